@@ -1,0 +1,20 @@
+"""What can go wrong, each with the line a user reads.
+
+The command line prints the message alone and exits 2; the dashboard shows it as a notice.
+"""
+
+
+class GpudashError(Exception):
+    """Base of every error a user can cause or mend. `str(error)` is one complete line."""
+
+
+class UsageError(GpudashError):
+    """The command line or a panel asked for something that does not exist or cannot be."""
+
+
+class RecordingError(GpudashError):
+    """The record file cannot be created or written."""
+
+
+class WorkerError(GpudashError):
+    """The training process could not start or died."""

@@ -1,0 +1,1 @@
+"""Files a run leaves behind: CSV rows and their provenance."""

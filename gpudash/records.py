@@ -1,0 +1,226 @@
+"""Every message between the processes and every sample of the device, as frozen records.
+
+This module owns the wire format and nothing else: no I/O, no arithmetic, no torch.
+A point in time, `*_s`, is in seconds of `time.monotonic()`, which all processes of one
+machine share. A duration carries its unit in its name. `None` means "not measured".
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+SCHEMA_VERSION = 1
+"""Raised whenever a reader of older messages or files would misread a new one."""
+
+Settings: TypeAlias = dict[str, str]
+"""Lever name → value in its canonical text form, in the workload's lever order."""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
+    """A message or a sample: frozen, compared by value, tagged with its type on the wire."""
+
+
+# ── worker → session ────────────────────────────────────────────────────────────────────
+
+
+class Status(Record):
+    """What the worker is doing while it is not training yet, as a sentence for the user."""
+
+    text: str
+
+
+class Device(Record):
+    """Where the training runs, as torch reports it."""
+
+    kind: Literal["cpu", "cuda"]
+    name: str
+    uuid: str | None = None
+    """NVML form (`GPU-…` or `MIG-…`), so that telemetry reads the very device trained on."""
+    mem_total_mib: float | None = None
+
+
+class Started(Record):
+    """The worker is ready: the first step comes next."""
+
+    at_s: float
+    pid: int
+    rank: int = 0
+    workload: str
+    device: Device
+    settings: Settings
+    """Every lever with the value in force, `auto` resolved."""
+    versions: dict[str, str]
+    notes: tuple[str, ...] = ()
+    """Choices made for this machine, one sentence each."""
+
+
+class Step(Record, array_like=True, tag=False):
+    """One step that the device has finished. Times in milliseconds."""
+
+    step: int
+    """Counts from 1 and never restarts while the worker lives."""
+    segment: int
+    """How many times the levers had been changed when this step was enqueued."""
+    samples: int
+    finished_s: float
+    step_ms: float
+    """From the end of the step before (or this step's begin, after a break) to its end."""
+    data_ms: float
+    """The host waited for the next batch."""
+    host_ms: float
+    """The host was occupied with the step, waiting for data excluded."""
+    device_ms: float
+    """The device had work of this step in progress; overlapping halves counted once."""
+    copy_ms: float | None = None
+    first_ms: float | None = None
+    forward_ms: float | None = None
+    backward_ms: float | None = None
+    optimizer_ms: float | None = None
+    overlap_ms: float | None = None
+    """Both streams were busy; None without a second stream."""
+
+
+class Progress(Record):
+    """The steps finished since the last such message, about 20 messages a second."""
+
+    rank: int = 0
+    until_s: float
+    """Every step finished before this moment has been reported."""
+    steps: tuple[Step, ...]
+    total_steps: int
+    total_samples: int
+    loss: float | None = None
+    """The newest loss read back, of step `loss_step`."""
+    loss_step: int | None = None
+
+
+class Changed(Record):
+    """Levers took effect between two steps."""
+
+    rank: int = 0
+    at_s: float
+    segment: int
+    after_step: int
+    """The last step enqueued with the settings before."""
+    changes: Settings
+    settings: Settings
+    took_ms: float
+    """Host time from the command's arrival until the next step may start."""
+
+
+class Refused(Record):
+    """A change that cannot be: the training goes on as it was."""
+
+    changes: Settings
+    reason: str
+
+
+class Paused(Record):
+    """No further step is started until a Resume."""
+
+    at_s: float
+
+
+class Resumed(Record):
+    """Training goes on."""
+
+    at_s: float
+
+
+class Finished(Record):
+    """The planned number of steps, or the planned time, is reached; the worker exits."""
+
+    at_s: float
+    total_steps: int
+
+
+class Failed(Record):
+    """The worker cannot go on and exits."""
+
+    kind: Literal["bad_setting", "out_of_memory", "error"]
+    sentence: str
+    """One plain sentence for the status line."""
+    traceback: str = ""
+    """For the log pane; empty where it would not help."""
+
+
+Event: TypeAlias = (
+    Status | Started | Progress | Changed | Refused | Paused | Resumed | Finished | Failed
+)
+
+# ── session → worker ────────────────────────────────────────────────────────────────────
+
+
+class Plan(Record):
+    """What a worker is started with."""
+
+    workload: str
+    settings: Settings
+    """Only the levers that differ from their defaults need to be named."""
+    device: str = "auto"
+    """`auto`, `cpu`, `cuda` or `cuda:N`."""
+    steps: int | None = None
+    duration_s: float | None = None
+
+
+class Change(Record):
+    """Set these levers at the next step boundary."""
+
+    settings: Settings
+
+
+class Pause(Record):
+    """Stop between two steps."""
+
+
+class Resume(Record):
+    """Go on after a Pause."""
+
+
+class Stop(Record):
+    """Finish the step in progress, report it and exit."""
+
+
+Command: TypeAlias = Change | Pause | Resume | Stop
+
+# ── telemetry → session ─────────────────────────────────────────────────────────────────
+
+
+class GpuSample(Record):
+    """One reading of one GPU. Every value may be missing on its own."""
+
+    at_s: float
+    index: int
+    uuid: str
+    name: str
+    util_pct: float | None = None
+    """Share of the driver's last sampling period in which any kernel ran: not occupancy."""
+    mem_util_pct: float | None = None
+    mem_used_mib: float | None = None
+    mem_total_mib: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    sm_clock_mhz: float | None = None
+    throttle: str | None = None
+    """`none`, or the reasons that hold the clocks down, joined by `+`."""
+    sm_active_pct: float | None = None
+    sm_occupancy_pct: float | None = None
+    tensor_active_pct: float | None = None
+    dram_active_pct: float | None = None
+    pcie_rx_mib_s: float | None = None
+    pcie_tx_mib_s: float | None = None
+    energy_j: float | None = None
+    """The driver's running counter; only differences mean something."""
+
+
+class HostSample(Record):
+    """One reading of the training processes: the worker and its loader workers."""
+
+    at_s: float
+    cpu_pct: float | None = None
+    """Percent of one core, as in `top`: two busy cores read 200."""
+    worker_rss_mib: float | None = None
+    """Resident memory of all of them; shared pages count once for each."""
+
+
+Sample: TypeAlias = GpuSample | HostSample

@@ -1,0 +1,119 @@
+"""What the screen shows at one moment, as one frozen value.
+
+A live run, a replayed file and a profile all end up here; widgets know nothing else.
+Series are aligned: element i of every tuple in `Series` belongs to `at_s[i]`.
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from gpudash.records import Device, GpuSample, HostSample, Settings
+
+State: TypeAlias = Literal[
+    "starting", "training", "switching", "paused", "finished", "failed", "stopped"
+]
+Values: TypeAlias = tuple[float | None, ...]
+
+
+class Frozen(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of the snapshot's parts."""
+
+
+class Series(Frozen):
+    """The recent past in ticks of equal length, oldest first. None = not measured."""
+
+    tick_s: float = 0.5
+    at_s: tuple[float, ...] = ()
+    """End of each tick, in seconds since the run began."""
+    steps_per_s: Values = ()
+    samples_per_s: Values = ()
+    util_pct: Values = ()
+    sm_active_pct: Values = ()
+    mem_used_mib: Values = ()
+    power_w: Values = ()
+    cpu_pct: Values = ()
+    worker_rss_mib: Values = ()
+    step_ms: Values = ()
+    data_ms: Values = ()
+    copy_ms: Values = ()
+    first_ms: Values = ()
+    forward_ms: Values = ()
+    backward_ms: Values = ()
+    optimizer_ms: Values = ()
+    host_ms: Values = ()
+    device_ms: Values = ()
+
+
+class Marker(Frozen):
+    """A moment on the time axis: a lever change, a pause, a restart."""
+
+    at_s: float
+    """Seconds since the run began."""
+    label: str
+
+
+class Result(Frozen):
+    """One row of the results table: what one setting was worth on this machine."""
+
+    number: int
+    """Counts from 1; rows in which nothing was measured are dropped."""
+    configuration: str
+    """The levers in which the row differs from the first one; for the first, the main ones."""
+    settings: Settings
+    steps: int
+    """Steps measured: the first few after a change are left out as warm-up."""
+    steps_per_s: float | None
+    samples_per_s: float | None
+    step_ms_p50: float | None
+    step_ms_p95: float | None
+    util_pct: float | None
+    """GPU utilisation; None where no GPU is read."""
+    cpu_pct: float | None
+    ratio: float | None
+    """samples/s over the first row's: comparable across batch sizes, and steps/s at equal ones."""
+    live: bool
+    """Still growing."""
+
+
+class Recording(Frozen):
+    """The CSV file being written."""
+
+    path: str
+    rows: int
+
+
+class Snapshot(Frozen):
+    """Everything the dashboard shows, at one moment."""
+
+    state: State = "starting"
+    status: str = "starting"
+    """One sentence: what is going on, or what went wrong and what to do."""
+    elapsed_s: float = 0.0
+    """Since the run began."""
+    workload: str = ""
+    device: Device | None = None
+    settings: Settings = msgspec.field(default_factory=dict)
+    """Levers in force; before the worker has started, those asked for."""
+    pending: Settings = msgspec.field(default_factory=dict)
+    """Asked for and not in force yet."""
+    notes: tuple[str, ...] = ()
+    worker_pid: int | None = None
+    total_steps: int = 0
+    total_samples: int = 0
+    planned_steps: int | None = None
+    planned_s: float | None = None
+    steps_per_s: float | None = None
+    """Over the last few seconds, as the device finished them."""
+    samples_per_s: float | None = None
+    step_ms_p50: float | None = None
+    step_ms_p95: float | None = None
+    loss: float | None = None
+    gpu: GpuSample | None = None
+    gpu_missing: str | None = None
+    """Why no GPU is read, as a sentence; None while one is read."""
+    host: HostSample | None = None
+    series: Series = Series()
+    markers: tuple[Marker, ...] = ()
+    results: tuple[Result, ...] = ()
+    recording: Recording | None = None

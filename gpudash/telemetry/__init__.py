@@ -1,0 +1,1 @@
+"""What the devices and the host say about themselves, sampled on threads of its own."""

@@ -1,0 +1,1 @@
+"""The dashboard: the only place that imports Textual and plotext."""

@@ -1,0 +1,53 @@
+"""What the screen needs from a run, and what it is told in return.
+
+`gpudash.session.Session` is the engine of a live run; tests and replay bring their own.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from gpudash.records import Plan, Settings
+from gpudash.snapshot import Snapshot
+
+
+class Listener(Protocol):
+    """Called from the engine's thread, never from the screen's."""
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """Take the newest state; an older one not shown yet may be dropped."""
+
+    def on_log(self, lines: Sequence[str]) -> None:
+        """Take what the worker printed: plain text, whatever it contains."""
+
+
+class Engine(Protocol):
+    """A run that can be watched and changed. Every method returns at once."""
+
+    @property
+    def plan(self) -> Plan:
+        """What the worker was last started with."""
+
+    def start(self, listener: Listener) -> None:
+        """Start the worker. Call from the main thread: the worker dies with its caller's."""
+
+    def change(self, settings: Settings) -> None:
+        """Set levers at the next step boundary."""
+
+    def pause(self) -> None:
+        """Stop between two steps."""
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+
+    def restart(self, plan: Plan) -> None:
+        """Kill the worker, if one lives, and start another. Call from the main thread."""
+
+    def new_row(self) -> None:
+        """Begin a new row of the results table with the settings in force."""
+
+    def record(self, path: Path, *, force: bool = False) -> None:
+        """Write a CSV from now on. Raises RecordingError where the file cannot be made."""
+
+    def stop_recording(self) -> None:
+        """Complete the CSV and close it."""

@@ -1,0 +1,162 @@
+"""Levers: the typed, named choices of a workload.
+
+A lever knows its valid values, its default, what it does and when a change takes effect.
+It does not know how the change is made: that is the training's business. This module
+never imports torch, so that a command line or a screen can list and check levers at once.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Value: TypeAlias = bool | int | str
+Effect: TypeAlias = Literal["next step", "new loader", "rebuilt model"]
+
+
+class LeverError(ValueError):
+    """A lever or a value that does not exist; the message lists the valid ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lever(ABC):
+    """What every lever has. `default` and every value have one canonical text form."""
+
+    name: str
+    summary: str
+    """One sentence: what it does and when it helps."""
+    source: str
+    """Where the technique or the value comes from."""
+    effect: Effect
+
+    @property
+    @abstractmethod
+    def default_text(self) -> str:
+        """The default in its canonical text form."""
+
+    @property
+    @abstractmethod
+    def valid(self) -> str:
+        """The valid values, for a message or a table."""
+
+    @abstractmethod
+    def parse(self, text: str) -> Value:
+        """Return the value that `text` names. Raises LeverError."""
+
+    @abstractmethod
+    def step(self, text: str, direction: int) -> str:
+        """Return the neighbouring value, upwards (+1) or downwards (-1), as text."""
+
+    def canonical(self, text: str) -> str:
+        """Return `text` in the canonical form. Raises LeverError."""
+        return text_of(self.parse(text))
+
+    def _refuse(self, text: str) -> LeverError:
+        return LeverError(f"lever {self.name}: {text!r} is not valid; valid: {self.valid}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch(Lever):
+    """On or off."""
+
+    default: bool
+
+    @property
+    def default_text(self) -> str:  # noqa: D102  # documented in the base
+        return text_of(self.default)
+
+    @property
+    def valid(self) -> str:  # noqa: D102
+        return "off, on"
+
+    def parse(self, text: str) -> bool:  # noqa: D102
+        if text not in ("on", "off"):
+            raise self._refuse(text)
+        return text == "on"
+
+    def step(self, text: str, direction: int) -> str:  # noqa: D102, ARG002
+        return text_of(not self.parse(text))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Lever):
+    """One of a few names."""
+
+    default: str
+    choices: tuple[str, ...]
+
+    @property
+    def default_text(self) -> str:  # noqa: D102
+        return self.default
+
+    @property
+    def valid(self) -> str:  # noqa: D102
+        return ", ".join(self.choices)
+
+    def parse(self, text: str) -> str:  # noqa: D102
+        if text not in self.choices:
+            raise self._refuse(text)
+        return text
+
+    def step(self, text: str, direction: int) -> str:  # noqa: D102
+        return self.choices[(self.choices.index(text) + direction) % len(self.choices)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Count(Lever):
+    """A whole number within bounds; `+` and `-` go to the next power of two."""
+
+    default: int
+    minimum: int
+    maximum: int
+
+    @property
+    def default_text(self) -> str:  # noqa: D102
+        return text_of(self.default)
+
+    @property
+    def valid(self) -> str:  # noqa: D102
+        return f"a whole number from {self.minimum} to {self.maximum}"
+
+    def parse(self, text: str) -> int:  # noqa: D102
+        # int() would also take "1_0", " 8" and other digits than 0-9
+        if not (text.isascii() and text.isdigit()) or len(text) > len(str(self.maximum)):
+            raise self._refuse(text)
+        number = int(text)
+        if not self.minimum <= number <= self.maximum:
+            raise self._refuse(text)
+        return number
+
+    def step(self, text: str, direction: int) -> str:  # noqa: D102
+        number = int(text)
+        above = 1 << number.bit_length()  # the next power of two, strictly above
+        below = 1 << max((number - 1).bit_length() - 1, 0) if number > 1 else 0
+        return text_of(min(max(above if direction > 0 else below, self.minimum), self.maximum))
+
+
+def text_of(value: Value) -> str:
+    """Return the canonical text form of a value: `on`, `off`, digits or the name."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def find(levers: Iterable[Lever], name: str) -> Lever:
+    """Return the lever called `name`. Raises LeverError, listing the names there are."""
+    known = {lever.name: lever for lever in levers}
+    if name not in known:
+        raise LeverError(f"unknown lever {name!r}; valid: {', '.join(known)}")
+    return known[name]
+
+
+def resolve(levers: Iterable[Lever], changes: Mapping[str, str]) -> dict[str, str]:
+    """Return every lever's canonical text, in order: its default, or what `changes` says.
+
+    Raises LeverError for an unknown lever or value.
+    """
+    levers = tuple(levers)
+    for name in changes:
+        find(levers, name)
+    return {
+        lever.name: lever.canonical(changes.get(lever.name, lever.default_text)) for lever in levers
+    }
