@@ -23,13 +23,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="typ
 # ── worker → session ────────────────────────────────────────────────────────────────────
 
 
-class Status(Record):
+class Status(Record, frozen=True, kw_only=True):
     """What the worker is doing while it is not training yet, as a sentence for the user."""
 
     text: str
 
 
-class Device(Record):
+class Device(Record, frozen=True, kw_only=True):
     """Where the training runs, as torch reports it."""
 
     kind: Literal["cpu", "cuda"]
@@ -39,7 +39,7 @@ class Device(Record):
     mem_total_mib: float | None = None
 
 
-class Started(Record):
+class Started(Record, frozen=True, kw_only=True):
     """The worker is ready: the first step comes next."""
 
     at_s: float
@@ -54,7 +54,7 @@ class Started(Record):
     """Choices made for this machine, one sentence each."""
 
 
-class Step(Record, array_like=True, tag=False):
+class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False):
     """One step that the device has finished. Times in milliseconds."""
 
     step: int
@@ -80,7 +80,7 @@ class Step(Record, array_like=True, tag=False):
     """Both streams were busy; None without a second stream."""
 
 
-class Progress(Record):
+class Progress(Record, frozen=True, kw_only=True):
     """The steps finished since the last such message, about 20 messages a second."""
 
     rank: int = 0
@@ -94,7 +94,7 @@ class Progress(Record):
     loss_step: int | None = None
 
 
-class Changed(Record):
+class Changed(Record, frozen=True, kw_only=True):
     """Levers took effect between two steps."""
 
     rank: int = 0
@@ -108,33 +108,33 @@ class Changed(Record):
     """Host time from the command's arrival until the next step may start."""
 
 
-class Refused(Record):
+class Refused(Record, frozen=True, kw_only=True):
     """A change that cannot be: the training goes on as it was."""
 
     changes: Settings
     reason: str
 
 
-class Paused(Record):
+class Paused(Record, frozen=True, kw_only=True):
     """No further step is started until a Resume."""
 
     at_s: float
 
 
-class Resumed(Record):
+class Resumed(Record, frozen=True, kw_only=True):
     """Training goes on."""
 
     at_s: float
 
 
-class Finished(Record):
+class Finished(Record, frozen=True, kw_only=True):
     """The planned number of steps, or the planned time, is reached; the worker exits."""
 
     at_s: float
     total_steps: int
 
 
-class Failed(Record):
+class Failed(Record, frozen=True, kw_only=True):
     """The worker cannot go on and exits."""
 
     kind: Literal["bad_setting", "out_of_memory", "error"]
@@ -151,7 +151,7 @@ Event: TypeAlias = (
 # ── session → worker ────────────────────────────────────────────────────────────────────
 
 
-class Plan(Record):
+class Plan(Record, frozen=True, kw_only=True):
     """What a worker is started with."""
 
     workload: str
@@ -163,21 +163,21 @@ class Plan(Record):
     duration_s: float | None = None
 
 
-class Change(Record):
+class Change(Record, frozen=True, kw_only=True):
     """Set these levers at the next step boundary."""
 
     settings: Settings
 
 
-class Pause(Record):
+class Pause(Record, frozen=True, kw_only=True):
     """Stop between two steps."""
 
 
-class Resume(Record):
+class Resume(Record, frozen=True, kw_only=True):
     """Go on after a Pause."""
 
 
-class Stop(Record):
+class Stop(Record, frozen=True, kw_only=True):
     """Finish the step in progress, report it and exit."""
 
 
@@ -186,7 +186,7 @@ Command: TypeAlias = Change | Pause | Resume | Stop
 # ── telemetry → session ─────────────────────────────────────────────────────────────────
 
 
-class GpuSample(Record):
+class GpuSample(Record, frozen=True, kw_only=True):
     """One reading of one GPU. Every value may be missing on its own."""
 
     at_s: float
@@ -213,7 +213,7 @@ class GpuSample(Record):
     """The driver's running counter; only differences mean something."""
 
 
-class HostSample(Record):
+class HostSample(Record, frozen=True, kw_only=True):
     """One reading of the training processes: the worker and its loader workers."""
 
     at_s: float

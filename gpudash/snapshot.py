@@ -16,11 +16,7 @@ State: TypeAlias = Literal[
 Values: TypeAlias = tuple[float | None, ...]
 
 
-class Frozen(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of the snapshot's parts."""
-
-
-class Series(Frozen):
+class Series(msgspec.Struct, frozen=True, kw_only=True):
     """The recent past in ticks of equal length, oldest first. None = not measured."""
 
     tick_s: float = 0.5
@@ -45,7 +41,7 @@ class Series(Frozen):
     device_ms: Values = ()
 
 
-class Marker(Frozen):
+class Marker(msgspec.Struct, frozen=True, kw_only=True):
     """A moment on the time axis: a lever change, a pause, a restart."""
 
     at_s: float
@@ -53,7 +49,7 @@ class Marker(Frozen):
     label: str
 
 
-class Result(Frozen):
+class Result(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the results table: what one setting was worth on this machine."""
 
     number: int
@@ -76,14 +72,14 @@ class Result(Frozen):
     """Still growing."""
 
 
-class Recording(Frozen):
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """The CSV file being written."""
 
     path: str
     rows: int
 
 
-class Snapshot(Frozen):
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the dashboard shows, at one moment."""
 
     state: State = "starting"
