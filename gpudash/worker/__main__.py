@@ -1,0 +1,118 @@
+"""The child process: `python -m gpudash.worker EVENTS_FD PARENT_PID PLAN_JSON`.
+
+Commands arrive on standard input, events leave on EVENTS_FD; standard output and error are
+for whatever the workload, torch or a crash prints. The first event leaves before torch is
+imported, so that the user knows what the wait is for.
+"""
+
+import faulthandler
+import os
+import platform
+import sys
+import time
+import traceback
+
+import msgspec
+
+from gpudash.records import Device, Failed, Plan, Started, Status
+from gpudash.worker.pipes import CommandPipe, EventPipe, ParentGone
+from workloads.lifetime import die_with
+
+FLUSH_TIMEOUT_S = 5.0
+
+
+def main() -> int:
+    """Train as planned. Returns 0 when the plan was fulfilled or a stop was asked for."""
+    faulthandler.enable()
+    events_fd, parent_pid, plan_json = sys.argv[1:]
+    die_with(int(parent_pid))
+    events = EventPipe(int(events_fd))
+    plan = msgspec.json.decode(plan_json, type=Plan)
+    try:
+        events.send(Status(text="loading torch"))
+        train(plan, events, CommandPipe(sys.stdin.fileno()))
+    except ParentGone:
+        return 1
+    except Exception as error:  # noqa: BLE001  # the parent must hear of every one
+        events.send(describe(error, plan))
+        events.drain(FLUSH_TIMEOUT_S)
+        return 1
+    events.drain(FLUSH_TIMEOUT_S)
+    return 0
+
+
+def train(plan: Plan, events: EventPipe, commands: CommandPipe) -> None:
+    """Build the workload and run the loop. Raises what goes wrong on the way."""
+    # here and not above: this is what takes the seconds
+    from gpudash.worker.loop import Loop  # noqa: PLC0415
+    from workloads import find_workload  # noqa: PLC0415
+    from workloads.training import Training, pick_device  # noqa: PLC0415
+
+    device = pick_device(plan.device)
+    described = describe_device(device.type, device.index)
+    events.send(Status(text=f"building {plan.workload} on {described.name}"))
+    training = Training(find_workload(plan.workload), plan.settings, device)
+    started = Started(
+        at_s=time.monotonic(),
+        pid=os.getpid(),
+        workload=plan.workload,
+        device=described,
+        settings=dict(training.settings),
+        versions=versions(),
+        notes=training.notes,
+    )
+    events.send(started)
+    try:
+        Loop(training, plan, commands, events.send).run()
+    finally:
+        training.close()
+
+
+def describe_device(kind: str, index: int | None) -> Device:
+    """Return the device as torch knows it; a GPU's UUID in NVML's form."""
+    import torch  # noqa: PLC0415  # loaded by now
+
+    if kind == "cpu":
+        return Device(kind="cpu", name=f"CPU, {torch.get_num_threads()} threads")
+    properties = torch.cuda.get_device_properties(index or 0)
+    prefix = "MIG-" if "MIG" in properties.name else "GPU-"
+    return Device(
+        kind="cuda",
+        name=properties.name,
+        uuid=f"{prefix}{properties.uuid}",
+        mem_total_mib=properties.total_memory / 2**20,
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return what a figure depends on, for the provenance of a recording."""
+    import torch  # noqa: PLC0415  # loaded by now
+
+    found = {"python": platform.python_version(), "torch": str(torch.__version__)}
+    if torch.version.cuda:
+        found["cuda"] = torch.version.cuda
+    cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # in torch
+    if cudnn:
+        found["cudnn"] = str(cudnn)
+    return found
+
+
+def describe(error: Exception, plan: Plan) -> Failed:
+    """Return the error as the user should hear of it."""
+    from gpudash.worker.loop import is_out_of_memory  # noqa: PLC0415  # needs torch
+    from workloads.levers import LeverError  # noqa: PLC0415
+
+    if isinstance(error, LeverError):
+        return Failed(kind="bad_setting", sentence=str(error))
+    trace = traceback.format_exc()
+    if is_out_of_memory(error):
+        asked = ", ".join(f"{name}={value}" for name, value in plan.settings.items())
+        sentence = f"out of memory with {asked or 'the default settings'}"
+        return Failed(kind="out_of_memory", sentence=sentence, traceback=trace)
+    first_line = (str(error).splitlines() or [""])[0]
+    sentence = f"{plan.workload} failed: {type(error).__name__}: {first_line}"
+    return Failed(kind="error", sentence=sentence, traceback=trace)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

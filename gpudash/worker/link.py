@@ -1,0 +1,176 @@
+"""The parent's side of the worker: start it, talk to it, notice its end.
+
+Everything here returns at once. Only the thread that consumes the events calls `read_*`,
+`exit_code` and `close`; `WorkerLink` itself is made on the main thread, because the kernel
+kills the child when the thread that started it ends.
+"""
+
+import codecs
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+import gpudash
+from gpudash.errors import WorkerError
+from gpudash.records import Command, Event, Plan
+
+READ_BYTES = 1 << 16
+LINE_LIMIT = 1 << 12
+"""A line that the worker prints is cut here: a progress bar may never end one."""
+
+
+class WorkerLink:
+    """A running worker process, its pipes and its process group."""
+
+    def __init__(self, plan: Plan) -> None:
+        events_read, events_write = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-P",  # a folder named workloads in the user's directory is not ours
+                    "-m",
+                    "gpudash.worker",
+                    str(events_write),
+                    str(os.getpid()),
+                    msgspec.json.encode(plan).decode(),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=(events_write,),
+                start_new_session=True,  # Ctrl-C is ours alone, and killpg reaches its children
+                env=_environment(),
+            )
+        except OSError as error:
+            os.close(events_read)
+            raise WorkerError(f"the training process could not start: {error}") from error
+        finally:
+            os.close(events_write)
+        assert self._process.stdin
+        assert self._process.stdout
+        assert self._process.stderr
+        self._events = _Lines(events_read)
+        self._printed = [
+            _Lines(os.dup(self._process.stdout.fileno())),
+            _Lines(os.dup(self._process.stderr.fileno())),
+        ]
+        self._process.stdout.close()
+        self._process.stderr.close()
+        self._unsent = bytearray()
+        os.set_blocking(self._process.stdin.fileno(), False)
+        self._decoder = msgspec.json.Decoder(Event)
+
+    @property
+    def pid(self) -> int:
+        """The worker's process id, also its process group's."""
+        return self._process.pid
+
+    @property
+    def filenos(self) -> tuple[int, ...]:
+        """What to watch for something to read; those at their end are left out."""
+        return tuple(lines.fd for lines in (self._events, *self._printed) if not lines.ended)
+
+    def send(self, command: Command) -> None:
+        """Hand the command over; a worker that is gone or busy does not hold us up."""
+        self._unsent += msgspec.json.encode(command) + b"\n"
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what the worker's standard input takes."""
+        stdin = self._process.stdin
+        if stdin is None or not self._unsent:
+            return
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            del self._unsent[: os.write(stdin.fileno(), self._unsent)]
+
+    def read_events(self) -> list[Event]:
+        """Return the events that have arrived."""
+        return [self._decoder.decode(line) for line in self._events.read()]
+
+    def read_printed(self) -> list[str]:
+        """Return the lines the worker has printed on either stream, as text."""
+        return [line for lines in self._printed for line in lines.read_text()]
+
+    def exit_code(self) -> int | None:
+        """Return how the worker ended, negative for a signal; None while it lives."""
+        return self._process.poll()
+
+    def kill(self) -> None:
+        """End the worker and its children at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the worker's end; return whether it came."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Kill what is left of the process group, reap the worker and close the pipes."""
+        self.kill()
+        self._process.wait()
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+        for lines in (self._events, *self._printed):
+            lines.close()
+
+
+class _Lines:
+    """Lines out of a pipe that is never waited for."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self.fd = fd
+        self.ended = False
+        self._partial = b""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._text = ""
+
+    def read(self) -> list[bytes]:
+        """Return the complete lines that have arrived."""
+        *lines, self._partial = (self._partial + self._receive()).split(b"\n")
+        return lines
+
+    def read_text(self) -> list[str]:
+        """Return printed lines; a last one without an end counts, an endless one is cut."""
+        received = self._receive()
+        self._text += self._decoder.decode(received, self.ended)
+        *lines, self._text = self._text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        if self._text and (self.ended or len(self._text) > LINE_LIMIT):
+            lines.append(self._text)
+            self._text = ""
+        return [line[:LINE_LIMIT] for line in lines]
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    def _receive(self) -> bytes:
+        received = bytearray()
+        while not self.ended:
+            try:
+                chunk = os.read(self.fd, READ_BYTES)
+            except BlockingIOError:
+                break
+            self.ended = not chunk
+            received += chunk
+        return bytes(received)
+
+
+def _environment() -> dict[str, str]:
+    """Return the child's environment: the same gpudash as ours, output unbuffered."""
+    package_root = str(Path(gpudash.__file__).parents[1])
+    paths = [package_root, os.environ.get("PYTHONPATH", "")]
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        "PYTHONUNBUFFERED": "1",
+    }

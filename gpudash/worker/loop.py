@@ -1,0 +1,225 @@
+"""The child's loop: step, obey, report. The training never waits for anything in here.
+
+A command is obeyed at the boundary between two steps. Finished steps are reported in
+batches, about 20 a second, with running totals, so that a late reader loses nothing.
+"""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from gpudash.records import (
+    Change,
+    Changed,
+    Command,
+    Event,
+    Finished,
+    Pause,
+    Paused,
+    Plan,
+    Progress,
+    Refused,
+    Resume,
+    Resumed,
+    Settings,
+    Stop,
+)
+from gpudash.worker.clock import Clock, EventBorders, HostBorders, Tag
+from gpudash.worker.loss import DeviceLoss, HostLoss, LossReader
+from gpudash.worker.pipes import CommandPipe
+from workloads.levers import LeverError
+from workloads.training import Trained, Training
+
+REPORT_EVERY_S = 0.05
+
+
+class Loop:
+    """Steps a training until its plan is fulfilled or it is told to stop."""
+
+    def __init__(
+        self,
+        training: Training,
+        plan: Plan,
+        commands: CommandPipe,
+        send: Callable[[Event], None],
+    ) -> None:
+        self._training = training
+        self._plan = plan
+        self._commands = commands
+        self._send = send
+        self._clock, self._losses = instruments(training.device)
+        self._segment = 0
+        self._proven = dict(training.settings)  # settings with which a step went through
+        self._paused = False
+        self._stopping = False
+        self._total_samples = 0
+        self._finished_steps = 0
+        self._reported_s = self._began_s = time.monotonic()
+
+    def run(self) -> None:
+        """Train until done. Raises ParentGone, or what the workload raises."""
+        while not self._done():
+            for command in self._commands.read():
+                self._obey(command)
+            if self._done():
+                break
+            if self._paused:
+                self._commands.wait(REPORT_EVERY_S)
+            else:
+                self._iterate()
+            if time.monotonic() - self._reported_s >= REPORT_EVERY_S:
+                self._report()
+        self._drain()
+        self._training.synchronize()  # sync: the run is over
+        self._report()
+        self._report()  # the loss asked for above has arrived
+        self._send(Finished(at_s=time.monotonic(), total_steps=self._finished_steps))
+
+    def _done(self) -> bool:
+        plan, training = self._plan, self._training
+        if self._stopping:
+            return True
+        if plan.steps is not None and training.trained_steps + training.pending >= plan.steps:
+            return True
+        return plan.duration_s is not None and (time.monotonic() - self._began_s >= plan.duration_s)
+
+    def _iterate(self) -> None:
+        self._clock.begin()
+        if not self._fits(lambda: self._account(self._training.step(self._clock.mark))):
+            self._retreat()
+
+    def _fits(self, action: Callable[[], None]) -> bool:
+        """Run it; return False where settings that are not proven yet need too much memory."""
+        try:
+            action()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error) or self._training.settings == self._proven:
+                raise
+            return False  # and let go of the traceback, whose frames hold the step's tensors
+        return True
+
+    def _drain(self) -> None:
+        if self._training.pending:
+            self._clock.begin()
+            self._account(self._training.drain(self._clock.mark))
+
+    def _account(self, trained: Trained | None) -> None:
+        """Close the clock's iteration; `trained` is what it enqueued to the end."""
+        if trained is None:
+            self._clock.end(None)
+            return
+        step = self._training.trained_steps
+        self._clock.end(
+            Tag(step=step, segment=self._segment, samples=trained.samples, loss=trained.loss)
+        )
+
+    def _report(self) -> None:
+        finished = self._clock.finished()
+        newest = self._losses.newest()
+        steps = tuple(step for step, _ in finished)
+        if finished:
+            self._losses.request(steps[-1].step, finished[-1][1])
+            self._finished_steps = steps[-1].step
+            self._total_samples += sum(step.samples for step in steps)
+            if steps[-1].segment == self._segment:
+                self._proven = dict(self._training.settings)
+        loss_step, loss = newest or (None, None)
+        self._send(
+            Progress(
+                until_s=self._clock.until_s,
+                steps=steps,
+                total_steps=self._finished_steps,
+                total_samples=self._total_samples,
+                loss=loss,
+                loss_step=loss_step,
+            )
+        )
+        self._reported_s = time.monotonic()
+
+    def _obey(self, command: Command) -> None:
+        match command:
+            case Change():
+                self._change(command.settings)
+            case Pause() if not self._paused:
+                self._paused = True
+                self._send(Paused(at_s=time.monotonic()))
+            case Resume() if self._paused:
+                self._paused = False
+                self._clock.interrupt()
+                self._send(Resumed(at_s=time.monotonic()))
+            case Stop():
+                self._stopping = True
+            case _:
+                pass  # pausing twice is pausing once
+
+    def _change(self, changes: Settings) -> None:
+        began_s = time.monotonic()
+        try:
+            self._training.check(changes)
+        except LeverError as error:
+            self._send(Refused(changes=changes, reason=str(error)))
+            return
+        self._drain()
+        if self._fits(lambda: self._training.change(changes)):
+            self._entered_segment(changes, began_s)
+        else:
+            self._retreat()
+
+    def _entered_segment(self, changes: Settings, began_s: float) -> None:
+        self._segment += 1
+        self._clock.interrupt()
+        now = time.monotonic()
+        self._send(
+            Changed(
+                at_s=now,
+                segment=self._segment,
+                after_step=self._training.trained_steps,
+                changes=changes,
+                settings=dict(self._training.settings),
+                took_ms=(now - began_s) * 1e3,
+            )
+        )
+        for note in self._training.notes:
+            print(note, flush=True)
+
+    def _retreat(self) -> None:
+        """Go back to the settings that were last seen to work."""
+        began_s = time.monotonic()
+        failed = self._training.settings
+        changes = {name: value for name, value in failed.items() if self._proven[name] != value}
+        self._clock.abandon()
+        self._training.recover(self._proven)
+        if self._training.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self._send(
+            Refused(
+                changes=changes,
+                reason="out of memory with "
+                + ", ".join(_pairs(changes))
+                + ": went back to "
+                + ", ".join(_pairs({name: self._proven[name] for name in changes})),
+            )
+        )
+        self._entered_segment({name: self._proven[name] for name in changes}, began_s)
+
+
+def instruments(
+    device: torch.device,
+) -> tuple[Clock[torch.cuda.Event] | Clock[float], LossReader]:
+    """Return what measures a step on this kind of device and what reads its loss."""
+    if device.type == "cuda":
+        return Clock(EventBorders(device)), DeviceLoss(device)
+    return Clock(HostBorders()), HostLoss()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell a lack of memory, on the device or the host, from every other error."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    texts = ("can't allocate memory", "out of shared memory", "Cannot allocate memory")
+    return any(text in str(error) for text in texts)
+
+
+def _pairs(settings: Settings) -> list[str]:
+    return [f"{name}={value}" for name, value in settings.items()]

@@ -1,0 +1,239 @@
+"""Whatever the schedule and whenever the levers move, the same batches train the same weights."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from workloads import CATALOGUE
+from workloads.levers import LeverError
+from workloads.training import Training, pick_device
+
+ENTRY = CATALOGUE["encdec"]
+CPU = torch.device("cpu")
+DEVICES = [
+    pytest.param(CPU, id="cpu"),
+    pytest.param(
+        torch.device("cuda", 0),
+        id="cuda",
+        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    ),
+]
+Make = Callable[..., Training]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    made: list[Training] = []
+
+    def build(device: torch.device = CPU, **levers: str) -> Training:
+        small = {"batch_size": "2", "num_workers": "0", "model_scale": "small"}
+        made.append(Training(ENTRY, small | levers, device))
+        return made[-1]
+
+    yield build
+    for training in made:
+        training.close()
+
+
+@pytest.fixture(autouse=True)
+def deterministic() -> Iterator[None]:
+    """Equal work in equal order gives equal bits, on a GPU too."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def train(training: Training, steps: int) -> list[Tensor]:
+    """Train on exactly `steps` more batches and return their losses."""
+    losses = []
+    for _ in range(steps):
+        trained = training.step()
+        losses += [trained.loss] if trained else []
+    trained = training.drain()
+    losses += [trained.loss] if trained else []
+    training.synchronize()
+    return losses
+
+
+def weights(training: Training) -> list[Tensor]:
+    return [p.detach().cpu().clone() for p in training._workload.decoder.parameters()]
+
+
+def assert_same(device: torch.device, ours: list[Tensor], theirs: list[Tensor]) -> None:
+    """Bitwise on a CPU; on a GPU within what its nondeterministic kernels leave."""
+    exact = {"rtol": 0.0, "atol": 0.0} if device.type == "cpu" else {"rtol": 1e-4, "atol": 1e-6}
+    assert len(ours) == len(theirs)
+    for our, their in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(our, their, **exact)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("data", ["loader", "cached", "resident"])
+def test_two_streams_compute_what_one_does(make: Make, device: torch.device, data: str) -> None:
+    serial = make(device, data=data)
+    streams = make(device, data=data, pipelined="on")
+    assert_same(device, train(streams, 6), train(serial, 6))
+    assert_same(device, weights(streams), weights(serial))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_switching_back_and_forth_changes_no_number(make: Make, device: torch.device) -> None:
+    serial, switched = make(device), make(device)
+    losses = []
+    for value in ("on", "off", "on"):
+        losses += train(switched, 2)
+        switched.change({"pipelined": value})
+    losses += train(switched, 2)
+    assert_same(device, losses, train(serial, 8))
+    assert_same(device, weights(switched), weights(serial))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_new_batch_size_goes_on_in_the_data_with_the_weights(
+    make: Make, device: torch.device
+) -> None:
+    serial, streams = make(device), make(device, pipelined="on")
+    for training in (serial, streams):
+        before = train(training, 3)
+        kept = weights(training)
+        training.change({"batch_size": "4"})
+        assert_same(device, weights(training), kept)
+        training.losses = before + train(training, 3)  # type: ignore[attr-defined]
+    assert_same(device, streams.losses, serial.losses)  # type: ignore[attr-defined]
+    assert_same(device, weights(streams), weights(serial))
+
+
+def test_the_data_order_is_the_same_whoever_loads_it(make: Make) -> None:
+    alone, workers = make(num_workers="0"), make(num_workers="2")
+    assert_same(CPU, train(workers, 3), train(alone, 3))
+    workers.change({"num_workers": "1"})
+    assert_same(CPU, train(workers, 3), train(alone, 3))
+
+
+def test_a_batch_of_one_trains(make: Make) -> None:
+    assert train(make(batch_size="1"), 1)[0].isfinite()
+
+
+def test_another_seed_means_other_weights_and_a_new_start(make: Make) -> None:
+    changed, fresh = make(), make(seed="1")
+    train(changed, 2)
+    changed.change({"seed": "1"})
+    assert_same(CPU, train(changed, 2), train(fresh, 2))
+
+
+def test_the_frozen_encoder_stays_as_it_was(make: Make) -> None:
+    training = make(pipelined="on")
+    encoder = training._workload.encoder
+    before = [p.clone() for p in encoder.parameters()]
+    train(training, 3)
+    assert not encoder.training
+    assert_same(CPU, list(encoder.parameters()), before)
+
+
+def test_the_full_model_is_the_sources(make: Make) -> None:
+    workload = make(model_scale="full", batch_size="1")._workload
+    convolutions = [m for m in workload.encoder if isinstance(m, torch.nn.Conv2d)]
+    assert [m.out_channels for m in convolutions] == [16 << i for i in range(9)]
+    image, target = workload.dataset[0]
+    assert image.shape == (3, 256, 256)
+    assert target.shape == (256, 256)
+    features = workload.encoder(image[None])
+    assert features.shape == (1, 4096, 1, 1)
+    assert workload.decoder(features).shape == (1, 10, 256, 256)
+
+
+def test_auto_is_small_on_a_cpu_and_says_so(make: Make) -> None:
+    training = make(model_scale="auto")
+    assert training.settings["model_scale"] == "small"
+    assert any("model_scale=small" in note for note in training.notes)
+
+
+def test_a_cpu_says_that_it_has_no_streams(make: Make) -> None:
+    assert any("no streams" in note for note in make(pipelined="on").notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch_size": "1000000"}, "GiB are available"),
+        ({"batch_size": "0"}, "whole number"),
+        ({"nonsense": "1"}, "unknown lever"),
+        ({"batch_size": "2"}, "nothing changes"),
+    ],
+)
+def test_a_refused_change_leaves_everything_as_it_was(
+    make: Make, changes: dict[str, str], message: str
+) -> None:
+    training, untouched = make(), make()
+    train(training, 1)
+    before = dict(training.settings)
+    with pytest.raises(LeverError, match=message):
+        training.change(changes)
+    assert training.settings == before
+    train(untouched, 1)
+    assert_same(CPU, train(training, 2), train(untouched, 2))
+
+
+def test_a_failed_step_is_taken_again_after_recovery(make: Make) -> None:
+    training, untouched = make(), make()
+    losses = train(training, 2)
+    before = dict(training.settings)
+    training.change({"batch_size": "4"})
+    training._feed.__next__()  # the batch on which the step failed
+    training.recover(before)
+    assert_same(CPU, losses + train(training, 2), train(untouched, 4))
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                ("pipelined", "on"),
+                ("pipelined", "off"),
+                ("batch_size", "1"),
+                ("batch_size", "4"),
+                ("data", "cached"),
+                ("data", "resident"),
+                ("data", "loader"),
+                ("pin_memory", "on"),
+            ]
+        ),
+        max_size=5,
+    )
+)
+def test_any_sequence_of_changes_keeps_the_weights_and_the_count(
+    make: Make, changes: list[tuple[str, str]]
+) -> None:
+    training = make()
+    for steps, (name, value) in enumerate(changes):
+        assert training.trained_steps == steps
+        kept = weights(training)
+        if training.settings[name] != value:
+            training.change({name: value})
+        assert_same(CPU, weights(training), kept)
+        assert len(train(training, 1)) == 1
+
+
+@pytest.mark.parametrize("name", ["cuda:99", "gpu", "cuda:", "cuda:-1", "cuda:x", ""])
+def test_an_unknown_device_is_answered_with_the_known_ones(name: str) -> None:
+    with pytest.raises(LeverError, match="valid: auto, cpu"):
+        pick_device(name)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("pipelined", ["off", "on"])
+def test_no_step_makes_the_host_wait(make: Make, pipelined: str) -> None:
+    training = make(torch.device("cuda", 0), data="resident", pipelined=pipelined)
+    train(training, 3)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(3):
+            training.step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    train(training, 1)

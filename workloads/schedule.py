@@ -1,0 +1,136 @@
+"""When the two halves of a step run: one after the other, or side by side on two streams.
+
+    Serial       first(0) second(0) first(1) second(1) …            one stream
+    DualStream   first(0) first(1)  first(2) …                      one stream
+                          second(0) second(1) …                     another
+
+The preparing stream stays one batch ahead and no more: first(n+1) waits for second(n-1).
+Without that bound the host's run-ahead would let it hoard prepared batches.
+
+The host enqueues "second of n, then first of n+1", so both schedules see the same batches
+in the same order, and after `drain` both have trained on all of them: losses and weights
+are equal. The idea is the source's (C. Rand, Pipelining AI/ML Training Workloads with CUDA
+Streams, 2025); what differs is that nothing here races:
+
+- whoever reads on another stream first waits for the stream that wrote (`wait_stream`);
+- every tensor that crosses is recorded on the stream that reads it (`record_stream`), so
+  that the caching allocator does not hand its memory to the writer while it is read.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from workloads.workload import Batch, Mark, Prepared, Workload
+
+
+class Schedule(Protocol):
+    """Decides when the halves of a step run."""
+
+    @property
+    def pending(self) -> int:
+        """How many batches are prepared and not trained on."""
+
+    @property
+    def note(self) -> str | None:
+        """What the user should know about this schedule on this device."""
+
+    def step(self, batch: Batch, mark: Mark) -> Tensor | None:
+        """Take one batch; return the loss () of the step trained meanwhile, if one was."""
+
+    def drain(self, mark: Mark) -> Tensor | None:
+        """Train on what is pending and hand over to the current stream; return its loss."""
+
+
+class Serial:
+    """Both halves on the current stream, one after the other."""
+
+    pending = 0
+    note = None
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+
+    def step(self, batch: Batch, mark: Mark) -> Tensor:
+        """Prepare the batch and train on it."""
+        prepared = self._workload.first(batch, mark)
+        loss = self._workload.second(prepared, mark)
+        mark("idle")
+        return loss
+
+    def drain(self, mark: Mark) -> None:
+        """Nothing is ever pending."""
+
+
+class DualStream:
+    """Train on batch n on one stream while batch n+1 is prepared on another."""
+
+    def __init__(self, workload: Workload, device: torch.device) -> None:
+        self._workload = workload
+        self._prepared: Prepared | None = None
+        self._first_stream = self._second_stream = None
+        self._trained: torch.cuda.Event | None = None  # the end of the newest second half
+        if device.type == "cuda":
+            self._first_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # untyped in torch
+            self._second_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # untyped in torch
+            # weights and resident batches were written on the current stream
+            current = torch.cuda.current_stream(device)
+            self._first_stream.wait_stream(current)
+            self._second_stream.wait_stream(current)
+
+    @property
+    def pending(self) -> int:
+        """One batch, except before the first step and after a drain."""
+        return 0 if self._prepared is None else 1
+
+    @property
+    def note(self) -> str | None:
+        """Say so where there are no streams to overlap on."""
+        if self._first_stream is not None:
+            return None
+        return "pipelined=on: this device has no streams; same order of work, no overlap"
+
+    def step(self, batch: Batch, mark: Mark) -> Tensor | None:
+        """Enqueue the training on the batch before, then the preparation of this one."""
+        one_before = self._trained
+        loss = self._train(mark)
+        if self._first_stream is not None and one_before is not None:
+            self._first_stream.wait_event(one_before)
+        with _on(self._first_stream):
+            self._prepared = self._workload.first(batch, mark)
+            mark("idle")
+        return loss
+
+    def drain(self, mark: Mark) -> Tensor | None:
+        """Train on the last batch; what the caller enqueues next runs after both streams."""
+        loss = self._train(mark)
+        if self._first_stream is not None and self._second_stream is not None:
+            current = torch.cuda.current_stream(self._first_stream.device)
+            current.wait_stream(self._first_stream)
+            current.wait_stream(self._second_stream)
+        return loss
+
+    def _train(self, mark: Mark) -> Tensor | None:
+        if self._prepared is None:
+            return None
+        prepared, self._prepared = self._prepared, None
+        if self._first_stream is not None and self._second_stream is not None:
+            # first_stream holds nothing newer than first(n) yet: n+1 is enqueued after this
+            self._second_stream.wait_stream(self._first_stream)
+            for tensor in prepared:
+                tensor.record_stream(self._second_stream)
+        with _on(self._second_stream):
+            loss = self._workload.second(prepared, mark)
+            mark("idle")
+        if self._second_stream is not None:
+            self._trained = self._second_stream.record_event()
+        return loss
+
+
+def _on(stream: torch.cuda.Stream | None) -> AbstractContextManager[None]:
+    """Return a context whose kernels go to `stream`; without one, leave things as they are."""
+    if stream is None:
+        return nullcontext()
+    return torch.cuda.stream(stream)

@@ -1,0 +1,68 @@
+"""What a workload is: a training step cut in two, G = second ∘ first.
+
+`first` prepares a batch (copy, encode with a frozen encoder, augment, decode) and needs no
+gradients; `second` trains on what was prepared. Because nothing in `first` depends on the
+weights that `second` changes, a schedule is free to run `first` of batch n+1 beside
+`second` of batch n. A workload says what the halves do, never when they run.
+"""
+
+from collections.abc import Mapping, Sized
+from typing import Literal, Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from workloads.levers import Value
+
+Batch: TypeAlias = tuple[Tensor, ...]
+"""What the loader yields, on the host (or on the device, with data=resident)."""
+Prepared: TypeAlias = tuple[Tensor, ...]
+"""What crosses from `first` to `second`, on the device."""
+
+Phase: TypeAlias = Literal["copy", "first", "forward", "backward", "optimizer", "idle"]
+
+
+class Samples(Dataset[Batch], Sized):
+    """A dataset of known length; sample i is the same every time."""
+
+
+class Mark(Protocol):
+    """Told where one phase of a step ends and the next begins.
+
+    `mark(phase)` says: what is enqueued from here on, on the current stream, belongs to
+    `phase`. `idle` ends a half. An instrument records an event or a time stamp here; it
+    never waits for the device.
+    """
+
+    def __call__(self, phase: Phase, /) -> None:
+        """Begin `phase`."""
+
+
+def unmarked(_phase: Phase, /) -> None:
+    """Record nothing: the bare loop's mark."""
+
+
+class Workload(Protocol):
+    """One reference workload, built for one device with one choice of levers."""
+
+    dataset: Samples
+
+    def __init__(self, values: Mapping[str, Value], device: torch.device) -> None:
+        """Build model and optimizer. Seeded by `values["seed"]`."""
+
+    @staticmethod
+    def settle(
+        settings: dict[str, str], device: torch.device
+    ) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Replace every `auto` by what fits the device; return the notes that say so."""
+
+    @staticmethod
+    def host_bytes(values: Mapping[str, Value], device: torch.device) -> tuple[int, int]:
+        """Return the bytes of one batch and of what training on it needs, both on the host."""
+
+    def first(self, batch: Batch, mark: Mark) -> Prepared:
+        """Prepare a batch on the current stream; marks copy and first."""
+
+    def second(self, prepared: Prepared, mark: Mark) -> Tensor:
+        """Train on a prepared batch; marks forward, backward, optimizer. Returns the loss ()."""
