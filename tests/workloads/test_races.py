@@ -1,0 +1,226 @@
+"""No tensor is read on a stream before the stream that wrote it is waited for.
+
+torch's CUDA sanitizer keeps, for every stream, how far it is ordered behind each other one,
+and checks every access against that. It needs no device: here it is told of streams, events
+and kernels by a stand-in for `torch.cuda`, so that the schedules' orderings are checked on
+any machine. What it does not model, memory that is handed on too early, is checked through
+`record_stream`.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.cuda._sanitizer import ArgumentHandler, CUDASanitizerErrors, EventHandler
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from workloads.schedule import DualStream, Serial
+from workloads.workload import Batch, Mark, Prepared, unmarked
+
+CUDA = torch.device("cuda", 0)
+
+
+class FakeCuda(TorchDispatchMode):
+    """Streams and events that only the sanitizer knows of; the kernels run on the CPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handler = EventHandler()
+        self.ids = count(1)
+        self.default = FakeStream(self, 0)
+        self.current = self.default
+        self.allocated_on: dict[int, FakeStream] = {}
+        self.recorded_on: dict[int, set[FakeStream]] = {}
+        self.unrecorded: list[str] = []
+        self.alive: list[Any] = []  # so that no address comes twice
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        accesses = HostArguments()
+        accesses.parse_inputs(func._schema, args, kwargs, is_factory=False)
+        for pointer in accesses.dataptrs_read | accesses.dataptrs_written:
+            self._check_recorded(pointer, str(func))
+        outputs = func(*args, **kwargs)
+        accesses.parse_outputs(func._schema, outputs, is_factory=False)
+        self.alive.append((args, outputs))
+        for pointer in accesses.outputs:
+            self.allocated_on.setdefault(pointer, self.current)
+        errors = self.handler._handle_kernel_launch(
+            self.current.id,
+            accesses.dataptrs_read - accesses.dataptrs_written,
+            accesses.dataptrs_written,
+            accesses.outputs,
+            func._schema,
+            accesses.tensor_aliases,
+        )
+        if errors:
+            raise CUDASanitizerErrors(errors)
+        return outputs
+
+    def _check_recorded(self, pointer: int, operator: str) -> None:
+        home = self.allocated_on.get(pointer, self.current)
+        recorded = self.recorded_on.get(pointer, set())
+        if home not in (self.current, self.default) and self.current not in recorded:
+            self.unrecorded.append(operator)
+
+
+class HostArguments(ArgumentHandler):
+    """The sanitizer's reading of an operator's arguments, for tensors on the CPU too."""
+
+    def _handle_argument(self, value, is_write, metadata_only, name=None, is_output=False):  # noqa: FBT002  # its signature
+        if not isinstance(value, Tensor):
+            return
+        pointer = value.data_ptr()
+        if is_write:
+            self.dataptrs_written.add(pointer)
+        elif not metadata_only:
+            self.dataptrs_read.add(pointer)
+        self.tensor_aliases.setdefault(pointer, []).append(name or "")
+        if is_output:
+            self.outputs.add(pointer)
+
+
+class FakeStream:
+    device = CUDA
+
+    def __init__(self, cuda: FakeCuda, stream_id: int) -> None:
+        self.cuda = cuda
+        self.id = stream_id
+        if stream_id:
+            cuda.handler._handle_stream_creation(stream_id)
+
+    def record_event(self) -> int:
+        event = next(self.cuda.ids)
+        self.cuda.handler._handle_event_creation(event)
+        self.cuda.handler._handle_event_record(event, self.id)
+        return event
+
+    def wait_event(self, event: int) -> None:
+        self.cuda.handler._handle_event_wait(event, self.id)
+
+    def wait_stream(self, other: "FakeStream") -> None:
+        self.wait_event(other.record_event())
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
+    fake = FakeCuda()
+
+    @contextmanager
+    def on(stream: FakeStream) -> Iterator[None]:
+        before, fake.current = fake.current, stream
+        yield
+        fake.current = before
+
+    def record_stream(tensor: Tensor, stream: FakeStream) -> None:
+        fake.recorded_on.setdefault(tensor.data_ptr(), set()).add(stream)
+
+    monkeypatch.setattr(torch.cuda, "Stream", lambda _device: FakeStream(fake, next(fake.ids)))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _device=None: fake.current)
+    monkeypatch.setattr(torch.cuda, "stream", on)
+    monkeypatch.setattr(Tensor, "record_stream", record_stream)
+    with fake:
+        yield fake
+
+
+class Halves:
+    """The smallest workload: one frozen weight, one trained in place."""
+
+    def __init__(self) -> None:
+        self.frozen = torch.ones(4)
+        self.trained = torch.ones(4)
+
+    def copy(self, batch: Batch) -> Batch:
+        return tuple(tensor.clone() for tensor in batch)
+
+    def encode(self, images: Tensor) -> Tensor:
+        return images * self.frozen
+
+    def first(self, batch: Batch, mark: Mark) -> Prepared:
+        images, labels = self.copy(batch)
+        return self.encode(images), labels
+
+    def second(self, prepared: Prepared, mark: Mark) -> Tensor:
+        features, labels = prepared
+        error = features * self.trained - labels
+        self.trained.sub_(error * features)
+        return error
+
+
+HOST_BATCHES: list[Batch] = [(torch.ones(4), torch.ones(4)) for _ in range(4)]
+
+
+def test_two_streams_never_race(cuda: FakeCuda) -> None:
+    halves = Halves()
+    schedule = DualStream(halves, CUDA)
+    for batch in HOST_BATCHES:
+        schedule.step(batch, unmarked)
+    schedule.drain(unmarked)
+    halves.trained.mul_(2)  # what comes after a drain may touch the weights
+
+
+def test_whatever_crosses_streams_is_recorded_on_the_reader(cuda: FakeCuda) -> None:
+    schedule = DualStream(Halves(), CUDA)
+    for batch in HOST_BATCHES:
+        schedule.step(batch, unmarked)
+    schedule.drain(unmarked)
+    assert cuda.unrecorded == []
+
+
+def test_changing_schedules_back_and_forth_never_races(cuda: FakeCuda) -> None:
+    halves = Halves()
+    for batch in HOST_BATCHES:
+        schedule = DualStream(halves, CUDA)
+        schedule.step(batch, unmarked)
+        schedule.drain(unmarked)
+        Serial(halves).step(batch, unmarked)
+
+
+def source_order(halves: Halves, *, wait_for_copies: bool) -> None:
+    """The source's loop: copies on the default stream, one stream each for the halves."""
+    encoder_stream, decoder_stream = torch.cuda.Stream(CUDA), torch.cuda.Stream(CUDA)
+    features = labels = None
+    for batch in HOST_BATCHES:
+        images, labels_next = halves.copy(batch)
+        if features is not None:
+            with torch.cuda.stream(decoder_stream):
+                decoder_stream.wait_stream(encoder_stream)
+                halves.second((features, labels), unmarked)
+        if wait_for_copies:
+            encoder_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(encoder_stream):
+            features = halves.encode(images)
+        labels = labels_next
+
+
+def test_the_sources_ordering_is_caught(cuda: FakeCuda) -> None:
+    with pytest.raises(CUDASanitizerErrors) as caught:
+        source_order(Halves(), wait_for_copies=False)
+    assert "mul" in str(caught.value.errors[0])  # the encoder reads what is still being copied
+
+
+def test_the_sources_ordering_leaves_tensors_unrecorded(cuda: FakeCuda) -> None:
+    source_order(Halves(), wait_for_copies=True)
+    assert cuda.unrecorded != []
+
+
+@pytest.mark.parametrize("forgotten", ["wait_stream", "record_stream"])
+def test_the_check_notices_what_a_schedule_forgets(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, forgotten: str
+) -> None:
+    nothing: Callable[..., None] = lambda *_: None  # noqa: E731  # a stand-in that does nothing
+    owner = FakeStream if forgotten == "wait_stream" else Tensor
+    monkeypatch.setattr(owner, forgotten, nothing)
+    schedule = DualStream(Halves(), CUDA)
+    try:
+        for batch in HOST_BATCHES:
+            schedule.step(batch, unmarked)
+    except CUDASanitizerErrors:
+        assert forgotten == "wait_stream"
+    else:
+        assert forgotten == "record_stream"
+        assert cuda.unrecorded != []
