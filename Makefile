@@ -1,0 +1,41 @@
+# make run    set up and open the dashboard          make test   set up and check everything
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: run test lint types contracts unit lock clean
+
+run: $(READY)
+	@$(BIN)/gpudash $(ARGS)
+
+test: lint types contracts unit
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+contracts: $(READY)
+	$(BIN)/lint-imports
+
+unit: $(READY)
+	$(BIN)/python -m pytest
+
+# versions and hashes are pinned in requirements.txt; `make lock` renews it
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else \
+	  "gpudash needs Python 3.11 or later; this is %d.%d (set PYTHON=…)" % v[:2])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+lock:
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	  --no-emit-index-url --no-emit-find-links --group dev pyproject.toml -o requirements.txt
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,7 @@
+"""`python -m gpudash`."""
+
+import sys
+
+from gpudash.cli import main
+
+sys.exit(main())

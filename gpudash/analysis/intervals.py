@@ -1,0 +1,292 @@
+"""Interval rows: what a recording says of each stretch of time. No I/O, no clock.
+
+A row covers (began_s, ended_s] and leaves once nothing that belongs to it can still come,
+so no row is ever revised. Rows follow each other without a gap. They end on a grid of equal
+intervals and, besides, where the last step under the settings before a change finished: so
+each row belongs to one segment alone. Counts are plain: a step counts where it finished.
+"""
+
+from bisect import bisect_right, insort
+from collections import deque
+from math import inf, isfinite
+from typing import NamedTuple
+
+import msgspec
+
+from gpudash.analysis.gpu_track import ENERGY_REACH_S, GpuInterval, GpuTrack
+from gpudash.analysis.statistics import mean, percentiles
+from gpudash.records import (
+    Changed,
+    Event,
+    GpuSample,
+    HostSample,
+    Progress,
+    Sample,
+    Settings,
+    Started,
+    Step,
+)
+
+GRACE_S = 0.5
+"""A row waits until every step up to this long after its end is known: as long may samples
+be on their way. Where energy is metered, it waits `ENERGY_REACH_S` longer."""
+
+
+class Interval(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of a recording. Times of steps are means in milliseconds unless named else."""
+
+    began_s: float
+    ended_s: float
+    """Both in seconds of the monotonic clock; never equal."""
+    workload: str
+    segment: int
+    """Counts lever changes and restarts, without ever going back."""
+    settings: Settings
+    step: int
+    """The worker's count of steps at the end of the row; a restarted worker counts anew."""
+    steps: int
+    """Steps the device finished during the row."""
+    steps_per_s: float
+    samples_per_s: float
+    step_ms_p50: float | None
+    step_ms_p95: float | None
+    data_ms: float | None
+    host_ms: float | None
+    device_ms: float | None
+    loss: float | None
+    """The newest one known of a step up to `step`."""
+    gpus: tuple[GpuInterval, ...]
+    """Every GPU seen up to the end of the row."""
+    cpu_pct: float | None
+    worker_rss_mib: float | None
+
+
+class _Segment(NamedTuple):
+    """Settings, and from when on rows carry them."""
+
+    number: int
+    workload: str
+    settings: Settings
+    worker: int
+    after_step: int
+    begins_s: float | None  # None until the device has finished `after_step`
+
+
+class _Finished(NamedTuple):
+    at_s: float  # never before the step reported ahead of it
+    segment: int
+    step: Step
+
+
+class Intervals:
+    """Folds events and samples into finished rows.
+
+    One fold lives as long as the run; a recording begun later takes the rows from then on.
+    Records come in order of arrival: the worker's in its own order, samples at most
+    `GRACE_S` late. Records of other ranks than 0 are left out until rows know of ranks.
+    """
+
+    def __init__(self, began_s: float, interval_s: float = 0.5) -> None:
+        if not (isfinite(interval_s) and interval_s > 0):
+            raise ValueError(f"an interval needs a positive length, not {interval_s}")
+        self._began_s = began_s
+        self._interval_s = interval_s
+        self._border = 1  # the grid's next border
+        self._start_s = began_s  # of the row in progress
+        self._known_s = -inf  # every step finished before is known
+        self._now = _Segment(0, "", {}, -1, 0, began_s)
+        self._next: deque[_Segment] = deque()
+        self._base = 0  # added to the worker's count of segments
+        self._last_step = 0
+        self._last_finish_s = -inf
+        self._steps: deque[_Finished] = deque()
+        self._losses: deque[tuple[int, int, float]] = deque()  # (worker, step, loss)
+        self._step = 0
+        self._loss: float | None = None
+        self._gpus: dict[str, GpuTrack] = {}
+        self._host: list[HostSample] = []
+        self._closed = False
+
+    def fold(self, item: Event | Sample) -> tuple[Interval, ...]:
+        """Take one record; return the rows that are complete now."""
+        match item:
+            case Started(rank=0):
+                self._start(item)
+            case Changed(rank=0):
+                self._change(self._base + item.segment, item.settings, item.after_step, item.at_s)
+            case Progress(rank=0):
+                self._progress(item)
+            case GpuSample():
+                track = self._gpus.setdefault(item.uuid, GpuTrack(item.index, item.uuid))
+                track.add(item)
+            case HostSample():
+                insort(self._host, item, key=_time)
+            case _:
+                return ()
+        return self._complete(self._known_s - self._grace_s)
+
+    def flush(self, until_s: float) -> tuple[Interval, ...]:
+        """Return the rows complete up to `until_s`, as if every step before were known.
+
+        For a worker that is dead: its silence then means that it trained nothing.
+        """
+        self._known_s = max(self._known_s, until_s)
+        return self._complete(self._known_s - self._grace_s)
+
+    def close(self, at_s: float) -> tuple[Interval, ...]:
+        """Return all that is left, the last row ending at `at_s` or at a later known step.
+
+        Nothing comes out of this fold afterwards.
+        """
+        end_s = max(at_s, self._last_finish_s)
+        rows = self._complete(end_s)
+        if not self._closed and end_s > self._start_s:
+            rows = (*rows, self._row(end_s))
+        self._closed = True
+        return rows
+
+    def _start(self, event: Started) -> None:
+        worker = self._latest.worker + 1
+        if worker == 0:  # the rows since the run began are the first worker's too
+            self._now = _Segment(0, event.workload, event.settings, 0, 0, self._began_s)
+        else:
+            self._base = self._latest.number + 1
+            self._next = deque(one for one in self._next if one.begins_s is not None)
+            self._next.append(
+                _Segment(self._base, event.workload, event.settings, worker, 0, event.at_s)
+            )
+        self._last_step = 0
+        self._known_s = max(self._known_s, event.at_s)
+
+    @property
+    def _grace_s(self) -> float:
+        metered = any(track.meters_energy for track in self._gpus.values())
+        return GRACE_S + (ENERGY_REACH_S if metered else 0)
+
+    @property
+    def _latest(self) -> _Segment:
+        return self._next[-1] if self._next else self._now
+
+    def _change(self, number: int, settings: Settings, after_step: int, at_s: float) -> None:
+        if number <= self._latest.number:
+            return
+        begins_s = None
+        if after_step <= self._last_step:
+            begins_s = self._last_finish_s if self._last_step else at_s
+        latest = self._latest
+        self._next.append(
+            _Segment(number, latest.workload, settings, latest.worker, after_step, begins_s)
+        )
+
+    def _progress(self, event: Progress) -> None:
+        for step in event.steps:
+            self._finish(step)
+        if event.loss is not None:
+            loss_step = event.total_steps if event.loss_step is None else event.loss_step
+            self._losses.append((self._latest.worker, loss_step, event.loss))
+        self._known_s = max(self._known_s, event.until_s)
+
+    def _finish(self, step: Step) -> None:
+        segment = self._base + step.segment
+        # a step whose change was not announced still gets a row of its own segment
+        begun_s = step.finished_s - step.step_ms / 1000
+        self._change(segment, self._latest.settings, self._last_step, begun_s)
+        if self._next:
+            self._locate_borders(step)
+        newest = self._steps[-1].segment if self._steps else self._now.number
+        # two steps of different segments never finish at once: each needs its own row
+        earliest_s = self._last_finish_s + (1e-6 if segment > newest else 0)
+        self._last_finish_s = max(step.finished_s, earliest_s)
+        self._last_step = step.step
+        self._steps.append(_Finished(self._last_finish_s, segment, step))
+
+    def _locate_borders(self, step: Step) -> None:
+        for index, segment in enumerate(self._next):
+            if segment.begins_s is None and segment.after_step <= step.step:
+                at_s = step.finished_s if segment.after_step == step.step else -inf
+                at_s = max(at_s, self._last_finish_s)
+                self._next[index] = segment._replace(begins_s=at_s)
+
+    def _complete(self, until_s: float) -> tuple[Interval, ...]:
+        rows = []
+        while not self._closed:
+            border_s = self._began_s + self._border * self._interval_s
+            end_s = border_s
+            if self._next and self._next[0].begins_s is not None:
+                # what has left already is not revised: the change then shows from here on
+                end_s = min(border_s, max(self._next[0].begins_s, self._start_s))
+            if end_s > until_s:
+                break
+            if end_s > self._start_s:
+                rows.append(self._row(end_s))
+            if end_s == border_s:
+                self._border += 1
+            self._enter_segments(end_s)
+        return tuple(rows)
+
+    def _enter_segments(self, at_s: float) -> None:
+        while self._next:
+            begins_s = self._next[0].begins_s
+            if begins_s is None or begins_s > at_s:
+                return
+            before, self._now = self._now, self._next.popleft()
+            if self._now.worker != before.worker:
+                self._step, self._loss = 0, None
+
+    def _row(self, end_s: float) -> Interval:
+        began_s, self._start_s = self._start_s, end_s
+        steps = self._take_steps(end_s)
+        host = self._take_host(began_s, end_s)
+        p50, p95 = percentiles((step.step_ms for step in steps), (50, 95))
+        return Interval(
+            began_s=began_s,
+            ended_s=end_s,
+            workload=self._now.workload,
+            segment=self._now.number,
+            settings=self._now.settings,
+            step=self._step,
+            steps=len(steps),
+            steps_per_s=len(steps) / (end_s - began_s),
+            samples_per_s=sum(step.samples for step in steps) / (end_s - began_s),
+            step_ms_p50=p50,
+            step_ms_p95=p95,
+            data_ms=mean(step.data_ms for step in steps),
+            host_ms=mean(step.host_ms for step in steps),
+            device_ms=mean(step.device_ms for step in steps),
+            loss=self._newest_loss(),
+            gpus=tuple(
+                track.take(began_s, end_s)
+                for track in self._gpus.values()
+                if track.first_s <= end_s
+            ),
+            cpu_pct=mean(sample.cpu_pct for sample in host),
+            worker_rss_mib=mean(sample.worker_rss_mib for sample in host),
+        )
+
+    def _take_steps(self, end_s: float) -> list[Step]:
+        taken = []
+        while self._steps and self._steps[0].at_s <= end_s:
+            if self._steps[0].segment > self._now.number:
+                break
+            taken.append(self._steps.popleft().step)
+        if taken:
+            self._step = taken[-1].step
+        return taken
+
+    def _take_host(self, began_s: float, end_s: float) -> list[HostSample]:
+        first = bisect_right(self._host, began_s, key=_time)
+        end = bisect_right(self._host, end_s, key=_time)
+        taken = self._host[first:end]
+        del self._host[:end]
+        return taken
+
+    def _newest_loss(self) -> float | None:
+        reached = (self._now.worker, self._step)
+        while self._losses and self._losses[0][:2] <= reached:
+            worker, _, loss = self._losses.popleft()
+            self._loss = loss if worker == self._now.worker else None
+        return self._loss
+
+
+def _time(sample: HostSample) -> float:
+    return sample.at_s

@@ -1,0 +1,259 @@
+"""The window: folds a run's events and samples into the snapshot that a screen shows.
+
+It keeps the recent past and a table of results, so neither its memory nor the cost of a
+snapshot grows with the run. It reads no clock: `now_s` comes with the question. Records of
+other ranks than 0 are left out until the screen knows of ranks.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from gpudash.analysis.pending import Pending
+from gpudash.analysis.rate import IDLE, UNKNOWN, Rate, RecentSteps
+from gpudash.analysis.results import ResultsTable
+from gpudash.analysis.ticks import CAPACITY, TICK_S, Ticks
+from gpudash.records import (
+    Changed,
+    Device,
+    Event,
+    Failed,
+    Finished,
+    GpuSample,
+    HostSample,
+    Paused,
+    Plan,
+    Progress,
+    Refused,
+    Resumed,
+    Sample,
+    Settings,
+    Started,
+    Status,
+)
+from gpudash.snapshot import Marker, Recording, Snapshot, State
+
+STALL_S = 2.0
+"""Until a step has taken so long, and three times the longest lately, it is waited for: the
+ticks it lies in are drawn once it is finished. Beyond, they are drawn as standing still."""
+MOST_MARKERS = 200
+
+_Phase: TypeAlias = Literal["starting", "training", "finished", "failed", "stopped"]
+
+
+class Window:
+    """Folds what arrives, in order of arrival; `snapshot` tells what to show.
+
+    `gpu_missing` and `recording` are the session's to set: they show as they are.
+    """
+
+    def __init__(self, plan: Plan, began_s: float) -> None:
+        self.gpu_missing: str | None = None
+        self.recording: Recording | None = None
+        self._began_s = began_s
+        self._ended_s: float | None = None
+        self._ticks = Ticks(began_s)
+        self._results = ResultsTable()
+        self._recent = RecentSteps()
+        self._pending = Pending()
+        self._markers: deque[Marker] = deque(maxlen=MOST_MARKERS)
+        self._busy_since_s = began_s  # the newest step's end, or what the training began with
+        self._gpu: GpuSample | None = None
+        self._host: HostSample | None = None
+        self._await(plan, "starting")
+
+    def fold(self, item: Event | Sample) -> None:
+        """Take one event of the worker or one sample."""
+        match item:
+            case Progress():
+                self._progress(item)
+            case GpuSample():
+                self._sample_gpu(item)
+            case HostSample():
+                self._host = item
+                self._ticks.host(item)
+                self._results.sample(item)
+            case Started():
+                self._start(item)
+            case Changed():
+                self._change(item)
+            case Refused():
+                self._pending.answer(item.changes)
+                self._notice = f"{_phrase(item.changes, '=')} refused: {item.reason}"
+                self._sentence = "training"
+            case _:
+                self._turn(item)
+
+    def asked(self, changes: Mapping[str, str]) -> None:
+        """Note a change sent to the worker: pending until it answers."""
+        self._pending.ask(changes)
+        self._notice = ""
+
+    def new_row(self) -> None:
+        """Begin a new row of results with the settings in force."""
+        self._results.new_row()
+
+    def restarted(self, plan: Plan, at_s: float) -> None:
+        """Another worker is being started: series, markers and results live on."""
+        self._mark(at_s, "restart")
+        self._await(plan, "restarting")
+
+    def stopped(self, sentence: str = "stopped") -> None:
+        """Note that the worker was ended on purpose."""
+        self._end("stopped", sentence)
+
+    def snapshot(self, now_s: float) -> Snapshot:
+        """Return what is to be shown at `now_s`."""
+        rate = self._rate(now_s)
+        ended_s = now_s if self._ended_s is None else self._ended_s
+        shown_from_s = now_s - self._began_s - CAPACITY * TICK_S
+        return Snapshot(
+            state=self._state(),
+            status=self._status(),
+            elapsed_s=max(ended_s - self._began_s, 0.0),
+            workload=self._workload,
+            device=self._device,
+            settings=self._settings,
+            pending=self._pending.beside(self._settings),
+            notes=self._notes,
+            worker_pid=self._pid,
+            total_steps=self._total_steps,
+            total_samples=self._total_samples,
+            planned_steps=self._plan.steps,
+            planned_s=self._plan.duration_s,
+            steps_per_s=rate.steps_per_s,
+            samples_per_s=rate.samples_per_s,
+            step_ms_p50=rate.step_ms_p50,
+            step_ms_p95=rate.step_ms_p95,
+            loss=self._loss,
+            gpu=self._gpu,
+            gpu_missing=self.gpu_missing,
+            host=self._host,
+            series=self._ticks.series(),
+            markers=tuple(marker for marker in self._markers if marker.at_s >= shown_from_s),
+            results=self._results.results(live=self._phase == "training"),
+            recording=self.recording,
+        )
+
+    def _await(self, plan: Plan, sentence: str) -> None:
+        """Forget one worker and wait for the next."""
+        self._plan = plan
+        self._phase: _Phase = "starting"
+        self._sentence = sentence
+        self._notice = ""  # what the user should know beside the state, until the next event
+        self._paused = False
+        self._workload = plan.workload
+        self._settings: Settings = dict(plan.settings)
+        self._device: Device | None = None
+        self._notes: tuple[str, ...] = ()
+        self._pid: int | None = None
+        self._total_steps = 0
+        self._total_samples = 0
+        self._loss: float | None = None
+        self._ended_s = None
+        self._recent.clear()
+        self._pending.clear()
+
+    def _turn(self, item: Status | Paused | Resumed | Finished | Failed) -> None:
+        match item:
+            case Status():
+                self._sentence = item.text
+            case Paused():
+                self._mark(item.at_s, "paused")
+                self._paused, self._notice = True, ""
+            case Resumed():
+                self._mark(item.at_s, "resumed")
+                self._paused, self._notice = False, ""
+                self._busy_since_s = max(self._busy_since_s, item.at_s)
+            case Finished():
+                self._ticks.cover(item.at_s)
+                self._ended_s = item.at_s
+                self._end("finished", f"finished after {item.total_steps} steps")
+            case Failed():
+                hint = "change a setting and press R to restart"
+                self._end("failed", f"{item.sentence.rstrip('. ')} – {hint}")
+
+    def _start(self, event: Started) -> None:
+        if event.rank:
+            return
+        self._phase, self._sentence = "training", "training"
+        self._pid, self._device, self._notes = event.pid, event.device, event.notes
+        self._workload, self._settings = event.workload, event.settings
+        self._busy_since_s = event.at_s
+        self._ticks.begin(event.at_s)
+        self._results.start(event.workload, event.settings)
+
+    def _change(self, event: Changed) -> None:
+        if event.rank:
+            return
+        self._pending.answer(event.changes)
+        self._settings = event.settings
+        self._notice = ""
+        self._sentence = "training"
+        self._mark(event.at_s, _phrase(event.changes, "="))
+        self._results.change(event.segment, event.settings)
+
+    def _progress(self, event: Progress) -> None:
+        if event.rank:
+            return
+        for step in event.steps:
+            self._recent.add(step)
+            self._ticks.step(step)
+            self._results.step(step)
+            self._busy_since_s = max(self._busy_since_s, step.finished_s)
+        self._total_steps, self._total_samples = event.total_steps, event.total_samples
+        if event.loss is not None:
+            self._loss = event.loss
+        patience_s = max(STALL_S, 3 * self._recent.longest_s())
+        waiting = not self._paused and event.until_s - self._busy_since_s <= patience_s
+        self._ticks.cover(self._busy_since_s if waiting else event.until_s)
+
+    def _sample_gpu(self, sample: GpuSample) -> None:
+        if not self._is_shown(sample):
+            return
+        self._gpu = sample
+        self._ticks.gpu(sample)
+        self._results.sample(sample)
+
+    def _is_shown(self, sample: GpuSample) -> bool:
+        """Only one GPU is shown: the one trained on, or the first seen if that is unknown."""
+        if self._device is not None and self._device.uuid is not None:
+            return sample.uuid == self._device.uuid
+        return self._gpu is None or sample.uuid == self._gpu.uuid
+
+    def _end(self, phase: _Phase, sentence: str) -> None:
+        self._phase, self._sentence, self._notice = phase, sentence, ""
+        self._pending.clear()
+
+    def _mark(self, at_s: float, label: str) -> None:
+        self._markers.append(Marker(at_s=at_s - self._began_s, label=label))
+
+    def _state(self) -> State:
+        if self._phase != "training":
+            return self._phase
+        if self._paused:
+            return "paused"
+        return "switching" if self._pending.beside(self._settings) else "training"
+
+    def _status(self) -> str:
+        sentence = self._sentence
+        match self._state():
+            case "training":
+                sentence = "training"
+            case "paused":
+                sentence = "paused: space resumes"
+            case "switching" if sentence == "training":
+                pending = self._pending.beside(self._settings)
+                sentence = f"switching {_phrase(pending, ' to ')} …"
+        return f"{sentence} – {self._notice}" if self._notice else sentence
+
+    def _rate(self, now_s: float) -> Rate:
+        if self._phase != "training":
+            return UNKNOWN
+        if self._paused:
+            return IDLE
+        return self._recent.rate(now_s - self._busy_since_s)
+
+
+def _phrase(settings: Mapping[str, str], link: str) -> str:
+    return ", ".join(f"{name}{link}{value}" for name, value in settings.items())

@@ -1,0 +1,70 @@
+"""Where a recording comes from: a JSON file beside the CSV, readable at any moment.
+
+It is replaced as a whole whenever there is something to add, so a reader never sees half
+of it; `complete` is true only once the recording was closed in order.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from gpudash.errors import RecordingError
+from gpudash.recording.files import reason, shown
+from gpudash.records import SCHEMA_VERSION, Device, Settings
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of the recording under the same settings: the CSV's column `segment`."""
+
+    number: int
+    began_s: float
+    """Seconds since the recording began: where its first row begins."""
+    workload: str
+    settings: Settings
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+    """The provenance of a recording. None = unknown."""
+
+    schema_version: int = SCHEMA_VERSION
+    complete: bool = False
+    """The recording was closed in order, and its last row is its end."""
+    started_utc: str
+    """The recording's time 0, ISO 8601."""
+    interval_s: float
+    command: tuple[str, ...]
+    """The command line, argument by argument."""
+    seed: int | None = None
+    platform: str
+    versions: dict[str, str]
+    """gpudash, python, torch, driver and whatever else was at work, by name."""
+    device: Device | None = None
+    """None until the worker has started."""
+    segments: tuple[Segment, ...] = ()
+
+
+def path_beside(csv_path: Path) -> Path:
+    """Return the provenance's path: `run.json` for `run.csv`, `run.txt.json` for `run.txt`."""
+    if csv_path.suffix == ".csv":
+        return csv_path.with_suffix(".json")
+    return csv_path.with_name(csv_path.name + ".json")
+
+
+def write(path: Path, metadata: Metadata) -> None:
+    """Replace the file by these contents in one stroke. Raises RecordingError."""
+    text = msgspec.json.format(msgspec.json.encode(metadata), indent=2) + b"\n"
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_bytes(text)
+        draft.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
+        raise RecordingError(f"cannot write {shown(path)}: {reason(error)}") from error
+
+
+def plain(argument: str) -> str:
+    """Return a command-line argument as text that JSON can hold, whatever its bytes were."""
+    return os.fsencode(argument).decode("utf-8", "replace")

@@ -1,0 +1,110 @@
+"""A recording as the session sees it: the CSV and, beside it, where it comes from."""
+
+import platform
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from gpudash.analysis.intervals import Interval
+from gpudash.errors import RecordingError
+from gpudash.recording import metadata
+from gpudash.recording.csv_file import CsvRecording, wall_time
+from gpudash.recording.files import refuse_existing
+from gpudash.recording.metadata import Metadata, Segment
+from gpudash.records import Started
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """When and by what a recording is begun."""
+
+    began_s: float
+    """Monotonic seconds: the recording's time 0."""
+    began_utc: datetime
+    """The same moment by the wall clock, with its time zone."""
+    interval_s: float
+    command: tuple[str, ...]
+    """The command line, argument by argument."""
+    seed: int | None = None
+    versions: dict[str, str] = msgspec.field(default_factory=dict)
+    """Of gpudash and whatever the session knows; the worker's come with its start."""
+
+
+class Recording:
+    """Both files, created at once and kept consistent until `close`.
+
+    Every method but `close` raises RecordingError once for each file that can no longer be
+    written; from then on that file is left as it is, and the run goes on.
+    """
+
+    def __init__(self, path: Path, origin: Origin, *, force: bool = False) -> None:
+        """Create both files. Without `force`, neither may exist. Raises RecordingError."""
+        self.path = path
+        self.metadata_path = metadata.path_beside(path)
+        if not force:
+            refuse_existing(self.metadata_path)
+        self._csv = CsvRecording(
+            path, began_s=origin.began_s, began_utc=origin.began_utc, force=force
+        )
+        self._began_s = origin.began_s
+        self._described = True  # the metadata can still be written
+        self._metadata = Metadata(
+            started_utc=wall_time(origin.began_utc),
+            interval_s=origin.interval_s,
+            command=tuple(metadata.plain(argument) for argument in origin.command),
+            seed=origin.seed,
+            platform=platform.platform(),
+            versions={"python": platform.python_version()} | origin.versions,
+        )
+        try:
+            self._describe()
+        except RecordingError:
+            self._csv.close()
+            path.unlink(missing_ok=True)
+            raise
+
+    @property
+    def rows(self) -> int:
+        """Rows in the CSV, the header left out."""
+        return self._csv.rows
+
+    def started(self, event: Started) -> None:
+        """Note the device and the versions that a worker reports."""
+        self._describe(
+            device=event.device,
+            versions=self._metadata.versions | event.versions,
+        )
+
+    def write(self, interval: Interval) -> None:
+        """Write an interval's rows; one that began before the recording is left out."""
+        if self._csv.failed or interval.began_s < self._began_s:
+            return
+        self._csv.write(interval)
+        segments = self._metadata.segments
+        if not segments or segments[-1].number != interval.segment:
+            segment = Segment(
+                number=interval.segment,
+                began_s=round(interval.began_s - self._began_s, 3),
+                workload=interval.workload,
+                settings=interval.settings,
+            )
+            self._describe(segments=(*segments, segment))
+
+    def close(self) -> None:
+        """Complete both files. Closing again does nothing."""
+        whole = not self._csv.failed
+        self._csv.close()
+        if not self._metadata.complete:
+            with suppress(RecordingError):  # the rows are safe; there is nobody left to act
+                self._describe(complete=whole)
+        self._described = False
+
+    def _describe(self, **changes: object) -> None:
+        self._metadata = msgspec.structs.replace(self._metadata, **changes)
+        if self._described:
+            try:
+                metadata.write(self.metadata_path, self._metadata)
+            except RecordingError:
+                self._described = False
+                raise

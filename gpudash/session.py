@@ -1,0 +1,377 @@
+"""One run: a worker, a sampler, the files it writes and the window that folds it.
+
+The session is the one consumer of both streams. Its thread takes events and samples in
+order of arrival, writes the recording first, then folds, then, at the screen's rate, hands
+out one frozen snapshot. A screen that is stuck delays neither a step nor a row. Everything
+the session does runs on that thread; the methods below leave a request there and return.
+"""
+
+import contextlib
+import os
+import selectors
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Protocol, TypeVar
+
+import gpudash
+from gpudash import snapshot
+from gpudash.analysis.intervals import Interval, Intervals
+from gpudash.analysis.window import Window
+from gpudash.errors import RecordingError
+from gpudash.recording.recording import Origin, Recording
+from gpudash.records import (
+    Change,
+    Command,
+    Event,
+    Failed,
+    Finished,
+    Pause,
+    Plan,
+    Resume,
+    Sample,
+    Settings,
+    Started,
+    Stop,
+)
+from gpudash.snapshot import Snapshot
+from gpudash.telemetry.sampler import Sampler
+from gpudash.worker.link import WorkerLink
+
+ItemT = TypeVar("ItemT")
+
+INTERVAL_S = 0.5
+POLL_S = 0.05
+"""How often the thread looks for a dead worker, and for samples, when nothing arrives."""
+STOP_TIMEOUT_S = 5.0
+"""A worker that was asked to stop is killed after this."""
+LAST_WORDS = 20
+"""Lines of a worker that died without a word, kept to say why."""
+
+
+class Listener(Protocol):
+    """Called from the session's thread."""
+
+    def on_snapshot(self, snapshot: Snapshot, /) -> None:
+        """Take the newest state."""
+
+    def on_log(self, lines: Sequence[str], /) -> None:
+        """Take what the worker printed, and what gpudash has to add."""
+
+
+class Session:
+    """A run that can be watched, changed, recorded, restarted and ended."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        interval_s: float = INTERVAL_S,
+        rate_hz: float = 4.0,
+        command: Sequence[str] = (),
+    ) -> None:
+        self._plan = plan
+        self._interval_s = interval_s
+        self._snapshot_every_s = 1.0 / rate_hz
+        self._command = tuple(command)
+        self._requests: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._samples: SimpleQueue[Sample] = SimpleQueue()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        self._sampler = Sampler(self._samples.put)
+        self._thread = threading.Thread(target=self._run, name="gpudash-session", daemon=True)
+        self._link: WorkerLink | None = None
+        self._watched: set[int] = set()
+        self._last_word: Finished | Failed | None = None
+        self._stop_asked = False
+        self._recording: Recording | None = None
+        self._recording_until_s: float | None = None
+        self._intervals: Intervals | None = None
+        self._started: Started | None = None
+        self._ended = False
+        self._closing = False
+        self._kill_at_s: float | None = None
+        self._last_words: list[str] = []
+        self.failure: Failed | None = None
+        """How the last worker failed; None while it has not."""
+        self.recording_failure: RecordingError | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """What the worker was last started with."""
+        return self._plan
+
+    # ── requests, from any thread ───────────────────────────────────────────────────────
+
+    def start(self, listener: Listener) -> None:
+        """Start worker, sampler and thread. Call from the main thread. Raises WorkerError."""
+        self._listener = listener
+        self._window = Window(self._plan, time.monotonic())
+        self._adopt(WorkerLink(self._plan))
+        self._sampler.start()
+        self._thread.start()
+
+    def change(self, settings: Settings) -> None:
+        """Set levers at the next step boundary."""
+
+        def ask() -> None:
+            self._window.asked(settings)
+            self._send(Change(settings=settings))
+
+        self._ask(ask)
+
+    def pause(self) -> None:
+        """Stop between two steps."""
+        self._ask(lambda: self._send(Pause()))
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._ask(lambda: self._send(Resume()))
+
+    def stop(self) -> None:
+        """Have the worker finish its step and exit; it is killed if that takes too long."""
+        self._ask(self._stop)
+
+    def restart(self, plan: Plan) -> None:
+        """Kill the worker and start another. Call from the main thread. Raises WorkerError."""
+        self._plan = plan
+        link = WorkerLink(plan)
+
+        def replace() -> None:
+            self._release()
+            self._window.restarted(plan, time.monotonic())
+            self._adopt(link)
+
+        self._ask(replace)
+
+    def new_row(self) -> None:
+        """Begin a new row of the results table with the settings in force."""
+        self._ask(self._window.new_row)
+
+    def record(self, path: Path, *, force: bool = False) -> None:
+        """Write a CSV from now on. Raises RecordingError where the file cannot be made."""
+        origin = Origin(
+            began_s=time.monotonic(),
+            began_utc=datetime.now(UTC),
+            interval_s=self._interval_s,
+            command=self._command,
+            versions={"gpudash": gpudash.__version__},
+        )
+        recording = Recording(path, origin, force=force)
+        self._ask(lambda: self._begin_recording(recording))
+
+    def stop_recording(self) -> None:
+        """Complete the CSV and close it."""
+        self._ask(self._end_recording)
+
+    def close(self) -> None:
+        """End everything and complete the recording; waits for it. Closing twice is closing."""
+        self._closing = True
+        self._wake()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._sampler.stop()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the worker's end; return whether it has come and all is written."""
+        deadline_s = time.monotonic() + timeout_s
+        while not self._ended and time.monotonic() < deadline_s:
+            time.sleep(min(POLL_S, timeout_s))
+        return self._ended
+
+    def _ask(self, request: Callable[[], None]) -> None:
+        self._requests.put(request)
+        self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError, OSError):  # full: it wakes anyway
+            os.write(self._wake_write, b"\0")
+
+    # ── the thread ──────────────────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        try:
+            self._consume()
+        except Exception as error:  # noqa: BLE001  # must not end in silence
+            sentence = f"gpudash itself failed: {type(error).__name__}: {error}"
+            self.failure = Failed(kind="error", sentence=sentence)
+            self._listener.on_log(traceback.format_exc().splitlines())
+            self._window.fold(self.failure)
+            self._listener.on_snapshot(self._window.snapshot(time.monotonic()))
+        finally:
+            self._release()
+            self._complete_recording()
+            self._ended = True
+
+    def _consume(self) -> None:
+        next_snapshot_s = 0.0
+        while not self._closing:
+            self._selector.select(POLL_S)
+            self._obey_requests()
+            self._read_worker()
+            self._read_samples()
+            self._notice_death()
+            now_s = time.monotonic()
+            if now_s >= next_snapshot_s:
+                self._listener.on_snapshot(self._snapshot(now_s))
+                next_snapshot_s = now_s + self._snapshot_every_s
+
+    def _obey_requests(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_read, 1 << 12)
+        with contextlib.suppress(Empty):
+            while True:
+                self._requests.get_nowait()()
+
+    def _read_worker(self) -> None:
+        if self._link is None:
+            return
+        self._link.flush()
+        printed = self._link.read_printed()
+        if printed:
+            self._last_words = (self._last_words + printed)[-LAST_WORDS:]
+            self._listener.on_log(printed)
+        for event in self._link.read_events():
+            self._take(event)
+        for fd in set(self._watched) - set(self._link.filenos):  # at its end: always readable
+            self._selector.unregister(fd)
+            self._watched.remove(fd)
+
+    def _read_samples(self) -> None:
+        with contextlib.suppress(Empty):
+            while True:
+                self._take(self._samples.get_nowait())
+
+    def _take(self, item: Event | Sample) -> None:
+        """Write first, then fold."""
+        match item:
+            case Started():
+                self._started = item
+                self._sampler.watch(item.pid, item.device.uuid)
+                self._intervals = self._intervals or Intervals(item.at_s, self._interval_s)
+                self._guard(Recording.started, item)
+            case Finished():
+                self._last_word = item
+            case Failed():
+                self._last_word = self.failure = item
+                self._listener.on_log(item.traceback.splitlines())
+        if self._intervals is not None:
+            self._write(self._intervals.fold(item))
+        self._window.fold(item)
+
+    def _snapshot(self, now_s: float) -> Snapshot:
+        self._window.gpu_missing = self._sampler.gpu_missing
+        self._window.recording = None
+        if self._recording is not None and self._recording_until_s is None:
+            self._window.recording = snapshot.Recording(
+                path=str(self._recording.path), rows=self._recording.rows
+            )
+        return self._window.snapshot(now_s)
+
+    # ── the worker ──────────────────────────────────────────────────────────────────────
+
+    def _adopt(self, link: WorkerLink) -> None:
+        self._link = link
+        self._last_word = None
+        self._last_words = []
+        self._stop_asked = False
+        self._kill_at_s = None
+        self._started = None
+        self._ended = False
+        self.failure = None
+        self._watched = set(link.filenos)
+        for fd in self._watched:
+            self._selector.register(fd, selectors.EVENT_READ)
+
+    def _send(self, command: Command) -> None:
+        if self._link is not None:
+            self._link.send(command)
+
+    def _stop(self) -> None:
+        self._stop_asked = True
+        self._send(Stop())
+        # a worker that is still importing reads no commands
+        patience_s = STOP_TIMEOUT_S if self._started else 0.0
+        self._kill_at_s = time.monotonic() + patience_s
+
+    def _notice_death(self) -> None:
+        if self._link is None:
+            return
+        if self._kill_at_s is not None and time.monotonic() >= self._kill_at_s:
+            self._link.kill()
+        code = self._link.exit_code()
+        if code is None:
+            return
+        self._read_worker()  # what it said last
+        if self._last_word is None and not self._stop_asked:
+            self._take(Failed(kind="error", sentence=self._obituary(code)))
+        elif self._last_word is None or self._stop_asked:
+            self._window.stopped()
+        self._release()
+        if self._recording_until_s is not None:
+            self._complete_recording()
+        self._ended = True
+
+    def _obituary(self, code: int) -> str:
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
+        words = [line.strip() for line in self._last_words if line.strip()]
+        return f"the training process {how}" + (f": {words[-1]}" if words else "")
+
+    def _release(self) -> None:
+        """Kill and reap the worker, if there is one."""
+        if self._link is None:
+            return
+        for fd in self._watched:
+            self._selector.unregister(fd)
+        self._link.close()
+        self._link = None
+
+    # ── the recording ───────────────────────────────────────────────────────────────────
+
+    def _begin_recording(self, recording: Recording) -> None:
+        self._close_recording()
+        self._recording = recording
+        if self._started is not None:
+            self._guard(Recording.started, self._started)
+
+    def _end_recording(self) -> None:
+        """Stop with what has happened by now; the last rows leave when they are complete."""
+        self._recording_until_s = time.monotonic()
+        if self._link is None:
+            self._complete_recording()
+
+    def _write(self, intervals: Sequence[Interval]) -> None:
+        until_s = self._recording_until_s
+        for interval in intervals:
+            if until_s is not None and interval.began_s >= until_s:
+                self._close_recording()
+            self._guard(Recording.write, interval)
+
+    def _complete_recording(self) -> None:
+        """Write what is left and close: at the end of the run."""
+        if self._intervals is not None and self._recording is not None:
+            ended = self._last_word.at_s if isinstance(self._last_word, Finished) else None
+            self._write(self._intervals.close(ended or time.monotonic()))
+            self._intervals = None
+        self._close_recording()
+
+    def _close_recording(self) -> None:
+        if self._recording is not None:
+            self._recording.close()
+        self._recording = self._recording_until_s = None
+
+    def _guard(self, action: Callable[[Recording, ItemT], None], item: ItemT) -> None:
+        """Do something with the recording; a failure is told once and ends no run."""
+        if self._recording is None:
+            return
+        try:
+            action(self._recording, item)
+        except RecordingError as error:
+            self.recording_failure = error
+            self._listener.on_log([str(error)])

@@ -1,0 +1,93 @@
+"""What the SMs, tensor cores, memory and PCIe link did between two moments (NVML's GPM).
+
+Hopper and newer. The driver keeps running counters; a metric is a difference of two of its
+samples, so nothing here is a snapshot and nothing needs a profiler's permission to the GPU.
+"""
+
+import math
+import time
+
+from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured, Nvml
+
+METRICS = {
+    "sm_active_pct": 2,
+    "sm_occupancy_pct": 3,
+    "tensor_active_pct": 5,
+    "dram_active_pct": 10,
+    "pcie_tx_mib_s": 20,
+    "pcie_rx_mib_s": 21,
+}
+"""Field of a reading → GPM metric. NVML gives percent and MiB/s, transmission seen from the GPU."""
+
+SHORTEST_S = 0.1
+"""NVML's samples are refreshed no faster: differences over less time are noise."""
+
+
+class Activity:
+    """Reads the GPU's activity since the reading before; owns two driver samples, frees them."""
+
+    def __init__(self, nvml: Nvml, board: object, instance: int | None) -> None:
+        """`board` is the handle of the physical GPU, `instance` its GPU instance under MIG."""
+        self._nvml = nvml
+        self._board = board
+        self._instance = instance
+        self._supported = False
+        self._before: object = None
+        self._before_s = -math.inf
+        self._spare: object = None
+
+    def read(self) -> dict[str, float]:
+        """Metrics since the last read that gave any; empty at first, or within 100 ms of one.
+
+        A metric that the driver cannot tell is absent. Raises `NotMeasured` when none can be
+        had on this GPU, `GpuUnavailable` when the GPU is gone.
+        """
+        self._require_support()
+        now_s = time.monotonic()
+        if now_s - self._before_s < SHORTEST_S:
+            return {}
+        if self._spare is None:
+            self._spare = self._nvml.call("nvmlGpmSampleAlloc")
+        self._take(self._spare)
+        before, before_s = self._before, self._before_s
+        self._before, self._before_s, self._spare = self._spare, now_s, before
+        return self._between(before, self._before) if math.isfinite(before_s) else {}
+
+    def close(self) -> None:
+        """Free the samples."""
+        for sample in (self._before, self._spare):
+            if sample is not None:
+                try:
+                    self._nvml.call("nvmlGpmSampleFree", sample)
+                except (NotMeasured, GpuUnavailable):
+                    continue  # with the driver gone, its memory is too
+        self._before = self._spare = None
+        self._before_s = -math.inf
+
+    def _require_support(self) -> None:
+        if not self._supported:
+            answer = self._nvml.call("nvmlGpmQueryDeviceSupport", self._board)
+            if not answer.isSupportedDevice:
+                reason = "needs a Hopper GPU or newer"
+                raise self._nvml.refuse("nvmlGpmQueryDeviceSupport", reason)
+            self._supported = True
+
+    def _take(self, sample: object) -> None:
+        if self._instance is None:
+            self._nvml.call("nvmlGpmSampleGet", self._board, sample)
+        else:
+            self._nvml.call("nvmlGpmMigSampleGet", self._board, self._instance, sample)
+
+    def _between(self, before: object, after: object) -> dict[str, float]:
+        question = self._nvml.constant("c_nvmlGpmMetricsGet_t")()
+        question.version = self._nvml.constant("NVML_GPM_METRICS_GET_VERSION")
+        question.sample1, question.sample2 = before, after
+        question.numMetrics = len(METRICS)
+        for slot, metric_id in zip(question.metrics, METRICS.values(), strict=False):
+            slot.metricId = metric_id
+        answer = self._nvml.call("nvmlGpmMetricsGet", question)
+        return {
+            field: slot.value
+            for field, slot in zip(METRICS, answer.metrics, strict=False)
+            if slot.nvmlReturn == 0 and math.isfinite(slot.value)
+        }

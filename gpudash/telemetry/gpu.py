@@ -1,0 +1,249 @@
+"""One GPU, named by its UUID: what is read five times a second, and what once a second.
+
+The fast reading is made of calls that take microseconds. The slow one takes milliseconds
+(GPM 3, energy 2 to 14) and belongs on a thread of its own. Every value may be missing alone.
+`nvmlDeviceGetPcieThroughput` is never called: it blocks for 20 ms.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from gpudash.records import GpuSample
+from gpudash.telemetry.gpm import Activity
+from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured, Nvml, first_measured
+
+T = TypeVar("T")
+
+MIB = 1024 * 1024
+CORE_SENSOR = 0
+SM_CLOCK = 1
+POWER_INSTANT = 186
+PCIE_TX_BYTES, PCIE_RX_BYTES = 197, 198
+
+THROTTLE_REASONS = {
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal_slowdown",
+    0x040: "hw_thermal_slowdown",
+    0x080: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+"""Bit → name. Idling (0x1) and clocks set by the user (0x2) hold nothing down."""
+
+
+class SlowReading(msgspec.Struct, frozen=True, kw_only=True):
+    """The values of a `GpuSample` that are read once a second, in its units."""
+
+    at_s: float
+    sm_active_pct: float | None = None
+    sm_occupancy_pct: float | None = None
+    tensor_active_pct: float | None = None
+    dram_active_pct: float | None = None
+    pcie_rx_mib_s: float | None = None
+    pcie_tx_mib_s: float | None = None
+    energy_j: float | None = None
+
+
+class GpuName(msgspec.Struct, frozen=True, kw_only=True):
+    """How a GPU is addressed and shown."""
+
+    index: int
+    uuid: str
+    name: str
+
+
+class Gpu:
+    """An open GPU. One thread may take fast readings while another takes slow ones.
+
+    Each reading of a single value raises `NotMeasured` where there is none; `fast` and `slow`
+    give None for it instead, and raise `GpuUnavailable` once the GPU or its driver is gone.
+    """
+
+    def __init__(self, nvml: Nvml, handle: Any, uuid: str) -> None:
+        """Take over the connection: `close` closes it."""
+        self._nvml = nvml
+        self._handle = handle
+        # Temperature and clocks are the chip's, also for one MIG slice of it.
+        self._board, instance = _board(nvml, handle, uuid)
+        self.id = _name(nvml, self._board, handle, uuid)
+        self._activity = Activity(nvml, self._board, instance)
+        self._pcie = ByteCounters(nvml, handle)
+
+    def fast(self) -> GpuSample:
+        """Read what takes microseconds; the slow values are None."""
+        at_s = time.monotonic()
+        util_pct, mem_util_pct = or_none(self.utilisation) or (None, None)
+        used_mib, total_mib = or_none(self.memory) or (None, None)
+        return GpuSample(
+            at_s=at_s,
+            index=self.id.index,
+            uuid=self.id.uuid,
+            name=self.id.name,
+            util_pct=util_pct,
+            mem_util_pct=mem_util_pct,
+            mem_used_mib=used_mib,
+            mem_total_mib=total_mib,
+            power_w=or_none(self.power),
+            temperature_c=or_none(self.temperature),
+            sm_clock_mhz=or_none(self.sm_clock),
+            throttle=or_none(self.throttle),
+        )
+
+    def slow(self) -> SlowReading:
+        """Read what takes milliseconds; activity is the mean since the slow reading before."""
+        at_s = time.monotonic()
+        activity = or_none(self.activity) or {}
+        if {"pcie_rx_mib_s", "pcie_tx_mib_s"} - activity.keys():
+            activity = (or_none(self.pcie) or {}) | activity
+        return SlowReading(at_s=at_s, energy_j=or_none(self.energy), **activity)
+
+    def close(self) -> None:
+        """Free what the driver holds for us and give the connection back."""
+        self._activity.close()
+        self._nvml.close()
+
+    def utilisation(self) -> tuple[float, float]:
+        """GPU and memory controller, percent of the driver's last sampling period."""
+        rates = self._nvml.call("nvmlDeviceGetUtilizationRates", self._handle)
+        return float(rates.gpu), float(rates.memory)
+
+    def memory(self) -> tuple[float, float]:
+        """MiB used and in total; version 2 does not count what the driver reserves as used."""
+        memory = first_measured(
+            lambda: self._nvml.call(
+                "nvmlDeviceGetMemoryInfo",
+                self._handle,
+                self._nvml.constant("nvmlMemory_v2"),
+                question="nvmlDeviceGetMemoryInfo_v2",
+            ),
+            lambda: self._nvml.call("nvmlDeviceGetMemoryInfo", self._handle),
+        )
+        return memory.used / MIB, memory.total / MIB
+
+    def power(self) -> float:
+        """Watts at this instant; on an older driver the mean over the last second."""
+        milliwatts = first_measured(
+            lambda: self._nvml.field(self._handle, POWER_INSTANT),
+            lambda: float(self._nvml.call("nvmlDeviceGetPowerUsage", self._handle)),
+        )
+        return milliwatts / 1000
+
+    def temperature(self) -> float:
+        """Of the GPU core, °C."""
+        return first_measured(
+            lambda: float(self._nvml.call("nvmlDeviceGetTemperatureV", self._board, CORE_SENSOR)),
+            lambda: float(self._nvml.call("nvmlDeviceGetTemperature", self._board, CORE_SENSOR)),
+        )
+
+    def sm_clock(self) -> float:
+        """Clock of the SMs, MHz."""
+        return float(self._nvml.call("nvmlDeviceGetClockInfo", self._board, SM_CLOCK))
+
+    def throttle(self) -> str:
+        """`none`, or the reasons that hold the clocks down, joined by `+`."""
+        reasons: int = first_measured(
+            lambda: self._nvml.call("nvmlDeviceGetCurrentClocksEventReasons", self._board),
+            lambda: self._nvml.call("nvmlDeviceGetCurrentClocksThrottleReasons", self._board),
+        )
+        return "+".join(name for bit, name in THROTTLE_REASONS.items() if reasons & bit) or "none"
+
+    def energy(self) -> float:
+        """Joules since the driver was loaded."""
+        millijoules = self._nvml.call("nvmlDeviceGetTotalEnergyConsumption", self._handle)
+        return float(millijoules) / 1000
+
+    def activity(self) -> dict[str, float]:
+        """GPM metrics since the reading before, by field name; see `gpm.Activity.read`."""
+        return self._activity.read()
+
+    def pcie(self) -> dict[str, float]:
+        """PCIe MiB/s since the reading before, by field name; empty at first."""
+        return self._pcie.read()
+
+
+class ByteCounters:
+    """PCIe traffic from the driver's byte counters, for GPUs whose GPM does not tell it."""
+
+    def __init__(self, nvml: Nvml, handle: object) -> None:
+        self._nvml = nvml
+        self._handle = handle
+        self._before: tuple[float, float, float] | None = None
+
+    def read(self) -> dict[str, float]:
+        """MiB/s each way since the reading before; empty at first and when a counter wrapped."""
+        tx_bytes = self._nvml.field(self._handle, PCIE_TX_BYTES)
+        rx_bytes = self._nvml.field(self._handle, PCIE_RX_BYTES)
+        before, self._before = self._before, (time.monotonic(), tx_bytes, rx_bytes)
+        if before is None:
+            return {}
+        elapsed_s, tx, rx = (now - then for now, then in zip(self._before, before, strict=True))
+        if elapsed_s <= 0 or tx < 0 or rx < 0:
+            return {}
+        return {"pcie_tx_mib_s": tx / MIB / elapsed_s, "pcie_rx_mib_s": rx / MIB / elapsed_s}
+
+
+def open_gpu(uuid: str) -> Gpu:
+    """Open the GPU or MIG device of this UUID (`GPU-…`, `MIG-…`); raises `GpuUnavailable`."""
+    nvml = Nvml()
+    try:
+        if not nvml.call("nvmlDeviceGetCount"):
+            raise GpuUnavailable("no NVIDIA GPU is present")  # noqa: TRY301  # closed below
+        return Gpu(nvml, nvml.call("nvmlDeviceGetHandleByUUID", uuid), uuid)
+    except NotMeasured as error:
+        nvml.close()
+        raise GpuUnavailable(f"{uuid} cannot be opened: {error}") from None
+    except BaseException:
+        nvml.close()
+        raise
+
+
+def list_gpus() -> tuple[str, tuple[GpuName, ...]]:
+    """Return the driver's version and the GPUs it shows, in its order; or `GpuUnavailable`."""
+    nvml = Nvml()
+    try:
+        version = or_none(lambda: str(nvml.call("nvmlSystemGetDriverVersion")))
+        listed = (_listed(nvml, index) for index in range(nvml.call("nvmlDeviceGetCount")))
+        return version or "unknown", tuple(gpu for gpu in listed if gpu is not None)
+    except NotMeasured as error:
+        raise GpuUnavailable(str(error)) from None
+    finally:
+        nvml.close()
+
+
+def or_none(read: Callable[[], T]) -> T | None:
+    """Value of this reader, or None where it has none."""
+    try:
+        return read()
+    except NotMeasured:
+        return None
+
+
+def _board(nvml: Nvml, handle: Any, uuid: str) -> tuple[Any, int | None]:
+    """Handle of the physical GPU, and the GPU instance when the UUID names a slice of it."""
+    if not uuid.startswith("MIG-"):
+        return handle, None
+    instance = or_none(lambda: int(nvml.call("nvmlDeviceGetGpuInstanceId", handle)))
+    board = or_none(lambda: nvml.call("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle))
+    # Without its instance number, the activity of the whole board would pass for the slice's.
+    return (handle, None) if board is None or instance is None else (board, instance)
+
+
+def _listed(nvml: Nvml, index: int) -> GpuName | None:
+    """One GPU of the list; None when it does not answer, which hides none of the others."""
+    try:
+        handle = nvml.call("nvmlDeviceGetHandleByIndex", index)
+        return _name(nvml, handle, handle, nvml.call("nvmlDeviceGetUUID", handle))
+    except (NotMeasured, GpuUnavailable):
+        return None
+
+
+def _name(nvml: Nvml, board: object, handle: object, uuid: str) -> GpuName:
+    index = or_none(lambda: nvml.call("nvmlDeviceGetIndex", board))
+    name = or_none(lambda: nvml.call("nvmlDeviceGetName", handle))
+    return GpuName(index=-1 if index is None else index, uuid=uuid, name=name or "NVIDIA GPU")

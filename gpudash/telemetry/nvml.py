@@ -1,0 +1,164 @@
+"""The NVIDIA driver library: opened, asked and closed, its refusals turned into sentences.
+
+The only module that imports pynvml. It knows no metric: `gpu` and `gpm` say what to ask.
+Two kinds of failure leave it: `NotMeasured` concerns one value, `GpuUnavailable` all of them.
+"""
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, TypeVar
+
+from gpudash.errors import GpudashError
+
+T = TypeVar("T")
+
+
+class GpuUnavailable(GpudashError):  # noqa: N818  # a state of the machine, with its reason
+    """No GPU can be read, or no longer; `str(error)` is the reason as a plain sentence."""
+
+
+class NotMeasured(Exception):  # noqa: N818  # an answer, not an error: the reading goes on without
+    """One value cannot be read; `str(error)` is the reason."""
+
+
+SENTENCES = {
+    "NVML_ERROR_LIBRARY_NOT_FOUND": "no NVIDIA driver library (libnvidia-ml.so.1) was found",
+    "NVML_ERROR_DRIVER_NOT_LOADED": "the NVIDIA driver is not loaded",
+    "NVML_ERROR_LIB_RM_VERSION_MISMATCH": (
+        "the NVIDIA driver and its library differ in version; reload the driver or reboot"
+    ),
+    "NVML_ERROR_NO_PERMISSION": "the NVIDIA driver refuses permission",
+    "NVML_ERROR_NOT_FOUND": "the NVIDIA driver shows no such GPU",
+    "NVML_ERROR_GPU_IS_LOST": "the GPU was lost: it no longer answers the driver",
+    "NVML_ERROR_GPU_NOT_FOUND": "the GPU was lost: the driver no longer lists it",
+    "NVML_ERROR_RESET_REQUIRED": "the GPU needs a reset before it can be read",
+    "NVML_ERROR_UNINITIALIZED": "the NVIDIA driver library was shut down",
+    "NVML_ERROR_NOT_SUPPORTED": "not supported by this GPU",
+    "NVML_ERROR_FUNCTION_NOT_FOUND": "not known to this driver; a newer one is needed",
+    "NVML_ERROR_ARGUMENT_VERSION_MISMATCH": "not known to this driver in this form",
+    "NVML_ERROR_DEPRECATED": "no longer offered by this driver",
+    "NVML_ERROR_INSUFFICIENT_POWER": "the GPU's external power cable is not attached",
+}
+"""pynvml's name of an error → what a user reads."""
+
+FINAL = (
+    "NVML_ERROR_NOT_SUPPORTED",
+    "NVML_ERROR_FUNCTION_NOT_FOUND",
+    "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
+    "NVML_ERROR_DEPRECATED",
+    "NVML_ERROR_NO_PERMISSION",
+)
+"""The answer will not change while we run, so the question is not put again."""
+
+GONE = (
+    "NVML_ERROR_GPU_IS_LOST",
+    "NVML_ERROR_GPU_NOT_FOUND",
+    "NVML_ERROR_RESET_REQUIRED",
+    "NVML_ERROR_UNINITIALIZED",
+    "NVML_ERROR_DRIVER_NOT_LOADED",
+    "NVML_ERROR_LIB_RM_VERSION_MISMATCH",
+)
+"""Nothing can be read any more."""
+
+FIELD_MEMBERS = dict(enumerate(("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")))
+"""NVML's number of a value type → member of the union that holds a field's value."""
+
+
+class Nvml:
+    """One connection to the driver library, and the memory of what it refuses for good.
+
+    Raises `GpuUnavailable` when the library cannot be opened. NVML counts its connections,
+    so several may be open, and counts on each being closed.
+    """
+
+    def __init__(self) -> None:
+        self._pynvml = _bindings()
+        self._refused: dict[str, str] = {}
+        try:
+            self._pynvml.nvmlInit()
+        except self._pynvml.NVMLError as error:
+            raise GpuUnavailable(self._sentence(error.value)) from None
+
+    def close(self) -> None:
+        """Give the connection back; a driver that is gone by now is none of our concern."""
+        try:
+            self._pynvml.nvmlShutdown()
+        except self._pynvml.NVMLError:
+            return
+
+    def call(self, function: str, *arguments: object, question: str = "") -> Any:
+        """Answer of the pynvml function of this name.
+
+        Raises `NotMeasured` when it has none, `GpuUnavailable` when the GPU or driver is gone.
+        A refusal is remembered under `question`, or else under the function's name.
+        """
+        question = question or function
+        if (reason := self._refused.get(question)) is not None:
+            raise NotMeasured(reason)
+        bound = getattr(self._pynvml, function, None)
+        if bound is None:  # bindings older than the function
+            raise self._failure(question, self._pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+        try:
+            return bound(*arguments)
+        except self._pynvml.NVMLError as error:
+            raise self._failure(question, error.value) from None
+
+    def field(self, handle: object, field_id: int) -> float:
+        """One field value of a GPU in NVML's unit; raises as `call` does."""
+        question = f"field {field_id}"
+        if (reason := self._refused.get(question)) is not None:
+            raise NotMeasured(reason)
+        answer = self.call("nvmlDeviceGetFieldValues", handle, [field_id])[0]
+        if answer.nvmlReturn != self._pynvml.NVML_SUCCESS:
+            raise self._failure(question, answer.nvmlReturn)
+        if answer.valueType not in FIELD_MEMBERS:
+            raise self.refuse(question, "the NVIDIA driver answers in a form not known here")
+        return float(getattr(answer.value, FIELD_MEMBERS[answer.valueType]))
+
+    def refuse(self, question: str, reason: str) -> NotMeasured:
+        """Remember that this question is never to be put again; the error to raise."""
+        self._refused[question] = reason
+        return NotMeasured(reason)
+
+    def constant(self, name: str) -> Any:
+        """Value that pynvml gives this name: a number, or the type of a structure."""
+        return getattr(self._pynvml, name)
+
+    def _failure(self, question: str, code: int) -> Exception:
+        reason = self._sentence(code)
+        if code in self._codes(GONE):
+            return GpuUnavailable(reason)
+        if code in self._codes(FINAL):
+            return self.refuse(question, reason)
+        return NotMeasured(reason)
+
+    def _codes(self, names: tuple[str, ...]) -> set[int]:
+        return {getattr(self._pynvml, name) for name in names if hasattr(self._pynvml, name)}
+
+    def _sentence(self, code: int) -> str:
+        for name, sentence in SENTENCES.items():
+            if getattr(self._pynvml, name, None) == code:
+                return sentence
+        return f"the NVIDIA driver answers “{self._pynvml.NVMLError(code)}”"
+
+
+def first_measured(*readers: Callable[[], T]) -> T:
+    """Value of the first reader that has one: the best source first, its fallbacks after.
+
+    Raises the last reader's `NotMeasured` when none has.
+    """
+    *preferred, last = readers
+    for read in preferred:
+        try:
+            return read()
+        except NotMeasured:
+            continue
+    return last()
+
+
+@functools.cache
+def _bindings() -> ModuleType:
+    import pynvml  # noqa: PLC0415  # 75 ms, not to be paid before a GPU is asked for
+
+    return pynvml  # type: ignore[no-any-return]  # pynvml is untyped

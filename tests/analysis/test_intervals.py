@@ -1,0 +1,204 @@
+import pytest
+
+from gpudash.analysis.intervals import GRACE_S, Intervals
+from tests.analysis.scripted_run import BEGAN_S, Trainer, gpu, host
+
+
+def fold(items, *, close_s=None, interval_s=0.5, began_s=BEGAN_S):
+    intervals = Intervals(began_s, interval_s)
+    rows = [row for item in items for row in intervals.fold(item)]
+    return rows if close_s is None else [*rows, *intervals.close(close_s)]
+
+
+def test_a_row_counts_the_steps_that_finished_in_it():
+    run = Trainer()
+    rows = fold([run.start(), *run.steps(20, 100.0)], close_s=run.now_s)
+    assert [row.steps for row in rows] == [5, 5, 5, 5]
+    assert [row.step for row in rows] == [5, 10, 15, 20]
+    assert [row.ended_s - BEGAN_S for row in rows] == pytest.approx([0.5, 1.0, 1.5, 2.0])
+    first = rows[0]
+    assert (first.steps_per_s, first.samples_per_s) == (10.0, 80.0)
+    assert (first.step_ms_p50, first.data_ms, first.host_ms, first.device_ms) == (100, 1, 2, 40)
+    assert (first.workload, first.segment, first.settings) == ("encdec", 0, run.settings)
+
+
+def test_a_row_waits_until_nothing_of_it_can_still_come():
+    run = Trainer()
+    intervals = Intervals(BEGAN_S)
+    intervals.fold(run.start())
+    run.now_s = BEGAN_S + 0.5 + GRACE_S - 0.01
+    assert intervals.fold(run.progress()) == ()
+    run.now_s += 0.02
+    assert len(intervals.fold(run.progress())) == 1
+
+
+def test_time_before_the_worker_is_ready_is_recorded_as_idle():
+    run = Trainer(BEGAN_S + 1.0)
+    rows = fold([run.start(), *run.steps(10)], close_s=run.now_s)
+    assert [row.steps for row in rows[:2]] == [0, 0]
+    assert rows[0].steps_per_s == 0.0
+    assert rows[0].step_ms_p50 is None
+    assert rows[0].data_ms is None
+
+
+def test_a_pause_is_recorded_as_idle():
+    run = Trainer()
+    items = [run.start(), *run.steps(10), run.pause(), run.wait(1.0), run.resume(), *run.steps(10)]
+    rows = fold(items, close_s=run.now_s)
+    assert [row.steps for row in rows] == [10, 0, 0, 10]
+
+
+def test_a_change_cuts_the_row_where_the_last_step_before_it_finished():
+    run = Trainer()
+    items = [run.start(), *run.steps(14), run.change(pipelined="on"), *run.steps(6)]
+    rows = fold(items, close_s=run.now_s)
+    assert [row.segment for row in rows] == [0, 0, 1]
+    assert [row.settings["pipelined"] for row in rows] == ["off", "off", "on"]
+    assert [row.steps for row in rows] == [10, 4, 6]
+    assert rows[1].ended_s == pytest.approx(BEGAN_S + 0.7)
+
+
+def test_a_change_announced_ahead_of_the_device_cuts_where_its_steps_begin():
+    run = Trainer()
+    first = run.steps(14)
+    changed = run.change(pipelined="on")
+    rows = fold([run.start(), *first[:10], changed], close_s=None)
+    assert rows == []
+    run = Trainer()
+    items = [run.start(), *first[:10], changed, *first[10:]]
+    run.now_s, run.number, run.segment = BEGAN_S + 0.7, 14, 1
+    rows = fold([*items, *run.steps(6)], close_s=run.now_s)
+    assert [(row.segment, row.steps) for row in rows] == [(0, 10), (0, 4), (1, 6)]
+
+
+def test_a_change_during_a_long_pause_revises_no_row():
+    run = Trainer()
+    items = [run.start(), *run.steps(5), run.pause(), run.wait(3.0)]
+    items += [run.change(batch_size="16"), run.resume(), *run.steps(5)]
+    rows = fold(items, close_s=run.now_s)
+    assert [row.segment for row in rows] == sorted(row.segment for row in rows)
+    assert sum(row.steps for row in rows if row.segment == 1) == 5
+
+
+def test_a_step_under_settings_that_were_not_announced_still_has_a_row_of_its_own():
+    run = Trainer()
+    items = [run.start()]
+    run.segment = 1
+    items += run.steps(1, 300.0)
+    rows = fold(items, close_s=run.now_s)
+    assert [(row.segment, row.steps) for row in rows] == [(1, 1)]
+
+
+def test_settings_that_no_step_was_trained_under_get_no_row():
+    run = Trainer()
+    items = [run.start(), *run.steps(5), run.change(batch_size="16"), run.change(batch_size="32")]
+    rows = fold([*items, *run.steps(5)], close_s=run.now_s)
+    assert [row.segment for row in rows] == [0, 2]
+
+
+def test_a_restart_begins_a_new_segment_and_counts_steps_anew():
+    run = Trainer()
+    items = [run.start(), *run.steps(10), run.change(pipelined="on"), *run.steps(10)]
+    run.now_s += 1.0
+    items += [run.start(), *run.steps(10)]
+    rows = fold(items, close_s=run.now_s)
+    assert [row.segment for row in rows] == [0, 1, 1, 1, 2]
+    assert [row.step for row in rows] == [10, 20, 20, 20, 10]
+    assert rows[-1].settings["pipelined"] == "off"
+
+
+def test_a_dead_worker_lets_rows_out_by_flush():
+    run = Trainer()
+    intervals = Intervals(BEGAN_S)
+    for item in (run.start(), *run.steps(10)):
+        intervals.fold(item)
+    rows = intervals.flush(run.now_s + 2.0)
+    assert [row.steps for row in rows] == [10, 0, 0, 0]
+    assert len(intervals.close(run.now_s + 2.0)) == 1
+
+
+def test_close_ends_with_a_row_as_long_as_what_is_left_and_never_an_empty_one():
+    run = Trainer()
+    items = [run.start(), *run.steps(11)]
+    assert [row.steps for row in fold(items, close_s=run.now_s)] == [10, 1]
+    assert [row.steps for row in fold(items[:-1], close_s=BEGAN_S + 0.5)] == [10]
+    intervals = Intervals(BEGAN_S)
+    assert intervals.close(BEGAN_S) == ()
+    assert intervals.close(BEGAN_S + 9.0) == ()
+
+
+def test_a_loss_appears_in_the_row_of_its_step_and_not_before():
+    run = Trainer()
+    items = [run.start(), *run.steps(20)]
+    rows = fold(items, close_s=run.now_s)
+    assert [row.loss for row in rows] == [1 / 10, 1 / 20]
+
+
+def test_samples_are_averaged_and_what_was_not_measured_stays_empty():
+    run = Trainer()
+    samples = [
+        gpu(BEGAN_S + 0.1, util_pct=80.0, throttle="none"),
+        gpu(BEGAN_S + 0.3, util_pct=90.0, throttle="power+thermal"),
+        gpu(BEGAN_S + 0.6, throttle="none"),
+        host(BEGAN_S + 0.2),
+    ]
+    rows = fold([run.start(), *samples, *run.steps(20)], close_s=run.now_s)
+    first, second = (row.gpus[0] for row in rows)
+    assert (first.util_pct, first.power_w, first.throttle) == (85.0, None, "power+thermal")
+    assert (second.util_pct, second.throttle) == (None, "none")
+    assert [row.cpu_pct for row in rows] == [150.0, None]
+
+
+def test_a_gpu_is_in_every_row_from_its_first_sample_on():
+    run = Trainer()
+    other = gpu(BEGAN_S + 0.6, index=1, uuid="GPU-2222", util_pct=10.0)
+    rows = fold([run.start(), gpu(BEGAN_S + 0.1), other, *run.steps(30)], close_s=run.now_s)
+    assert [[one.uuid for one in row.gpus] for row in rows] == [
+        ["GPU-1111"],
+        ["GPU-1111", "GPU-2222"],
+        ["GPU-1111", "GPU-2222"],
+    ]
+
+
+def metered(run, seconds, read_every, watts=300.0):
+    """A counter read now and then and repeated by each sample in between."""
+    items = []
+    for tick in range(int(seconds * 5)):
+        at_s = BEGAN_S + tick / 5
+        read_s = tick // (5 * read_every) * read_every
+        items += [gpu(at_s, energy_j=7000.0 + watts * read_s), *run.steps(2, 100.0)]
+    return items
+
+
+def test_energy_is_even_although_its_counter_is_read_once_a_second():
+    run = Trainer()
+    rows = fold([run.start(), *metered(run, 6, 1)], close_s=run.now_s)
+    energies = [row.gpus[0].energy_j for row in rows]
+    assert energies[:10] == pytest.approx([150.0] * 10)
+    assert energies[-1] is None  # the counter was never read after its end
+
+
+def test_energy_across_a_gap_in_the_readings_or_a_reset_counter_is_not_measured():
+    run = Trainer()
+    readings = [gpu(BEGAN_S, energy_j=500.0), gpu(BEGAN_S + 0.6, energy_j=3.0)]
+    rows = fold([run.start(), *readings, *run.steps(40)], close_s=run.now_s)
+    assert [row.gpus[0].energy_j for row in rows] == [None] * 4
+
+
+def test_another_rank_is_left_out():
+    run = Trainer()
+    stranger = run.step()
+    rows = fold(
+        [run.start(), type(stranger)(**{**as_dict(stranger), "rank": 1})], close_s=run.now_s
+    )
+    assert sum(row.steps for row in rows) == 0
+
+
+def as_dict(record):
+    return {name: getattr(record, name) for name in record.__struct_fields__}
+
+
+@pytest.mark.parametrize("length", [0.0, -1.0, float("nan"), float("inf")])
+def test_an_interval_needs_a_positive_length(length):
+    with pytest.raises(ValueError, match="positive length"):
+        Intervals(BEGAN_S, length)

@@ -1,0 +1,205 @@
+import sys
+
+import msgspec
+import pytest
+
+from gpudash.analysis.window import STALL_S, Window
+from gpudash.records import Failed, Plan, Refused, Status
+from gpudash.snapshot import Recording
+from tests.analysis.scripted_run import BEGAN_S, DEVICE, PLAN, SETTINGS, Trainer, gpu, host
+
+
+class Watched:
+    """A window, and the trainer that it watches."""
+
+    def __init__(self, plan=PLAN):
+        self.window = Window(plan, BEGAN_S)
+        self.run = Trainer()
+
+    def feed(self, *items):
+        for item in items:
+            self.window.fold(item)
+        return self
+
+    def trained(self, count=40, step_ms=50.0):
+        return self.feed(self.run.start(), *self.run.steps(count, step_ms))
+
+    def now(self, later_s=0.0):
+        return self.window.snapshot(self.run.now_s + later_s)
+
+
+def test_before_the_worker_is_ready_the_window_says_what_it_waits_for():
+    watched = Watched(Plan(workload="encdec", settings={"batch_size": "4"}, steps=200))
+    shown = watched.now()
+    assert (shown.state, shown.status, shown.workload) == ("starting", "starting", "encdec")
+    assert shown.settings == {"batch_size": "4"}
+    assert shown.planned_steps == 200
+    assert shown.steps_per_s is None
+    shown = watched.feed(Status(text="loading torch")).now()
+    assert (shown.state, shown.status) == ("starting", "loading torch")
+
+
+def test_a_training_is_shown_with_its_rates_counts_and_loss():
+    shown = Watched().trained().now()
+    assert (shown.state, shown.status) == ("training", "training")
+    assert (shown.worker_pid, shown.device, shown.settings) == (42, DEVICE, SETTINGS)
+    assert (shown.total_steps, shown.total_samples, shown.loss) == (40, 320, 1 / 40)
+    assert shown.steps_per_s == pytest.approx(20.0)
+    assert shown.samples_per_s == pytest.approx(160.0)
+    assert (shown.step_ms_p50, shown.step_ms_p95) == (50.0, 50.0)
+    assert shown.elapsed_s == pytest.approx(2.0)
+    assert shown.series.steps_per_s[1:] == pytest.approx((20.0,) * 3)
+    assert shown.notes == ("8 loader workers",)
+
+
+def test_a_change_is_pending_until_the_worker_answers_and_then_marked():
+    watched = Watched().trained()
+    watched.window.asked({"batch_size": "16"})
+    shown = watched.now()
+    assert (shown.state, shown.pending) == ("switching", {"batch_size": "16"})
+    assert shown.status == "switching batch_size to 16 …"
+    shown = watched.feed(watched.run.change(batch_size="16")).now()
+    assert (shown.state, shown.pending, shown.status) == ("training", {}, "training")
+    assert shown.settings["batch_size"] == "16"
+    assert [(mark.at_s, mark.label) for mark in shown.markers] == [(2.0, "batch_size=16")]
+
+
+def test_a_refused_change_is_explained_until_something_else_happens():
+    watched = Watched().trained()
+    watched.window.asked({"batch_size": "99999"})
+    shown = watched.feed(Refused(changes={"batch_size": "99999"}, reason="too large")).now()
+    assert (shown.state, shown.pending) == ("training", {})
+    assert shown.status == "training – batch_size=99999 refused: too large"
+    assert watched.feed(watched.run.pause()).now().status == "paused: space resumes"
+
+
+def test_a_paused_training_stands_still_and_comes_back():
+    watched = Watched().trained()
+    shown = watched.feed(watched.run.pause(), watched.run.wait(2.0)).now()
+    assert (shown.state, shown.status) == ("paused", "paused: space resumes")
+    assert (shown.steps_per_s, shown.step_ms_p50) == (0.0, None)
+    assert shown.series.steps_per_s[-2:] == (0.0, 0.0)
+    assert shown.series.step_ms[-1] is None
+    shown = watched.feed(watched.run.resume()).now()
+    assert shown.state == "training"
+    assert shown.steps_per_s == pytest.approx(20.0)
+    assert [mark.label for mark in shown.markers] == ["paused", "resumed"]
+
+
+def test_a_slow_step_in_progress_is_waited_for_and_then_drawn_level():
+    watched = Watched().trained(3, 3000.0)
+    before = watched.now().series
+    shown = watched.feed(watched.run.wait(2.5)).now()
+    assert shown.series is before
+    assert shown.steps_per_s == pytest.approx(1 / 3)
+    watched.run.now_s -= 2.5
+    shown = watched.feed(watched.run.step(3000.0)).now()
+    assert shown.series.steps_per_s[1:] == pytest.approx([1 / 3] * 23)
+
+
+def test_a_stuck_training_is_drawn_as_standing_still():
+    watched = Watched().trained()
+    shown = watched.feed(watched.run.wait(STALL_S + 3.0)).now()
+    assert shown.series.steps_per_s[-1] == 0.0
+    assert shown.steps_per_s < 10.0
+
+
+def test_the_end_is_shown_with_the_time_it_took():
+    watched = Watched().trained()
+    shown = watched.feed(watched.run.finish()).now(later_s=60.0)
+    assert (shown.state, shown.status) == ("finished", "finished after 40 steps")
+    assert shown.elapsed_s == pytest.approx(2.0)
+    assert shown.steps_per_s is None
+    assert not shown.results[0].live
+
+
+def test_a_failure_says_what_happened_and_what_to_do():
+    watched = Watched().trained()
+    watched.window.asked({"batch_size": "4096"})
+    shown = watched.feed(Failed(kind="out_of_memory", sentence="The GPU is full.")).now()
+    assert shown.state == "failed"
+    assert shown.status == "The GPU is full – change a setting and press R to restart"
+    assert shown.pending == {}
+    assert shown.steps_per_s is None
+
+
+def test_a_run_ended_on_purpose_is_stopped():
+    watched = Watched().trained()
+    watched.window.stopped()
+    assert (watched.now().state, watched.now().status) == ("stopped", "stopped")
+
+
+def test_a_restart_keeps_the_past_and_mixes_nothing():
+    watched = Watched().trained()
+    watched.feed(watched.run.pause())
+    plan = Plan(workload="encdec", settings=SETTINGS | {"batch_size": "4"})
+    watched.window.restarted(plan, watched.run.now_s)
+    shown = watched.now()
+    assert (shown.state, shown.status, shown.total_steps) == ("starting", "restarting", 0)
+    assert shown.worker_pid is None
+    watched.run.now_s += 2.0
+    start = watched.run.start(plan.settings)
+    shown = watched.feed(start, *watched.run.steps(40, 100.0)).now()
+    assert [row.steps for row in shown.results] == [35, 35]
+    assert [row.live for row in shown.results] == [False, True]
+    assert shown.total_steps == 40
+    assert shown.steps_per_s == pytest.approx(10.0)
+    assert shown.markers[-1].label == "restart"
+    rates = shown.series.steps_per_s
+    assert rates[1:4] == pytest.approx((20.0,) * 3)
+    assert rates[4:9] == (None,) * 5  # nobody was there to train
+    assert rates[9:] == pytest.approx((10.0,) * 7)
+
+
+def test_the_gpu_trained_on_is_shown_and_no_other():
+    watched = Watched().trained()
+    mine, other = gpu(BEGAN_S + 1.9), gpu(BEGAN_S + 1.9, uuid="GPU-2222", index=1)
+    shown = watched.feed(mine, other, host(BEGAN_S + 1.9, 321.0)).now()
+    assert shown.gpu == mine
+    assert shown.host.cpu_pct == 321.0
+
+
+def test_what_the_session_knows_is_passed_on():
+    watched = Watched()
+    watched.window.gpu_missing = "no NVIDIA driver"
+    watched.window.recording = Recording(path="run.csv", rows=3)
+    shown = watched.now()
+    assert shown.gpu_missing == "no NVIDIA driver"
+    assert shown.recording == Recording(path="run.csv", rows=3)
+
+
+def test_old_markers_leave_with_their_ticks():
+    watched = Watched().trained()
+    watched.feed(watched.run.change(pipelined="on"))
+    assert len(watched.now(later_s=590.0).markers) == 1
+    assert watched.now(later_s=610.0).markers == ()
+
+
+def test_another_rank_changes_nothing_shown():
+    watched = Watched().trained()
+    before = watched.now()
+    stranger = msgspec.structs.replace(watched.run.step(), rank=1)
+    watched.feed(stranger, msgspec.structs.replace(watched.run.change(pipelined="on"), rank=1))
+    assert msgspec.structs.replace(watched.now(), elapsed_s=before.elapsed_s) == before
+
+
+def test_a_snapshot_of_a_long_run_costs_no_more_than_of_a_short_one():
+    def calls(steps):
+        watched = Watched().trained(steps, 150.0)
+        watched.now()
+        watched.feed(watched.run.step(150.0))
+        count = 0
+
+        def counted(frame, event, arg):
+            nonlocal count
+            count += 1
+
+        sys.setprofile(counted)
+        try:
+            watched.now()
+        finally:
+            sys.setprofile(None)
+        return count
+
+    # both are longer than what is kept, ten minutes and 4096 steps
+    assert calls(15_000) <= 1.1 * calls(5_000)

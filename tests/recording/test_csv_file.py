@@ -1,0 +1,243 @@
+import csv
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from gpudash.analysis.gpu_track import GpuInterval
+from gpudash.analysis.intervals import Interval, Intervals
+from gpudash.errors import RecordingError
+from gpudash.recording.csv_file import COLUMNS, CsvRecording, decimals, wall_time
+from tests.analysis.scripted_run import BEGAN_S, Trainer, gpu, host
+
+BEGAN_UTC = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+GOLDEN = Path(__file__).with_name("golden_run.csv")
+PROMISED = (
+    "time_s, wall_time_utc, workload, segment, batch_size, levers, step, steps, steps_per_s, "
+    "samples_per_s, step_ms_p50, step_ms_p95, data_ms, host_ms, device_ms, loss, gpu_index, "
+    "gpu_uuid, gpu_util_pct, mem_util_pct, mem_used_mib, sm_active_pct, sm_occupancy_pct, "
+    "tensor_active_pct, dram_active_pct, pcie_rx_mib_s, pcie_tx_mib_s, power_w, energy_j, "
+    "temperature_c, sm_clock_mhz, throttle, cpu_pct, worker_rss_mib"
+)
+
+
+def interval(**changes):
+    values = {
+        "began_s": BEGAN_S,
+        "ended_s": BEGAN_S + 0.5,
+        "workload": "encdec",
+        "segment": 0,
+        "settings": {"pipelined": "off", "batch_size": "8"},
+        "step": 5,
+        "steps": 5,
+        "steps_per_s": 10.0,
+        "samples_per_s": 80.0,
+        "step_ms_p50": 100.0,
+        "step_ms_p95": 101.0,
+        "data_ms": None,
+        "host_ms": None,
+        "device_ms": None,
+        "loss": None,
+        "gpus": (),
+        "cpu_pct": None,
+        "worker_rss_mib": None,
+    }
+    return Interval(**{**values, **changes})
+
+
+def recording(path, *, force=False):
+    return CsvRecording(path, began_s=BEGAN_S, began_utc=BEGAN_UTC, force=force)
+
+
+def rows_of(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def scripted():
+    """Start, a change, a pause, a restart; a second GPU appears half-way."""
+    run = Trainer(BEGAN_S + 0.6)
+    items = [run.start()]
+    for tick in range(20):
+        at_s = run.now_s
+        if tick == 8:
+            items.append(run.change(pipelined="on"))
+        if tick == 12:
+            items += [run.pause(), run.wait(0.7), run.resume()]
+        if tick == 16:
+            run.now_s += 0.4
+            items.append(run.start())
+        items += [
+            gpu(
+                at_s,
+                util_pct=80.0 + tick,
+                mem_used_mib=1234.5,
+                power_w=301.25,
+                temperature_c=45.0,
+                sm_clock_mhz=1980.0,
+                throttle="power" if tick == 9 else "none",
+                energy_j=5000.0 + 300.0 * (at_s - BEGAN_S),
+            ),
+            host(at_s, 150.0 + tick),
+            *run.steps(4, 50.0),
+        ]
+        if tick > 10:
+            items.append(gpu(at_s, index=1, uuid="GPU-2222", util_pct=0.0))
+    intervals = Intervals(BEGAN_S)
+    rows = [row for item in items for row in intervals.fold(item)]
+    return [*rows, *intervals.close(run.now_s + 0.05)]
+
+
+def test_the_columns_are_those_promised():
+    assert ", ".join(COLUMNS) == PROMISED
+
+
+def test_a_scripted_run_gives_the_golden_bytes(tmp_path):
+    path = tmp_path / "run.csv"
+    file = recording(path)
+    for row in scripted():
+        file.write(row)
+    file.close()
+    assert path.read_bytes() == GOLDEN.read_bytes()
+    assert file.rows == len(rows_of(path))
+
+
+def test_every_gpu_gets_a_row_and_no_gpu_leaves_its_cells_empty(tmp_path):
+    file = recording(tmp_path / "run.csv")
+    both = (GpuInterval(index=0, uuid="GPU-1", util_pct=50.0), GpuInterval(index=1, uuid="GPU-2"))
+    file.write(interval(gpus=both))
+    file.write(interval())
+    file.close()
+    rows = rows_of(tmp_path / "run.csv")
+    assert [row["gpu_uuid"] for row in rows] == ["GPU-1", "GPU-2", ""]
+    assert [row["gpu_util_pct"] for row in rows] == ["50.0", "", ""]
+    assert file.rows == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        (None, ""),
+        (float("nan"), ""),
+        (float("inf"), ""),
+        (1e-5, "0.0000"),
+        (-1e-9, "0.0000"),
+        (1e16, "10000000000000000.0000"),
+        (83.25, "83.2500"),
+    ],
+)
+def test_numbers_are_plain_decimals(value, cell):
+    assert decimals(4)(value) == cell
+
+
+def test_wall_time_is_utc_to_the_nearest_millisecond():
+    moment = datetime(2026, 1, 2, 3, 4, 5, 999_700, tzinfo=UTC)
+    assert wall_time(moment) == "2026-01-02T03:04:06.000Z"
+
+
+def test_cells_are_quoted_where_they_must_be(tmp_path):
+    file = recording(tmp_path / "run.csv")
+    file.write(interval(workload='my, "own"'))
+    file.close()
+    assert rows_of(tmp_path / "run.csv")[0]["workload"] == 'my, "own"'
+
+
+def test_a_row_is_in_the_file_before_write_returns(tmp_path):
+    path = tmp_path / "run.csv"
+    file = recording(path)
+    file.write(interval())
+    assert len(rows_of(path)) == 1
+    assert path.read_bytes().endswith(b"\n")
+    file.close()
+
+
+def test_a_torn_last_line_is_the_only_one_without_a_line_end(tmp_path):
+    path = tmp_path / "run.csv"
+    file = recording(path)
+    for _ in range(3):
+        file.write(interval())
+    file.close()
+    whole = path.read_bytes()
+    second = whole.index(b"\n", whole.index(b"\n") + 1) + 1
+    for length in range(second, len(whole)):
+        complete = whole[:length][: whole[:length].rindex(b"\n") + 1]
+        assert all(len(line.split(b",")) == len(COLUMNS) for line in complete.splitlines())
+
+
+def test_an_existing_file_is_kept_unless_forced(tmp_path):
+    path = tmp_path / "run.csv"
+    path.write_text("precious\n")
+    with pytest.raises(RecordingError, match=r"run\.csv exists; --force overwrites it"):
+        recording(path)
+    assert path.read_text() == "precious\n"
+    recording(path, force=True).close()
+    assert path.read_text() == ",".join(COLUMNS) + "\n"
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(RecordingError, match=r"the folder .*nowhere does not exist"):
+        recording(tmp_path / "nowhere" / "run.csv")
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_folder_is_no_record_file(tmp_path, force):
+    with pytest.raises(RecordingError, match="it is a folder"):
+        recording(tmp_path, force=force)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_named(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(RecordingError, match="permission denied"):
+        recording(tmp_path / "run.csv")
+
+
+@pytest.mark.parametrize("name", ["a\nb/run.csv", "a\0b.csv", "n" * 300 + ".csv"])
+def test_whatever_the_name_the_error_is_one_line(tmp_path, name):
+    with pytest.raises(RecordingError) as error:
+        recording(tmp_path / name)
+    assert str(error.value).isprintable()
+
+
+class FullDisk:
+    """Takes so many bytes, then is full."""
+
+    def __init__(self, room):
+        self.room = room
+        self.write = os.write
+
+    def __call__(self, fd, data):
+        taken = min(len(data), self.room)
+        if not taken:
+            raise OSError(28, "No space left on device")
+        self.room -= taken
+        return self.write(fd, data[:taken])
+
+
+def test_a_full_disk_is_reported_once_and_the_file_ends_with_a_whole_row(tmp_path, monkeypatch):
+    path = tmp_path / "run.csv"
+    file = recording(path)
+    file.write(interval())
+    before = path.read_bytes()
+    monkeypatch.setattr("gpudash.recording.csv_file.os.write", FullDisk(room=20))
+    with pytest.raises(RecordingError, match="ends after 1 rows: the disk is full"):
+        file.write(interval())
+    assert path.read_bytes() == before
+    file.write(interval())
+    file.close()
+    assert path.read_bytes() == before
+    assert (file.rows, file.failed) == (1, True)
+
+
+def test_a_real_device_without_room_is_reported():
+    with pytest.raises(RecordingError, match="the disk is full"):
+        recording(Path("/dev/full"), force=True)
+
+
+def test_closing_again_does_nothing(tmp_path):
+    file = recording(tmp_path / "run.csv")
+    file.close()
+    file.close()
+    file.write(interval())
+    assert file.rows == 0

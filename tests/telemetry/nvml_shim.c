@@ -1,0 +1,293 @@
+/* A stand-in for libnvidia-ml.so.1 that says what a text file tells it to.
+ *
+ * $NVML_SHIM names the file. It is read anew at every call, so a test may change its GPU in
+ * mid-run. One "key value" a line; the last line of a key wins:
+ *
+ *   gpus 2                                how many there are; device i has index i
+ *   uuid.0 GPU-aaaa     name.0 …          of device 0
+ *   mig.uuid MIG-bbbb   mig.board 1       one slice (GPU instance 7) of device 1
+ *   <function> 5000                       what it answers, in NVML's unit
+ *   <function>.error 3                    … or the code that it returns instead
+ *   <function>.delay_ms 300               … and how long it takes
+ *   field.186 250000, field.186.error 3   field values, each with its own code
+ *   gpm.2 96.5, gpm.2.error 3             GPM metrics likewise ("nan" is a value)
+ *
+ * Any key may be prefixed with a device: "gpu1.<key>", "mig.<key>".
+ * Every call appends a line "<function> <device>" to $NVML_SHIM.calls.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SUCCESS = 0, NOT_FOUND = 6, INVALID = 2 };
+#define MIG 100 /* handles are device + 1; the slice's is MIG + 1 */
+
+static int device_of(void *handle) { return (int)(intptr_t)handle - 1; }
+static void *handle_of(int device) { return (void *)(intptr_t)(device + 1); }
+
+static int plain_lookup(const char *key, char *text, size_t size) {
+    const char *path = getenv("NVML_SHIM");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    char line[512];
+    int found = 0;
+    size_t length = strlen(key);
+    while (file && fgets(line, sizeof line, file)) {
+        if (strncmp(line, key, length) || line[length] != ' ') continue;
+        line[strcspn(line, "\n")] = 0;
+        snprintf(text, size, "%s", line + length + 1);
+        found = 1;
+    }
+    if (file) fclose(file);
+    return found;
+}
+
+static int lookup(int device, const char *key, char *text, size_t size) {
+    char own[256];
+    if (device == MIG) snprintf(own, sizeof own, "mig.%s", key);
+    else snprintf(own, sizeof own, "gpu%d.%s", device, key);
+    return plain_lookup(own, text, size) || plain_lookup(key, text, size);
+}
+
+static double number(int device, double otherwise, const char *format, ...) {
+    char key[200], text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(key, sizeof key, format, arguments);
+    va_end(arguments);
+    return lookup(device, key, text, sizeof text) ? strtod(text, NULL) : otherwise;
+}
+
+/* Log the call, take its time, and return its error if it is to have one. */
+static int begin(const char *function, int device) {
+    char path[512], line[200];
+    snprintf(path, sizeof path, "%s.calls", getenv("NVML_SHIM") ? getenv("NVML_SHIM") : "");
+    FILE *log = fopen(path, "a");
+    if (log) {
+        int length = snprintf(line, sizeof line, "%s %d\n", function, device);
+        fwrite(line, 1, (size_t)length, log);
+        fclose(log);
+    }
+    usleep((useconds_t)(1000 * number(device, 0, "%s.delay_ms", function)));
+    return (int)number(device, 0, "%s.error", function);
+}
+
+#define BEGIN(device) \
+    do { int code = begin(__func__, device); if (code) return code; } while (0)
+#define VALUE(device, otherwise) number(device, otherwise, "%s", __func__)
+
+/* ── the library ─────────────────────────────────────────────────────────────────────── */
+
+int nvmlInitWithFlags(unsigned flags) { (void)flags; BEGIN(-1); return SUCCESS; }
+int nvmlShutdown(void) { BEGIN(-1); return SUCCESS; }
+const char *nvmlErrorString(int code) { (void)code; return "something else"; }
+
+int nvmlSystemGetDriverVersion(char *version, unsigned size) {
+    BEGIN(-1);
+    snprintf(version, size, "%s", "580.65.06");
+    return SUCCESS;
+}
+
+/* ── devices ─────────────────────────────────────────────────────────────────────────── */
+
+static int gpus(void) { return (int)number(-1, 1, "gpus"); }
+
+int nvmlDeviceGetCount_v2(unsigned *count) { BEGIN(-1); *count = (unsigned)gpus(); return SUCCESS; }
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
+    BEGIN((int)index);
+    *handle = handle_of((int)index);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle) {
+    char key[32], text[256];
+    BEGIN(-1);
+    for (int device = 0; device < gpus(); device++) {
+        snprintf(key, sizeof key, "uuid.%d", device);
+        if (plain_lookup(key, text, sizeof text) && !strcmp(text, uuid)) {
+            *handle = handle_of(device);
+            return SUCCESS;
+        }
+    }
+    if (!plain_lookup("mig.uuid", text, sizeof text) || strcmp(text, uuid)) return NOT_FOUND;
+    *handle = handle_of(MIG);
+    return SUCCESS;
+}
+
+static int text_of(const char *what, int device, char *out, unsigned size) {
+    char key[32], text[256];
+    snprintf(key, sizeof key, "%s.%d", what, device);
+    if (!plain_lookup(key, text, sizeof text)) return NOT_FOUND;
+    snprintf(out, size, "%s", text);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetUUID(void *gpu, char *out, unsigned size) {
+    BEGIN(device_of(gpu));
+    return text_of("uuid", device_of(gpu), out, size);
+}
+
+int nvmlDeviceGetName(void *gpu, char *out, unsigned size) {
+    BEGIN(device_of(gpu));
+    return text_of("name", device_of(gpu), out, size);
+}
+
+int nvmlDeviceGetIndex(void *gpu, unsigned *index) {
+    BEGIN(device_of(gpu));
+    *index = (unsigned)device_of(gpu);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void *slice, void **board) {
+    BEGIN(device_of(slice));
+    *board = handle_of((int)number(-1, 0, "mig.board"));
+    return SUCCESS;
+}
+
+int nvmlDeviceGetGpuInstanceId(void *slice, unsigned *instance) {
+    BEGIN(device_of(slice));
+    *instance = 7;
+    return SUCCESS;
+}
+
+/* ── single values ───────────────────────────────────────────────────────────────────── */
+
+struct utilisation { unsigned gpu, memory; };
+int nvmlDeviceGetUtilizationRates(void *gpu, struct utilisation *rates) {
+    int device = device_of(gpu);
+    BEGIN(device);
+    rates->gpu = (unsigned)VALUE(device, 87);
+    rates->memory = (unsigned)number(device, 23, "%s.memory", __func__);
+    return SUCCESS;
+}
+
+#define MIB 1048576ull
+struct memory { unsigned long long total, free, used; };
+int nvmlDeviceGetMemoryInfo(void *gpu, struct memory *memory) {
+    int device = device_of(gpu);
+    BEGIN(device);
+    memory->total = 81920 * MIB;
+    memory->used = (unsigned long long)VALUE(device, 1500 * (double)MIB);
+    memory->free = memory->total - memory->used;
+    return SUCCESS;
+}
+
+struct memory_v2 { unsigned version; unsigned long long total, reserved, free, used; };
+int nvmlDeviceGetMemoryInfo_v2(void *gpu, struct memory_v2 *memory) {
+    int device = device_of(gpu);
+    BEGIN(device);
+    memory->total = 81920 * MIB;
+    memory->reserved = 500 * MIB;
+    memory->used = (unsigned long long)VALUE(device, 1000 * (double)MIB);
+    memory->free = memory->total - memory->reserved - memory->used;
+    return SUCCESS;
+}
+
+struct temperature { unsigned version, sensor; int degrees; };
+int nvmlDeviceGetTemperatureV(void *gpu, struct temperature *temperature) {
+    BEGIN(device_of(gpu));
+    temperature->degrees = (int)VALUE(device_of(gpu), 61);
+    return SUCCESS;
+}
+
+#define UNSIGNED_VALUE(function, type, otherwise)                                             \
+    int function(void *gpu, type *value) {                                                    \
+        BEGIN(device_of(gpu));                                                                \
+        *value = (type)VALUE(device_of(gpu), otherwise);                                      \
+        return SUCCESS;                                                                       \
+    }
+#define UNSIGNED_VALUE_OF(function, otherwise)                                                \
+    int function(void *gpu, unsigned which, unsigned *value) {                                \
+        (void)which;                                                                          \
+        BEGIN(device_of(gpu));                                                                \
+        *value = (unsigned)VALUE(device_of(gpu), otherwise);                                  \
+        return SUCCESS;                                                                       \
+    }
+UNSIGNED_VALUE_OF(nvmlDeviceGetTemperature, 59)
+UNSIGNED_VALUE_OF(nvmlDeviceGetClockInfo, 1980)
+UNSIGNED_VALUE_OF(nvmlDeviceGetPcieThroughput, 1) /* there to show that nobody calls it */
+UNSIGNED_VALUE(nvmlDeviceGetPowerUsage, unsigned, 240000)
+UNSIGNED_VALUE(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, 0)
+UNSIGNED_VALUE(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, 0)
+UNSIGNED_VALUE(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, 12345678)
+
+/* ── field values ────────────────────────────────────────────────────────────────────── */
+
+struct field {
+    unsigned id, scope;
+    long long timestamp, latency;
+    unsigned type, code;
+    union { double d; unsigned ui; unsigned long long ull; } value;
+};
+int nvmlDeviceGetFieldValues(void *gpu, int count, struct field *fields) {
+    int device = device_of(gpu);
+    BEGIN(device);
+    for (int i = 0; i < count; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "field.%u", fields[i].id);
+        fields[i].code = (unsigned)begin(name, device);
+        fields[i].type = (unsigned)number(device, fields[i].id == 186 ? 1 : 3, "%s.type", name);
+        double value = number(device, fields[i].id == 186 ? 251500 : 0, "%s", name);
+        if (fields[i].type == 0) fields[i].value.d = value;
+        else if (fields[i].type == 1) fields[i].value.ui = (unsigned)value;
+        else fields[i].value.ull = (unsigned long long)value;
+    }
+    return SUCCESS;
+}
+
+/* ── GPM ─────────────────────────────────────────────────────────────────────────────── */
+
+struct gpm_support { unsigned version, supported; };
+int nvmlGpmQueryDeviceSupport(void *gpu, struct gpm_support *support) {
+    BEGIN(device_of(gpu));
+    support->supported = (unsigned)VALUE(device_of(gpu), 1);
+    return SUCCESS;
+}
+
+struct gpm_sample { int device, instance; };
+int nvmlGpmSampleAlloc(struct gpm_sample **sample) {
+    BEGIN(-1);
+    *sample = calloc(1, sizeof **sample);
+    return SUCCESS;
+}
+
+int nvmlGpmSampleFree(struct gpm_sample *sample) { free(sample); BEGIN(-1); return SUCCESS; }
+
+int nvmlGpmSampleGet(void *gpu, struct gpm_sample *sample) {
+    BEGIN(device_of(gpu));
+    sample->device = device_of(gpu);
+    return SUCCESS;
+}
+
+int nvmlGpmMigSampleGet(void *gpu, unsigned instance, struct gpm_sample *sample) {
+    BEGIN(device_of(gpu));
+    if (instance != 7) return INVALID;
+    sample->device = MIG;
+    return SUCCESS;
+}
+
+struct gpm_metric {
+    unsigned id, code;
+    double value;
+    char *texts[3];
+};
+struct gpm_question {
+    unsigned version, count;
+    struct gpm_sample *before, *after;
+    struct gpm_metric metrics[];
+};
+int nvmlGpmMetricsGet(struct gpm_question *question) {
+    int device = question->after->device;
+    BEGIN(device);
+    if (question->before == question->after || question->before->device != device) return INVALID;
+    for (unsigned i = 0; i < question->count; i++) {
+        struct gpm_metric *metric = &question->metrics[i];
+        metric->code = (unsigned)number(device, 0, "gpm.%u.error", metric->id);
+        metric->value = number(device, metric->id, "gpm.%u", metric->id);
+    }
+    return SUCCESS;
+}

@@ -1,0 +1,330 @@
+"""What one GPU reports: units, fallbacks, and each value missing on its own."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpudash.telemetry.gpm import SHORTEST_S
+from gpudash.telemetry.gpu import Gpu, open_gpu
+from gpudash.telemetry.nvml import GpuUnavailable
+from tests.telemetry.shim import FIRST, SECOND, SLICE, Driver, build
+
+NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, TIMEOUT, LOST = 3, 4, 13, 10, 15
+
+FAST = {
+    "util_pct": 87.0,
+    "mem_util_pct": 23.0,
+    "mem_used_mib": 1000.0,
+    "mem_total_mib": 81920.0,
+    "power_w": 251.5,
+    "temperature_c": 61.0,
+    "sm_clock_mhz": 1980.0,
+    "throttle": "none",
+}
+SLOW = {
+    "sm_active_pct": 96.5,
+    "sm_occupancy_pct": 12.25,
+    "tensor_active_pct": 40.0,
+    "dram_active_pct": 3.0,
+    "pcie_tx_mib_s": 120.0,
+    "pcie_rx_mib_s": 1500.0,
+    "energy_j": 12345.678,
+}
+GPM_IDS = {
+    "sm_active_pct": 2,
+    "sm_occupancy_pct": 3,
+    "tensor_active_pct": 5,
+    "dram_active_pct": 10,
+    "pcie_tx_mib_s": 20,
+    "pcie_rx_mib_s": 21,
+}
+
+
+@pytest.fixture
+def gpu(driver: Driver) -> Iterator[Gpu]:
+    driver.says(*(f"gpm.{GPM_IDS[name]} {SLOW[name]}" for name in GPM_IDS))
+    opened = open_gpu(FIRST)
+    yield opened
+    opened.close()
+
+
+def fast(gpu: Gpu) -> dict[str, object]:
+    sample = msgspec.structs.asdict(gpu.fast())
+    return {name: sample[name] for name in FAST}
+
+
+def slow(gpu: Gpu) -> dict[str, object]:
+    """The second of two slow readings, far enough apart for a difference."""
+    gpu.slow()
+    time.sleep(SHORTEST_S)
+    reading = msgspec.structs.asdict(gpu.slow())
+    return {name: reading[name] for name in SLOW}
+
+
+# ── units ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_fast_reading_is_in_the_units_of_its_names(gpu: Gpu):
+    assert fast(gpu) == FAST
+
+
+def test_a_slow_reading_is_in_the_units_of_its_names(gpu: Gpu):
+    assert slow(gpu) == SLOW
+
+
+def test_a_sample_names_the_gpu_and_the_moment(gpu: Gpu):
+    before_s = time.monotonic()
+    sample = gpu.fast()
+    assert (sample.index, sample.uuid, sample.name) == (0, FIRST, "Hopper One")
+    assert before_s <= sample.at_s <= time.monotonic()
+
+
+@pytest.mark.parametrize(
+    ("bits", "throttle"),
+    [
+        (0x0, "none"),
+        (0x1, "none"),
+        (0x2, "none"),
+        (0x4, "sw_power_cap"),
+        (0x5, "sw_power_cap"),
+        (0x48, "hw_slowdown+hw_thermal_slowdown"),
+    ],
+)
+def test_idling_and_chosen_clocks_are_no_throttling(
+    gpu: Gpu, driver: Driver, bits: int, throttle: str
+):
+    driver.says(f"nvmlDeviceGetCurrentClocksEventReasons {bits}")
+    assert gpu.fast().throttle == throttle
+
+
+def test_the_call_that_blocks_is_never_made(gpu: Gpu, driver: Driver):
+    driver.says("gpm.20.error 3", "gpm.21.error 3", "field.197.error 3", "field.198.error 3")
+    fast(gpu)
+    slow(gpu)
+    assert driver.asked("nvmlDeviceGetPcieThroughput") == 0
+
+
+# ── each value may be missing alone ─────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND, NO_PERMISSION, TIMEOUT])
+@pytest.mark.parametrize(
+    ("functions", "missing"),
+    [
+        (["nvmlDeviceGetUtilizationRates"], {"util_pct", "mem_util_pct"}),
+        (
+            ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"],
+            {"mem_used_mib", "mem_total_mib"},
+        ),
+        (["field.186", "nvmlDeviceGetPowerUsage"], {"power_w"}),
+        (["nvmlDeviceGetFieldValues", "nvmlDeviceGetPowerUsage"], {"power_w"}),
+        (["nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature"], {"temperature_c"}),
+        (["nvmlDeviceGetClockInfo"], {"sm_clock_mhz"}),
+        (
+            [
+                "nvmlDeviceGetCurrentClocksEventReasons",
+                "nvmlDeviceGetCurrentClocksThrottleReasons",
+            ],
+            {"throttle"},
+        ),
+    ],
+)
+def test_a_fast_value_that_fails_takes_no_other_with_it(
+    gpu: Gpu, driver: Driver, functions: list[str], missing: set[str], code: int
+):
+    driver.says(*(f"{function}.error {code}" for function in functions))
+    assert fast(gpu) == FAST | dict.fromkeys(missing)
+
+
+@pytest.mark.parametrize("name", GPM_IDS)
+@pytest.mark.parametrize("says", ["gpm.{}.error 3", "gpm.{} nan"])
+def test_a_gpm_metric_that_fails_takes_no_other_with_it(
+    gpu: Gpu, driver: Driver, name: str, says: str
+):
+    driver.says(says.format(GPM_IDS[name]), "field.197.error 3")
+    assert slow(gpu) == SLOW | {name: None}
+
+
+def test_energy_that_fails_takes_no_metric_with_it(gpu: Gpu, driver: Driver):
+    driver.says("nvmlDeviceGetTotalEnergyConsumption.error 3")
+    assert slow(gpu) == SLOW | {"energy_j": None}
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        "nvmlGpmQueryDeviceSupport 0",
+        "nvmlGpmQueryDeviceSupport.error 3",
+        "nvmlGpmSampleGet.error 4",
+        "nvmlGpmMetricsGet.error 4",
+    ],
+)
+def test_without_gpm_energy_and_counted_pcie_bytes_remain(gpu: Gpu, driver: Driver, says: str):
+    driver.says(says)
+    reading = slow(gpu)
+    assert reading.pop("pcie_tx_mib_s") == 0
+    assert reading.pop("pcie_rx_mib_s") == 0
+    assert reading == dict.fromkeys(reading) | {"energy_j": SLOW["energy_j"]}
+
+
+def test_counted_pcie_bytes_become_mib_per_second_of_the_time_between(gpu: Gpu, driver: Driver):
+    mib = 1024 * 1024
+    driver.says("nvmlGpmQueryDeviceSupport 0")
+    gpu.slow()
+    driver.says(f"field.197 {10 * mib}", f"field.198 {30 * mib}")
+    reading = gpu.slow()
+    assert reading.pcie_tx_mib_s
+    assert reading.pcie_rx_mib_s
+    assert reading.pcie_rx_mib_s / reading.pcie_tx_mib_s == pytest.approx(3)
+
+
+def test_a_byte_counter_that_wrapped_gives_no_rate(gpu: Gpu, driver: Driver):
+    driver.says("nvmlGpmQueryDeviceSupport 0", "field.197 5000", "field.198 5000")
+    gpu.slow()
+    driver.says("field.197 100")
+    assert gpu.slow().pcie_tx_mib_s is None
+
+
+def test_two_samples_closer_than_the_driver_refreshes_give_no_activity(gpu: Gpu):
+    gpu.slow()
+    assert gpu.slow().sm_active_pct is None
+
+
+# ── fallbacks ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("without", "field", "value"),
+    [
+        ("nvmlDeviceGetMemoryInfo_v2", "mem_used_mib", 1500.0),
+        ("nvmlDeviceGetFieldValues", "power_w", 240.0),
+        ("nvmlDeviceGetTemperatureV", "temperature_c", 59.0),
+        ("nvmlDeviceGetCurrentClocksEventReasons", "throttle", "none"),
+    ],
+)
+def test_an_older_driver_without_the_function_is_asked_in_the_older_way(
+    driver: Driver,
+    load: Callable[[Path], None],
+    tmp_path: Path,
+    without: str,
+    field: str,
+    value: object,
+):
+    load(build(tmp_path, without=(without,)))
+    gpu = open_gpu(FIRST)
+    assert fast(gpu) == FAST | {field: value}
+    gpu.close()
+
+
+def test_a_field_value_is_read_by_its_type(gpu: Gpu, driver: Driver):
+    driver.says("field.186.type 0", "field.186 99500.0")
+    assert gpu.fast().power_w == 99.5
+
+
+def test_a_field_value_of_an_unknown_type_is_not_guessed(gpu: Gpu, driver: Driver):
+    driver.says("field.186.type 77", "nvmlDeviceGetPowerUsage.error 3")
+    assert gpu.fast().power_w is None
+
+
+# ── what is refused for good is not asked again ─────────────────────────────────────────
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND, NO_PERMISSION])
+@pytest.mark.parametrize(
+    "question",
+    [
+        "nvmlDeviceGetUtilizationRates",
+        "nvmlDeviceGetMemoryInfo_v2",
+        "nvmlDeviceGetFieldValues",
+        "field.186",
+        "nvmlDeviceGetTotalEnergyConsumption",
+        "nvmlGpmQueryDeviceSupport",
+        "nvmlGpmSampleGet",
+    ],
+)
+def test_a_refusal_is_remembered(gpu: Gpu, driver: Driver, question: str, code: int):
+    driver.says(f"{question}.error {code}", "gpm.20.error 3")
+    for _ in range(3):
+        gpu.fast()
+        gpu.slow()
+    assert driver.asked(question) == 1
+
+
+def test_a_gpu_too_old_for_gpm_is_asked_once(gpu: Gpu, driver: Driver):
+    driver.says("nvmlGpmQueryDeviceSupport 0")
+    slow(gpu)
+    assert driver.asked("nvmlGpmQueryDeviceSupport") == 1
+    assert driver.asked("nvmlGpmSampleAlloc") == 0
+
+
+def test_a_passing_failure_is_asked_again(gpu: Gpu, driver: Driver):
+    driver.says(f"nvmlDeviceGetClockInfo.error {TIMEOUT}")
+    assert gpu.fast().sm_clock_mhz is None
+    driver.says("nvmlDeviceGetClockInfo.error 0")
+    assert gpu.fast().sm_clock_mhz == FAST["sm_clock_mhz"]
+
+
+# ── the end of a GPU ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetClockInfo", "field.186"])
+def test_a_lost_gpu_ends_the_reading_with_a_reason(gpu: Gpu, driver: Driver, function: str):
+    assert fast(gpu) == FAST
+    driver.says(f"{function}.error {LOST}")
+    with pytest.raises(GpuUnavailable, match="the GPU was lost"):
+        gpu.fast()
+
+
+def test_closing_frees_every_sample_and_the_connection(driver: Driver):
+    gpu = open_gpu(FIRST)
+    slow(gpu)
+    gpu.close()
+    assert driver.asked("nvmlGpmSampleFree") == driver.asked("nvmlGpmSampleAlloc") == 2
+    assert driver.asked("nvmlShutdown") == driver.asked("nvmlInitWithFlags") == 1
+
+
+def test_closing_a_lost_gpu_does_not_raise(gpu: Gpu, driver: Driver):
+    slow(gpu)
+    driver.says(f"nvmlGpmSampleFree.error {LOST}", f"nvmlShutdown.error {LOST}")
+    gpu.close()
+
+
+# ── which GPU ───────────────────────────────────────────────────────────────────────────
+
+
+def test_only_the_gpu_of_the_uuid_is_read_whatever_its_index(driver: Driver):
+    driver.says("gpu0.nvmlDeviceGetClockInfo 100", "gpu1.nvmlDeviceGetClockInfo 200")
+    gpu = open_gpu(SECOND)
+    sample = gpu.fast()
+    gpu.slow()
+    gpu.close()
+    assert (sample.index, sample.name, sample.sm_clock_mhz) == (1, "Hopper Two", 200)
+    assert not driver.asked_of(0)
+
+
+def test_a_uuid_is_followed_when_the_driver_lists_the_gpus_in_another_order(driver: Driver):
+    driver.says(f"uuid.0 {SECOND}", f"uuid.1 {FIRST}", "gpu1.nvmlDeviceGetClockInfo 300")
+    gpu = open_gpu(FIRST)
+    assert (gpu.fast().index, gpu.fast().sm_clock_mhz) == (1, 300)
+    gpu.close()
+
+
+def test_a_mig_slice_has_its_own_activity_and_memory_and_its_boards_clock(driver: Driver):
+    driver.says("mig.nvmlDeviceGetUtilizationRates.error 3", "gpu1.nvmlDeviceGetClockInfo 200")
+    driver.says("mig.nvmlDeviceGetMemoryInfo_v2 1048576", "mig.gpm.2 55", "gpu1.gpm.2 99")
+    gpu = open_gpu(SLICE)
+    sample, activity = gpu.fast(), slow(gpu)
+    gpu.close()
+    assert (sample.uuid, sample.index, sample.util_pct) == (SLICE, 1, None)
+    assert (sample.mem_used_mib, sample.sm_clock_mhz) == (1, 200)
+    assert activity["sm_active_pct"] == 55
+
+
+def test_the_boards_activity_never_passes_for_that_of_a_slice(driver: Driver):
+    driver.says("nvmlDeviceGetGpuInstanceId.error 3", "mig.nvmlGpmQueryDeviceSupport 0")
+    gpu = open_gpu(SLICE)
+    assert slow(gpu)["sm_active_pct"] is None
+    gpu.close()

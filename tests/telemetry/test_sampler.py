@@ -1,0 +1,276 @@
+"""The stream of samples: complete, steady, honest about what is missing, and stoppable."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from gpudash.records import GpuSample, HostSample, Sample
+from gpudash.telemetry.gpu import Gpu
+from gpudash.telemetry.sampler import Sampler, ticks
+from tests.telemetry.shim import FIRST, SECOND, Driver
+
+PATIENCE_S = 20
+FAST_S, SLOW_S = 0.02, 0.15
+ME = os.getpid()
+
+
+class Stream:
+    """A sampler at ten times its usual pace, and all that it has emitted."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+        self.sampler = self.made()
+
+    def made(self, **options: float) -> Sampler:
+        paces: dict[str, float] = {"fast_s": FAST_S, "slow_s": SLOW_S} | options
+        self.sampler = Sampler(self.samples.append, **paces)  # type: ignore[arg-type]  # floats
+        return self.sampler
+
+    @property
+    def gpu(self) -> list[GpuSample]:
+        return [each for each in list(self.samples) if isinstance(each, GpuSample)]
+
+    @property
+    def host(self) -> list[HostSample]:
+        return [each for each in list(self.samples) if isinstance(each, HostSample)]
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline_s, "never came true"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def stream(driver: Driver) -> Iterator[Stream]:
+    opened = Stream()
+    yield opened
+    opened.sampler.stop()
+
+
+# ── what comes out ──────────────────────────────────────────────────────────────────────
+
+
+def test_one_stream_carries_fast_and_slow_values_together(stream: Stream):
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.start()
+    until(lambda: any(each.sm_active_pct is not None for each in stream.gpu))
+    newest = next(each for each in stream.gpu if each.sm_active_pct is not None)
+    assert (newest.uuid, newest.power_w, newest.energy_j) == (FIRST, 251.5, 12345.678)
+    assert stream.sampler.gpu_missing is None
+
+
+def test_the_watched_processes_are_read_beside_the_gpu(stream: Stream):
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.start()
+    until(lambda: len(stream.host) >= 3)
+    assert stream.host[0].cpu_pct is None
+    assert stream.host[-1].worker_rss_mib
+
+
+def test_samples_are_stamped_in_order_on_the_monotonic_clock(stream: Stream):
+    before_s = time.monotonic()
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.start()
+    until(lambda: len(stream.gpu) >= 10)
+    stream.sampler.stop()
+    stamps = [each.at_s for each in stream.gpu]
+    assert stamps == sorted(set(stamps))
+    assert before_s <= stamps[0] <= stamps[-1] <= time.monotonic()
+
+
+def test_a_slow_value_is_dropped_when_it_has_grown_old(stream: Stream, driver: Driver):
+    sampler = stream.made(stale_s=3 * FAST_S)
+    sampler.watch(ME, FIRST)
+    sampler.start()
+    until(lambda: any(each.energy_j is not None for each in stream.gpu))
+    driver.says("nvmlDeviceGetTotalEnergyConsumption.delay_ms 400")
+    until(lambda: stream.gpu[-1].energy_j is None)
+    assert stream.gpu[-1].power_w == 251.5
+
+
+def test_a_slow_driver_call_does_not_hold_up_the_stream(stream: Stream, driver: Driver):
+    driver.says("nvmlDeviceGetTotalEnergyConsumption.delay_ms 300")
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.start()
+    until(lambda: driver.asked("nvmlDeviceGetTotalEnergyConsumption") >= 4)
+    stream.sampler.stop()
+    slow_calls = driver.asked("nvmlDeviceGetTotalEnergyConsumption")
+    assert len(stream.gpu) > 5 * slow_calls
+
+
+# ── which GPU, and why none ─────────────────────────────────────────────────────────────
+
+
+def test_before_anything_is_watched_nothing_is_read(stream: Stream, driver: Driver):
+    stream.sampler.start()
+    assert stream.sampler.gpu_missing == "waiting for the worker"
+    time.sleep(3 * FAST_S)
+    assert not stream.samples
+    assert not driver.asked("nvmlInitWithFlags")
+
+
+def test_training_on_the_cpu_reads_no_gpu_even_where_there_is_one(stream: Stream, driver: Driver):
+    stream.sampler.watch(ME, None)
+    stream.sampler.start()
+    until(lambda: len(stream.host) >= 5)
+    assert stream.sampler.gpu_missing == "training on the CPU"
+    assert not stream.gpu
+    assert not driver.asked("nvmlInitWithFlags")
+
+
+def test_a_gpu_that_cannot_be_opened_leaves_the_host_and_a_reason(stream: Stream, driver: Driver):
+    driver.says("nvmlInitWithFlags.error 9")
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.start()
+    until(lambda: stream.sampler.gpu_missing == "the NVIDIA driver is not loaded")
+    read_so_far = len(stream.host)
+    until(lambda: len(stream.host) > read_so_far + 2)
+    assert not stream.gpu
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetClockInfo", "nvmlGpmSampleGet"])
+def test_a_gpu_lost_in_mid_run_leaves_the_host_and_a_reason(
+    stream: Stream, driver: Driver, function: str
+):
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.start()
+    until(lambda: stream.gpu)
+    driver.says(f"{function}.error 15")
+    until(lambda: stream.sampler.gpu_missing)
+    assert "lost" in (stream.sampler.gpu_missing or "")
+    read_so_far = len(stream.host)
+    until(lambda: len(stream.host) > read_so_far + 2)
+
+
+@pytest.mark.parametrize("reader", ["fast", "slow"])
+def test_a_reader_that_breaks_becomes_a_reason_and_ends_no_thread(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, reader: str
+):
+    def broken(_: Gpu) -> None:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(Gpu, reader, broken)
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.start()
+    until(lambda: "out of order" in (stream.sampler.gpu_missing or ""))
+    monkeypatch.undo()
+    read_so_far = len(stream.host)
+    until(lambda: len(stream.host) > read_so_far + 2)
+
+
+def test_an_unreadable_host_leaves_the_gpu(stream: Stream, monkeypatch: pytest.MonkeyPatch):
+    def broken(_: psutil.Process) -> None:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(psutil.Process, "cpu_times", broken)
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.start()
+    until(lambda: len(stream.gpu) >= 3)
+    assert stream.host[-1].worker_rss_mib is None
+
+
+def test_watching_again_follows_the_new_worker_and_its_gpu(stream: Stream, driver: Driver):
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.start()
+    until(lambda: stream.gpu)
+    stream.sampler.watch(os.getppid(), SECOND)
+    until(lambda: stream.gpu[-1].uuid == SECOND)
+    switched = next(i for i, each in enumerate(stream.gpu) if each.uuid == SECOND)
+    assert all(each.uuid == SECOND for each in stream.gpu[switched:])
+    until(lambda: driver.asked("nvmlShutdown") == 1)
+    stream.sampler.watch(ME, None)
+    until(lambda: driver.asked("nvmlShutdown") == 2)
+    assert stream.sampler.gpu_missing == "training on the CPU"
+
+
+# ── the end ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_after_a_stop_nothing_comes_and_everything_is_given_back(stream: Stream, driver: Driver):
+    threads = threading.active_count()
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.start()
+    until(lambda: any(each.sm_active_pct is not None for each in stream.gpu))
+    stream.sampler.stop()
+    stream.sampler.stop()
+    emitted = len(stream.samples)
+    time.sleep(3 * FAST_S)
+    assert len(stream.samples) == emitted
+    assert threading.active_count() == threads
+    assert driver.asked("nvmlShutdown") == driver.asked("nvmlInitWithFlags") == 1
+    assert driver.asked("nvmlGpmSampleFree") == driver.asked("nvmlGpmSampleAlloc")
+
+
+def test_a_sampler_may_be_started_again(stream: Stream):
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.start()
+    until(lambda: stream.gpu)
+    stream.sampler.stop()
+    emitted = len(stream.gpu)
+    stream.sampler.start()
+    stream.sampler.start()
+    until(lambda: len(stream.gpu) > emitted + 2)
+
+
+def test_a_stop_without_a_start_is_nothing(stream: Stream):
+    stream.sampler.stop()
+
+
+@pytest.mark.parametrize(
+    "function", ["nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetClockInfo"]
+)
+def test_a_driver_that_hangs_does_not_hang_the_stop(stream: Stream, driver: Driver, function: str):
+    driver.says(f"{function}.delay_ms 2000")
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.start()
+    until(lambda: driver.asked(function))
+    stream.sampler.stop(timeout_s=0.2)
+    assert not driver.asked("nvmlShutdown"), "the stop waited for the call"
+    emitted = len(stream.samples)
+    until(lambda: driver.asked("nvmlShutdown"))  # the thread ends by itself once the call returns
+    assert len(stream.samples) == emitted
+
+
+# ── the pace ────────────────────────────────────────────────────────────────────────────
+
+
+class FakeTime:
+    """A clock and an event in one: waiting passes the time at once."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def wait(self, timeout_s: float) -> bool:
+        self.now_s += timeout_s
+        return False
+
+    def is_set(self) -> bool:
+        return False
+
+
+def paced(works_s: list[float], monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Moments of the ticks at a period of 1 s when the work after each takes this long."""
+    clock = FakeTime()
+    monkeypatch.setattr("gpudash.telemetry.sampler.time", clock)
+    moments = []
+    for _, work_s in zip(ticks(1.0, clock, clock), works_s, strict=False):  # type: ignore[arg-type]  # the double
+        moments.append(clock.now_s)
+        clock.now_s += work_s
+    return moments
+
+
+def test_work_between_ticks_does_not_make_the_period_drift(monkeypatch: pytest.MonkeyPatch):
+    assert paced([0.0, 0.25, 0.75, 0.5, 0.0], monkeypatch) == [0, 1, 2, 3, 4]
+
+
+def test_missed_ticks_are_skipped_and_never_made_up_for(monkeypatch: pytest.MonkeyPatch):
+    assert paced([0.0, 3.5, 0.0, 0.0], monkeypatch) == [0, 1, 5, 6]

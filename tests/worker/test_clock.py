@@ -1,0 +1,217 @@
+"""The clock turns borders into the device's own times, and never waits for one."""
+
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudash.records import Step
+from gpudash.worker.clock import Clock, HostBorders, Tag
+from workloads.workload import Phase
+
+
+@dataclass
+class Device:
+    """A device whose work is a list of borders with the times at which it reaches them."""
+
+    host_s: float = 100.0
+    passed_until: int = 10**9
+    times_ms: list[float] = field(default_factory=list)
+    next_ms: float = 0.0
+    free: set[int] = field(default_factory=set)
+    recorded: int = 0
+
+    def record(self) -> int:
+        self.recorded += 1
+        self.times_ms.append(self.next_ms)
+        return len(self.times_ms) - 1
+
+    def passed(self, border: int, /) -> bool:
+        return border < self.passed_until
+
+    def between_ms(self, earlier: int, later: int, /) -> float:
+        assert not {earlier, later} & self.free, "a released border was read"
+        return self.times_ms[later] - self.times_ms[earlier]
+
+    def tie(self) -> tuple[int, float]:
+        self.times_ms.append(0.0)
+        return 0, self.host_s
+
+    def release(self, border: int, /) -> None:
+        assert border not in self.free, "released twice"
+        self.free.add(border)
+
+    def now(self) -> float:
+        return self.host_s
+
+
+SERIAL: tuple[Phase, ...] = ("copy", "first", "forward", "backward", "optimizer", "idle")
+SECOND: tuple[Phase, ...] = ("forward", "backward", "optimizer", "idle")
+FIRST: tuple[Phase, ...] = ("copy", "first", "idle")
+
+
+@pytest.fixture
+def device() -> Device:
+    return Device()
+
+
+@pytest.fixture
+def clock(device: Device) -> Clock[int]:
+    return Clock(device, now=device.now)
+
+
+def tag(step: int) -> Tag:
+    return Tag(step=step, segment=0, samples=8, loss=torch.tensor(float(step)))
+
+
+def enqueue(
+    clock: Clock[int],
+    device: Device,
+    marks: list[tuple[Phase, float]],
+    step: int | None,
+    host_ms: float = 1.0,
+) -> None:
+    """One iteration: each mark with the device time, in ms, at which it is reached."""
+    clock.begin()
+    for phase, at_ms in marks:
+        device.next_ms = at_ms
+        clock.mark(phase)
+    device.host_s += host_ms / 1e3
+    clock.end(tag(step) if step else None)
+
+
+def serial(begin_ms: float, *durations_ms: float) -> list[tuple[Phase, float]]:
+    times = [begin_ms]
+    for duration in durations_ms:
+        times.append(times[-1] + duration)
+    return list(zip(SERIAL, times, strict=True))
+
+
+def finished(clock: Clock[int], device: Device, at_s: float) -> list[Step]:
+    device.host_s = at_s
+    return [step for step, _ in clock.finished()]
+
+
+def test_phases_are_the_devices_own_times(clock: Clock[int], device: Device) -> None:
+    enqueue(clock, device, serial(10, 1, 2, 3, 4, 5), 1)
+    (step,) = finished(clock, device, 101)
+    phases = (step.copy_ms, step.first_ms, step.forward_ms, step.backward_ms, step.optimizer_ms)
+    assert phases == (1, 2, 3, 4, 5)
+    assert step.device_ms == 15
+    assert step.overlap_ms is None
+    assert step.finished_s == pytest.approx(100.025)
+
+
+def test_a_step_counts_when_the_device_has_finished_it(clock: Clock[int], device: Device) -> None:
+    enqueue(clock, device, serial(0, 1, 1, 1, 1, 1), 1)
+    enqueue(clock, device, serial(5, 1, 1, 1, 1, 1), 2)
+    device.passed_until = 7  # all of the first step, none of the second's end
+    assert [step.step for step in finished(clock, device, 100.006)] == [1]
+    assert clock.until_s == 100.006
+    assert finished(clock, device, 100.007) == []
+    device.passed_until = 100
+    assert [step.step for step in finished(clock, device, 100.02)] == [2]
+
+
+def test_the_host_running_ahead_does_not_shorten_a_step(clock: Clock[int], device: Device) -> None:
+    for number in range(1, 4):
+        enqueue(clock, device, serial(number * 50, 10, 10, 10, 10, 10), number, host_ms=0.5)
+    first, *others = finished(clock, device, 101)
+    assert [step.step_ms for step in others] == [50, 50]
+    assert all(step.host_ms == pytest.approx(0.5) for step in (first, *others))
+
+
+def test_two_streams_report_a_step_with_its_own_halves(clock: Clock[int], device: Device) -> None:
+    def prepare(at_ms: float) -> list[tuple[Phase, float]]:
+        return list(zip(FIRST, (at_ms, at_ms + 1, at_ms + 4), strict=True))
+
+    def train(at_ms: float) -> list[tuple[Phase, float]]:
+        return list(zip(SECOND, (at_ms, at_ms + 2, at_ms + 4, at_ms + 6), strict=True))
+
+    enqueue(clock, device, prepare(0), None)
+    enqueue(clock, device, [*train(4), *prepare(5)], 1)
+    enqueue(clock, device, train(10), 2)  # drained
+    one, two = finished(clock, device, 101)
+    assert (one.copy_ms, one.first_ms, one.overlap_ms) == (1, 3, 0)
+    assert (two.copy_ms, two.first_ms) == (1, 3)
+    assert two.overlap_ms == 4  # all of its preparation, beside the training of step 1
+    assert two.device_ms == 1 + 3 + 6 - 4
+    assert two.step_ms == 6
+
+
+def test_after_a_break_a_step_begins_with_itself(clock: Clock[int], device: Device) -> None:
+    enqueue(clock, device, serial(0, 1, 1, 1, 1, 1), 1)
+    assert finished(clock, device, 100.005)[0].step_ms == pytest.approx(5)
+    device.host_s = 200.0  # a long pause
+    clock.interrupt()
+    enqueue(clock, device, serial(100_001, 1, 1, 1, 1, 1), 2)
+    (step,) = finished(clock, device, 201)
+    assert step.step_ms == pytest.approx(6)
+    assert step.finished_s == pytest.approx(200.006)
+
+
+def test_a_break_while_the_device_still_works_counts_no_time_twice(
+    clock: Clock[int], device: Device
+) -> None:
+    enqueue(clock, device, serial(0, 100, 100, 100, 100, 100), 1)  # the host is far ahead
+    clock.interrupt()
+    enqueue(clock, device, serial(500, 10, 10, 10, 10, 10), 2)
+    one, two = finished(clock, device, 101)
+    assert one.step_ms + two.step_ms == pytest.approx(550)
+
+
+def test_a_pause_between_the_halves_is_in_no_step(clock: Clock[int], device: Device) -> None:
+    enqueue(clock, device, list(zip(FIRST, (0, 1, 2), strict=True)), None)
+    device.host_s = 150.0
+    clock.interrupt()
+    enqueue(clock, device, list(zip(SECOND, (50_000, 50_001, 50_002, 50_003), strict=True)), 1)
+    (step,) = finished(clock, device, 151)
+    assert step.step_ms == pytest.approx(3)
+
+
+def test_what_failed_half_way_is_forgotten(clock: Clock[int], device: Device) -> None:
+    clock.begin()
+    clock.mark("copy")
+    clock.abandon()
+    enqueue(clock, device, serial(10, 1, 1, 1, 1, 1), 1)
+    assert len(finished(clock, device, 101)) == 1
+
+
+@given(st.lists(st.floats(0.1, 500), min_size=1, max_size=30), st.integers(1, 5))
+def test_times_add_up_and_never_leave_what_causality_allows(
+    steps_ms: list[float], look_every: int
+) -> None:
+    device = Device()
+    clock = Clock(device, now=device.now)
+    seen: list[Step] = []
+    at_ms = 0.0
+    for number, step_ms in enumerate(steps_ms, 1):
+        looked_s = clock.until_s
+        enqueue(clock, device, serial(at_ms, *[step_ms / 5] * 5), number, host_ms=0.0)
+        at_ms += step_ms
+        if number % look_every == 0:
+            steps = finished(clock, device, 100 + at_ms / 1e3)
+            assert all(looked_s <= step.finished_s or step in seen for step in steps[-1:])
+            assert all(step.finished_s <= clock.until_s for step in steps)
+            seen += steps
+    seen += finished(clock, device, 100 + at_ms / 1e3)
+    assert [step.step for step in seen] == list(range(1, len(steps_ms) + 1))
+    assert sum(step.step_ms for step in seen) == pytest.approx(sum(steps_ms))
+
+
+def test_every_border_is_reused(clock: Clock[int], device: Device) -> None:
+    for number in range(1, 20):
+        enqueue(clock, device, serial(number * 5, 1, 1, 1, 1, 1), number)
+        finished(clock, device, 101)
+    assert len(device.times_ms) - len(device.free) == 1  # the newest end is the next reference
+
+
+def test_on_a_cpu_the_host_is_the_device() -> None:
+    borders = HostBorders()
+    border, now = borders.tie()
+    assert border == now
+    later = borders.record()
+    assert borders.passed(later)
+    assert borders.between_ms(border, later) == (later - border) * 1e3
