@@ -1,0 +1,90 @@
+"""Share of one core that the dashboard takes at 4 Hz, with and without drawing its charts.
+
+The real app in a terminal of 120×40 plays snapshots with series of 600 points of which every
+one differs: more than a live run does, whose series grow twice a second. Alternating pairs.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from in_terminal import run
+
+CHILD = """
+import json, sys, threading, time
+from tests.ui.fake_engine import FakeEngine, training
+from gpudash.ui.app import Dashboard
+from gpudash.ui.widgets.chart import Chart
+
+kind, out, seconds, rate_hz = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
+if kind == "plain":
+    Chart.show = lambda self, data: None
+snapshots = [training(600, moved=0.5 * i) for i in range(40)]
+
+class Playing(FakeEngine):
+    def start(self, listener):
+        super().start(listener)
+        self.play(snapshots, rate_hz)
+
+app = Dashboard(Playing(), rate_hz=rate_hz * 2)  # the script sets the pace, nothing is dropped
+
+def measure():
+    time.sleep(2.5)
+    begin, cpu = time.monotonic(), time.process_time()
+    time.sleep(seconds)
+    share = (time.process_time() - cpu) / (time.monotonic() - begin)
+    with open(out, "w") as file:
+        json.dump(share, file)
+    app.call_from_thread(app.exit)
+
+threading.Thread(target=measure, daemon=True).start()
+app.run()
+"""
+
+
+def share(program: Path, out: Path, kind: str, seconds: float, rate_hz: float) -> float:
+    """Return the share of one core one run takes, in percent."""
+    out.unlink(missing_ok=True)
+    ran = run([str(program), kind, str(out), str(seconds), str(rate_hz)])
+    if not out.exists():
+        sys.exit(f"the app ended early; the end of its output: {ran.output[-2000:]!r}")
+    return 100 * float(json.loads(out.read_text(encoding="utf-8")))
+
+
+def main() -> None:
+    """Measure and print one JSON line and one for people."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--rate", type=float, default=4.0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        program, out = Path(folder) / "child.py", Path(folder) / "share.json"
+        program.write_text(CHILD, encoding="utf-8")
+        plain, charts = [], []
+        for _ in range(options.pairs):
+            plain.append(share(program, out, "plain", options.seconds, options.rate))
+            charts.append(share(program, out, "charts", options.seconds, options.rate))
+    result = {
+        "benchmark": "charts",
+        "pairs": options.pairs,
+        "rate_hz": options.rate,
+        "plain_pct": round(statistics.median(plain), 2),
+        "charts_pct": round(statistics.median(charts), 2),
+        "drawing_pct": round(
+            statistics.median([c - p for c, p in zip(charts, plain, strict=True)]), 2
+        ),
+        "charts_pct_max": round(max(charts), 2),
+    }
+    print(json.dumps(result))
+    print(
+        f"four charts and a table at {options.rate:g} Hz take {result['charts_pct']} % of a core "
+        f"(target 12 %), {result['plain_pct']} % without drawing charts"
+    )
+
+
+if __name__ == "__main__":
+    main()

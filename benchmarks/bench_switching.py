@@ -1,0 +1,84 @@
+"""How soon a lever takes effect in a worker that trains, and what the change costs.
+
+    python benchmarks/bench_switching.py
+
+Against the real worker over its pipes: the time from sending a command to `Changed`, the
+steps enqueued meanwhile, and the device's gap between the last step before and the first
+after, as multiples of a step.
+"""
+
+import json
+import statistics
+import time
+
+from gpudash.records import Change, Changed, Failed, Plan, Progress, Refused, Step, Stop
+from gpudash.worker.link import WorkerLink
+
+TIMEOUT_S = 120
+
+
+class Worker:
+    """A worker, and what it has said."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.link = WorkerLink(plan)
+        self.steps: list[Step] = []
+        self.changed: Changed | None = None
+
+    def read(self) -> None:
+        """Take what has arrived."""
+        time.sleep(0.001)
+        for event in self.link.read_events():
+            match event:
+                case Progress():
+                    self.steps += event.steps
+                case Changed():
+                    self.changed = event
+                case Failed() | Refused():
+                    raise SystemExit(str(event))
+
+    def train(self, steps: int) -> None:
+        """Wait until so many further steps are finished."""
+        goal, deadline = len(self.steps) + steps, time.monotonic() + TIMEOUT_S
+        while len(self.steps) < goal and time.monotonic() < deadline:
+            self.read()
+
+    def change(self, **settings: str) -> dict[str, float]:
+        """Change levers; return what that cost."""
+        self.changed, sent_s = None, time.monotonic()
+        self.link.send(Change(settings=settings))
+        while self.changed is None:
+            self.read()
+        answered_s = time.monotonic()
+        self.train(30)
+        before = [s for s in self.steps if s.segment < self.changed.segment]
+        after = [s for s in self.steps if s.segment == self.changed.segment]
+        return {
+            "answer_ms": (answered_s - sent_s) * 1e3,
+            "took_ms": self.changed.took_ms,
+            "gap_ms": (after[0].finished_s - before[-1].finished_s) * 1e3,
+            "step_ms": statistics.median(s.step_ms for s in after[5:]),
+        }
+
+
+def main() -> None:
+    """Switch back and forth and print medians and maxima."""
+    worker = Worker(Plan(workload="encdec", settings={"batch_size": "8"}))
+    worker.train(50)
+    cases = {
+        "pipelined": [{"pipelined": value} for value in ("on", "off") * 10],
+        "batch_size, loader": [{"batch_size": value} for value in ("16", "64", "32", "8") * 3],
+    }
+    for what, changes in cases.items():
+        costs = [worker.change(**change) for change in changes]
+        for key in ("answer_ms", "took_ms", "gap_ms", "step_ms"):
+            values = [cost[key] for cost in costs]
+            print(f"{what}: {key} median {statistics.median(values):.1f}, most {max(values):.1f}")
+        print(json.dumps({"what": what, "costs": costs}), flush=True)
+    worker.link.send(Stop())
+    worker.link.wait(10)
+    worker.link.close()
+
+
+if __name__ == "__main__":
+    main()
