@@ -41,12 +41,12 @@ app.run()
 
 
 def painted_empty(output: bytes) -> bool:
-    """A frame has begun: the cursor goes home before its first row."""
+    """Return whether a frame has begun: the cursor goes home before its first row."""
     return b"\x1b[1;1H" in output
 
 
 def painted_real(output: bytes) -> bool:
-    """The chart's title is on screen."""
+    """Return whether the chart's title is on screen."""
     return b"throughput" in output
 
 

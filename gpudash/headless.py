@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from gpudash.records import Failed
 from gpudash.session import Session
 from gpudash.snapshot import Snapshot
 
@@ -41,9 +42,9 @@ def run_headless(session: Session, path: Path, *, force: bool = False) -> int:
 
 def _conclude(session: Session, path: Path, progress: "Progress", *, interrupted: bool) -> int:
     snapshot = progress.newest
-    where = f"{path} and its .json are complete"
     if session.failure is not None:
-        print(f"gpudash: {session.failure.sentence}; {where}", file=sys.stderr)
+        kept = f"; recorded until then to {path}" if path.exists() else ""
+        print(f"gpudash: {session.failure.sentence}{kept}", file=sys.stderr)
         return 2 if session.failure.kind in ("bad_setting", "out_of_memory") else 1
     if session.recording_failure is not None:
         print(f"gpudash: {session.recording_failure}", file=sys.stderr)
@@ -85,6 +86,8 @@ class Progress:
         """Show it, in place or now and then."""
         self.newest = snapshot
         now_s = time.monotonic()
+        if snapshot.state == "failed":
+            return  # the last line says why
         if self._on_terminal:
             self._write(CLEAR_LINE + progress_line(snapshot))
         elif now_s - self._said_at_s >= PIPE_EVERY_S or snapshot.state != self._said:
@@ -95,6 +98,11 @@ class Progress:
         """Print what the worker printed, above the progress line."""
         clear = CLEAR_LINE if self._on_terminal else ""
         self._write("".join(f"{clear}{line}\n" for line in lines))
+
+    def on_failure(self, failure: Failed, /) -> None:
+        """Print the traceback of what nobody expected."""
+        if failure.kind == "error":
+            self.on_log(failure.traceback.splitlines())
 
     def say(self, text: str) -> None:
         """Print a line of our own."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import gpudash
 from gpudash import snapshot
@@ -39,7 +39,7 @@ from gpudash.records import (
     Started,
     Stop,
 )
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import Listener, Snapshot
 from gpudash.telemetry.sampler import Sampler
 from gpudash.worker.link import WorkerLink
 
@@ -52,16 +52,6 @@ STOP_TIMEOUT_S = 5.0
 """A worker that was asked to stop is killed after this."""
 LAST_WORDS = 20
 """Lines of a worker that died without a word, kept to say why."""
-
-
-class Listener(Protocol):
-    """Called from the session's thread."""
-
-    def on_snapshot(self, snapshot: Snapshot, /) -> None:
-        """Take the newest state."""
-
-    def on_log(self, lines: Sequence[str], /) -> None:
-        """Take what the worker printed, and what gpudash has to add."""
 
 
 class Session:
@@ -200,8 +190,9 @@ class Session:
             self._consume()
         except Exception as error:  # noqa: BLE001  # must not end in silence
             sentence = f"gpudash itself failed: {type(error).__name__}: {error}"
-            self.failure = Failed(kind="error", sentence=sentence)
-            self._listener.on_log(traceback.format_exc().splitlines())
+            trace = traceback.format_exc()
+            self.failure = Failed(kind="error", sentence=sentence, traceback=trace)
+            self._listener.on_failure(self.failure)
             self._window.fold(self.failure)
             self._listener.on_snapshot(self._window.snapshot(time.monotonic()))
         finally:
@@ -221,6 +212,8 @@ class Session:
             if now_s >= next_snapshot_s:
                 self._listener.on_snapshot(self._snapshot(now_s))
                 next_snapshot_s = now_s + self._snapshot_every_s
+        self._read_worker()  # what arrived while the listener was busy
+        self._read_samples()
 
     def _obey_requests(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -260,7 +253,7 @@ class Session:
                 self._last_word = item
             case Failed():
                 self._last_word = self.failure = item
-                self._listener.on_log(item.traceback.splitlines())
+                self._listener.on_failure(item)
         if self._intervals is not None:
             self._write(self._intervals.fold(item))
         self._window.fold(item)
@@ -363,6 +356,8 @@ class Session:
 
     def _close_recording(self) -> None:
         if self._recording is not None:
+            if self.failure is not None and self._recording.rows == 0:
+                self._recording.discard()  # or the next try would need --force
             self._recording.close()
         self._recording = self._recording_until_s = None
 

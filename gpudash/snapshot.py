@@ -4,11 +4,12 @@ A live run, a replayed file and a profile all end up here; widgets know nothing 
 Series are aligned: element i of every tuple in `Series` belongs to `at_s[i]`.
 """
 
-from typing import Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from gpudash.records import Device, GpuSample, HostSample, Settings
+from gpudash.records import Device, Failed, GpuSample, HostSample, Settings
 
 State: TypeAlias = Literal[
     "starting", "training", "switching", "paused", "finished", "failed", "stopped"
@@ -113,3 +114,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     markers: tuple[Marker, ...] = ()
     results: tuple[Result, ...] = ()
     recording: Recording | None = None
+
+
+class Listener(Protocol):
+    """Whoever shows a run. Called from the session's thread; must return at once."""
+
+    def on_snapshot(self, snapshot: Snapshot, /) -> None:
+        """Take the newest state; an older one not shown yet may be dropped."""
+
+    def on_log(self, lines: Sequence[str], /) -> None:
+        """Take what the worker printed: plain text, whatever it contains."""
+
+    def on_failure(self, failure: Failed, /) -> None:
+        """Take the worker's failure; the next snapshot shows its sentence."""

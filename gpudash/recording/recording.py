@@ -26,7 +26,6 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     interval_s: float
     command: tuple[str, ...]
     """The command line, argument by argument."""
-    seed: int | None = None
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     """Of gpudash and whatever the session knows; the worker's come with its start."""
 
@@ -53,7 +52,6 @@ class Recording:
             started_utc=wall_time(origin.began_utc),
             interval_s=origin.interval_s,
             command=tuple(metadata.plain(argument) for argument in origin.command),
-            seed=origin.seed,
             platform=platform.platform(),
             versions={"python": platform.python_version()} | origin.versions,
         )
@@ -70,9 +68,11 @@ class Recording:
         return self._csv.rows
 
     def started(self, event: Started) -> None:
-        """Note the device and the versions that a worker reports."""
+        """Note the device, the seed and the versions that a worker reports."""
+        seed = event.settings.get("seed")
         self._describe(
             device=event.device,
+            seed=int(seed) if seed is not None else None,
             versions=self._metadata.versions | event.versions,
         )
 
@@ -90,6 +90,13 @@ class Recording:
                 settings=interval.settings,
             )
             self._describe(segments=(*segments, segment))
+
+    def discard(self) -> None:
+        """Remove both files: nothing happened that could be recorded."""
+        self._csv.close()
+        self._described = False
+        for path in (self.path, self.metadata_path):
+            path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Complete both files. Closing again does nothing."""

@@ -1,24 +1,13 @@
-"""What the screen needs from a run, and what it is told in return.
+"""What the screen needs from a run.
 
 `gpudash.session.Session` is the engine of a live run; tests and replay bring their own.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from gpudash.records import Plan, Settings
-from gpudash.snapshot import Snapshot
-
-
-class Listener(Protocol):
-    """Called from the engine's thread, never from the screen's."""
-
-    def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Take the newest state; an older one not shown yet may be dropped."""
-
-    def on_log(self, lines: Sequence[str]) -> None:
-        """Take what the worker printed: plain text, whatever it contains."""
+from gpudash.snapshot import Listener
 
 
 class Engine(Protocol):

@@ -18,8 +18,6 @@ from gpudash.records import Device, Failed, Plan, Started, Status
 from gpudash.worker.pipes import CommandPipe, EventPipe, ParentGone
 from workloads.lifetime import die_with
 
-FLUSH_TIMEOUT_S = 5.0
-
 
 def main() -> int:
     """Train as planned. Returns 0 when the plan was fulfilled or a stop was asked for."""
@@ -35,9 +33,9 @@ def main() -> int:
         return 1
     except Exception as error:  # noqa: BLE001  # the parent must hear of every one
         events.send(describe(error, plan))
-        events.drain(FLUSH_TIMEOUT_S)
+        events.drain()
         return 1
-    events.drain(FLUSH_TIMEOUT_S)
+    events.drain()
     return 0
 
 

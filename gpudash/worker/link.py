@@ -103,7 +103,7 @@ class WorkerLink:
 
     def kill(self) -> None:
         """End the worker and its children at once."""
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # gone, or not ours now
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def wait(self, timeout_s: float) -> bool:
@@ -115,7 +115,7 @@ class WorkerLink:
         return True
 
     def close(self) -> None:
-        """Kill what is left of the process group, reap the worker and close the pipes."""
+        """Kill what is left of the group, reap the worker, close the pipes; again: nothing."""
         self.kill()
         self._process.wait()
         if self._process.stdin is not None:
@@ -152,7 +152,9 @@ class _Lines:
         return [line[:LINE_LIMIT] for line in lines]
 
     def close(self) -> None:
-        os.close(self.fd)
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
 
     def _receive(self) -> bytes:
         received = bytearray()

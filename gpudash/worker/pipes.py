@@ -43,12 +43,12 @@ class EventPipe:
                 raise ParentGone from error
             del self._pending[:written]
 
-    def drain(self, timeout_s: float) -> None:
-        """Write everything, waiting for the reader; at the end of the worker's life only."""
+    def drain(self) -> None:
+        """Write everything, waiting for the reader: at the end, with no step to delay."""
+        self.flush()
         while self._pending:
+            select.select([], [self._fd], [])
             self.flush()
-            if self._pending and not select.select([], [self._fd], [], timeout_s)[1]:
-                return
 
 
 class CommandPipe:

@@ -16,7 +16,6 @@ ORIGIN = Origin(
     began_utc=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
     interval_s=0.5,
     command=("gpudash", "encdec", "--record", "run.csv"),
-    seed=7,
     versions={"gpudash": "0.1.0", "driver": "570.1"},
 )
 
@@ -35,10 +34,11 @@ def test_the_provenance_is_there_from_the_start_and_complete_at_the_end(tmp_path
     recorder = Recording(tmp_path / "run.csv", ORIGIN)
     first = described(recorder)
     assert (first.complete, first.started_utc) == (False, "2026-01-02T03:04:05.000Z")
-    assert (first.seed, first.interval_s, first.command) == (7, 0.5, ORIGIN.command)
+    assert (first.seed, first.interval_s, first.command) == (None, 0.5, ORIGIN.command)
     assert {"gpudash", "driver", "python"} <= first.versions.keys()
     assert first.device is None
-    recorder.started(started(BEGAN_S))
+    recorder.started(started(BEGAN_S, {"batch_size": "8", "seed": "7"}))
+    assert described(recorder).seed == 7
     assert described(recorder).device.uuid == "GPU-1111"
     assert described(recorder).versions["torch"] == "2.11.0"
     recorder.close()

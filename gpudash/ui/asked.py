@@ -1,0 +1,51 @@
+"""What the user asked for and no snapshot shows yet.
+
+Two presses of a key within one screen refresh must add up, and a change must be seen at
+once. So requests are remembered here until a snapshot confirms them, or for a few snapshots
+when it never does: a refused change is not shown for ever. While no worker lives they are
+kept as settings of the next start.
+"""
+
+from dataclasses import dataclass, field
+
+from gpudash.records import Settings
+from gpudash.snapshot import Snapshot
+
+PATIENCE = 8
+"""Snapshots: two seconds at the default rate, longer than any engine takes to note a command."""
+
+
+@dataclass
+class Asked:
+    """Lever → the value last asked for, and how many snapshots have not shown it."""
+
+    _wanted: dict[str, str] = field(default_factory=dict)
+    _waited: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> Settings:
+        """Everything asked for and not confirmed."""
+        return dict(self._wanted)
+
+    def ask(self, name: str, value: str) -> None:
+        """Remember a request."""
+        self._wanted[name] = value
+        self._waited[name] = 0
+
+    def forget(self, name: str) -> None:
+        """Drop a request."""
+        self._wanted.pop(name, None)
+        self._waited.pop(name, None)
+
+    def clear(self) -> None:
+        """Drop every request: a new worker was started with them."""
+        self._wanted.clear()
+        self._waited.clear()
+
+    def reconcile(self, snapshot: Snapshot) -> None:
+        """Drop what this snapshot shows, and what a good many have not shown."""
+        for name, value in list(self._wanted.items()):
+            shown = snapshot.pending.get(name, snapshot.settings.get(name))
+            self._waited[name] += 1
+            if shown == value or self._waited[name] > PATIENCE:
+                self.forget(name)

@@ -1,0 +1,104 @@
+"""What stands in header, status line, footer and tabs: pure functions from a snapshot."""
+
+from gpudash.snapshot import Snapshot, State
+from gpudash.ui import format as fmt
+from gpudash.ui.keys import KEYS
+from gpudash.ui.widgets.bar import Cell
+
+STATE_STYLES: dict[State, tuple[str, str]] = {
+    "starting": ("◌", "busy"),
+    "training": ("▶", "good"),
+    "switching": ("◌", "busy"),
+    "paused": ("‖", "busy"),
+    "finished": ("■", "dim"),
+    "failed": ("✗", "bad"),
+    "stopped": ("■", "dim"),
+}
+DEAD: frozenset[State] = frozenset({"finished", "failed", "stopped"})
+"""No worker lives: levers then set up the next start."""
+VIEWS = {"results": "results", "levers": "levers", "log": "log"}
+"""Panes that share one place on a small terminal → their titles."""
+
+
+def header(snapshot: Snapshot) -> tuple[Cell, ...]:
+    """Return workload, device, state, progress and recording; numbers in fixed widths."""
+    glyph, style = STATE_STYLES[snapshot.state]
+    steps = fmt.count(snapshot.total_steps)
+    if snapshot.planned_steps is not None:
+        steps += f"/{snapshot.planned_steps:,}"
+    elapsed = fmt.clock(snapshot.elapsed_s)
+    if snapshot.planned_s is not None:
+        elapsed += f"/{fmt.clock(snapshot.planned_s)}"
+    device = snapshot.device.name if snapshot.device else "–"
+    cells = [
+        Cell(parts=((snapshot.workload or "gpudash", "strong"),), rank=1),
+        Cell(parts=((fmt.clip(fmt.plain(device), 32), "text"),), rank=6),
+        Cell(parts=((f"{glyph} {snapshot.state:<9}", style),), rank=0),
+        Cell(parts=(("step ", "dim"), (f"{steps:>7}", "text")), rank=4),
+        _quantity(snapshot.steps_per_s, "steps/s", rank=2),
+        _quantity(snapshot.samples_per_s, "samples/s", rank=5),
+        Cell(parts=(("loss ", "dim"), (f"{_loss(snapshot.loss):<6}", "text")), rank=3),
+        Cell(parts=((elapsed, "text"),), rank=4),
+    ]
+    if snapshot.recording:
+        rows = f"{fmt.count(snapshot.recording.rows)} rows"
+        path = fmt.clip(fmt.plain(snapshot.recording.path.rsplit("/", 1)[-1]), 28)
+        cells.insert(3, Cell(parts=(("● REC", "bad"),), rank=0, action="record"))
+        cells.append(Cell(parts=((path, "text"), (f" {rows}", "dim")), rank=7))
+    return tuple(cells)
+
+
+def _quantity(value: float | None, unit: str, *, rank: int) -> Cell:
+    return Cell(parts=((f"{fmt.significant(value):>6}", "strong"), (f" {unit}", "dim")), rank=rank)
+
+
+def _loss(loss: float | None) -> str:
+    return f"{loss:.4g}" if loss is not None and fmt.is_measured(loss) else _odd_loss(loss)
+
+
+def _odd_loss(loss: float | None) -> str:
+    """Return nan and infinity as they are: they are a finding, not a missing value."""
+    return fmt.ABSENT if loss is None else str(loss)
+
+
+def status(snapshot: Snapshot, next_start: dict[str, str]) -> tuple[Cell, ...]:
+    """Return the sentence of the status line, and what a restart would set."""
+    sentence = " ".join(fmt.plain(snapshot.status).split())
+    if snapshot.state in DEAD:
+        change = f" with {fmt.settings_text(next_start)}" if next_start else ""
+        sentence = f"{sentence.rstrip('.')} · press R to restart{change}"
+    elif snapshot.notes and snapshot.state == "training":
+        sentence = f"{sentence} · {' '.join(map(fmt.plain, snapshot.notes))}"
+    return (Cell(parts=((sentence, STATE_STYLES[snapshot.state][1]),)),)
+
+
+def footer(state: State, *, recording: bool, small: bool) -> tuple[Cell, ...]:
+    """Return the keys, each a button, worded for what they would do now."""
+    now = {
+        "pause": "resume" if state == "paused" else "pause",
+        "record": "end recording" if recording else "record",
+    }
+    return tuple(
+        Cell(
+            parts=((key.shown, "key"), (f" {now.get(key.action, key.label)}", "dim")),
+            rank=0 if key.action == "restart" and state in DEAD else key.rank,
+            action=key.action,
+        )
+        for key in KEYS
+        if key.label and (small or key.action != "view")
+    )
+
+
+def tabs(chosen: str) -> tuple[Cell, ...]:
+    """Return the titles of the panes that share one place, the chosen one marked."""
+    return tuple(
+        Cell(
+            parts=((f"▸ {title}" if view == chosen else f"  {title}", _tab_style(view, chosen)),),
+            action=f"view('{view}')",
+        )
+        for view, title in VIEWS.items()
+    )
+
+
+def _tab_style(view: str, chosen: str) -> str:
+    return "strong" if view == chosen else "dim"

@@ -1,0 +1,112 @@
+"""Numbers as a person reads them: pure functions from values to short text.
+
+Nothing here knows a widget. `–` stands for what was not measured; nan and infinity count so.
+"""
+
+import math
+
+ABSENT = "–"
+"""Shown for None: not measured, which is not zero."""
+
+_THOUSANDS = ("", "k", "M", "G", "T")
+_CONTROL_PICTURES = 0x2400
+_DELETE = 0x7F
+
+
+def is_measured(value: float | None) -> bool:
+    """Return whether there is a number to show."""
+    return value is not None and math.isfinite(value)
+
+
+def significant(value: float | None) -> str:
+    """Return three significant digits in plain notation: `0.043`, `4.31`, `43.1`, `4,310`."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    size = abs(value)
+    decimals = 0 if size >= 99.95 else 1 if size >= 9.995 else 2 if size >= 0.1 or size == 0 else 3
+    return f"{value:,.{decimals}f}"
+
+
+def milliseconds(value: float | None) -> str:
+    """Return a duration of phases in at most four characters below ten seconds."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
+
+
+def compact(value: float | None) -> str:
+    """Return at most five characters for an axis: `0`, `2.5`, `750`, `1.5k`, `20M`."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    power = 0
+    while abs(value) >= 1000 and power < len(_THOUSANDS) - 1:
+        value /= 1000
+        power += 1
+    return f"{value:.3g}{_THOUSANDS[power]}"
+
+
+def count(value: int | None) -> str:
+    """Return a whole number with thousands separated."""
+    return ABSENT if value is None else f"{value:,}"
+
+
+def percent(value: float | None) -> str:
+    """Return `97 %`."""
+    return f"{value:.0f} %" if value is not None and math.isfinite(value) else ABSENT
+
+
+def ratio(value: float | None) -> str:
+    """Return `1.06×`."""
+    return f"{value:.2f}×" if value is not None and math.isfinite(value) else ABSENT
+
+
+def memory(mib: float | None) -> str:
+    """Return `812 MiB`, or `11.4 GiB` from one GiB upwards."""
+    if mib is None or not math.isfinite(mib):
+        return ABSENT
+    return f"{mib:.0f} MiB" if mib < 1024 else f"{mib / 1024:.1f} GiB"
+
+
+def clock(seconds: float) -> str:
+    """Return `0:02:15`."""
+    whole = int(seconds) if math.isfinite(seconds) and seconds > 0 else 0
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def with_unit(value: float | None, unit: str, decimals: int = 0) -> str:
+    """Return the number and its unit, or `–` alone."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    return f"{value:,.{decimals}f} {unit}"
+
+
+def clip(text: str, width: int) -> str:
+    """Return `text` in at most `width` characters; `…` says that some are missing."""
+    if len(text) <= width:
+        return text
+    return f"{text[: width - 1]}…" if width > 0 else ""
+
+
+def settings_text(settings: dict[str, str]) -> str:
+    """Return `batch_size=16, pipelined=on`."""
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def plain(text: str) -> str:
+    """Return `text` with nothing in it that a terminal would obey.
+
+    Control characters become their pictures (`␛`), other unprintable ones `�`.
+    """
+    text = text.expandtabs(8)
+    return text if text.isprintable() else "".join(map(_visible, text))
+
+
+def _visible(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x20:
+        return chr(_CONTROL_PICTURES + code)
+    if code == _DELETE:
+        return "␡"
+    return " " if character.isspace() and code not in (0x85, 0x2028, 0x2029) else "�"

@@ -1,0 +1,69 @@
+"""From the engine's thread to the screen's: the newest snapshot, the last log lines, one knock.
+
+The engine never waits: it overwrites the one slot and knocks at most once until the screen
+has looked. What was not looked at in time is gone, so nothing queues behind a slow terminal.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gpudash.records import Failed
+from gpudash.snapshot import Snapshot
+
+KEPT_LINES = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mail:
+    """What has arrived since the last look."""
+
+    snapshot: Snapshot | None
+    lines: list[str]
+
+
+@dataclass(kw_only=True)
+class Inbox:
+    """The Listener the engine is given."""
+
+    knock: Callable[[], object]
+    """Wakes the screen; called from the engine's thread, must return at once."""
+    _snapshot: Snapshot | None = None
+    _lines: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
+    _knocked: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep the newest state."""
+        with self._lock:
+            self._snapshot = snapshot
+            knock = self._must_knock()
+        if knock:
+            self.knock()
+
+    def on_log(self, lines: Sequence[str]) -> None:
+        """Keep the last lines."""
+        with self._lock:
+            self._lines.extend(lines)
+            knock = self._must_knock()
+        if knock:
+            self.knock()
+
+    def on_failure(self, failure: Failed) -> None:
+        """Keep its traceback with the log."""
+        self.on_log(failure.traceback.splitlines())
+
+    def take(self) -> Mail:
+        """Empty the inbox. The next arrival knocks again."""
+        with self._lock:
+            mail = Mail(snapshot=self._snapshot, lines=list(self._lines))
+            self._snapshot = None
+            self._lines.clear()
+            self._knocked = False
+        return mail
+
+    def _must_knock(self) -> bool:
+        first = not self._knocked
+        self._knocked = True
+        return first

@@ -1,0 +1,192 @@
+"""Every key of the dashboard, once: bindings, footer, help and palette are made from this."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """A key and what it does."""
+
+    keys: str
+    """Textual's names, comma-separated."""
+    shown: str
+    """As it stands in footer and help."""
+    action: str
+    """Action of the app."""
+    label: str
+    """One word for the footer; empty keeps it out of there."""
+    help: str
+    """For help and palette."""
+    rank: int = 9
+    """The footer of a narrow terminal drops the highest first."""
+    palette: bool = True
+
+
+KEYS = (
+    Key(
+        keys="p",
+        shown="p",
+        action="pipelining",
+        label="pipeline",
+        help="Pipelining on or off, from the next step",
+        rank=1,
+    ),
+    Key(
+        keys="plus,equals_sign",
+        shown="+",
+        action="batch(1)",
+        label="batch up",
+        help="Batch size up to the next power of two (= does it too)",
+        rank=3,
+    ),
+    Key(
+        keys="minus",
+        shown="-",
+        action="batch(-1)",
+        label="down",
+        help="Batch size down to the next power of two",
+        rank=3,
+    ),
+    Key(
+        keys="w",
+        shown="w",
+        action="workload",
+        label="workload",
+        help="Choose another workload and start it",
+        rank=6,
+    ),
+    Key(
+        keys="space",
+        shown="space",
+        action="pause",
+        label="pause",
+        help="Pause the training between two steps, or go on",
+        rank=2,
+    ),
+    Key(
+        keys="n",
+        shown="n",
+        action="new_row",
+        label="new row",
+        help="New row of the results table from here",
+        rank=7,
+    ),
+    Key(
+        keys="r",
+        shown="r",
+        action="record",
+        label="record",
+        help="Record to a CSV file, or complete the file",
+        rank=2,
+    ),
+    Key(
+        keys="R",
+        shown="R",
+        action="restart",
+        label="restart",
+        help="Restart the training with the levers as they are shown",
+        rank=5,
+    ),
+    Key(
+        keys="g",
+        shown="g",
+        action="device",
+        label="device",
+        help="Every value of the device, or why none is read",
+        rank=6,
+    ),
+    Key(
+        keys="v",
+        shown="v",
+        action="view",
+        label="view",
+        help="On a small terminal: results, levers or log",
+        rank=4,
+    ),
+    Key(
+        keys="tab,down",
+        shown="tab ↓",
+        action="lever(1)",
+        label="",
+        help="Next lever",
+        palette=False,
+    ),
+    Key(
+        keys="shift+tab,up",
+        shown="⇧tab ↑",
+        action="lever(-1)",
+        label="",
+        help="Previous lever",
+        palette=False,
+    ),
+    Key(
+        keys="enter",
+        shown="enter",
+        action="edit",
+        label="",
+        help="Change the lever under the cursor",
+    ),
+    Key(
+        keys="right",
+        shown="→",
+        action="nudge(1)",
+        label="",
+        help="Lever under the cursor: next value",
+    ),
+    Key(
+        keys="left",
+        shown="←",
+        action="nudge(-1)",
+        label="",
+        help="Lever under the cursor: previous value",
+    ),
+    Key(
+        keys="pageup",
+        shown="pgup",
+        action="scroll(-1)",
+        label="",
+        help="Scroll the log up (the results, where they stand alone)",
+        palette=False,
+    ),
+    Key(
+        keys="pagedown",
+        shown="pgdn",
+        action="scroll(1)",
+        label="",
+        help="Scroll down; at its end the log follows again",
+        palette=False,
+    ),
+    Key(
+        keys="question_mark",
+        shown="?",
+        action="help",
+        label="help",
+        help="Every key",
+        rank=0,
+    ),
+    Key(
+        keys="ctrl+p",
+        shown="^p",
+        action="command_palette",
+        label="palette",
+        help="Every action, and the colour themes",
+        rank=8,
+        palette=False,
+    ),
+    Key(
+        keys="q",
+        shown="q",
+        action="leave",
+        label="quit",
+        help="Quit; asks if a recording would be cut short",
+        rank=0,
+    ),
+    Key(
+        keys="ctrl+c",
+        shown="^c",
+        action="leave_now",
+        label="",
+        help="Quit at once; a recording is completed first",
+        palette=False,
+    ),
+)

@@ -1,0 +1,1 @@
+"""The main screen, and the dialogs that ask one thing each."""

@@ -1,0 +1,75 @@
+"""One row of cells: header, footer and tabs. A cell with an action can be clicked."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import events
+
+from gpudash.ui.widgets.painted import Painted, Row
+
+GAP = "  "
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A piece of a bar."""
+
+    parts: tuple[tuple[str, str], ...]
+    """(text, style): the style is a part of the bar, such as `key`."""
+    rank: int = 0
+    """Where there is no room for all, the highest go first."""
+    action: str = ""
+
+    @property
+    def width(self) -> int:
+        """In terminal cells."""
+        return sum(cell_len(text) for text, _ in self.parts)
+
+
+def fitting(cells: tuple[Cell, ...], width: int) -> list[Cell]:
+    """Return the cells that fit side by side, in their order, the most important kept."""
+    kept = list(cells)
+    while kept and sum(cell.width for cell in kept) + len(GAP) * (len(kept) - 1) > width:
+        worst = max(cell.rank for cell in kept)
+        last = max(index for index, cell in enumerate(kept) if cell.rank == worst)
+        del kept[last]
+    return kept
+
+
+class Bar(Painted):
+    """One row of cells."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"bar--{part}" for part in ("text", "dim", "strong", "good", "busy", "bad", "key")
+    }
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
+        super().__init__(id=id, classes="bar")
+        self._cells: tuple[Cell, ...] = ()
+
+    def show(self, cells: tuple[Cell, ...]) -> None:
+        """Take new cells; nothing is painted where nothing changed."""
+        if cells != self._cells:
+            self._cells = cells
+            self.repaint()
+
+    def rows(self, width: int, height: int) -> Iterator[Row]:  # noqa: ARG002  # a bar is one row
+        """Yield the one row."""
+        row: Row = [Segment(" ")]
+        for cell in fitting(self._cells, width - 2):
+            row += [Segment(text, self.part(f"bar--{style}")) for text, style in cell.parts]
+            row.append(Segment(GAP))
+        yield row
+
+    def on_click(self, event: events.Click) -> None:
+        """Run the action of the cell under the pointer."""
+        x = event.x - 1
+        for cell in fitting(self._cells, self.size.width - 2):
+            if 0 <= x < cell.width:
+                if cell.action:
+                    self.app.call_later(self.app.run_action, cell.action)
+                return
+            x -= cell.width + len(GAP)

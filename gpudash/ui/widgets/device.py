@@ -1,0 +1,80 @@
+"""The device panel: every value of the GPU and of the training processes, or why none."""
+
+import textwrap
+from collections.abc import Iterator
+from typing import ClassVar
+
+from rich.segment import Segment
+
+from gpudash.snapshot import Snapshot
+from gpudash.ui import format as fmt
+from gpudash.ui.widgets.painted import Painted, Row
+
+WIDTH = 44
+
+
+def device_lines(snapshot: Snapshot) -> list[tuple[str, str]]:
+    """Return (name, value with unit) of everything read; a lone name is a heading or text."""
+    gpu, host = snapshot.gpu, snapshot.host
+    lines = [(f"trains on {snapshot.device.name if snapshot.device else fmt.ABSENT}", "")]
+    if gpu is None:
+        reason = snapshot.gpu_missing or "the first reading has not come yet"
+        lines += [
+            (line, "") for line in textwrap.wrap(f"No GPU is read: {fmt.plain(reason)}", WIDTH - 4)
+        ]
+    else:
+        lines += [
+            (f"GPU {gpu.index} {gpu.name}", ""),
+            ("utilisation", fmt.percent(gpu.util_pct)),
+            ("SM active", fmt.percent(gpu.sm_active_pct)),
+            ("SM occupancy", fmt.percent(gpu.sm_occupancy_pct)),
+            ("tensor cores active", fmt.percent(gpu.tensor_active_pct)),
+            ("DRAM active", fmt.percent(gpu.dram_active_pct)),
+            ("memory bus busy", fmt.percent(gpu.mem_util_pct)),
+            ("memory used", fmt.memory(gpu.mem_used_mib)),
+            ("memory in all", fmt.memory(gpu.mem_total_mib)),
+            ("power", fmt.with_unit(gpu.power_w, "W")),
+            ("temperature", fmt.with_unit(gpu.temperature_c, "°C")),
+            ("SM clock", fmt.with_unit(gpu.sm_clock_mhz, "MHz")),
+            ("clocks held down by", gpu.throttle or fmt.ABSENT),
+            ("PCIe received", fmt.with_unit(gpu.pcie_rx_mib_s, "MiB/s")),
+            ("PCIe sent", fmt.with_unit(gpu.pcie_tx_mib_s, "MiB/s")),
+        ]
+    lines += [
+        ("training processes", ""),
+        ("CPU, % of one core", fmt.percent(host.cpu_pct if host else None)),
+        ("memory", fmt.memory(host.worker_rss_mib if host else None)),
+        ("worker process", str(snapshot.worker_pid or fmt.ABSENT)),
+    ]
+    return lines
+
+
+class DevicePanel(Painted):
+    """A panel over the right edge, hidden until asked for."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"device--head", "device--name", "device--value"}
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
+        super().__init__(id=id)
+        self._lines: list[tuple[str, str]] = []
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Take new values; only rows that changed are painted."""
+        lines = device_lines(snapshot)
+        if lines != self._lines:
+            self._lines = lines
+            self.styles.height = len(lines) + 2
+            self.repaint()
+
+    def rows(self, width: int, height: int) -> Iterator[Row]:  # noqa: ARG002  # cut by the base
+        """Yield one row per value."""
+        for name, value in self._lines:
+            name_, value_ = fmt.plain(name), fmt.plain(value)
+            if not value:
+                yield [Segment(fmt.clip(name_, width), self.part("device--head"))]
+                continue
+            room = max(width - len(name_) - 3, 1)
+            yield [
+                Segment(f" {name_} ", self.part("device--name")),
+                Segment(f"{fmt.clip(value_, room):>{room}}", self.part("device--value")),
+            ]

@@ -1,0 +1,144 @@
+"""The results table: one row per setting tried, the first one pinned as the yardstick."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual import events
+
+from gpudash.snapshot import Result
+from gpudash.ui import format as fmt
+from gpudash.ui.widgets.painted import Painted, Row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of numbers right of the configuration."""
+
+    title: str
+    width: int
+
+
+NUMBERS = (
+    Column(title="steps", width=9),
+    Column(title="steps/s", width=8),
+    Column(title="samples/s", width=10),
+    Column(title="p50 ms", width=8),
+    Column(title="p95 ms", width=8),
+    Column(title="util %", width=7),
+    Column(title="ratio", width=8),
+)
+NUMBER_WIDTH = 4
+MIN_CONFIGURATION = 14
+
+
+def cells_of(result: Result, *, on_gpu: bool) -> list[str]:
+    """Return the numbers of a row as text, in the order of `NUMBERS`."""
+    device = result.util_pct if on_gpu else result.cpu_pct
+    return [
+        fmt.count(result.steps),
+        fmt.significant(result.steps_per_s),
+        fmt.significant(result.samples_per_s),
+        fmt.significant(result.step_ms_p50),
+        fmt.significant(result.step_ms_p95),
+        f"{device:.0f}" if device is not None and fmt.is_measured(device) else fmt.ABSENT,
+        fmt.ratio(result.ratio),
+    ]
+
+
+def columns_for(width: int) -> tuple[Column, ...]:
+    """Return the columns a table of this width has room for: p95, p50, steps go first."""
+    columns = list(NUMBERS)
+    for title in ("p95 ms", "steps", "p50 ms", "util %", "samples/s"):
+        if NUMBER_WIDTH + MIN_CONFIGURATION + sum(c.width for c in columns) <= width:
+            break
+        columns = [column for column in columns if column.title != title]
+    return tuple(columns)
+
+
+class ResultsTable(Painted):
+    """The rows of a snapshot's results; the newest are in sight unless scrolled."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "results--head",
+        "results--live",
+        "results--row",
+        "results--better",
+        "results--worse",
+        "results--empty",
+    }
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
+        super().__init__(id=id)
+        self._results: tuple[Result, ...] = ()
+        self._on_gpu = False
+        self._hidden_below = 0
+
+    def show(self, results: tuple[Result, ...], *, on_gpu: bool) -> None:
+        """Take new rows; only rows that changed are painted."""
+        if (results, on_gpu) != (self._results, self._on_gpu):
+            self._results, self._on_gpu = results, on_gpu
+            self.repaint()
+
+    def scroll_rows(self, direction: int) -> None:
+        """Show earlier (-1) or later (+1) rows."""
+        limit = max(len(self._results) - max(self.size.height - 1, 1), 0)
+        self._hidden_below = min(max(self._hidden_below - direction, 0), limit)
+        self.repaint()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Show earlier rows."""
+        event.stop()
+        self.scroll_rows(-1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Show later rows."""
+        event.stop()
+        self.scroll_rows(1)
+
+    def rows(self, width: int, height: int) -> Iterator[Row]:
+        """Yield the head, the first row, and as many of the newest as there is room for."""
+        columns = columns_for(width - 1)
+        configuration = width - 1 - NUMBER_WIDTH - sum(column.width for column in columns)
+        yield self._head(columns, configuration)
+        if not self._results:
+            yield [Segment("   one row per setting appears here", self.part("results--empty"))]
+            return
+        first, *others = self._results
+        yield self._row(first, columns, configuration)
+        room = max(height - 2, 0)
+        end = len(others) - min(self._hidden_below, max(len(others) - room, 0))
+        for result in others[max(end - room, 0) : end]:
+            yield self._row(result, columns, configuration)
+
+    def _head(self, columns: tuple[Column, ...], configuration: int) -> Row:
+        device = "util %" if self._on_gpu else "CPU %"
+        titles = [device if column.title == "util %" else column.title for column in columns]
+        text = (
+            f"{'#':>{NUMBER_WIDTH - 1}} {fmt.clip('configuration', configuration):<{configuration}}"
+        )
+        text += "".join(
+            f"{title:>{column.width}}" for title, column in zip(titles, columns, strict=True)
+        )
+        return [Segment(text, self.part("results--head"))]
+
+    def _row(self, result: Result, columns: tuple[Column, ...], configuration: int) -> Row:
+        style = self.part("results--live" if result.live else "results--row")
+        number = f"{'▸' if result.live else ' '}{result.number:>{NUMBER_WIDTH - 2}} "
+        what = fmt.clip(fmt.plain(result.configuration), configuration)
+        row = [Segment(f"{number}{what:<{configuration}}", style)]
+        cells = dict(
+            zip((c.title for c in NUMBERS), cells_of(result, on_gpu=self._on_gpu), strict=True)
+        )
+        for column in columns:
+            text = f"{fmt.clip(cells[column.title], column.width - 1):>{column.width}}"
+            verdict = self._verdict(result) if column.title == "ratio" else None
+            row.append(Segment(text, self.part(verdict) if verdict else style))
+        return row
+
+    def _verdict(self, result: Result) -> str | None:
+        """Colour only what is clearly off 1: a hundredth is noise."""
+        if result.ratio is None or abs(result.ratio - 1) < 0.01:
+            return None
+        return "results--better" if result.ratio > 1 else "results--worse"

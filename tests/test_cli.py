@@ -1,0 +1,150 @@
+"""The command line: names are promises, and anything wrong is one line and exit code 2."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpudash.cli import main
+
+FAST = ["--set", "num_workers=0", "--batch-size", "2", "--device", "cpu"]
+
+
+def gpudash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gpudash", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["resnet"], "unknown workload 'resnet'; valid: encdec"),
+        (["--set", "speed=1"], "unknown lever 'speed'; valid: pipelined, batch_size"),
+        (["--set", "pipelined"], "--set 'pipelined' is not valid; valid: LEVER=VALUE"),
+        (["--set", "pipelined=yes"], "lever pipelined: 'yes' is not valid; valid: off, on"),
+        (["--batch-size", "0"], "'0' is not valid; valid: a whole number from 1"),
+        (["--batch-size", "2.5"], "'2.5' is not valid"),
+        (["--device", "gpu"], "device 'gpu' is not valid; valid: auto, cpu, cuda, cuda:N"),
+        (["--steps", "0"], "--steps 0 is not valid"),
+        (["--steps", "1.5"], "--steps 1.5 is not valid"),
+        (["--steps", "nan"], "--steps nan is not valid"),
+        (["--duration", "-1"], "--duration -1 is not valid"),
+        (["--interval", "0"], "--interval 0 is not valid"),
+        (["--steps", "5", "--duration", "5"], "not allowed with"),
+        (["--pipelined", "--serial"], "not allowed with"),
+        (["--frobnicate"], "--frobnicate"),
+        (["encdec"], "the dashboard needs a terminal; --record FILE.csv runs without one"),
+    ],
+)
+def test_a_bad_argument_is_answered_in_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert errors.startswith("gpudash: ")
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("case", ["existing", "folder", "missing folder"])
+def test_a_record_file_that_cannot_be_made_is_refused_before_anything_starts(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = {
+        "existing": tmp_path / "run.csv",
+        "folder": tmp_path,
+        "missing folder": tmp_path / "nowhere" / "run.csv",
+    }
+    paths["existing"].write_text("precious")
+    assert main(["--record", str(paths[case])]) == 2
+    errors = capsys.readouterr().err
+    assert str(paths[case]) in errors
+    assert errors.count("\n") == 1
+    assert paths["existing"].read_text() == "precious"
+
+
+def test_record_alone_trains_the_default_workload_without_a_screen(tmp_path: Path) -> None:
+    done = gpudash("--record", "run.csv", "--steps", "30", *FAST, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "trained 30 steps; recorded to run.csv" in done.stderr
+    assert "\x1b" not in done.stderr  # plain lines in a pipe
+    with (tmp_path / "run.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sum(int(row["steps"]) for row in rows) == 30
+    assert json.loads((tmp_path / "run.json").read_text())["command"][0] == "gpudash"
+
+    again = gpudash("--record", "run.csv", "--steps", "30", *FAST, cwd=tmp_path)
+    assert again.returncode == 2
+    assert "--force" in again.stderr
+
+
+def test_a_device_that_is_not_there_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
+    done = gpudash("--record", "run.csv", "--device", "cuda:99", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("gpudash: device 'cuda:99' is not valid; valid:")
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_recording_is_complete_and_says_where_it_is(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "gpudash", "--record", "run.csv", *FAST]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    path = tmp_path / "run.csv"
+    deadline = time.monotonic() + 90
+    while not path.exists() or path.read_text().count("\n") < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(process.pid, number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "recorded to run.csv" in errors.splitlines()[-1]
+    assert path.read_text().endswith("\n")
+    assert json.loads((tmp_path / "run.json").read_text())["complete"]
+
+
+def test_list_names_every_lever_and_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    text = capsys.readouterr().out
+    assert "encdec (default)" in text
+    assert "pipelined = off   [off, on]   takes effect: next step" in text
+    assert main(["list", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert {lever["name"] for lever in entry["levers"]} >= {"pipelined", "batch_size", "data"}
+
+
+def test_help_and_version_exit_0(capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--help", "--version"):
+        with pytest.raises(SystemExit) as exit_:
+            main([option])
+        assert exit_.value.code == 0
+    assert "--record" in capsys.readouterr().out
+
+
+def test_the_bare_loop_prints_one_json_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "workloads", "encdec", "--steps", "5", "--device", "cpu"]
+    command += ["--set", "pipelined=on", "--set", "batch_size=2", "--set", "num_workers=0"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    result = json.loads(done.stdout)
+    assert (result["steps"], result["settings"]["pipelined"]) == (5, "on")
+    assert result["steps_per_s"] == pytest.approx(5 / result["seconds"])
+
+
+@pytest.mark.parametrize(
+    "arguments", [["resnet"], ["--set", "batch_size=0"], ["--steps", "0"], ["--device", "cuda:99"]]
+)
+def test_the_bare_loop_refuses_in_one_line(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "workloads", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("python -m workloads: ")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,43 @@
+"""Boundaries between the parts, as tests: what each process loads, and what it must not."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "torchvision", "scipy", "PIL")
+
+
+def loaded_by(code: str) -> set[str]:
+    program = f"{code}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import gpudash.cli, gpudash.session, gpudash.ui.app, gpudash.headless, gpudash.doctor",
+        "import gpudash.worker.link",
+        "import workloads",
+        "from gpudash.cli import main; main(['list'])",
+    ],
+)
+def test_the_dashboard_process_never_loads_torch(code: str) -> None:
+    assert not loaded_by(code) & set(HEAVY)
+
+
+def test_workloads_never_load_gpudash() -> None:
+    code = "import workloads.training, workloads.encdec, workloads.__main__"
+    assert "gpudash" not in loaded_by(code)
+
+
+def test_listing_loads_neither_textual_nor_psutil() -> None:
+    loaded = loaded_by("from gpudash.cli import main; main(['list'])")
+    assert not loaded & {"textual", "psutil", "pynvml", "plotext", "rich"}
+
+
+def test_a_headless_run_loads_no_screen() -> None:
+    assert not loaded_by("import gpudash.headless") & {"textual", "plotext", "rich"}

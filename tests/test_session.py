@@ -1,0 +1,178 @@
+"""One run, end to end, without a screen: real worker, real sampler, real files."""
+
+import csv
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from gpudash.errors import RecordingError
+from gpudash.records import Failed, Plan
+from gpudash.session import Session
+from gpudash.snapshot import Snapshot
+
+PATIENCE_S = 90
+SMALL = {"batch_size": "2", "num_workers": "0", "model_scale": "small"}
+
+
+class Screen:
+    """A listener that remembers, and can be as slow as it likes."""
+
+    def __init__(self) -> None:
+        self.newest = Snapshot()
+        self.log: list[str] = []
+        self.failures: list[Failed] = []
+        self.delay_s = 0.0
+
+    def on_snapshot(self, snapshot: Snapshot, /) -> None:
+        self.newest = snapshot
+        time.sleep(self.delay_s)
+
+    def on_log(self, lines: Sequence[str], /) -> None:
+        self.log += lines
+
+    def on_failure(self, failure: Failed, /) -> None:
+        self.failures.append(failure)
+
+    def until(self, condition: Callable[[Snapshot], object]) -> Snapshot:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition(self.newest):
+            assert time.monotonic() < deadline, (self.newest.state, self.newest.status, self.log)
+            time.sleep(0.01)
+        return self.newest
+
+
+Begin = Callable[..., tuple[Session, Screen]]
+
+
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    sessions: list[Session] = []
+
+    def start(record: Path | None = None, **plan: object) -> tuple[Session, Screen]:
+        settings = SMALL | plan.pop("settings", {})
+        session, screen = make(Plan(workload="encdec", device="cpu", settings=settings, **plan))
+        if record is not None:
+            session.record(record)
+        session.start(screen)
+        return session, screen
+
+    def make(plan: Plan) -> tuple[Session, Screen]:
+        sessions.append(Session(plan, rate_hz=20))
+        return sessions[-1], Screen()
+
+    yield start
+    for session in sessions:
+        session.close()
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_recorded_run_accounts_for_every_step(begin: Begin, tmp_path: Path) -> None:
+    session, screen = begin(record=tmp_path / "run.csv", steps=60)
+    assert session.wait(PATIENCE_S)
+    session.close()
+    rows = rows_of(tmp_path / "run.csv")
+    assert sum(int(row["steps"]) for row in rows) == 60
+    assert rows[-1]["step"] == "60"
+    assert {row["gpu_index"] for row in rows} == {""}  # no GPU was read: empty, not 0
+    assert screen.newest.state == "finished"
+    assert screen.newest.gpu_missing == "training on the CPU"
+    described = json.loads((tmp_path / "run.json").read_text())
+    assert described["complete"]
+    assert described["seed"] == 0
+    assert described["segments"][0]["settings"]["model_scale"] == "small"
+
+
+def test_levers_move_while_the_same_worker_trains_on(begin: Begin, tmp_path: Path) -> None:
+    session, screen = begin(record=tmp_path / "run.csv")
+    pid = screen.until(lambda s: s.total_steps > 20).worker_pid
+    session.change({"batch_size": "4"})
+    screen.until(lambda s: s.settings.get("batch_size") == "4" and not s.pending)
+    session.change({"batch_size": "0"})
+    screen.until(lambda s: "whole number" in s.status)
+    settled = screen.until(lambda s: s.results and s.results[-1].steps > 5)
+    assert settled.worker_pid == pid
+    assert [row.number for row in settled.results] == [1, 2]
+    assert settled.results[1].configuration == "batch_size=4"
+    assert settled.markers[-1].label == "batch_size=4"
+    session.close()
+    rows = rows_of(tmp_path / "run.csv")
+    assert [row["segment"] for row in rows] == sorted(row["segment"] for row in rows)
+    assert {(row["segment"], row["batch_size"]) for row in rows} == {("0", "2"), ("1", "4")}
+
+
+def test_a_dead_worker_is_told_and_another_one_takes_over(begin: Begin) -> None:
+    session, screen = begin()
+    first = screen.until(lambda s: s.results and s.results[0].steps > 5)
+    assert first.worker_pid is not None
+    os.kill(first.worker_pid, signal.SIGKILL)
+    failed = screen.until(lambda s: s.state == "failed")
+    assert "SIGKILL" in failed.status
+    assert screen.failures[0].kind == "error"
+    session.restart(Plan(workload="encdec", device="cpu", settings=SMALL | {"batch_size": "4"}))
+    again = screen.until(lambda s: s.state == "training" and len(s.results) == 2)
+    assert again.worker_pid != first.worker_pid
+    assert again.results[0].steps >= first.results[0].steps
+    assert session.failure is None
+
+
+def test_a_bad_setting_fails_with_its_reason_and_leaves_no_file(
+    begin: Begin, tmp_path: Path
+) -> None:
+    session, screen = begin(record=tmp_path / "run.csv", settings={"batch_size": "900000"})
+    assert session.wait(PATIENCE_S)
+    assert session.failure is not None
+    assert session.failure.kind == "bad_setting"
+    session.close()
+    assert list(tmp_path.iterdir()) == []
+    assert "GiB are available" in screen.newest.status
+
+
+def test_recording_goes_on_and_off_while_training(begin: Begin, tmp_path: Path) -> None:
+    session, screen = begin()
+    screen.until(lambda s: s.total_steps > 5)
+    session.record(tmp_path / "a.csv")
+    shown = screen.until(lambda s: s.recording and s.recording.rows > 1).recording
+    assert shown is not None
+    assert shown.path == str(tmp_path / "a.csv")
+    session.stop_recording()
+    screen.until(lambda s: s.recording is None)
+    session.record(tmp_path / "b.csv")
+    with pytest.raises(RecordingError, match="exists; --force"):
+        session.record(tmp_path / "a.csv")
+    screen.until(lambda s: s.recording and s.recording.rows > 1)
+    session.close()
+    for name in ("a", "b"):
+        assert len(rows_of(tmp_path / f"{name}.csv")) > 1
+        assert json.loads((tmp_path / f"{name}.json").read_text())["complete"]
+
+
+def test_a_stuck_screen_delays_no_step_and_no_row(begin: Begin, tmp_path: Path) -> None:
+    session, screen = begin(record=tmp_path / "run.csv")
+    screen.until(lambda s: s.total_steps > 5)
+    screen.delay_s = 3.0
+    time.sleep(3.5)
+    screen.delay_s = 0.0
+    screen.until(lambda s: s.total_steps > 0)
+    session.close()
+    rows = rows_of(tmp_path / "run.csv")
+    steps = [int(row["steps"]) for row in rows]
+    begun = next(i for i, count in enumerate(steps) if count)  # the first step takes its time
+    assert all(steps[begun:-1]), steps
+
+
+def test_stopping_before_torch_has_loaded_is_quick_and_clean(begin: Begin, tmp_path: Path) -> None:
+    session, _ = begin(record=tmp_path / "run.csv")
+    session.stop()
+    assert session.wait(PATIENCE_S)
+    session.close()
+    assert session.failure is None
+    assert json.loads((tmp_path / "run.json").read_text())["complete"]

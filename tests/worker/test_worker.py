@@ -1,0 +1,238 @@
+"""The real worker process: it trains, obeys, reports late to a late reader, and never lingers."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import psutil
+import pytest
+
+from gpudash.records import (
+    Change,
+    Changed,
+    Event,
+    Failed,
+    Finished,
+    Pause,
+    Paused,
+    Plan,
+    Progress,
+    Refused,
+    Resume,
+    Resumed,
+    Started,
+    Status,
+    Step,
+    Stop,
+)
+from gpudash.worker.link import WorkerLink
+
+PATIENCE_S = 90
+SMALL = {"batch_size": "2", "num_workers": "1", "model_scale": "small"}
+
+
+class Worker:
+    """A worker and everything it has said so far."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.link = WorkerLink(plan)
+        self.events: list[Event] = []
+        self.printed: list[str] = []
+
+    def of(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def steps(self) -> list[Step]:
+        return [step for event in self.of(Progress) for step in event.steps]
+
+    def until(self, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline, self.events[-3:] + self.printed[-5:]
+            self.read()
+            time.sleep(0.005)
+
+    def read(self) -> None:
+        self.link.flush()
+        self.events += self.link.read_events()
+        self.printed += self.link.read_printed()
+
+    def end(self) -> int:
+        self.until(lambda: self.link.exit_code() is not None)
+        self.read()
+        code = self.link.exit_code()
+        assert code is not None
+        return code
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Worker]]:
+    workers: list[Worker] = []
+
+    def begin(**plan: object) -> Worker:
+        settings = SMALL | plan.pop("settings", {})
+        workers.append(Worker(Plan(workload="encdec", settings=settings, device="cpu", **plan)))
+        return workers[-1]
+
+    yield begin
+    for worker in workers:
+        worker.link.close()
+
+
+def test_a_worker_trains_obeys_and_stops(start: Callable[..., Worker]) -> None:
+    worker = start()
+    worker.until(lambda: len(worker.steps) >= 5)
+    assert isinstance(worker.events[0], Status)  # before torch is there
+    (started,) = worker.of(Started)
+    assert started.settings["batch_size"] == "2"
+    assert started.pid == worker.link.pid
+
+    worker.link.send(Change(settings={"pipelined": "on", "batch_size": "4"}))
+    worker.until(lambda: worker.of(Changed))
+    (changed,) = worker.of(Changed)
+    assert changed.segment == 1
+    assert changed.settings == started.settings | {"pipelined": "on", "batch_size": "4"}
+    worker.until(lambda: worker.steps[-1].segment == 1)
+    assert [s.step for s in worker.steps if s.segment == 0][-1] == changed.after_step
+    assert {s.samples for s in worker.steps if s.segment == 1} == {4}
+    assert any("no streams" in line for line in worker.printed)
+
+    for bad, reason in (
+        ({"batch_size": "0"}, "whole number"),
+        ({"batch_size": "1000000"}, "GiB are available"),
+        ({"speed": "1"}, "unknown lever"),
+        ({"batch_size": "4"}, "nothing changes"),
+    ):
+        refusals = len(worker.of(Refused))
+        worker.link.send(Change(settings=bad))
+        worker.until(lambda known=refusals: len(worker.of(Refused)) > known)
+        assert reason in worker.of(Refused)[-1].reason
+
+    worker.link.send(Pause())
+    worker.link.send(Pause())
+    worker.until(lambda: worker.of(Paused))
+    paused_s = worker.of(Paused)[0].at_s
+    worker.until(lambda: worker.of(Progress)[-1].until_s > paused_s + 0.3)
+    assert max(s.finished_s for s in worker.steps) <= paused_s
+    worker.link.send(Resume())
+    worker.until(lambda: worker.of(Resumed) and worker.steps[-1].finished_s > paused_s)
+    after = next(s for s in worker.steps if s.finished_s > paused_s)
+    resumed_s = worker.of(Resumed)[0].at_s
+    assert after.step_ms <= (after.finished_s - resumed_s) * 1e3 + 1e-6  # the pause is not in it
+
+    worker.link.send(Stop())
+    assert worker.end() == 0
+    assert len(worker.of(Paused)) == 1
+    numbers = [s.step for s in worker.steps]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert worker.of(Finished)[0].total_steps == numbers[-1]
+
+
+def test_a_plan_of_steps_is_kept_to_the_step_on_two_streams_too(
+    start: Callable[..., Worker],
+) -> None:
+    worker = start(steps=7, settings={"pipelined": "on"})
+    assert worker.end() == 0
+    assert [s.step for s in worker.steps] == [1, 2, 3, 4, 5, 6, 7]
+    last = worker.of(Progress)[-1]
+    assert (last.total_steps, last.total_samples) == (7, 14)
+    assert worker.of(Progress)[-1].loss is not None
+
+
+def test_a_reader_that_stalls_delays_no_step_and_misses_none(start: Callable[..., Worker]) -> None:
+    worker = start(settings={"data": "cached", "batch_size": "1"})
+    worker.until(lambda: worker.steps)
+    fcntl.fcntl(worker.link.filenos[0], fcntl.F_SETPIPE_SZ, 4096)  # full after a few messages
+    stalled_s = time.monotonic()
+    time.sleep(3)
+    read_s = time.monotonic()
+    worker.until(lambda: worker.steps[-1].finished_s > read_s)
+    worker.link.send(Stop())
+    assert worker.end() == 0
+    meanwhile = [s.finished_s for s in worker.steps if stalled_s < s.finished_s < read_s]
+    gaps = [b - a for a, b in pairwise([stalled_s, *meanwhile, read_s])]
+    assert max(gaps) < (read_s - stalled_s) / 3
+    numbers = [s.step for s in worker.steps]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.parametrize(
+    ("plan", "kind", "sentence"),
+    [
+        ({"device": "cuda:99"}, "bad_setting", "device 'cuda:99' is not valid; valid: auto, cpu"),
+        ({"settings": {"batch_size": "900000"}}, "bad_setting", "GiB are available"),
+    ],
+)
+def test_what_cannot_start_is_said_in_one_sentence(
+    plan: dict[str, object], kind: str, sentence: str
+) -> None:
+    arguments = {"workload": "encdec", "settings": {}, "device": "cpu"} | plan
+    worker = Worker(Plan(**arguments))
+    assert worker.end() == 1
+    worker.link.close()
+    (failed,) = worker.of(Failed)
+    assert failed.kind == kind
+    assert sentence in failed.sentence
+
+
+def test_a_crash_arrives_with_its_traceback(start: Callable[..., Worker]) -> None:
+    worker = start()
+    worker.until(lambda: worker.steps)
+    for child in psutil.Process(worker.link.pid).children():
+        child.kill()  # a loader worker dies: torch raises in the training process
+    assert worker.end() == 1
+    (failed,) = worker.of(Failed)
+    assert failed.kind == "error"
+    assert "DataLoader worker" in failed.sentence
+    assert "Traceback" in failed.traceback
+
+
+def test_a_segfault_leaves_the_stack_on_the_log(start: Callable[..., Worker]) -> None:
+    worker = start()
+    worker.until(lambda: worker.steps)
+    os.kill(worker.link.pid, signal.SIGSEGV)
+    assert worker.end() == -signal.SIGSEGV
+    worker.until(lambda: any("Segmentation fault" in line for line in worker.printed))
+
+
+PARENT = """
+import sys, time
+from gpudash.records import Plan, Progress
+from gpudash.worker.link import WorkerLink
+link = WorkerLink(Plan(workload="encdec", settings={"num_workers": "2"}, device="cpu"))
+while not any(isinstance(e, Progress) and e.steps for e in link.read_events()):
+    time.sleep(0.01)
+print(link.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_nothing_outlives_a_killed_parent() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout
+    worker = psutil.Process(int(parent.stdout.readline()))
+    family = [worker, *worker.children(recursive=True)]
+    assert len(family) >= 3  # the loader workers too
+    parent.kill()
+    parent.wait()
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+
+
+def test_close_ends_the_whole_process_group(start: Callable[..., Worker]) -> None:
+    worker = start(settings={"num_workers": "2"})
+    worker.until(lambda: worker.steps)
+    family = psutil.Process(worker.link.pid).children(recursive=True)
+    worker.link.close()
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+    open_before = psutil.Process().num_fds()
+    again = Worker(Plan(workload="encdec", settings={}))
+    again.link.close()
+    assert psutil.Process().num_fds() == open_before
