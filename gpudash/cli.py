@@ -82,20 +82,25 @@ def run(argv: Sequence[str]) -> int:
     rate_hz = _number("--rate", arguments.rate, default=4.0, minimum=0.2, maximum=30)
     record = Path(arguments.record) if arguments.record is not None else None
     command = ["gpudash", *argv]
+    headless = record is not None and not arguments.live
+    if not headless and not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
+        raise UsageError("the dashboard needs a terminal; --record FILE.csv runs without one")
 
     from gpudash.session import Session  # noqa: PLC0415  # not for list and --help
 
     session = Session(plan, interval_s=interval_s, rate_hz=rate_hz, command=command)
-    if record is not None and not arguments.live:
-        from gpudash.headless import run_headless  # noqa: PLC0415  # not for the dashboard
+    try:
+        if record is not None:
+            session.record(record, force=arguments.force)
+        if record is not None and headless:
+            from gpudash.headless import run_headless  # noqa: PLC0415  # not for the dashboard
 
-        return run_headless(session, record, force=arguments.force)
-    if not sys.stdout.isatty():
-        raise UsageError("the dashboard needs a terminal; --record FILE.csv runs without one")
+            return run_headless(session, record)
+        from gpudash.ui.app import run_dashboard  # noqa: PLC0415  # Textual only where shown
 
-    from gpudash.ui.app import run_dashboard  # noqa: PLC0415  # Textual only where it is shown
-
-    return run_dashboard(session, record_path=record, force=arguments.force, rate_hz=rate_hz)
+        return run_dashboard(session, rate_hz=rate_hz)
+    finally:
+        session.close()
 
 
 def make_plan(arguments: argparse.Namespace) -> Plan:

@@ -18,15 +18,13 @@ PIPE_EVERY_S = 5.0
 CLEAR_LINE = "\r\x1b[2K"
 
 
-def run_headless(session: Session, path: Path, *, force: bool = False) -> int:
-    """Record a run to its end or to Ctrl-C. Returns the exit code.
+def run_headless(session: Session, path: Path) -> int:
+    """Train to the plan's end or to Ctrl-C, recording to `path`. Returns the exit code.
 
     0: the plan was fulfilled, or the run was interrupted and the file is complete. 2: the
     settings cannot be. 1: the worker or the recording failed; what was recorded is kept.
-    Raises RecordingError before anything starts if the file cannot be made.
     """
     progress = Progress()
-    session.record(path, force=force)
     with interruptible() as interrupted:
         session.start(progress)
         while not session.wait(0.2):

@@ -164,7 +164,10 @@ class Session:
         """End everything and complete the recording; waits for it. Closing twice is closing."""
         self._closing = True
         self._wake()
-        if self._thread.is_alive():
+        if self._thread.ident is None:  # never started: at most a recording was asked for
+            self._obey_requests()
+            self._close_recording()
+        else:
             self._thread.join()
         self._sampler.stop()
 

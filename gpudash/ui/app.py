@@ -4,7 +4,9 @@ The engine is injected; it is started after the first paint, so that the screen 
 before anything is loaded.
 """
 
+import asyncio
 import importlib
+import signal
 import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -46,19 +48,10 @@ class Dashboard(App[None]):
         Binding("escape", "close_panel", "close", show=False),
     ]
 
-    def __init__(
-        self,
-        engine: Engine,
-        *,
-        rate_hz: float = RATE_HZ,
-        record_path: Path | None = None,
-        force: bool = False,
-    ) -> None:
+    def __init__(self, engine: Engine, *, rate_hz: float = RATE_HZ) -> None:
         super().__init__()
         self.control = Control(engine)
         self._period_s = 1 / rate_hz
-        self._record_path = record_path
-        self._force = force
         self._painted_s = float("-inf")
         self._main = MainScreen(self.control)
         self.inbox = Inbox(knock=lambda: self.post_message(Arrived()))
@@ -70,21 +63,17 @@ class Dashboard(App[None]):
     def on_mount(self) -> None:
         """Paint first, load afterwards."""
         self._main.call_after_refresh(self._begin)
+        for number in (signal.SIGTERM, signal.SIGHUP):  # also when the terminal is closed
+            asyncio.get_running_loop().add_signal_handler(number, self.action_leave_now)
 
     def _begin(self) -> None:
         self.control.engine.start(self.inbox)
-        if self._record_path is not None:
-            self._record(str(self._record_path), force=self._force)
         self._load_plotext()
 
-    @work(exit_on_error=True)
+    @work
     async def _load_plotext(self) -> None:
-        await self._import_plotext().wait()
+        await asyncio.to_thread(importlib.import_module, "gpudash.ui.plot")
         self._main.allow_drawing()
-
-    @work(thread=True)
-    def _import_plotext(self) -> None:
-        importlib.import_module("gpudash.ui.plot")
 
     # ── showing ─────────────────────────────────────────────────────────────────────────
 
@@ -252,8 +241,8 @@ class Dashboard(App[None]):
     def action_leave(self) -> None:
         """Quit; ask first if a recording would be cut short."""
         recording = self.control.snapshot.recording
-        if recording is None:
-            self.exit()
+        if recording is None or self.control.dead:
+            self.action_leave_now()
             return
 
         def answered(agreed: bool | None) -> None:  # noqa: FBT001  # Textual's callback
@@ -283,18 +272,11 @@ class Dashboard(App[None]):
         self.call_later(self.run_action, action)
 
 
-def run_dashboard(
-    engine: Engine,
-    *,
-    rate_hz: float = RATE_HZ,
-    record_path: Path | None = None,
-    force: bool = False,
-) -> int:
+def run_dashboard(engine: Engine, *, rate_hz: float = RATE_HZ) -> int:
     """Run the dashboard until the user leaves; return the exit code.
 
-    It paints at most `rate_hz` times a second. With `record_path` it records from the start,
-    replacing an existing file only with `force`.
+    It paints at most `rate_hz` times a second.
     """
-    app = Dashboard(engine, rate_hz=rate_hz, record_path=record_path, force=force)
+    app = Dashboard(engine, rate_hz=rate_hz)
     app.run()
     return app.return_code or 0

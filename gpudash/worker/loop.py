@@ -50,6 +50,7 @@ class Loop:
         self._send = send
         self._clock, self._losses = instruments(training.device)
         self._segment = 0
+        self._noted = training.notes  # these the session has been told at the start
         self._proven = dict(training.settings)  # settings with which a step went through
         self._paused = False
         self._stopping = False
@@ -181,7 +182,9 @@ class Loop:
             )
         )
         for note in self._training.notes:
-            print(note, flush=True)
+            if note not in self._noted:
+                print(note, flush=True)
+        self._noted = self._training.notes
 
     def _retreat(self) -> None:
         """Go back to the settings that were last seen to work."""

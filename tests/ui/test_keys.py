@@ -334,11 +334,6 @@ async def test_an_empty_file_name_is_refused():
         assert "file name" in d.notices()[0]
 
 
-async def test_recording_from_the_start(tmp_path):
-    async with dashboard(record_path=tmp_path / "a.csv", force=True) as d:
-        assert d.engine.told("record") == [(tmp_path / "a.csv", True)]
-
-
 async def test_q_leaves_at_once_without_a_recording():
     async with dashboard(snapshot=training()) as d:
         await d.pilot.press("q")

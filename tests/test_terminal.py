@@ -1,0 +1,148 @@
+"""The real program in a real terminal: start, see numbers, toggle, record, quit."""
+
+import csv
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pexpect
+import psutil
+import pyte
+import pytest
+
+PATIENCE_S = 60
+Type = Callable[..., "Terminal"]
+
+
+class Terminal:
+    """A program behind a terminal emulator of so many columns and rows."""
+
+    def __init__(self, arguments: list[str], cwd: Path, columns: int, rows: int) -> None:
+        environment = os.environ | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        self.program = pexpect.spawn(
+            sys.executable,
+            ["-m", "gpudash", *arguments],
+            cwd=str(cwd),
+            dimensions=(rows, columns),
+            env=environment,
+        )
+        self.screen = pyte.Screen(columns, rows)
+        self._stream = pyte.ByteStream(self.screen)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.screen.display)
+
+    def read(self) -> None:
+        try:
+            self._stream.feed(self.program.read_nonblocking(1 << 16, timeout=0.1))
+        except pexpect.TIMEOUT:
+            pass
+        except pexpect.EOF:
+            time.sleep(0.05)
+
+    def until(self, pattern: str) -> re.Match[str]:
+        """Read until the screen shows the pattern."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := re.search(pattern, self.text)):
+            assert time.monotonic() < deadline, f"no {pattern!r} in:\n{self.text}"
+            self.read()
+        return found
+
+    def press(self, keys: str) -> None:
+        self.program.send(keys)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.screen.resize(rows, columns)
+        self.program.setwinsize(rows, columns)
+
+    def end(self) -> int | None:
+        deadline = time.monotonic() + PATIENCE_S
+        while self.program.isalive():
+            assert time.monotonic() < deadline, self.text
+            self.read()
+        return self.program.exitstatus
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Type]:
+    opened: list[Terminal] = []
+
+    def begin(*arguments: str, columns: int = 120, rows: int = 40) -> Terminal:
+        opened.append(Terminal(["--device", "cpu", *arguments], tmp_path, columns, rows))
+        return opened[-1]
+
+    yield begin
+    for one in opened:
+        one.program.close(force=True)
+
+
+def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
+    screen = terminal("--set", "num_workers=1", "--batch-size", "2", columns=180, rows=50)
+    screen.until("loading torch|building encdec")  # painted, and says what it waits for
+    screen.until(r"training +step +\d*[1-9]\d*")
+    screen.until(r"▸ 1 pipelined=off batch_size=2 +\d+ +[\d.]+ ")  # numbers in the table
+    worker = psutil.Process(screen.program.pid).children()[0]
+
+    screen.press("p")
+    screen.until(r"pipelined +on")
+    screen.until(r"▸ 2 pipelined=on +\d+ +[\d.]+ ")
+    screen.press("+")
+    screen.until(r"batch_size +4 ")
+    screen.until(r"▸ 3 pipelined=on batch_size=4 +\d+ +[\d.]+ ")
+    assert worker.is_running()
+    assert psutil.Process(screen.program.pid).children()[0].pid == worker.pid
+
+    screen.press("r")
+    screen.until("record to")
+    screen.press("\r")
+    screen.until(r"● REC")
+    (path,) = tmp_path.glob("gpudash-encdec-*.csv")
+    while path.read_text().count("\n") < 4:
+        screen.read()
+    screen.press("r")
+    screen.until(r"(?s)^(?!.*REC )")
+
+    screen.press("q")
+    assert screen.end() == 0
+    assert not worker.is_running()
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["levers"].split(";")[0] for row in rows} == {"pipelined=on"}
+    assert json.loads(path.with_suffix(".json").read_text())["complete"]
+
+
+def test_a_small_terminal_says_so_and_recovers(terminal: Type) -> None:
+    screen = terminal(columns=20, rows=5)
+    screen.until(r"(?s)too\s+small.*20×5")
+    screen.resize(80, 24)
+    screen.until("throughput")
+    screen.press("\x03")
+    assert screen.end() == 0
+
+
+def test_settings_that_cannot_start_can_be_changed_and_restarted(terminal: Type) -> None:
+    screen = terminal("--batch-size", "900000", "--set", "num_workers=0")
+    screen.until("failed")
+    screen.until("GiB")
+    screen.press("-")
+    for _ in range(16):
+        screen.press("-")
+    screen.until(r"batch_size +900000 → [48] ")
+    screen.press("R")
+    screen.until(r"training +step +\d*[1-9]\d*")
+    screen.press("q")
+    assert screen.end() == 0
+
+
+def test_a_record_with_a_screen_is_complete_after_ctrl_c(terminal: Type, tmp_path: Path) -> None:
+    screen = terminal("--record", "live.csv", "--live", columns=180)
+    screen.until(r"live\.csv +[1-9]\d* rows")
+    screen.press("\x03")
+    assert screen.end() == 0
+    assert json.loads((tmp_path / "live.json").read_text())["complete"]
+    assert (tmp_path / "live.csv").read_text().endswith("\n")
