@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import psutil
 import pytest
@@ -236,3 +237,28 @@ def test_close_ends_the_whole_process_group(start: Callable[..., Worker]) -> Non
     again = Worker(Plan(workload="encdec", settings={}))
     again.link.close()
     assert psutil.Process().num_fds() == open_before
+
+
+@pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="needs a CUDA device")
+def test_a_batch_that_does_not_fit_the_gpu_is_refused_and_the_training_goes_on() -> None:
+    import torch
+
+    free_bytes, _ = torch.cuda.mem_get_info()
+    hog = torch.empty(free_bytes - 4 * 2**30, dtype=torch.uint8, device="cuda")  # leave 4 GiB
+    worker = Worker(Plan(workload="encdec", settings={"batch_size": "8", "data": "resident"}))
+    try:
+        worker.until(lambda: worker.steps)
+        worker.link.send(Change(settings={"batch_size": "512"}))
+        worker.until(lambda: worker.of(Refused))
+        assert "out of memory with batch_size=512" in worker.of(Refused)[0].reason
+        settled = worker.of(Changed)[-1]
+        assert settled.settings["batch_size"] == "8"
+        worker.until(lambda: worker.steps[-1].segment == settled.segment)
+        worker.link.send(Stop())
+        assert worker.end() == 0
+        numbers = [s.step for s in worker.steps]
+        assert numbers == list(range(1, len(numbers) + 1))
+    finally:
+        worker.link.close()
+        del hog
+        torch.cuda.empty_cache()

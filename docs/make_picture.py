@@ -1,0 +1,54 @@
+"""Make the README's picture from the real program.
+
+    python docs/make_picture.py docs/dashboard.svg [--set LEVER=VALUE …]
+
+Runs the dashboard over a real session, moves levers as a user would, and saves what is on
+the screen then.
+"""
+
+import argparse
+import asyncio
+import re
+from pathlib import Path
+
+from gpudash.records import Plan
+from gpudash.session import Session
+from gpudash.ui.app import Dashboard
+
+COLUMNS, ROWS = 130, 40
+# the exported picture names web fonts; whoever shows it has a monospace font of their own
+WEB_FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
+
+
+async def photograph(session: Session, keys: list[str], seconds: float) -> str:
+    """Return the screen as SVG after the keys, with `seconds` of training before each."""
+    app = Dashboard(session)
+    async with app.run_test(size=(COLUMNS, ROWS)) as pilot:
+        while app.control.snapshot.state != "training":
+            await pilot.pause(0.1)
+        await pilot.pause(seconds)
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause(seconds)
+        return app.export_screenshot(title="gpudash")
+
+
+def main() -> None:
+    """Take one picture."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("picture", type=Path)
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--keys", default="p,plus,p,plus,p", help="pressed one after the other")
+    parser.add_argument("--seconds", type=float, default=8.0, help="before and after each key")
+    arguments = parser.parse_args()
+    settings = dict(pair.split("=") for pair in arguments.set)
+    session = Session(Plan(workload="encdec", settings=settings))
+    try:
+        picture = asyncio.run(photograph(session, arguments.keys.split(","), arguments.seconds))
+    finally:
+        session.close()
+    arguments.picture.write_text(WEB_FONTS.sub("", picture), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
