@@ -1,8 +1,8 @@
 """Time from the start of the process to the first painted frame, and its peak memory.
 
-The real dashboard with a scripted engine against an empty Textual app, in a terminal of
+The real program, from its command line on, against an empty Textual app, in a terminal of
 120×40, in alternating pairs. The dashboard's frame counts when it shows its content. Both
-are left by Ctrl+C; a second run of the dashboard plays a training for the memory.
+are left by Ctrl+C; a run with a scripted engine plays a training for the memory.
 """
 
 import argparse
@@ -21,11 +21,7 @@ class Empty(App):
     BINDINGS = [Binding("ctrl+c", "quit", priority=True)]
 Empty().run()
 """
-REAL = """
-from tests.ui.fake_engine import FakeEngine
-from gpudash.ui.app import Dashboard
-Dashboard(FakeEngine()).run()
-"""
+REAL = ["-m", "gpudash", "--device", "cpu"]
 PLAYING = """
 import threading
 from tests.ui.fake_engine import FakeEngine, training
@@ -63,8 +59,8 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=10)
     pairs = parser.parse_args().pairs
     with tempfile.TemporaryDirectory() as folder:
-        programs = {}
-        for name, source in {"empty": EMPTY, "real": REAL, "playing": PLAYING}.items():
+        programs = {"real": REAL}
+        for name, source in {"empty": EMPTY, "playing": PLAYING}.items():
             path = Path(folder) / f"{name}.py"
             path.write_text(source, encoding="utf-8")
             programs[name] = [str(path)]

@@ -6,6 +6,7 @@ and `gpudash list` cost next to nothing.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (GpudashError, LeverError) as error:
         print(f"gpudash: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("gpudash: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # gpudash list | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 class Parser(argparse.ArgumentParser):
@@ -82,6 +89,8 @@ def run(argv: Sequence[str]) -> int:
     rate_hz = _number("--rate", arguments.rate, default=4.0, minimum=0.2, maximum=30)
     record = Path(arguments.record) if arguments.record is not None else None
     command = ["gpudash", *argv]
+    if arguments.live and record is None:
+        raise UsageError("--live goes with --record FILE.csv")
     headless = record is not None and not arguments.live
     if not headless and not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
         raise UsageError("the dashboard needs a terminal; --record FILE.csv runs without one")

@@ -33,7 +33,8 @@ devices = []
 if torch.cuda.is_available():
     for index in range(torch.cuda.device_count()):
         found = torch.cuda.get_device_properties(index)
-        devices.append([found.name, str(getattr(found, "uuid", "unknown"))])
+        prefix = "MIG" if "MIG" in found.name else "GPU"  # NVML's form
+        devices.append([found.name, f"{prefix}-{found.uuid}"])
 print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda, "devices": devices}))
 """
 

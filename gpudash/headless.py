@@ -1,13 +1,14 @@
 """A recorded run without a screen: one progress line on a terminal, plain lines in a pipe."""
 
+import shutil
 import signal
 import sys
-import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
+from typing import TextIO
 
 from gpudash.records import Failed
 from gpudash.session import Session
@@ -16,6 +17,9 @@ from gpudash.snapshot import Snapshot
 PIPE_EVERY_S = 5.0
 """A log file wants a line now and then, not four a second."""
 CLEAR_LINE = "\r\x1b[2K"
+REDRAW_S = 0.2
+KEPT_LINES = 2000
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_headless(session: Session, path: Path) -> int:
@@ -24,87 +28,102 @@ def run_headless(session: Session, path: Path) -> int:
     0: the plan was fulfilled, or the run was interrupted and the file is complete. 2: the
     settings cannot be. 1: the worker or the recording failed; what was recorded is kept.
     """
-    progress = Progress()
-    with interruptible() as interrupted:
-        session.start(progress)
-        while not session.wait(0.2):
-            if interrupted.is_set():
-                progress.say("stopping")
+    news = News()
+    printer = Printer(sys.stderr)
+    with interruptions() as interrupted:
+        session.start(news)
+        stopping = False
+        while not session.wait(REDRAW_S):
+            printer.show(news)
+            if not stopping and (interrupted or session.recording_failure):
+                printer.line("stopping")
                 session.stop()
-                session.wait(float("inf"))
+                stopping = True
+            if len(interrupted) > 1:  # a second Ctrl-C waits for nothing
                 break
-    session.close()
-    progress.end()
-    return _conclude(session, path, progress, interrupted=interrupted.is_set())
+        session.close()
+    printer.show(news)
+    printer.end()
+    return _conclude(session, path, news.snapshot, interrupted=bool(interrupted))
 
 
-def _conclude(session: Session, path: Path, progress: "Progress", *, interrupted: bool) -> int:
-    snapshot = progress.newest
+def _conclude(session: Session, path: Path, snapshot: Snapshot, *, interrupted: bool) -> int:
     if session.failure is not None:
-        kept = f"; recorded until then to {path}" if path.exists() else ""
+        kept = f"; recorded until then to {path}" if session.rows_recorded else ""
         print(f"gpudash: {session.failure.sentence}{kept}", file=sys.stderr)
         return 2 if session.failure.kind in ("bad_setting", "out_of_memory") else 1
     if session.recording_failure is not None:
         print(f"gpudash: {session.recording_failure}", file=sys.stderr)
         return 1
     how = "interrupted after" if interrupted else "trained"
-    print(f"{how} {snapshot.total_steps} steps; recorded to {path}", file=sys.stderr)
+    with suppress(OSError):  # nobody reads any more
+        print(f"{how} {snapshot.total_steps} steps; recorded to {path}", file=sys.stderr)
     return 0
 
 
 @contextmanager
-def interruptible() -> Iterator[threading.Event]:
-    """Turn Ctrl-C and SIGTERM into an event; a second Ctrl-C is the usual one."""
-    asked = threading.Event()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        asked.set()
-        signal.signal(signal.SIGINT, before[signal.SIGINT])
-
-    for number in before:
-        signal.signal(number, ask)
+def interruptions() -> Iterator[list[int]]:
+    """Collect SIGINT, SIGTERM and SIGHUP instead of dying of them."""
+    arrived: list[int] = []
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number in SIGNALS:
+        signal.signal(number, lambda number, _frame: arrived.append(number))
     try:
-        yield asked
+        yield arrived
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-class Progress:
-    """The listener of a headless run: says on stderr how far it is."""
+class News:
+    """The listener: keeps what is new until the main thread prints it."""
 
     def __init__(self) -> None:
-        self.newest = Snapshot()
-        self._on_terminal = sys.stderr.isatty()
+        self.snapshot = Snapshot()
+        self.lines: deque[str] = deque(maxlen=KEPT_LINES)
+
+    def on_snapshot(self, snapshot: Snapshot, /) -> None:
+        """Keep the newest."""
+        self.snapshot = snapshot
+
+    def on_log(self, lines: Sequence[str], /) -> None:
+        """Keep the lines."""
+        self.lines.extend(lines)
+
+    def on_failure(self, failure: Failed, /) -> None:
+        """Keep the traceback of what nobody expected."""
+        if failure.kind == "error":
+            self.lines.extend(failure.traceback.splitlines())
+
+
+class Printer:
+    """One line that is redrawn, on a terminal; a line now and then elsewhere."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._on_terminal = stream.isatty()
         self._said = ""
         self._said_at_s = float("-inf")
 
-    def on_snapshot(self, snapshot: Snapshot, /) -> None:
-        """Show it, in place or now and then."""
-        self.newest = snapshot
-        now_s = time.monotonic()
+    def show(self, news: News) -> None:
+        """Print what the worker printed, then how far it is."""
+        while news.lines:
+            self.line(news.lines.popleft())
+        snapshot, now_s = news.snapshot, time.monotonic()
         if snapshot.state == "failed":
             return  # the last line says why
+        text = progress_line(snapshot)
         if self._on_terminal:
-            self._write(CLEAR_LINE + progress_line(snapshot))
+            self._write(CLEAR_LINE + text[: shutil.get_terminal_size().columns - 1])
         elif now_s - self._said_at_s >= PIPE_EVERY_S or snapshot.state != self._said:
             self._said, self._said_at_s = snapshot.state, now_s
-            self._write(progress_line(snapshot) + "\n")
+            self._write(text + "\n")
 
-    def on_log(self, lines: Sequence[str], /) -> None:
-        """Print what the worker printed, above the progress line."""
+    def line(self, text: str) -> None:
+        """Print a line as plain text, whatever it contains."""
         clear = CLEAR_LINE if self._on_terminal else ""
-        self._write("".join(f"{clear}{line}\n" for line in lines))
-
-    def on_failure(self, failure: Failed, /) -> None:
-        """Print the traceback of what nobody expected."""
-        if failure.kind == "error":
-            self.on_log(failure.traceback.splitlines())
-
-    def say(self, text: str) -> None:
-        """Print a line of our own."""
-        self.on_log([text])
+        shown = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in text)
+        self._write(f"{clear}{shown}\n")
 
     def end(self) -> None:
         """Leave the progress line behind."""
@@ -112,8 +131,9 @@ class Progress:
             self._write("\n")
 
     def _write(self, text: str) -> None:
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        with suppress(OSError):  # nobody reads any more: the recording goes on
+            self._stream.write(text)
+            self._stream.flush()
 
 
 def progress_line(snapshot: Snapshot) -> str:
@@ -143,8 +163,8 @@ def time_left_s(snapshot: Snapshot) -> float | None:
         return None
     if snapshot.planned_steps and snapshot.steps_per_s:
         return (snapshot.planned_steps - snapshot.total_steps) / snapshot.steps_per_s
-    if snapshot.planned_s:
-        return max(0.0, snapshot.planned_s - snapshot.elapsed_s)
+    if snapshot.planned_s and snapshot.training_s is not None:
+        return max(0.0, snapshot.planned_s - snapshot.training_s)
     return None
 
 

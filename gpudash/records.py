@@ -211,6 +211,8 @@ class GpuSample(Record, frozen=True, kw_only=True):
     pcie_tx_mib_s: float | None = None
     energy_j: float | None = None
     """The driver's running counter; only differences mean something."""
+    energy_at_s: float | None = None
+    """When that counter was read: samples repeat it until it is read again."""
 
 
 class HostSample(Record, frozen=True, kw_only=True):

@@ -17,14 +17,13 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TypeVar
 
 import gpudash
-from gpudash import snapshot
-from gpudash.analysis.intervals import Interval, Intervals
+from gpudash.analysis.intervals import Intervals
 from gpudash.analysis.window import Window
-from gpudash.errors import RecordingError
+from gpudash.errors import RecordingError, WorkerError
 from gpudash.recording.recording import Origin, Recording
+from gpudash.recording.recordings import Recordings
 from gpudash.records import (
     Change,
     Command,
@@ -42,8 +41,6 @@ from gpudash.records import (
 from gpudash.snapshot import Listener, Snapshot
 from gpudash.telemetry.sampler import Sampler
 from gpudash.worker.link import WorkerLink
-
-ItemT = TypeVar("ItemT")
 
 INTERVAL_S = 0.5
 POLL_S = 0.05
@@ -80,17 +77,22 @@ class Session:
         self._watched: set[int] = set()
         self._last_word: Finished | Failed | None = None
         self._stop_asked = False
-        self._recording: Recording | None = None
-        self._recording_until_s: float | None = None
+        self._recordings = Recordings(self._tell_recording_failure)
         self._intervals: Intervals | None = None
         self._started: Started | None = None
         self._ended = False
         self._closing = False
+        self._closed = False
         self._kill_at_s: float | None = None
         self._last_words: list[str] = []
         self.failure: Failed | None = None
         """How the last worker failed; None while it has not."""
         self.recording_failure: RecordingError | None = None
+
+    @property
+    def rows_recorded(self) -> int:
+        """Rows written to record files."""
+        return self._recordings.rows
 
     @property
     def plan(self) -> Plan:
@@ -130,10 +132,13 @@ class Session:
 
     def restart(self, plan: Plan) -> None:
         """Kill the worker and start another. Call from the main thread. Raises WorkerError."""
+        if not self._thread.is_alive():
+            raise WorkerError("gpudash itself failed: quit and start it again")
         self._plan = plan
         link = WorkerLink(plan)
 
         def replace() -> None:
+            self._read_worker()  # what it said last
             self._release()
             self._window.restarted(plan, time.monotonic())
             self._adopt(link)
@@ -146,6 +151,10 @@ class Session:
 
     def record(self, path: Path, *, force: bool = False) -> None:
         """Write a CSV from now on. Raises RecordingError where the file cannot be made."""
+        if self._ended:
+            raise RecordingError("nothing is running to record: restart the training first")
+        if self._recordings.holds(path):
+            raise RecordingError(f"{path} is being recorded")
         origin = Origin(
             began_s=time.monotonic(),
             began_utc=datetime.now(UTC),
@@ -154,25 +163,30 @@ class Session:
             versions={"gpudash": gpudash.__version__},
         )
         recording = Recording(path, origin, force=force)
-        self._ask(lambda: self._begin_recording(recording))
+        self._ask(lambda: self._recordings.begin(recording, self._started, origin.began_s))
 
     def stop_recording(self) -> None:
         """Complete the CSV and close it."""
-        self._ask(self._end_recording)
+        self._ask(lambda: self._recordings.end(time.monotonic()))
 
     def close(self) -> None:
         """End everything and complete the recording; waits for it. Closing twice is closing."""
         self._closing = True
         self._wake()
-        if self._thread.ident is None:  # never started: at most a recording was asked for
-            self._obey_requests()
-            self._close_recording()
-        else:
+        if self._thread.ident is not None:
             self._thread.join()
+        elif not self._ended:  # never started: at most a recording was asked for
+            self._obey_requests()
+            self._end()
         self._sampler.stop()
+        if not self._closed:
+            self._closed = True
+            self._selector.close()
+            os.close(self._wake_read)
+            os.close(self._wake_write)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the worker's end; return whether it has come and all is written."""
+        """Wait for the worker's end; return whether it has come."""
         deadline_s = time.monotonic() + timeout_s
         while not self._ended and time.monotonic() < deadline_s:
             time.sleep(min(POLL_S, timeout_s))
@@ -183,14 +197,18 @@ class Session:
         self._wake()
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError, OSError):  # full: it wakes anyway
-            os.write(self._wake_write, b"\0")
+        if not self._closed:
+            with contextlib.suppress(BlockingIOError):  # full: it wakes anyway
+                os.write(self._wake_write, b"\0")
 
     # ── the thread ──────────────────────────────────────────────────────────────────────
 
     def _run(self) -> None:
         try:
             self._consume()
+            self._obey_requests()
+            self._read_worker()  # what arrived while the listener was busy
+            self._read_samples()
         except Exception as error:  # noqa: BLE001  # must not end in silence
             sentence = f"gpudash itself failed: {type(error).__name__}: {error}"
             trace = traceback.format_exc()
@@ -198,10 +216,9 @@ class Session:
             self._listener.on_failure(self.failure)
             self._window.fold(self.failure)
             self._listener.on_snapshot(self._window.snapshot(time.monotonic()))
+            self._recordings.abandon()
         finally:
-            self._release()
-            self._complete_recording()
-            self._ended = True
+            self._end()
 
     def _consume(self) -> None:
         next_snapshot_s = 0.0
@@ -215,8 +232,14 @@ class Session:
             if now_s >= next_snapshot_s:
                 self._listener.on_snapshot(self._snapshot(now_s))
                 next_snapshot_s = now_s + self._snapshot_every_s
-        self._read_worker()  # what arrived while the listener was busy
-        self._read_samples()
+
+    def _end(self) -> None:
+        """Leave nothing behind: the last thing that happens, also after a failure."""
+        try:
+            self._release()
+            self._complete_recordings()
+        finally:
+            self._ended = True
 
     def _obey_requests(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -251,23 +274,20 @@ class Session:
                 self._started = item
                 self._sampler.watch(item.pid, item.device.uuid)
                 self._intervals = self._intervals or Intervals(item.at_s, self._interval_s)
-                self._guard(Recording.started, item)
+                self._recordings.started(item)
+                self._listener.on_log(item.notes)
             case Finished():
                 self._last_word = item
             case Failed():
                 self._last_word = self.failure = item
                 self._listener.on_failure(item)
         if self._intervals is not None:
-            self._write(self._intervals.fold(item))
+            self._recordings.write(self._intervals.fold(item))
         self._window.fold(item)
 
     def _snapshot(self, now_s: float) -> Snapshot:
         self._window.gpu_missing = self._sampler.gpu_missing
-        self._window.recording = None
-        if self._recording is not None and self._recording_until_s is None:
-            self._window.recording = snapshot.Recording(
-                path=str(self._recording.path), rows=self._recording.rows
-            )
+        self._window.recording = self._recordings.shown
         return self._window.snapshot(now_s)
 
     # ── the worker ──────────────────────────────────────────────────────────────────────
@@ -305,13 +325,12 @@ class Session:
         if code is None:
             return
         self._read_worker()  # what it said last
-        if self._last_word is None and not self._stop_asked:
-            self._take(Failed(kind="error", sentence=self._obituary(code)))
-        elif self._last_word is None or self._stop_asked:
+        if self._stop_asked:
             self._window.stopped()
+        elif self._last_word is None:
+            self._take(Failed(kind="error", sentence=self._obituary(code)))
         self._release()
-        if self._recording_until_s is not None:
-            self._complete_recording()
+        self._complete_recordings()
         self._ended = True
 
     def _obituary(self, code: int) -> str:
@@ -328,48 +347,19 @@ class Session:
         self._link.close()
         self._link = None
 
-    # ── the recording ───────────────────────────────────────────────────────────────────
+    # ── recordings ──────────────────────────────────────────────────────────────────────
 
-    def _begin_recording(self, recording: Recording) -> None:
-        self._close_recording()
-        self._recording = recording
-        if self._started is not None:
-            self._guard(Recording.started, self._started)
-
-    def _end_recording(self) -> None:
-        """Stop with what has happened by now; the last rows leave when they are complete."""
-        self._recording_until_s = time.monotonic()
-        if self._link is None:
-            self._complete_recording()
-
-    def _write(self, intervals: Sequence[Interval]) -> None:
-        until_s = self._recording_until_s
-        for interval in intervals:
-            if until_s is not None and interval.began_s >= until_s:
-                self._close_recording()
-            self._guard(Recording.write, interval)
-
-    def _complete_recording(self) -> None:
-        """Write what is left and close: at the end of the run."""
-        if self._intervals is not None and self._recording is not None:
+    def _complete_recordings(self) -> None:
+        """Write what is left and close: nothing more can come of this worker."""
+        if self._intervals is not None:
             ended = self._last_word.at_s if isinstance(self._last_word, Finished) else None
-            self._write(self._intervals.close(ended or time.monotonic()))
+            self._recordings.write(self._intervals.close(ended or time.monotonic()))
             self._intervals = None
-        self._close_recording()
+        if self.failure is not None:
+            self._recordings.discard_empty()  # or the next try would need --force
+        self._recordings.close()
 
-    def _close_recording(self) -> None:
-        if self._recording is not None:
-            if self.failure is not None and self._recording.rows == 0:
-                self._recording.discard()  # or the next try would need --force
-            self._recording.close()
-        self._recording = self._recording_until_s = None
-
-    def _guard(self, action: Callable[[Recording, ItemT], None], item: ItemT) -> None:
-        """Do something with the recording; a failure is told once and ends no run."""
-        if self._recording is None:
-            return
-        try:
-            action(self._recording, item)
-        except RecordingError as error:
-            self.recording_failure = error
-            self._listener.on_log([str(error)])
+    def _tell_recording_failure(self, error: RecordingError) -> None:
+        self.recording_failure = error
+        self._window.tell(str(error))
+        self._listener.on_log([str(error)])

@@ -85,9 +85,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     state: State = "starting"
     status: str = "starting"
-    """One sentence: what is going on, or what went wrong and what to do."""
+    """One sentence: what is going on, or what went wrong. The screen adds what to do."""
     elapsed_s: float = 0.0
     """Since the run began."""
+    training_s: float | None = None
+    """Since the present worker was ready; None before. `planned_s` is measured in it."""
     workload: str = ""
     device: Device | None = None
     settings: Settings = msgspec.field(default_factory=dict)

@@ -39,6 +39,7 @@ def gpudash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         (["--steps", "5", "--duration", "5"], "not allowed with"),
         (["--pipelined", "--serial"], "not allowed with"),
         (["--frobnicate"], "--frobnicate"),
+        (["--live"], "--live goes with --record FILE.csv"),
         (["encdec"], "the dashboard needs a terminal; --record FILE.csv runs without one"),
     ],
 )
@@ -93,9 +94,13 @@ def test_a_device_that_is_not_there_is_one_line_and_leaves_no_file(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "numbers",
+    [[signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT, signal.SIGINT]],
+    ids=["ctrl-c", "SIGTERM", "hang-up", "ctrl-c twice"],
+)
 def test_an_interrupted_recording_is_complete_and_says_where_it_is(
-    number: signal.Signals, tmp_path: Path
+    numbers: list[signal.Signals], tmp_path: Path
 ) -> None:
     command = [sys.executable, "-m", "gpudash", "--record", "run.csv", *FAST]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
@@ -104,12 +109,37 @@ def test_an_interrupted_recording_is_complete_and_says_where_it_is(
     while not path.exists() or path.read_text().count("\n") < 4:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    os.kill(process.pid, number)
+    for number in numbers:
+        os.kill(process.pid, number)
+        time.sleep(0.05)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "recorded to run.csv" in errors.splitlines()[-1]
     assert path.read_text().endswith("\n")
     assert json.loads((tmp_path / "run.json").read_text())["complete"]
+
+
+def test_nobody_reading_the_progress_ends_no_recording(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gpudash", "--record", "run.csv", "--steps", "30", *FAST]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE)
+    assert process.stderr
+    process.stderr.close()
+    assert process.wait(90) == 0
+    assert (tmp_path / "run.csv").read_text().splitlines()[-1].split(",")[6] == "30"
+    assert json.loads((tmp_path / "run.json").read_text())["complete"]
+
+
+def test_a_disk_that_fills_up_ends_the_run_with_what_was_recorded(tmp_path: Path) -> None:
+    limited = f"ulimit -f 2; exec {sys.executable} -m gpudash --record run.csv {' '.join(FAST)}"
+    done = subprocess.run(
+        ["sh", "-c", limited], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=90
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("gpudash: ")
+    assert "Traceback" not in done.stderr
+    with (tmp_path / "run.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) > 0
+    assert (tmp_path / "run.csv").read_bytes().endswith(b"\n")
 
 
 def test_list_names_every_lever_and_its_default(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,17 +20,15 @@ SMALL = {"batch_size": "2", "num_workers": "0", "model_scale": "small"}
 
 
 class Screen:
-    """A listener that remembers, and can be as slow as it likes."""
+    """A listener that remembers."""
 
     def __init__(self) -> None:
         self.newest = Snapshot()
         self.log: list[str] = []
         self.failures: list[Failed] = []
-        self.delay_s = 0.0
 
     def on_snapshot(self, snapshot: Snapshot, /) -> None:
         self.newest = snapshot
-        time.sleep(self.delay_s)
 
     def on_log(self, lines: Sequence[str], /) -> None:
         self.log += lines
@@ -84,7 +82,8 @@ def test_a_recorded_run_accounts_for_every_step(begin: Begin, tmp_path: Path) ->
     assert rows[-1]["step"] == "60"
     assert {row["gpu_index"] for row in rows} == {""}  # no GPU was read: empty, not 0
     assert screen.newest.state == "finished"
-    assert screen.newest.gpu_missing == "training on the CPU"
+    assert screen.newest.gpu_missing is not None
+    assert screen.newest.gpu_missing.startswith("training on the CPU")
     described = json.loads((tmp_path / "run.json").read_text())
     assert described["complete"]
     assert described["seed"] == 0
@@ -146,27 +145,13 @@ def test_recording_goes_on_and_off_while_training(begin: Begin, tmp_path: Path) 
     session.stop_recording()
     screen.until(lambda s: s.recording is None)
     session.record(tmp_path / "b.csv")
-    with pytest.raises(RecordingError, match="exists; --force"):
-        session.record(tmp_path / "a.csv")
+    with pytest.raises(RecordingError, match="b.csv is being recorded"):
+        session.record(tmp_path / "b.csv", force=True)
     screen.until(lambda s: s.recording and s.recording.rows > 1)
     session.close()
     for name in ("a", "b"):
         assert len(rows_of(tmp_path / f"{name}.csv")) > 1
         assert json.loads((tmp_path / f"{name}.json").read_text())["complete"]
-
-
-def test_a_stuck_screen_delays_no_step_and_no_row(begin: Begin, tmp_path: Path) -> None:
-    session, screen = begin(record=tmp_path / "run.csv")
-    screen.until(lambda s: s.total_steps > 5)
-    screen.delay_s = 3.0
-    time.sleep(3.5)
-    screen.delay_s = 0.0
-    screen.until(lambda s: s.total_steps > 0)
-    session.close()
-    rows = rows_of(tmp_path / "run.csv")
-    steps = [int(row["steps"]) for row in rows]
-    begun = next(i for i, count in enumerate(steps) if count)  # the first step takes its time
-    assert all(steps[begun:-1]), steps
 
 
 def test_stopping_before_torch_has_loaded_is_quick_and_clean(begin: Begin, tmp_path: Path) -> None:

@@ -107,6 +107,7 @@ def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     screen.press("r")
     screen.until(r"(?s)^(?!.*REC )")
 
+    assert psutil.Process(screen.program.pid).memory_info().rss < 80e6
     screen.press("q")
     assert screen.end() == 0
     assert not worker.is_running()

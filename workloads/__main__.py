@@ -15,6 +15,7 @@ import torch
 
 from workloads import CATALOGUE, DEFAULT, find_workload
 from workloads.levers import LeverError
+from workloads.memory import is_out_of_memory
 from workloads.training import Training, pick_device
 
 WARMUP_STEPS = 10
@@ -37,8 +38,15 @@ def main() -> int:
     except LeverError as error:
         print(f"python -m workloads: {error}", file=sys.stderr)
         return 2
-    seconds, loss = timed(training, steps)
-    training.close()
+    try:
+        seconds, loss = timed(training, steps)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        print(f"python -m workloads: out of memory with {training.settings}", file=sys.stderr)
+        return 2
+    finally:
+        training.close()
     steps_per_s = steps / seconds
     result = {
         "workload": entry.name,
@@ -80,7 +88,7 @@ def device_name(device: torch.device) -> str:
 
 
 def _whole(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise LeverError(f"--steps {text} is not valid; valid: 1 or more")
     return int(text)
 

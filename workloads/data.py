@@ -8,13 +8,12 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import cycle
-from pathlib import Path
 from typing import Protocol
 
 import torch
 from torch.utils.data import DataLoader, Sampler, default_collate
 
-from workloads.levers import LeverError, Value
+from workloads.levers import Value
 from workloads.lifetime import die_with
 from workloads.workload import Batch, Samples
 
@@ -116,33 +115,11 @@ def make_feed(
     return ReplayFeed(batches)
 
 
-def check_host_memory(
-    values: Mapping[str, Value], batch_bytes: int, training_bytes: int, available: int
-) -> None:
-    """Refuse what cannot fit before the system kills for it. All sizes in bytes.
-
-    Raises LeverError with what is needed and what there is.
-    """
-    held = CACHED_BATCHES
+def batches_held(values: Mapping[str, Value]) -> int:
+    """Return how many batches the host holds at a time."""
     if values["data"] == "loader":
-        held = int(values["num_workers"]) * PREFETCH_FACTOR + 1
-    needed = held * batch_bytes + training_bytes
-    if needed > available:
-        raise LeverError(
-            f"batch_size={values['batch_size']}: needs about {needed / 2**30:,.1f} GiB of host "
-            f"memory ({held} batches of {batch_bytes / 2**30:,.2f} GiB"
-            + (f" and {training_bytes / 2**30:,.1f} GiB to train on one" if training_bytes else "")
-            + f"); {available / 2**30:,.1f} GiB are available"
-        )
-
-
-def available_host_bytes() -> int:
-    """Return how much memory the host can still give, in bytes."""
-    with Path("/proc/meminfo").open(encoding="ascii") as meminfo:
-        for line in meminfo:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return int(values["num_workers"]) * PREFETCH_FACTOR + 1
+    return CACHED_BATCHES
 
 
 def _adopt(parent_pid: int, _worker_id: int) -> None:

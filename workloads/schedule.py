@@ -18,7 +18,7 @@ Streams, 2025); what differs is that nothing here races:
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -44,6 +44,20 @@ class Schedule(Protocol):
         """Train on what is pending and hand over to the current stream; return its loss."""
 
 
+Streams: TypeAlias = tuple[torch.cuda.Stream, torch.cuda.Stream]
+"""For the first and the second halves."""
+
+
+def make_streams(device: torch.device) -> Streams | None:
+    """Return two streams of the device, or None where it has none.
+
+    Make them once: cached memory belongs to the stream it was allocated on.
+    """
+    if device.type != "cuda":
+        return None
+    return torch.cuda.Stream(device), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # in torch
+
+
 class Serial:
     """Both halves on the current stream, one after the other."""
 
@@ -67,16 +81,17 @@ class Serial:
 class DualStream:
     """Train on batch n on one stream while batch n+1 is prepared on another."""
 
-    def __init__(self, workload: Workload, device: torch.device) -> None:
+    def __init__(self, workload: Workload, streams: Streams | None) -> None:
         self._workload = workload
         self._prepared: Prepared | None = None
-        self._first_stream = self._second_stream = None
+        self._first_stream: torch.cuda.Stream | None = None
+        self._second_stream: torch.cuda.Stream | None = None
+        if streams is not None:
+            self._first_stream, self._second_stream = streams
         self._trained: torch.cuda.Event | None = None  # the end of the newest second half
-        if device.type == "cuda":
-            self._first_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # untyped in torch
-            self._second_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # untyped in torch
+        if self._first_stream is not None and self._second_stream is not None:
             # weights and resident batches were written on the current stream
-            current = torch.cuda.current_stream(device)
+            current = torch.cuda.current_stream(self._first_stream.device)
             self._first_stream.wait_stream(current)
             self._second_stream.wait_stream(current)
 

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from workloads import Entry
-from workloads.data import Feed, available_host_bytes, check_host_memory, make_feed
-from workloads.levers import LeverError, Value, find, resolve
-from workloads.schedule import DualStream, Schedule, Serial
+from workloads.data import Feed, batches_held, make_feed
+from workloads.levers import Effect, LeverError, Value, resolve
+from workloads.memory import available_host_bytes
+from workloads.schedule import DualStream, Schedule, Serial, make_streams
 from workloads.workload import Mark, Workload, unmarked
 
 
@@ -36,7 +37,7 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cpu")
     valid = ", ".join(["auto", "cpu", *(f"cuda:{i}" for i in range(count))])
     kind, _, index = name.partition(":")
-    if kind != "cuda" or not (name == "cuda" or index.isdigit()) or int(index or 0) >= count:
+    if kind != "cuda" or not (name == "cuda" or index.isdecimal()) or int(index or 0) >= count:
         missing = "" if count else " (torch sees no CUDA device here)"
         raise LeverError(f"device {name!r} is not valid; valid: {valid}{missing}")
     return torch.device("cuda", int(index or 0))
@@ -52,12 +53,15 @@ class Training:
         if device.type == "cuda":
             torch.cuda.set_device(device)
         self.trained_steps = 0
-        self.settings: dict[str, str] = {}
+        self.settings, self._settle_notes = self._kind.settle(
+            resolve(entry.levers, settings), device
+        )
+        self._check_memory(self.settings, available_host_bytes())
+        self._streams = make_streams(device)
         self._cursor = 0  # samples trained on since the model was built
-        self._feed: Feed | None = None
-        self._settle(resolve(entry.levers, settings))
         self._workload = self._build_workload()
-        self._feed = self._build_feed()
+        self._built = self.settings  # what the workload was built with
+        self._feed: Feed | None = self._build_feed()
         self._schedule = self._build_schedule()
 
     @property
@@ -92,24 +96,30 @@ class Training:
         if settled == self.settings:
             asked = ", ".join(f"{name}={value}" for name, value in changes.items())
             raise LeverError(f"{asked}: nothing changes")
-        self._check_memory(settled)
+        if self._touched(self.settings, settled, "new loader", "rebuilt model"):
+            # what is held now is let go of
+            held = sum(self._host_bytes(self.settings))
+            self._check_memory(settled, available_host_bytes() + held)
         return settled
 
     def change(self, changes: Mapping[str, str]) -> None:
         """Put other settings in force; nothing may be pending. Raises LeverError, unchanged."""
         assert not self.pending, "drain first"
         wanted = self.check(changes)
-        changed = [name for name in wanted if wanted[name] != self.settings[name]]
-        effects = {find(self._entry.levers, name).effect for name in changed}
-        self._settle(wanted)
-        if effects & {"new loader", "rebuilt model"}:
-            self._rebuild(model="rebuilt model" in effects)
+        new_loader = self._touched(self.settings, wanted, "new loader", "rebuilt model")
+        self.settings = wanted
+        if new_loader:
+            self._rebuild()
         self._schedule = self._build_schedule()
 
     def recover(self, settings: Mapping[str, str]) -> None:
-        """Go back to `settings` after a step failed half-way; its batch is taken again."""
-        self._settle(dict(settings))
-        self._rebuild(model=False)
+        """Go back to `settings` after a step or a change failed half-way.
+
+        The batch of a failed step is taken again. The weights live on, unless a model of
+        other settings was built since.
+        """
+        self.settings = dict(settings)
+        self._rebuild()
         self._schedule = self._build_schedule()
 
     def synchronize(self) -> None:
@@ -126,31 +136,53 @@ class Training:
     def _count(self, loss: Tensor | None) -> Trained | None:
         if loss is None:
             return None
-        samples = int(self._values["batch_size"])
+        samples = int(self.settings["batch_size"])
         self.trained_steps += 1
         self._cursor += samples
         return Trained(loss, samples)
 
-    def _settle(self, settings: dict[str, str]) -> None:
-        settled, self._settle_notes = self._kind.settle(settings, self.device)
-        self._check_memory(settled)
-        self.settings = settled
-        self._values = self._parse(settled)
+    @property
+    def _values(self) -> dict[str, Value]:
+        return self._parse(self.settings)
 
     def _parse(self, settings: Mapping[str, str]) -> dict[str, Value]:
         return {lever.name: lever.parse(settings[lever.name]) for lever in self._entry.levers}
 
-    def _check_memory(self, settings: Mapping[str, str]) -> None:
+    def _touched(
+        self, before: Mapping[str, str], after: Mapping[str, str], *effects: Effect
+    ) -> bool:
+        """Tell whether a lever with one of these effects differs."""
+        return any(
+            before[lever.name] != after[lever.name]
+            for lever in self._entry.levers
+            if lever.effect in effects
+        )
+
+    def _host_bytes(self, settings: Mapping[str, str]) -> tuple[int, int]:
+        """Return what the batches in flight and the training on one of them take."""
         values = self._parse(settings)
         batch, training = self._kind.host_bytes(values, self.device)
-        check_host_memory(values, batch, training, available_host_bytes())
+        return batches_held(values) * batch, training
 
-    def _rebuild(self, *, model: bool) -> None:
+    def _check_memory(self, settings: Mapping[str, str], available: int) -> None:
+        """Refuse what cannot fit before the system kills for it. Raises LeverError."""
+        batches, training = self._host_bytes(settings)
+        if batches + training > available:
+            raise LeverError(
+                f"batch_size={settings['batch_size']}: needs about "
+                f"{(batches + training) / 2**30:,.1f} GiB of host memory, of which "
+                f"{batches / 2**30:,.1f} for the batches in flight; "
+                f"{available / 2**30:,.1f} GiB are available"
+            )
+
+    def _rebuild(self) -> None:
+        """Build what the settings ask for anew; the model only if they ask for another."""
         self.synchronize()  # sync: old batches and weights are let go of below
         self.close()
-        if model:
-            self._cursor = 0
+        if self._touched(self._built, self.settings, "rebuilt model"):
             self._workload = self._build_workload()
+            self._built = self.settings
+            self._cursor = 0
         self._feed = self._build_feed()
 
     def _build_workload(self) -> Workload:
@@ -161,5 +193,5 @@ class Training:
 
     def _build_schedule(self) -> Schedule:
         if self._values["pipelined"]:
-            return DualStream(self._workload, self.device)
+            return DualStream(self._workload, self._streams)
         return Serial(self._workload)

@@ -63,17 +63,17 @@ class GpuTrack:
         self.first_s = inf
         """When the GPU was first seen: it has no part in intervals that ended before."""
         self._samples: list[GpuSample] = []
-        self._counter: list[tuple[float, float]] = []  # (at_s, energy_j), in order of time
+        self._counter: list[tuple[float, float]] = []  # (energy_at_s, energy_j), in that order
         self._border: tuple[float, float | None] | None = None  # where the last interval ended
 
     def add(self, sample: GpuSample) -> None:
         """Take a sample, in any order; one from before the last interval's end is left out."""
         self.first_s = min(self.first_s, sample.at_s)
         insort(self._samples, sample, key=_time)
-        energy_j = sample.energy_j
-        # samples repeat the newest reading until there is another: only a new one has a time
-        if energy_j is not None and not (self._counter and self._counter[-1][1] == energy_j):
-            insort(self._counter, (sample.at_s, energy_j))
+        if sample.energy_at_s is not None and sample.energy_j is not None:
+            reading = (sample.energy_at_s, sample.energy_j)
+            if reading not in self._counter:  # samples repeat it until there is another
+                insort(self._counter, reading)
 
     @property
     def meters_energy(self) -> bool:

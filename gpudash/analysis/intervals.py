@@ -125,14 +125,6 @@ class Intervals:
                 return ()
         return self._complete(self._known_s - self._grace_s)
 
-    def flush(self, until_s: float) -> tuple[Interval, ...]:
-        """Return the rows complete up to `until_s`, as if every step before were known.
-
-        For a worker that is dead: its silence then means that it trained nothing.
-        """
-        self._known_s = max(self._known_s, until_s)
-        return self._complete(self._known_s - self._grace_s)
-
     def close(self, at_s: float) -> tuple[Interval, ...]:
         """Return all that is left, the last row ending at `at_s` or at a later known step.
 

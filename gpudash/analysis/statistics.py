@@ -4,16 +4,8 @@ from collections.abc import Iterable, Sequence
 from math import floor, isfinite
 
 
-def percentile(values: Iterable[float], q: float) -> float | None:
-    """Return the q-th percentile (0 to 100), or None of no values.
-
-    Raises ValueError for a value that is not finite or a `q` out of range.
-    """
-    return percentiles(values, (q,))[0]
-
-
 def percentiles(values: Iterable[float], qs: Sequence[float]) -> tuple[float | None, ...]:
-    """Return several percentiles of the same values, sorted once.
+    """Return several percentiles (0 to 100) of the same values; each None of no values.
 
     The q-th percentile of n sorted values lies at position q/100·(n-1), counted from 0;
     between two values it is interpolated linearly (definition 7 of Hyndman and Fan).

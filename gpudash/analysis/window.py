@@ -79,7 +79,7 @@ class Window:
                 self._change(item)
             case Refused():
                 self._pending.answer(item.changes)
-                self._notice = f"{_phrase(item.changes, '=')} refused: {item.reason}"
+                self._notice = f"refused: {item.reason}"  # the reason names the lever
                 self._sentence = "training"
             case _:
                 self._turn(item)
@@ -88,6 +88,10 @@ class Window:
         """Note a change sent to the worker: pending until it answers."""
         self._pending.ask(changes)
         self._notice = ""
+
+    def tell(self, sentence: str) -> None:
+        """Show a sentence beside the state until the run takes its next turn."""
+        self._notice = sentence
 
     def new_row(self) -> None:
         """Begin a new row of results with the settings in force."""
@@ -111,6 +115,7 @@ class Window:
             state=self._state(),
             status=self._status(),
             elapsed_s=max(ended_s - self._began_s, 0.0),
+            training_s=self._trained_s(ended_s),
             workload=self._workload,
             device=self._device,
             settings=self._settings,
@@ -150,6 +155,7 @@ class Window:
         self._total_steps = 0
         self._total_samples = 0
         self._loss: float | None = None
+        self._trains_since_s: float | None = None
         self._ended_s = None
         self._recent.clear()
         self._pending.clear()
@@ -170,8 +176,7 @@ class Window:
                 self._ended_s = item.at_s
                 self._end("finished", f"finished after {item.total_steps} steps")
             case Failed():
-                hint = "change a setting and press R to restart"
-                self._end("failed", f"{item.sentence.rstrip('. ')} – {hint}")
+                self._end("failed", item.sentence.rstrip(". "))
 
     def _start(self, event: Started) -> None:
         if event.rank:
@@ -179,7 +184,7 @@ class Window:
         self._phase, self._sentence = "training", "training"
         self._pid, self._device, self._notes = event.pid, event.device, event.notes
         self._workload, self._settings = event.workload, event.settings
-        self._busy_since_s = event.at_s
+        self._busy_since_s = self._trains_since_s = event.at_s
         self._ticks.begin(event.at_s)
         self._results.start(event.workload, event.settings)
 
@@ -246,6 +251,10 @@ class Window:
                 pending = self._pending.beside(self._settings)
                 sentence = f"switching {_phrase(pending, ' to ')} …"
         return f"{sentence} – {self._notice}" if self._notice else sentence
+
+    def _trained_s(self, until_s: float) -> float | None:
+        since_s = self._trains_since_s
+        return None if since_s is None else max(until_s - since_s, 0.0)
 
     def _rate(self, now_s: float) -> Rate:
         if self._phase != "training":

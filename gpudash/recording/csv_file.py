@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from gpudash.analysis.gpu_track import GpuInterval
 from gpudash.analysis.intervals import Interval
 from gpudash.errors import RecordingError
-from gpudash.recording.files import create, reason, shown
+from gpudash.recording.files import Output, reason, shown
 from gpudash.records import Settings
 
 Cell: TypeAlias = Callable[[Any], str]
@@ -89,12 +89,12 @@ class CsvRecording:
     """
 
     def __init__(
-        self, path: Path, *, began_s: float, began_utc: datetime, force: bool = False
+        self, path: Path, *, began_s: float, began_utc: datetime, draft: bool = False
     ) -> None:
-        """Create the file and write the header; an existing one only gives way to `force`.
+        """Create the file and write the header; nothing may be at `path` but for a `draft`.
 
-        `began_s` (monotonic) and `began_utc` are the same moment: the recording's time 0.
-        Raises RecordingError.
+        A draft is hidden until `take_place` makes it the file at `path`. `began_s` (monotonic)
+        and `began_utc` are the same moment: the recording's time 0. Raises RecordingError.
         """
         self.path = path
         self.rows = 0
@@ -102,8 +102,22 @@ class CsvRecording:
         self._began_s = began_s
         self._began_utc = began_utc
         self._size = 0
-        self._fd: int | None = create(path, force=force)
-        self._append(_lines([COLUMNS]))
+        self._output = Output(path, draft=draft)
+        self._fd: int | None = self._output.fd
+        try:
+            self._append(_lines([COLUMNS]))
+        except RecordingError:
+            self._output.discard()
+            raise
+
+    def take_place(self) -> None:
+        """Make a draft the file at `path`, in place of the one there. Raises RecordingError."""
+        try:
+            self._output.take_place()
+        except RecordingError:
+            self.close()
+            self.failed = True
+            raise
 
     def write(self, interval: Interval) -> None:
         """Write the rows of an interval: one for each GPU, or one without.
@@ -122,6 +136,11 @@ class CsvRecording:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+    def discard(self) -> None:
+        """Close the file and remove it; what a draft would have replaced stays."""
+        self.close()
+        self._output.discard()
 
     def _append(self, line: bytes) -> None:
         assert self._fd is not None

@@ -2,36 +2,94 @@
 
 import errno
 import os
+import secrets
+import stat
+from contextlib import suppress
 from pathlib import Path
 
 from gpudash.errors import RecordingError
+
+
+class Output:
+    """A file to write to: at its place at once, or a hidden draft until it takes its place."""
+
+    def __init__(self, path: Path, *, draft: bool) -> None:
+        """Create the file and open it as `fd`. Raises RecordingError.
+
+        With `draft`, whatever is at `path` stays untouched until `take_place`; what cannot be
+        replaced, a device or a pipe, is written to at once. Without, nothing may be there.
+        """
+        self._path = path
+        self._place = path
+        self._draft: Path | None = None
+        self._made: Path | None = None
+        """What `discard` removes: never anything that was there before."""
+        try:
+            self.fd = self._open_draft() if draft else self._create(path)
+        except FileExistsError:
+            if path.is_dir():
+                raise RecordingError(f"cannot record to {shown(path)}: it is a folder") from None
+            raise RecordingError(f"{shown(path)} exists; --force overwrites it") from None
+        except FileNotFoundError:
+            folder = shown(self._place.parent)
+            raise RecordingError(
+                f"cannot record to {shown(path)}: the folder {folder} does not exist"
+            ) from None
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+            raise RecordingError(f"cannot record to {shown(path)}: {reason(error)}") from error
+
+    def take_place(self) -> None:
+        """Replace what is at the path by the draft, in one stroke. Raises RecordingError."""
+        if self._draft is None:
+            return
+        try:
+            self._draft.replace(self._place)
+        except OSError as error:
+            self.discard()
+            raise RecordingError(
+                f"cannot record to {shown(self._path)}: {reason(error)}"
+            ) from error
+        self._draft, self._made = None, self._place
+
+    def discard(self) -> None:
+        """Remove the file again, or its draft; `fd` stays open."""
+        made, self._made, self._draft = self._made, None, None
+        if made is not None:
+            with suppress(OSError):  # removed already, or there is nothing that could be done
+                made.unlink()
+
+    def _create(self, path: Path) -> int:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._made = path
+        return fd
+
+    def _open_draft(self) -> int:
+        self._place = Path(os.path.realpath(self._path))  # a link stays one
+        mode = None
+        with suppress(FileNotFoundError):
+            fd = os.open(self._place, os.O_WRONLY | os.O_CLOEXEC)  # a protected file is refused
+            mode = os.fstat(fd).st_mode
+            if not stat.S_ISREG(mode):
+                return fd
+            os.close(fd)
+        draft = draft_beside(self._place)
+        fd = self._create(draft)
+        self._draft = draft
+        if mode is not None:
+            with suppress(OSError):  # not every file system knows permissions
+                os.fchmod(fd, stat.S_IMODE(mode))
+        return fd
+
+
+def draft_beside(path: Path) -> Path:
+    """Return a hidden name in the same folder that nothing else has."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
 def refuse_existing(path: Path) -> None:
     """Raise RecordingError if something is at `path`, a dangling link included."""
     if os.path.lexists(path):
         raise RecordingError(f"{shown(path)} exists; --force overwrites it")
-
-
-def create(path: Path, *, force: bool) -> int:
-    """Create an empty file and return its descriptor. Raises RecordingError.
-
-    With `force` an existing file is emptied; without, it is refused.
-    """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if force else os.O_EXCL)
-    try:
-        return os.open(path, flags, 0o666)
-    except FileExistsError:
-        if path.is_dir():
-            raise RecordingError(f"cannot record to {shown(path)}: it is a folder") from None
-        raise RecordingError(f"{shown(path)} exists; --force overwrites it") from None
-    except FileNotFoundError:
-        folder = shown(path.parent)
-        raise RecordingError(
-            f"cannot record to {shown(path)}: the folder {folder} does not exist"
-        ) from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise RecordingError(f"cannot record to {shown(path)}: {reason(error)}") from error
 
 
 def reason(error: OSError | ValueError) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from gpudash.errors import RecordingError
-from gpudash.recording.files import reason, shown
+from gpudash.recording.files import draft_beside, reason, shown
 from gpudash.records import SCHEMA_VERSION, Device, Settings
 
 
@@ -49,19 +49,31 @@ def path_beside(csv_path: Path) -> Path:
     """Return the provenance's path: `run.json` for `run.csv`, `run.txt.json` for `run.txt`."""
     if csv_path.suffix == ".csv":
         return csv_path.with_suffix(".json")
-    return csv_path.with_name(csv_path.name + ".json")
+    return csv_path.parent / f"{csv_path.name}.json"  # with_name refuses "." and "/"
 
 
-def write(path: Path, metadata: Metadata) -> None:
-    """Replace the file by these contents in one stroke. Raises RecordingError."""
+def write(path: Path, metadata: Metadata, known_as: Path | None = None) -> None:
+    """Replace the file by these contents in one stroke. Raises RecordingError.
+
+    An error names `known_as`, the place that a draft is going to take.
+    """
     text = msgspec.json.format(msgspec.json.encode(metadata), indent=2) + b"\n"
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    draft = draft_beside(path)
     try:
         draft.write_bytes(text)
         draft.replace(path)
     except OSError as error:
         with suppress(OSError):
             draft.unlink()
+        name = shown(known_as or path)
+        raise RecordingError(f"cannot write {name}: {reason(error)}") from error
+
+
+def move(draft: Path, path: Path) -> None:
+    """Put a draft that was written before in its place. Raises RecordingError."""
+    try:
+        draft.replace(path)
+    except OSError as error:
         raise RecordingError(f"cannot write {shown(path)}: {reason(error)}") from error
 
 

@@ -1,5 +1,6 @@
 """A recording as the session sees it: the CSV and, beside it, where it comes from."""
 
+import os
 import platform
 from contextlib import suppress
 from datetime import datetime
@@ -11,7 +12,7 @@ from gpudash.analysis.intervals import Interval
 from gpudash.errors import RecordingError
 from gpudash.recording import metadata
 from gpudash.recording.csv_file import CsvRecording, wall_time
-from gpudash.recording.files import refuse_existing
+from gpudash.recording.files import draft_beside, refuse_existing, shown
 from gpudash.recording.metadata import Metadata, Segment
 from gpudash.records import Started
 
@@ -33,8 +34,11 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 class Recording:
     """Both files, created at once and kept consistent until `close`.
 
-    Every method but `close` raises RecordingError once for each file that can no longer be
-    written; from then on that file is left as it is, and the run goes on.
+    Where `force` has something to overwrite, both are hidden drafts until the worker has
+    started: a run that never comes to that destroys nothing.
+
+    Every method but `close`, `abandon` and `discard` raises RecordingError once for each file
+    that can no longer be written; from then on that file is left as it is, and the run goes on.
     """
 
     def __init__(self, path: Path, origin: Origin, *, force: bool = False) -> None:
@@ -43,11 +47,18 @@ class Recording:
         self.metadata_path = metadata.path_beside(path)
         if not force:
             refuse_existing(self.metadata_path)
+        replacing = force and (os.path.lexists(path) or os.path.lexists(self.metadata_path))
+        if replacing and self.metadata_path.is_dir():
+            raise RecordingError(f"cannot write {shown(self.metadata_path)}: it is a folder")
         self._csv = CsvRecording(
-            path, began_s=origin.began_s, began_utc=origin.began_utc, force=force
+            path, began_s=origin.began_s, began_utc=origin.began_utc, draft=replacing
         )
         self._began_s = origin.began_s
         self._described = True  # the metadata can still be written
+        self._described_at: Path | None = self.metadata_path
+        """Where our metadata lies: in its place, as a draft, or nowhere any more."""
+        if replacing:
+            self._described_at = draft_beside(self.metadata_path)
         self._metadata = Metadata(
             started_utc=wall_time(origin.began_utc),
             interval_s=origin.interval_s,
@@ -58,14 +69,18 @@ class Recording:
         try:
             self._describe()
         except RecordingError:
-            self._csv.close()
-            path.unlink(missing_ok=True)
+            self._csv.discard()
             raise
 
     @property
     def rows(self) -> int:
         """Rows in the CSV, the header left out."""
         return self._csv.rows
+
+    @property
+    def failed(self) -> bool:
+        """The CSV can no longer be written."""
+        return self._csv.failed
 
     def started(self, event: Started) -> None:
         """Note the device, the seed and the versions that a worker reports."""
@@ -80,7 +95,10 @@ class Recording:
         """Write an interval's rows; one that began before the recording is left out."""
         if self._csv.failed or interval.began_s < self._began_s:
             return
-        self._csv.write(interval)
+        try:
+            self._take_place()
+        finally:  # a lost provenance costs no row
+            self._csv.write(interval)
         segments = self._metadata.segments
         if not segments or segments[-1].number != interval.segment:
             segment = Segment(
@@ -92,14 +110,24 @@ class Recording:
             self._describe(segments=(*segments, segment))
 
     def discard(self) -> None:
-        """Remove both files: nothing happened that could be recorded."""
+        """Remove both files, or their drafts: nothing happened that could be recorded."""
+        self._csv.discard()
+        self._discard_metadata()
+
+    def abandon(self) -> None:
+        """Close the CSV and leave the provenance incomplete: the end was out of order.
+
+        Drafts are removed, as no row is in them.
+        """
+        if self._is_draft:
+            self.discard()
         self._csv.close()
         self._described = False
-        for path in (self.path, self.metadata_path):
-            path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Complete both files. Closing again does nothing."""
+        with suppress(RecordingError):  # no row is lost by it; there is nobody left to act
+            self._take_place()
         whole = not self._csv.failed
         self._csv.close()
         if not self._metadata.complete:
@@ -107,11 +135,34 @@ class Recording:
                 self._describe(complete=whole)
         self._described = False
 
+    @property
+    def _is_draft(self) -> bool:
+        return self._described_at not in (self.metadata_path, None)
+
+    def _take_place(self) -> None:
+        """Put drafts in the place of the files that are there."""
+        if self._described_at is None or not self._is_draft:
+            return
+        try:
+            self._csv.take_place()
+            metadata.move(self._described_at, self.metadata_path)
+        except RecordingError:
+            self._discard_metadata()
+            raise
+        self._described_at = self.metadata_path
+
+    def _discard_metadata(self) -> None:
+        made, self._described_at = self._described_at, None
+        self._described = False
+        if made is not None:
+            with suppress(OSError):  # gone already, or there is nothing that could be done
+                made.unlink()
+
     def _describe(self, **changes: object) -> None:
         self._metadata = msgspec.structs.replace(self._metadata, **changes)
-        if self._described:
+        if self._described and self._described_at is not None:
             try:
-                metadata.write(self.metadata_path, self._metadata)
+                metadata.write(self._described_at, self._metadata, known_as=self.metadata_path)
             except RecordingError:
                 self._described = False
                 raise

@@ -48,6 +48,7 @@ class SlowReading(msgspec.Struct, frozen=True, kw_only=True):
     pcie_rx_mib_s: float | None = None
     pcie_tx_mib_s: float | None = None
     energy_j: float | None = None
+    energy_at_s: float | None = None
 
 
 class GpuName(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +102,14 @@ class Gpu:
         activity = or_none(self.activity) or {}
         if {"pcie_rx_mib_s", "pcie_tx_mib_s"} - activity.keys():
             activity = (or_none(self.pcie) or {}) | activity
-        return SlowReading(at_s=at_s, energy_j=or_none(self.energy), **activity)
+        energy_at_s = time.monotonic()
+        energy_j = or_none(self.energy)
+        return SlowReading(
+            at_s=at_s,
+            energy_j=energy_j,
+            energy_at_s=None if energy_j is None else energy_at_s,
+            **activity,
+        )
 
     def close(self) -> None:
         """Free what the driver holds for us and give the connection back."""

@@ -1,7 +1,8 @@
 """The stream of samples: threads that read the watched GPU and processes at a steady pace.
 
 Two threads, so that a slow driver call delays no sample: `fast` reads the host and what the
-GPU tells in microseconds, and emits; `slow` opens the GPU, reads the rest, and closes it.
+GPU tells in microseconds, and emits; `slow` opens the GPU, reads the rest, and closes it,
+or finds out once whether there is one that is not trained on.
 Nothing is read before `watch` says what. Whatever fails ends up in `gpu_missing`.
 """
 
@@ -9,11 +10,12 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import msgspec
 
 from gpudash.records import HostSample, Sample
-from gpudash.telemetry.gpu import Gpu, SlowReading, open_gpu
+from gpudash.telemetry.gpu import Gpu, GpuName, SlowReading, list_gpus, open_gpu
 from gpudash.telemetry.host import HostReader
 from gpudash.telemetry.nvml import GpuUnavailable
 
@@ -21,6 +23,9 @@ FAST_S = 0.2
 SLOW_S = 1.0
 STALE_S = 2.5
 """A slow value older than this is no longer shown beside fresh ones."""
+ON_CPU = "training on the CPU"
+
+ListGpus: TypeAlias = Callable[[], tuple[str, tuple[GpuName, ...]]]
 
 
 class Sampler:
@@ -37,6 +42,7 @@ class Sampler:
         slow_s: float = SLOW_S,
         stale_s: float = STALE_S,
         open_gpu: Callable[[str], Gpu] = open_gpu,
+        list_gpus: ListGpus = list_gpus,
     ) -> None:
         """Periods and the age limit of slow values in seconds."""
         self._emit = emit
@@ -44,6 +50,7 @@ class Sampler:
         self._slow_s = slow_s
         self._stale_s = stale_s
         self._open_gpu = open_gpu
+        self._list_gpus = list_gpus
         self._target: Target | None = None
         self._stopped = threading.Event()
         self._wake = threading.Event()
@@ -103,7 +110,7 @@ class Sampler:
                         opened.close()
                     opened = target
                     if opened is not None:
-                        opened.open(self._open_gpu)
+                        opened.open(self._open_gpu, self._list_gpus)
                 if opened is not None:
                     opened.read_slow()
         finally:
@@ -117,15 +124,16 @@ class Target:
     def __init__(self, pid: int, gpu_uuid: str | None) -> None:
         self.pid = pid
         self.gpu_uuid = gpu_uuid
-        self.missing: str | None = "the GPU is being opened" if gpu_uuid else "training on the CPU"
+        self.missing: str | None = "the GPU is being opened" if gpu_uuid else ON_CPU
         self._host = HostReader(pid)
         self._gpu: Gpu | None = None
         self._slow: SlowReading | None = None
         self._in_use = threading.Lock()  # the GPU is not closed while it is read
 
-    def open(self, open_gpu: Callable[[str], Gpu]) -> None:
-        """Open the GPU, if there is one to open."""
+    def open(self, open_gpu: Callable[[str], Gpu], list_gpus: ListGpus) -> None:
+        """Open the GPU; if none is trained on, find out whether there is one."""
         if self.gpu_uuid is None:
+            self.missing = _on_cpu(list_gpus)
             return
         try:
             self._gpu = open_gpu(self.gpu_uuid)
@@ -167,12 +175,12 @@ class Target:
     def _read_gpu(self, stale_s: float) -> Sample | None:
         if self._gpu is None or self.missing is not None:
             return None
+        slow = self._slow  # before the fast values: a sample holds nothing from after its time
         try:
             sample = self._gpu.fast()
         except Exception as error:  # noqa: BLE001  # told to the user, and the thread lives on
             self.missing = _sentence(error)
             return None
-        slow = self._slow
         if slow is None or sample.at_s - slow.at_s > stale_s:
             return sample
         values = msgspec.structs.asdict(slow) | {"at_s": sample.at_s}
@@ -195,6 +203,17 @@ def ticks(period_s: float, stopped: threading.Event, wake: threading.Event) -> I
         yield
         late_s = time.monotonic() - due_s
         due_s += period_s * max(1, math.ceil(late_s / period_s))
+
+
+def _on_cpu(list_gpus: ListGpus) -> str:
+    try:
+        _, gpus = list_gpus()
+    except Exception as error:  # noqa: BLE001  # told to the user, and the thread lives on
+        return f"{ON_CPU}: {_sentence(error)}"
+    if not gpus:
+        return f"{ON_CPU}: no NVIDIA GPU is present"
+    more = f" and {len(gpus) - 1} more" if len(gpus) > 1 else ""
+    return f"{ON_CPU}, though NVML lists {gpus[0].name}{more}"
 
 
 def _sentence(error: Exception) -> str:

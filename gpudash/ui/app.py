@@ -67,7 +67,7 @@ class Dashboard(App[None]):
             asyncio.get_running_loop().add_signal_handler(number, self.action_leave_now)
 
     def _begin(self) -> None:
-        self.control.engine.start(self.inbox)
+        self._ask(lambda: self.control.begin(self.inbox))
         self._load_plotext()
 
     @work
@@ -88,8 +88,9 @@ class Dashboard(App[None]):
     def _deliver(self) -> None:
         self._painted_s = time.monotonic()
         mail = self.inbox.take()
-        if mail.snapshot is not None:
-            self.control.take(mail.snapshot)
+        notice = self.control.take(mail.snapshot) if mail.snapshot is not None else None
+        if notice:
+            self.notify(notice, markup=False)
         self._main.show(mail.lines)
 
     def _refuse(self, error: Exception) -> None:
@@ -98,10 +99,10 @@ class Dashboard(App[None]):
     # ── levers ──────────────────────────────────────────────────────────────────────────
 
     def _ask(self, request: Callable[[], None]) -> None:
-        """Make a request of the levers; show it, or why it cannot be."""
+        """Make a request of the run; show it, or why it cannot be."""
         try:
             request()
-        except LeverError as error:
+        except (LeverError, GpudashError) as error:
             self._refuse(error)
         self._main.show()
 
@@ -170,8 +171,7 @@ class Dashboard(App[None]):
 
     def action_restart(self) -> None:
         """Start the same plan again, with the levers as they are shown."""
-        self.control.restart()
-        self._main.show()
+        self._ask(self.control.restart)
 
     def action_new_row(self) -> None:
         """Begin a new row of the results table."""
@@ -183,8 +183,11 @@ class Dashboard(App[None]):
         """Complete the recording, or ask for the file of a new one."""
         recording = self.control.snapshot.recording
         if recording is not None:
-            self.control.engine.stop_recording()
-            self.notify(f"recorded to {recording.path}", markup=False)
+            self.control.stop_recording(recording.path)
+            self.notify(f"completing {recording.path}", markup=False)
+            return
+        if self.control.dead:
+            self._ask(self.control.check_recordable)
             return
 
         def answered(name: str | None) -> None:
@@ -205,7 +208,7 @@ class Dashboard(App[None]):
             self.control.record(name, force=force)
         except GpudashError as error:
             self._refuse(error)
-            if not force and Path(name).expanduser().is_file():
+            if not (force or self.control.dead) and Path(name).expanduser().is_file():
                 self._ask_to_overwrite(name)
 
     def _ask_to_overwrite(self, name: str) -> None:
@@ -255,7 +258,7 @@ class Dashboard(App[None]):
     def action_leave_now(self) -> None:
         """Complete a recording and quit."""
         if self.control.snapshot.recording is not None:
-            self.control.engine.stop_recording()
+            self.control.stop_recording(self.control.snapshot.recording.path)
         self.exit()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002  # all ours

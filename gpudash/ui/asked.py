@@ -3,7 +3,7 @@
 Two presses of a key within one screen refresh must add up, and a change must be seen at
 once. So requests are remembered here until a snapshot confirms them, or for a few snapshots
 when it never does: a refused change is not shown for ever. While no worker lives they are
-kept as settings of the next start.
+kept as settings of the next start. A pause cannot be refused: it is waited for.
 """
 
 from dataclasses import dataclass, field
@@ -21,6 +21,8 @@ class Asked:
 
     _wanted: dict[str, str] = field(default_factory=dict)
     _waited: dict[str, int] = field(default_factory=dict)
+    pause: bool | None = None
+    """Asked to pause (True) or to go on, and no snapshot shows it."""
 
     @property
     def settings(self) -> Settings:
@@ -41,6 +43,7 @@ class Asked:
         """Drop every request: a new worker was started with them."""
         self._wanted.clear()
         self._waited.clear()
+        self.pause = None
 
     def reconcile(self, snapshot: Snapshot) -> None:
         """Drop what this snapshot shows, and what a good many have not shown."""
@@ -49,3 +52,5 @@ class Asked:
             self._waited[name] += 1
             if shown == value or self._waited[name] > PATIENCE:
                 self.forget(name)
+        if self.pause == (snapshot.state == "paused"):
+            self.pause = None

@@ -28,7 +28,7 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
         steps += f"/{snapshot.planned_steps:,}"
     elapsed = fmt.clock(snapshot.elapsed_s)
     if snapshot.planned_s is not None:
-        elapsed += f"/{fmt.clock(snapshot.planned_s)}"
+        elapsed = f"{fmt.clock(snapshot.training_s or 0.0)}/{fmt.clock(snapshot.planned_s)}"
     device = snapshot.device.name if snapshot.device else "–"
     cells = [
         Cell(parts=((snapshot.workload or "gpudash", "strong"),), rank=1),
@@ -65,8 +65,12 @@ def status(snapshot: Snapshot, next_start: dict[str, str]) -> tuple[Cell, ...]:
     """Return the sentence of the status line, and what a restart would set."""
     sentence = " ".join(fmt.plain(snapshot.status).split())
     if snapshot.state in DEAD:
-        change = f" with {fmt.settings_text(next_start)}" if next_start else ""
-        sentence = f"{sentence.rstrip('.')} · press R to restart{change}"
+        hint = "press R to restart"
+        if next_start:
+            hint += f" with {fmt.settings_text(next_start)}"
+        elif snapshot.state == "failed":
+            hint = f"change a setting and {hint}"
+        sentence = f"{sentence.rstrip('. ')} · {hint}"
     elif snapshot.notes and snapshot.state == "training":
         sentence = f"{sentence} · {' '.join(map(fmt.plain, snapshot.notes))}"
     return (Cell(parts=((sentence, STATE_STYLES[snapshot.state][1]),)),)
@@ -76,7 +80,7 @@ def footer(state: State, *, recording: bool, small: bool) -> tuple[Cell, ...]:
     """Return the keys, each a button, worded for what they would do now."""
     now = {
         "pause": "resume" if state == "paused" else "pause",
-        "record": "end recording" if recording else "record",
+        "record": "end rec" if recording else "record",
     }
     return tuple(
         Cell(

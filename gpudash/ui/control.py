@@ -1,6 +1,6 @@
 """What the keys do to the run: checks a request, passes it to the engine, words the answer.
 
-No widget in here. A request that cannot be is answered by a LeverError or RecordingError,
+No widget in here. A request that cannot be is answered by a LeverError or GpudashError,
 whose one line the app shows as a notice.
 """
 
@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from gpudash.records import Plan, Settings
-from gpudash.snapshot import Snapshot
+import msgspec
+
+from gpudash.errors import GpudashError, RecordingError
+from gpudash.records import Settings
+from gpudash.snapshot import Listener, Snapshot
 from gpudash.ui.asked import Asked
 from gpudash.ui.bars import DEAD
+from gpudash.ui.chosen import Chosen
 from gpudash.ui.engine import Engine
 from gpudash.ui.widgets.levers import LeverRow
 from workloads import CATALOGUE, find_workload
@@ -31,12 +35,21 @@ class Control:
         self.engine = engine
         self.snapshot = Snapshot(workload=engine.plan.workload)
         self._asked = Asked()
+        self._chosen = Chosen()
+        self._listener: Listener | None = None
+        self._begun = False
+        self._completing: str | None = None  # the recording the user has ended
+        self._told: RecordingError | None = None
 
-    def take(self, snapshot: Snapshot) -> None:
-        """Make this the newest snapshot."""
-        self.snapshot = snapshot
-        if not self.dead:
+    def take(self, snapshot: Snapshot) -> str | None:
+        """Make this the newest snapshot; return a notice where something ended by itself."""
+        before, self.snapshot = self.snapshot, snapshot
+        self._chosen.reconcile(snapshot)
+        if self.dead:
+            self._asked.pause = None
+        else:
             self._asked.reconcile(snapshot)
+        return self._recording_ended(before)
 
     @property
     def dead(self) -> bool:
@@ -102,6 +115,7 @@ class Control:
             return
         self._asked.ask(lever.name, value)
         if not self.dead:
+            self._chosen.ask(lever.name, value, self.in_force.get(lever.name))
             self.engine.change({lever.name: value})
 
     def step(self, lever: Lever, direction: int) -> None:
@@ -114,43 +128,89 @@ class Control:
 
     # ── the run ─────────────────────────────────────────────────────────────────────────
 
+    def begin(self, listener: Listener) -> None:
+        """Start the engine. Raises WorkerError; the snapshot then says so, and R tries again."""
+        self._listener = listener
+        plan = self.engine.plan
+        try:
+            self.engine.start(listener)
+        except GpudashError as error:
+            self.snapshot = Snapshot(
+                state="failed", status=str(error), workload=plan.workload, settings=plan.settings
+            )
+            raise
+        self._begun = True
+
     def pause_or_resume(self) -> str | None:
         """Pause or go on; return a notice where neither is possible."""
         if self.dead:
             return "nothing is running; press R to restart"
-        if self.snapshot.state == "paused":
-            self.engine.resume()
-        else:
+        asked = self._asked.pause
+        pause = not (self.snapshot.state == "paused" if asked is None else asked)
+        self._asked.pause = pause
+        if pause:
             self.engine.pause()
+        else:
+            self.engine.resume()
         return None
 
     def restart(self) -> None:
-        """Start the same plan again with the levers as they are shown."""
+        """Start the same plan again, with what was asked for since. Raises WorkerError."""
         plan = self.engine.plan
-        self._start(plan, self.workload, self.wanted)
+        settings = {**plan.settings, **self._chosen.in_force(self.snapshot.settings)}
+        if self.workload == plan.workload:  # else the snapshot is still the last workload's
+            settings |= self.snapshot.pending
+        self._start(plan.workload, settings | self._asked.settings)
 
     def start_workload(self, name: str) -> None:
-        """Start another workload with its defaults. Raises LeverError for an unknown one."""
-        find_workload(name)
-        self._start(self.engine.plan, name, {})
+        """Start another workload with its defaults.
 
-    def _start(self, plan: Plan, workload: str, settings: Mapping[str, str]) -> None:
+        Raises LeverError for an unknown one, and WorkerError.
+        """
+        find_workload(name)
+        self._start(name, {})
+
+    def _start(self, workload: str, settings: Mapping[str, str]) -> None:
+        plan = msgspec.structs.replace(self.engine.plan, workload=workload, settings=dict(settings))
+        if not self._begun and self._listener is not None:
+            self.begin(self._listener)
+            if plan != self.engine.plan:
+                self.engine.restart(plan)
+        else:
+            self.engine.restart(plan)
         self._asked.clear()
-        self.engine.restart(
-            Plan(
-                workload=workload,
-                settings=dict(settings),
-                device=plan.device,
-                steps=plan.steps,
-                duration_s=plan.duration_s,
-            )
-        )
+        self._chosen.clear()
 
     # ── recording ───────────────────────────────────────────────────────────────────────
 
     def record(self, text: str, *, force: bool = False) -> None:
         """Record to the file named by `text`. Raises RecordingError."""
+        self.check_recordable()
         self.engine.record(Path(text).expanduser(), force=force)
+
+    def check_recordable(self) -> None:
+        """Raise RecordingError where there is nothing to record."""
+        if self.dead:
+            raise RecordingError("nothing is running to record; press R first")
+
+    def stop_recording(self, path: str) -> None:
+        """Complete this recording; asking twice is asking once."""
+        if self._completing != path:
+            self._completing = path
+            self.engine.stop_recording()
+
+    def _recording_ended(self, before: Snapshot) -> str | None:
+        """Return a notice if the newest snapshot shows that a recording has ended by itself."""
+        if self.snapshot.recording is not None:
+            return None
+        completing, self._completing = self._completing, None
+        ended, failure = before.recording, self.engine.recording_failure
+        told, self._told = self._told, failure
+        if ended is None or completing is not None or failure is not told:
+            return None  # a failure is told by the status and the log
+        if self.snapshot.state == "failed" and not ended.rows:
+            return None  # nothing was written: there is no file
+        return f"recording complete: {ended.path}"
 
     def file_name(self, now: datetime) -> str:
         """Return the name proposed for a recording."""

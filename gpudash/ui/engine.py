@@ -6,6 +6,7 @@
 from pathlib import Path
 from typing import Protocol
 
+from gpudash.errors import RecordingError
 from gpudash.records import Plan, Settings
 from gpudash.snapshot import Listener
 
@@ -17,8 +18,14 @@ class Engine(Protocol):
     def plan(self) -> Plan:
         """What the worker was last started with."""
 
+    recording_failure: RecordingError | None
+    """Why the last recording to fail ended early; None while none has."""
+
     def start(self, listener: Listener) -> None:
-        """Start the worker. Call from the main thread: the worker dies with its caller's."""
+        """Start the worker. Call from the main thread: the worker dies with its caller's.
+
+        Raises WorkerError; it may be called again then.
+        """
 
     def change(self, settings: Settings) -> None:
         """Set levers at the next step boundary."""
@@ -30,7 +37,10 @@ class Engine(Protocol):
         """Go on after `pause`."""
 
     def restart(self, plan: Plan) -> None:
-        """Kill the worker, if one lives, and start another. Call from the main thread."""
+        """Kill the worker, if one lives, and start another. Call from the main thread.
+
+        Raises WorkerError.
+        """
 
     def new_row(self) -> None:
         """Begin a new row of the results table with the settings in force."""

@@ -97,8 +97,8 @@ def versions() -> dict[str, str]:
 
 def describe(error: Exception, plan: Plan) -> Failed:
     """Return the error as the user should hear of it."""
-    from gpudash.worker.loop import is_out_of_memory  # noqa: PLC0415  # needs torch
     from workloads.levers import LeverError  # noqa: PLC0415
+    from workloads.memory import is_out_of_memory  # noqa: PLC0415  # needs torch
 
     if isinstance(error, LeverError):
         return Failed(kind="bad_setting", sentence=str(error))

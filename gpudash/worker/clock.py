@@ -10,6 +10,7 @@ step, and kept within what causality allows: a step ends after the host began to
 and before its last event was seen done.
 """
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -175,8 +176,15 @@ class Clock(Generic[BorderT]):
         self._broken = True
         self._after_break_s: float | None = None
         self._began_s = self._data_ended_s = self._reference_s
+        self.step_ms = math.inf
+        """How long the newest finished step took."""
         self.until_s = self._reference_s
         """Every step finished before this moment has been returned by `finished`."""
+
+    @property
+    def enqueued(self) -> int:
+        """Steps that were not finished at the last look."""
+        return len(self._enqueued)
 
     def begin(self) -> None:
         """Open an iteration; until its first mark the host waits for data."""
@@ -268,6 +276,7 @@ class Clock(Generic[BorderT]):
             overlap_ms=overlap_ms,
         )
         self._release(step)
+        self.step_ms = step_ms
         self._reference, self._reference_s = end, finished_s
         self._reference_second_ms = sum(second_ms.values())
         return record, step.tag.loss

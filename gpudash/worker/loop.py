@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from gpudash.records import (
     Change,
@@ -23,15 +24,22 @@ from gpudash.records import (
     Resume,
     Resumed,
     Settings,
+    Step,
     Stop,
 )
 from gpudash.worker.clock import Clock, EventBorders, HostBorders, Tag
 from gpudash.worker.loss import DeviceLoss, HostLoss, LossReader
 from gpudash.worker.pipes import CommandPipe
 from workloads.levers import LeverError
+from workloads.memory import is_out_of_memory
 from workloads.training import Trained, Training
 
 REPORT_EVERY_S = 0.05
+RUN_AHEAD_S = 0.025
+"""How much work the host enqueues beyond what the device has finished; at least two steps.
+Enough to keep the device busy, little enough that a lever or a pause takes effect soon."""
+MIN_AHEAD = 2
+RUN_AHEAD_POLL_S = 0.0001
 
 
 class Loop:
@@ -54,6 +62,7 @@ class Loop:
         self._proven = dict(training.settings)  # settings with which a step went through
         self._paused = False
         self._stopping = False
+        self._finished: list[tuple[Step, Tensor]] = []  # and not reported yet
         self._total_samples = 0
         self._finished_steps = 0
         self._reported_s = self._began_s = time.monotonic()
@@ -67,6 +76,8 @@ class Loop:
                 break
             if self._paused:
                 self._commands.wait(REPORT_EVERY_S)
+            elif self._far_ahead():
+                self._commands.wait(RUN_AHEAD_POLL_S)
             else:
                 self._iterate()
             if time.monotonic() - self._reported_s >= REPORT_EVERY_S:
@@ -74,7 +85,8 @@ class Loop:
         self._drain()
         self._training.synchronize()  # sync: the run is over
         self._report()
-        self._report()  # the loss asked for above has arrived
+        self._training.synchronize()  # sync: the loss just asked for
+        self._report()
         self._send(Finished(at_s=time.monotonic(), total_steps=self._finished_steps))
 
     def _done(self) -> bool:
@@ -84,6 +96,13 @@ class Loop:
         if plan.steps is not None and training.trained_steps + training.pending >= plan.steps:
             return True
         return plan.duration_s is not None and (time.monotonic() - self._began_s >= plan.duration_s)
+
+    def _far_ahead(self) -> bool:
+        """Tell whether the host has enqueued more than the device needs to stay busy."""
+        if self._clock.enqueued < MIN_AHEAD:
+            return False
+        self._finished += self._clock.finished()
+        return self._clock.enqueued >= max(MIN_AHEAD, RUN_AHEAD_S * 1e3 / self._clock.step_ms)
 
     def _iterate(self) -> None:
         self._clock.begin()
@@ -116,7 +135,7 @@ class Loop:
         )
 
     def _report(self) -> None:
-        finished = self._clock.finished()
+        finished, self._finished = self._finished + self._clock.finished(), []
         newest = self._losses.newest()
         steps = tuple(step for step, _ in finished)
         if finished:
@@ -195,16 +214,11 @@ class Loop:
         self._training.recover(self._proven)
         if self._training.device.type == "cuda":
             torch.cuda.empty_cache()
-        self._send(
-            Refused(
-                changes=changes,
-                reason="out of memory with "
-                + ", ".join(_pairs(changes))
-                + ": went back to "
-                + ", ".join(_pairs({name: self._proven[name] for name in changes})),
-            )
-        )
-        self._entered_segment({name: self._proven[name] for name in changes}, began_s)
+        restored = {name: self._proven[name] for name in changes}
+        reason = f"out of memory with {_pairs(changes)}: went back to {_pairs(restored)}"
+        print(reason, flush=True)
+        self._entered_segment(restored, began_s)
+        self._send(Refused(changes=changes, reason=reason))
 
 
 def instruments(
@@ -216,13 +230,5 @@ def instruments(
     return Clock(HostBorders()), HostLoss()
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Tell a lack of memory, on the device or the host, from every other error."""
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
-        return True
-    texts = ("can't allocate memory", "out of shared memory", "Cannot allocate memory")
-    return any(text in str(error) for text in texts)
-
-
-def _pairs(settings: Settings) -> list[str]:
-    return [f"{name}={value}" for name, value in settings.items()]
+def _pairs(settings: Settings) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())

@@ -49,6 +49,8 @@ def step(number: int, finished_s: float, step_ms: float = 50.0, segment: int = 0
 
 def gpu(at_s: float, **values: object) -> GpuSample:
     named = {"index": 0, "uuid": "GPU-1111", "name": "NVIDIA H200", **values}
+    if "energy_j" in values:
+        named.setdefault("energy_at_s", at_s)
     return GpuSample(at_s=at_s, **named)
 
 

@@ -107,16 +107,6 @@ def test_a_restart_begins_a_new_segment_and_counts_steps_anew():
     assert rows[-1].settings["pipelined"] == "off"
 
 
-def test_a_dead_worker_lets_rows_out_by_flush():
-    run = Trainer()
-    intervals = Intervals(BEGAN_S)
-    for item in (run.start(), *run.steps(10)):
-        intervals.fold(item)
-    rows = intervals.flush(run.now_s + 2.0)
-    assert [row.steps for row in rows] == [10, 0, 0, 0]
-    assert len(intervals.close(run.now_s + 2.0)) == 1
-
-
 def test_close_ends_with_a_row_as_long_as_what_is_left_and_never_an_empty_one():
     run = Trainer()
     items = [run.start(), *run.steps(11)]
@@ -160,22 +150,32 @@ def test_a_gpu_is_in_every_row_from_its_first_sample_on():
     ]
 
 
-def metered(run, seconds, read_every, watts=300.0):
-    """A counter read now and then and repeated by each sample in between."""
+def metered(run, seconds, reach_samples_s, watts=300.0):
+    """A counter read once a second, which samples repeat once they know of it."""
     items = []
-    for tick in range(int(seconds * 5)):
+    for tick in range(seconds * 5):
         at_s = BEGAN_S + tick / 5
-        read_s = tick // (5 * read_every) * read_every
-        items += [gpu(at_s, energy_j=7000.0 + watts * read_s), *run.steps(2, 100.0)]
+        known = [at for at, late_s in enumerate(reach_samples_s) if BEGAN_S + at + late_s <= at_s]
+        energy = {"energy_j": 7000.0 + watts * known[-1], "energy_at_s": BEGAN_S + known[-1]}
+        items += [gpu(at_s, **energy), *run.steps(2, 100.0)]
     return items
 
 
-def test_energy_is_even_although_its_counter_is_read_once_a_second():
+@pytest.mark.parametrize("late_s", [0.0, 0.6])
+def test_energy_is_even_although_its_counter_is_read_once_a_second(late_s):
     run = Trainer()
-    rows = fold([run.start(), *metered(run, 6, 1)], close_s=run.now_s)
+    late = [0.0] + [late_s, 0.0] * 3  # every other reading takes long
+    rows = fold([run.start(), *metered(run, 6, late)], close_s=run.now_s)
     energies = [row.gpus[0].energy_j for row in rows]
     assert energies[:10] == pytest.approx([150.0] * 10)
     assert energies[-1] is None  # the counter was never read after its end
+
+
+def test_a_counter_that_stood_still_between_two_readings_spent_nothing():
+    run = Trainer()
+    readings = [gpu(BEGAN_S + at, energy_j=500.0) for at in range(3)]
+    rows = fold([run.start(), *readings, *run.steps(80)], close_s=run.now_s)
+    assert [row.gpus[0].energy_j for row in rows[:4]] == [0.0] * 4
 
 
 def test_energy_across_a_gap_in_the_readings_or_a_reset_counter_is_not_measured():

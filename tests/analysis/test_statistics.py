@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpudash.analysis.statistics import mean, percentile, percentiles
+from gpudash.analysis.statistics import mean, percentiles
 
 FINITE = st.lists(st.floats(-1e12, 1e12), min_size=1)
 
 
 def test_a_percentile_between_two_values_is_interpolated():
-    assert percentile([10.0, 20.0], 50) == 15.0
-    assert percentile([4.0, 1.0, 3.0, 2.0], 95) == pytest.approx(3.85)
+    assert percentiles([10.0, 20.0], (50,)) == (15.0,)
+    assert percentiles([4.0, 1.0, 3.0, 2.0], (95,)) == pytest.approx((3.85,))
 
 
 def test_the_ends_are_the_extremes_and_one_value_is_every_percentile():
@@ -20,7 +20,7 @@ def test_the_ends_are_the_extremes_and_one_value_is_every_percentile():
 
 
 def test_nothing_has_no_percentile_and_no_mean():
-    assert percentile([], 50) is None
+    assert percentiles([], (50, 95)) == (None, None)
     assert mean([]) is None
     assert mean([None, None]) is None
 
@@ -28,12 +28,12 @@ def test_nothing_has_no_percentile_and_no_mean():
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_percentile_refuses_what_is_not_finite(value):
     with pytest.raises(ValueError, match="finite"):
-        percentile([1.0, value], 50)
+        percentiles([1.0, value], (50,))
 
 
 def test_a_percentile_beyond_100_is_refused():
     with pytest.raises(ValueError, match="between 0 and 100"):
-        percentile([1.0], 101)
+        percentiles([1.0], (101,))
 
 
 def test_a_mean_leaves_out_what_was_not_measured():

@@ -67,9 +67,11 @@ def test_a_change_is_pending_until_the_worker_answers_and_then_marked():
 def test_a_refused_change_is_explained_until_something_else_happens():
     watched = Watched().trained()
     watched.window.asked({"batch_size": "99999"})
-    shown = watched.feed(Refused(changes={"batch_size": "99999"}, reason="too large")).now()
+    shown = watched.feed(
+        Refused(changes={"batch_size": "99999"}, reason="batch_size=99999: too large")
+    ).now()
     assert (shown.state, shown.pending) == ("training", {})
-    assert shown.status == "training – batch_size=99999 refused: too large"
+    assert shown.status == "training – refused: batch_size=99999: too large"
     assert watched.feed(watched.run.pause()).now().status == "paused: space resumes"
 
 
@@ -113,12 +115,43 @@ def test_the_end_is_shown_with_the_time_it_took():
     assert not shown.results[0].live
 
 
-def test_a_failure_says_what_happened_and_what_to_do():
+def test_the_training_is_timed_from_each_workers_start_to_its_end():
+    watched = Watched()
+    watched.run.now_s += 5.0
+    assert watched.now().training_s is None
+    shown = watched.trained().now()
+    assert (shown.training_s, shown.elapsed_s) == (pytest.approx(2.0), pytest.approx(7.0))
+    watched.window.restarted(PLAN, watched.run.now_s)
+    assert watched.now().training_s is None
+    shown = watched.trained(20).feed(watched.run.finish()).now(later_s=60.0)
+    assert shown.training_s == pytest.approx(1.0)
+
+
+def test_what_is_told_stays_until_the_runs_next_turn():
+    watched = Watched().trained()
+    watched.window.tell("the recording ended: disk full")
+    shown = watched.feed(*watched.run.steps(3), gpu(BEGAN_S + 2.0), host(BEGAN_S + 2.0)).now()
+    assert shown.status == "training – the recording ended: disk full"
+    assert watched.feed(watched.run.change(pipelined="on")).now().status == "training"
+
+
+def test_going_back_after_out_of_memory_is_explained():
+    watched = Watched().trained()
+    reason = "out of memory with batch_size=4096: went back to batch_size=8"
+    shown = watched.feed(
+        watched.run.change(batch_size="8"),
+        Refused(changes={"batch_size": "4096"}, reason=reason),
+        *watched.run.steps(3),
+    ).now()
+    assert shown.status == f"training – refused: {reason}"
+
+
+def test_a_failure_says_what_happened():
     watched = Watched().trained()
     watched.window.asked({"batch_size": "4096"})
     shown = watched.feed(Failed(kind="out_of_memory", sentence="The GPU is full.")).now()
     assert shown.state == "failed"
-    assert shown.status == "The GPU is full – change a setting and press R to restart"
+    assert shown.status == "The GPU is full"
     assert shown.pending == {}
     assert shown.steps_per_s is None
 
@@ -180,7 +213,10 @@ def test_another_rank_changes_nothing_shown():
     before = watched.now()
     stranger = msgspec.structs.replace(watched.run.step(), rank=1)
     watched.feed(stranger, msgspec.structs.replace(watched.run.change(pipelined="on"), rank=1))
-    assert msgspec.structs.replace(watched.now(), elapsed_s=before.elapsed_s) == before
+    now = msgspec.structs.replace(
+        watched.now(), elapsed_s=before.elapsed_s, training_s=before.training_s
+    )
+    assert now == before
 
 
 def test_a_snapshot_of_a_long_run_costs_no_more_than_of_a_short_one():

@@ -46,8 +46,8 @@ def interval(**changes):
     return Interval(**{**values, **changes})
 
 
-def recording(path, *, force=False):
-    return CsvRecording(path, began_s=BEGAN_S, began_utc=BEGAN_UTC, force=force)
+def recording(path, *, draft=False):
+    return CsvRecording(path, began_s=BEGAN_S, began_utc=BEGAN_UTC, draft=draft)
 
 
 def rows_of(path):
@@ -165,14 +165,12 @@ def test_a_torn_last_line_is_the_only_one_without_a_line_end(tmp_path):
         assert all(len(line.split(b",")) == len(COLUMNS) for line in complete.splitlines())
 
 
-def test_an_existing_file_is_kept_unless_forced(tmp_path):
+def test_an_existing_file_is_kept(tmp_path):
     path = tmp_path / "run.csv"
     path.write_text("precious\n")
     with pytest.raises(RecordingError, match=r"run\.csv exists; --force overwrites it"):
         recording(path)
     assert path.read_text() == "precious\n"
-    recording(path, force=True).close()
-    assert path.read_text() == ",".join(COLUMNS) + "\n"
 
 
 def test_a_missing_folder_is_named(tmp_path):
@@ -180,10 +178,10 @@ def test_a_missing_folder_is_named(tmp_path):
         recording(tmp_path / "nowhere" / "run.csv")
 
 
-@pytest.mark.parametrize("force", [False, True])
-def test_a_folder_is_no_record_file(tmp_path, force):
+@pytest.mark.parametrize("draft", [False, True])
+def test_a_folder_is_no_record_file(tmp_path, draft):
     with pytest.raises(RecordingError, match="it is a folder"):
-        recording(tmp_path, force=force)
+        recording(tmp_path, draft=draft)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -232,7 +230,7 @@ def test_a_full_disk_is_reported_once_and_the_file_ends_with_a_whole_row(tmp_pat
 
 def test_a_real_device_without_room_is_reported():
     with pytest.raises(RecordingError, match="the disk is full"):
-        recording(Path("/dev/full"), force=True)
+        recording(Path("/dev/full"), draft=True)
 
 
 def test_closing_again_does_nothing(tmp_path):

@@ -1,5 +1,6 @@
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -28,6 +29,13 @@ def test_the_provenance_lies_beside_the_record(tmp_path):
     assert path_beside(tmp_path / "run.csv") == tmp_path / "run.json"
     assert path_beside(tmp_path / "run.txt") == tmp_path / "run.txt.json"
     assert path_beside(tmp_path / "run") == tmp_path / "run.json"
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("folder", [".", "..", "/"])
+def test_a_folder_of_any_name_is_refused_in_a_line(folder, force):
+    with pytest.raises(RecordingError, match="it is a folder"):
+        Recording(Path(folder), ORIGIN, force=force)
 
 
 def test_the_provenance_is_there_from_the_start_and_complete_at_the_end(tmp_path):
@@ -85,6 +93,87 @@ def test_neither_file_is_overwritten_unless_forced(tmp_path, name):
     assert json.loads((tmp_path / "run.json").read_text())["complete"]
 
 
+OLD = {"run.csv": "precious rows", "run.json": "their provenance"}
+
+
+def contents(folder):
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def forced(folder, old):
+    for name in old:
+        (folder / name).write_text(OLD[name])
+    return Recording(folder / "run.csv", ORIGIN, force=True)
+
+
+OLD_FILES = pytest.mark.parametrize("old", [["run.csv"], ["run.json"], ["run.csv", "run.json"]])
+
+
+@OLD_FILES
+@pytest.mark.parametrize("end", [Recording.discard, Recording.abandon])
+def test_force_destroys_nothing_where_no_worker_started(tmp_path, old, end):
+    recorder = forced(tmp_path, old)
+    visible = {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")}
+    assert visible == set(old)
+    end(recorder)
+    assert contents(tmp_path) == {name: OLD[name] for name in old}
+    recorder.discard()
+    recorder.close()
+    assert contents(tmp_path) == {name: OLD[name] for name in old}
+
+
+@OLD_FILES
+@pytest.mark.parametrize("begins", ["write", "close"])
+def test_force_replaces_both_files_once_there_is_something_to_replace_them(tmp_path, old, begins):
+    recorder = forced(tmp_path, old)
+    assert (recorder.path, recorder.metadata_path) == (tmp_path / "run.csv", tmp_path / "run.json")
+    recorder.started(started(BEGAN_S))
+    assert all((tmp_path / name).read_text() == OLD[name] for name in old)  # no row yet
+    if begins == "write":
+        recorder.write(interval())
+    else:
+        recorder.close()
+    assert (tmp_path / "run.csv").read_text().startswith("time_s,")
+    assert described(recorder).started_utc == "2026-01-02T03:04:05.000Z"
+    recorder.close()
+    assert sorted(contents(tmp_path)) == ["run.csv", "run.json"]
+    assert described(recorder).complete
+
+
+def test_force_with_nothing_to_replace_creates_the_files_at_once(tmp_path):
+    recorder = forced(tmp_path, [])
+    assert sorted(contents(tmp_path)) == ["run.csv", "run.json"]
+    recorder.discard()
+    assert not contents(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["run.csv", "run.json"])
+def test_drafts_that_cannot_take_their_place_are_reported_and_removed(tmp_path, name):
+    recorder = forced(tmp_path, OLD)
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    with pytest.raises(RecordingError, match=rf"cannot .*{name}: it is a folder"):
+        recorder.write(interval())
+    assert recorder.failed == (name == "run.csv")
+    recorder.write(interval())
+    recorder.close()
+    assert recorder.rows == (2 if name == "run.json" else 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.csv", "run.json"]
+    if name == "run.csv":
+        recorder.discard()
+        assert (tmp_path / "run.json").read_text() == OLD["run.json"]
+
+
+def test_an_abandoned_recording_keeps_its_rows_and_stays_incomplete(tmp_path):
+    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder.write(interval())
+    recorder.abandon()
+    recorder.write(interval())
+    recorder.close()
+    assert recorder.rows == 1
+    assert not described(recorder).complete
+
+
 def test_where_the_provenance_cannot_be_written_nothing_is_left(tmp_path):
     (tmp_path / "run.json").mkdir()
     with pytest.raises(RecordingError, match=r"cannot write .*run\.json"):
@@ -95,7 +184,7 @@ def test_where_the_provenance_cannot_be_written_nothing_is_left(tmp_path):
 def test_a_lost_provenance_is_reported_once_and_costs_no_row(tmp_path, monkeypatch):
     recorder = Recording(tmp_path / "run.csv", ORIGIN)
 
-    def refuse(path, contents):
+    def refuse(*_, **__):
         raise RecordingError("cannot write run.json: the disk is full")
 
     monkeypatch.setattr(metadata, "write", refuse)
@@ -122,6 +211,7 @@ def test_a_recording_that_lost_its_rows_is_not_complete(tmp_path, monkeypatch):
     monkeypatch.setattr("gpudash.recording.csv_file.os.write", full)
     with pytest.raises(RecordingError, match="the disk is full"):
         recorder.write(interval())
+    assert recorder.failed
     recorder.write(interval())
     recorder.close()
     assert not described(recorder).complete

@@ -75,6 +75,15 @@ def test_a_slow_reading_is_in_the_units_of_its_names(gpu: Gpu):
     assert slow(gpu) == SLOW
 
 
+def test_energy_names_the_moment_its_counter_was_read(gpu: Gpu, driver: Driver):
+    driver.says("nvmlGpmSampleGet.delay_ms 50")  # asked before it
+    reading = gpu.slow()
+    assert reading.energy_at_s
+    assert reading.energy_at_s >= reading.at_s + 0.05
+    driver.says("nvmlDeviceGetTotalEnergyConsumption.error 10")
+    assert gpu.slow().energy_at_s is None
+
+
 def test_a_sample_names_the_gpu_and_the_moment(gpu: Gpu):
     before_s = time.monotonic()
     sample = gpu.fast()

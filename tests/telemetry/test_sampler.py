@@ -4,18 +4,22 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import psutil
 import pytest
 
 from gpudash.records import GpuSample, HostSample, Sample
-from gpudash.telemetry.gpu import Gpu
-from gpudash.telemetry.sampler import Sampler, ticks
+from gpudash.telemetry.gpu import Gpu, GpuName
+from gpudash.telemetry.nvml import GpuUnavailable
+from gpudash.telemetry.sampler import STALE_S, Sampler
 from tests.telemetry.shim import FIRST, SECOND, Driver
 
 PATIENCE_S = 20
 FAST_S, SLOW_S = 0.02, 0.15
 ME = os.getpid()
+Found: TypeAlias = tuple[str, ...] | Exception
+"""The names of the GPUs that the driver lists, or how it fails to."""
 
 
 class Stream:
@@ -23,12 +27,24 @@ class Stream:
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []
+        self.listings = 0
         self.sampler = self.made()
 
-    def made(self, **options: float) -> Sampler:
-        paces: dict[str, float] = {"fast_s": FAST_S, "slow_s": SLOW_S} | options
-        self.sampler = Sampler(self.samples.append, **paces)  # type: ignore[arg-type]  # floats
+    def made(self, stale_s: float = STALE_S, found: Found = ()) -> Sampler:
+        self.sampler = Sampler(
+            self.samples.append,
+            fast_s=FAST_S,
+            slow_s=SLOW_S,
+            stale_s=stale_s,
+            list_gpus=lambda: self.listed(found),
+        )
         return self.sampler
+
+    def listed(self, found: Found) -> tuple[str, tuple[GpuName, ...]]:
+        self.listings += 1
+        if isinstance(found, Exception):
+            raise found
+        return "580", tuple(GpuName(index=0, uuid=FIRST, name=name) for name in found)
 
     @property
     def gpu(self) -> list[GpuSample]:
@@ -94,6 +110,15 @@ def test_a_slow_value_is_dropped_when_it_has_grown_old(stream: Stream, driver: D
     assert stream.gpu[-1].power_w == 251.5
 
 
+def test_energy_carries_the_moment_of_its_reading_not_of_the_sample(stream: Stream):
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.start()
+    until(lambda: len({each.energy_at_s for each in stream.gpu if each.energy_j}) >= 3)
+    metered = [each for each in stream.gpu if each.energy_j is not None]
+    assert all(each.energy_at_s and each.energy_at_s <= each.at_s for each in metered)
+    assert len({each.energy_at_s for each in metered}) < len(metered)
+
+
 def test_a_slow_driver_call_does_not_hold_up_the_stream(stream: Stream, driver: Driver):
     driver.says("nvmlDeviceGetTotalEnergyConsumption.delay_ms 300")
     stream.sampler.watch(ME, FIRST)
@@ -115,13 +140,36 @@ def test_before_anything_is_watched_nothing_is_read(stream: Stream, driver: Driv
     assert not driver.asked("nvmlInitWithFlags")
 
 
-def test_training_on_the_cpu_reads_no_gpu_even_where_there_is_one(stream: Stream, driver: Driver):
-    stream.sampler.watch(ME, None)
-    stream.sampler.start()
-    until(lambda: len(stream.host) >= 5)
-    assert stream.sampler.gpu_missing == "training on the CPU"
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (GpuUnavailable("the NVIDIA driver is not loaded"), ": the NVIDIA driver is not loaded"),
+        (RuntimeError("odd"), ": reading the GPU failed: RuntimeError: odd"),
+        ((), ": no NVIDIA GPU is present"),
+        (("NVIDIA H200",), ", though NVML lists NVIDIA H200"),
+        (("NVIDIA H200", "NVIDIA T4", "NVIDIA T4"), ", though NVML lists NVIDIA H200 and 2 more"),
+    ],
+)
+def test_training_on_the_cpu_reads_no_gpu_and_says_once_whether_there_is_one(
+    stream: Stream, driver: Driver, found: Found, reason: str
+):
+    sampler = stream.made(found=found)
+    sampler.watch(ME, None)
+    assert sampler.gpu_missing == "training on the CPU"
+    sampler.start()
+    until(lambda: sampler.gpu_missing == f"training on the CPU{reason}")
+    ends_s = time.monotonic() + 3 * SLOW_S
+    until(lambda: time.monotonic() > ends_s and len(stream.host) >= 5)
+    assert stream.listings == 1
     assert not stream.gpu
     assert not driver.asked("nvmlInitWithFlags")
+
+
+def test_a_gpu_trained_on_needs_no_listing(stream: Stream):
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.start()
+    until(lambda: stream.gpu)
+    assert not stream.listings
 
 
 def test_a_gpu_that_cannot_be_opened_leaves_the_host_and_a_reason(stream: Stream, driver: Driver):
@@ -186,7 +234,7 @@ def test_watching_again_follows_the_new_worker_and_its_gpu(stream: Stream, drive
     until(lambda: driver.asked("nvmlShutdown") == 1)
     stream.sampler.watch(ME, None)
     until(lambda: driver.asked("nvmlShutdown") == 2)
-    assert stream.sampler.gpu_missing == "training on the CPU"
+    until(lambda: stream.sampler.gpu_missing == "training on the CPU: no NVIDIA GPU is present")
 
 
 # ── the end ─────────────────────────────────────────────────────────────────────────────
@@ -235,42 +283,3 @@ def test_a_driver_that_hangs_does_not_hang_the_stop(stream: Stream, driver: Driv
     emitted = len(stream.samples)
     until(lambda: driver.asked("nvmlShutdown"))  # the thread ends by itself once the call returns
     assert len(stream.samples) == emitted
-
-
-# ── the pace ────────────────────────────────────────────────────────────────────────────
-
-
-class FakeTime:
-    """A clock and an event in one: waiting passes the time at once."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def wait(self, timeout_s: float) -> bool:
-        self.now_s += timeout_s
-        return False
-
-    def is_set(self) -> bool:
-        return False
-
-
-def paced(works_s: list[float], monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Moments of the ticks at a period of 1 s when the work after each takes this long."""
-    clock = FakeTime()
-    monkeypatch.setattr("gpudash.telemetry.sampler.time", clock)
-    moments = []
-    for _, work_s in zip(ticks(1.0, clock, clock), works_s, strict=False):  # type: ignore[arg-type]  # the double
-        moments.append(clock.now_s)
-        clock.now_s += work_s
-    return moments
-
-
-def test_work_between_ticks_does_not_make_the_period_drift(monkeypatch: pytest.MonkeyPatch):
-    assert paced([0.0, 0.25, 0.75, 0.5, 0.0], monkeypatch) == [0, 1, 2, 3, 4]
-
-
-def test_missed_ticks_are_skipped_and_never_made_up_for(monkeypatch: pytest.MonkeyPatch):
-    assert paced([0.0, 3.5, 0.0, 0.0], monkeypatch) == [0, 1, 5, 6]

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gpudash.errors import RecordingError
+from gpudash.errors import RecordingError, WorkerError
 from gpudash.records import Device, GpuSample, HostSample, Plan, Settings
 from gpudash.snapshot import Marker, Recording, Result, Series, Snapshot
 from gpudash.ui.engine import Listener
@@ -153,14 +153,17 @@ class FakeEngine:
         self.listener: Listener | None = None
         self.started_on: threading.Thread | None = None
         self.refuse_record: str | None = None
+        self.refuse_worker: str | None = None
+        self.recording_failure: RecordingError | None = None
         self._playing = threading.Event()
 
     # ── what the dashboard calls ────────────────────────────────────────────────────────
 
     def start(self, listener: Listener) -> None:
         self.calls.append(("start",))
-        self.listener = listener
         self.started_on = threading.current_thread()
+        self._start_worker()
+        self.listener = listener
 
     def change(self, settings: Settings) -> None:
         self.calls.append(("change", dict(settings)))
@@ -174,6 +177,7 @@ class FakeEngine:
     def restart(self, plan: Plan) -> None:
         self.calls.append(("restart", plan))
         self.plan = plan
+        self._start_worker()
 
     def new_row(self) -> None:
         self.calls.append(("new_row",))
@@ -187,6 +191,10 @@ class FakeEngine:
 
     def stop_recording(self) -> None:
         self.calls.append(("stop_recording",))
+
+    def _start_worker(self) -> None:
+        if self.refuse_worker is not None:
+            raise WorkerError(self.refuse_worker)
 
     # ── what a test or a script calls ───────────────────────────────────────────────────
 

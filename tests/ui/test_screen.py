@@ -76,7 +76,8 @@ async def test_a_failure_is_told_in_words_and_its_traceback_is_in_the_log():
         await d.show(failed)
         text = d.text()
         assert "✗ failed" in text
-        assert "the worker failed: KeyError 'a' · press R to restart" in text
+        assert "KeyError 'a' · change a setting and press R to restart" in text
+        assert text.count("press R") == 1
         assert "KeyError: 'a'" in text
         assert text.count("nothing measured") == 4
 
@@ -116,6 +117,37 @@ async def test_every_size_shows_throughput_results_and_keys(size):
         assert drawn(text) > 20
         for shown in ("throughput", "steps/s", "1.07×", "▶ training", "? help", "q quit"):
             assert shown in text
+
+
+@pytest.mark.parametrize("size", [(200, 50), (120, 40), (80, 24)])
+async def test_the_footer_keeps_the_way_to_the_themes(size):
+    busy = msgspec.structs.replace(training(), state="paused", recording=recording())
+    for snapshot in (training(), busy):
+        async with dashboard(size=size, snapshot=snapshot) as d:
+            for shown in ("p pipeline", "+ batch", "- batch", "^p menu"):
+                assert shown in d.lines()[-1]
+
+
+async def test_the_palette_opens_by_mouse():
+    async with dashboard(size=(80, 24), snapshot=training()) as d:
+        await d.click("^p menu")
+        while d.app.screen is d.app._main:
+            await d.pilot.pause(0.02)
+
+
+@pytest.mark.parametrize("size", [(110, 34), (80, 24)])
+async def test_no_row_between_the_bars_is_wasted(size):
+    async with dashboard(size=size, snapshot=training()) as d:
+        body = d.app._main.query_one("#body").region
+        assert (body.y, body.height) == (1, size[1] - 3)
+
+
+async def test_with_a_planned_time_the_training_is_counted_and_not_its_start():
+    timed = msgspec.structs.replace(training(), planned_s=5.0)
+    async with dashboard(snapshot=timed) as d:
+        assert "0:00:00/0:00:05" in d.lines()[0]
+        await d.show(msgspec.structs.replace(timed, training_s=3.4))
+        assert "0:00:03/0:00:05" in d.lines()[0]
 
 
 @pytest.mark.parametrize("size", [(20, 5), (59, 40), (120, 15), (1, 1), (46, 3)])

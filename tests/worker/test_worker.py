@@ -158,7 +158,7 @@ def test_a_reader_that_stalls_delays_no_step_and_misses_none(start: Callable[...
     assert worker.end() == 0
     meanwhile = [s.finished_s for s in worker.steps if stalled_s < s.finished_s < read_s]
     gaps = [b - a for a, b in pairwise([stalled_s, *meanwhile, read_s])]
-    assert max(gaps) < (read_s - stalled_s) / 3
+    assert max(gaps) < (read_s - stalled_s) / 2
     numbers = [s.step for s in worker.steps]
     assert numbers == list(range(1, len(numbers) + 1))
 
@@ -188,6 +188,7 @@ def test_a_crash_arrives_with_its_traceback(start: Callable[..., Worker]) -> Non
     for child in psutil.Process(worker.link.pid).children():
         child.kill()  # a loader worker dies: torch raises in the training process
     assert worker.end() == 1
+    assert worker.of(Failed), worker.printed
     (failed,) = worker.of(Failed)
     assert failed.kind == "error"
     assert "DataLoader worker" in failed.sentence

@@ -188,6 +188,47 @@ def test_a_failed_step_is_taken_again_after_recovery(make: Make) -> None:
     assert_same(CPU, losses + train(training, 2), train(untouched, 4))
 
 
+@pytest.mark.parametrize("lever", [{"seed": "1"}, {"model_scale": "full"}])
+def test_going_back_from_another_model_rebuilds_the_one_the_settings_name(
+    make: Make, lever: dict[str, str]
+) -> None:
+    training, fresh = make(batch_size="1"), make(batch_size="1")
+    before = dict(training.settings)
+    training.change(lever)
+    training.recover(before)
+    assert training.settings == before
+    assert_same(CPU, weights(training), weights(fresh))
+
+
+def test_a_model_that_cannot_be_built_leaves_the_old_one_and_its_weights(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training, untouched = make(), make()
+    losses = train(training, 2)
+    before = dict(training.settings)
+
+    def fail() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(training, "_build_workload", fail)
+    with pytest.raises(MemoryError):
+        training.change({"seed": "1"})
+    training.recover(before)
+    assert_same(CPU, losses + train(training, 2), train(untouched, 4))
+
+
+def test_memory_held_now_does_not_count_against_a_change(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = make(data="cached")
+    held = sum(training._host_bytes(training.settings))
+    monkeypatch.setattr("workloads.training.available_host_bytes", lambda: held // 2)
+    training.change({"pipelined": "on"})  # takes nothing
+    training.change({"batch_size": "3"})  # takes half as much again, in place of what is held
+    with pytest.raises(LeverError, match="GiB are available"):
+        training.change({"batch_size": "16"})
+
+
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(

@@ -1,0 +1,107 @@
+"""The recordings of a session: at most one goes on, others may still wait for their last rows.
+
+Rows leave some time after they end, so a recording that was stopped takes rows for a moment
+longer. A recording that can no longer be written is told of once and dropped; the run and
+the other recordings go on.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from gpudash import snapshot
+from gpudash.analysis.intervals import Interval
+from gpudash.errors import RecordingError
+from gpudash.recording.recording import Recording
+from gpudash.records import Started
+
+ItemT = TypeVar("ItemT")
+
+
+@dataclass
+class _Active:
+    recording: Recording
+    until_s: float = math.inf
+    """Rows that begin from then on are not its own."""
+
+
+class Recordings:
+    """Opens, feeds and closes; `tell` hears of each failure."""
+
+    def __init__(self, tell: Callable[[RecordingError], None]) -> None:
+        self._tell = tell
+        self._active: list[_Active] = []
+        self.rows = 0
+        """Rows written in all."""
+
+    def holds(self, path: Path) -> bool:
+        """Tell whether one of the recordings is being written there."""
+        return any(active.recording.path.resolve() == path.resolve() for active in self._active)
+
+    @property
+    def shown(self) -> snapshot.Recording | None:
+        """The one that goes on."""
+        for active in self._active:
+            if active.until_s == math.inf:
+                path, rows = str(active.recording.path), active.recording.rows
+                return snapshot.Recording(path=path, rows=rows)
+        return None
+
+    def begin(self, recording: Recording, started: Started | None, now_s: float) -> None:
+        """Feed this one from now on, and end the one before."""
+        self.end(now_s)
+        self._active.append(_Active(recording))
+        if started is not None:
+            self._guard(self._active[-1], Recording.started, started)
+
+    def end(self, now_s: float) -> None:
+        """Take no later rows; those that have begun leave when they are complete."""
+        for active in self._active:
+            active.until_s = min(active.until_s, now_s)
+
+    def started(self, event: Started) -> None:
+        """Note a worker's device, seed and versions."""
+        for active in list(self._active):
+            self._guard(active, Recording.started, event)
+
+    def write(self, intervals: Iterable[Interval]) -> None:
+        """Write rows, each where it belongs."""
+        for interval in intervals:
+            for active in list(self._active):
+                if interval.began_s >= active.until_s:
+                    self._active.remove(active)
+                    active.recording.close()
+                else:
+                    before = active.recording.rows
+                    self._guard(active, Recording.write, interval)
+                    self.rows += active.recording.rows - before
+
+    def close(self) -> None:
+        """Complete all."""
+        while self._active:
+            self._active.pop().recording.close()
+
+    def discard_empty(self) -> None:
+        """Remove those without a row: nothing happened that could be recorded."""
+        for active in list(self._active):
+            if active.recording.rows == 0:
+                self._active.remove(active)
+                active.recording.discard()
+
+    def abandon(self) -> None:
+        """Leave all as they are, marked incomplete."""
+        while self._active:
+            self._active.pop().recording.abandon()
+
+    def _guard(
+        self, active: _Active, action: Callable[[Recording, ItemT], None], item: ItemT
+    ) -> None:
+        try:
+            action(active.recording, item)
+        except RecordingError as error:
+            self._tell(error)
+        if active.recording.failed:
+            self._active.remove(active)
+            active.recording.abandon()
