@@ -5,6 +5,7 @@ at the cursor, so the order survives a change of batch size or of loader workers
 """
 
 import os
+import signal
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import cycle
@@ -65,9 +66,15 @@ class LoaderFeed:
             worker_init_fn=partial(_adopt, os.getpid()),
         )
         self._batches = iter(loader)
+        # torch's handler raises wherever this process happens to be when a loader worker dies;
+        # without it, the loader itself notices, within seconds, where a batch is asked for
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def __next__(self) -> Batch:
-        return tuple(next(self._batches))
+        try:
+            return tuple(next(self._batches))
+        except (ConnectionError, EOFError) as error:
+            raise RuntimeError("a DataLoader worker died handing over a batch") from error
 
     def close(self) -> None:
         """End the loader workers; they finish the batch they are making."""

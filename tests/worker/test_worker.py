@@ -188,7 +188,7 @@ def test_a_crash_arrives_with_its_traceback(start: Callable[..., Worker]) -> Non
     for child in psutil.Process(worker.link.pid).children():
         child.kill()  # a loader worker dies: torch raises in the training process
     assert worker.end() == 1
-    assert worker.of(Failed), worker.printed
+    assert worker.of(Failed), "\n".join(worker.printed)
     (failed,) = worker.of(Failed)
     assert failed.kind == "error"
     assert "DataLoader worker" in failed.sentence
