@@ -69,8 +69,11 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False):
     """The host waited for the next batch."""
     host_ms: float
     """The host was occupied with the step, waiting for data excluded."""
-    device_ms: float
-    """The device had work of this step in progress; overlapping halves counted once."""
+    device_ms: float | None = None
+    """The device had work of this step in progress; overlapping halves counted once.
+
+    This and what follows is measured in some steps of each 50 ms, and None in the others.
+    """
     copy_ms: float | None = None
     first_ms: float | None = None
     forward_ms: float | None = None

@@ -145,6 +145,7 @@ def test_recording_goes_on_and_off_while_training(begin: Begin, tmp_path: Path) 
     session.stop_recording()
     screen.until(lambda s: s.recording is None)
     session.record(tmp_path / "b.csv")
+    screen.until(lambda s: s.recording is not None)
     with pytest.raises(RecordingError, match="b.csv is being recorded"):
         session.record(tmp_path / "b.csv", force=True)
     screen.until(lambda s: s.recording and s.recording.rows > 1)

@@ -8,6 +8,10 @@ On a GPU the ends of steps are chained: each is the one before plus the events' 
 so rates are the device's own. The chain is tied to the host's clock once, before the first
 step, and kept within what causality allows: a step ends after the host began to enqueue it
 and before its last event was seen done.
+
+The end of every step is recorded. The other borders cost the device about 2 µs each and the
+host as much, which short steps would feel: phases are measured in two steps out of those of
+each 50 ms, and are None in the others.
 """
 
 import math
@@ -16,95 +20,20 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, TypeAlias
 
-import torch
 from torch import Tensor
 
 from gpudash.records import Step
+from gpudash.worker.borders import Borders, BorderT
 from workloads.workload import Phase
 
-BorderT = TypeVar("BorderT")
-Marks: TypeAlias = list[tuple[Phase, BorderT]]
+Marks: TypeAlias = list[tuple[Phase, BorderT | None]]
+"""Phases and where they begin; None where that was not recorded."""
 
-
-class Borders(Protocol[BorderT]):
-    """How phase borders are recorded on one kind of device."""
-
-    def record(self) -> BorderT:
-        """Return a border after everything enqueued so far on the current stream."""
-
-    def passed(self, border: BorderT, /) -> bool:
-        """Has the device reached it? Does not wait."""
-
-    def between_ms(self, earlier: BorderT, later: BorderT, /) -> float:
-        """Return the device's time from one passed border to another, in milliseconds."""
-
-    def tie(self) -> tuple[BorderT, float]:
-        """Return a border and its `time.monotonic()`; waits for the device, once."""
-
-    def release(self, border: BorderT, /) -> None:
-        """Take back a border that is no longer needed."""
-
-
-class HostBorders:
-    """Time stamps: on a CPU, work is finished when the call returns."""
-
-    def record(self) -> float:
-        """Return `time.monotonic()`."""
-        return time.monotonic()
-
-    def passed(self, _border: float, /) -> bool:
-        """Return True: the host is the device."""
-        return True
-
-    def between_ms(self, earlier: float, later: float, /) -> float:
-        """Return the difference."""
-        return (later - earlier) * 1e3
-
-    def tie(self) -> tuple[float, float]:
-        """Return the same moment twice."""
-        now = time.monotonic()
-        return now, now
-
-    def release(self, _border: float, /) -> None:
-        """Keep nothing."""
-
-
-class EventBorders:
-    """CUDA events with timing, reused."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._free: list[torch.cuda.Event] = []
-
-    def record(self) -> torch.cuda.Event:
-        """Record an event on the current stream."""
-        event = self._free.pop() if self._free else self._make()
-        event.record()
-        return event
-
-    def _make(self) -> torch.cuda.Event:
-        return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # same
-
-    def passed(self, event: torch.cuda.Event, /) -> bool:
-        """Query the event."""
-        return bool(event.query())  # type: ignore[no-untyped-call]  # untyped in torch
-
-    def between_ms(self, earlier: torch.cuda.Event, later: torch.cuda.Event, /) -> float:
-        """Return the events' difference; negative where `later` came first."""
-        return float(earlier.elapsed_time(later))
-
-    def tie(self) -> tuple[torch.cuda.Event, float]:
-        """Record an event on an idle device, so that its time is now."""
-        torch.cuda.synchronize(self._device)  # sync: once, before the first step
-        event = self.record()
-        event.synchronize()  # sync: same
-        return event, time.monotonic()
-
-    def release(self, event: torch.cuda.Event, /) -> None:
-        """Reuse the event."""
-        self._free.append(event)
+PHASES_EVERY_S = 0.05
+PHASES_IN_A_ROW = 2
+"""On two streams the halves of a step lie in two iterations: both must be measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +61,9 @@ class _Enqueued(Generic[BorderT]):
     tag: Tag
     first: _First[BorderT]
     second: Marks[BorderT]
+    end: BorderT
+    serial: bool
+    """Both halves on one stream."""
     began_s: float
     ended_s: float
     host_ms: float
@@ -163,16 +95,23 @@ class Clock(Generic[BorderT]):
     """The loop's instrument: `mark` within an iteration, `end` after it, `finished` at times."""
 
     def __init__(
-        self, borders: Borders[BorderT], now: Callable[[], float] = time.monotonic
+        self,
+        borders: Borders[BorderT],
+        now: Callable[[], float] = time.monotonic,
+        phases_every_s: float = PHASES_EVERY_S,
     ) -> None:
         self._borders = borders
         self._now = now
+        self._phases_every_s = phases_every_s
+        self._phases_due_s = -math.inf
+        self._phases_left = 0  # iterations to measure in full
         self._marks: Marks[BorderT] = []
         self._prepared: _First[BorderT] | None = None
         self._enqueued: deque[_Enqueued[BorderT]] = deque()
         # the end of the newest measured step, on the device and in the host's time
         self._reference, self._reference_s = borders.tie()
-        self._reference_second_ms = 0.0
+        self._reference_second_ms: float | None = 0.0
+        self._end = self._reference  # of the iteration's second half
         self._broken = True
         self._after_break_s: float | None = None
         self._began_s = self._data_ended_s = self._reference_s
@@ -191,12 +130,19 @@ class Clock(Generic[BorderT]):
         self._began_s = self._data_ended_s = self._now()
         if self._broken:
             self._broken, self._after_break_s = False, self._began_s
+        if self._began_s >= self._phases_due_s:
+            self._phases_due_s = self._began_s + self._phases_every_s
+            self._phases_left = PHASES_IN_A_ROW
 
     def mark(self, phase: Phase, /) -> None:
         """Begin `phase` on the current stream; `idle` ends a half."""
         if not self._marks:
             self._data_ended_s = self._now()
-        self._marks.append((phase, self._borders.record()))
+        ends_step = phase == "idle" and self._marks[-1][0] == "optimizer"
+        border = self._borders.record() if ends_step or self._phases_left else None
+        self._marks.append((phase, border))
+        if ends_step and border is not None:
+            self._end = border
 
     def interrupt(self) -> None:
         """Declare a break: the next step's time starts with itself, not with the one before."""
@@ -212,15 +158,11 @@ class Clock(Generic[BorderT]):
         ended_s = self._now()
         data_ms = (self._data_ended_s - self._began_s) * 1e3
         marks, self._marks = self._marks, []
+        self._phases_left = max(0, self._phases_left - 1)
         first, second = halves(marks)
-        if first:
-            fetched = _First(marks=first, data_ms=data_ms)
-            serial = marks[0][0] == "copy"
-            trained, self._prepared = (
-                (fetched, None) if serial and second else (self._prepared, fetched)
-            )
-        else:
-            trained, self._prepared = self._prepared, None
+        fetched = _First(marks=first, data_ms=data_ms) if first else None
+        serial = bool(first and second) and marks[0][0] == "copy"
+        trained, self._prepared = (fetched, None) if serial else (self._prepared, fetched)
         if tag is None or trained is None:
             return
         self._enqueued.append(
@@ -228,6 +170,8 @@ class Clock(Generic[BorderT]):
                 tag=tag,
                 first=trained,
                 second=second,
+                end=self._end,
+                serial=serial,
                 began_s=self._began_s,
                 ended_s=ended_s,
                 host_ms=(ended_s - self._began_s) * 1e3 - data_ms,
@@ -240,15 +184,14 @@ class Clock(Generic[BorderT]):
         """Return the steps finished since the last call, with their losses. Never waits."""
         now = self._now()
         done = []
-        while self._enqueued and self._borders.passed(self._enqueued[0].second[-1][1]):
+        while self._enqueued and self._borders.passed(self._enqueued[0].end):
             done.append(self._measure(self._enqueued.popleft(), now))
         self.until_s = now
         return done
 
     def _measure(self, step: _Enqueued[BorderT], now: float) -> tuple[Step, Tensor]:
         first_ms, second_ms = self._phases_ms(step.first.marks), self._phases_ms(step.second)
-        end = step.second[-1][1]
-        since_reference_ms = self._borders.between_ms(self._reference, end)
+        since_reference_ms = self._borders.between_ms(self._reference, step.end)
         # an iteration closed before the last look was not finished then
         earliest = self.until_s if step.ended_s <= self.until_s else step.began_s
         finished_s = self._reference_s + since_reference_ms / 1e3
@@ -257,8 +200,11 @@ class Clock(Generic[BorderT]):
         if step.after_break_s is not None:
             began_s = max(step.after_break_s, self._reference_s)
             step_ms = (finished_s - began_s) * 1e3
+        second_half_ms = sum(second_ms.values()) if second_ms else None
         overlap_ms = self._overlap_ms(step)
-        device_ms = sum(first_ms.values()) + sum(second_ms.values()) - (overlap_ms or 0.0)
+        device_ms = None
+        if first_ms and second_half_ms is not None and (step.serial or overlap_ms is not None):
+            device_ms = sum(first_ms.values()) + second_half_ms - (overlap_ms or 0.0)
         record = Step(
             step=step.tag.step,
             segment=step.tag.segment,
@@ -277,25 +223,31 @@ class Clock(Generic[BorderT]):
         )
         self._release(step)
         self.step_ms = step_ms
-        self._reference, self._reference_s = end, finished_s
-        self._reference_second_ms = sum(second_ms.values())
+        self._reference, self._reference_s = step.end, finished_s
+        self._reference_second_ms = second_half_ms
         return record, step.tag.loss
 
     def _phases_ms(self, marks: Marks[BorderT]) -> dict[Phase, float]:
-        pairs = pairwise(marks)
-        return {phase: self._borders.between_ms(begin, end) for (phase, begin), (_, end) in pairs}
+        """Return what each phase took; empty where not all of its borders were recorded."""
+        times: dict[Phase, float] = {}
+        for (phase, begin), (_, end) in pairwise(marks):
+            if begin is None or end is None:
+                return {}
+            times[phase] = self._borders.between_ms(begin, end)
+        return times
 
     def _overlap_ms(self, step: _Enqueued[BorderT]) -> float | None:
         """How long this step's first half ran beside the second half of the step before."""
-        if step.first.marks[-1][1] is step.second[0][1]:
-            return None  # one stream: where the first half ends, the second begins
-        begin = self._borders.between_ms(self._reference, step.first.marks[0][1])
-        end = self._borders.between_ms(self._reference, step.first.marks[-1][1])
+        first, last = step.first.marks[0][1], step.first.marks[-1][1]
+        if step.serial or first is None or last is None or self._reference_second_ms is None:
+            return None
+        begin = self._borders.between_ms(self._reference, first)
+        end = self._borders.between_ms(self._reference, last)
         return max(0.0, min(end, 0.0) - max(begin, -self._reference_second_ms))
 
     def _release(self, step: _Enqueued[BorderT]) -> None:
         # serial halves share a border; the step's end stays as the next reference
-        borders = {id(b): b for _, b in (*step.first.marks, *step.second)}
-        del borders[id(step.second[-1][1])]
+        marks = (*step.first.marks, *step.second)
+        borders = {id(b): b for _, b in marks if b is not None and b is not step.end}
         for border in (*borders.values(), self._reference):
             self._borders.release(border)

@@ -27,7 +27,8 @@ from gpudash.records import (
     Step,
     Stop,
 )
-from gpudash.worker.clock import Clock, EventBorders, HostBorders, Tag
+from gpudash.worker.borders import EventBorders, HostBorders
+from gpudash.worker.clock import Clock, Tag
 from gpudash.worker.loss import DeviceLoss, HostLoss, LossReader
 from gpudash.worker.pipes import CommandPipe
 from workloads.levers import LeverError

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.records import Step
-from gpudash.worker.clock import Clock, HostBorders, Tag
+from gpudash.worker.borders import HostBorders
+from gpudash.worker.clock import Clock, Tag
 from workloads.workload import Phase
 
 
@@ -59,7 +60,7 @@ def device() -> Device:
 
 @pytest.fixture
 def clock(device: Device) -> Clock[int]:
-    return Clock(device, now=device.now)
+    return Clock(device, now=device.now, phases_every_s=0.0)
 
 
 def tag(step: int) -> Tag:
@@ -199,6 +200,31 @@ def test_times_add_up_and_never_leave_what_causality_allows(
     seen += finished(clock, device, 100 + at_ms / 1e3)
     assert [step.step for step in seen] == list(range(1, len(steps_ms) + 1))
     assert sum(step.step_ms for step in seen) == pytest.approx(sum(steps_ms))
+
+
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_phases_are_measured_now_and_then_and_ends_always(
+    device: Device, *, pipelined: bool
+) -> None:
+    clock = Clock(device, now=device.now, phases_every_s=0.1)
+    if pipelined:
+        enqueue(clock, device, list(zip(FIRST, (0, 1, 2), strict=True)), None, host_ms=10)
+    for number in range(1, 41):
+        marks = serial(number * 10, 1, 1, 1, 1, 1)
+        if pipelined:
+            marks = [
+                *marks[2:],
+                *zip(FIRST, (number * 10 + 6, number * 10 + 7, number * 10 + 8), strict=True),
+            ]
+        enqueue(clock, device, marks, number, host_ms=10)
+    steps = finished(clock, device, 101)
+    assert [step.step for step in steps] == list(range(1, 41))
+    assert all(step.step_ms == 10 for step in steps[1:])
+    measured = [step for step in steps if step.device_ms is not None]
+    assert len(measured) == (4 if pipelined else 8)
+    assert all((step.first_ms, step.backward_ms, step.device_ms) == (1, 1, 5) for step in measured)
+    assert all((step.overlap_ms is not None) == pipelined for step in measured)
+    assert device.recorded < 40 * 3  # of six or seven borders a step
 
 
 def test_every_border_is_reused(clock: Clock[int], device: Device) -> None:
