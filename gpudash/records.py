@@ -54,7 +54,7 @@ class Started(Record, frozen=True, kw_only=True):
     """Choices made for this machine, one sentence each."""
 
 
-class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False):
+class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=False):
     """One step that the device has finished. Times in milliseconds."""
 
     step: int
