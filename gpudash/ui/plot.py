@@ -109,7 +109,7 @@ def _unit_points(
             x, y = (at_s - window.begin_s) / window.length_s, value / line.top
             if not (math.isfinite(x) and math.isfinite(y)):  # one nan would end the process
                 continue
-            y = (min(max(int(y * levels), 0), levels - 1) + 0.5) / levels
+            y = (min(int(min(max(y, 0.0), 1.0) * levels), levels - 1) + 0.5) / levels
             if len(xs) - begin >= 2 and ys[-1] == ys[-2] == y:
                 xs[-1] = min(max(x, 0.0), 1.0)
                 continue
