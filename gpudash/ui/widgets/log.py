@@ -6,11 +6,10 @@ from typing import ClassVar
 
 from rich.cells import chop_cells
 from rich.segment import Segment
-from textual import events
 
 from gpudash.ui.format import plain
 from gpudash.ui.inbox import KEPT_LINES
-from gpudash.ui.widgets.painted import Painted, Row
+from gpudash.ui.widgets.painted import Row, Scrolled
 
 LONGEST_LINE = 4000
 """Characters kept of one line; more is said to be missing, not shown."""
@@ -23,7 +22,7 @@ def kept(line: str) -> str:
     return f"{plain(line[:LONGEST_LINE])} … {len(line) - LONGEST_LINE:,} more characters"
 
 
-class LogPane(Painted):
+class LogPane(Scrolled):
     """The last lines, wrapped; follows its end unless scrolled up."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"log--head", "log--line"}
@@ -48,16 +47,6 @@ class LogPane(Painted):
         by = direction * max(self.size.height - 2, 1)
         self._hidden_below = min(max(self._hidden_below - by, 0), max(len(self.lines) - 1, 0))
         self.repaint()
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Show earlier lines."""
-        event.stop()
-        self.scroll_rows(-1)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Show later lines."""
-        event.stop()
-        self.scroll_rows(1)
 
     def rows(self, width: int, height: int) -> Iterator[Row]:
         """Yield the title and the end of the log."""

@@ -6,6 +6,7 @@ from itertools import islice
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
@@ -64,6 +65,24 @@ class Painted(Widget):
         if name not in self._parts:
             self._parts[name] = self.get_component_rich_style(name)
         return self._parts[name]
+
+
+class Scrolled(Painted):
+    """A painted widget that the mouse wheel scrolls by rows."""
+
+    def scroll_rows(self, direction: int) -> None:
+        """Show earlier rows (-1) or later ones (+1)."""
+        raise NotImplementedError
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Show earlier rows."""
+        event.stop()
+        self.scroll_rows(-1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Show later rows."""
+        event.stop()
+        self.scroll_rows(1)
 
 
 def width_of(row: Row) -> int:

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.segment import Segment
-from textual import events
 
 from gpudash.snapshot import Result
 from gpudash.ui import format as fmt
-from gpudash.ui.widgets.painted import Painted, Row
+from gpudash.ui.widgets.painted import Row, Scrolled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +56,7 @@ def columns_for(width: int) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-class ResultsTable(Painted):
+class ResultsTable(Scrolled):
     """The rows of a snapshot's results; the newest are in sight unless scrolled."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -86,16 +85,6 @@ class ResultsTable(Painted):
         limit = max(len(self._results) - max(self.size.height - 1, 1), 0)
         self._hidden_below = min(max(self._hidden_below - direction, 0), limit)
         self.repaint()
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Show earlier rows."""
-        event.stop()
-        self.scroll_rows(-1)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Show later rows."""
-        event.stop()
-        self.scroll_rows(1)
 
     def rows(self, width: int, height: int) -> Iterator[Row]:
         """Yield the head, the first row, and as many of the newest as there is room for."""
