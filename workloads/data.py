@@ -7,11 +7,13 @@ at the cursor, so the order survives a change of batch size or of loader workers
 import os
 import signal
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
 from typing import Protocol
 
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader, Sampler, default_collate
 
 from workloads.levers import Value
@@ -20,8 +22,16 @@ from workloads.workload import Batch, Samples
 
 CACHED_BATCHES = 4
 """How many real batches data=cached and data=resident replay."""
-PREFETCH_FACTOR = 2
-"""Batches a loader worker keeps ready: torch's default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputReport:
+    """What making the samples took and met, since the report before."""
+
+    transform_ms: dict[str, float] = field(default_factory=dict)
+    """Mean milliseconds a sample spent in each transform of a loader worker."""
+    skipped: int = 0
+    """Unreadable samples passed over."""
 
 
 class Feed(Protocol):
@@ -29,6 +39,9 @@ class Feed(Protocol):
 
     def __next__(self) -> Batch:
         """Return the next batch; waits for it."""
+
+    def report(self) -> InputReport:
+        """Return what the batches taken since the last call say of their making."""
 
     def close(self) -> None:
         """End loader workers and let go of the memory."""
@@ -49,18 +62,52 @@ class Consecutive(Sampler[list[int]]):
             start += self._batch_size
 
 
+class _Reports:
+    """Takes the measurements off the batches and sums them up."""
+
+    def __init__(self, transforms: tuple[str, ...]) -> None:
+        self._transforms = transforms
+        self._measured: list[Tensor] = []
+
+    def take(self, batch: Batch) -> Batch:
+        """Return the batch (…, (B, T+1)) without its last tensor, if that is measurements."""
+        if not self._transforms:
+            return batch
+        self._measured.append(batch[-1])
+        return batch[:-1]
+
+    def report(self) -> InputReport:
+        """Return means and sums over what was taken since the last call."""
+        if not self._measured:
+            return InputReport()
+        measured = torch.cat(self._measured)  # (samples, T+1), on the host
+        self._measured = []
+        means = measured[:, :-1].mean(dim=0).tolist()
+        return InputReport(
+            transform_ms=dict(zip(self._transforms, means, strict=True)),
+            skipped=int(measured[:, -1].sum()),
+        )
+
+
 class LoaderFeed:
     """Batches made by loader workers, or by this process where there are none."""
 
     def __init__(
-        self, dataset: Samples, indices: Consecutive, *, num_workers: int, pin_memory: bool
+        self,
+        dataset: Samples,
+        indices: Consecutive,
+        *,
+        num_workers: int,
+        pin_memory: bool,
+        prefetch_factor: int,
     ) -> None:
+        self._reports = _Reports(dataset.transforms)
         loader: DataLoader[Batch] = DataLoader(
             dataset,
             batch_sampler=indices,
             num_workers=num_workers,
             pin_memory=pin_memory,
-            prefetch_factor=PREFETCH_FACTOR if num_workers else None,
+            prefetch_factor=prefetch_factor if num_workers else None,
             # spawn and forkserver import torch again in every worker: seconds, not 50 ms
             multiprocessing_context="fork" if num_workers else None,
             worker_init_fn=partial(_adopt, os.getpid()),
@@ -72,9 +119,13 @@ class LoaderFeed:
 
     def __next__(self) -> Batch:
         try:
-            return tuple(next(self._batches))
+            return self._reports.take(tuple(next(self._batches)))
         except (ConnectionError, EOFError) as error:
             raise RuntimeError("a DataLoader worker died handing over a batch") from error
+
+    def report(self) -> InputReport:
+        """Return what the loader workers measured."""
+        return self._reports.report()
 
     def close(self) -> None:
         """End the loader workers; they finish the batch they are making."""
@@ -89,6 +140,10 @@ class ReplayFeed:
 
     def __next__(self) -> Batch:
         return next(self._batches)
+
+    def report(self) -> InputReport:
+        """Return nothing: no sample is made any more."""
+        return InputReport()
 
     def close(self) -> None:
         """Let go of the batches."""
@@ -107,11 +162,16 @@ def make_feed(
     pin_memory = bool(values["pin_memory"]) and device.type == "cuda"
     if values["data"] == "loader":
         return LoaderFeed(
-            dataset, indices, num_workers=int(values["num_workers"]), pin_memory=pin_memory
+            dataset,
+            indices,
+            num_workers=int(values["num_workers"]),
+            pin_memory=pin_memory,
+            prefetch_factor=int(values["prefetch_factor"]),
         )
+    reports = _Reports(dataset.transforms)
     first_lists = (chosen for chosen, _ in zip(indices, range(CACHED_BATCHES), strict=False))
     batches: list[Batch] = [
-        tuple(default_collate([dataset[i] for i in chosen])) for chosen in first_lists
+        reports.take(tuple(default_collate([dataset[i] for i in chosen]))) for chosen in first_lists
     ]
     if values["data"] == "resident":
         batches = [tuple(t.to(device) for t in batch) for batch in batches]
@@ -125,7 +185,7 @@ def make_feed(
 def batches_held(values: Mapping[str, Value]) -> int:
     """Return how many batches the host holds at a time."""
     if values["data"] == "loader":
-        return int(values["num_workers"]) * PREFETCH_FACTOR + 1
+        return int(values["num_workers"]) * int(values["prefetch_factor"]) + 1
     return CACHED_BATCHES
 
 

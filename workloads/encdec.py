@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from workloads.levers import Value
+from workloads.trade import Learner, Net, Trade
 from workloads.workload import Batch, Mark, Prepared, Samples
 
 NUM_CLASSES = 10
@@ -86,27 +87,29 @@ class EncoderDecoder:
     """The workload: `first` copies and encodes, `second` trains the decoder."""
 
     def __init__(self, values: Mapping[str, Value], device: torch.device) -> None:
-        scale = SCALES[str(values["model_scale"])]
-        seed = int(values["seed"])
-        torch.manual_seed(seed)  # the weights are drawn on the host: equal on every device
-        self.dataset = RandomSegmentation(scale.image_size, seed)
-        self.encoder = build_encoder(scale).requires_grad_(False).eval().to(device)
-        self.decoder = build_decoder(scale).train().to(device)
-        self.criterion = nn.CrossEntropyLoss()
-        self.optimizer = torch.optim.SGD(self.decoder.parameters(), lr=1e-3)  # torch's default lr
+        self._scale = SCALES[str(values["model_scale"])]
+        self._seed = int(values["seed"])
+        torch.manual_seed(self._seed)  # weights are drawn on the host: equal on every device
+        self.encoder = build_encoder(self._scale).requires_grad_(False).eval().to(device)
+        self.model = build_decoder(self._scale).train().to(device)
+        self._encode = Net(self.encoder, device)
+        self._decoder = Learner(self.model, nn.CrossEntropyLoss(), device)
         self._device = device
 
+    def configure(self, values: Mapping[str, Value]) -> None:
+        """Compute both models as the levers of the trade say."""
+        trade = Trade.of(values)
+        self._encode.configure(trade)
+        self._decoder.configure(trade)
+
+    def samples(self, _values: Mapping[str, Value]) -> Samples:
+        """Return random images with their classes."""
+        return RandomSegmentation(self._scale.image_size, self._seed)
+
     @staticmethod
-    def settle(
-        settings: dict[str, str], device: torch.device
-    ) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Replace model_scale=auto by full on a GPU and small on a CPU."""
-        if settings["model_scale"] != "auto":
-            return settings, ()
-        if device.type == "cuda":
-            return settings | {"model_scale": "full"}, ()
-        note = "model_scale=small: chosen for the CPU; model_scale=full is the source's model"
-        return settings | {"model_scale": "small"}, (note,)
+    def refusal(_values: Mapping[str, Value], _device: torch.device) -> str | None:
+        """Every combination works."""
+        return None
 
     @staticmethod
     def host_bytes(values: Mapping[str, Value], device: torch.device) -> tuple[int, int]:
@@ -131,21 +134,13 @@ class EncoderDecoder:
         labels = labels.to(self._device, non_blocking=True)
         mark("first")
         with torch.no_grad():
-            features = self.encoder(images)  # (B, E, 1, 1)
+            features = self._encode(images)  # (B, E, 1, 1)
         return features, labels
 
     def second(self, prepared: Prepared, mark: Mark) -> Tensor:
         """Train the decoder on features and labels."""
         features, labels = prepared
-        mark("forward")
-        self.optimizer.zero_grad()
-        logits = self.decoder(features)  # (B, C, S, S)
-        loss: Tensor = self.criterion(logits, labels)  # ()
-        mark("backward")
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        mark("optimizer")
-        self.optimizer.step()
-        return loss.detach()
+        return self._decoder.train(features, labels, mark)
 
 
 WORKLOAD = EncoderDecoder

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from workloads import Entry
-from workloads.data import Feed, batches_held, make_feed
+from workloads.data import Feed, InputReport, batches_held, make_feed
 from workloads.levers import Effect, LeverError, Value, resolve
 from workloads.memory import available_host_bytes
 from workloads.schedule import DualStream, Schedule, Serial, make_streams
+from workloads.trade import Trade
 from workloads.workload import Mark, Workload, unmarked
 
 
@@ -53,9 +54,14 @@ class Training:
         if device.type == "cuda":
             torch.cuda.set_device(device)
         self.trained_steps = 0
-        self.settings, self._settle_notes = self._kind.settle(
-            resolve(entry.levers, settings), device
-        )
+        on_cpu = {"model_scale": "small", **entry.on_cpu} if device.type == "cpu" else {}
+        chosen = {
+            name: value for name, value in on_cpu.items() if settings.get(name, "auto") == "auto"
+        }
+        self._chosen_notes = [
+            f"{name}={value}: chosen for the CPU" for name, value in chosen.items()
+        ]
+        self.settings = self._settle({**settings, **chosen})
         self._check_memory(self.settings, available_host_bytes())
         self._streams = make_streams(device)
         self._cursor = 0  # samples trained on since the model was built
@@ -74,7 +80,7 @@ class Training:
         """What the user should know about these settings on this device."""
         pinned = self._values["pin_memory"] and self.device.type == "cpu"
         return (
-            *self._settle_notes,
+            *self._chosen_notes,
             *([self._schedule.note] if self._schedule.note else []),
             *(["pin_memory=on: does nothing on a CPU"] if pinned else []),
         )
@@ -91,8 +97,7 @@ class Training:
 
     def check(self, changes: Mapping[str, str]) -> dict[str, str]:
         """Return the settings that `changes` leads to. Raises LeverError, also for the same."""
-        settings = resolve(self._entry.levers, {**self.settings, **changes})
-        settled, _ = self._kind.settle(settings, self.device)
+        settled = self._settle({**self.settings, **changes})
         if settled == self.settings:
             asked = ", ".join(f"{name}={value}" for name, value in changes.items())
             raise LeverError(f"{asked}: nothing changes")
@@ -110,6 +115,7 @@ class Training:
         self.settings = wanted
         if new_loader:
             self._rebuild()
+        self._workload.configure(self._values)
         self._schedule = self._build_schedule()
 
     def recover(self, settings: Mapping[str, str]) -> None:
@@ -120,7 +126,12 @@ class Training:
         """
         self.settings = dict(settings)
         self._rebuild()
+        self._workload.configure(self._values)
         self._schedule = self._build_schedule()
+
+    def input_report(self) -> InputReport:
+        """Return what making the batches since the last call took and met."""
+        return self._feed.report() if self._feed is not None else InputReport()
 
     def synchronize(self) -> None:
         """Wait until the device has finished everything enqueued."""
@@ -147,6 +158,17 @@ class Training:
 
     def _parse(self, settings: Mapping[str, str]) -> dict[str, Value]:
         return {lever.name: lever.parse(settings[lever.name]) for lever in self._entry.levers}
+
+    def _settle(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Return every lever's value, `auto` resolved. Raises LeverError for what cannot be."""
+        settled = resolve(self._entry.levers, settings)
+        if settled["model_scale"] == "auto":
+            settled["model_scale"] = "full" if self.device.type == "cuda" else "small"
+        values = self._parse(settled)
+        refusal = Trade.of(values).refusal(self.device) or self._kind.refusal(values, self.device)
+        if refusal:
+            raise LeverError(refusal)
+        return settled
 
     def _touched(
         self, before: Mapping[str, str], after: Mapping[str, str], *effects: Effect
@@ -186,10 +208,13 @@ class Training:
         self._feed = self._build_feed()
 
     def _build_workload(self) -> Workload:
-        return self._kind(self._values, self.device)
+        workload = self._kind(self._values, self.device)
+        workload.configure(self._values)
+        return workload
 
     def _build_feed(self) -> Feed:
-        return make_feed(self._workload.dataset, self._values, self.device, self._cursor)
+        samples = self._workload.samples(self._values)
+        return make_feed(samples, self._values, self.device, self._cursor)
 
     def _build_schedule(self) -> Schedule:
         if self._values["pipelined"]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sized
 from typing import Literal, Protocol, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from workloads.levers import Value
@@ -20,11 +20,17 @@ Batch: TypeAlias = tuple[Tensor, ...]
 Prepared: TypeAlias = tuple[Tensor, ...]
 """What crosses from `first` to `second`, on the device."""
 
-Phase: TypeAlias = Literal["copy", "first", "forward", "backward", "optimizer", "idle"]
+Phase: TypeAlias = Literal["copy", "first", "forward", "backward", "optimizer", "graph", "idle"]
+"""`graph` stands for forward, backward and optimizer replayed as one CUDA graph."""
 
 
 class Samples(Dataset[Batch], Sized):
     """A dataset of known length; sample i is the same every time."""
+
+    transforms: tuple[str, ...] = ()
+    """What a loader worker does to a sample, if that is measured: then the last tensor of each
+    sample is (T+1,) float32, the milliseconds of each transform and how many unreadable
+    samples were passed over. It goes no further than the feed."""
 
 
 class Mark(Protocol):
@@ -46,16 +52,21 @@ def unmarked(_phase: Phase, /) -> None:
 class Workload(Protocol):
     """One reference workload, built for one device with one choice of levers."""
 
-    dataset: Samples
+    model: nn.Module
+    """What is trained."""
 
     def __init__(self, values: Mapping[str, Value], device: torch.device) -> None:
-        """Build model and optimizer. Seeded by `values["seed"]`."""
+        """Build model and optimizer. Seeded by `values["seed"]`. `configure` comes next."""
+
+    def configure(self, values: Mapping[str, Value]) -> None:
+        """Put in force what needs neither a new loader nor a rebuilt model."""
+
+    def samples(self, values: Mapping[str, Value]) -> Samples:
+        """Return the dataset as the loader workers make it under these levers."""
 
     @staticmethod
-    def settle(
-        settings: dict[str, str], device: torch.device
-    ) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Replace every `auto` by what fits the device; return the notes that say so."""
+    def refusal(values: Mapping[str, Value], device: torch.device) -> str | None:
+        """Return why this combination cannot work here; None if it can."""
 
     @staticmethod
     def host_bytes(values: Mapping[str, Value], device: torch.device) -> tuple[int, int]:

@@ -60,7 +60,7 @@ def train(training: Training, steps: int) -> list[Tensor]:
 
 
 def weights(training: Training) -> list[Tensor]:
-    return [p.detach().cpu().clone() for p in training._workload.decoder.parameters()]
+    return [p.detach().cpu().clone() for p in training._workload.model.parameters()]
 
 
 def assert_same(device: torch.device, ours: list[Tensor], theirs: list[Tensor]) -> None:
@@ -138,12 +138,12 @@ def test_the_full_model_is_the_sources(make: Make) -> None:
     workload = make(model_scale="full", batch_size="1")._workload
     convolutions = [m for m in workload.encoder if isinstance(m, torch.nn.Conv2d)]
     assert [m.out_channels for m in convolutions] == [16 << i for i in range(9)]
-    image, target = workload.dataset[0]
+    image, target = workload.samples({})[0]
     assert image.shape == (3, 256, 256)
     assert target.shape == (256, 256)
     features = workload.encoder(image[None])
     assert features.shape == (1, 4096, 1, 1)
-    assert workload.decoder(features).shape == (1, 10, 256, 256)
+    assert workload.model(features).shape == (1, 10, 256, 256)
 
 
 def test_auto_is_small_on_a_cpu_and_says_so(make: Make) -> None:

@@ -1,0 +1,152 @@
+"""The levers that every workload has, and those that most training loops have.
+
+Importing it costs no torch.
+"""
+
+import os
+
+from workloads.levers import Choice, Count, Lever, Switch
+
+STREAMS = "C. Rand, Pipelining AI/ML Training Workloads with CUDA Streams (2025)"
+CACHING = (
+    "C. Rand, A Caching Strategy for Identifying Bottlenecks on the Data Input Pipeline (2025)"
+)
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def batch_size(default: int) -> Count:
+    """Return the batch-size lever with a workload's own default."""
+    return Count(
+        name="batch_size",
+        default=default,
+        minimum=1,
+        maximum=1 << 20,
+        effect="new loader",
+        summary="Samples in one step; larger batches fill the GPU better, "
+        "as long as memory and convergence allow.",
+        source=STREAMS,
+    )
+
+
+def pipelined(summary: str) -> Switch:
+    """Return the pipelining lever; what the first half is differs between workloads."""
+    return Switch(
+        name="pipelined",
+        default=False,
+        effect="next step",
+        summary=f"{summary} Helps where neither half fills the GPU.",
+        source=STREAMS,
+    )
+
+
+def model_scale(full: str, small: str) -> Choice:
+    """Return the lever that lets a workload move without a GPU."""
+    return Choice(
+        name="model_scale",
+        default="auto",
+        choices=("auto", "full", "small"),
+        effect="rebuilt model",
+        summary=f"full is the source's: {full}. small is {small}. auto is small on a CPU.",
+        source="gpudash, so that the demo moves without a GPU",
+    )
+
+
+INPUT: tuple[Lever, ...] = (
+    Count(
+        name="num_workers",
+        default=min(8, usable_cores()),
+        minimum=0,
+        maximum=256,
+        effect="new loader",
+        summary="Loader processes that make batches; helps while the step waits for data "
+        "and cores are free. 0 loads in the training process.",
+        source="torch.utils.data.DataLoader",
+    ),
+    Switch(
+        name="pin_memory",
+        default=False,
+        effect="new loader",
+        summary="Put batches into page-locked memory, so that the copy to the GPU runs beside "
+        "the host; without it non_blocking=True does nothing.",
+        source="torch.utils.data.DataLoader",
+    ),
+    Count(
+        name="prefetch_factor",
+        default=2,
+        minimum=1,
+        maximum=256,
+        effect="new loader",
+        summary="Batches that each loader worker keeps ready; helps where the time to make a "
+        "batch varies, and costs host memory.",
+        source="torch.utils.data.DataLoader",
+    ),
+    Choice(
+        name="data",
+        default="loader",
+        choices=("loader", "cached", "resident"),
+        effect="new loader",
+        summary="Where batches come from: the loader, a few real batches replayed from host "
+        "memory, or the same held on the device; the others show the ceiling that input hides.",
+        source=CACHING,
+    ),
+)
+"""How batches reach the step."""
+
+TRADE: tuple[Lever, ...] = (
+    Choice(
+        name="precision",
+        default="tf32",
+        choices=("fp32", "tf32", "bf16"),
+        effect="next step",
+        summary="What the layers compute in: fp32; tf32 in convolutions, PyTorch's default; or "
+        "bf16 by autocast. Fewer bits feed the tensor cores and halve the memory traffic.",
+        source="torch.backends, torch.autocast",
+    ),
+    Switch(
+        name="channels_last",
+        default=False,
+        effect="next step",
+        summary="Keep images and weights in NHWC order, which cuDNN's tensor-core kernels want; "
+        "saves their transposes.",
+        source="PyTorch, Channels Last Memory Format tutorial",
+    ),
+    Switch(
+        name="fused_optimizer",
+        default=False,
+        effect="next step",
+        summary="Update all parameters in one kernel; helps where many small launches bound "
+        "the step.",
+        source="torch.optim.SGD(fused=True)",
+    ),
+    Switch(
+        name="compile",
+        default=False,
+        effect="next step",
+        summary="torch.compile the model: fuses pointwise work into few kernels. The first step "
+        "after a change compiles, which takes seconds to minutes.",
+        source="torch.compile",
+    ),
+    Switch(
+        name="cuda_graph",
+        default=False,
+        effect="next step",
+        summary="Record forward, backward and optimizer once as a CUDA graph and replay them in "
+        "one launch; helps where launching bounds the step.",
+        source="torch.cuda.graph",
+    ),
+)
+"""The levers of the trade."""
+
+SEED = Count(
+    name="seed",
+    default=0,
+    minimum=0,
+    maximum=2**31 - 1,
+    effect="rebuilt model",
+    summary="Seeds the weights and the data; a change starts from new weights.",
+    source="torch.manual_seed",
+)

@@ -1,0 +1,211 @@
+"""The levers of the trade: how a model is computed, never what.
+
+`Trade` is their setting, `Net` a model computed that way, `Learner` a model with its loss
+and optimizer trained that way. Weights are the same objects whatever the levers say, so
+they may be moved between two steps.
+"""
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from workloads.levers import Value
+from workloads.workload import Mark
+
+Criterion = Callable[[Tensor, Tensor], Tensor]
+"""Outputs and targets → loss ()."""
+
+COMPILED_VARIANTS = 64
+"""Shapes, precisions and layouts that torch.compile keeps apart; its default of 8 would fall
+back to eager without a word that reaches the user."""
+EAGER_BEFORE_CAPTURE = 3
+"""Steps that let cuDNN and cuBLAS choose kernels and workspaces, as torch.cuda.graph asks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trade:
+    """One setting of the levers of the trade; as it stands, PyTorch's defaults."""
+
+    precision: str = "tf32"
+    channels_last: bool = False
+    fused_optimizer: bool = False
+    compile: bool = False
+    cuda_graph: bool = False
+
+    @classmethod
+    def of(cls, values: Mapping[str, Value]) -> "Trade":
+        """Pick them out of all levers."""
+        return cls(
+            precision=str(values["precision"]),
+            channels_last=bool(values["channels_last"]),
+            fused_optimizer=bool(values["fused_optimizer"]),
+            compile=bool(values["compile"]),
+            cuda_graph=bool(values["cuda_graph"]),
+        )
+
+    def refusal(self, device: torch.device) -> str | None:
+        """Return why this device cannot compute that way; None if it can."""
+        if device.type != "cuda":
+            if self.precision == "tf32":
+                return "precision=tf32: a CPU has no TF32; valid here: fp32, bf16"
+            if self.cuda_graph:
+                return "cuda_graph=on: needs a CUDA device"
+        elif self.precision == "bf16" and not torch.cuda.is_bf16_supported(False):
+            return "precision=bf16: this GPU computes in fp32 and tf32 only"
+        if self.compile and not _can_compile(device):
+            return "compile=on: torch.compile finds no C++ compiler here (or, on a GPU, no triton)"
+        return None
+
+    def layout(self, images: Tensor) -> Tensor:
+        """Return images (B, C, H, W) in the memory order that the model wants."""
+        return images.contiguous(memory_format=self._memory_format)
+
+    @property
+    def _memory_format(self) -> torch.memory_format:
+        return torch.channels_last if self.channels_last else torch.contiguous_format
+
+    def arrange(self, module: nn.Module) -> None:
+        """Put a model's weights into that memory order, in place."""
+        module.to(memory_format=self._memory_format)
+
+    def autocast(self, device: torch.device) -> AbstractContextManager[None]:
+        """Return the context that a forward pass and its loss run in."""
+        # every weight is used once a step: nothing to cache, and a graph must not hold a cache
+        return torch.autocast(
+            device.type,
+            dtype=torch.bfloat16,
+            enabled=self.precision == "bf16",
+            cache_enabled=False,
+        )
+
+
+class Net:
+    """A model, computed as the levers of the trade say."""
+
+    def __init__(self, module: nn.Module, device: torch.device) -> None:
+        self.module = module
+        self._device = device
+        self._compiled: Callable[[Tensor], Tensor] | None = None
+        self._trade = Trade()
+
+    def configure(self, trade: Trade) -> None:
+        """Compute that way from now on."""
+        self._trade = trade
+        trade.arrange(self.module)
+        convolutions = torch.backends.cudnn.conv  # type: ignore[attr-defined]  # made at run time
+        convolutions.fp32_precision = "ieee" if trade.precision == "fp32" else "tf32"
+        if trade.compile and self._compiled is None:
+            self._compiled = _compiled(self.module)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the model's output for images (B, C, H, W)."""
+        trade = self._trade
+        forward = self._compiled if trade.compile and self._compiled else self.module
+        with trade.autocast(self._device):
+            output: Tensor = forward(trade.layout(images))
+        return output
+
+
+class Learner:
+    """A model, its loss and its optimizer: the second half of a step."""
+
+    def __init__(self, model: nn.Module, criterion: Criterion, device: torch.device) -> None:
+        self._criterion = criterion
+        self._optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)  # torch's default lr
+        self._net = Net(model, device)
+        self._device = device
+        self._trade = Trade()
+        self._graph: _GraphedStep | None = None  # lives on while only cuda_graph is off
+
+    def configure(self, trade: Trade) -> None:
+        """Train that way from now on; weights and optimizer live on."""
+        if replace(trade, cuda_graph=True) != replace(self._trade, cuda_graph=True):
+            self._graph = None  # what it recorded is no longer how the model is computed
+        self._trade = trade
+        self._net.configure(trade)
+        for group in self._optimizer.param_groups:
+            group["fused"] = trade.fused_optimizer
+            group["foreach"] = False if trade.fused_optimizer else None
+        if trade.cuda_graph and self._graph is None:
+            self._graph = _GraphedStep(self._step)
+
+    def train(self, inputs: Tensor, targets: Tensor, mark: Mark) -> Tensor:
+        """Train on inputs (B, …) and targets (B, …). Returns the loss ()."""
+        if self._trade.cuda_graph and self._graph is not None:
+            return self._graph(inputs, targets, mark)
+        return self._step(inputs, targets, mark)
+
+    def _step(self, inputs: Tensor, targets: Tensor, mark: Mark) -> Tensor:
+        mark("forward")
+        self._optimizer.zero_grad()
+        outputs = self._net(inputs)
+        with self._trade.autocast(self._device):
+            loss = self._criterion(outputs, targets)  # ()
+        mark("backward")
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        mark("optimizer")
+        self._optimizer.step()
+        return loss.detach()
+
+
+class _GraphedStep:
+    """A step recorded as a CUDA graph, once for every shape of its inputs, then replayed.
+
+    Source: PyTorch, CUDA semantics, "Whole-network capture". The steps before the recording
+    are real ones, run eagerly, so every batch is trained on once.
+    """
+
+    def __init__(self, step: Callable[[Tensor, Tensor, Mark], Tensor]) -> None:
+        self._step = step
+        self._shapes: tuple[torch.Size, torch.Size] | None = None
+        self._eager_left = EAGER_BEFORE_CAPTURE
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, inputs: Tensor, targets: Tensor, mark: Mark) -> Tensor:
+        """Train on a batch. Returns the loss ()."""
+        if self._shapes != (inputs.shape, targets.shape):
+            self._shapes = inputs.shape, targets.shape
+            self._eager_left, self._graph = EAGER_BEFORE_CAPTURE, None
+        if self._eager_left:
+            self._eager_left -= 1
+            return self._step(inputs, targets, mark)
+        if self._graph is None:
+            self._graph = self._capture(inputs, targets)
+        mark("graph")
+        self._inputs.copy_(inputs)
+        self._targets.copy_(targets)
+        self._graph.replay()
+        return self._loss.clone()  # the next replay overwrites it
+
+    def _capture(self, inputs: Tensor, targets: Tensor) -> torch.cuda.CUDAGraph:
+        self._inputs, self._targets = inputs.clone(), targets.clone()
+        graph = torch.cuda.CUDAGraph()
+        # sync: entering waits for the device, once per graph. thread_local: the loader's
+        # pinning thread may go on meanwhile
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self._loss = self._step(self._inputs, self._targets, _unrecorded)
+        return graph
+
+
+def _unrecorded(_phase: str, /) -> None:
+    """Mark nothing: an event recorded into a graph has no time."""
+
+
+def _compiled(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    # compile in this process: a pool of compilers would outlive a killed worker
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    torch._dynamo.config.recompile_limit = COMPILED_VARIANTS  # noqa: SLF001  # its public place
+    compiled: Callable[[Tensor], Tensor] = torch.compile(module, dynamic=False)
+    return compiled
+
+
+def _can_compile(device: torch.device) -> bool:
+    compiler = os.environ.get("CXX") or "c++"
+    found = any(shutil.which(name) for name in (compiler, "g++", "clang++", "gcc"))
+    return found and (device.type != "cuda" or importlib.util.find_spec("triton") is not None)
