@@ -15,6 +15,13 @@ from gpudash.records import Change, Changed, Failed, Plan, Progress, Refused, St
 from gpudash.worker.link import WorkerLink
 
 TIMEOUT_S = 120
+PLANS = {
+    "from the loader": {"batch_size": "8"},
+    "resident, batch 8": {"batch_size": "8", "data": "resident"},
+    "resident, batch 64": {"batch_size": "64", "data": "resident"},
+    "resident, batch 128": {"batch_size": "128", "data": "resident"},
+}
+"""What each worker starts with; the batch size only counts for the pipelining switch."""
 
 
 class Worker:
@@ -56,6 +63,7 @@ class Worker:
         return {
             "answer_ms": (answered_s - sent_s) * 1e3,
             "took_ms": self.changed.took_ms,
+            "first_ms": (after[0].finished_s - sent_s) * 1e3,
             "gap_ms": (after[0].finished_s - before[-1].finished_s) * 1e3,
             "step_ms": statistics.median(s.step_ms for s in after[5:]),
         }
@@ -63,15 +71,20 @@ class Worker:
 
 def main() -> None:
     """Switch back and forth and print medians and maxima."""
-    worker = Worker(Plan(workload="encdec", settings={"batch_size": "8"}))
+    for name, settings in PLANS.items():
+        measure(name, Worker(Plan(workload="encdec", settings=settings)))
+
+
+def measure(name: str, worker: Worker) -> None:
+    """Switch one worker's levers back and forth."""
     worker.train(50)
     cases = {
-        "pipelined": [{"pipelined": value} for value in ("on", "off") * 10],
-        "batch_size, loader": [{"batch_size": value} for value in ("16", "64", "32", "8") * 3],
+        f"pipelined, {name}": [{"pipelined": value} for value in ("on", "off") * 8],
+        f"batch_size, {name}": [{"batch_size": value} for value in ("16", "64", "32", "8") * 2],
     }
     for what, changes in cases.items():
         costs = [worker.change(**change) for change in changes]
-        for key in ("answer_ms", "took_ms", "gap_ms", "step_ms"):
+        for key in ("answer_ms", "first_ms", "took_ms", "gap_ms", "step_ms"):
             values = [cost[key] for cost in costs]
             print(f"{what}: {key} median {statistics.median(values):.1f}, most {max(values):.1f}")
         print(json.dumps({"what": what, "costs": costs}), flush=True)

@@ -81,6 +81,8 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     optimizer_ms: float | None = None
     overlap_ms: float | None = None
     """Both streams were busy; None without a second stream."""
+    graph_ms: float | None = None
+    """Forward, backward and optimizer replayed as one CUDA graph, instead of those three."""
 
 
 class Progress(Record, frozen=True, kw_only=True):
@@ -95,6 +97,10 @@ class Progress(Record, frozen=True, kw_only=True):
     loss: float | None = None
     """The newest loss read back, of step `loss_step`."""
     loss_step: int | None = None
+    transform_ms: dict[str, float] = {}
+    """Mean time a sample spent in each transform of a loader worker, since the last message."""
+    skipped_samples: int = 0
+    """Unreadable samples that were passed over, since the worker started."""
 
 
 class Changed(Record, frozen=True, kw_only=True):
@@ -109,6 +115,10 @@ class Changed(Record, frozen=True, kw_only=True):
     settings: Settings
     took_ms: float
     """Host time from the command's arrival until the next step may start."""
+    settling_steps: int = 2
+    """Steps until loader, caches and schedule have settled: a comparison leaves them out."""
+    block: int | None = None
+    """The block of a comparison or a sweep that begins here; None outside of one."""
 
 
 class Refused(Record, frozen=True, kw_only=True):
@@ -116,6 +126,8 @@ class Refused(Record, frozen=True, kw_only=True):
 
     changes: Settings
     reason: str
+    block: int | None = None
+    """The block that was to run with these settings."""
 
 
 class Paused(Record, frozen=True, kw_only=True):
@@ -184,7 +196,29 @@ class Stop(Record, frozen=True, kw_only=True):
     """Finish the step in progress, report it and exit."""
 
 
-Command: TypeAlias = Change | Pause | Resume | Stop
+class Block(Record, frozen=True, kw_only=True):
+    """A stretch of training under one setting, long enough to be measured."""
+
+    number: int
+    """Counts up within a worker's life: none is run twice."""
+    changes: Settings
+    """Levers, on top of those that the blocks began with."""
+    min_steps: int
+    min_s: float
+    """It lasts until both are reached, counted after the settling steps."""
+
+
+class Blocks(Record, frozen=True, kw_only=True):
+    """Run these blocks, one after the other, instead of those that still wait to be run.
+
+    The worker switches by itself: no message has to travel between two blocks. Afterwards
+    the levers are as before the first one. Any other Change ends the blocks.
+    """
+
+    blocks: tuple[Block, ...]
+
+
+Command: TypeAlias = Change | Pause | Resume | Stop | Blocks
 
 # ── telemetry → session ─────────────────────────────────────────────────────────────────
 

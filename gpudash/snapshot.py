@@ -38,6 +38,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     forward_ms: Values = ()
     backward_ms: Values = ()
     optimizer_ms: Values = ()
+    graph_ms: Values = ()
     host_ms: Values = ()
     device_ms: Values = ()
 
@@ -71,6 +72,32 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """samples/s over the first row's: comparable across batch sizes, and steps/s at equal ones."""
     live: bool
     """Still growing."""
+
+
+class ComparisonShown(msgspec.Struct, frozen=True, kw_only=True):
+    """An A/B comparison, running or concluded. Changes are relative: 0.05 is 5 % faster."""
+
+    lever: str
+    a: str
+    b: str
+    pairs: int
+    """Pairs of blocks measured."""
+    planned_pairs: int
+    precision: float | None
+    """It stops when the interval is ± this; None: when the pairs are used up."""
+    change: float | None
+    """Throughput of b over that of a, less 1."""
+    low: float | None
+    high: float | None
+    history: tuple[tuple[float, float, float], ...]
+    """Low, change and high after each pair from the second on: the interval closing in."""
+    steps_per_s: tuple[float | None, float | None]
+    """Of a and of b, as the device finished them."""
+    host_ms: tuple[float | None, float | None]
+    """Time the host was occupied with a step, of a and of b."""
+    verdict: str | None
+    failure: str | None
+    """Why there is no verdict and will be none."""
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +143,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     markers: tuple[Marker, ...] = ()
     results: tuple[Result, ...] = ()
     recording: Recording | None = None
+    comparison: ComparisonShown | None = None
+    """The A/B comparison in progress, or the last one."""
+    transform_ms: dict[str, float] = msgspec.field(default_factory=dict)
+    """Mean time a sample spends in each transform of a loader worker."""
+    skipped_samples: int = 0
+    """Unreadable samples passed over."""
 
 
 class Listener(Protocol):

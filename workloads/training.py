@@ -16,8 +16,11 @@ from workloads.data import Feed, InputReport, batches_held, make_feed
 from workloads.levers import Effect, LeverError, Value, resolve
 from workloads.memory import available_host_bytes
 from workloads.schedule import DualStream, Schedule, Serial, make_streams
-from workloads.trade import Trade
+from workloads.trade import EAGER_BEFORE_CAPTURE, Trade
 from workloads.workload import Mark, Workload, unmarked
+
+SETTLING_STEPS = 2
+"""A schedule fills, an allocator finds its blocks."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Training:
         if device.type == "cuda":
             torch.cuda.set_device(device)
         self.trained_steps = 0
+        self.settling_steps = SETTLING_STEPS
+        """Steps after the latest change until its cost has passed."""
         on_cpu = {"model_scale": "small", **entry.on_cpu} if device.type == "cpu" else {}
         chosen = {
             name: value for name, value in on_cpu.items() if settings.get(name, "auto") == "auto"
@@ -97,10 +102,15 @@ class Training:
 
     def check(self, changes: Mapping[str, str]) -> dict[str, str]:
         """Return the settings that `changes` leads to. Raises LeverError, also for the same."""
-        settled = self._settle({**self.settings, **changes})
+        settled = self.settle(changes)
         if settled == self.settings:
             asked = ", ".join(f"{name}={value}" for name, value in changes.items())
             raise LeverError(f"{asked}: nothing changes")
+        return settled
+
+    def settle(self, changes: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings that `changes` leads to. Raises LeverError for what cannot be."""
+        settled = self._settle({**self.settings, **changes})
         if self._touched(self.settings, settled, "new loader", "rebuilt model"):
             # what is held now is let go of
             held = sum(self._host_bytes(self.settings))
@@ -110,9 +120,15 @@ class Training:
     def change(self, changes: Mapping[str, str]) -> None:
         """Put other settings in force; nothing may be pending. Raises LeverError, unchanged."""
         assert not self.pending, "drain first"
-        wanted = self.check(changes)
+        wanted = self.settle(changes)
         new_loader = self._touched(self.settings, wanted, "new loader", "rebuilt model")
         self.settings = wanted
+        self.settling_steps = SETTLING_STEPS
+        if wanted["cuda_graph"] == "on":
+            self.settling_steps += EAGER_BEFORE_CAPTURE + 1
+        if wanted["data"] == "loader":
+            # what the loader has hoarded hides its pace until it is used up
+            self.settling_steps += batches_held(self._values)
         if new_loader:
             self._rebuild()
         self._workload.configure(self._values)

@@ -22,6 +22,7 @@ _TIMES = (
     "forward_ms",
     "backward_ms",
     "optimizer_ms",
+    "graph_ms",
     "host_ms",
     "device_ms",
 )

@@ -18,10 +18,10 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Generic, TypeAlias
 
+import msgspec
 from torch import Tensor
 
 from gpudash.records import Step
@@ -31,13 +31,14 @@ from workloads.workload import Phase
 Marks: TypeAlias = list[tuple[Phase, BorderT | None]]
 """Phases and where they begin; None where that was not recorded."""
 
+LAST_PHASES = ("optimizer", "graph")
+"""What a step ends with."""
 PHASES_EVERY_S = 0.05
 PHASES_IN_A_ROW = 2
 """On two streams the halves of a step lie in two iterations: both must be measured."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tag:
+class Tag(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the loop knows about a step when it has enqueued it."""
 
     step: int
@@ -46,16 +47,14 @@ class Tag:
     loss: Tensor
 
 
-@dataclass(frozen=True, kw_only=True)
-class _First(Generic[BorderT]):
+class _First(msgspec.Struct, Generic[BorderT], frozen=True, kw_only=True, gc=False):
     """A preparing half, and what the host did to get its batch."""
 
     marks: Marks[BorderT]
     data_ms: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Enqueued(Generic[BorderT]):
+class _Enqueued(msgspec.Struct, Generic[BorderT], frozen=True, kw_only=True, gc=False):
     """A step the host has enqueued and the device was not seen to finish."""
 
     tag: Tag
@@ -76,15 +75,16 @@ def halves(marks: Marks[BorderT]) -> tuple[Marks[BorderT], Marks[BorderT]]:
 
     Serial marks copy first forward backward optimizer idle; two streams mark forward
     backward optimizer idle, then copy first idle for the next batch. Either may be empty.
+    A step replayed as a CUDA graph marks graph instead of forward backward optimizer.
     """
     first: Marks[BorderT] = []
     second: Marks[BorderT] = []
     current: Marks[BorderT] | None = None
     for phase, border in marks:
-        if current and phase in ("forward", "idle"):
+        if current and phase in ("forward", "graph", "idle"):
             current.append(("idle", border))
             current = None
-        if phase in ("copy", "forward"):
+        if phase in ("copy", "forward", "graph"):
             current = first if phase == "copy" else second
         if current is not None:
             current.append((phase, border))
@@ -138,7 +138,7 @@ class Clock(Generic[BorderT]):
         """Begin `phase` on the current stream; `idle` ends a half."""
         if not self._marks:
             self._data_ended_s = self._now()
-        ends_step = phase == "idle" and self._marks[-1][0] == "optimizer"
+        ends_step = phase == "idle" and self._marks[-1][0] in LAST_PHASES
         border = self._borders.record() if ends_step or self._phases_left else None
         self._marks.append((phase, border))
         if ends_step and border is not None:
@@ -219,6 +219,7 @@ class Clock(Generic[BorderT]):
             forward_ms=second_ms.get("forward"),
             backward_ms=second_ms.get("backward"),
             optimizer_ms=second_ms.get("optimizer"),
+            graph_ms=second_ms.get("graph"),
             overlap_ms=overlap_ms,
         )
         self._release(step)
@@ -246,8 +247,11 @@ class Clock(Generic[BorderT]):
         return max(0.0, min(end, 0.0) - max(begin, -self._reference_second_ms))
 
     def _release(self, step: _Enqueued[BorderT]) -> None:
-        # serial halves share a border; the step's end stays as the next reference
+        self._borders.release(self._reference)  # the step's end is the next one
+        if step.first.marks[0][1] is None and step.second[0][1] is None:
+            return
+        # serial halves share a border
         marks = (*step.first.marks, *step.second)
         borders = {id(b): b for _, b in marks if b is not None and b is not step.end}
-        for border in (*borders.values(), self._reference):
+        for border in borders.values():
             self._borders.release(border)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gpudash.records import (
+    Blocks,
     Change,
     Changed,
     Command,
@@ -27,6 +28,7 @@ from gpudash.records import (
     Step,
     Stop,
 )
+from gpudash.worker.blocks import BlockQueue
 from gpudash.worker.borders import EventBorders, HostBorders
 from gpudash.worker.clock import Clock, Tag
 from gpudash.worker.loss import DeviceLoss, HostLoss, LossReader
@@ -61,10 +63,12 @@ class Loop:
         self._segment = 0
         self._noted = training.notes  # these the session has been told at the start
         self._proven = dict(training.settings)  # settings with which a step went through
+        self._blocks = BlockQueue()
         self._paused = False
         self._stopping = False
         self._finished: list[tuple[Step, Tensor]] = []  # and not reported yet
         self._total_samples = 0
+        self._skipped_samples = 0
         self._finished_steps = 0
         self._reported_s = self._began_s = time.monotonic()
 
@@ -80,6 +84,7 @@ class Loop:
             elif self._far_ahead():
                 self._commands.wait(RUN_AHEAD_POLL_S)
             else:
+                self._turn_blocks()
                 self._iterate()
             if time.monotonic() - self._reported_s >= REPORT_EVERY_S:
                 self._report()
@@ -146,6 +151,8 @@ class Loop:
             if steps[-1].segment == self._segment:
                 self._proven = dict(self._training.settings)
         loss_step, loss = newest or (None, None)
+        made = self._training.input_report()
+        self._skipped_samples += made.skipped
         self._send(
             Progress(
                 until_s=self._clock.until_s,
@@ -154,6 +161,8 @@ class Loop:
                 total_samples=self._total_samples,
                 loss=loss,
                 loss_step=loss_step,
+                transform_ms=made.transform_ms,
+                skipped_samples=self._skipped_samples,
             )
         )
         self._reported_s = time.monotonic()
@@ -161,7 +170,10 @@ class Loop:
     def _obey(self, command: Command) -> None:
         match command:
             case Change():
+                self._blocks.end()
                 self._change(command.settings)
+            case Blocks():
+                self._blocks.replace(command.blocks, self._training.settings)
             case Pause() if not self._paused:
                 self._paused = True
                 self._send(Paused(at_s=time.monotonic()))
@@ -181,30 +193,60 @@ class Loop:
         except LeverError as error:
             self._send(Refused(changes=changes, reason=str(error)))
             return
+        self._switch(changes, began_s)
+
+    def _switch(self, changes: Settings, began_s: float, block: int | None = None) -> None:
+        """Put checked changes in force, or go back to what worked."""
         self._drain()
         if self._fits(lambda: self._training.change(changes)):
-            self._entered_segment(changes, began_s)
+            self._entered_segment(changes, began_s, block)
         else:
             self._retreat()
 
-    def _entered_segment(self, changes: Settings, began_s: float) -> None:
+    def _turn_blocks(self) -> None:
+        """Go on to the next block when the one in progress has lasted long enough."""
+        blocks, training = self._blocks, self._training
+        if not blocks.running or not blocks.is_over(training.trained_steps, time.monotonic()):
+            return
+        began_s = time.monotonic()
+        assert blocks.home is not None
+        block = blocks.take()
+        if block is None:
+            changes = _difference(training.settings, blocks.home)
+            blocks.end()
+            self._switch(changes, began_s)
+            return
+        wanted = blocks.home | block.changes
+        try:
+            training.settle(wanted)
+        except LeverError as error:
+            self._send(Refused(changes=block.changes, reason=str(error), block=block.number))
+            blocks.current = None
+            return
+        self._switch(_difference(training.settings, wanted), began_s, block.number)
+
+    def _entered_segment(self, changes: Settings, began_s: float, block: int | None = None) -> None:
         self._segment += 1
         self._clock.interrupt()
+        training = self._training
+        self._blocks.entered(training.trained_steps, training.settling_steps)
         now = time.monotonic()
         self._send(
             Changed(
                 at_s=now,
                 segment=self._segment,
-                after_step=self._training.trained_steps,
+                after_step=training.trained_steps,
                 changes=changes,
-                settings=dict(self._training.settings),
+                settings=dict(training.settings),
                 took_ms=(now - began_s) * 1e3,
+                settling_steps=training.settling_steps,
+                block=block,
             )
         )
-        for note in self._training.notes:
+        for note in training.notes:
             if note not in self._noted:
                 print(note, flush=True)
-        self._noted = self._training.notes
+        self._noted = training.notes
 
     def _retreat(self) -> None:
         """Go back to the settings that were last seen to work."""
@@ -219,7 +261,9 @@ class Loop:
         reason = f"out of memory with {_pairs(changes)}: went back to {_pairs(restored)}"
         print(reason, flush=True)
         self._entered_segment(restored, began_s)
-        self._send(Refused(changes=changes, reason=reason))
+        block, self._blocks.current = self._blocks.current, None
+        number = block.number if block else None
+        self._send(Refused(changes=changes, reason=reason, block=number))
 
 
 def instruments(
@@ -229,6 +273,10 @@ def instruments(
     if device.type == "cuda":
         return Clock(EventBorders(device)), DeviceLoss(device)
     return Clock(HostBorders()), HostLoss()
+
+
+def _difference(before: Settings, after: Settings) -> Settings:
+    return {name: value for name, value in after.items() if before.get(name) != value}
 
 
 def _pairs(settings: Settings) -> str:

@@ -172,7 +172,7 @@ def test_a_refused_change_leaves_everything_as_it_was(
     train(training, 1)
     before = dict(training.settings)
     with pytest.raises(LeverError, match=message):
-        training.change(changes)
+        training.check(changes)
     assert training.settings == before
     train(untouched, 1)
     assert_same(CPU, train(training, 2), train(untouched, 2))

@@ -1,0 +1,196 @@
+"""An A/B comparison while it runs: pairs of blocks, an interval that closes in, a verdict.
+
+It says which blocks to run, folds what came of them and says when to stop. docs/measuring.md
+argues the procedure; `paired` holds the statistics.
+"""
+
+import msgspec
+
+from gpudash.analysis.blocks import BlockLog, Measured, NotRun, Outcome
+from gpudash.analysis.paired import (
+    Estimate,
+    block_order,
+    estimate,
+    passed,
+    precise_enough,
+    same_setting_check,
+    verdict,
+)
+from gpudash.records import (
+    Block,
+    Blocks,
+    Changed,
+    Event,
+    Failed,
+    Finished,
+    Progress,
+    Sample,
+    Started,
+)
+from gpudash.snapshot import ComparisonShown
+
+PAIRS = 40
+MIN_STEPS = 5
+BLOCK_S = 0.15
+"""Length of a block under a lever that takes effect at the next step …"""
+RUN_MIN_STEPS = 10
+RUN_S = 1.0
+"""… and of a short run under one that needs a new loader or a rebuilt model."""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What is compared, and for how long at most."""
+
+    lever: str
+    a: str
+    b: str
+    short_runs: bool = False
+    """The lever needs a rebuild: each block is a short run of its own."""
+    pairs: int = PAIRS
+    precision: float | None = None
+    """Stop as soon as the interval is ± this narrow (0.01: one percent); None: run all pairs."""
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """What the verdict is about."""
+        return f"{self.lever}={self.b}"
+
+
+class Comparison:
+    """Runs one question to its verdict."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self._first_number = 0
+        self._orders = block_order(question.pairs, question.seed)
+        self._log = BlockLog()
+        self._measured: dict[int, Measured] = {}
+        self._pairs: list[tuple[float, float]] = []
+        self._sides: tuple[list[Measured], list[Measured]] = ([], [])
+        self._intervals: list[Estimate] = []
+        self._left = False  # the worker is back at the settings from before
+        self._stopping = False
+        self.verdict: str | None = None
+        """The answer, once there is one."""
+        self.failure: str | None = None
+        """Why there is none and will be none."""
+        self.done = False
+        """Nothing more of it is being run."""
+
+    @property
+    def found(self) -> Estimate | None:
+        """What is known so far."""
+        return self._intervals[-1] if self._intervals else None
+
+    @property
+    def check(self) -> Estimate | None:
+        """The A/A check so far."""
+        return same_setting_check(self._pairs, self._orders[: len(self._pairs)])
+
+    def begin(self, first_number: int) -> Blocks:
+        """Return what the worker is to run, its blocks numbered from `first_number`."""
+        self._first_number = first_number
+        question = self.question
+        blocks = [
+            Block(
+                number=self._first_number + index,
+                changes={question.lever: question.a if side == "A" else question.b},
+                min_steps=RUN_MIN_STEPS if question.short_runs else MIN_STEPS,
+                min_s=RUN_S if question.short_runs else BLOCK_S,
+            )
+            for index, side in enumerate("".join(self._orders))
+        ]
+        return Blocks(blocks=tuple(blocks))
+
+    def fold(self, item: Event | Sample) -> Blocks | None:
+        """Take one record; return a command if the worker is to stop the blocks early."""
+        if self.done:
+            return None
+        for outcome in self._log.fold(item):
+            self._take(outcome)
+        match item:
+            case Finished() | Failed() | Started():
+                self._fail("the training ended")
+                self.done = True
+                return None
+            case Changed():
+                self._left = item.block is None
+            case Progress() if self._left and self._log.idle:
+                self._fail("another change ended it")
+                self.done = True
+        if self._stopping or self.done or (self.verdict is None and self.failure is None):
+            return None
+        self._stopping = True
+        return Blocks(blocks=())
+
+    def shown(self) -> ComparisonShown:
+        """Return what a screen shows of it."""
+        found, question = self.found, self.question
+        a, b = self._sides
+        return ComparisonShown(
+            lever=question.lever,
+            a=question.a,
+            b=question.b,
+            pairs=len(self._pairs),
+            planned_pairs=question.pairs,
+            precision=question.precision,
+            change=found.change if found else None,
+            low=found.low if found else None,
+            high=found.high if found else None,
+            history=tuple(
+                (one.low, one.change, one.high)
+                for one in self._intervals
+                if one.low is not None and one.high is not None
+            ),
+            steps_per_s=(_rate(a), _rate(b)),
+            host_ms=(_host_ms(a), _host_ms(b)),
+            verdict=self.verdict,
+            failure=self.failure,
+        )
+
+    def _take(self, outcome: Outcome) -> None:
+        if self.verdict is not None or self.failure is not None:
+            return
+        if isinstance(outcome, NotRun):
+            self._fail(outcome.reason)
+            return
+        self._measured[outcome.number] = outcome
+        pair = len(self._pairs)
+        number = self._first_number + 2 * pair
+        if number not in self._measured or number + 1 not in self._measured:
+            return
+        first, second = self._measured.pop(number), self._measured.pop(number + 1)
+        a, b = (first, second) if self._orders[pair] == "AB" else (second, first)
+        self._sides[0].append(a)
+        self._sides[1].append(b)
+        self._pairs.append((a.ms_per_sample, b.ms_per_sample))
+        self._intervals.append(estimate(self._pairs))
+        self._conclude()
+
+    def _conclude(self) -> None:
+        found, question = self._intervals[-1], self.question
+        precise = question.precision is not None and precise_enough(found, question.precision)
+        if precise or len(self._pairs) == question.pairs:
+            self.verdict = verdict(question.name, found, self.check)
+
+    def _fail(self, reason: str) -> None:
+        if self.verdict is None and self.failure is None:
+            self.failure = reason
+
+
+def check_passed(comparison: Comparison) -> bool | None:
+    """Tell whether the A/A check found nothing; None with too few pairs for one."""
+    check = comparison.check
+    return None if check is None else passed(check)
+
+
+def _rate(blocks: list[Measured]) -> float | None:
+    seconds = sum(block.busy_s for block in blocks)
+    return sum(block.steps for block in blocks) / seconds if seconds else None
+
+
+def _host_ms(blocks: list[Measured]) -> float | None:
+    steps = sum(block.steps for block in blocks if block.host_ms is not None)
+    total = sum(block.host_ms * block.steps for block in blocks if block.host_ms is not None)
+    return total / steps if steps else None

@@ -1,0 +1,61 @@
+"""Which block of a comparison is being run, and when it is over. No I/O, no clock."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from gpudash.records import Block, Settings
+
+
+class BlockQueue:
+    """The blocks that wait, the one in progress, and the settings from before the first."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Block] = deque()
+        self._newest = -1  # number of the newest block begun
+        self.current: Block | None = None
+        self.home: Settings | None = None
+        """The settings to go back to; None while no blocks are run."""
+        self._from_step = 0  # both known once the block has settled
+        self._from_s = 0.0
+
+    @property
+    def running(self) -> bool:
+        """Whether blocks are being run."""
+        return self.home is not None
+
+    def replace(self, blocks: Sequence[Block], settings: Settings) -> None:
+        """Take the blocks still to be run; `settings` are those in force."""
+        self._waiting = deque(block for block in blocks if block.number > self._newest)
+        if self.home is None and self._waiting:
+            self.home = dict(settings)
+        elif not blocks:
+            self.current = None
+
+    def take(self) -> Block | None:
+        """Begin the next block and return it; None if there is none."""
+        self.current = self._waiting.popleft() if self._waiting else None
+        if self.current is not None:
+            self._newest = self.current.number
+        return self.current
+
+    def entered(self, step: int, settling_steps: int) -> None:
+        """Note that the block in progress begins after `step`."""
+        self._from_step = step + settling_steps
+        self._from_s = float("inf")
+
+    def is_over(self, step: int, now_s: float) -> bool:
+        """Tell whether the block in progress has lasted long enough; True without one."""
+        if self.current is None:
+            return True
+        if step < self._from_step:
+            return False
+        self._from_s = min(self._from_s, now_s)
+        return (
+            step - self._from_step >= self.current.min_steps
+            and now_s - self._from_s >= self.current.min_s
+        )
+
+    def end(self) -> None:
+        """Forget everything: another change has been asked for, or the blocks are over."""
+        self._waiting.clear()
+        self.current = self.home = None
