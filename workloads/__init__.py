@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workloads.common import INPUT, SEED, STREAMS, TRADE, batch_size, model_scale, pipelined
-from workloads.levers import Lever, LeverError
+from workloads.levers import Choice, Lever, LeverError
 
 if TYPE_CHECKING:
     from workloads.workload import Workload
@@ -45,6 +45,44 @@ CATALOGUE: dict[str, Entry] = {
             levers=(
                 pipelined("Encode batch n+1 on one CUDA stream while n trains on another."),
                 batch_size(8),
+                *INPUT,
+                *TRADE,
+                model_scale(
+                    full="256×256 images, 16 to 4096 channels",
+                    small="64×64 images, 8 to 512 channels",
+                ),
+                SEED,
+            ),
+            on_cpu={"precision": "fp32"},
+        ),
+        Entry(
+            name="augment",
+            summary="Image classification with heavy augmentation, on the CPU or on the GPU.",
+            source=STREAMS,
+            module="workloads.augment",
+            levers=(
+                pipelined("Augment batch n+1 on one CUDA stream while n trains on another."),
+                batch_size(32),
+                Choice(
+                    name="augment_on",
+                    default="cpu",
+                    choices=("cpu", "gpu"),
+                    effect="new loader",
+                    summary="Where images are augmented: cpu, one by one in the loader workers; "
+                    "gpu, as a batch on the training device. Helps where the workers cannot "
+                    "keep up; a quarter of the bytes cross to the GPU.",
+                    source=STREAMS,
+                ),
+                Choice(
+                    name="rotation",
+                    default="per_image",
+                    choices=("per_image", "batched"),
+                    effect="next step",
+                    summary="How augment_on=gpu rotates: per_image, the source's loop, makes the "
+                    "host wait twice an image; batched, one grid for the whole batch, gives the "
+                    "same bits without waiting. Helps where launches bound the step.",
+                    source="per_image: the source's; batched: torch.nn.functional.grid_sample",
+                ),
                 *INPUT,
                 *TRADE,
                 model_scale(
