@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
@@ -29,14 +29,29 @@ def run_headless(session: Session, path: Path) -> int:
     settings cannot be. 1: the worker or the recording failed; what was recorded is kept.
     """
     news = News()
-    printer = Printer(sys.stderr)
+    interrupted = follow(session, news, progress_line, lambda: bool(session.recording_failure))
+    return _conclude(session, path, news.snapshot, interrupted=interrupted)
+
+
+def follow(
+    session: Session,
+    news: "News",
+    line: Callable[[Snapshot], str],
+    over: Callable[[], bool],
+) -> bool:
+    """Run the session, one progress line on stderr, until its worker ends or `over()` says so.
+
+    Returns whether it was interrupted. Everything is closed and written by then.
+    """
+    printer = Printer(sys.stderr, line)
     with interruptions() as interrupted:
         session.start(news)
         stopping = False
         while not session.wait(REDRAW_S):
             printer.show(news)
-            if not stopping and (interrupted or session.recording_failure):
-                printer.line("stopping")
+            if not stopping and (interrupted or over()):
+                if interrupted:
+                    printer.line("stopping")
                 session.stop()
                 stopping = True
             if len(interrupted) > 1:  # a second Ctrl-C waits for nothing
@@ -44,7 +59,7 @@ def run_headless(session: Session, path: Path) -> int:
         session.close()
     printer.show(news)
     printer.end()
-    return _conclude(session, path, news.snapshot, interrupted=bool(interrupted))
+    return bool(interrupted)
 
 
 def _conclude(session: Session, path: Path, snapshot: Snapshot, *, interrupted: bool) -> int:
@@ -99,8 +114,9 @@ class News:
 class Printer:
     """One line that is redrawn, on a terminal; a line now and then elsewhere."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, line: Callable[[Snapshot], str]) -> None:
         self._stream = stream
+        self._progress_line = line
         self._on_terminal = stream.isatty()
         self._said = ""
         self._said_at_s = float("-inf")
@@ -112,7 +128,7 @@ class Printer:
         snapshot, now_s = news.snapshot, time.monotonic()
         if snapshot.state == "failed":
             return  # the last line says why
-        text = progress_line(snapshot)
+        text = self._progress_line(snapshot)
         if self._on_terminal:
             self._write(CLEAR_LINE + text[: shutil.get_terminal_size().columns - 1])
         elif now_s - self._said_at_s >= PIPE_EVERY_S or snapshot.state != self._said:

@@ -11,7 +11,6 @@ from gpudash.analysis.paired import (
     Estimate,
     block_order,
     estimate,
-    passed,
     precise_enough,
     same_setting_check,
     verdict,
@@ -88,7 +87,7 @@ class Comparison:
         """The A/A check so far."""
         return same_setting_check(self._pairs, self._orders[: len(self._pairs)])
 
-    def begin(self, first_number: int) -> Blocks:
+    def begin(self, _started: Started, first_number: int, /) -> Blocks:
         """Return what the worker is to run, its blocks numbered from `first_number`."""
         self._first_number = first_number
         question = self.question
@@ -103,7 +102,7 @@ class Comparison:
         ]
         return Blocks(blocks=tuple(blocks))
 
-    def fold(self, item: Event | Sample) -> Blocks | None:
+    def fold(self, item: Event | Sample, /) -> Blocks | None:
         """Take one record; return a command if the worker is to stop the blocks early."""
         if self.done:
             return None
@@ -177,12 +176,6 @@ class Comparison:
     def _fail(self, reason: str) -> None:
         if self.verdict is None and self.failure is None:
             self.failure = reason
-
-
-def check_passed(comparison: Comparison) -> bool | None:
-    """Tell whether the A/A check found nothing; None with too few pairs for one."""
-    check = comparison.check
-    return None if check is None else passed(check)
 
 
 def _rate(blocks: list[Measured]) -> float | None:

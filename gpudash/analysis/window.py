@@ -1,8 +1,8 @@
 """The window: folds a run's events and samples into the snapshot that a screen shows.
 
 It keeps the recent past and a table of results, so neither its memory nor the cost of a
-snapshot grows with the run. It reads no clock: `now_s` comes with the question. Records of
-other ranks than 0 are left out until the screen knows of ranks.
+snapshot grows with the run. It reads no clock: `now_s` comes with what it is told and asked.
+Records of other ranks than 0 are left out until the screen knows of ranks.
 """
 
 from collections import deque
@@ -62,8 +62,8 @@ class Window:
         self._host: HostSample | None = None
         self._await(plan, "starting")
 
-    def fold(self, item: Event | Sample) -> None:
-        """Take one event of the worker or one sample."""
+    def fold(self, item: Event | Sample, now_s: float) -> None:
+        """Take one event of the worker or one sample as it arrives."""
         match item:
             case Progress():
                 self._progress(item)
@@ -82,7 +82,7 @@ class Window:
                 self._notice = f"refused: {item.reason}"  # the reason names the lever
                 self._sentence = "training"
             case _:
-                self._turn(item)
+                self._turn(item, now_s)
 
     def asked(self, changes: Mapping[str, str]) -> None:
         """Note a change sent to the worker: pending until it answers."""
@@ -102,9 +102,9 @@ class Window:
         self._mark(at_s, "restart")
         self._await(plan, "restarting")
 
-    def stopped(self, sentence: str = "stopped") -> None:
+    def stopped(self, at_s: float) -> None:
         """Note that the worker was ended on purpose."""
-        self._end("stopped", sentence)
+        self._end("stopped", "stopped", at_s)
 
     def snapshot(self, now_s: float) -> Snapshot:
         """Return what is to be shown at `now_s`."""
@@ -160,7 +160,7 @@ class Window:
         self._recent.clear()
         self._pending.clear()
 
-    def _turn(self, item: Status | Paused | Resumed | Finished | Failed) -> None:
+    def _turn(self, item: Status | Paused | Resumed | Finished | Failed, now_s: float) -> None:
         match item:
             case Status():
                 self._sentence = item.text
@@ -173,10 +173,9 @@ class Window:
                 self._busy_since_s = max(self._busy_since_s, item.at_s)
             case Finished():
                 self._ticks.cover(item.at_s)
-                self._ended_s = item.at_s
-                self._end("finished", f"finished after {item.total_steps} steps")
+                self._end("finished", f"finished after {item.total_steps} steps", item.at_s)
             case Failed():
-                self._end("failed", item.sentence.rstrip(". "))
+                self._end("failed", item.sentence.rstrip(". "), now_s)
 
     def _start(self, event: Started) -> None:
         if event.rank:
@@ -226,8 +225,10 @@ class Window:
             return sample.uuid == self._device.uuid
         return self._gpu is None or sample.uuid == self._gpu.uuid
 
-    def _end(self, phase: _Phase, sentence: str) -> None:
+    def _end(self, phase: _Phase, sentence: str, at_s: float) -> None:
         self._phase, self._sentence, self._notice = phase, sentence, ""
+        if self._ended_s is None:
+            self._ended_s = at_s
         self._pending.clear()
 
     def _mark(self, at_s: float, label: str) -> None:

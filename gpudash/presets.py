@@ -1,0 +1,82 @@
+"""The sources' tables by name: what `gpudash sweep --preset NAME` runs.
+
+Every column is one stage of the experiment, the first one what the source began with.
+"""
+
+import msgspec
+
+from gpudash.records import Settings
+
+
+class Preset(msgspec.Struct, frozen=True, kw_only=True):
+    """A sweep of one workload."""
+
+    workload: str
+    settings: Settings
+    """Fixed for the whole sweep."""
+    rows: tuple[Settings, ...]
+    columns: tuple[Settings, ...]
+    min_steps: int = 10
+
+
+def _batches(*sizes: int) -> tuple[Settings, ...]:
+    return tuple({"batch_size": str(size)} for size in sizes)
+
+
+_AUGMENT: tuple[Settings, ...] = (
+    {"augment_on": "cpu", "pipelined": "off", "rotation": "per_image", "pin_memory": "off"},
+    {"augment_on": "gpu", "pipelined": "off", "rotation": "per_image", "pin_memory": "off"},
+    {"augment_on": "gpu", "pipelined": "on", "rotation": "per_image", "pin_memory": "off"},
+    {"augment_on": "gpu", "pipelined": "off", "rotation": "batched", "pin_memory": "off"},
+    {"augment_on": "gpu", "pipelined": "on", "rotation": "batched", "pin_memory": "on"},
+)
+_LOSSES: tuple[Settings, ...] = tuple(
+    {"loss": loss} for loss in ("nonzero", "where", "counted", "ignore_index", "minmax")
+)
+_STAGES = ("baseline", "dilation", "crop_first", "batched_colour", "decode_tensor")
+
+ON_GPU = {
+    "encdec": Preset(
+        workload="encdec",
+        settings={"data": "resident"},  # fed by the loader it is input-bound
+        rows=_batches(4, 8, 16, 32, 64, 128),
+        columns=({"pipelined": "off"}, {"pipelined": "on"}),
+    ),
+    "augment": Preset(
+        workload="augment",
+        settings={},
+        rows=_batches(8, 16, 32, 64, 128),
+        columns=_AUGMENT,
+    ),
+    "masked_loss": Preset(
+        workload="masked_loss",
+        settings={"data": "resident"},
+        rows=_batches(256),
+        columns=_LOSSES,
+        min_steps=5,
+    ),
+    "jpeg_input": Preset(
+        workload="jpeg_input",
+        settings={},
+        rows=_batches(256),
+        columns=(
+            {"input": "baseline", "num_workers": "4"},
+            *({"input": stage, "num_workers": "8"} for stage in _STAGES),
+        ),
+        min_steps=8,
+    ),
+}
+"""By name; the sources' sizes."""
+
+ON_CPU = {
+    "encdec": msgspec.structs.replace(ON_GPU["encdec"], rows=_batches(4, 8, 16), min_steps=5),
+    "augment": msgspec.structs.replace(ON_GPU["augment"], rows=_batches(8, 32), min_steps=5),
+    "masked_loss": msgspec.structs.replace(ON_GPU["masked_loss"], rows=_batches(16)),
+    "jpeg_input": msgspec.structs.replace(
+        ON_GPU["jpeg_input"],
+        rows=_batches(32),
+        columns=tuple({"input": stage} for stage in _STAGES),
+        min_steps=5,
+    ),
+}
+"""The same stages in sizes that two cores finish within ten minutes."""

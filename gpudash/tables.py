@@ -1,0 +1,72 @@
+"""A sweep's table, as text and as Markdown. Pure functions."""
+
+from collections.abc import Sequence
+
+from gpudash.analysis.paired import Estimate
+from gpudash.analysis.sweep import CellResult, Grid
+from gpudash.records import Settings
+
+LEGEND = "steps/s, change of the throughput against the first variant [95 % interval] (utilisation)"
+
+
+def cells(grid: Grid, results: Sequence[Sequence[CellResult]]) -> list[list[str]]:
+    """Return the table as strings, its head first: rows down, variants across.
+
+    With one row alone the variants go down instead: a screen is taller than wide.
+    """
+    head = [label(column, grid.columns) for column in grid.columns]
+    body = [[cell(result) for result in row] for row in results]
+    if len(grid.rows) == 1:
+        lines = [list(pair) for pair in zip(head, body[0], strict=True)]
+        return [["", label(grid.rows[0], ())], *lines]
+    names = ", ".join(grid.rows[0])
+    firsts = [" ".join(row.values()) for row in grid.rows]
+    return [[names, *head], *([first, *row] for first, row in zip(firsts, body, strict=True))]
+
+
+def label(settings: Settings, among: Sequence[Settings]) -> str:
+    """Return the levers in which a variant differs from any of the others."""
+    differing = {
+        name: value
+        for name, value in settings.items()
+        if not among or any(one.get(name) != value for one in among)
+    }
+    return " ".join(f"{name}={value}" for name, value in (differing or settings).items())
+
+
+def cell(result: CellResult) -> str:
+    """Return what one setting was worth, or why it is not known."""
+    if result.failure is not None:
+        return "out of memory" if "out of memory" in result.failure else result.failure
+    if result.steps_per_s is None:
+        return "–"
+    text = f"{result.steps_per_s:.4g}" if result.steps_per_s < 10 else f"{result.steps_per_s:.1f}"
+    if result.change is not None:
+        text += f", {change(result.change)}"
+    if result.util_pct is not None:
+        return f"{text} (GPU {result.util_pct:.0f} %)"
+    return text if result.cpu_pct is None else f"{text} (CPU {result.cpu_pct:.0f} % of a core)"
+
+
+def change(found: Estimate) -> str:
+    """Return a change with its interval, in percent."""
+    text = f"{found.change * 100:+.1f} %"
+    if found.low is None or found.high is None:
+        return text
+    return f"{text} [{found.low * 100:+.1f}, {found.high * 100:+.1f}]"
+
+
+def as_text(table: Sequence[Sequence[str]]) -> str:
+    """Return the table with its columns aligned."""
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    lines = [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
+    return "\n".join([lines[0], "  ".join("─" * width for width in widths), *lines[1:]])
+
+
+def as_markdown(table: Sequence[Sequence[str]]) -> str:
+    """Return the table in Markdown."""
+    lines = ["| " + " | ".join(row) + " |" for row in table]
+    return "\n".join([lines[0], "|---" * len(table[0]) + "|", *lines[1:]])
