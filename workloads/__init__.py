@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from workloads.common import INPUT, SEED, STREAMS, TRADE, batch_size, model_scale, pipelined
+from workloads.common import INPUT, MASKS, SEED, STREAMS, TRADE, batch_size, model_scale, pipelined
 from workloads.levers import Choice, Lever, LeverError
 
 if TYPE_CHECKING:
@@ -92,6 +92,35 @@ CATALOGUE: dict[str, Entry] = {
                 SEED,
             ),
             on_cpu={"precision": "fp32"},
+        ),
+        Entry(
+            name="masked_loss",
+            summary="Segmentation with a loss that masks pixels, and makes the host wait "
+            "for the device.",
+            source=MASKS,
+            module="workloads.masked_loss",
+            levers=(
+                pipelined("Copy batch n+1 on one CUDA stream while n trains on another."),
+                batch_size(256),
+                Choice(
+                    name="loss",
+                    default="nonzero",
+                    choices=("nonzero", "where", "counted", "ignore_index", "minmax"),
+                    effect="next step",
+                    summary="How ignored pixels are masked, each form better than the one before: "
+                    "by indices; by torch.where; labels counted on the device; no selection, so "
+                    "the host never waits; no sort. The loss is the same.",
+                    source=f"{MASKS}; minmax: gpudash",
+                ),
+                *INPUT,
+                *TRADE,
+                model_scale(
+                    full="256×256 images, 10 hidden convolutions",
+                    small="32×32 images, 4 hidden convolutions",
+                ),
+                SEED,
+            ),
+            on_cpu={"precision": "fp32", "batch_size": "16"},
         ),
     )
 }

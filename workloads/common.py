@@ -11,6 +11,7 @@ STREAMS = "C. Rand, Pipelining AI/ML Training Workloads with CUDA Streams (2025)
 CACHING = (
     "C. Rand, A Caching Strategy for Identifying Bottlenecks on the Data Input Pipeline (2025)"
 )
+MASKS = "C. Rand, PyTorch Model Performance Analysis and Optimization, Part 3 (2023)"
 
 
 def usable_cores() -> int:

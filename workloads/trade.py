@@ -96,6 +96,8 @@ class Net:
 
     def configure(self, trade: Trade) -> None:
         """Compute that way from now on."""
+        if trade.channels_last != self._trade.channels_last:
+            self._compiled = None  # it was compiled for weights in the other order
         self._trade = trade
         trade.arrange(self.module)
         convolutions = torch.backends.cudnn.conv  # type: ignore[attr-defined]  # made at run time
@@ -130,10 +132,15 @@ class Learner:
         self._trade = trade
         self._net.configure(trade)
         for group in self._optimizer.param_groups:
-            group["fused"] = trade.fused_optimizer
-            group["foreach"] = False if trade.fused_optimizer else None
+            group["fused"] = trade.fused_optimizer or None  # None: torch chooses, foreach on a GPU
         if trade.cuda_graph and self._graph is None:
             self._graph = _GraphedStep(self._step)
+
+    def minimise(self, criterion: Criterion) -> None:
+        """Train towards that loss from now on; `configure` comes next."""
+        if criterion != self._criterion:
+            self._criterion = criterion
+            self._graph = None  # it replays the loss it recorded
 
     def train(self, inputs: Tensor, targets: Tensor, mark: Mark) -> Tensor:
         """Train on inputs (B, …) and targets (B, …). Returns the loss ()."""
@@ -199,7 +206,8 @@ def _unrecorded(_phase: str, /) -> None:
 
 def _compiled(module: nn.Module) -> Callable[[Tensor], Tensor]:
     # compile in this process: a pool of compilers would outlive a killed worker
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    torch._inductor.config.compile_threads = 1  # noqa: SLF001  # same
+    torch.compiler.reset()
     torch._dynamo.config.recompile_limit = COMPILED_VARIANTS  # noqa: SLF001  # its public place
     compiled: Callable[[Tensor], Tensor] = torch.compile(module, dynamic=False)
     return compiled

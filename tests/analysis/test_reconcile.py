@@ -1,0 +1,140 @@
+"""Every second of wall time has a name, and what has none is shown in full."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudash.analysis.reconcile import Account, Reconciliation
+from gpudash.records import Changed, Device, Paused, Progress, Resumed, Started, Step
+
+
+def started(at_s: float) -> Started:
+    return Started(
+        at_s=at_s,
+        pid=1,
+        workload="encdec",
+        device=Device(kind="cpu", name="CPU"),
+        settings={},
+        versions={},
+    )
+
+
+def step(finished_s: float, step_ms: float, *, device_ms=None, data_ms=0.0, number=1) -> Step:
+    return Step(
+        step=number,
+        segment=0,
+        samples=8,
+        finished_s=finished_s,
+        step_ms=step_ms,
+        data_ms=data_ms,
+        host_ms=step_ms,
+        device_ms=device_ms,
+    )
+
+
+def progress(*steps: Step) -> Progress:
+    until_s = steps[-1].finished_s if steps else 0.0
+    return Progress(until_s=until_s, steps=steps, total_steps=len(steps), total_samples=0)
+
+
+def changed(at_s: float, took_ms: float) -> Changed:
+    return Changed(at_s=at_s, segment=1, after_step=1, changes={}, settings={}, took_ms=took_ms)
+
+
+def account(*items: object) -> Account:
+    reconciliation = Reconciliation()
+    for item in items:
+        reconciliation.fold(item)
+    return reconciliation.account()
+
+
+def parts(found: Account) -> float:
+    return found.phases_s + found.data_s + found.paused_s + found.switching_s + found.unexplained_s
+
+
+def test_a_device_at_work_all_the_time_leaves_nothing_unexplained():
+    found = account(started(10), progress(step(10.1, 100, device_ms=100)))
+    assert found.wall_s == pytest.approx(0.1)
+    assert found.phases_s == pytest.approx(0.1)
+    assert found.unexplained_share == pytest.approx(0)
+
+
+def test_waiting_for_data_is_explained_as_far_as_the_device_was_idle():
+    hidden = account(started(0), progress(step(0.1, 100, device_ms=100, data_ms=60)))
+    assert hidden.data_s == 0
+    exposed = account(started(0), progress(step(0.1, 100, device_ms=40, data_ms=50)))
+    assert exposed.data_s == pytest.approx(0.05)
+    assert exposed.unexplained_s == pytest.approx(0.01)
+
+
+def test_a_sleep_between_the_phases_shows_up_in_full():
+    steps = [step(0.02 * (i + 1), 20, device_ms=15) for i in range(50)]  # 5 ms of each sleep
+    found = account(started(0), progress(*steps))
+    assert found.unexplained_s == pytest.approx(50 * 0.005)
+    assert found.unexplained_share == pytest.approx(0.25)
+
+
+def test_the_shares_of_the_measured_steps_stand_for_the_others():
+    steps = [step(0.01, 10, device_ms=8), step(0.02, 10), step(0.03, 10), step(0.04, 10)]
+    assert account(started(0), progress(*steps)).unexplained_s == pytest.approx(4 * 0.002)
+
+
+def test_a_pause_and_a_switch_are_known_for_what_they_are():
+    found = account(
+        started(0),
+        progress(step(1, 1000, device_ms=1000)),
+        Paused(at_s=0.9),  # the device went on until 1.0
+        Resumed(at_s=3),
+        changed(3.5, took_ms=400),
+        progress(step(4.6, 1000, device_ms=1000)),
+    )
+    assert found.wall_s == pytest.approx(4.6)
+    assert found.paused_s == pytest.approx(2.0)
+    assert found.switching_s == pytest.approx(0.4)
+    assert found.unexplained_s == pytest.approx(0.2)  # 3.0 to 3.1 and 3.5 to 3.6
+
+
+def test_a_restart_is_no_gap_of_the_worker_before():
+    found = account(
+        started(0),
+        progress(step(1, 1000, device_ms=1000)),
+        started(60),
+        progress(step(61, 1000, device_ms=1000)),
+    )
+    assert found.wall_s == pytest.approx(2)
+
+
+def test_before_the_first_step_there_is_nothing_to_share_out():
+    assert account(started(0)).unexplained_share is None
+
+
+def test_what_a_recording_adds_is_the_difference():
+    reconciliation = Reconciliation()
+    reconciliation.fold(started(0))
+    reconciliation.fold(progress(step(1, 1000, device_ms=900)))
+    before = reconciliation.account()
+    reconciliation.fold(progress(step(3, 2000, device_ms=1800)))
+    assert reconciliation.account().since(before).wall_s == pytest.approx(2)
+
+
+moments = st.floats(0.001, 2.0)
+
+
+@given(st.lists(st.tuples(moments, moments, st.floats(0, 1), st.booleans()), min_size=1))
+def test_the_parts_always_add_up(script: list[tuple[float, float, float, bool]]):
+    reconciliation, now = Reconciliation(), 0.0
+    reconciliation.fold(started(now))
+    for gap_s, step_s, share, is_pause in script:
+        if is_pause:
+            reconciliation.fold(Paused(at_s=now))
+            reconciliation.fold(Resumed(at_s=now + gap_s * share))
+        else:
+            reconciliation.fold(changed(now + gap_s, took_ms=gap_s * share * 1e3))
+        now += gap_s + step_s
+        ms = step_s * 1e3
+        reconciliation.fold(progress(step(now, ms, device_ms=ms * share, data_ms=ms / 3)))
+    found = reconciliation.account()
+    assert found.wall_s == pytest.approx(now)
+    assert parts(found) == pytest.approx(found.wall_s)
+    assert min(found.phases_s, found.data_s, found.paused_s, found.switching_s) >= 0
+    assert found.unexplained_s >= -1e-9
