@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gpudash.records import (
+    Block,
     Blocks,
     Change,
     Changed,
@@ -27,6 +28,7 @@ from gpudash.records import (
     Settings,
     Step,
     Stop,
+    Timed,
 )
 from gpudash.worker.blocks import BlockQueue
 from gpudash.worker.borders import EventBorders, HostBorders
@@ -61,7 +63,7 @@ class Loop:
         self._send = send
         self._clock, self._losses = instruments(training.device)
         self._segment = 0
-        self._noted = training.notes  # these the session has been told at the start
+        self._noted = set(training.notes)  # these the session has been told at the start
         self._proven = dict(training.settings)  # settings with which a step went through
         self._blocks = BlockQueue()
         self._paused = False
@@ -70,30 +72,39 @@ class Loop:
         self._total_samples = 0
         self._skipped_samples = 0
         self._finished_steps = 0
+        self._instruments_s = 0.0  # spent since the last report, besides the clock's own
         self._reported_s = self._began_s = time.monotonic()
 
     def run(self) -> None:
         """Train until done. Raises ParentGone, or what the workload raises."""
         while not self._done():
-            for command in self._commands.read():
-                self._obey(command)
-            if self._done():
-                break
-            if self._paused:
-                self._commands.wait(REPORT_EVERY_S)
-            elif self._far_ahead():
-                self._commands.wait(RUN_AHEAD_POLL_S)
-            else:
+            if not self._paused:
                 self._turn_blocks()
-                self._iterate()
-            if time.monotonic() - self._reported_s >= REPORT_EVERY_S:
-                self._report()
+            self._turn()
         self._drain()
         self._training.synchronize()  # sync: the run is over
         self._report()
         self._training.synchronize()  # sync: the loss just asked for
         self._report()
         self._send(Finished(at_s=time.monotonic(), total_steps=self._finished_steps))
+
+    def _turn(self) -> None:
+        """Obey, take a step if one is due, report if it is time to."""
+        asked_s = time.perf_counter()
+        commands = self._commands.read()
+        self._instruments_s += time.perf_counter() - asked_s
+        for command in commands:
+            self._obey(command)
+        if self._done():
+            return
+        if self._paused:
+            self._commands.wait(REPORT_EVERY_S)
+        elif self._far_ahead():
+            self._commands.wait(RUN_AHEAD_POLL_S)
+        else:
+            self._iterate()
+        if time.monotonic() - self._reported_s >= REPORT_EVERY_S:
+            self._report()
 
     def _done(self) -> bool:
         plan, training = self._plan, self._training
@@ -141,6 +152,9 @@ class Loop:
         )
 
     def _report(self) -> None:
+        spent_ms = (self._clock.spent_s + self._instruments_s) * 1e3
+        self._clock.spent_s = self._instruments_s = 0.0
+        began_s = time.perf_counter()
         finished, self._finished = self._finished + self._clock.finished(), []
         newest = self._losses.newest()
         steps = tuple(step for step, _ in finished)
@@ -163,9 +177,12 @@ class Loop:
                 loss_step=loss_step,
                 transform_ms=made.transform_ms,
                 skipped_samples=self._skipped_samples,
+                instruments_ms=spent_ms,
             )
         )
         self._reported_s = time.monotonic()
+        self._clock.spent_s = 0.0  # within what follows
+        self._instruments_s = time.perf_counter() - began_s
 
     def _obey(self, command: Command) -> None:
         match command:
@@ -224,6 +241,39 @@ class Loop:
             blocks.current = None
             return
         self._switch(_difference(training.settings, wanted), began_s, block.number)
+        if block.stopwatch is not None and blocks.current is block:
+            self._time(block)
+
+    def _time(self, block: Block) -> None:
+        """Run a whole block under the stopwatch, from an idle device to an idle device."""
+        training = self._training
+        training.synchronize()  # sync: the stopwatch starts …
+        began_s, first = time.monotonic(), training.trained_steps
+        if block.stopwatch == "bare":
+            self._run_bare()
+        else:
+            while not self._block_is_over():
+                self._turn()
+            self._drain()
+        training.synchronize()  # sync: … and stops
+        seconds, steps = time.monotonic() - began_s, training.trained_steps - first
+        samples = steps * int(training.settings["batch_size"])
+        self._send(Timed(block=block.number, steps=steps, samples=samples, seconds=seconds))
+
+    def _run_bare(self) -> None:
+        """Step with nothing around it; commands wait until the block is over."""
+        training = self._training
+        first = training.trained_steps
+        while not self._block_is_over():
+            training.step()
+        training.drain()
+        steps = training.trained_steps - first
+        self._finished_steps += steps
+        self._total_samples += steps * int(training.settings["batch_size"])
+
+    def _block_is_over(self) -> bool:
+        over = self._blocks.is_over(self._training.trained_steps, time.monotonic())
+        return over or self._done()
 
     def _entered_segment(self, changes: Settings, began_s: float, block: int | None = None) -> None:
         self._segment += 1
@@ -244,9 +294,9 @@ class Loop:
             )
         )
         for note in training.notes:
-            if note not in self._noted:
+            if note not in self._noted:  # told once, however often a comparison switches
                 print(note, flush=True)
-        self._noted = training.notes
+        self._noted.update(training.notes)
 
     def _retreat(self) -> None:
         """Go back to the settings that were last seen to work."""
