@@ -33,7 +33,7 @@ _AUGMENT: tuple[Settings, ...] = (
 _LOSSES: tuple[Settings, ...] = tuple(
     {"loss": loss} for loss in ("nonzero", "where", "counted", "ignore_index", "minmax")
 )
-_STAGES = ("baseline", "dilation", "crop_first", "batched_colour", "decode_tensor")
+_STAGES = ("baseline", "dilation", "crop_first", "batched_colour", "on_device", "tensor_decode")
 
 ON_GPU = {
     "encdec": Preset(
@@ -62,6 +62,7 @@ ON_GPU = {
         columns=(
             {"input": "baseline", "num_workers": "4"},
             *({"input": stage, "num_workers": "8"} for stage in _STAGES),
+            {"input": "tensor_decode", "num_workers": "14"},
         ),
         min_steps=8,
     ),

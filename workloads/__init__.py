@@ -9,7 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from workloads.common import INPUT, MASKS, SEED, STREAMS, TRADE, batch_size, model_scale, pipelined
+from workloads.common import (
+    INPUT,
+    JPEG,
+    MASKS,
+    SEED,
+    STREAMS,
+    TRADE,
+    batch_size,
+    model_scale,
+    pipelined,
+)
 from workloads.levers import Choice, Lever, LeverError
 
 if TYPE_CHECKING:
@@ -121,6 +131,44 @@ CATALOGUE: dict[str, Entry] = {
                 SEED,
             ),
             on_cpu={"precision": "fp32", "batch_size": "16"},
+        ),
+        Entry(
+            name="jpeg_input",
+            summary="Classification of crops from JPEG files, bound by reading and decoding them.",
+            source=JPEG,
+            module="workloads.jpeg_input",
+            levers=(
+                pipelined(
+                    "Copy, mask and convert batch n+1 on one CUDA stream while n trains on another."
+                ),
+                batch_size(256),
+                Choice(
+                    name="input",
+                    default="baseline",
+                    choices=(
+                        "baseline",
+                        "dilation",
+                        "crop_first",
+                        "batched_colour",
+                        "on_device",
+                        "tensor_decode",
+                        "region_decode",
+                    ),
+                    effect="new loader",
+                    summary="How samples are made, each stage on top of the one before: boolean "
+                    "dilation; crop before the tensor; colour per batch; mask and colour on the "
+                    "device; decode to a tensor; decode the crop alone. The samples are the same.",
+                    source=f"{JPEG}; from on_device: gpudash, torchvision, nvImageCodec",
+                ),
+                *INPUT,
+                *TRADE,
+                model_scale(
+                    full="30 channels from the whole crop on",
+                    small="4 channels after a stride of 8, the same files and crops",
+                ),
+                SEED,
+            ),
+            on_cpu={"precision": "fp32", "batch_size": "32"},
         ),
     )
 }

@@ -11,6 +11,10 @@ STREAMS = "C. Rand, Pipelining AI/ML Training Workloads with CUDA Streams (2025)
 CACHING = (
     "C. Rand, A Caching Strategy for Identifying Bottlenecks on the Data Input Pipeline (2025)"
 )
+JPEG = (
+    "C. Rand, Solving Bottlenecks on the Data Input Pipeline with PyTorch Profiler and "
+    "TensorBoard (2023)"
+)
 MASKS = "C. Rand, PyTorch Model Performance Analysis and Optimization, Part 3 (2023)"
 
 

@@ -107,8 +107,10 @@ def describe(error: Exception, plan: Plan) -> Failed:
         asked = ", ".join(f"{name}={value}" for name, value in plan.settings.items())
         sentence = f"out of memory with {asked or 'the default settings'}"
         return Failed(kind="out_of_memory", sentence=sentence, traceback=trace)
-    first_line = (str(error).splitlines() or [""])[0]
-    sentence = f"{plan.workload} failed: {type(error).__name__}: {first_line}"
+    lines = [line for line in str(error).splitlines() if line] or [""]
+    # a loader worker's error arrives with its traceback, the message last
+    said = lines[-1] if "DataLoader worker" in lines[0] else f"{type(error).__name__}: {lines[0]}"
+    sentence = f"{plan.workload} failed: {said}"
     return Failed(kind="error", sentence=sentence, traceback=trace)
 
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from math import inf
 
 from gpudash.records import Block, Settings
 
@@ -15,8 +16,8 @@ class BlockQueue:
         self.current: Block | None = None
         self.home: Settings | None = None
         """The settings to go back to; None while no blocks are run."""
-        self._from_step = 0  # both known once the block has settled
-        self._from_s = 0.0
+        self._from_step = 0  # the block in progress is measured after this step …
+        self._from_s = inf  # … and from the moment that step was seen
 
     @property
     def running(self) -> bool:
@@ -24,7 +25,10 @@ class BlockQueue:
         return self.home is not None
 
     def replace(self, blocks: Sequence[Block], settings: Settings) -> None:
-        """Take the blocks still to be run; `settings` are those in force."""
+        """Take the blocks still to be run; `settings` are those in force.
+
+        None at all end the block in progress too; else it is run to its end.
+        """
         self._waiting = deque(block for block in blocks if block.number > self._newest)
         if self.home is None and self._waiting:
             self.home = dict(settings)
@@ -41,17 +45,21 @@ class BlockQueue:
     def entered(self, step: int, settling_steps: int) -> None:
         """Note that the block in progress begins after `step`."""
         self._from_step = step + settling_steps
-        self._from_s = float("inf")
+        self._from_s = inf
 
     def is_over(self, step: int, now_s: float) -> bool:
-        """Tell whether the block in progress has lasted long enough; True without one."""
+        """Tell whether the block in progress has lasted long enough; True without one.
+
+        One step more than asked for is run: the last one is not measured, as on two streams
+        nothing is prepared beside it.
+        """
         if self.current is None:
             return True
         if step < self._from_step:
             return False
         self._from_s = min(self._from_s, now_s)
         return (
-            step - self._from_step >= self.current.min_steps
+            step - self._from_step > self.current.min_steps
             and now_s - self._from_s >= self.current.min_s
         )
 

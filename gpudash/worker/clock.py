@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
+from time import perf_counter
 from typing import Generic, TypeAlias
 
 import msgspec
@@ -117,6 +118,8 @@ class Clock(Generic[BorderT]):
         self._began_s = self._data_ended_s = self._reference_s
         self.step_ms = math.inf
         """How long the newest finished step took."""
+        self.spent_s = 0.0
+        """Host time taken by the clock itself."""
         self.until_s = self._reference_s
         """Every step finished before this moment has been returned by `finished`."""
 
@@ -136,6 +139,7 @@ class Clock(Generic[BorderT]):
 
     def mark(self, phase: Phase, /) -> None:
         """Begin `phase` on the current stream; `idle` ends a half."""
+        called_s = perf_counter()
         if not self._marks:
             self._data_ended_s = self._now()
         ends_step = phase == "idle" and self._marks[-1][0] in LAST_PHASES
@@ -143,6 +147,7 @@ class Clock(Generic[BorderT]):
         self._marks.append((phase, border))
         if ends_step and border is not None:
             self._end = border
+        self.spent_s += perf_counter() - called_s
 
     def interrupt(self) -> None:
         """Declare a break: the next step's time starts with itself, not with the one before."""
@@ -155,6 +160,7 @@ class Clock(Generic[BorderT]):
 
     def end(self, tag: Tag | None) -> None:
         """Close the iteration; `tag` is None where it trained no step."""
+        called_s = perf_counter()
         ended_s = self._now()
         data_ms = (self._data_ended_s - self._began_s) * 1e3
         marks, self._marks = self._marks, []
@@ -163,30 +169,32 @@ class Clock(Generic[BorderT]):
         fetched = _First(marks=first, data_ms=data_ms) if first else None
         serial = bool(first and second) and marks[0][0] == "copy"
         trained, self._prepared = (fetched, None) if serial else (self._prepared, fetched)
-        if tag is None or trained is None:
-            return
-        self._enqueued.append(
-            _Enqueued(
-                tag=tag,
-                first=trained,
-                second=second,
-                end=self._end,
-                serial=serial,
-                began_s=self._began_s,
-                ended_s=ended_s,
-                host_ms=(ended_s - self._began_s) * 1e3 - data_ms,
-                after_break_s=self._after_break_s,
+        if tag is not None and trained is not None:
+            self._enqueued.append(
+                _Enqueued(
+                    tag=tag,
+                    first=trained,
+                    second=second,
+                    end=self._end,
+                    serial=serial,
+                    began_s=self._began_s,
+                    ended_s=ended_s,
+                    host_ms=(ended_s - self._began_s) * 1e3 - data_ms,
+                    after_break_s=self._after_break_s,
+                )
             )
-        )
-        self._after_break_s = None
+            self._after_break_s = None
+        self.spent_s += perf_counter() - called_s
 
     def finished(self) -> list[tuple[Step, Tensor]]:
         """Return the steps finished since the last call, with their losses. Never waits."""
+        called_s = perf_counter()
         now = self._now()
         done = []
         while self._enqueued and self._borders.passed(self._enqueued[0].end):
             done.append(self._measure(self._enqueued.popleft(), now))
         self.until_s = now
+        self.spent_s += perf_counter() - called_s
         return done
 
     def _measure(self, step: _Enqueued[BorderT], now: float) -> tuple[Step, Tensor]:

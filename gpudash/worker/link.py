@@ -20,6 +20,9 @@ from gpudash.errors import WorkerError
 from gpudash.records import Command, Event, Plan
 
 READ_BYTES = 1 << 16
+TURN_BYTES = 1 << 20
+"""One turn reads no more, so that a flood of output holds up nothing else. It is many times what
+a pipe holds: one turn after the worker's end reads all that it left."""
 LINE_LIMIT = 1 << 12
 """A line that the worker prints is cut here: a progress bar may never end one."""
 
@@ -158,7 +161,7 @@ class _Lines:
 
     def _receive(self) -> bytes:
         received = bytearray()
-        while not self.ended:
+        while not self.ended and len(received) < TURN_BYTES:
             try:
                 chunk = os.read(self.fd, READ_BYTES)
             except BlockingIOError:

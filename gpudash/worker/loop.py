@@ -187,8 +187,7 @@ class Loop:
     def _obey(self, command: Command) -> None:
         match command:
             case Change():
-                self._blocks.end()
-                self._change(command.settings)
+                self._change(self._left_blocks() | command.settings)
             case Blocks():
                 self._blocks.replace(command.blocks, self._training.settings)
             case Pause() if not self._paused:
@@ -215,10 +214,21 @@ class Loop:
     def _switch(self, changes: Settings, began_s: float, block: int | None = None) -> None:
         """Put checked changes in force, or go back to what worked."""
         self._drain()
-        if self._fits(lambda: self._training.change(changes)):
+        try:
+            fits = self._fits(lambda: self._training.change(changes))
+        except LeverError as error:  # found while building: a data directory that is gone
+            self._retreat(str(error))
+            return
+        if fits:
             self._entered_segment(changes, began_s, block)
         else:
             self._retreat()
+
+    def _left_blocks(self) -> Settings:
+        """End the blocks, if any are run; return the changes that lead back to before them."""
+        home = self._blocks.home or {}
+        self._blocks.end()
+        return _difference(self._training.settings, home)
 
     def _turn_blocks(self) -> None:
         """Go on to the next block when the one in progress has lasted long enough."""
@@ -229,9 +239,7 @@ class Loop:
         assert blocks.home is not None
         block = blocks.take()
         if block is None:
-            changes = _difference(training.settings, blocks.home)
-            blocks.end()
-            self._switch(changes, began_s)
+            self._switch(self._left_blocks(), began_s)
             return
         wanted = blocks.home | block.changes
         try:
@@ -298,8 +306,8 @@ class Loop:
                 print(note, flush=True)
         self._noted.update(training.notes)
 
-    def _retreat(self) -> None:
-        """Go back to the settings that were last seen to work."""
+    def _retreat(self, why: str = "") -> None:
+        """Go back to the settings that were last seen to work; `why`, if not for memory."""
         began_s = time.monotonic()
         failed = self._training.settings
         changes = {name: value for name, value in failed.items() if self._proven[name] != value}
@@ -308,7 +316,8 @@ class Loop:
         if self._training.device.type == "cuda":
             torch.cuda.empty_cache()
         restored = {name: self._proven[name] for name in changes}
-        reason = f"out of memory with {_pairs(changes)}: went back to {_pairs(restored)}"
+        why = why or f"out of memory with {_pairs(changes)}"
+        reason = f"{why}: went back to {_pairs(restored)}"
         print(reason, flush=True)
         self._entered_segment(restored, began_s)
         block, self._blocks.current = self._blocks.current, None

@@ -1,0 +1,223 @@
+"""The files are written once and whole, or not at all, and one line says why."""
+
+import errno
+import multiprocessing
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from workloads import jpeg_files
+from workloads.jpeg_files import JpegFiles
+from workloads.levers import LeverError
+
+COUNT = 6
+AS_ROOT = os.geteuid() == 0
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GPUDASH_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(jpeg_files, "DISTINCT", 2)
+
+
+def ensure(files: JpegFiles) -> None:
+    if not files.are_whole():
+        files.write()
+
+
+def times(files: JpegFiles) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in files.paths if path.exists()}
+
+
+def fail_after(
+    monkeypatch: pytest.MonkeyPatch, writes: int, error: BaseException
+) -> Callable[[Path, bytes], int]:
+    """Let that many files be written whole, and half of the next one."""
+    write_bytes, left = Path.write_bytes, [writes]
+
+    def write(path: Path, content: bytes) -> int:
+        left[0] -= 1
+        if left[0] < 0:
+            write_bytes(path, content[: len(content) // 2])
+            raise error
+        return write_bytes(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+    return write_bytes
+
+
+def test_they_are_photographs_in_size_and_cost(tmp_path: Path) -> None:
+    files = JpegFiles.cached(COUNT)
+    assert not files.are_whole()
+    files.write()
+    assert files.are_whole()
+    assert files.directory.is_relative_to(tmp_path)
+    assert {p.name for p in files.directory.iterdir()} == {
+        "manifest.json",
+        *(f"{number:05}.jpg" for number in range(COUNT)),
+    }
+    for path in files.paths:
+        assert 0.7 < path.stat().st_size / 1024 / jpeg_files.FILE_KIB < 1.3
+    first, second, third = (np.asarray(Image.open(path)) for path in files.paths[:3])
+    assert first.shape == (533, 800, 3)
+    assert (first == third).all()  # two distinct images
+    assert (first != second).any()
+
+
+def test_a_second_start_writes_nothing() -> None:
+    files = JpegFiles.cached(COUNT)
+    files.write()
+    before = times(files)
+    assert JpegFiles.cached(COUNT).are_whole()
+    files.write()
+    assert times(files) == before
+
+
+def test_another_number_of_files_is_another_place() -> None:
+    assert JpegFiles.cached(1).directory != JpegFiles.cached(2).directory
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda files: (files.directory / "manifest.json").unlink(),
+        lambda files: (files.directory / "manifest.json").write_text("{"),
+        lambda files: (files.directory / "manifest.json").write_text('{"files": 5}'),
+        lambda files: files.paths[3].unlink(),
+        lambda files: [path.unlink() for path in files.paths],
+    ],
+    ids=["no manifest", "half a manifest", "another count", "a file missing", "all missing"],
+)
+def test_a_half_written_directory_is_finished(damage: Callable[[JpegFiles], object]) -> None:
+    files = JpegFiles.cached(COUNT)
+    files.write()
+    contents = [path.read_bytes() for path in files.paths]
+    damage(files)
+    assert not files.are_whole()
+    left = times(files)
+    files.write()
+    assert files.are_whole()
+    assert [path.read_bytes() for path in files.paths] == contents
+    assert {path: times(files)[path] for path in left} == left  # kept, not written again
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = JpegFiles.cached(COUNT)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    fail_after(monkeypatch, 3, full)
+    with pytest.raises(LeverError, match="No space left on device") as caught:
+        files.write()
+    assert_one_helpful_line(caught.value, files)
+    assert list(files.directory.iterdir()) == []
+    assert not files.are_whole()
+
+
+def test_a_full_disk_takes_nothing_that_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = JpegFiles.cached(COUNT)
+    files.write()
+    for path in files.paths[2:5]:
+        path.unlink()
+    left = times(files)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    fail_after(monkeypatch, 1, full)
+    with pytest.raises(LeverError):
+        files.write()
+    assert times(files) == left
+
+
+def test_an_interrupted_writing_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = JpegFiles.cached(COUNT)
+    write_bytes = fail_after(monkeypatch, 3, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        files.write()
+    assert not files.are_whole()
+    before = times(files)
+    assert len(before) == len(list(files.directory.iterdir())) == 3
+    monkeypatch.setattr(Path, "write_bytes", write_bytes)
+    files.write()
+    assert files.are_whole()
+    assert times(files).items() >= before.items()
+
+
+@pytest.mark.parametrize("place", ["data", "data/below"])
+def test_a_file_where_the_directory_should_be(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").write_text("not a directory")
+    monkeypatch.setenv("GPUDASH_DATA", str(tmp_path / place))
+    files = JpegFiles.cached(COUNT)
+    for action in (files.are_whole, files.write):
+        with pytest.raises(LeverError, match="Not a directory") as caught:
+            action()
+        assert_one_helpful_line(caught.value, files)
+
+
+@pytest.mark.skipif(AS_ROOT, reason="root may write and read anywhere")
+@pytest.mark.parametrize("mode", [0o500, 0o000])
+def test_a_directory_without_permission(mode: int, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=mode)
+    files = JpegFiles.cached(COUNT)
+    with pytest.raises(LeverError, match="Permission denied") as caught:
+        ensure(files)
+    assert_one_helpful_line(caught.value, files)
+
+
+@pytest.mark.parametrize("call", ["read_bytes", "mkdir"])
+def test_a_refused_call_is_one_line(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, **_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, call, refuse)
+    files = JpegFiles.cached(COUNT)
+    with pytest.raises(LeverError, match="Permission denied") as caught:
+        ensure(files)
+    assert_one_helpful_line(caught.value, files)
+
+
+def test_two_processes_at_once_leave_one_whole_directory() -> None:
+    fork = multiprocessing.get_context("fork")
+    writers = [fork.Process(target=write_in_a_child) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    files = JpegFiles.cached(COUNT)
+    assert files.are_whole()
+    assert len(list(files.directory.iterdir())) == COUNT + 1  # no partial one is left
+    assert {np.asarray(Image.open(path)).shape for path in files.paths} == {(533, 800, 3)}
+
+
+def write_in_a_child() -> None:
+    torch.set_num_threads(1)  # the parent's threads were not forked
+    JpegFiles.cached(COUNT).write()
+
+
+@pytest.mark.parametrize(
+    ("variables", "place"),
+    [
+        ({"GPUDASH_DATA": "/a", "XDG_CACHE_HOME": "/b"}, "/a"),
+        ({"GPUDASH_DATA": "", "XDG_CACHE_HOME": "/b"}, "/b/gpudash"),
+        ({"HOME": "/c"}, "/c/.cache/gpudash"),
+    ],
+)
+def test_where_the_data_lies(
+    variables: dict[str, str], place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GPUDASH_DATA", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert jpeg_files.data_directory() == Path(place)
+
+
+def assert_one_helpful_line(error: LeverError, files: JpegFiles) -> None:
+    text = str(error)
+    assert "\n" not in text
+    assert str(files.directory) in text
+    assert "set GPUDASH_DATA to a writable directory with about 1 MiB free" in text

@@ -1,0 +1,373 @@
+"""Every stage of the input makes the same samples; only the time and the place differ."""
+
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+from PIL import Image
+from scipy.signal import convolve2d
+from torch import Tensor
+from torch.utils.data import default_collate
+
+from workloads import CATALOGUE, jpeg_files, jpeg_input
+from workloads.jpeg_files import JpegFiles
+from workloads.jpeg_input import PATIENCE, STAGES, JpegCrops, JpegInput, Stage, dilate, random_mask
+from workloads.levers import LeverError, resolve
+from workloads.training import Training
+from workloads.workload import unmarked
+
+COUNT = 24
+CPU = torch.device("cpu")
+CUDA = torch.device("cuda", 0)
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+DEVICES = [pytest.param(CPU, id="cpu"), pytest.param(CUDA, id="cuda", marks=needs_cuda)]
+SOURCE = ["baseline", "dilation", "crop_first", "batched_colour"]
+OURS = ["on_device", "tensor_decode", "region_decode"]
+ENTRY = CATALOGUE["jpeg_input"]
+Make = Callable[..., Training]
+# torchvision 0.29 says that torchcodec will take over; 0.26 works without a word
+pytestmark = pytest.mark.filterwarnings("ignore:The image decoding:DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> JpegFiles:
+    files = JpegFiles(tmp_path_factory.mktemp("data") / f"jpeg-800x533-{COUNT}-v1", COUNT)
+    files.write()
+    return files
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch, written: JpegFiles) -> Iterator[None]:
+    monkeypatch.setenv("GPUDASH_DATA", str(written.directory.parent))
+    monkeypatch.setattr(jpeg_input, "FILES", COUNT)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # tensors this small are not worth waking a second one
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def copies(written: JpegFiles, tmp_path: Path) -> list[Path]:
+    """Files that a test may spoil."""
+    paths = [tmp_path / path.name for path in written.paths]
+    for path, original in zip(paths, written.paths, strict=True):
+        path.symlink_to(original)
+    return paths
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    made: list[Training] = []
+
+    def build(device: torch.device = CPU, **levers: str) -> Training:
+        few = {"batch_size": "3", "num_workers": "0", "model_scale": "small"}
+        made.append(Training(ENTRY, few | levers, device))
+        return made[-1]
+
+    yield build
+    for training in made:
+        training.close()
+
+
+def stage(name: str) -> Stage:
+    if name == "region_decode":
+        pytest.importorskip("nvidia.nvimgcodec")
+    return STAGES[name]
+
+
+def train(training: Training, steps: int) -> list[Tensor]:
+    losses = []
+    for _ in range(steps):
+        trained = training.step()
+        losses += [trained.loss] if trained else []
+    trained = training.drain()
+    losses += [trained.loss] if trained else []
+    training.synchronize()
+    return losses
+
+
+def weights(training: Training) -> list[Tensor]:
+    return [p.detach().cpu().clone() for p in training._workload.model.parameters()]
+
+
+def assert_same(device: torch.device, ours: list[Tensor], theirs: list[Tensor]) -> None:
+    """Bitwise on a CPU; on a GPU within what its nondeterministic kernels leave."""
+    exact = {"rtol": 0.0, "atol": 0.0} if device.type == "cpu" else {"rtol": 1e-4, "atol": 1e-6}
+    assert len(ours) == len(theirs)
+    for our, their in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(our, their, **exact)
+
+
+def spoil(path: Path, content: bytes | None) -> None:
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+
+
+# The samples.
+
+
+@given(npst.arrays(bool, npst.array_shapes(min_dims=2, max_dims=2, max_side=12)))
+def test_shifted_ors_are_the_convolution(mask: np.ndarray) -> None:
+    cross = [[0, 1, 0], [1, 1, 1], [0, 1, 0]]
+    grown = dilate(torch.from_numpy(mask))
+    np.testing.assert_array_equal(grown.numpy(), convolve2d(mask, cross, mode="same").astype(bool))
+
+
+@given(st.integers(0, 2**31 - 1))
+def test_a_mask_is_a_quarter_wherever_it_is_drawn(key: int) -> None:
+    keys = torch.tensor([key, key ^ 1 << 20])
+    masks = random_mask(keys)  # (2, S, S)
+    assert torch.equal(masks[0], random_mask(keys[0]))
+    assert masks.float().mean((1, 2)).sub(0.25).abs().max() < 0.02
+    together = (masks[0] & masks[1]).float().mean()
+    assert abs(together - 0.25**2) < 0.01
+
+
+def test_masks_show_no_pattern_over_many_keys() -> None:
+    masks = random_mask(torch.arange(0, 2**31, 2**31 // 200)).float() - 0.25
+    pixels = masks[0].numel()
+    deviation = (0.25 * 0.75 / pixels) ** 0.5
+    assert masks.mean((1, 2)).abs().max() < 5 * deviation
+    for shift in ((0, 1), (1, 0), (1, 1), (0, 16), (16, 0)):
+        shifted = masks.roll(shift, dims=(1, 2))
+        assert ((masks * shifted).mean((1, 2)) / 0.1875).abs().max() * pixels**0.5 < 6
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", [*SOURCE[1:], *OURS])
+def test_every_stage_makes_the_baselines_samples(
+    make: Make, written: JpegFiles, name: str, device: torch.device
+) -> None:
+    baseline = default_collate([JpegCrops(written.paths, STAGES["baseline"], 7)[i] for i in (4, 9)])
+    made = JpegCrops(written.paths, stage(name), 7).__getitems__([4, 9])
+    pixels, labels = make(device, input=name)._workload.first(
+        default_collate(made)[:-1], mark=unmarked
+    )
+    assert pixels.shape == (2, 3, 256, 256)
+    assert pixels.dtype == torch.float32
+    assert labels.tolist() == [4, 9]
+    # both decoders are libjpeg-turbo with its defaults: not one level differs
+    tolerance = 0 if device.type == "cpu" else 1e-6
+    torch.testing.assert_close(pixels.cpu(), baseline[0], rtol=0, atol=tolerance)
+
+
+def test_a_baseline_sample_is_the_sources(written: JpegFiles) -> None:
+    made = JpegCrops(written.paths, STAGES["baseline"], 0)[0][0]
+    luma, blue, red = made
+    hidden = blue == 128 / 255
+    assert 0 <= luma.min() <= luma.max() <= 1.001
+    assert luma[hidden].min() == 0  # black hides
+    share = ((luma == 0) & (blue == 128 / 255) & (red == 128 / 255)).float().mean()
+    assert 0.7 < share < 0.83  # 1 − 0.75⁵ = 0.76 of the pixels lie on the mask or beside it
+
+
+def test_a_sample_is_the_same_every_time_and_no_two_are_alike(written: JpegFiles) -> None:
+    crops, again = (JpegCrops(written.paths, STAGES["on_device"], 3) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(crops[5][:3], again[5][:3], strict=True))
+    other_seed = JpegCrops(written.paths, STAGES["on_device"], 4)
+    for other in (crops[5 + COUNT], other_seed[5]):  # of the same file
+        assert not torch.equal(other[0], crops[5][0])
+        assert other[2] != crops[5][2]
+
+
+@given(st.integers(0, 2**31 - 1))
+def test_a_crop_lies_within_the_image(key: int) -> None:
+    top, left = jpeg_input.corner(torch.tensor(key))
+    assert 0 <= top <= 533 - 256
+    assert 0 <= left <= 800 - 256
+
+
+@pytest.mark.parametrize("name", [*SOURCE, *OURS])
+def test_every_transform_is_timed(written: JpegFiles, name: str) -> None:
+    crops = JpegCrops(written.paths, stage(name), 0)
+    measured = torch.stack([sample[-1] for sample in crops.__getitems__([0, 1])])
+    assert measured.shape == (2, len(crops.transforms) + 1)
+    assert measured.dtype == torch.float32
+    assert (measured[:, :-1] > 0).all()
+    assert not measured[:, -1].any()
+    assert crops.transforms[:2] == ("read", "decode")
+
+
+# What cannot be read.
+
+
+def jpeg(mode: str, size: tuple[int, int]) -> bytes:
+    file = BytesIO()
+    Image.new(mode, size).save(file, "JPEG")
+    return file.getvalue()
+
+
+BAD: dict[str, bytes | None] = {
+    "missing": None,
+    "empty": b"",
+    "not a JPEG": b"GIF89a" * 1000,
+    "cut off": jpeg("RGB", (800, 533))[:2000],
+    "too small": jpeg("RGB", (90, 100)),
+    "grey": jpeg("L", (800, 533)),
+}
+
+
+@pytest.mark.parametrize("name", ["baseline", "batched_colour", "tensor_decode", "region_decode"])
+@pytest.mark.parametrize("bad", ["missing", "empty", "not a JPEG"])
+def test_an_unreadable_file_is_passed_over_and_counted(
+    copies: list[Path], name: str, bad: str
+) -> None:
+    for path in copies[2:4]:
+        spoil(path, BAD[bad])
+    crops = JpegCrops(copies, stage(name), 0)
+    made = crops.__getitems__([1, 2, 3, 4])
+    assert [int(sample[-1][-1]) for sample in made] == [0, 2, 1, 0]
+    assert [int(sample[1]) for sample in made] == [1, 4, 4, 4]
+    assert torch.equal(made[1][0], made[3][0])
+
+
+@pytest.mark.parametrize("name", ["baseline", "crop_first", "tensor_decode"])
+@pytest.mark.parametrize("bad", ["cut off", "too small", "grey"])
+def test_what_is_no_such_photograph_ends_no_run(copies: list[Path], name: str, bad: str) -> None:
+    spoil(copies[2], BAD[bad])
+    sample = JpegCrops(copies, stage(name), 0)[2]
+    assert sample[0].shape == (3, 256, 256)  # passed over, or read as what it can pass for
+
+
+def test_too_many_in_a_row_are_one_error_that_names_the_file(copies: list[Path]) -> None:
+    for path in copies[: PATIENCE - 1]:
+        spoil(path, b"")
+    crops = JpegCrops(copies, STAGES["dilation"], 0)
+    assert crops[0][-1][-1] == PATIENCE - 1
+    spoil(copies[PATIENCE - 1], b"")
+    with pytest.raises(RuntimeError, match="16 unreadable JPEG files in a row") as caught:
+        crops[0]
+    assert str(copies[PATIENCE - 1]) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_report_names_the_transforms_and_counts_the_skipped(
+    make: Make, copies: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(copies[1], b"")
+    monkeypatch.setattr(JpegFiles, "paths", copies)
+    training = make(input="crop_first", num_workers="1")
+    train(training, 1)
+    report = training.input_report()
+    assert list(report.transform_ms) == [
+        *("read", "decode", "crop", "to_tensor", "mask", "colour", "scale")
+    ]
+    assert all(ms > 0 for ms in report.transform_ms.values())
+    assert report.skipped == 1
+
+
+# The training.
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["baseline", "batched_colour", "on_device", "tensor_decode"])
+def test_two_streams_compute_what_one_does(make: Make, device: torch.device, name: str) -> None:
+    serial = make(device, input=name)
+    streams = make(device, input=name, pipelined="on")
+    assert_same(device, train(streams, 4), train(serial, 4))
+    assert_same(device, weights(streams), weights(serial))
+
+
+@pytest.mark.parametrize("data", ["loader", "cached", "resident"])
+def test_every_stage_trains_the_same_weights(make: Make, data: str) -> None:
+    baseline = make(data=data)
+    losses = train(baseline, 5)
+    for name in ("batched_colour", "tensor_decode"):
+        training = make(data=data, input=name)
+        assert_same(CPU, train(training, 5), losses)
+        assert_same(CPU, weights(training), weights(baseline))
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_another_stage_goes_on_in_the_data_with_the_weights(make: Make, workers: str) -> None:
+    baseline, switched = make(), make(num_workers=workers)
+    losses = train(switched, 1)
+    for name in ("on_device", "batched_colour"):
+        kept = weights(switched)
+        switched.change({"input": name})
+        assert_same(CPU, weights(switched), kept)
+        losses += train(switched, 1)
+    assert_same(CPU, losses, train(baseline, 3))
+
+
+@pytest.mark.parametrize("name", ["baseline", "batched_colour", "on_device"])
+def test_a_batch_of_one_trains(make: Make, name: str) -> None:
+    assert train(make(batch_size="1", input=name), 1)[0].isfinite()
+
+
+def test_the_full_model_is_the_sources(make: Make) -> None:
+    training = make(model_scale="full", batch_size="1")
+    convolutions = [m for m in training._workload.model if isinstance(m, torch.nn.Conv2d)]
+    assert [m.out_channels for m in convolutions] == [30] * 9 + [10]
+    assert {m.kernel_size for m in convolutions} == {(3, 3)}
+    assert training._workload.model(torch.zeros(2, 3, 256, 256)).shape == (2, 10)
+
+
+def test_floats_weigh_four_times_what_bytes_do() -> None:
+    def batch_bytes(name: str, device: torch.device) -> tuple[int, int]:
+        chosen = resolve(ENTRY.levers, {"input": name, "model_scale": "small"})
+        values = {lever.name: lever.parse(chosen[lever.name]) for lever in ENTRY.levers}
+        return JpegInput.host_bytes(values, device)
+
+    floats, _ = batch_bytes("baseline", CUDA)
+    assert floats == 256 * 3 * 256 * 256 * 4
+    assert batch_bytes("on_device", CUDA) == (floats // 4, 0)
+    assert batch_bytes("on_device", CPU)[1] > batch_bytes("baseline", CPU)[1] > 0
+
+
+def test_files_are_written_once_and_announced(
+    make: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("GPUDASH_DATA", str(tmp_path))
+    monkeypatch.setattr(jpeg_files, "DISTINCT", 2)
+    make()
+    place = tmp_path / f"jpeg-800x533-{COUNT}-v1"
+    assert capsys.readouterr().err == f"writing {COUNT} JPEG files (1 MiB) to {place}, once\n"
+    make(seed="1", model_scale="full")
+    assert capsys.readouterr().err == ""
+
+
+def test_no_place_for_the_files_is_one_line(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "taken").write_text("")
+    monkeypatch.setenv("GPUDASH_DATA", str(tmp_path / "taken"))
+    with pytest.raises(LeverError, match="Not a directory; set GPUDASH_DATA"):
+        make()
+
+
+def test_a_stage_without_its_library_is_refused(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise ImportError("No module named 'nvidia.nvimgcodec'")
+
+    monkeypatch.setattr(jpeg_input, "nvimgcodec", missing)
+    training = make()
+    with pytest.raises(LeverError, match="needs nvidia-nvimgcodec-cu13.*valid here: baseline"):
+        training.check({"input": "region_decode"})
+
+
+@needs_cuda
+@pytest.mark.parametrize("pipelined", ["off", "on"])
+@pytest.mark.parametrize("name", ["baseline", "on_device"])
+def test_no_step_makes_the_host_wait(make: Make, name: str, pipelined: str) -> None:
+    training = make(CUDA, data="resident", input=name, pipelined=pipelined)
+    train(training, 3)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(3):
+            training.step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    train(training, 1)
