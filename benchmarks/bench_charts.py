@@ -29,7 +29,9 @@ class Playing(FakeEngine):
         super().start(listener)
         self.play(snapshots, rate_hz)
 
-app = Dashboard(Playing(), rate_hz=rate_hz * 2)  # the script sets the pace, nothing is dropped
+engine = Playing()
+# the script sets the pace, nothing is dropped
+app = Dashboard(lambda: engine, engine.plan, rate_hz=rate_hz * 2)
 
 def measure():
     time.sleep(2.5)

@@ -30,7 +30,8 @@ class Playing(FakeEngine):
     def start(self, listener):
         super().start(listener)
         self.play([training(600, moved=0.5 * i) for i in range(8)], 4.0)
-app = Dashboard(Playing())
+engine = Playing()
+app = Dashboard(lambda: engine, engine.plan)
 threading.Timer(8.0, lambda: app.call_from_thread(app.exit)).start()
 app.run()
 """

@@ -1,21 +1,85 @@
 """`gpudash ab`: is one value of a lever faster than another, by how much, how sure."""
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from gpudash.analysis.comparison import BLOCK_S, MIN_STEPS, RUN_MIN_STEPS, RUN_S, Comparison
+from gpudash.analysis.comparison import (
+    BLOCK_S,
+    INSTRUMENTS,
+    MIN_STEPS,
+    PAIRS,
+    RUN_MIN_STEPS,
+    RUN_S,
+    Comparison,
+    Question,
+)
 from gpudash.analysis.paired import passed
+from gpudash.arguments import Parser, add_training_options, make_plan, percent, whole
 from gpudash.errors import UsageError
 from gpudash.headless import News, follow
 from gpudash.session import Session
 from gpudash.snapshot import Snapshot
-from workloads import Entry
-from workloads.levers import find
+from workloads import Entry, find_workload
+from workloads.levers import find, resolve
 
 FASTER, NOT_SHOWN, SLOWER = 0, 3, 4
 """Exit codes with --exit-code; 1 is a comparison that failed, 2 bad input."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse the command line and compare. Returns the exit code."""
+    parser = Parser(
+        prog="gpudash ab",
+        description="Compare two values of a lever in interleaved blocks of one training.",
+        epilog="docs/measuring.md says how it is measured, and why so.",
+    )
+    add_training_options(parser)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--lever", metavar="NAME=A,B", help="what to compare; see gpudash list")
+    what.add_argument(
+        "--no-instruments",
+        action="store_true",
+        help="compare gpudash's own instruments on and off: what measuring costs",
+    )
+    parser.add_argument("--pairs", metavar="N", help=f"pairs of blocks at most ({PAIRS})")
+    parser.add_argument(
+        "--precision", metavar="P%", help="stop when the interval is ± this narrow, e.g. 1%%"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument(
+        "--exit-code",
+        action="store_true",
+        help=f"exit {FASTER} if B is faster, {NOT_SHOWN} if no difference is shown, {SLOWER} if "
+        "it is slower",
+    )
+    arguments = parser.parse_args(argv)
+    plan = make_plan(arguments)
+    pairs = whole("--pairs", arguments.pairs, default=PAIRS, minimum=2, maximum=10_000)
+    precision = percent("--precision", arguments.precision)
+    if arguments.no_instruments:
+        question = Question(lever=INSTRUMENTS, a="on", b="off", pairs=pairs, precision=precision)
+    else:
+        entry = find_workload(plan.workload)
+        lever, a, b = two_values(entry, arguments.lever)
+        resolve(entry.levers, plan.settings)
+        question = Question(
+            lever=lever,
+            a=a,
+            b=b,
+            short_runs=find(entry.levers, lever).effect != "next step",
+            pairs=pairs,
+            precision=precision,
+        )
+        plan = msgspec.structs.replace(plan, settings=plan.settings | {lever: a})
+    session = Session(plan, command=["gpudash", "ab", *argv])
+    try:
+        comparison = Comparison(question)
+        return run_ab(session, comparison, as_json=arguments.json, exit_code=arguments.exit_code)
+    finally:
+        session.close()
 
 
 def two_values(entry: Entry, text: str) -> tuple[str, str, str]:
@@ -34,7 +98,7 @@ def run_ab(session: Session, comparison: Comparison, *, as_json: bool, exit_code
     session.conduct(comparison)
     interrupted = follow(session, news, progress_line, lambda: comparison.done)
     snapshot = news.snapshot
-    if session.failure is not None:
+    if comparison.verdict is None and session.failure is not None:
         print(f"gpudash: {session.failure.sentence}", file=sys.stderr)
         return 2 if session.failure.kind in ("bad_setting", "out_of_memory") else 1
     if comparison.verdict is None:
@@ -56,7 +120,8 @@ def progress_line(snapshot: Snapshot) -> str:
         return f"{snapshot.workload}: {snapshot.status}"
     line = f"{shown.lever}: {shown.a} or {shown.b}? {shown.pairs}/{shown.planned_pairs} pairs"
     if shown.change is not None and shown.low is not None and shown.high is not None:
-        line += f", {shown.change * 100:+.1f} % [{shown.low * 100:+.1f}, {shown.high * 100:+.1f}]"
+        change, low, high = (f"{100 * x:+z.1f}" for x in (shown.change, shown.low, shown.high))
+        line += f", {change} % [{low}, {high}]"
     return line
 
 
@@ -98,10 +163,10 @@ def _rates(comparison: Comparison) -> str:
 
 
 def _code(comparison: Comparison) -> int:
-    shown = comparison.shown()
-    if shown.low is None or shown.high is None or shown.low <= 0 <= shown.high:
+    found = comparison.found
+    if found is None or found.low is None or passed(found):  # as an A/A check would: it holds 0
         return NOT_SHOWN
-    return FASTER if shown.low > 0 else SLOWER
+    return FASTER if found.change > 0 else SLOWER
 
 
 def _number(value: float | None) -> str:

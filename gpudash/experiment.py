@@ -14,12 +14,17 @@ class Experiment(Protocol):
 
     done: bool
     """Nothing more of it is being run."""
+    verdict: str | None
+    """What was found, once it is."""
 
     def begin(self, started: Started, first_number: int, /) -> Blocks:
         """Return what the worker is to run, its blocks numbered from `first_number`."""
 
     def fold(self, item: Event | Sample, /) -> Blocks | None:
-        """Take one record; return a new command where the worker is to run something else."""
+        """Take one record that came after `begin`; another `Started` means another worker.
+
+        Returns a new command where the worker is to run something else.
+        """
 
     def shown(self) -> ComparisonShown | None:
         """Return what a screen shows of it, if anything."""

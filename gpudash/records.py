@@ -101,6 +101,8 @@ class Progress(Record, frozen=True, kw_only=True):
     """Mean time a sample spent in each transform of a loader worker, since the last message."""
     skipped_samples: int = 0
     """Unreadable samples that were passed over, since the worker started."""
+    instruments_ms: float = 0.0
+    """Host time that measuring, reporting and reading commands took since the last message."""
 
 
 class Changed(Record, frozen=True, kw_only=True):
@@ -119,6 +121,16 @@ class Changed(Record, frozen=True, kw_only=True):
     """Steps until loader, caches and schedule have settled: a comparison leaves them out."""
     block: int | None = None
     """The block of a comparison or a sweep that begins here; None outside of one."""
+
+
+class Timed(Record, frozen=True, kw_only=True):
+    """A block under the stopwatch: wall clock between two moments at which the device was idle."""
+
+    rank: int = 0
+    block: int
+    steps: int
+    samples: int
+    seconds: float
 
 
 class Refused(Record, frozen=True, kw_only=True):
@@ -160,7 +172,7 @@ class Failed(Record, frozen=True, kw_only=True):
 
 
 Event: TypeAlias = (
-    Status | Started | Progress | Changed | Refused | Paused | Resumed | Finished | Failed
+    Status | Started | Progress | Changed | Timed | Refused | Paused | Resumed | Finished | Failed
 )
 
 # ── session → worker ────────────────────────────────────────────────────────────────────
@@ -205,7 +217,10 @@ class Block(Record, frozen=True, kw_only=True):
     """Levers, on top of those that the blocks began with."""
     min_steps: int
     min_s: float
-    """It lasts until both are reached, counted after the settling steps."""
+    """It lasts until both are reached, counted after the settling steps; the last step of a
+    block, which runs with nothing beside it on two streams, does not count either."""
+    stopwatch: Literal["instrumented", "bare"] | None = None
+    """Time it from outside, with or without the instruments: what they cost."""
 
 
 class Blocks(Record, frozen=True, kw_only=True):
@@ -260,6 +275,10 @@ class HostSample(Record, frozen=True, kw_only=True):
     """Percent of one core, as in `top`: two busy cores read 200."""
     worker_rss_mib: float | None = None
     """Resident memory of all of them; shared pages count once for each."""
+    own_cpu_pct: float | None = None
+    """What the dashboard or recorder itself takes, in percent of one core …"""
+    own_rss_mib: float | None = None
+    """… and its resident memory."""
 
 
 Sample: TypeAlias = GpuSample | HostSample

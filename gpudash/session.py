@@ -19,12 +19,16 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 import gpudash
+from gpudash.analysis.comparison import Comparison, Question
 from gpudash.analysis.intervals import Intervals
+from gpudash.analysis.reconcile import Reconciliation
 from gpudash.analysis.window import Window
 from gpudash.errors import RecordingError, WorkerError
+from gpudash.experiment import Experiment
 from gpudash.recording.recording import Origin, Recording
 from gpudash.recording.recordings import Recordings
 from gpudash.records import (
+    Blocks,
     Change,
     Command,
     Event,
@@ -78,6 +82,10 @@ class Session:
         self._last_word: Finished | Failed | None = None
         self._stop_asked = False
         self._recordings = Recordings(self._tell_recording_failure)
+        self._reconciliation = Reconciliation()
+        self._experiment: Experiment | None = None
+        self._experiment_waits = False  # for the worker to be ready
+        self._next_block = 0
         self._intervals: Intervals | None = None
         self._started: Started | None = None
         self._ended = False
@@ -145,9 +153,26 @@ class Session:
 
         self._ask(replace)
 
+    def conduct(self, experiment: Experiment) -> None:
+        """Run a comparison or a sweep, as soon as the worker is ready; another one ends."""
+
+        def begin() -> None:
+            self._experiment, self._experiment_waits = experiment, True
+            self._begin_experiment()
+
+        self._ask(begin)
+
+    def compare(self, question: Question) -> None:
+        """Run an A/B comparison; its verdict is kept in the table of results."""
+        self.conduct(Comparison(question))
+
+    def end_comparison(self) -> None:
+        """Have the worker go back to the levers from before the comparison."""
+        self._ask(lambda: self._send(Blocks(blocks=())))
+
     def new_row(self) -> None:
         """Begin a new row of the results table with the settings in force."""
-        self._ask(self._window.new_row)
+        self._ask(lambda: self._window.new_row())  # noqa: PLW0108  # there is none before the start
 
     def record(self, path: Path, *, force: bool = False) -> None:
         """Write a CSV from now on. Raises RecordingError where the file cannot be made."""
@@ -214,8 +239,9 @@ class Session:
             trace = traceback.format_exc()
             self.failure = Failed(kind="error", sentence=sentence, traceback=trace)
             self._listener.on_failure(self.failure)
-            self._window.fold(self.failure)
-            self._listener.on_snapshot(self._window.snapshot(time.monotonic()))
+            now_s = time.monotonic()
+            self._window.fold(self.failure, now_s)
+            self._listener.on_snapshot(self._window.snapshot(now_s))
             self._recordings.abandon()
         finally:
             self._end()
@@ -283,11 +309,37 @@ class Session:
                 self._listener.on_failure(item)
         if self._intervals is not None:
             self._recordings.write(self._intervals.fold(item))
-        self._window.fold(item)
+        self._window.fold(item, time.monotonic())
+        self._reconciliation.fold(item)
+        self._fold_experiment(item)
+
+    def _fold_experiment(self, item: Event | Sample) -> None:
+        if self._experiment is None:
+            return
+        if self._experiment_waits:
+            self._begin_experiment()
+            return
+        known = self._experiment.verdict
+        command = self._experiment.fold(item)
+        if command is not None:
+            self._send(command)
+        found = self._experiment.verdict
+        if found is not None and found != known:
+            self._window.verdict(found)
+
+    def _begin_experiment(self) -> None:
+        if self._experiment is None or self._started is None:
+            return
+        self._experiment_waits = False
+        command = self._experiment.begin(self._started, self._next_block)
+        self._next_block += len(command.blocks)
+        self._send(command)
 
     def _snapshot(self, now_s: float) -> Snapshot:
         self._window.gpu_missing = self._sampler.gpu_missing
         self._window.recording = self._recordings.shown
+        self._window.comparison = self._experiment.shown() if self._experiment else None
+        self._window.account = self._reconciliation.account()
         return self._window.snapshot(now_s)
 
     # ── the worker ──────────────────────────────────────────────────────────────────────
@@ -326,7 +378,7 @@ class Session:
             return
         self._read_worker()  # what it said last
         if self._stop_asked:
-            self._window.stopped()
+            self._window.stopped(time.monotonic())
         elif self._last_word is None:
             self._take(Failed(kind="error", sentence=self._obituary(code)))
         self._release()

@@ -39,6 +39,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     backward_ms: Values = ()
     optimizer_ms: Values = ()
     graph_ms: Values = ()
+    overlap_ms: Values = ()
     host_ms: Values = ()
     device_ms: Values = ()
 
@@ -65,6 +66,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     samples_per_s: float | None
     step_ms_p50: float | None
     step_ms_p95: float | None
+    host_ms: float | None
+    """Mean time the host was occupied with a step: below the step time, it ran ahead."""
     util_pct: float | None
     """GPU utilisation; None where no GPU is read."""
     cpu_pct: float | None
@@ -72,6 +75,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """samples/s over the first row's: comparable across batch sizes, and steps/s at equal ones."""
     live: bool
     """Still growing."""
+    verdict: bool = False
+    """A comparison's verdict, which stands in `configuration`: nothing else is set."""
 
 
 class ComparisonShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +154,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Mean time a sample spends in each transform of a loader worker."""
     skipped_samples: int = 0
     """Unreadable samples passed over."""
+    instruments_ms: float | None = None
+    """What measuring and reporting took of the host's time in a step, lately."""
+    unexplained_pct: float | None = None
+    """Share of the run's time that is neither phases, data, pause nor switching."""
 
 
 class Listener(Protocol):

@@ -1,5 +1,8 @@
 """`gpudash sweep`: a table of settings, measured in one worker, block by block in turn."""
 
+import argparse
+import os
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -8,19 +11,125 @@ from pathlib import Path
 
 import msgspec
 
-from gpudash import plotting, tables
-from gpudash.analysis.sweep import BlockRow, Grid, Sweep
-from gpudash.errors import GpudashError, RecordingError, UsageError
+from gpudash import __version__, plotting, tables
+from gpudash.analysis.sweep import Grid, Sweep
+from gpudash.arguments import Parser, add_training_options, make_plan, whole
+from gpudash.errors import RecordingError, UsageError
 from gpudash.headless import News, follow
+from gpudash.presets import ON_CPU, ON_GPU, Preset
 from gpudash.recording.files import reason, refuse_existing, shown
-from gpudash.recording.sweep_file import SweepFile
-from gpudash.records import Blocks, Event, Sample, Settings, Started
+from gpudash.recording.metadata import path_beside, plain
+from gpudash.recording.sweep_file import Provenance, SweepFile
+from gpudash.records import Blocks, Event, Plan, Sample, Settings, Started
 from gpudash.session import Session
 from gpudash.snapshot import Snapshot
-from workloads import Entry
+from gpudash.telemetry.gpu import list_gpus
+from gpudash.telemetry.nvml import GpuUnavailable
+from workloads import DEFAULT, Entry, find_workload
 from workloads.levers import find, resolve
 
+ROUNDS = 5
+MIN_STEPS = 10
+MIN_S = 1.0
+"""A block lasts this long besides: utilisation is read five times a second."""
 BAR_WIDTH = 20
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse the command line and sweep. Returns the exit code."""
+    parser = Parser(
+        prog="gpudash sweep",
+        description="Measure a table of settings in one training, block by block in turn.",
+    )
+    add_training_options(parser)
+    parser.set_defaults(workload=None)  # a preset brings its own
+    parser.add_argument("--vary", action="append", default=[], metavar="LEVER=A,B,…")
+    parser.add_argument("--preset", metavar="NAME", help=f"a source's table: {', '.join(ON_GPU)}")
+    parser.add_argument("--steps", metavar="N", help="steps measured in a block (10, at least 1 s)")
+    parser.add_argument("--rounds", metavar="N", help=f"blocks of each setting ({ROUNDS})")
+    parser.add_argument("--csv", metavar="F", help="write every block, and F's JSON")
+    parser.add_argument("--resume", action="store_true", help="finish the sweep of --csv F")
+    parser.add_argument("--markdown", metavar="F", help="write the table")
+    parser.add_argument("--plot", metavar="F", help="draw it, as .svg or .png")
+    parser.add_argument("--force", action="store_true", help="overwrite existing files")
+    arguments = parser.parse_args(argv)
+    command = ["gpudash", "sweep", *argv]
+    plan, grid = _plan_and_grid(arguments)
+    outputs = Outputs(
+        csv=_path(arguments.csv), markdown=_path(arguments.markdown), plot=_path(arguments.plot)
+    )
+    outputs.check(force=arguments.force, resume=arguments.resume)
+    file = None
+    if outputs.csv is not None:
+        provenance = Provenance(
+            workload=plan.workload,
+            settings=plan.settings,
+            grid=grid,
+            device=None,
+            versions={"gpudash": __version__},
+            command=tuple(command),
+        )
+        file = SweepFile(outputs.csv, provenance, force=arguments.force, resume=arguments.resume)
+    session = Session(plan, command=command)
+    try:
+        sweep = Sweep(grid, file.known if file else ())
+        return run_sweep(session, sweep, file, outputs, command)
+    finally:
+        session.close()
+
+
+def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
+    """Return what is trained and what is swept. Raises LeverError or UsageError."""
+    preset = _preset(arguments)
+    if preset is not None and arguments.workload not in (None, preset.workload):
+        raise UsageError(
+            f"preset {arguments.preset} sweeps {preset.workload}, not {arguments.workload}"
+        )
+    arguments.workload = preset.workload if preset else arguments.workload or DEFAULT
+    plan = make_plan(arguments)
+    entry = find_workload(plan.workload)
+    if preset is None:
+        rows, columns = vary(entry, arguments.vary)
+    else:
+        rows, columns = preset.rows, preset.columns
+        plan = msgspec.structs.replace(plan, settings=preset.settings | plan.settings)
+    steps = whole("--steps", arguments.steps, default=0, minimum=1, maximum=10**6)
+    grid = Grid(
+        rows=rows,
+        columns=columns,
+        rounds=whole("--rounds", arguments.rounds, default=ROUNDS, minimum=2, maximum=1000),
+        min_steps=steps or (preset.min_steps if preset else MIN_STEPS),
+        min_s=0.0 if steps else MIN_S,
+    )
+    check_grid(entry, plan.settings, grid)
+    return plan, grid
+
+
+def _preset(arguments: argparse.Namespace) -> Preset | None:
+    if (arguments.preset is None) == (not arguments.vary):
+        raise UsageError(
+            f"say what to sweep: either --vary LEVER=A,B,… or --preset {'|'.join(ON_GPU)}"
+        )
+    if arguments.preset is None:
+        return None
+    if arguments.preset not in ON_GPU:
+        raise UsageError(f"preset {arguments.preset!r} does not exist; valid: {', '.join(ON_GPU)}")
+    return (ON_GPU if _on_gpu(arguments.device) else ON_CPU)[arguments.preset]
+
+
+def _on_gpu(device: str) -> bool:
+    """Tell whether the sizes for a GPU are meant; torch, which knows, is not loaded here."""
+    if device == "cpu":
+        return False
+    try:
+        _, gpus = list_gpus()
+    except GpuUnavailable:
+        return False
+    return bool(gpus)
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
 
 
 class Outputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,10 +145,13 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("--resume goes with --csv FILE.csv, the file of the sweep to finish")
         if self.plot is not None:
             plotting.check(self.plot)
-        if not force and not resume:
-            for path in (self.markdown, self.plot):
-                if path is not None:
-                    refuse_existing(path)
+        at_the_end = [path for path in (self.markdown, self.plot) if path is not None]
+        at_once = [self.csv, path_beside(self.csv)] if self.csv is not None else []
+        places = [path.absolute() for path in (*at_once, *at_the_end)]
+        for path in at_the_end:
+            if places.count(path.absolute()) > 1:
+                raise UsageError(f"{shown(path)} is named twice; valid: a file for each output")
+            _check_place(path, replace=force or resume)
 
 
 def vary(entry: Entry, texts: Sequence[str]) -> tuple[tuple[Settings, ...], tuple[Settings, ...]]:
@@ -71,8 +183,11 @@ class RecordedSweep:
         self._began_s: float | None = None
         self._done_before = sweep.blocks_done
         self.done = False
+        self.verdict: str | None = None
         self.failure: str | None = None
         """Why it ended early."""
+        self.refusal: str | None = None
+        """Why it was not begun: the file's blocks were measured elsewhere."""
 
     def begin(self, started: Started, first_number: int, /) -> Blocks:
         """Return what the worker is to run."""
@@ -80,7 +195,10 @@ class RecordedSweep:
         try:
             if self._file is not None:
                 self._file.started_on(started.device, started.versions)
-        except GpudashError as error:
+        except UsageError as error:
+            self.done, self.refusal = True, str(error)
+            return Blocks(blocks=())
+        except RecordingError as error:
             return self._fail(str(error))
         command = self._sweep.begin(first_number)
         self.done = self._sweep.done
@@ -92,8 +210,9 @@ class RecordedSweep:
             return None
         rows, command = self._sweep.fold(item)
         try:
-            for row in rows:
-                self._write(row)
+            if self._file is not None:
+                for row in rows:
+                    self._file.append(row)
         except RecordingError as error:
             return self._fail(str(error))
         self.done, self.failure = self._sweep.done, self._sweep.failure
@@ -115,10 +234,6 @@ class RecordedSweep:
             line += f", {elapsed_s / fresh * (planned - done):.0f} s left"
         return line
 
-    def _write(self, row: BlockRow) -> None:
-        if self._file is not None:
-            self._file.append(row)
-
     def _fail(self, reason: str) -> Blocks:
         self.done, self.failure = True, reason
         return Blocks(blocks=())
@@ -131,42 +246,71 @@ def run_sweep(
     news = News()
     recorded = RecordedSweep(sweep, file)
     session.conduct(recorded)
-    interrupted = follow(session, news, recorded.line, lambda: recorded.done)
-    if file is not None:
-        file.close()
-    snapshot, results = news.snapshot, sweep.results()
-    table = tables.cells(sweep.grid, results)
-    device = snapshot.device.name if snapshot.device else "no device"
-    fixed = [f"{name}={value}" for name, value in session.plan.settings.items()]
-    title = " ".join([f"{session.plan.workload} on {device}", *fixed])
-    if sweep.blocks_done:
+    try:
+        interrupted = follow(session, news, recorded.line, lambda: recorded.done)
+    finally:
+        if file is not None:
+            file.close()
+    if recorded.refusal is not None:
+        print(f"gpudash: {recorded.refusal}", file=sys.stderr)
+        return 2
+    device = news.snapshot.device
+    if sweep.blocks_done and device is not None:
+        results = sweep.results()
+        table = tables.cells(sweep.grid, results)
+        fixed = tables.pairs(session.plan.settings)
+        title = f"{session.plan.workload} on {device.name} {fixed}".rstrip()
         print(f"{title}\n{tables.LEGEND}\n\n{tables.as_text(table)}")
         if outputs.markdown is not None:
             _write_markdown(outputs.markdown, title, table, command)
         if outputs.plot is not None:
             plotting.draw(outputs.plot, title, sweep.grid, results)
-    if session.failure is not None:
-        print(f"gpudash: {session.failure.sentence}", file=sys.stderr)
-        return 2 if session.failure.kind == "bad_setting" else 1
-    if interrupted or recorded.failure is not None:
+    failed = session.failure
+    why = failed.sentence if failed else "interrupted" if interrupted else recorded.failure
+    if why is None:
+        return 0
+    if sweep.blocks_done:
         kept = f"; --resume finishes {shown(outputs.csv)}" if outputs.csv else ""
-        why = "interrupted" if interrupted else recorded.failure
-        of = f"{sweep.blocks_done} of {sweep.blocks_planned} blocks"
-        print(f"gpudash: {why} after {of}{kept}", file=sys.stderr)
-        return 130 if interrupted else 1
-    return 0
+        why += f" after {sweep.blocks_done} of {sweep.blocks_planned} blocks{kept}"
+    print(f"gpudash: {why}", file=sys.stderr)
+    if failed:
+        return 2 if failed.kind in ("bad_setting", "out_of_memory") else 1
+    return 130 if interrupted else 1
 
 
 def check_grid(entry: Entry, settings: Settings, grid: Grid) -> None:
-    """Refuse a cell with an unknown lever or value before anything runs. Raises LeverError."""
+    """Refuse a cell with an unknown lever or value before anything runs.
+
+    Raises LeverError, and UsageError for a lever that is both fixed and varied.
+    """
     for cell in range(grid.cells):
-        resolve(entry.levers, settings | grid.changes(cell))
+        changes = grid.changes(cell)
+        both = settings.keys() & changes.keys()
+        if both:
+            raise UsageError(f"lever {min(both)} is both set and varied; valid: one of the two")
+        resolve(entry.levers, settings | changes)
+
+
+def _check_place(path: Path, *, replace: bool) -> None:
+    """Refuse a file that could not be written at the end. Raises RecordingError."""
+    if not replace:
+        refuse_existing(path)
+    why = None
+    if path.is_dir():
+        why = "it is a folder"
+    elif not path.parent.is_dir():
+        why = f"the folder {shown(path.parent)} does not exist"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        why = "permission denied"
+    if why is not None:
+        raise RecordingError(f"cannot write {shown(path)}: {why}")
 
 
 def _write_markdown(
     path: Path, title: str, table: Sequence[Sequence[str]], command: Sequence[str]
 ) -> None:
-    text = f"## {title}\n\n`{' '.join(command)}`: {tables.LEGEND}.\n\n{tables.as_markdown(table)}\n"
+    line = shlex.join(plain(word) for word in command)
+    text = f"## {title}\n\n`{line}`: {tables.LEGEND}.\n\n{tables.as_markdown(table)}\n"
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

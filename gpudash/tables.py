@@ -18,26 +18,32 @@ def cells(grid: Grid, results: Sequence[Sequence[CellResult]]) -> list[list[str]
     body = [[cell(result) for result in row] for row in results]
     if len(grid.rows) == 1:
         lines = [list(pair) for pair in zip(head, body[0], strict=True)]
-        return [["", label(grid.rows[0], ())], *lines]
+        return [["", pairs(grid.rows[0]) or "steps/s"], *lines]
     names = ", ".join(grid.rows[0])
     firsts = [" ".join(row.values()) for row in grid.rows]
     return [[names, *head], *([first, *row] for first, row in zip(firsts, body, strict=True))]
 
 
 def label(settings: Settings, among: Sequence[Settings]) -> str:
-    """Return the levers in which a variant differs from any of the others."""
+    """Return the levers in which a variant differs from the first; for that, from any other."""
+    others = among if settings in among[:1] else among[:1]
     differing = {
         name: value
         for name, value in settings.items()
-        if not among or any(one.get(name) != value for one in among)
+        if any(one.get(name) != value for one in others)
     }
-    return " ".join(f"{name}={value}" for name, value in (differing or settings).items())
+    return pairs(differing or settings)
+
+
+def pairs(settings: Settings) -> str:
+    """Return settings as the command line takes them."""
+    return " ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def cell(result: CellResult) -> str:
     """Return what one setting was worth, or why it is not known."""
     if result.failure is not None:
-        return "out of memory" if "out of memory" in result.failure else result.failure
+        return why_not(result.failure)
     if result.steps_per_s is None:
         return "–"
     text = f"{result.steps_per_s:.4g}" if result.steps_per_s < 10 else f"{result.steps_per_s:.1f}"
@@ -48,12 +54,17 @@ def cell(result: CellResult) -> str:
     return text if result.cpu_pct is None else f"{text} (CPU {result.cpu_pct:.0f} % of a core)"
 
 
+def why_not(failure: str) -> str:
+    """Return why a setting could not be measured, short where the reason is well known."""
+    return "out of memory" if "out of memory" in failure else failure
+
+
 def change(found: Estimate) -> str:
     """Return a change with its interval, in percent."""
-    text = f"{found.change * 100:+.1f} %"
+    text = f"{found.change * 100:+z.1f} %"
     if found.low is None or found.high is None:
         return text
-    return f"{text} [{found.low * 100:+.1f}, {found.high * 100:+.1f}]"
+    return f"{text} [{found.low * 100:+z.1f}, {found.high * 100:+z.1f}]"
 
 
 def as_text(table: Sequence[Sequence[str]]) -> str:
@@ -68,5 +79,5 @@ def as_text(table: Sequence[Sequence[str]]) -> str:
 
 def as_markdown(table: Sequence[Sequence[str]]) -> str:
     """Return the table in Markdown."""
-    lines = ["| " + " | ".join(row) + " |" for row in table]
+    lines = ["| " + " | ".join(text.replace("|", r"\|") for text in row) + " |" for row in table]
     return "\n".join([lines[0], "|---" * len(table[0]) + "|", *lines[1:]])

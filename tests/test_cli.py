@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pexpect
 import pytest
 
 from gpudash.cli import main
@@ -69,6 +70,16 @@ def test_a_record_file_that_cannot_be_made_is_refused_before_anything_starts(
     assert str(paths[case]) in errors
     assert errors.count("\n") == 1
     assert paths["existing"].read_text() == "precious"
+
+
+def test_a_record_file_that_cannot_be_made_is_told_before_a_screen_opens(tmp_path: Path) -> None:
+    (tmp_path / "run.csv").touch()
+    command = ["-m", "gpudash", "--record", "run.csv", "--live", *FAST]
+    program = pexpect.spawn(sys.executable, command, cwd=str(tmp_path), timeout=60)
+    program.expect(pexpect.EOF)
+    program.close()
+    assert program.before == b"gpudash: run.csv exists; --force overwrites it\r\n"
+    assert program.exitstatus == 2
 
 
 def test_record_alone_trains_the_default_workload_without_a_screen(tmp_path: Path) -> None:
@@ -148,7 +159,8 @@ def test_list_names_every_lever_and_its_default(capsys: pytest.CaptureFixture[st
     assert "encdec (default)" in text
     assert "pipelined = off   [off, on]   takes effect: next step" in text
     assert main(["list", "--json"]) == 0
-    (entry,) = json.loads(capsys.readouterr().out)
+    entry, *_ = json.loads(capsys.readouterr().out)
+    assert entry["name"] == "encdec"
     assert {lever["name"] for lever in entry["levers"]} >= {"pipelined", "batch_size", "data"}
 
 

@@ -9,7 +9,8 @@ HEAVY = ("torch", "torchvision", "scipy", "PIL")
 
 
 def loaded_by(code: str) -> set[str]:
-    program = f"{code}\nimport sys\nprint(*sys.modules)"
+    program = f"import sys\nshown, sys.stdout = sys.stdout, sys.stderr\n{code}\n"
+    program += "print(*sys.modules, file=shown)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

@@ -155,6 +155,17 @@ def test_recording_goes_on_and_off_while_training(begin: Begin, tmp_path: Path) 
         assert json.loads((tmp_path / f"{name}.json").read_text())["complete"]
 
 
+def test_what_is_asked_before_the_start_is_done_after_it(tmp_path: Path) -> None:
+    session, screen = Session(Plan(workload="encdec", device="cpu", settings=SMALL)), Screen()
+    session.new_row()
+    session.pause()
+    session.resume()
+    session.start(screen)
+    screen.until(lambda s: s.worker_pid)
+    session.close()
+    assert session.failure is None
+
+
 def test_stopping_before_torch_has_loaded_is_quick_and_clean(begin: Begin, tmp_path: Path) -> None:
     session, _ = begin(record=tmp_path / "run.csv")
     session.stop()

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -209,7 +210,10 @@ def _compiled(module: nn.Module) -> Callable[[Tensor], Tensor]:
     torch._inductor.config.compile_threads = 1  # noqa: SLF001  # same
     torch.compiler.reset()
     torch._dynamo.config.recompile_limit = COMPILED_VARIANTS  # noqa: SLF001  # its public place
-    compiled: Callable[[Tensor], Tensor] = torch.compile(module, dynamic=False)
+    # the memory order is channels_last's to choose; inductor's own choice of it also fails on
+    # 2×2 images in torch 2.11 (convolution_backward: "expected size 2048==2048, stride 4==1")
+    options: dict[str, str | int | bool | Callable[..., Any]] = {"layout_optimization": False}
+    compiled: Callable[[Tensor], Tensor] = torch.compile(module, dynamic=False, options=options)
     return compiled
 
 

@@ -4,6 +4,8 @@ It says which blocks to run, folds what came of them and says when to stop. docs
 argues the procedure; `paired` holds the statistics.
 """
 
+from typing import Literal
+
 import msgspec
 
 from gpudash.analysis.blocks import BlockLog, Measured, NotRun, Outcome
@@ -15,17 +17,7 @@ from gpudash.analysis.paired import (
     same_setting_check,
     verdict,
 )
-from gpudash.records import (
-    Block,
-    Blocks,
-    Changed,
-    Event,
-    Failed,
-    Finished,
-    Progress,
-    Sample,
-    Started,
-)
+from gpudash.records import Block, Blocks, Event, Sample, Started
 from gpudash.snapshot import ComparisonShown
 
 PAIRS = 40
@@ -35,6 +27,10 @@ BLOCK_S = 0.15
 RUN_MIN_STEPS = 10
 RUN_S = 1.0
 """… and of a short run under one that needs a new loader or a rebuilt model."""
+
+
+INSTRUMENTS = "instruments"
+"""Not a lever of the training: gpudash's own instruments, on or off, under the stopwatch."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +51,19 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         """What the verdict is about."""
         return f"{self.lever}={self.b}"
 
+    def block(self, number: int, value: str) -> Block:
+        """Return a block under one of the two values."""
+        min_steps = RUN_MIN_STEPS if self.short_runs else MIN_STEPS
+        min_s = RUN_S if self.short_runs else BLOCK_S
+        if self.lever != INSTRUMENTS:
+            return Block(
+                number=number, changes={self.lever: value}, min_steps=min_steps, min_s=min_s
+            )
+        stopwatch: Literal["instrumented", "bare"] = "instrumented" if value == "on" else "bare"
+        return Block(
+            number=number, changes={}, min_steps=min_steps, min_s=min_s, stopwatch=stopwatch
+        )
+
 
 class Comparison:
     """Runs one question to its verdict."""
@@ -68,7 +77,6 @@ class Comparison:
         self._pairs: list[tuple[float, float]] = []
         self._sides: tuple[list[Measured], list[Measured]] = ([], [])
         self._intervals: list[Estimate] = []
-        self._left = False  # the worker is back at the settings from before
         self._stopping = False
         self.verdict: str | None = None
         """The answer, once there is one."""
@@ -91,16 +99,12 @@ class Comparison:
         """Return what the worker is to run, its blocks numbered from `first_number`."""
         self._first_number = first_number
         question = self.question
-        blocks = [
-            Block(
-                number=self._first_number + index,
-                changes={question.lever: question.a if side == "A" else question.b},
-                min_steps=RUN_MIN_STEPS if question.short_runs else MIN_STEPS,
-                min_s=RUN_S if question.short_runs else BLOCK_S,
-            )
+        blocks = tuple(
+            question.block(first_number + index, question.a if side == "A" else question.b)
             for index, side in enumerate("".join(self._orders))
-        ]
-        return Blocks(blocks=tuple(blocks))
+        )
+        self._log = BlockLog(blocks)
+        return Blocks(blocks=blocks)
 
     def fold(self, item: Event | Sample, /) -> Blocks | None:
         """Take one record; return a command if the worker is to stop the blocks early."""
@@ -108,17 +112,11 @@ class Comparison:
             return None
         for outcome in self._log.fold(item):
             self._take(outcome)
-        match item:
-            case Finished() | Failed() | Started():
-                self._fail("the training ended")
-                self.done = True
-                return None
-            case Changed():
-                self._left = item.block is None
-            case Progress() if self._left and self._log.idle:
-                self._fail("another change ended it")
-                self.done = True
-        if self._stopping or self.done or (self.verdict is None and self.failure is None):
+        if self._log.over is not None:
+            self._fail(self._log.over)
+            self.done = True
+            return None
+        if self._stopping or (self.verdict is None and self.failure is None):
             return None
         self._stopping = True
         return Blocks(blocks=())

@@ -150,20 +150,6 @@ def round_order(settings: int, rounds: int, seed: int) -> list[list[int]]:
     return [random.sample(range(settings), settings) for _ in range(rounds)]
 
 
-def block_cost(step_ms: Sequence[float], samples: Sequence[int], dropped: int) -> float | None:
-    """Return a block's milliseconds per sample without its first `dropped` steps.
-
-    The total time over the total work, which is the throughput's inverse; None if nothing is
-    left. Raises ValueError for lists of different lengths and a negative `dropped`.
-    """
-    if len(step_ms) != len(samples):
-        raise ValueError(f"{len(step_ms)} step times, but {len(samples)} sample counts")
-    if dropped < 0:
-        raise ValueError(f"the number of dropped steps cannot be {dropped}")
-    work = sum(samples[dropped:])
-    return fsum(step_ms[dropped:]) / work if work else None
-
-
 @lru_cache(maxsize=1024)
 def student_t(degrees: int, confidence: float) -> float:
     """Return how far from 0, both ways, Student's t lies with the probability `confidence`.

@@ -7,6 +7,7 @@ pausing dilutes no row. A row without a counted step vanishes when the next one 
 """
 
 from collections import deque
+from functools import lru_cache
 
 from gpudash.analysis.statistics import mean, percentiles
 from gpudash.records import GpuSample, HostSample, Sample, Settings, Step
@@ -48,9 +49,11 @@ class _Row:
         self.samples = 0
         self.busy_s = 0.0
         self.times_ms: deque[float] = deque(maxlen=RESERVOIR)
+        self.host_ms = _Mean()
         self.util = _Mean()
         self.cpu = _Mean()
         self.span: tuple[float, float] | None = None  # the counted steps since the last gap
+        self.verdicts: list[str] = []
         self.shown: tuple[tuple[int, bool, _Row | None], Result] | None = None
 
     def count(self, step: Step) -> None:
@@ -66,6 +69,7 @@ class _Row:
         self.samples += step.samples
         self.busy_s += step.step_ms / 1000
         self.times_ms.append(step.step_ms)
+        self.host_ms.add(step.host_ms)
         self.shown = None
 
     def sample(self, sample: Sample) -> None:
@@ -77,6 +81,10 @@ class _Row:
         else:
             self.cpu.add(sample.cpu_pct)
         self.shown = None
+
+    @property
+    def worth_keeping(self) -> bool:
+        return bool(self.steps or self.verdicts)
 
     @property
     def samples_per_s(self) -> float | None:
@@ -101,6 +109,7 @@ class _Row:
             samples_per_s=self.samples_per_s,
             step_ms_p50=p50,
             step_ms_p95=p95,
+            host_ms=self.host_ms.value(),
             util_pct=self.util.value(),
             cpu_pct=self.cpu.value(),
             ratio=_ratio(self, first),
@@ -129,6 +138,17 @@ class ResultsTable:
             workload = self._rows[-1].workload
             self._begin(_Row(self._base + segment, workload, settings, WARMUP_STEPS))
 
+    def go_on(self, segment: int) -> None:
+        """Count the steps of this segment in the newest row: what lay between was not its own."""
+        if self._rows:
+            self._rows[-1].segment = self._base + segment
+            self._rows[-1].warmup = WARMUP_STEPS
+
+    def verdict(self, text: str) -> None:
+        """Keep what a comparison found, below the newest row."""
+        if self._rows:
+            self._rows[-1].verdicts.append(text)
+
     def new_row(self) -> None:
         """Begin another row with the settings in force; what is warm stays warm."""
         if self._rows:
@@ -155,22 +175,40 @@ class ResultsTable:
 
     def results(self, *, live: bool) -> tuple[Result, ...]:
         """Return the table; `live` says whether the last row is still growing."""
-        shown = [row for row in self._rows if row.steps or row is self._rows[-1]]
-        return tuple(
-            row.result(
-                index + 1 + (self._dropped if index else 0),
-                shown[0],
-                live=live and row is self._rows[-1],
-            )
-            for index, row in enumerate(shown)
-        )
+        shown = [row for row in self._rows if row.worth_keeping or row is self._rows[-1]]
+        results: list[Result] = []
+        for index, row in enumerate(shown):
+            number = index + 1 + (self._dropped if index else 0)
+            results.append(row.result(number, shown[0], live=live and row is self._rows[-1]))
+            results += [_verdict(number, text) for text in row.verdicts]
+        return tuple(results)
 
     def _begin(self, row: _Row) -> None:
         # the row just left may still get steps that are on the device: it is judged next time
-        self._rows = [one for one in self._rows[:-1] if one.steps] + self._rows[-1:] + [row]
+        self._rows = [one for one in self._rows[:-1] if one.worth_keeping] + self._rows[-1:] + [row]
         if len(self._rows) > MOST_ROWS:
             del self._rows[1]
             self._dropped += 1
+
+
+@lru_cache(maxsize=MOST_ROWS)  # the same object while nothing changed
+def _verdict(number: int, text: str) -> Result:
+    return Result(
+        number=number,
+        configuration=text,
+        settings={},
+        steps=0,
+        steps_per_s=None,
+        samples_per_s=None,
+        step_ms_p50=None,
+        step_ms_p95=None,
+        host_ms=None,
+        util_pct=None,
+        cpu_pct=None,
+        ratio=None,
+        live=False,
+        verdict=True,
+    )
 
 
 def _configuration(row: _Row, first: _Row) -> str:

@@ -11,18 +11,7 @@ import msgspec
 from gpudash.analysis.blocks import BlockLog, Measured, Outcome
 from gpudash.analysis.paired import Estimate, estimate, round_order
 from gpudash.analysis.statistics import mean
-from gpudash.records import (
-    Block,
-    Blocks,
-    Changed,
-    Event,
-    Failed,
-    Finished,
-    Progress,
-    Sample,
-    Settings,
-    Started,
-)
+from gpudash.records import Block, Blocks, Event, Sample, Settings
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +81,6 @@ class Sweep:
         for row in known:
             self._keep(row)
         self._numbers: dict[int, tuple[int, int]] = {}
-        self._left = False
         self.done = False
         """Nothing more of it is being run."""
         self.failure: str | None = None
@@ -112,25 +100,20 @@ class Sweep:
         """Return what the worker is to run, its blocks numbered from `first_number`."""
         self._numbers = dict(enumerate(self._missing(), start=first_number))
         self.done = not self._numbers
-        return self._command()
+        command = self._command()
+        self._log = BlockLog(command.blocks)
+        return command
 
     def fold(self, item: Event | Sample) -> tuple[list[BlockRow], Blocks | None]:
         """Take one record; return what it completes, and a new command if one is needed."""
         if self.done:
             return [], None
-        rows = [self._take(outcome) for outcome in self._log.fold(item)]
-        command = self._command() if any(row.failure for row in rows) else None
-        match item:
-            case Finished() | Failed() | Started():
-                self.failure = "the training ended"
-                self.done = True
-            case Changed():
-                self._left = item.block is None
-            case Progress() if self._left and self._log.idle:
-                self.done = True
-                if self._missing():
-                    self.failure = "another change ended it"
-        return rows, command
+        rows = [row for outcome in self._log.fold(item) if (row := self._take(outcome))]
+        if self._log.over is not None:
+            self.done = True
+            self.failure = self._log.over if self._missing() else None
+            return rows, None
+        return rows, self._command() if any(row.failure for row in rows) else None
 
     def results(self) -> list[list[CellResult]]:
         """Return the table as far as it is known, rows of columns."""
@@ -165,7 +148,8 @@ class Sweep:
             if (turn, cell) not in self._known and cell not in self.failures
         ]
 
-    def _take(self, outcome: Outcome) -> BlockRow:
+    def _take(self, outcome: Outcome) -> BlockRow | None:
+        """Keep what came of a block; None for a cell that has failed before."""
         turn, cell = self._numbers[outcome.number]
         if isinstance(outcome, Measured):
             row = BlockRow(
@@ -178,8 +162,10 @@ class Sweep:
                 util_pct=outcome.util_pct,
                 cpu_pct=outcome.cpu_pct,
             )
-        else:
+        elif cell not in self.failures:
             row = BlockRow(round=turn, cell=cell, failure=outcome.reason)
+        else:
+            return None
         self._keep(row)
         return row
 

@@ -23,6 +23,7 @@ _TIMES = (
     "backward_ms",
     "optimizer_ms",
     "graph_ms",
+    "overlap_ms",
     "host_ms",
     "device_ms",
 )

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from gpudash.analysis.pending import Pending
 from gpudash.analysis.rate import IDLE, UNKNOWN, Rate, RecentSteps
+from gpudash.analysis.reconcile import Account
 from gpudash.analysis.results import ResultsTable
 from gpudash.analysis.ticks import CAPACITY, TICK_S, Ticks
 from gpudash.records import (
@@ -31,7 +32,7 @@ from gpudash.records import (
     Started,
     Status,
 )
-from gpudash.snapshot import Marker, Recording, Snapshot, State
+from gpudash.snapshot import ComparisonShown, Marker, Recording, Snapshot, State
 
 STALL_S = 2.0
 """Until a step has taken so long, and three times the longest lately, it is waited for: the
@@ -44,12 +45,14 @@ _Phase: TypeAlias = Literal["starting", "training", "finished", "failed", "stopp
 class Window:
     """Folds what arrives, in order of arrival; `snapshot` tells what to show.
 
-    `gpu_missing` and `recording` are the session's to set: they show as they are.
+    What is set from outside, by the session, shows as it is.
     """
 
     def __init__(self, plan: Plan, began_s: float) -> None:
         self.gpu_missing: str | None = None
         self.recording: Recording | None = None
+        self.comparison: ComparisonShown | None = None
+        self.account = Account()
         self._began_s = began_s
         self._ended_s: float | None = None
         self._ticks = Ticks(began_s)
@@ -99,8 +102,17 @@ class Window:
 
     def restarted(self, plan: Plan, at_s: float) -> None:
         """Another worker is being started: series, markers and results live on."""
-        self._mark(at_s, "restart")
+        same = plan.workload == self._workload
+        self._mark(at_s, "restart" if same else f"workload={plan.workload}")
         self._await(plan, "restarting")
+
+    def verdict(self, text: str) -> None:
+        """Keep what a comparison found in the table of results."""
+        self._results.verdict(text)
+        if self._in_blocks:  # told once the worker is back at its settings
+            self._verdict = text
+        else:
+            self._notice = text
 
     def stopped(self, at_s: float) -> None:
         """Note that the worker was ended on purpose."""
@@ -110,6 +122,7 @@ class Window:
         """Return what is to be shown at `now_s`."""
         rate = self._rate(now_s)
         ended_s = now_s if self._ended_s is None else self._ended_s
+        unexplained = self.account.unexplained_share
         shown_from_s = now_s - self._began_s - CAPACITY * TICK_S
         return Snapshot(
             state=self._state(),
@@ -138,6 +151,11 @@ class Window:
             markers=tuple(marker for marker in self._markers if marker.at_s >= shown_from_s),
             results=self._results.results(live=self._phase == "training"),
             recording=self.recording,
+            comparison=self.comparison,
+            transform_ms=self._transform_ms,
+            skipped_samples=self._skipped_samples,
+            instruments_ms=self._instruments_ms,
+            unexplained_pct=None if unexplained is None else 100 * unexplained,
         )
 
     def _await(self, plan: Plan, sentence: str) -> None:
@@ -155,12 +173,17 @@ class Window:
         self._total_steps = 0
         self._total_samples = 0
         self._loss: float | None = None
+        self._instruments_ms: float | None = None
+        self._transform_ms: dict[str, float] = {}
+        self._skipped_samples = 0
+        self._in_blocks = False  # of a comparison
+        self._verdict = ""
         self._trains_since_s: float | None = None
         self._ended_s = None
         self._recent.clear()
         self._pending.clear()
 
-    def _turn(self, item: Status | Paused | Resumed | Finished | Failed, now_s: float) -> None:
+    def _turn(self, item: Event, now_s: float) -> None:
         match item:
             case Status():
                 self._sentence = item.text
@@ -190,10 +213,21 @@ class Window:
     def _change(self, event: Changed) -> None:
         if event.rank:
             return
-        self._pending.answer(event.changes)
-        self._settings = event.settings
-        self._notice = ""
         self._sentence = "training"
+        if event.block is not None:  # too short for a row, a marker and settings of their own
+            if not self._in_blocks:
+                self._in_blocks = True
+                self._mark(event.at_s, "A/B")
+            return
+        self._pending.answer(event.changes)
+        self._notice = ""
+        were_blocks, self._in_blocks = self._in_blocks, False
+        if were_blocks and event.settings == self._settings:
+            self._notice, self._verdict = self._verdict, ""
+            self._mark(event.at_s, "end of A/B")
+            self._results.go_on(event.segment)
+            return
+        self._settings = event.settings
         self._mark(event.at_s, _phrase(event.changes, "="))
         self._results.change(event.segment, event.settings)
 
@@ -208,6 +242,10 @@ class Window:
         self._total_steps, self._total_samples = event.total_steps, event.total_samples
         if event.loss is not None:
             self._loss = event.loss
+        if event.steps:
+            self._instruments_ms = event.instruments_ms / len(event.steps)
+        self._transform_ms = event.transform_ms or self._transform_ms
+        self._skipped_samples = event.skipped_samples
         patience_s = max(STALL_S, 3 * self._recent.longest_s())
         waiting = not self._paused and event.until_s - self._busy_since_s <= patience_s
         self._ticks.cover(self._busy_since_s if waiting else event.until_s)
@@ -244,6 +282,8 @@ class Window:
     def _status(self) -> str:
         sentence = self._sentence
         match self._state():
+            case "training" if self._in_blocks and self.comparison is not None:
+                sentence = _comparing(self.comparison)
             case "training":
                 sentence = "training"
             case "paused":
@@ -267,3 +307,8 @@ class Window:
 
 def _phrase(settings: Mapping[str, str], link: str) -> str:
     return ", ".join(f"{name}{link}{value}" for name, value in settings.items())
+
+
+def _comparing(shown: ComparisonShown) -> str:
+    pairs = f"{shown.pairs} of {shown.planned_pairs} pairs"
+    return f"A/B: {shown.lever} {shown.a} or {shown.b}, {pairs}; a ends it"

@@ -7,7 +7,10 @@ that agrees.
 import csv
 import io
 import os
+import shlex
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -50,11 +53,11 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     def agrees_with(self, other: "Provenance") -> bool:
         """Tell whether blocks of both may stand in one table; rounds may be added."""
         return (
-            self.workload == other.workload
+            self.schema_version == other.schema_version
+            and self.workload == other.workload
             and self.settings == other.settings
             and msgspec.structs.replace(self.grid, rounds=0)
             == msgspec.structs.replace(other.grid, rounds=0)
-            and (self.device is None or other.device is None or self.device == other.device)
         )
 
 
@@ -70,35 +73,47 @@ class SweepFile:
         self._provenance = provenance
         self._levers = sorted({name for cell in _changes(provenance.grid) for name in cell})
         self.known: list[BlockRow] = []
+        self._output: Output | None = None
         if resume:
             earlier = _read_provenance(path)
             if not earlier.agrees_with(provenance):
                 raise UsageError(
                     f"{shown(path)} holds another sweep; --resume needs its very command: "
-                    f"{' '.join(earlier.command)}"
+                    f"{shlex.join(earlier.command)}"
                 )
-            self._provenance = msgspec.structs.replace(provenance, device=earlier.device)
+            self._provenance = msgspec.structs.replace(
+                provenance, device=earlier.device, versions=earlier.versions | provenance.versions
+            )
             self.known = read_rows(path)
-            self._fd = _reopen(path, len(self.known))
+            self._fd = _reopen(path)
         else:
             if not force:
                 refuse_existing(path_beside(path))
-            output = Output(path, draft=force)
-            output.take_place()
-            self._fd = output.fd
-            self._write([*CELLS, *self._levers])
-        self._write_provenance()
+            self._output = Output(path, draft=force)
+            self._fd = self._output.fd
+            try:
+                self._write([*CELLS, *self._levers])
+                self._write_provenance()
+                self._output.take_place()
+            except RecordingError:
+                self.close()
+                raise
 
     def started_on(self, device: Device, versions: dict[str, str]) -> None:
-        """Note the device. Raises UsageError where earlier blocks ran on another."""
-        earlier = self._provenance.device
-        if earlier is not None and earlier != device:
-            raise UsageError(
-                f"{shown(self._path)} was measured on {earlier.name}, this is {device.name}: "
-                "their blocks cannot stand in one table"
-            )
+        """Note the device and the versions.
+
+        Raises UsageError where earlier blocks ran on another device or with other versions,
+        and RecordingError.
+        """
+        before = self._provenance
+        if before.device is not None and before.device != device:
+            self._refuse(_named(before.device), _named(device))
+        for name, version in versions.items() if before.device is not None else ():
+            earlier = before.versions.get(name, version)
+            if earlier != version:
+                self._refuse(f"{name} {earlier}", f"{name} {version}")
         self._provenance = msgspec.structs.replace(
-            self._provenance, device=device, versions=self._provenance.versions | versions
+            before, device=device, versions=before.versions | versions
         )
         self._write_provenance()
 
@@ -107,6 +122,7 @@ class SweepFile:
         busy_s = row.busy_s or None
         values: dict[str, object] = {
             **msgspec.structs.asdict(row),
+            "failure": " ".join(row.failure.split()) if row.failure else None,  # one line a block
             "steps_per_s": row.steps / busy_s if row.steps and busy_s else None,
             "samples_per_s": row.samples / busy_s if row.samples and busy_s else None,
             "step_ms": busy_s * 1e3 / row.steps if row.steps and busy_s else None,
@@ -115,10 +131,21 @@ class SweepFile:
         levers = self._provenance.grid.changes(row.cell)
         cells = [write(values[name]) for name, write in CELLS.items()]
         self._write([*cells, *(levers.get(name, "") for name in self._levers)])
+        self._output = None  # from the first block on it is worth keeping
 
     def close(self) -> None:
-        """Close it; it is complete at every moment."""
+        """Close it. A new file without a block is removed: the next try would need --force."""
         os.close(self._fd)
+        if self._output is not None:
+            self._output.discard()
+            with suppress(OSError):  # not there yet, or nothing that could be done
+                path_beside(self._path).unlink()
+
+    def _refuse(self, earlier: str, now: str) -> NoReturn:
+        raise UsageError(
+            f"{shown(self._path)} was measured with {earlier}, this is {now}: "
+            "their blocks cannot stand in one table"
+        )
 
     def _write(self, cells: list[str]) -> None:
         line = io.StringIO()
@@ -131,26 +158,29 @@ class SweepFile:
             raise RecordingError(f"cannot write {shown(self._path)}: {reason(error)}") from error
 
     def _write_provenance(self) -> None:
-        path = path_beside(self._path)
         data = msgspec.json.format(msgspec.json.encode(self._provenance), indent=2) + b"\n"
+        path = path_beside(self._path)
+        output = Output(path, draft=True)  # a reader never sees half of it
         try:
-            path.write_bytes(data)
+            with os.fdopen(output.fd, "wb") as file:
+                file.write(data)
         except OSError as error:
+            output.discard()
             raise RecordingError(f"cannot write {shown(path)}: {reason(error)}") from error
+        output.take_place()
 
 
 def read_rows(path: Path) -> list[BlockRow]:
     """Return the blocks of a sweep's file; a torn last line is left out. Raises UsageError."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    except (OSError, UnicodeDecodeError) as error:
-        why = reason(error) if isinstance(error, OSError) else "it is not text"
-        raise UsageError(f"cannot read {shown(path)}: {why}") from error
-    whole = [line for line in lines if line.endswith("\n")]
-    try:
-        return [_row(cells) for cells in csv.DictReader(whole)]
-    except (KeyError, ValueError, TypeError) as error:
-        raise UsageError(f"{shown(path)} is not a sweep's file") from error
+        lines = _whole_lines(path)
+    except OSError as error:
+        raise UsageError(f"cannot read {shown(path)}: {reason(error)}") from error
+    with suppress(ValueError, TypeError, csv.Error):
+        rows = csv.DictReader(io.StringIO(lines.decode(), newline=""))
+        if [*(rows.fieldnames or ())][: len(CELLS)] == [*CELLS]:
+            return [_row(cells) for cells in rows]
+    raise UsageError(f"{shown(path)} is not a sweep's file")
 
 
 def _row(cells: dict[str, str]) -> BlockRow:
@@ -182,14 +212,22 @@ def _read_provenance(path: Path) -> Provenance:
         raise UsageError(f"cannot resume {shown(path)}: {shown(beside)} is damaged") from error
 
 
-def _reopen(path: Path, rows: int) -> int:
+def _reopen(path: Path) -> int:
     """Open the file to append, a torn last line cut off."""
     try:
-        whole = b"".join(path.read_bytes().splitlines(keepends=True)[: rows + 1])
-        os.truncate(path, len(whole))
+        os.truncate(path, len(_whole_lines(path)))
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     except OSError as error:
         raise RecordingError(f"cannot record to {shown(path)}: {reason(error)}") from error
+
+
+def _whole_lines(path: Path) -> bytes:
+    data = path.read_bytes()
+    return data[: data.rfind(b"\n") + 1]
+
+
+def _named(device: Device) -> str:
+    return f"{device.name} {device.uuid}" if device.uuid else device.name
 
 
 def _changes(grid: Grid) -> list[Settings]:

@@ -1,9 +1,12 @@
-"""CPU time and memory of the training processes: the worker and all its descendants.
+"""CPU time and memory of the training processes, and of gpudash itself.
+
+The training processes are the worker and all its descendants.
 
 Loader workers come and go at any moment, so a process that vanishes between two calls is
 the normal case here and simply stops counting.
 """
 
+import os
 import time
 from collections.abc import Callable
 
@@ -23,6 +26,8 @@ class HostReader:
         """`clock` gives seconds; samples carry its time."""
         self._clock = clock
         self._root = _process(pid)
+        self._own = _process(os.getpid())
+        self._own_cpu_s: float | None = None
         self._processes: list[psutil.Process] = []
         self._listed_s: float | None = None
         self._read_s: float | None = None
@@ -34,13 +39,27 @@ class HostReader:
         if self._listed_s is None or now_s - self._listed_s >= RELIST_S:
             self._processes, self._listed_s = _tree(self._root), now_s
         found = {process: usage for process in self._processes if (usage := _usage(process))}
+        own = _usage(self._own) if self._own else None
+        own_cpu_pct = self._own_cpu_pct(now_s, own[0] if own else None)
         cpu_pct = self._cpu_pct(now_s, {process: cpu_s for process, (cpu_s, _) in found.items()})
-        rss_mib = sum(rss_mib for _, rss_mib in found.values()) if found else None
-        return HostSample(at_s=now_s, cpu_pct=cpu_pct, worker_rss_mib=rss_mib)
+        self._read_s = now_s
+        return HostSample(
+            at_s=now_s,
+            cpu_pct=cpu_pct,
+            worker_rss_mib=sum(rss_mib for _, rss_mib in found.values()) if found else None,
+            own_cpu_pct=own_cpu_pct,
+            own_rss_mib=own[1] if own else None,
+        )
+
+    def _own_cpu_pct(self, now_s: float, cpu_s: float | None) -> float | None:
+        before, self._own_cpu_s = self._own_cpu_s, cpu_s
+        if before is None or cpu_s is None or self._read_s is None or now_s <= self._read_s:
+            return None
+        return 100 * (cpu_s - before) / (now_s - self._read_s)
 
     def _cpu_pct(self, now_s: float, cpu_s: dict[psutil.Process, float]) -> float | None:
         """Percent of a core since the reading before, of the processes found at both."""
-        before_s, self._read_s = self._read_s, now_s
+        before_s = self._read_s
         before, self._cpu_s = self._cpu_s, cpu_s
         both = cpu_s.keys() & before.keys()
         if before_s is None or now_s <= before_s or not both:

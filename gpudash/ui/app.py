@@ -1,7 +1,7 @@
 """The dashboard: keys in, snapshots out. It never imports torch and never blocks.
 
-The engine is injected; it is started after the first paint, so that the screen is there
-before anything is loaded.
+The engine is injected; it is opened and started after the first paint, so that the screen is
+there before anything is loaded.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from gpudash.errors import GpudashError
+from gpudash.records import Plan
 from gpudash.ui.control import Control
 from gpudash.ui.engine import Engine
 from gpudash.ui.inbox import Inbox
@@ -48,9 +49,11 @@ class Dashboard(App[None]):
         Binding("escape", "close_panel", "close", show=False),
     ]
 
-    def __init__(self, engine: Engine, *, rate_hz: float = RATE_HZ) -> None:
+    def __init__(
+        self, open_engine: Callable[[], Engine], plan: Plan, *, rate_hz: float = RATE_HZ
+    ) -> None:
         super().__init__()
-        self.control = Control(engine)
+        self.control = Control(open_engine, plan)
         self._period_s = 1 / rate_hz
         self._painted_s = float("-inf")
         self._main = MainScreen(self.control)
@@ -149,6 +152,33 @@ class Dashboard(App[None]):
         else:
             self.push_screen(AskText(lever.name, value, f"{lever.valid}; {hint}"), answered)
 
+    def action_compare(self) -> None:
+        """Compare the lever under the cursor as it is with another value; or end that."""
+        if self.control.comparing:
+            self.control.engine.end_comparison()
+            return
+        lever = self._main.levers.chosen
+        if lever is None:
+            return
+        value = self.control.value(lever)
+
+        def answered(text: str | None) -> None:
+            if text is not None:
+                self._main.add_class("-comparing")
+                self._ask(lambda: self.control.compare(lever, text))
+
+        hint = f"{lever.name}={value} against this, in alternating blocks"
+        if isinstance(lever, Switch):
+            answered(lever.step(value, 1))
+        elif isinstance(lever, Choice):
+            others = {choice: "" for choice in lever.choices if choice != value}
+            self.push_screen(AskChoice(f"A/B {lever.name}", others, "", hint), answered)
+        else:
+            other = lever.step(value, 1)
+            self.push_screen(
+                AskText(f"A/B {lever.name}", other, f"{lever.valid}; {hint}"), answered
+            )
+
     # ── the run ─────────────────────────────────────────────────────────────────────────
 
     def action_workload(self) -> None:
@@ -226,8 +256,8 @@ class Dashboard(App[None]):
         self._main.toggle_device()
 
     def action_close_panel(self) -> None:
-        """Hide the device panel."""
-        self._main.remove_class("-device")
+        """Hide the device panel and the A/B panel."""
+        self._main.remove_class("-device", "-comparing")
 
     def action_view(self, name: str = "") -> None:
         """Show the next of the panes that share a place, or the one named."""
@@ -275,11 +305,13 @@ class Dashboard(App[None]):
         self.call_later(self.run_action, action)
 
 
-def run_dashboard(engine: Engine, *, rate_hz: float = RATE_HZ) -> int:
+def run_dashboard(
+    open_engine: Callable[[], Engine], plan: Plan, *, rate_hz: float = RATE_HZ
+) -> int:
     """Run the dashboard until the user leaves; return the exit code.
 
     It paints at most `rate_hz` times a second.
     """
-    app = Dashboard(engine, rate_hz=rate_hz)
+    app = Dashboard(open_engine, plan, rate_hz=rate_hz)
     app.run()
     return app.return_code or 0

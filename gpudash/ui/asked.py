@@ -6,8 +6,6 @@ when it never does: a refused change is not shown for ever. While no worker live
 kept as settings of the next start. A pause cannot be refused: it is waited for.
 """
 
-from dataclasses import dataclass, field
-
 from gpudash.records import Settings
 from gpudash.snapshot import Snapshot
 
@@ -15,14 +13,14 @@ PATIENCE = 8
 """Snapshots: two seconds at the default rate, longer than any engine takes to note a command."""
 
 
-@dataclass
 class Asked:
     """Lever → the value last asked for, and how many snapshots have not shown it."""
 
-    _wanted: dict[str, str] = field(default_factory=dict)
-    _waited: dict[str, int] = field(default_factory=dict)
-    pause: bool | None = None
-    """Asked to pause (True) or to go on, and no snapshot shows it."""
+    def __init__(self) -> None:
+        self._wanted: dict[str, str] = {}
+        self._waited: dict[str, int] = {}
+        self.pause: bool | None = None
+        """Asked to pause (True) or to go on, and no snapshot shows it."""
 
     @property
     def settings(self) -> Settings:

@@ -63,17 +63,34 @@ def _odd_loss(loss: float | None) -> str:
 
 def status(snapshot: Snapshot, next_start: dict[str, str]) -> tuple[Cell, ...]:
     """Return the sentence of the status line, and what a restart would set."""
-    sentence = " ".join(fmt.plain(snapshot.status).split())
+    sentence, hint = " ".join(fmt.plain(snapshot.status).split()), ""
     if snapshot.state in DEAD:
-        hint = "press R to restart"
+        sentence, hint = sentence.rstrip(". "), "press R to restart"
         if next_start:
             hint += f" with {fmt.settings_text(next_start)}"
         elif snapshot.state == "failed":
             hint = f"change a setting and {hint}"
-        sentence = f"{sentence.rstrip('. ')} · {hint}"
-    elif snapshot.notes and snapshot.state == "training":
-        sentence = f"{sentence} · {' '.join(map(fmt.plain, snapshot.notes))}"
-    return (Cell(parts=((sentence, STATE_STYLES[snapshot.state][1]),)),)
+        hint = f" · {hint}"
+    elif snapshot.state == "training":
+        sentence = " · ".join((sentence, *_asides(snapshot), *map(fmt.plain, snapshot.notes)))
+    style = STATE_STYLES[snapshot.state][1]
+    return (Cell(parts=((sentence, style), (hint, style))),)
+
+
+def _asides(snapshot: Snapshot) -> list[str]:
+    """Return what gpudash itself costs, and what it cannot explain or had to leave out."""
+    asides = []
+    if snapshot.skipped_samples:
+        asides.append(f"{snapshot.skipped_samples:,} unreadable samples skipped")
+    host = snapshot.host
+    if host is not None and host.own_cpu_pct is not None and snapshot.instruments_ms is not None:
+        asides.append(
+            f"gpudash takes {fmt.percent(host.own_cpu_pct)} of a core, "
+            f"{fmt.memory(host.own_rss_mib)}, {1000 * snapshot.instruments_ms:.0f} µs a step"
+        )
+    if snapshot.unexplained_pct is not None:
+        asides.append(f"{snapshot.unexplained_pct:.1f} % of the time unexplained")
+    return asides
 
 
 def footer(state: State, *, recording: bool, small: bool) -> tuple[Cell, ...]:

@@ -1,8 +1,9 @@
 """What the four charts show: pure functions from a snapshot to titles, lines and axes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from gpudash.snapshot import Marker, Series, Snapshot, Values
 from gpudash.ui import format as fmt
@@ -11,10 +12,13 @@ from gpudash.ui.series import latest
 Side: TypeAlias = Literal["left", "right"]
 
 PHASES = ("data", "copy", "first", "forward", "backward", "optimizer")
+RUNS_AHEAD = 0.8
+"""Share of the step up to which a busy host still gets ahead of the device."""
+GRAPH = "graph"
+"""Stands for the last three where they are replayed as one CUDA graph."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChartLine:
+class ChartLine(msgspec.Struct, frozen=True, kw_only=True):
     """One series of a chart and its entry in the legend."""
 
     label: str
@@ -29,15 +33,14 @@ class ChartLine:
     """The axis it is measured on."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChartData:
+class ChartData(msgspec.Struct, frozen=True, kw_only=True):
     """Everything one chart shows. Two equal ones look the same."""
 
     title: str
     at_s: tuple[float, ...] = ()
     tick_s: float = 0.5
     lines: tuple[ChartLine, ...] = ()
-    least_top: dict[Side, float] = field(default_factory=dict)
+    least_top: dict[Side, float] = msgspec.field(default_factory=dict)
     """The axis never ends below this: a percentage ends at 100 and not at its maximum."""
     cuts_outliers: bool = False
     """The axis may end below rare values far above the others; it then ends in `↑`."""
@@ -116,9 +119,16 @@ def activity(snapshot: Snapshot) -> ChartData:
         lines=lines,
         least_top={"left": 100.0},
         markers=snapshot.markers,
-        note=f"no GPU is read: {snapshot.gpu_missing}" if snapshot.gpu_missing else "",
+        note=_no_gpu(snapshot),
         empty=_empty(snapshot),
     )
+
+
+def _no_gpu(snapshot: Snapshot) -> str:
+    """Return why no GPU is read; nothing where there never was a worker to read one for."""
+    if snapshot.gpu_missing is None or (snapshot.state == "failed" and not snapshot.worker_pid):
+        return ""
+    return f"no GPU is read: {snapshot.gpu_missing}"
 
 
 def _gpu_lines(snapshot: Snapshot, series: Series) -> tuple[ChartLine, ...]:
@@ -130,15 +140,16 @@ def _gpu_lines(snapshot: Snapshot, series: Series) -> tuple[ChartLine, ...]:
         values=series.util_pct,
         colour=0,
     )
+    both = _both_streams(series)
     if all(value is None for value in series.sm_active_pct):
-        return (util,)
+        return (util, *both)
     active = ChartLine(
         label="SM active",
         value=f"{fmt.percent(gpu.sm_active_pct if gpu else latest(series.sm_active_pct)):>5}",
         values=series.sm_active_pct,
         colour=1,
     )
-    return (util, active)
+    return (util, active, *both)
 
 
 def memory_and_power(snapshot: Snapshot) -> ChartData:
@@ -197,7 +208,9 @@ def step_time(snapshot: Snapshot) -> ChartData:
         "forward": series.forward_ms,
         "backward": series.backward_ms,
         "optimizer": series.optimizer_ms,
+        GRAPH: series.graph_ms,
     }
+    shown = (*PHASES, GRAPH) if any(value is not None for value in series.graph_ms) else PHASES
     return ChartData(
         title="step time, ms",
         at_s=series.at_s,
@@ -210,12 +223,50 @@ def step_time(snapshot: Snapshot) -> ChartData:
                 values=columns[phase],
                 colour=colour,
             )
-            for colour, phase in enumerate(PHASES)
+            for colour, phase in enumerate(shown)
         ),
         cuts_outliers=True,
         markers=snapshot.markers,
+        note=_loader_times(snapshot) or _host_time(series),
         empty=_empty(snapshot),
     )
+
+
+def _host_time(series: Series) -> str:
+    """Return how much of a step the host was occupied, and what follows from it."""
+    host_ms, step_ms = latest(series.host_ms), latest(series.step_ms)
+    if host_ms is None or not step_ms:
+        return ""
+    ahead = host_ms < RUNS_AHEAD * step_ms
+    then = "it runs ahead" if ahead else "it waits for the device, or the device for it"
+    return f"host busy {fmt.milliseconds(host_ms)} of {fmt.milliseconds(step_ms)} ms a step: {then}"
+
+
+def _loader_times(snapshot: Snapshot) -> str:
+    """Return the transforms of a loader worker where the step waits for data."""
+    data_ms, step_ms = latest(snapshot.series.data_ms), latest(snapshot.series.step_ms)
+    if not snapshot.transform_ms or not data_ms or not step_ms or data_ms < 0.1 * step_ms:
+        return ""
+    times = " ".join(f"{name} {ms:.2g}" for name, ms in snapshot.transform_ms.items())
+    return f"ms a sample in a loader worker: {times}"
+
+
+def _both_streams(series: Series) -> tuple[ChartLine, ...]:
+    """Return the share of the time in which both streams were busy, if there are two."""
+    if all(value is None for value in series.overlap_ms):
+        return ()
+    shares = tuple(
+        None if overlap is None or not step else 100 * overlap / step
+        for overlap, step in zip(series.overlap_ms, series.step_ms, strict=True)
+    )
+    line = ChartLine(
+        label="both streams",
+        short="both",
+        value=f"{fmt.percent(latest(shares)):>5}",
+        values=shares,
+        colour=3,
+    )
+    return (line,)
 
 
 CHARTS: dict[str, Callable[[Snapshot], ChartData]] = {

@@ -5,21 +5,19 @@ choice made for this machine would turn into one of the user's. So a value is on
 the user asked for it and the worker took it; every other lever stays as it was planned.
 """
 
-from dataclasses import dataclass, field
-
 from gpudash.records import Settings
 from gpudash.snapshot import Snapshot
 
 
-@dataclass
 class Chosen:
     """Lever and value in force → what the user asked for to get there."""
 
-    _words: dict[tuple[str, str], str] = field(default_factory=dict)
-    _open: dict[str, list[str]] = field(default_factory=dict)
-    """Lever → what was asked for and is not known to have been taken, oldest first."""
-    _before: dict[str, str | None] = field(default_factory=dict)
-    """Lever → the value in force when the oldest of these was asked for."""
+    def __init__(self) -> None:
+        self._words: dict[tuple[str, str], str] = {}
+        self._open: dict[str, list[str]] = {}
+        """Lever → what was asked for and is not known to have been taken, oldest first."""
+        self._before: dict[str, str | None] = {}
+        """Lever → the value in force when the oldest of these was asked for."""
 
     def ask(self, name: str, value: str, in_force: str | None) -> None:
         """Remember a request."""

@@ -4,14 +4,16 @@ No widget in here. A request that cannot be is answered by a LeverError or Gpuda
 whose one line the app shows as a notice.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
-from gpudash.errors import GpudashError, RecordingError
-from gpudash.records import Settings
+from gpudash.analysis.comparison import Question
+from gpudash.errors import GpudashError, RecordingError, UsageError
+from gpudash.records import Plan, Settings
 from gpudash.snapshot import Listener, Snapshot
 from gpudash.ui.asked import Asked
 from gpudash.ui.bars import DEAD
@@ -31,15 +33,22 @@ def levers_of(workload: str) -> tuple[Lever, ...]:
 class Control:
     """The engine, the newest snapshot, and what was asked for since."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.snapshot = Snapshot(workload=engine.plan.workload)
+    def __init__(self, open_engine: Callable[[], Engine], plan: Plan) -> None:
+        self._open_engine = open_engine
+        self.plan = plan
+        """What the worker was last started with, or is going to be."""
+        self.snapshot = Snapshot(workload=plan.workload)
         self._asked = Asked()
         self._chosen = Chosen()
         self._listener: Listener | None = None
         self._begun = False
         self._completing: str | None = None  # the recording the user has ended
         self._told: RecordingError | None = None
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The run, opened when it is first needed: the first frame does not wait for it."""
+        return self._open_engine()
 
     def take(self, snapshot: Snapshot) -> str | None:
         """Make this the newest snapshot; return a notice where something ended by itself."""
@@ -61,7 +70,7 @@ class Control:
     @property
     def workload(self) -> str:
         """The workload on screen."""
-        return self.snapshot.workload or self.engine.plan.workload
+        return self.snapshot.workload or self.plan.workload
 
     @property
     def levers(self) -> tuple[Lever, ...]:
@@ -71,7 +80,7 @@ class Control:
     @property
     def in_force(self) -> Settings:
         """Every lever's value in force; before anything ran, the one planned."""
-        planned = self.engine.plan.settings
+        planned = self.plan.settings
         try:
             planned = resolve(self.levers, planned)
         except LeverError:  # the engine will say so when it starts
@@ -126,17 +135,37 @@ class Control:
         """Return the lever of this name. Raises LeverError where the workload has none."""
         return find(self.levers, name)
 
+    # ── A/B ─────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def comparing(self) -> bool:
+        """Whether an A/B comparison is being run."""
+        shown = self.snapshot.comparison
+        return not self.dead and shown is not None and not (shown.verdict or shown.failure)
+
+    def compare(self, lever: Lever, text: str) -> None:
+        """Compare the lever's value in force with another one. Raises LeverError, UsageError."""
+        if self.snapshot.state != "training":
+            raise UsageError(f"an A/B needs a running training; it is {self.snapshot.state}")
+        a, b = self.in_force[lever.name], lever.canonical(text)
+        if a == b:
+            raise UsageError(f"{lever.name} is {a} already; an A/B needs another value")
+        short_runs = lever.effect != "next step"
+        self.engine.compare(Question(lever=lever.name, a=a, b=b, short_runs=short_runs))
+
     # ── the run ─────────────────────────────────────────────────────────────────────────
 
     def begin(self, listener: Listener) -> None:
         """Start the engine. Raises WorkerError; the snapshot then says so, and R tries again."""
         self._listener = listener
-        plan = self.engine.plan
         try:
             self.engine.start(listener)
         except GpudashError as error:
             self.snapshot = Snapshot(
-                state="failed", status=str(error), workload=plan.workload, settings=plan.settings
+                state="failed",
+                status=str(error),
+                workload=self.plan.workload,
+                settings=self.plan.settings,
             )
             raise
         self._begun = True
@@ -156,7 +185,7 @@ class Control:
 
     def restart(self) -> None:
         """Start the same plan again, with what was asked for since. Raises WorkerError."""
-        plan = self.engine.plan
+        plan = self.plan
         settings = {**plan.settings, **self._chosen.in_force(self.snapshot.settings)}
         if self.workload == plan.workload:  # else the snapshot is still the last workload's
             settings |= self.snapshot.pending
@@ -171,13 +200,15 @@ class Control:
         self._start(name, {})
 
     def _start(self, workload: str, settings: Mapping[str, str]) -> None:
-        plan = msgspec.structs.replace(self.engine.plan, workload=workload, settings=dict(settings))
-        if not self._begun and self._listener is not None:
+        if self._listener is None:  # it is about to start anyway
+            return
+        plan = msgspec.structs.replace(self.plan, workload=workload, settings=dict(settings))
+        begun = self._begun
+        if not begun:  # the worker could not be started
             self.begin(self._listener)
-            if plan != self.engine.plan:
-                self.engine.restart(plan)
-        else:
+        if begun or plan != self.plan:
             self.engine.restart(plan)
+        self.plan = plan
         self._asked.clear()
         self._chosen.clear()
 

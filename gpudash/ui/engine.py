@@ -6,6 +6,7 @@
 from pathlib import Path
 from typing import Protocol
 
+from gpudash.analysis.comparison import Question
 from gpudash.errors import RecordingError
 from gpudash.records import Plan, Settings
 from gpudash.snapshot import Listener
@@ -13,10 +14,6 @@ from gpudash.snapshot import Listener
 
 class Engine(Protocol):
     """A run that can be watched and changed. Every method returns at once."""
-
-    @property
-    def plan(self) -> Plan:
-        """What the worker was last started with."""
 
     recording_failure: RecordingError | None
     """Why the last recording to fail ended early; None while none has."""
@@ -29,6 +26,12 @@ class Engine(Protocol):
 
     def change(self, settings: Settings) -> None:
         """Set levers at the next step boundary."""
+
+    def compare(self, question: Question) -> None:
+        """Run an A/B comparison in blocks, and go back to the levers as they are."""
+
+    def end_comparison(self) -> None:
+        """End the comparison that is run, without a verdict."""
 
     def pause(self) -> None:
         """Stop between two steps."""

@@ -7,7 +7,8 @@ has looked. What was not looked at in time is gone, so nothing queues behind a s
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from gpudash.records import Failed
 from gpudash.snapshot import Snapshot
@@ -15,24 +16,25 @@ from gpudash.snapshot import Snapshot
 KEPT_LINES = 2000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mail:
+class Mail(msgspec.Struct, frozen=True, kw_only=True):
     """What has arrived since the last look."""
 
     snapshot: Snapshot | None
     lines: list[str]
 
 
-@dataclass(kw_only=True)
 class Inbox:
-    """The Listener the engine is given."""
+    """The Listener the engine is given.
 
-    knock: Callable[[], object]
-    """Wakes the screen; called from the engine's thread, must return at once."""
-    _snapshot: Snapshot | None = None
-    _lines: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
-    _knocked: bool = False
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    `knock` wakes the screen; called from the engine's thread, it must return at once.
+    """
+
+    def __init__(self, *, knock: Callable[[], object]) -> None:
+        self._knock = knock
+        self._snapshot: Snapshot | None = None
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._knocked = False
+        self._lock = threading.Lock()
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Keep the newest state."""
@@ -40,7 +42,7 @@ class Inbox:
             self._snapshot = snapshot
             knock = self._must_knock()
         if knock:
-            self.knock()
+            self._knock()
 
     def on_log(self, lines: Sequence[str]) -> None:
         """Keep the last lines."""
@@ -48,11 +50,11 @@ class Inbox:
             self._lines.extend(lines)
             knock = self._must_knock()
         if knock:
-            self.knock()
+            self._knock()
 
     def on_failure(self, failure: Failed) -> None:
-        """Keep its traceback with the log."""
-        self.on_log(failure.traceback.splitlines())
+        """Keep it with the log: the status line may be too short for its sentence."""
+        self.on_log([*failure.traceback.splitlines(), failure.sentence])
 
     def take(self) -> Mail:
         """Empty the inbox. The next arrival knocks again."""

@@ -1,10 +1,9 @@
 """Every key of the dashboard, once: bindings, footer, help and palette are made from this."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, kw_only=True)
-class Key:
+class Key(msgspec.Struct, frozen=True, kw_only=True):
     """A key and what it does."""
 
     keys: str
@@ -88,12 +87,20 @@ KEYS = (
         rank=6,
     ),
     Key(
+        keys="a",
+        shown="a",
+        action="compare",
+        label="A/B",
+        help="A/B of the lever under the cursor, or end it",
+        rank=6,
+    ),
+    Key(
         keys="g",
         shown="g",
         action="device",
         label="device",
         help="Every value of the device, or why none is read",
-        rank=7,
+        rank=9,
     ),
     Key(
         keys="v",

@@ -6,13 +6,14 @@ Importing this module imports plotext (about 0.1 s): it is done after the first 
 """
 
 import importlib
-import math
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import repeat
 from types import ModuleType
 from typing import Any, TypeAlias
+
+import msgspec
 
 from gpudash.ui.series import Runs, Window
 
@@ -39,8 +40,7 @@ DOTS_PER_ROW = 4
 _BLANK: Cell = (" ", None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
+class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One series, cut to the chart's width, and the value at the top of its axis."""
 
     runs: Runs
@@ -48,6 +48,13 @@ class Line:
 
 
 plotext = _import_plotext()
+
+
+class _Marker(plotext.marker):  # type: ignore[misc, name-defined]  # no types
+    """A marker that all points of a line share: plotext would copy it for each."""
+
+    def __copy__(self) -> "_Marker":
+        return self
 
 
 def _make_figure() -> Any:
@@ -62,7 +69,7 @@ def _make_figure() -> Any:
 
 _FIGURE = _make_figure()
 _MARKERS = [
-    plotext.marker("braille", plotext.pixel(foreground=number + 1))  # 0 is plotext's "no colour"
+    _Marker("braille", plotext.pixel(foreground=number + 1))  # 0 is plotext's "no colour"
     for number in range(8)
 ]
 
@@ -83,7 +90,8 @@ def draw(lines: Sequence[Line], window: Window, width: int, height: int) -> Canv
             signal = _FIGURE.signal(xs, ys, marker=_MARKERS[number % len(_MARKERS)]).lines()
             for begin in begins:
                 signal.line(begin, False)
-            _FIGURE.draw(signal)
+            # not draw(): it also asks every point for its colour, half of the time all this takes
+            _FIGURE._signals._add(signal)  # noqa: SLF001
             drawn = True
     if not drawn:
         return [[_BLANK] * width for _ in range(height)]
@@ -97,24 +105,24 @@ def _unit_points(
     """Return x and y from 0 to 1, and the indices at which a new stretch begins.
 
     A point between two others in its row of dots is left out: the line looks the same, and
-    plotext's cost is per point.
+    plotext's cost is per point. Runs hold finite values only: one nan would end the process.
     """
     xs: list[float] = []
     ys: list[float] = []
     begins: list[int] = []
     levels = height * DOTS_PER_ROW
+    begin_s, length_s = window.begin_s, window.length_s
     for run in line.runs:
         begins.append(begin := len(xs))
         for at_s, value in run:
-            x, y = (at_s - window.begin_s) / window.length_s, value / line.top
-            if not (math.isfinite(x) and math.isfinite(y)):  # one nan would end the process
-                continue
-            y = (min(int(min(max(y, 0.0), 1.0) * levels), levels - 1) + 0.5) / levels
+            x = min(max((at_s - begin_s) / length_s, 0.0), 1.0)
+            share = min(max(value / line.top, 0.0), 1.0)
+            y = (min(int(share * levels), levels - 1) + 0.5) / levels
             if len(xs) - begin >= 2 and ys[-1] == ys[-2] == y:
-                xs[-1] = min(max(x, 0.0), 1.0)
-                continue
-            xs.append(min(max(x, 0.0), 1.0))
-            ys.append(y)
+                xs[-1] = x
+            else:
+                xs.append(x)
+                ys.append(y)
     return xs, ys, begins
 
 
@@ -126,5 +134,5 @@ def _cells(row: str, width: int) -> list[Cell]:
         if index % 2:
             colour = int(part[5:]) - 1 if part.startswith("38;5;") else None
         else:
-            cells.extend((character, None if character == " " else colour) for character in part)
+            cells.extend(zip(part, repeat(colour), strict=False))
     return (cells + [_BLANK] * width)[:width]

@@ -7,8 +7,9 @@ column never changes its shape again: no shimmer, and few rows to repaint.
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 Point: TypeAlias = tuple[float, float]
 Runs: TypeAlias = list[list[Point]]
@@ -24,6 +25,7 @@ _NICE_SECONDS = (
     15,
     20,
     30,
+    45,
     60,
     120,
     150,
@@ -38,12 +40,13 @@ _NICE_SECONDS = (
 )
 _SLACK_S = 1e-6
 """Ticks are stamped by adding up: one may miss its border by rounding."""
+RECENT_TICKS = 10
+"""What was measured before these is out of date."""
 SHORTEST_S = 30.0
 """The time axis never shows less, so that the first points do not stretch over the chart."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Window:
+class Window(msgspec.Struct, frozen=True, kw_only=True):
     """The stretch of time a chart shows, and how wide one bin of it is."""
 
     begin_s: float
@@ -129,9 +132,12 @@ def cut(values: Sequence[float | None], bins: Sequence[tuple[int, slice]], windo
 
 def _mean(values: Sequence[float | None]) -> float | None:
     """Return the mean of what is finite; None for nothing, and for a sum beyond a float."""
-    finite = [value for value in values if value is not None and math.isfinite(value)]
-    mean = sum(finite) / len(finite) if finite else math.nan
-    return mean if math.isfinite(mean) else None
+    known = [value for value in values if value is not None]
+    total = sum(known)
+    if not math.isfinite(total):
+        known = [value for value in known if math.isfinite(value)]
+        total = sum(known)
+    return total / len(known) if known and math.isfinite(total) else None
 
 
 def highest(runs: Runs) -> float:
@@ -152,9 +158,12 @@ def usual_highest(runs: Runs) -> float:
 
 
 def latest(values: Sequence[float | None]) -> float | None:
-    """Return the newest element if it was measured: an older one would be out of date."""
-    newest = values[-1] if values else None
-    return newest if newest is not None and math.isfinite(newest) else None
+    """Return what was measured last, unless it is out of date.
+
+    The newest ticks may hold no end of a slow step.
+    """
+    recent = reversed(values[-RECENT_TICKS:])
+    return next((value for value in recent if value is not None and math.isfinite(value)), None)
 
 
 def time_ticks(window: Window, columns: int, label_width: int = 8) -> list[float]:

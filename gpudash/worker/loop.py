@@ -187,7 +187,7 @@ class Loop:
     def _obey(self, command: Command) -> None:
         match command:
             case Change():
-                self._change(self._left_blocks() | command.settings)
+                self._change(command.settings)
             case Blocks():
                 self._blocks.replace(command.blocks, self._training.settings)
             case Pause() if not self._paused:
@@ -196,6 +196,8 @@ class Loop:
             case Resume() if self._paused:
                 self._paused = False
                 self._clock.interrupt()
+                # what the loader has hoarded meanwhile is no block's own
+                self._blocks.entered(self._training.trained_steps, self._training.settling_steps)
                 self._send(Resumed(at_s=time.monotonic()))
             case Stop():
                 self._stopping = True
@@ -204,12 +206,14 @@ class Loop:
 
     def _change(self, changes: Settings) -> None:
         began_s = time.monotonic()
+        wanted = self._way_home() | changes
         try:
-            self._training.check(changes)
+            self._training.check(wanted)
         except LeverError as error:
             self._send(Refused(changes=changes, reason=str(error)))
             return
-        self._switch(changes, began_s)
+        self._blocks.end()
+        self._switch(wanted, began_s)
 
     def _switch(self, changes: Settings, began_s: float, block: int | None = None) -> None:
         """Put checked changes in force, or go back to what worked."""
@@ -224,11 +228,9 @@ class Loop:
         else:
             self._retreat()
 
-    def _left_blocks(self) -> Settings:
-        """End the blocks, if any are run; return the changes that lead back to before them."""
-        home = self._blocks.home or {}
-        self._blocks.end()
-        return _difference(self._training.settings, home)
+    def _way_home(self) -> Settings:
+        """Return the changes that lead back to before the blocks, if any are run."""
+        return _difference(self._training.settings, self._blocks.home or {})
 
     def _turn_blocks(self) -> None:
         """Go on to the next block when the one in progress has lasted long enough."""
@@ -239,7 +241,9 @@ class Loop:
         assert blocks.home is not None
         block = blocks.take()
         if block is None:
-            self._switch(self._left_blocks(), began_s)
+            changes = self._way_home()
+            blocks.end()
+            self._switch(changes, began_s)
             return
         wanted = blocks.home | block.changes
         try:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from gpudash.analysis.paired import (
     MIN_PAIRS,
     Estimate,
-    block_cost,
     block_order,
     estimate,
     passed,
@@ -79,7 +78,7 @@ def compared(
             trend = drift * step / 600 + 0.05 * math.sin((step / wave + phase) * math.tau)
             times.append(10 * math.exp(trend + next(noise) + extra))
             step += 1
-        costs.append((setting, block_cost(times, [8] * len(times), DROPPED)))
+        costs.append((setting, sum(times[DROPPED:]) / (8 * len(times[DROPPED:]))))
         before = setting
     found = [dict(costs[at : at + 2]) for at in range(0, 2 * pairs, 2)]
     return [(one["A"], one["B"]) for one in found], orders
@@ -440,21 +439,3 @@ def test_a_negative_number_of_pairs_settings_or_rounds_is_refused():
     for settings_, rounds in ((-1, 2), (2, -1)):
         with pytest.raises(ValueError, match="cannot have"):
             round_order(settings_, rounds, 0)
-
-
-def test_a_blocks_cost_is_its_total_time_over_its_samples():
-    assert block_cost([90.0, 10.0, 20.0], [8, 8, 4], dropped=1) == 2.5
-    assert block_cost([10.0, 20.0], [5, 5], dropped=0) == 3.0
-
-
-def test_a_block_without_kept_steps_has_no_cost():
-    assert block_cost([], [], dropped=2) is None
-    assert block_cost([1.0, 2.0], [8, 8], dropped=2) is None
-    assert block_cost([1.0], [0], dropped=0) is None
-
-
-def test_a_block_that_cannot_be_is_refused():
-    with pytest.raises(ValueError, match="2 step times, but 1 sample"):
-        block_cost([1.0, 2.0], [8], dropped=0)
-    with pytest.raises(ValueError, match="cannot be -1"):
-        block_cost([1.0], [8], dropped=-1)

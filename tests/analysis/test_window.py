@@ -18,7 +18,7 @@ class Watched:
 
     def feed(self, *items):
         for item in items:
-            self.window.fold(item)
+            self.window.fold(item, self.run.now_s)
         return self
 
     def trained(self, count=40, step_ms=50.0):
@@ -158,8 +158,21 @@ def test_a_failure_says_what_happened():
 
 def test_a_run_ended_on_purpose_is_stopped():
     watched = Watched().trained()
-    watched.window.stopped()
+    watched.window.stopped(watched.run.now_s)
     assert (watched.now().state, watched.now().status) == ("stopped", "stopped")
+
+
+@pytest.mark.parametrize("end", ["failed", "stopped"])
+def test_the_time_stands_still_once_the_run_has_ended(end):
+    watched = Watched().trained()
+    if end == "failed":
+        watched.feed(Failed(kind="error", sentence="The worker is gone."))
+    else:
+        watched.window.stopped(watched.run.now_s)
+    shown = watched.now(later_s=60.0)
+    assert (shown.state, shown.elapsed_s, shown.training_s) == (end, 2.0, 2.0)
+    watched.window.restarted(PLAN, watched.run.now_s + 70.0)
+    assert watched.now(later_s=75.0).elapsed_s == pytest.approx(77.0)
 
 
 def test_a_restart_keeps_the_past_and_mixes_nothing():
@@ -182,6 +195,12 @@ def test_a_restart_keeps_the_past_and_mixes_nothing():
     assert rates[1:4] == pytest.approx((20.0,) * 3)
     assert rates[4:9] == (None,) * 5  # nobody was there to train
     assert rates[9:] == pytest.approx((10.0,) * 7)
+
+
+def test_another_workload_is_named_where_it_begins():
+    watched = Watched().trained()
+    watched.window.restarted(Plan(workload="augment", settings={}), watched.run.now_s)
+    assert watched.now().markers[-1].label == "workload=augment"
 
 
 def test_the_gpu_trained_on_is_shown_and_no_other():

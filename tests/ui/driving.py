@@ -27,6 +27,11 @@ class Driver:
         names = {".": "full_stop", "-": "minus", "/": "slash", "_": "underscore"}
         await self.press(*(names.get(character, character) for character in text))
 
+    async def choose(self, lever: str) -> None:
+        """Move the cursor down to a lever."""
+        while self.app._main.levers.chosen.name != lever:
+            await self.press("down")
+
     async def show(self, snapshot: Snapshot) -> None:
         self.engine.publish(snapshot)
         await self.settle()
@@ -61,12 +66,14 @@ async def dashboard(
     size: tuple[int, int] = (120, 40),
     engine: FakeEngine | None = None,
     snapshot: Snapshot | None = None,
+    *,
+    notifications: bool = False,
     **options,
 ) -> AsyncIterator[Driver]:
     """Run the app until it has started its engine, and show it a snapshot."""
     engine = engine or FakeEngine()
-    app = Dashboard(engine, **{"rate_hz": 1000.0, **options})
-    async with app.run_test(size=size) as pilot:
+    app = Dashboard(lambda: engine, engine.plan, **{"rate_hz": 1000.0, **options})
+    async with app.run_test(size=size, notifications=notifications) as pilot:
         driver = Driver(app=app, engine=engine, pilot=pilot)
         while engine.listener is None:
             await pilot.pause(0.01)

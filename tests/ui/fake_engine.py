@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from gpudash.analysis.comparison import Question
 from gpudash.errors import RecordingError, WorkerError
 from gpudash.records import Device, GpuSample, HostSample, Plan, Settings
 from gpudash.snapshot import Marker, Recording, Result, Series, Snapshot
@@ -81,6 +82,7 @@ def result(number: int, configuration: str, rate: float, **changes: Any) -> Resu
         samples_per_s=8 * rate,
         step_ms_p50=1000 / rate,
         step_ms_p95=1300 / rate,
+        host_ms=600 / rate,
         util_pct=85.0 + number,
         cpu_pct=380.0,
         ratio=rate / 276.4,
@@ -167,6 +169,12 @@ class FakeEngine:
 
     def change(self, settings: Settings) -> None:
         self.calls.append(("change", dict(settings)))
+
+    def compare(self, question: Question) -> None:
+        self.calls.append(("compare", question))
+
+    def end_comparison(self) -> None:
+        self.calls.append(("end_comparison",))
 
     def pause(self) -> None:
         self.calls.append(("pause",))

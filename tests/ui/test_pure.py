@@ -110,6 +110,7 @@ def test_nothing_that_plotext_dies_of_reaches_it(values, width, height):
     canvas = plot.draw([plot.Line(runs=runs, top=top)], window, width, height)
     assert len(canvas) == (height if width else 0)
     assert all(len(row) == width for row in canvas)
+    assert not any(cell == " " for row in canvas for cell, line in row if line is not None)
 
 
 @pytest.mark.parametrize(("width", "height"), [(0, 0), (1, 1), (2, 1), (1, 5), (20, 4), (83, 11)])
@@ -180,7 +181,7 @@ def test_the_ratio_and_the_rate_stay_in_the_table(width):
     titles = [column.title for column in columns_for(width)]
     assert "ratio" in titles
     assert "steps/s" in titles
-    assert (len(titles) == 7) == (width >= 80)
+    assert (len(titles) == 8) == (width >= 90)
 
 
 def test_a_chart_never_shows_a_time_before_the_run():

@@ -8,6 +8,7 @@ from gpudash.records import Plan
 from gpudash.ui.app import Dashboard
 from gpudash.ui.asked import PATIENCE
 from gpudash.ui.control import Control
+from gpudash.ui.inbox import Inbox
 from tests.ui.driving import dashboard
 from tests.ui.fake_engine import FakeEngine, recording, settings, training
 
@@ -18,7 +19,9 @@ DEAD = ("failed", "finished", "stopped")
 
 def running(engine=None, **values):
     """A control that has seen a worker run with these levers."""
-    control = Control(engine or FakeEngine())
+    engine = engine or FakeEngine()
+    control = Control(lambda: engine, engine.plan)
+    control.begin(Inbox(knock=lambda: None))
     control.take(in_force(**values))
     return control
 
@@ -148,10 +151,10 @@ def test_a_restart_after_choosing_a_workload_is_of_that_workload():
     control = running()
     ask(control, batch_size="32")
     control.start_workload("encdec")
-    control.engine.plan = changed(control.engine.plan, workload="other")
+    control.plan = changed(control.plan, workload="other")
     control.take(changed(training(), pending={"batch_size": "32"}))
     assert restarted(control) == {}
-    assert control.engine.plan.workload == "other"
+    assert control.engine.told("restart")[-1][0].workload == "other"
 
 
 # ── a worker that cannot be started ─────────────────────────────────────────────────────
@@ -160,7 +163,7 @@ def test_a_restart_after_choosing_a_workload_is_of_that_workload():
 async def test_a_worker_that_cannot_start_is_told_and_tried_again():
     engine = FakeEngine()
     engine.refuse_worker = "cannot start the training process: no more processes"
-    app = Dashboard(engine)
+    app = Dashboard(lambda: engine, engine.plan)
     async with app.run_test(size=(120, 40)) as pilot:
         while not app._notifications:
             await pilot.pause(0.01)

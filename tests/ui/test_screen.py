@@ -9,10 +9,13 @@ import threading
 import msgspec
 import pytest
 
+from gpudash.records import Failed
 from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.ui.screens.main import LEAST
+from gpudash.ui.widgets.chart import Chart
 from tests.ui.driving import dashboard
 from tests.ui.fake_engine import NO_GPU, recording, result, series, settings, training
+from workloads import CATALOGUE
 
 BRAILLE = range(0x2801, 0x2900)
 
@@ -53,7 +56,7 @@ async def test_a_run_in_full_swing():
             "┊pipelined=on",
         ):
             assert shown in text
-        assert drawn(text) > 200
+        assert drawn(text) > 150
         assert "no GPU is read" not in text
 
 
@@ -80,6 +83,27 @@ async def test_a_failure_is_told_in_words_and_its_traceback_is_in_the_log():
         assert text.count("press R") == 1
         assert "KeyError: 'a'" in text
         assert text.count("nothing measured") == 4
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 16)])
+async def test_a_long_failure_leaves_room_for_what_to_do_and_is_in_the_log_in_full(size):
+    sentence = "batch_size=900000: " + "needs more memory than there is, " * 5 + "far more."
+    async with dashboard(size=size) as d:
+        d.engine.listener.on_failure(Failed(kind="bad_setting", sentence=sentence))
+        await d.show(Snapshot(state="failed", status=sentence, gpu_missing="waiting"))
+        assert d.lines()[-2].rstrip().endswith("… · change a setting and press R to restart")
+        assert "waiting" not in d.text()
+        assert d.app._main.query_one("#log").lines[-1] == sentence
+
+
+async def test_a_notice_hides_neither_status_nor_keys():
+    async with dashboard(snapshot=training(), notifications=True) as d:
+        await d.show(msgspec.structs.replace(training(), state="finished"))
+        await d.press("space")
+        await d.until("nothing is running")
+        assert "press R to restart" in d.lines()[-2]
+        assert "q quit" in d.lines()[-1]
+        assert not any("▌" in line for line in d.lines()[-2:])  # its left border
 
 
 async def test_a_paused_run_and_a_recording_show_in_the_header():
@@ -170,7 +194,7 @@ async def test_shrinking_and_growing_again_and_again():
         for size in [(200, 50), (20, 5), (80, 24), (61, 17), (120, 40), (2, 2), (120, 40)]:
             await d.pilot.resize_terminal(*size)
             await d.show(training(moved=float(size[0])))
-        assert drawn(d.text()) > 200
+        assert drawn(d.text()) > 150
 
 
 @pytest.mark.parametrize("view", ["levers", "log"])
@@ -181,6 +205,63 @@ async def test_v_goes_through_the_panes_of_a_small_terminal(view):
         assert "configuration" not in d.text()
         await d.press(*["v"] * (2 if view == "levers" else 1))
         assert "configuration" in d.text()
+
+
+@pytest.mark.parametrize("size", [(200, 50), (121, 40), (120, 40), (80, 24), (61, 16)])
+@pytest.mark.parametrize("on_gpu", [True, False])
+async def test_the_charts_share_their_time_axis(size, on_gpu):
+    async with dashboard(size=size, snapshot=training(on_gpu=on_gpu)) as d:
+        shown = [chart for chart in d.app._main.query(Chart) if chart.display]
+        assert len(shown) == (2 if size[1] == 16 else 4)
+        axes = [chart.render_line(chart.size.height - 1).text.rstrip() for chart in shown]
+        assert len(set(axes)) == 1
+        rows = [[chart.render_line(y).text for y in range(chart.size.height)] for chart in shown]
+        assert len({row.index("┊") for chart in rows for row in chart if "┊" in row}) == 1
+
+
+@pytest.mark.parametrize("workload", CATALOGUE)
+async def test_levers_beyond_the_panel_are_pointed_to_and_explanations_are_complete(workload):
+    snapshot = Snapshot(workload=workload, state="training")
+    async with dashboard(snapshot=snapshot) as d:
+        levers = d.app._main.levers
+        for _ in d.app.control.levers:
+            text = " ".join(levers.render_line(y).text.strip() for y in range(levers.size.height))
+            assert f"Takes effect: {levers.chosen.effect}." in text
+            ends = d.app.control.levers[-1].name, d.app.control.levers[0].name
+            assert ("↓" in text, "↑" in text) == tuple(f"{name}  " not in text for name in ends)
+            await d.press("down")
+
+
+async def test_at_80_columns_results_can_be_told_apart():
+    rows = (result(1, "pipelined=off batch_size=8", 9.0), result(2, "pipelined=on", 10.0))
+    snapshot = msgspec.structs.replace(training(), results=rows)
+    async with dashboard(size=(80, 24), snapshot=snapshot) as d:
+        assert "1 pipelined=off batch_size=8 " in d.text()
+
+
+@pytest.mark.parametrize(("missing", "shown"), [(3, "bwd 1.4"), (12, "bwd    –")])
+async def test_a_slow_steps_phases_stay_in_sight_between_two_of_its_ends(missing, shown):
+    before = training().series
+    after = msgspec.structs.replace(
+        before, backward_ms=before.backward_ms[:-missing] + (None,) * missing
+    )
+    async with dashboard(snapshot=msgspec.structs.replace(training(), series=after)) as d:
+        assert shown in d.text()
+
+
+async def test_a_cuda_graph_is_a_phase_of_its_own_where_there_is_one():
+    before = training().series
+    graph = msgspec.structs.replace(before, graph_ms=(None,) * 30 + (2.13,) * 30)
+    async with dashboard(size=(200, 50), snapshot=training()) as d:
+        assert "graph" not in d.lines()[12:20]
+        await d.show(msgspec.structs.replace(training(), series=graph))
+        assert "graph 2.13" in d.text()
+
+
+async def test_notes_are_told_apart_in_the_status_line():
+    snapshot = msgspec.structs.replace(training(), notes=("one: chosen", "two: chosen"))
+    async with dashboard(snapshot=snapshot) as d:
+        assert "training · one: chosen · two: chosen" in d.lines()[-2]
 
 
 async def test_more_results_than_rows_keep_the_first_and_the_newest_in_sight():
@@ -399,6 +480,7 @@ def test_the_dashboard_imports_nothing_heavy():
     code = """
 import sys, gpudash.ui.app
 heavy = {"torch", "torchvision", "scipy", "PIL", "plotext", "pynvml", "numpy", "markdown_it"}
+heavy |= {"psutil", "gpudash.session"}
 print(sorted(heavy & set(sys.modules)))
 """
     ran = subprocess.run(

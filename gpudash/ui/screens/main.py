@@ -17,6 +17,7 @@ from gpudash.ui.control import Control
 from gpudash.ui.keys import KEYS
 from gpudash.ui.widgets.bar import Bar
 from gpudash.ui.widgets.chart import Chart
+from gpudash.ui.widgets.comparison import ComparisonPanel
 from gpudash.ui.widgets.device import DevicePanel
 from gpudash.ui.widgets.levers import LeverPanel
 from gpudash.ui.widgets.log import LogPane
@@ -27,6 +28,7 @@ LEAST = (60, 16)
 """Columns and rows below which nothing sensible can be shown."""
 ROOMY = (110, 34)
 """From here on everything is on screen at once; below, three panes share one place."""
+FIRST_VIEW = "results"
 FOUR_CHARTS_ROWS = 20
 """Fewer rows show two charts instead of four."""
 
@@ -42,9 +44,9 @@ class MainScreen(Screen[None]):
     ]
 
     def __init__(self, control: Control) -> None:
-        super().__init__()
+        super().__init__(classes=f"-view-{FIRST_VIEW}")  # later is to style everything twice
         self._control = control
-        self._view = "results"
+        self._view = FIRST_VIEW
 
     def compose(self) -> ComposeResult:
         """Yield header, body, status line, footer; the panel and the notice lie above them."""
@@ -60,11 +62,12 @@ class MainScreen(Screen[None]):
         yield StatusLine(id="status")
         yield Bar(id="footer")
         yield DevicePanel(id="device")
+        yield ComparisonPanel(id="comparison")
         yield Static(id="too-small", markup=False)
 
     def on_mount(self) -> None:
         """Show what is known before anything runs: the first frame has its content."""
-        self.view(self._view)
+        self.query_one("#tabs", Bar).show(bars.tabs(self._view))
         self.show()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -105,6 +108,7 @@ class MainScreen(Screen[None]):
         self.query_one("#levers", LeverPanel).show(control.rows())
         self.query_one("#log", LogPane).add(lines)
         self.query_one("#device", DevicePanel).show(snapshot)
+        self.query_one("#comparison", ComparisonPanel).show(snapshot.comparison)
 
     def allow_drawing(self) -> None:
         """Let the charts draw: plotext has been imported."""

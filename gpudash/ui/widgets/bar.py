@@ -1,9 +1,8 @@
 """One row of cells: header, footer and tabs. A cell with an action can be clicked."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
 
+import msgspec
 from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
@@ -13,8 +12,7 @@ from gpudash.ui.widgets.painted import Painted, Row
 GAP = "  "
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of a bar."""
 
     parts: tuple[tuple[str, str], ...]
@@ -42,10 +40,6 @@ def fitting(cells: tuple[Cell, ...], width: int) -> list[Cell]:
 class Bar(Painted):
     """One row of cells."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"bar--{part}" for part in ("text", "dim", "strong", "good", "busy", "bad", "key")
-    }
-
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id, classes="bar")
         self._cells: tuple[Cell, ...] = ()
@@ -60,7 +54,7 @@ class Bar(Painted):
         """Yield the one row."""
         row: Row = [Segment(" ")]
         for cell in fitting(self._cells, width - 2):
-            row += [Segment(text, self.part(f"bar--{style}")) for text, style in cell.parts]
+            row += [Segment(text, self.ink(style)) for text, style in cell.parts]
             row.append(Segment(GAP))
         yield row
 

@@ -6,8 +6,9 @@ are drawn again only when their data or the size has changed.
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, ClassVar
+from itertools import groupby, pairwise, repeat
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 from rich.style import Style
@@ -34,18 +35,12 @@ GUTTER = 6
 """Columns of a y axis: five for its numbers and one for its line."""
 MIN_PLOT_WIDTH = 8
 LEGEND_ROWS = 2
+MARKER = -1
+"""Beside the indices of lines, in a cell of the plot."""
 
 
 class Chart(Painted):
     """One chart of a snapshot."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "chart--title",
-        "chart--frame",
-        "chart--note",
-        "chart--marker",
-        *(f"chart--line-{number}" for number in range(6)),
-    }
 
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id, classes="chart")
@@ -89,11 +84,11 @@ class Chart(Painted):
         """Return the note, wrapped into `at_most` rows; the device panel has all of it."""
         note = " ".join(fmt.plain(self.data.note).split())
         lines = textwrap.wrap(note, max(width - 2, 10), max_lines=max(at_most, 1), placeholder=" …")
-        return [[Segment(f" {line}", self.part("chart--note"))] for line in lines[:at_most]]
+        return [[Segment(f" {line}", self.ink("busy"))] for line in lines[:at_most]]
 
     def _flow(self, entries: Iterable[Row], width: int, at_most: int) -> tuple[list[Row], bool]:
         """Return the title and the entries in `at_most` rows, and whether all had room."""
-        rows: list[Row] = [[Segment(fmt.clip(self.data.title, width), self.part("chart--title"))]]
+        rows: list[Row] = [[Segment(fmt.clip(self.data.title, width), self.ink("strong"))]]
         for entry in entries:
             if width_of(rows[-1]) + width_of(entry) > width:
                 if len(rows) == at_most:
@@ -107,25 +102,22 @@ class Chart(Painted):
             Segment("  "),
             Segment("━ ", self._colour(line)),
             Segment(f"{line.label} "),
-            Segment(line.value, self.part("chart--title")),
+            Segment(line.value, self.ink("strong")),
         ]
 
     def _short_entry(self, line: ChartLine) -> Row:
         return [
             Segment(f" {line.short or line.label} ", self._colour(line)),
-            Segment(line.value, self.part("chart--title")),
+            Segment(line.value, self.ink("strong")),
         ]
 
     def _colour(self, line: ChartLine) -> Style:
-        return self.part(f"chart--line-{line.colour}")
+        return self.ink(f"line-{line.colour}")
 
     # ── plot ────────────────────────────────────────────────────────────────────────────
 
     def _body(self, width: int, height: int) -> Iterator[Row]:
-        left, right = GUTTER, GUTTER if self._measured_on("right") else 1
-        columns = width - left - right
-        if columns < MIN_PLOT_WIDTH:
-            left, right, columns = 0, 0, width
+        gutter, columns = self._columns(width)
         window = window_of(self.data.at_s, self.data.tick_s, columns)
         bins = bins_of(self.data.at_s, window)
         runs = {
@@ -141,14 +133,24 @@ class Chart(Painted):
         cut_off = any(
             highest(run) > tops["left"] for run in runs.values() if self.data.cuts_outliers
         )
+        has_right = gutter > 0 and self._measured_on("right")
         overlay = self._overlay(canvas, window, columns)
         for y, row in enumerate(overlay):
             yield [
-                *(self._axis("left", y, height, tops["left"], cut=cut_off) if left else []),
+                *(self._axis("left", y, height, tops["left"], cut=cut_off) if gutter else []),
                 *row,
-                *(self._axis("right", y, height, tops["right"]) if right > 1 else []),
+                *(self._axis("right", y, height, tops["right"]) if has_right else []),
             ]
-        yield self._time_axis(window, left, columns)
+        yield self._time_axis(window, gutter, columns)
+
+    def _columns(self, width: int) -> tuple[int, int]:
+        """Return the width of a y axis and of the plot between two of them.
+
+        The same for every chart on screen, as wide as the narrowest: they share the time axis.
+        """
+        narrowest = min([width, *(chart.size.width for chart in self.siblings if chart.display)])
+        gutter = GUTTER if narrowest >= MIN_PLOT_WIDTH + 2 * GUTTER else 0
+        return gutter, narrowest - 2 * gutter
 
     def _measured_on(self, side: Side) -> bool:
         return any(
@@ -159,7 +161,7 @@ class Chart(Painted):
     def _empty_plot(self, width: int, height: int) -> Iterator[Row]:
         for y in range(height):
             text = fmt.clip(self.data.empty, width) if y == height // 2 else ""
-            yield [Segment(text.center(width), self.part("chart--frame"))]
+            yield [Segment(text.center(width), self.ink("faint"))]
 
     def _top(self, side: Side, runs: dict[str, Runs]) -> float:
         on_side = [line.label for line in self.data.lines if line.side == side]
@@ -188,25 +190,21 @@ class Chart(Painted):
 
     def _overlay(self, canvas: "Canvas", window: Window, columns: int) -> Iterator[Row]:
         """Yield the rows of the plot with the markers behind the lines."""
-        styles = [
-            self._colour(line) for line in sorted(self.data.lines, key=lambda line: line.colour)
-        ]
+        lines = sorted(self.data.lines, key=lambda line: line.colour)
+        styles: dict[int | None, Style | None] = dict(enumerate(map(self._colour, lines)))
+        styles |= {MARKER: self.ink("dim"), None: None}
         marked = self._marked(window, columns)
         labels = self._labels(canvas, marked, columns) if self.data.name_markers else {}
-        marker = self.part("chart--marker")
         for y, cells in enumerate(canvas):
-            styled = [
-                (character, styles[index] if index is not None else None)
-                for character, index in cells
-            ]
+            row = list(cells)
             for x in marked:
-                if styled[x][1] is None:
-                    styled[x] = ("┊", marker)
+                if row[x][1] is None:
+                    row[x] = ("┊", MARKER)
             for x, text in labels.get(y, []):
-                styled[x : x + len(text)] = [(character, marker) for character in text]
+                row[x : x + len(text)] = zip(text, repeat(MARKER), strict=False)
             yield [
-                Segment("".join(character for character, _ in group), style)
-                for style, group in groupby(styled, key=lambda cell: cell[1])
+                Segment("".join(map(itemgetter(0), group)), styles[index])
+                for index, group in groupby(row, key=itemgetter(1))
             ]
 
     def _marked(self, window: Window, columns: int) -> dict[int, str]:
@@ -243,7 +241,7 @@ class Chart(Painted):
         if height >= 5 and height % 2:
             at[height // 2] = top / 2
         text = fmt.compact(at[y]) if y in at else ""
-        frame = self.part("chart--frame")
+        frame = self.ink("faint")
         if side == "left":
             tick = "↑" if cut and y == 0 else "┤" if text else "│"
             return [Segment(f"{text:>5}{tick}", frame)]
@@ -258,4 +256,4 @@ class Chart(Painted):
             x = min(max(x - len(label) // 2, 0), len(cells) - len(label))
             if x >= 0 and all(cell == " " for cell in cells[max(x - 1, 0) : x + len(label) + 1]):
                 cells[x : x + len(label)] = label
-        return [Segment("".join(cells), self.part("chart--frame"))]
+        return [Segment("".join(cells), self.ink("faint"))]

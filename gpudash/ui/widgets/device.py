@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Iterator
-from typing import ClassVar
 
 from rich.segment import Segment
 
@@ -45,14 +44,26 @@ def device_lines(snapshot: Snapshot) -> list[tuple[str, str]]:
         ("CPU, % of one core", fmt.percent(host.cpu_pct if host else None)),
         ("memory", fmt.memory(host.worker_rss_mib if host else None)),
         ("worker process", str(snapshot.worker_pid or fmt.ABSENT)),
+        ("gpudash itself", ""),
+        ("CPU, % of one core", fmt.percent(host.own_cpu_pct if host else None)),
+        ("memory", fmt.memory(host.own_rss_mib if host else None)),
+        ("instruments in a step", fmt.with_unit(_microseconds(snapshot.instruments_ms), "µs")),
+        ("time unexplained", fmt.percent(snapshot.unexplained_pct)),
     ]
+    if snapshot.transform_ms:
+        lines.append(("a sample in a loader worker", ""))
+        lines += [(name, f"{ms:.2g} ms") for name, ms in snapshot.transform_ms.items()]
+    if snapshot.skipped_samples:
+        lines.append(("unreadable samples skipped", f"{snapshot.skipped_samples:,}"))
     return lines
+
+
+def _microseconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else 1000 * milliseconds
 
 
 class DevicePanel(Painted):
     """A panel over the right edge, hidden until asked for."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"device--head", "device--name", "device--value"}
 
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
@@ -71,10 +82,10 @@ class DevicePanel(Painted):
         for name, value in self._lines:
             name_, value_ = fmt.plain(name), fmt.plain(value)
             if not value:
-                yield [Segment(fmt.clip(name_, width), self.part("device--head"))]
+                yield [Segment(fmt.clip(name_, width), self.ink("strong"))]
                 continue
             room = max(width - len(name_) - 3, 1)
             yield [
-                Segment(f" {name_} ", self.part("device--name")),
-                Segment(f"{fmt.clip(value_, room):>{room}}", self.part("device--value")),
+                Segment(f" {name_} ", self.ink("dim")),
+                Segment(f"{fmt.clip(value_, room):>{room}}", self.ink("text")),
             ]

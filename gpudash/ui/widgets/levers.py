@@ -2,9 +2,8 @@
 
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
 
+import msgspec
 from rich.segment import Segment
 from textual import events
 
@@ -15,10 +14,11 @@ from workloads.levers import Lever
 SIDE_BY_SIDE = 64
 """Columns from which the explanation stands beside the list instead of below it."""
 LIST_WIDTH = 32
+EXPLANATION_ROWS = 10
+"""What most have room in, title included: the list gives way only to a longer one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LeverRow:
+class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
     """A lever as the panel shows it."""
 
     lever: Lever
@@ -30,15 +30,6 @@ class LeverRow:
 
 class LeverPanel(Painted):
     """The levers of the workload; the app moves the cursor and makes the change."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "levers--head",
-        "levers--name",
-        "levers--value",
-        "levers--pending",
-        "levers--cursor",
-        "levers--text",
-    }
 
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
@@ -95,6 +86,8 @@ class LeverPanel(Painted):
         else:
             yield from self._list(width, self._list_height(width, height))
             yield []
+            if self.chosen is not None:
+                yield [Segment(f" {self.chosen.name}", self.ink("strong"))]
             yield from self._explanation(width - 2)
 
     def _beside(self, width: int, height: int) -> Iterator[Row]:
@@ -106,10 +99,12 @@ class LeverPanel(Painted):
             yield [*row, padding, *(right[index] if index < len(right) else [])]
 
     def _list_height(self, width: int, height: int) -> int:
-        """Rows for levers: beside the text all there are, above it two thirds at most."""
+        """Rows for levers: beside the text all there are, above it what the text leaves."""
+        room = height - int(self.titled)
         if width >= SIDE_BY_SIDE:
-            return height - int(self.titled)
-        return max(min(len(self._levers), height - 8), 3)
+            return room
+        text = 1 + len(list(self._explanation(width - 2)))
+        return max(min(len(self._levers), room - 1 - max(text, EXPLANATION_ROWS)), 3)
 
     def _first_row(self, height: int) -> int:
         """Index of the first lever in sight, so that the cursor is."""
@@ -117,31 +112,35 @@ class LeverPanel(Painted):
 
     def _list(self, width: int, height: int) -> Iterator[Row]:
         if self.titled:
-            yield [Segment(" levers", self.part("levers--head"))]
+            yield [Segment(" levers", self.ink("strong"))]
         if not self._levers:
-            yield [Segment(" none known", self.part("levers--text"))]
+            yield [Segment(" none known", self.ink("dim"))]
         first = self._first_row(height)
-        for index, row in list(enumerate(self._levers))[first : first + height]:
-            yield self._row(row, width, under_cursor=index == self._cursor)
+        last = min(first + height, len(self._levers)) - 1
+        marks = {last: "↓"} if last < len(self._levers) - 1 else {}
+        marks |= {first: "↑"} if first else {}
+        for index in range(first, last + 1):
+            yield self._row(index, width, marks.get(index, " "))
 
-    def _row(self, row: LeverRow, width: int, *, under_cursor: bool) -> Row:
+    def _row(self, index: int, width: int, mark: str) -> Row:
+        """Return a lever's row; the mark at its end says that there are more beyond it."""
+        row, under_cursor = self._levers[index], index == self._cursor
         pending = row.pending is not None
         value = f"{row.value} → {row.pending} …" if pending else row.value
         name_width = max((len(r.lever.name) for r in self._levers), default=0) + 2
         name = f"{'▸' if under_cursor else ' '}{row.lever.name:<{name_width}}"
-        text = fmt.clip(value, max(width - len(name) - 1, 1))
-        text = f"{text:<{max(width - len(name) - 1, 0)}}"
+        room = max(width - len(name) - 2, 1)
+        text = f"{fmt.clip(value, room):<{room}}{mark}"
         if under_cursor:
-            return [Segment(name + text, self.part("levers--cursor"))]
-        value_style = self.part("levers--pending" if pending else "levers--value")
-        return [Segment(name, self.part("levers--name")), Segment(text, value_style)]
+            return [Segment(name + text, self.ink("cursor"))]
+        value_style = self.ink("busy" if pending else "text")
+        return [Segment(name, self.ink("dim")), Segment(text, value_style)]
 
     def _explanation(self, width: int) -> Iterator[Row]:
         lever = self.chosen
         if lever is None:
             return
-        yield [Segment(f" {lever.name}", self.part("levers--head"))]
         # the summary first, then what may be set and when it takes effect
         for text in (lever.summary, f"Values: {lever.valid}.", f"Takes effect: {lever.effect}."):
             for line in textwrap.wrap(text, max(width - 1, 1)):
-                yield [Segment(f" {line}", self.part("levers--text"))]
+                yield [Segment(f" {line}", self.ink("dim"))]

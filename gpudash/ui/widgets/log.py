@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
 
 from rich.cells import chop_cells
 from rich.segment import Segment
@@ -24,8 +23,6 @@ def kept(line: str) -> str:
 
 class LogPane(Scrolled):
     """The last lines, wrapped; follows its end unless scrolled up."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"log--head", "log--line"}
 
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
@@ -53,8 +50,8 @@ class LogPane(Scrolled):
         hidden = f" · {self._hidden_below} newer below (pgdn)" if self._hidden_below else ""
         head = int(self.titled or bool(hidden))
         if head:
-            yield [Segment(f" log{hidden}", self.part("log--head"))]
-        style = self.part("log--line")
+            yield [Segment(f" log{hidden}", self.ink("head"))]
+        style = self.ink("dim")
         yield from ([Segment(f" {row}", style)] for row in self._tail(width - 2, height - head))
 
     def _tail(self, width: int, height: int) -> list[str]:

@@ -1,5 +1,6 @@
 """The base of every widget here: rows painted as strips, only changed rows refreshed."""
 
+import re
 from collections.abc import Iterable
 from itertools import islice
 
@@ -9,9 +10,35 @@ from rich.style import Style
 from textual import events
 from textual.geometry import Region, Size
 from textual.strip import Strip
+from textual.style import Style as ThemedStyle
 from textual.widget import Widget
 
 Row = list[Segment]
+
+INKS = {
+    "text": "$foreground",
+    "strong": "bold $foreground",
+    "dim": "$text-muted",
+    "head": "bold $text-muted",
+    "faint": "$text-disabled",
+    "good": "$text-success",
+    "better": "bold $text-success",
+    "busy": "$text-warning",
+    "bad": "bold $text-error",
+    "key": "bold $text-accent",
+    "cursor": "$block-cursor-foreground on $block-cursor-background",
+    # lines are to be told apart on dark and on light themes; all else is the theme's
+    "line-0": "#e0a030",
+    "line-1": "#4a9eea",
+    "line-2": "#b58aef",
+    "line-3": "#52b87a",
+    "line-4": "#e8707e",
+    "line-5": "#3fbac2",
+    "line-6": "#c9c34f",
+}
+"""What widgets paint with. Not component classes: Textual would match the stylesheet for each
+of them in each widget several times before the first frame."""
+VARIABLE = re.compile(r"\$([\w-]+)")
 
 
 class Painted(Widget):
@@ -22,7 +49,7 @@ class Painted(Widget):
         self._strips: list[Strip] = []
         self._painted_size: Size | None = None
         self._base: Style | None = None
-        self._parts: dict[str, Style] = {}  # Textual forgets its own at every refresh
+        self._inks: dict[str, Style] = {}
 
     def rows(self, width: int, height: int) -> Iterable[Row]:
         """Return the rows; what is beyond `width` or `height` is cut off."""
@@ -50,7 +77,7 @@ class Painted(Widget):
             self._base = self.rich_style  # a millisecond of walking up the tree
         base = self._base
         rows = islice(self.rows(width, height), height) if width and height else ()
-        strips = [Strip(row).adjust_cell_length(width).apply_style(base) for row in rows]
+        strips = [_strip(row, width, base) for row in rows]
         return strips + [Strip.blank(width, base)] * (height - len(strips))
 
     def notify_style_update(self) -> None:
@@ -58,13 +85,26 @@ class Painted(Widget):
         super().notify_style_update()
         self._painted_size = None
         self._base = None
-        self._parts.clear()
+        self._inks.clear()
 
-    def part(self, name: str) -> Style:
-        """Return the style of a part of the widget, as the stylesheet has it."""
-        if name not in self._parts:
-            self._parts[name] = self.get_component_rich_style(name)
-        return self._parts[name]
+    def ink(self, name: str) -> Style:
+        """Return the style of this name in the present theme, on the widget's background."""
+        if name not in self._inks:
+            colours = self.app.theme_variables
+            # not left to Textual: it would lose the share in `auto 60%`
+            ink = VARIABLE.sub(lambda variable: colours[variable[1]], INKS[name])
+            style: Style = (self.visual_style + ThemedStyle.parse(ink)).rich_style
+            self._inks[name] = style
+        return self._inks[name]
+
+
+def _strip(row: Row, width: int, base: Style) -> Strip:
+    """Return the row at this width; what has no ink is painted in the widget's own style."""
+    segments = [segment if segment.style else Segment(segment.text, base) for segment in row]
+    missing = width - width_of(row)
+    if missing > 0:
+        segments.append(Segment(" " * missing, base))
+    return Strip(segments, max(width, width - missing)).crop(0, width)
 
 
 class Scrolled(Painted):

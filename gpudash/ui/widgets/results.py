@@ -1,9 +1,8 @@
 """The results table: one row per setting tried, the first one pinned as the yardstick."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
 
+import msgspec
 from rich.segment import Segment
 
 from gpudash.snapshot import Result
@@ -11,8 +10,7 @@ from gpudash.ui import format as fmt
 from gpudash.ui.widgets.painted import Row, Scrolled
 
 
-@dataclass(frozen=True, kw_only=True)
-class Column:
+class Column(msgspec.Struct, frozen=True, kw_only=True):
     """A column of numbers right of the configuration."""
 
     title: str
@@ -25,11 +23,13 @@ NUMBERS = (
     Column(title="samples/s", width=10),
     Column(title="p50 ms", width=8),
     Column(title="p95 ms", width=8),
+    Column(title="host ms", width=8),
     Column(title="util %", width=7),
     Column(title="ratio", width=8),
 )
 NUMBER_WIDTH = 4
-MIN_CONFIGURATION = 14
+MIN_CONFIGURATION = 26
+"""Enough to tell the usual rows apart."""
 
 
 def cells_of(result: Result, *, on_gpu: bool) -> list[str]:
@@ -41,15 +41,16 @@ def cells_of(result: Result, *, on_gpu: bool) -> list[str]:
         fmt.significant(result.samples_per_s),
         fmt.significant(result.step_ms_p50),
         fmt.significant(result.step_ms_p95),
+        fmt.significant(result.host_ms),
         f"{device:.0f}" if device is not None and fmt.is_measured(device) else fmt.ABSENT,
         fmt.ratio(result.ratio),
     ]
 
 
 def columns_for(width: int) -> tuple[Column, ...]:
-    """Return the columns a table of this width has room for: p95, p50, steps go first."""
+    """Return the columns a table of this width has room for: p95, host, steps go first."""
     columns = list(NUMBERS)
-    for title in ("p95 ms", "steps", "p50 ms", "util %", "samples/s"):
+    for title in ("p95 ms", "host ms", "steps", "p50 ms", "util %", "samples/s"):
         if NUMBER_WIDTH + MIN_CONFIGURATION + sum(c.width for c in columns) <= width:
             break
         columns = [column for column in columns if column.title != title]
@@ -58,15 +59,6 @@ def columns_for(width: int) -> tuple[Column, ...]:
 
 class ResultsTable(Scrolled):
     """The rows of a snapshot's results; the newest are in sight unless scrolled."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "results--head",
-        "results--live",
-        "results--row",
-        "results--better",
-        "results--worse",
-        "results--empty",
-    }
 
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
@@ -92,7 +84,7 @@ class ResultsTable(Scrolled):
         configuration = width - 1 - NUMBER_WIDTH - sum(column.width for column in columns)
         yield self._head(columns, configuration)
         if not self._results:
-            yield [Segment("   one row per setting appears here", self.part("results--empty"))]
+            yield [Segment("   one row per setting appears here", self.ink("faint"))]
             return
         first, *others = self._results
         yield self._row(first, columns, configuration)
@@ -110,10 +102,13 @@ class ResultsTable(Scrolled):
         text += "".join(
             f"{title:>{column.width}}" for title, column in zip(titles, columns, strict=True)
         )
-        return [Segment(text, self.part("results--head"))]
+        return [Segment(text, self.ink("head"))]
 
     def _row(self, result: Result, columns: tuple[Column, ...], configuration: int) -> Row:
-        style = self.part("results--live" if result.live else "results--row")
+        if result.verdict:
+            text = fmt.clip(f"A/B {fmt.plain(result.configuration)}", self.size.width - 5)
+            return [Segment(f"{' ' * NUMBER_WIDTH}{text}", self.ink("good"))]
+        style = self.ink("strong" if result.live else "text")
         number = f"{'▸' if result.live else ' '}{result.number:>{NUMBER_WIDTH - 2}} "
         what = fmt.clip(fmt.plain(result.configuration), configuration)
         row = [Segment(f"{number}{what:<{configuration}}", style)]
@@ -123,11 +118,11 @@ class ResultsTable(Scrolled):
         for column in columns:
             text = f"{fmt.clip(cells[column.title], column.width - 1):>{column.width}}"
             verdict = self._verdict(result) if column.title == "ratio" else None
-            row.append(Segment(text, self.part(verdict) if verdict else style))
+            row.append(Segment(text, self.ink(verdict) if verdict else style))
         return row
 
     def _verdict(self, result: Result) -> str | None:
         """Colour only what is clearly off 1: a hundredth is noise."""
         if result.ratio is None or abs(result.ratio - 1) < 0.01:
             return None
-        return "results--better" if result.ratio > 1 else "results--worse"
+        return "better" if result.ratio > 1 else "bad"

@@ -1,20 +1,24 @@
-"""The status line: one sentence, on as many rows as the stylesheet gives it."""
+"""The status line: a sentence, and what to do now."""
 
 from collections.abc import Iterator
 
 from rich.segment import Segment
 
+from gpudash.ui import format as fmt
 from gpudash.ui.widgets.bar import Bar
 from gpudash.ui.widgets.painted import Row
 
+LEAST = 16
+"""Columns the sentence keeps at any rate."""
+
 
 class StatusLine(Bar):
-    """A sentence; what does not fit ends in `…`."""
+    """One cell: a sentence, and a hint for which the sentence is cut."""
 
     def rows(self, width: int, height: int) -> Iterator[Row]:  # noqa: ARG002  # one row
-        """Yield the one row."""
+        """Yield the one row; what does not fit ends in `…`."""
         for cell in self._cells:
-            for text, style in cell.parts:
-                room = width - 2
-                shown = text if len(text) <= room else f"{text[: max(room - 1, 0)]}…"
-                yield [Segment(f" {shown}", self.part(f"bar--{style}"))]
+            (sentence, style), (hint, _) = cell.parts
+            room = width - 2
+            shown = fmt.clip(sentence, max(room - len(hint), LEAST))
+            yield [Segment(f" {fmt.clip(shown + hint, room)}", self.ink(style))]

@@ -1,0 +1,58 @@
+"""A session without processes: a scripted worker runs the experiment while it is started."""
+
+import os
+import signal
+
+from gpudash.records import Plan
+from gpudash.snapshot import Snapshot
+from tests.analysis.scripted_worker import Conducted, Worker
+
+
+class ScriptedSession:
+    """What the verbs need of a session. After `turns` the training ends, or Ctrl-C is pressed."""
+
+    def __init__(self, worker=None, settings=None, *, turns=None, ctrl_c=False, failure=None):
+        self.plan = Plan(workload="encdec", settings=settings or {})
+        self.worker = worker or Worker()
+        self.failure = failure
+        self.turns = turns
+        self.ctrl_c = ctrl_c
+
+    def conduct(self, experiment):
+        self.experiment = experiment
+
+    def start(self, listener):
+        if self.failure is not None:
+            return
+        conducted = Conducted(self.experiment, self.worker)
+        if self.turns is None:
+            conducted.run()
+        else:
+            conducted.turn(self.turns)
+            self.end(conducted)
+        listener.on_snapshot(
+            Snapshot(
+                state="training",
+                workload=self.plan.workload,
+                device=self.worker.start().device,
+                settings=self.worker.settings,
+                comparison=self.experiment.shown(),
+            )
+        )
+
+    def end(self, conducted):
+        if self.ctrl_c:
+            os.kill(os.getpid(), signal.SIGINT)
+            return
+        self.worker.finish()
+        for record in self.worker.take():
+            conducted.tell(record)
+
+    def wait(self, timeout_s):
+        return True
+
+    def stop(self):
+        raise AssertionError("it has ended")
+
+    def close(self):
+        pass
