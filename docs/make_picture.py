@@ -22,7 +22,7 @@ WEB_FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 
 async def photograph(session: Session, keys: list[str], seconds: float) -> str:
     """Return the screen as SVG after the keys, with `seconds` of training before each."""
-    app = Dashboard(session)
+    app = Dashboard(lambda: session, session.plan)
     async with app.run_test(size=(COLUMNS, ROWS)) as pilot:
         while app.control.snapshot.state != "training":
             await pilot.pause(0.1)

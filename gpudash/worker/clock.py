@@ -18,6 +18,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
 from time import perf_counter
 from typing import Generic, TypeAlias
@@ -29,8 +30,8 @@ from gpudash.records import Step
 from gpudash.worker.borders import Borders, BorderT
 from workloads.workload import Phase
 
-Marks: TypeAlias = list[tuple[Phase, BorderT | None]]
-"""Phases and where they begin; None where that was not recorded."""
+Marks: TypeAlias = list[tuple[Phase, BorderT]]
+"""Phases and where they begin; empty where that was not recorded."""
 
 LAST_PHASES = ("optimizer", "graph")
 """What a step ends with."""
@@ -92,6 +93,13 @@ def halves(marks: Marks[BorderT]) -> tuple[Marks[BorderT], Marks[BorderT]]:
     return first, second
 
 
+@lru_cache(maxsize=64)
+def shape_of(phases: tuple[Phase, ...]) -> tuple[bool, bool]:
+    """Tell whether an iteration with these phases prepared a batch, and whether serially."""
+    first, second = halves([(phase, None) for phase in phases])
+    return bool(first), bool(first and second) and phases[0] == "copy"
+
+
 class Clock(Generic[BorderT]):
     """The loop's instrument: `mark` within an iteration, `end` after it, `finished` at times."""
 
@@ -106,7 +114,8 @@ class Clock(Generic[BorderT]):
         self._phases_every_s = phases_every_s
         self._phases_due_s = -math.inf
         self._phases_left = 0  # iterations to measure in full
-        self._marks: Marks[BorderT] = []
+        self._phases: list[Phase] = []  # of the iteration in progress
+        self._recorded: list[BorderT] = []  # and, if they are measured, where each begins
         self._prepared: _First[BorderT] | None = None
         self._enqueued: deque[_Enqueued[BorderT]] = deque()
         # the end of the newest measured step, on the device and in the host's time
@@ -139,13 +148,17 @@ class Clock(Generic[BorderT]):
 
     def mark(self, phase: Phase, /) -> None:
         """Begin `phase` on the current stream; `idle` ends a half."""
-        called_s = perf_counter()
-        if not self._marks:
+        if not self._phases:
             self._data_ended_s = self._now()
-        ends_step = phase == "idle" and self._marks[-1][0] in LAST_PHASES
-        border = self._borders.record() if ends_step or self._phases_left else None
-        self._marks.append((phase, border))
-        if ends_step and border is not None:
+        ends_step = phase == "idle" and self._phases[-1] in LAST_PHASES
+        self._phases.append(phase)
+        if not ends_step and not self._phases_left:
+            return
+        called_s = perf_counter()
+        border = self._borders.record()
+        if self._phases_left:
+            self._recorded.append(border)
+        if ends_step:
             self._end = border
         self.spent_s += perf_counter() - called_s
 
@@ -155,7 +168,7 @@ class Clock(Generic[BorderT]):
 
     def abandon(self) -> None:
         """Forget the iteration that failed half-way and what was prepared."""
-        self._marks, self._prepared = [], None
+        self._phases, self._recorded, self._prepared = [], [], None
         self.interrupt()
 
     def end(self, tag: Tag | None) -> None:
@@ -163,11 +176,15 @@ class Clock(Generic[BorderT]):
         called_s = perf_counter()
         ended_s = self._now()
         data_ms = (self._data_ended_s - self._began_s) * 1e3
-        marks, self._marks = self._marks, []
+        has_first, serial = shape_of(tuple(self._phases))
+        first: Marks[BorderT] = []
+        second: Marks[BorderT] = []
+        if self._recorded:
+            first, second = halves(list(zip(self._phases, self._recorded, strict=True)))
+            self._recorded = []
+        self._phases = []
         self._phases_left = max(0, self._phases_left - 1)
-        first, second = halves(marks)
-        fetched = _First(marks=first, data_ms=data_ms) if first else None
-        serial = bool(first and second) and marks[0][0] == "copy"
+        fetched = _First(marks=first, data_ms=data_ms) if has_first else None
         trained, self._prepared = (fetched, None) if serial else (self._prepared, fetched)
         if tag is not None and trained is not None:
             self._enqueued.append(
@@ -237,29 +254,23 @@ class Clock(Generic[BorderT]):
         return record, step.tag.loss
 
     def _phases_ms(self, marks: Marks[BorderT]) -> dict[Phase, float]:
-        """Return what each phase took; empty where not all of its borders were recorded."""
-        times: dict[Phase, float] = {}
-        for (phase, begin), (_, end) in pairwise(marks):
-            if begin is None or end is None:
-                return {}
-            times[phase] = self._borders.between_ms(begin, end)
-        return times
+        """Return what each phase took; empty where its borders were not recorded."""
+        between_ms = self._borders.between_ms
+        return {phase: between_ms(begin, end) for (phase, begin), (_, end) in pairwise(marks)}
 
     def _overlap_ms(self, step: _Enqueued[BorderT]) -> float | None:
         """How long this step's first half ran beside the second half of the step before."""
-        first, last = step.first.marks[0][1], step.first.marks[-1][1]
-        if step.serial or first is None or last is None or self._reference_second_ms is None:
+        if step.serial or not step.first.marks or self._reference_second_ms is None:
             return None
-        begin = self._borders.between_ms(self._reference, first)
-        end = self._borders.between_ms(self._reference, last)
+        begin = self._borders.between_ms(self._reference, step.first.marks[0][1])
+        end = self._borders.between_ms(self._reference, step.first.marks[-1][1])
         return max(0.0, min(end, 0.0) - max(begin, -self._reference_second_ms))
 
     def _release(self, step: _Enqueued[BorderT]) -> None:
         self._borders.release(self._reference)  # the step's end is the next one
-        if step.first.marks[0][1] is None and step.second[0][1] is None:
-            return
-        # serial halves share a border
-        marks = (*step.first.marks, *step.second)
-        borders = {id(b): b for _, b in marks if b is not None and b is not step.end}
-        for border in borders.values():
-            self._borders.release(border)
+        if step.first.marks or step.second:
+            # serial halves share a border
+            borders = {id(border): border for _, border in (*step.first.marks, *step.second)}
+            borders.pop(id(step.end), None)
+            for border in borders.values():
+                self._borders.release(border)

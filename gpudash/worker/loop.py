@@ -40,6 +40,9 @@ from workloads.memory import is_out_of_memory
 from workloads.training import Trained, Training
 
 REPORT_EVERY_S = 0.05
+LOSS_EVERY_S = 0.25
+COMMANDS_EVERY_S = 0.005
+"""A system call for each step would cost short steps more than a lever gains by it."""
 RUN_AHEAD_S = 0.025
 """How much work the host enqueues beyond what the device has finished; at least two steps.
 Enough to keep the device busy, little enough that a lever or a pause takes effect soon."""
@@ -73,6 +76,7 @@ class Loop:
         self._skipped_samples = 0
         self._finished_steps = 0
         self._instruments_s = 0.0  # spent since the last report, besides the clock's own
+        self._commands_due_s = self._loss_due_s = 0.0
         self._reported_s = self._began_s = time.monotonic()
 
     def run(self) -> None:
@@ -83,6 +87,7 @@ class Loop:
             self._turn()
         self._drain()
         self._training.synchronize()  # sync: the run is over
+        self._loss_due_s = 0.0
         self._report()
         self._training.synchronize()  # sync: the loss just asked for
         self._report()
@@ -90,12 +95,8 @@ class Loop:
 
     def _turn(self) -> None:
         """Obey, take a step if one is due, report if it is time to."""
-        asked_s = time.perf_counter()
-        commands = self._commands.read()
-        self._instruments_s += time.perf_counter() - asked_s
-        for command in commands:
-            self._obey(command)
-        if self._done():
+        self._obey_commands()
+        if self._stopping:
             return
         if self._paused:
             self._commands.wait(REPORT_EVERY_S)
@@ -105,6 +106,16 @@ class Loop:
             self._iterate()
         if time.monotonic() - self._reported_s >= REPORT_EVERY_S:
             self._report()
+
+    def _obey_commands(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self._commands_due_s:
+            return
+        self._commands_due_s = now_s + COMMANDS_EVERY_S
+        commands = self._commands.read()
+        self._instruments_s += time.monotonic() - now_s
+        for command in commands:
+            self._obey(command)
 
     def _done(self) -> bool:
         plan, training = self._plan, self._training
@@ -159,7 +170,9 @@ class Loop:
         newest = self._losses.newest()
         steps = tuple(step for step, _ in finished)
         if finished:
-            self._losses.request(steps[-1].step, finished[-1][1])
+            if self._reported_s >= self._loss_due_s:
+                self._loss_due_s = self._reported_s + LOSS_EVERY_S
+                self._losses.request(steps[-1].step, finished[-1][1])
             self._finished_steps = steps[-1].step
             self._total_samples += sum(step.samples for step in steps)
             if steps[-1].segment == self._segment:
