@@ -29,11 +29,12 @@ def _workload(entry: Entry) -> str:
 def _lever(lever: Lever) -> str:
     head = f"  {lever.name} = {lever.default_text}   [{lever.valid}]   takes effect: {lever.effect}"
     indent = " " * 6
-    return (
-        head
-        + "\n"
-        + textwrap.fill(lever.summary, WIDTH, initial_indent=indent, subsequent_indent=indent)
-    )
+    about = [lever.summary, f"Source: {lever.source}"]
+    lines = [
+        textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent)
+        for text in about
+    ]
+    return "\n".join([head, *lines])
 
 
 def _as_dict(entry: Entry) -> dict[str, object]:

@@ -3,6 +3,7 @@
 import argparse
 import os
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -258,9 +259,10 @@ def run_sweep(
     if sweep.blocks_done and device is not None:
         results = sweep.results()
         table = tables.cells(sweep.grid, results)
+        columns = shutil.get_terminal_size((160, 24)).columns
         fixed = tables.pairs(session.plan.settings)
         title = f"{session.plan.workload} on {device.name} {fixed}".rstrip()
-        print(f"{title}\n{tables.LEGEND}\n\n{tables.as_text(table)}")
+        print(f"{title}\n{tables.LEGEND}\n\n{tables.as_text(table, columns)}")
         if outputs.markdown is not None:
             _write_markdown(outputs.markdown, title, table, command)
         if outputs.plot is not None:

@@ -6,7 +6,10 @@ from gpudash.analysis.paired import Estimate
 from gpudash.analysis.sweep import CellResult, Grid
 from gpudash.records import Settings
 
-LEGEND = "steps/s, change of the throughput against the first variant [95 % interval] (utilisation)"
+LEGEND = (
+    "steps/s, change of the throughput against the first variant [95 % interval] "
+    "(utilisation, time the host was busy with a step)"
+)
 
 
 def cells(grid: Grid, results: Sequence[Sequence[CellResult]]) -> list[list[str]]:
@@ -49,9 +52,14 @@ def cell(result: CellResult) -> str:
     text = f"{result.steps_per_s:.4g}" if result.steps_per_s < 10 else f"{result.steps_per_s:.1f}"
     if result.change is not None:
         text += f", {change(result.change)}"
+    beside = []
     if result.util_pct is not None:
-        return f"{text} (GPU {result.util_pct:.0f} %)"
-    return text if result.cpu_pct is None else f"{text} (CPU {result.cpu_pct:.0f} % of a core)"
+        beside.append(f"GPU {result.util_pct:.0f} %")
+    elif result.cpu_pct is not None:
+        beside.append(f"CPU {result.cpu_pct:.0f} % of a core")
+    if result.host_ms is not None:
+        beside.append(f"host {result.host_ms:.4g} ms")
+    return f"{text} ({', '.join(beside)})" if beside else text
 
 
 def why_not(failure: str) -> str:
@@ -67,14 +75,27 @@ def change(found: Estimate) -> str:
     return f"{text} [{found.low * 100:+z.1f}, {found.high * 100:+z.1f}]"
 
 
-def as_text(table: Sequence[Sequence[str]]) -> str:
-    """Return the table with its columns aligned."""
+def as_text(table: Sequence[Sequence[str]], columns: int = 1000) -> str:
+    """Return the table with its columns aligned; a line per cell if it is wider than `columns`."""
+    if sum(max(map(len, column)) + 2 for column in zip(*table, strict=True)) > columns:
+        table = listed(table)
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     lines = [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
         for row in table
     ]
     return "\n".join([lines[0], "  ".join("─" * width for width in widths), *lines[1:]])
+
+
+def listed(table: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the same cells one below the other."""
+    (corner, *variants), *rows = table
+    lines = [
+        [first if variant is variants[0] else "", variant, text]
+        for first, *texts in rows
+        for variant, text in zip(variants, texts, strict=True)
+    ]
+    return [[corner, "variant", "steps/s"], *lines]
 
 
 def as_markdown(table: Sequence[Sequence[str]]) -> str:

@@ -101,8 +101,6 @@ def test_every_preset_names_levers_and_values_of_its_workload(name, presets):
     check_grid(entry, preset.settings, grid)
     cells = [tuple(sorted(grid.changes(cell).items())) for cell in range(grid.cells)]
     assert len(set(cells)) == grid.cells > 1
-    levers = {frozenset(column) for column in preset.columns}
-    assert len(levers) == 1  # a lever that one column sets, another would inherit
 
 
 def test_presets_are_the_same_on_every_device():
@@ -192,15 +190,7 @@ def test_the_table_is_printed_and_written(tmp_path, capsys):
     assert run(session, markdown=markdown, plot=plot) == 0
     table = capsys.readouterr().out
     assert table.startswith("encdec on NVIDIA H200 data=resident\nsteps/s, change")
-    assert table.splitlines()[-1].split() == [
-        "16",
-        "20.0",
-        "25.0,",
-        "+25.0",
-        "%",
-        "[+25.0,",
-        "+25.0]",
-    ]
+    assert "25.0, +25.0 % [+25.0, +25.0] (host" in table.splitlines()[-1]
     text = markdown.read_text(encoding="utf-8")
     assert text.startswith("## encdec on NVIDIA H200 data=resident\n")
     assert "`gpudash sweep encdec --vary pipelined=off,on --markdown 'my table.md'`" in text

@@ -47,6 +47,18 @@ def test_the_text_is_aligned():
     )
 
 
+def test_a_table_wider_than_the_terminal_is_listed_cell_by_cell():
+    assert as_text(cells(GRID, RESULTS), columns=70).splitlines()[2:4] == [
+        "8           pipelined=off  276.4 (GPU 85 %)",
+        "            pipelined=on   293.7, +6.2 % [+5.9, +6.5] (GPU 99 %)",
+    ]
+
+
+def test_the_hosts_time_stands_beside_the_devices():
+    result = CellResult(steps_per_s=4.96, host_ms=5.4321, util_pct=100.0)
+    assert cell(result) == "4.96 (GPU 100 %, host 5.432 ms)"
+
+
 def test_the_same_in_markdown():
     assert as_markdown(cells(GRID, RESULTS)) == (
         "| batch_size | pipelined=off | pipelined=on |\n"
