@@ -92,7 +92,8 @@ def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
     if preset is None:
         rows, columns = vary(entry, arguments.vary)
     else:
-        rows, columns = preset.rows, preset.columns
+        rows = _other_rows(entry, arguments.vary) or preset.rows
+        columns = preset.columns
         plan = msgspec.structs.replace(plan, settings=preset.settings | plan.settings)
     steps = whole("--steps", arguments.steps, default=0, minimum=1, maximum=10**6)
     grid = Grid(
@@ -107,15 +108,23 @@ def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
 
 
 def _preset(arguments: argparse.Namespace) -> Preset | None:
-    if (arguments.preset is None) == (not arguments.vary):
-        raise UsageError(
-            f"say what to sweep: either --vary LEVER=A,B,… or --preset {'|'.join(ON_GPU)}"
-        )
+    if arguments.preset is None and not arguments.vary:
+        raise UsageError(f"say what to sweep: --vary LEVER=A,B,… or --preset {'|'.join(ON_GPU)}")
     if arguments.preset is None:
         return None
     if arguments.preset not in ON_GPU:
         raise UsageError(f"preset {arguments.preset!r} does not exist; valid: {', '.join(ON_GPU)}")
     return (ON_GPU if _on_gpu(arguments.device) else ON_CPU)[arguments.preset]
+
+
+def _other_rows(entry: Entry, texts: Sequence[str]) -> tuple[Settings, ...]:
+    """Return the batch sizes to sweep a preset over instead of its own; none if not said."""
+    if not texts:
+        return ()
+    _, rows = vary(entry, texts)
+    if any(set(row) != {"batch_size"} for row in rows):
+        raise UsageError("a preset has its own variants; valid beside it: --vary batch_size=A,B,…")
+    return rows
 
 
 def _on_gpu(device: str) -> bool:

@@ -194,7 +194,7 @@ def test_the_table_is_printed_and_written(tmp_path, capsys):
     text = markdown.read_text(encoding="utf-8")
     assert text.startswith("## encdec on NVIDIA H200 data=resident\n")
     assert "`gpudash sweep encdec --vary pipelined=off,on --markdown 'my table.md'`" in text
-    assert text.endswith("| 16 | 20.0 | 25.0, +25.0 % [+25.0, +25.0] |\n")
+    assert text.endswith("| 16 | 20.0 (host 2 ms) | 25.0, +25.0 % [+25.0, +25.0] (host 2 ms) |\n")
     assert plot.exists()
 
 
