@@ -1,10 +1,10 @@
 """When the two halves of a step run: one after the other, or side by side on two streams.
 
     Serial       first(0) second(0) first(1) second(1) …            one stream
-    DualStream   first(0) first(1)  first(2) …                      one stream
-                          second(0) second(1) …                     another
+    DualStream   first(0) first(1)  first(2) …                      a side stream
+                          second(0) second(1) …                     the current one
 
-The preparing stream stays one batch ahead and no more: first(n+1) waits for second(n-1).
+The side stream stays one batch ahead and no more: first(n+1) waits for second(n-1).
 Without that bound the host's run-ahead would let it hoard prepared batches.
 
 The host enqueues "second of n, then first of n+1", so both schedules see the same batches
@@ -18,7 +18,7 @@ Streams, 2025); what differs is that nothing here races:
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -44,18 +44,14 @@ class Schedule(Protocol):
         """Train on what is pending and hand over to the current stream; return its loss."""
 
 
-Streams: TypeAlias = tuple[torch.cuda.Stream, torch.cuda.Stream]
-"""For the first and the second halves."""
+def side_stream(device: torch.device) -> torch.cuda.Stream | None:
+    """Return the stream for first halves, or None on a device without streams.
 
-
-def make_streams(device: torch.device) -> Streams | None:
-    """Return two streams of the device, or None where it has none.
-
-    Make them once: cached memory belongs to the stream it was allocated on.
+    Made once for a device and kept: the caching allocator holds memory for each stream apart.
     """
     if device.type != "cuda":
         return None
-    return torch.cuda.Stream(device), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # in torch
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # in torch
 
 
 class Serial:
@@ -79,21 +75,16 @@ class Serial:
 
 
 class DualStream:
-    """Train on batch n on one stream while batch n+1 is prepared on another."""
+    """Train on batch n on the current stream while batch n+1 is prepared on the side stream."""
 
-    def __init__(self, workload: Workload, streams: Streams | None) -> None:
+    def __init__(self, workload: Workload, side: torch.cuda.Stream | None) -> None:
         self._workload = workload
         self._prepared: Prepared | None = None
-        self._first_stream: torch.cuda.Stream | None = None
-        self._second_stream: torch.cuda.Stream | None = None
-        if streams is not None:
-            self._first_stream, self._second_stream = streams
+        self._side = side
+        self._main = torch.cuda.current_stream(side.device) if side is not None else None
         self._trained: torch.cuda.Event | None = None  # the end of the newest second half
-        if self._first_stream is not None and self._second_stream is not None:
-            # weights and resident batches were written on the current stream
-            current = torch.cuda.current_stream(self._first_stream.device)
-            self._first_stream.wait_stream(current)
-            self._second_stream.wait_stream(current)
+        if self._side is not None and self._main is not None:
+            self._side.wait_stream(self._main)  # weights and resident batches were written there
 
     @property
     def pending(self) -> int:
@@ -103,7 +94,7 @@ class DualStream:
     @property
     def note(self) -> str | None:
         """Say so where there are no streams to overlap on."""
-        if self._first_stream is not None:
+        if self._side is not None:
             return None
         return "pipelined=on: this device has no streams; same order of work, no overlap"
 
@@ -111,9 +102,9 @@ class DualStream:
         """Enqueue the training on the batch before, then the preparation of this one."""
         one_before = self._trained
         loss = self._train(mark)
-        if self._first_stream is not None and one_before is not None:
-            self._first_stream.wait_event(one_before)
-        with _on(self._first_stream):
+        if self._side is not None and one_before is not None:
+            self._side.wait_event(one_before)
+        with _on(self._side):
             self._prepared = self._workload.first(batch, mark)
             mark("idle")
         return loss
@@ -121,26 +112,23 @@ class DualStream:
     def drain(self, mark: Mark) -> Tensor | None:
         """Train on the last batch; what the caller enqueues next runs after both streams."""
         loss = self._train(mark)
-        if self._first_stream is not None and self._second_stream is not None:
-            current = torch.cuda.current_stream(self._first_stream.device)
-            current.wait_stream(self._first_stream)
-            current.wait_stream(self._second_stream)
+        if self._side is not None and self._main is not None:
+            self._main.wait_stream(self._side)
         return loss
 
     def _train(self, mark: Mark) -> Tensor | None:
         if self._prepared is None:
             return None
         prepared, self._prepared = self._prepared, None
-        if self._first_stream is not None and self._second_stream is not None:
-            # first_stream holds nothing newer than first(n) yet: n+1 is enqueued after this
-            self._second_stream.wait_stream(self._first_stream)
+        if self._side is not None and self._main is not None:
+            # the side stream holds nothing newer than first(n) yet: n+1 is enqueued after this
+            self._main.wait_stream(self._side)
             for tensor in prepared:
-                tensor.record_stream(self._second_stream)
-        with _on(self._second_stream):
-            loss = self._workload.second(prepared, mark)
-            mark("idle")
-        if self._second_stream is not None:
-            self._trained = self._second_stream.record_event()
+                tensor.record_stream(self._main)
+        loss = self._workload.second(prepared, mark)
+        mark("idle")
+        if self._main is not None:
+            self._trained = self._main.record_event()
         return loss
 
 

@@ -15,7 +15,7 @@ from workloads import Entry
 from workloads.data import Feed, InputReport, batches_held, make_feed
 from workloads.levers import Effect, LeverError, Value, resolve
 from workloads.memory import available_host_bytes
-from workloads.schedule import DualStream, Schedule, Serial, make_streams
+from workloads.schedule import DualStream, Schedule, Serial, side_stream
 from workloads.trade import EAGER_BEFORE_CAPTURE, Trade
 from workloads.workload import Mark, Workload, unmarked
 
@@ -68,7 +68,7 @@ class Training:
         ]
         self.settings = self._settle({**settings, **chosen})
         self._check_memory(self.settings, available_host_bytes())
-        self._streams = make_streams(device)
+        self._side_stream = side_stream(device)
         self._cursor = 0  # samples trained on since the model was built
         self._workload = self._build_workload()
         self._built = self.settings  # what the workload was built with
@@ -234,5 +234,5 @@ class Training:
 
     def _build_schedule(self) -> Schedule:
         if self._values["pipelined"]:
-            return DualStream(self._workload, self._streams)
+            return DualStream(self._workload, self._side_stream)
         return Serial(self._workload)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.cuda._sanitizer import ArgumentHandler, CUDASanitizerErrors, EventHandler
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from workloads.schedule import DualStream, Serial, make_streams
+from workloads.schedule import DualStream, Serial, side_stream
 from workloads.workload import Batch, Mark, Prepared, unmarked
 
 CUDA = torch.device("cuda", 0)
@@ -156,7 +156,7 @@ HOST_BATCHES: list[Batch] = [(torch.ones(4), torch.ones(4)) for _ in range(4)]
 
 def test_two_streams_never_race(cuda: FakeCuda) -> None:
     halves = Halves()
-    schedule = DualStream(halves, make_streams(CUDA))
+    schedule = DualStream(halves, side_stream(CUDA))
     for batch in HOST_BATCHES:
         schedule.step(batch, unmarked)
     schedule.drain(unmarked)
@@ -164,7 +164,7 @@ def test_two_streams_never_race(cuda: FakeCuda) -> None:
 
 
 def test_whatever_crosses_streams_is_recorded_on_the_reader(cuda: FakeCuda) -> None:
-    schedule = DualStream(Halves(), make_streams(CUDA))
+    schedule = DualStream(Halves(), side_stream(CUDA))
     for batch in HOST_BATCHES:
         schedule.step(batch, unmarked)
     schedule.drain(unmarked)
@@ -174,7 +174,7 @@ def test_whatever_crosses_streams_is_recorded_on_the_reader(cuda: FakeCuda) -> N
 def test_changing_schedules_back_and_forth_never_races(cuda: FakeCuda) -> None:
     halves = Halves()
     for batch in HOST_BATCHES:
-        schedule = DualStream(halves, make_streams(CUDA))
+        schedule = DualStream(halves, side_stream(CUDA))
         schedule.step(batch, unmarked)
         schedule.drain(unmarked)
         Serial(halves).step(batch, unmarked)
@@ -215,7 +215,7 @@ def test_the_check_notices_what_a_schedule_forgets(
     nothing: Callable[..., None] = lambda *_: None  # noqa: E731  # a stand-in that does nothing
     owner = FakeStream if forgotten == "wait_stream" else Tensor
     monkeypatch.setattr(owner, forgotten, nothing)
-    schedule = DualStream(Halves(), make_streams(CUDA))
+    schedule = DualStream(Halves(), side_stream(CUDA))
     try:
         for batch in HOST_BATCHES:
             schedule.step(batch, unmarked)
