@@ -174,9 +174,14 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=50)
     parser.add_argument("--pairs", type=int, default=16, help="of an A/A comparison")
     parser.add_argument("--batch-size", default="8")
+    parser.add_argument("--model-scale", default="auto")
     parser.add_argument("--device", default="auto")
     arguments = parser.parse_args()
-    settings = {"data": "resident", "batch_size": arguments.batch_size}
+    settings = {
+        "data": "resident",
+        "batch_size": arguments.batch_size,
+        "model_scale": arguments.model_scale,
+    }
     training = Training(ENTRY, settings, pick_device(arguments.device))
     bare_ms = step_ms(training)
     same = [
