@@ -1,9 +1,10 @@
 """Make the README's picture from the real program.
 
     python docs/make_picture.py docs/dashboard.svg [--set LEVER=VALUE …]
+    python docs/make_picture.py /tmp/ab.svg --keys p,a --last 20
 
 Runs the dashboard over a real session, moves levers as a user would, and saves what is on
-the screen then.
+the screen then: with `a` as the last key, the A/B panel closing in.
 """
 
 import argparse
@@ -20,16 +21,19 @@ COLUMNS, ROWS = 130, 40
 WEB_FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 
 
-async def photograph(session: Session, keys: list[str], seconds: float) -> str:
-    """Return the screen as SVG after the keys, with `seconds` of training before each."""
+async def photograph(session: Session, keys: list[str], seconds: float, last: float) -> str:
+    """Return the screen as SVG after the keys.
+
+    Trains `seconds` before each key, and `last` seconds after them all.
+    """
     app = Dashboard(lambda: session, session.plan)
     async with app.run_test(size=(COLUMNS, ROWS)) as pilot:
         while app.control.snapshot.state != "training":
             await pilot.pause(0.1)
-        await pilot.pause(seconds)
         for key in keys:
-            await pilot.press(key)
             await pilot.pause(seconds)
+            await pilot.press(key)
+        await pilot.pause(last)
         return app.export_screenshot(title="gpudash")
 
 
@@ -39,12 +43,14 @@ def main() -> None:
     parser.add_argument("picture", type=Path)
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--keys", default="p,plus,p,plus,p", help="pressed one after the other")
-    parser.add_argument("--seconds", type=float, default=8.0, help="before and after each key")
+    parser.add_argument("--seconds", type=float, default=8.0, help="before each key")
+    parser.add_argument("--last", type=float, default=8.0, help="seconds after the last key")
     arguments = parser.parse_args()
     settings = dict(pair.split("=") for pair in arguments.set)
     session = Session(Plan(workload="encdec", settings=settings))
     try:
-        picture = asyncio.run(photograph(session, arguments.keys.split(","), arguments.seconds))
+        keys = arguments.keys.split(",")
+        picture = asyncio.run(photograph(session, keys, arguments.seconds, arguments.last))
     finally:
         session.close()
     arguments.picture.write_text(WEB_FONTS.sub("", picture), encoding="utf-8")

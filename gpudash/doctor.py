@@ -22,6 +22,7 @@ from gpudash.telemetry.gpu import Gpu, list_gpus, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured
 
 GIB = 1024**3
+MIB = 1024**2
 PR_GET_PDEATHSIG = 2
 TORCH_TIMEOUT_S = 60.0
 REPEATS = 5
@@ -29,13 +30,16 @@ MARKS = {True: "ok", False: "no", None: "–"}
 
 ASK_TORCH = """
 import json, torch
+from gpudash.worker.own_cost import instruments_us
 devices = []
 if torch.cuda.is_available():
     for index in range(torch.cuda.device_count()):
         found = torch.cuda.get_device_properties(index)
         prefix = "MIG" if "MIG" in found.name else "GPU"  # NVML's form
         devices.append([found.name, f"{prefix}-{found.uuid}"])
-print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda, "devices": devices}))
+found = {"version": torch.__version__, "cuda": torch.version.cuda, "devices": devices}
+found["instruments_us"] = instruments_us(torch.device("cuda:0" if devices else "cpu"))
+print(json.dumps(found))
 """
 
 READINGS: dict[str, Callable[[Gpu], object]] = {
@@ -69,6 +73,8 @@ class Torch(msgspec.Struct, frozen=True):
     cuda: str | None
     devices: tuple[tuple[str, str], ...]
     """Name and UUID of each."""
+    instruments_us: tuple[float, float]
+    """What gpudash's clock takes of a step, and of one whose phases it measures."""
 
 
 def examine() -> tuple[Check, ...]:
@@ -82,6 +88,7 @@ def examine() -> tuple[Check, ...]:
         *_gpu(),
         _terminal(),
         _processes(),
+        _memory(),
     )
 
 
@@ -139,6 +146,9 @@ def _torch() -> Iterator[Check]:
         yield Check(
             name="torch device", ok=False, detail="no CUDA device: training runs on the CPU"
         )
+    most_us, phases_us = torch.instruments_us
+    detail = f"{most_us:.1f} µs a step, {phases_us:.1f} µs where its phases are measured"
+    yield Check(name="own cost", ok=True, detail=detail)
 
 
 # ── the GPU ─────────────────────────────────────────────────────────────────────────────
@@ -213,3 +223,9 @@ def _processes() -> Check:
     if code != 0:
         return Check(name=name, ok=False, detail="prctl is refused here: no death signal")
     return Check(name=name, ok=True, detail="process groups and the death signal work")
+
+
+def _memory() -> Check:
+    rss_mib = psutil.Process().memory_info().rss / MIB
+    detail = f"{rss_mib:.0f} MiB without the dashboard and the training"
+    return Check(name="own memory", ok=True, detail=detail)

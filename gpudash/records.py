@@ -127,6 +127,8 @@ class Timed(Record, frozen=True, kw_only=True):
     """A block under the stopwatch: wall clock between two moments at which the device was idle."""
 
     rank: int = 0
+    at_s: float = 0.0
+    """When the stopwatch stopped."""
     block: int
     steps: int
     samples: int

@@ -147,6 +147,7 @@ class Session:
 
         def replace() -> None:
             self._read_worker()  # what it said last
+            self._cancel_comparison("the training was restarted")
             self._release()
             self._window.restarted(plan, time.monotonic())
             self._adopt(link)
@@ -168,7 +169,16 @@ class Session:
 
     def end_comparison(self) -> None:
         """Have the worker go back to the levers from before the comparison."""
-        self._ask(lambda: self._send(Blocks(blocks=())))
+
+        def end() -> None:
+            self._cancel_comparison("ended")
+            self._send(Blocks(blocks=()))
+
+        self._ask(end)
+
+    def _cancel_comparison(self, reason: str) -> None:
+        if isinstance(self._experiment, Comparison):
+            self._experiment.cancel(reason)
 
     def new_row(self) -> None:
         """Begin a new row of the results table with the settings in force."""
@@ -188,11 +198,16 @@ class Session:
             versions={"gpudash": gpudash.__version__},
         )
         recording = Recording(path, origin, force=force)
-        self._ask(lambda: self._recordings.begin(recording, self._started, origin.began_s))
+
+        def begin() -> None:
+            account = self._reconciliation.account()
+            self._recordings.begin(recording, self._started, origin.began_s, account)
+
+        self._ask(begin)
 
     def stop_recording(self) -> None:
         """Complete the CSV and close it."""
-        self._ask(lambda: self._recordings.end(time.monotonic()))
+        self._ask(lambda: self._recordings.end(time.monotonic(), self._reconciliation.account()))
 
     def close(self) -> None:
         """End everything and complete the recording; waits for it. Closing twice is closing."""
@@ -409,7 +424,7 @@ class Session:
             self._intervals = None
         if self.failure is not None:
             self._recordings.discard_empty()  # or the next try would need --force
-        self._recordings.close()
+        self._recordings.close(self._reconciliation.account())
 
     def _tell_recording_failure(self, error: RecordingError) -> None:
         self.recording_failure = error

@@ -14,7 +14,9 @@ from tests.telemetry.shim import FIRST, SECOND, Driver, build
 
 ACTIVITY = "SM, tensor and DRAM activity"
 BARE = "from gpudash import doctor; doctor.ASK_TORCH = {!r}; doctor.main(json=True)"
-SOME_TORCH = 'print(\'{"version": "2.11", "cuda": null, "devices": []}\')'
+SOME_TORCH = (
+    'print(\'{"version": "2.11", "cuda": null, "devices": [], "instruments_us": [1.94, 5.1]}\')'
+)
 
 
 @pytest.fixture(scope="module")
@@ -97,10 +99,25 @@ def test_a_torch_that_does_not_import_is_one_line(
 
 
 def test_torch_devices_are_named_with_their_uuid(no_library: dict[str, str]):
-    devices = json.dumps({"version": "2.15", "cuda": "13.0", "devices": [["H200", FIRST]]})
-    found = checks(no_library, f"print({devices!r})")
+    says = {"version": "2.15", "cuda": "13.0", "devices": [["H200", FIRST]]}
+    found = checks(no_library, f"print({json.dumps(says | {'instruments_us': [9, 21]})!r})")
     assert found["torch"]["detail"] == "2.15, built for CUDA 13.0"
     assert found["torch device"]["detail"] == f"H200, UUID {FIRST}"
+
+
+def test_the_own_cost_is_said(no_library: dict[str, str]):
+    found = checks(no_library)
+    assert found["own cost"]["detail"] == "1.9 µs a step, 5.1 µs where its phases are measured"
+    assert str(found["own memory"]["detail"]).split()[1] == "MiB"
+    assert 1 < int(str(found["own memory"]["detail"]).split()[0]) < 1000
+
+
+def test_the_own_cost_is_measured_where_torch_is():
+    (cost,) = (check for check in examine() if check.name == "own cost")
+    most_us, phases_us = (float(word) for word in cost.detail.split() if word[0].isdigit())
+    assert cost.ok
+    assert 0 < most_us < 1000
+    assert 0 < phases_us < 1000
 
 
 def test_torch_is_never_imported_here():

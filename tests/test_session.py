@@ -47,6 +47,12 @@ class Screen:
 Begin = Callable[..., tuple[Session, Screen]]
 
 
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where two cores are shared, two threads wait for each other most of the time."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
 @pytest.fixture
 def begin() -> Iterator[Begin]:
     sessions: list[Session] = []
@@ -88,6 +94,12 @@ def test_a_recorded_run_accounts_for_every_step(begin: Begin, tmp_path: Path) ->
     assert described["complete"]
     assert described["seed"] == 0
     assert described["segments"][0]["settings"]["model_scale"] == "small"
+    account = described["account"]
+    parts = ("phases_s", "data_s", "paused_s", "switching_s", "unexplained_s")
+    assert sum(account[part] for part in parts) == pytest.approx(account["wall_s"], abs=1e-5)
+    assert 0 < account["phases_s"] <= account["wall_s"]
+    assert {row["skipped_samples"] for row in rows} <= {"", "0"}
+    assert rows[-1]["skipped_samples"] == "0"
 
 
 def test_levers_move_while_the_same_worker_trains_on(begin: Begin, tmp_path: Path) -> None:
@@ -152,7 +164,11 @@ def test_recording_goes_on_and_off_while_training(begin: Begin, tmp_path: Path) 
     session.close()
     for name in ("a", "b"):
         assert len(rows_of(tmp_path / f"{name}.csv")) > 1
-        assert json.loads((tmp_path / f"{name}.json").read_text())["complete"]
+        described = json.loads((tmp_path / f"{name}.json").read_text())
+        assert described["complete"]
+        recorded_s = float(rows_of(tmp_path / f"{name}.csv")[-1]["time_s"])
+        # from the newest step reported at the begin to the newest one reported at the end
+        assert described["account"]["wall_s"] == pytest.approx(recorded_s, abs=1.0)
 
 
 def test_what_is_asked_before_the_start_is_done_after_it(tmp_path: Path) -> None:

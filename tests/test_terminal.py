@@ -117,6 +117,23 @@ def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     assert json.loads(path.with_suffix(".json").read_text())["complete"]
 
 
+def test_an_ab_at_the_terminal(terminal: Type) -> None:
+    screen = terminal("masked_loss", "--set", "data=cached", "--batch-size", "1")
+    screen.until(r"▸ 1 pipelined=off batch_size=1 +\d+ +[\d.]+ ")
+    screen.press("a")
+    screen.until(r"A/B pipelined: off or on\? \d+/40 pairs")
+    screen.until(r"pipelined=on: [+-][\d.]+ % \[\S+, \S+\]")
+    assert re.search(r"A/B: pipelined off or on, \d+ of 40 pairs; a ends it", screen.text)
+    screen.press("a")
+    screen.until("no verdict: ")
+    screen.press("\x1b")
+    screen.until(r"(?s)^(?!.*no verdict)")
+    assert re.search(r"pipelined +off ", screen.text)
+    assert "▸ 1 pipelined=off" in screen.text
+    screen.press("q")
+    assert screen.end() == 0
+
+
 def test_a_small_terminal_says_so_and_recovers(terminal: Type) -> None:
     screen = terminal(columns=20, rows=5)
     screen.until(r"(?s)too\s+small.*20×5")

@@ -121,6 +121,10 @@ class Comparison:
         self._stopping = True
         return Blocks(blocks=())
 
+    def cancel(self, reason: str) -> None:
+        """Take no further pair: somebody ended it."""
+        self._fail(f"{reason} after {len(self._pairs)} pairs")
+
     def shown(self) -> ComparisonShown:
         """Return what a screen shows of it."""
         found, question = self.found, self.question

@@ -59,6 +59,10 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     """Every GPU seen up to the end of the row."""
     cpu_pct: float | None
     worker_rss_mib: float | None
+    transform_ms: dict[str, float] = {}
+    """Of a sample in each transform of a loader worker, as last reported in the row."""
+    skipped_samples: int | None = None
+    """Unreadable ones that the worker has passed over since its start."""
 
 
 class _Segment(NamedTuple):
@@ -76,6 +80,12 @@ class _Finished(NamedTuple):
     at_s: float  # never before the step reported ahead of it
     segment: int
     step: Step
+
+
+class _Input(NamedTuple):
+    until_s: float
+    transform_ms: dict[str, float]
+    skipped_samples: int
 
 
 class Intervals:
@@ -103,6 +113,8 @@ class Intervals:
         self._losses: deque[tuple[int, int, float]] = deque()  # (worker, step, loss)
         self._step = 0
         self._loss: float | None = None
+        self._inputs: deque[_Input] = deque()
+        self._skipped_samples: int | None = None
         self._gpus: dict[str, GpuTrack] = {}
         self._host: list[HostSample] = []
         self._closed = False
@@ -176,6 +188,7 @@ class Intervals:
         if event.loss is not None:
             loss_step = event.total_steps if event.loss_step is None else event.loss_step
             self._losses.append((self._latest.worker, loss_step, event.loss))
+        self._inputs.append(_Input(event.until_s, event.transform_ms, event.skipped_samples))
         self._known_s = max(self._known_s, event.until_s)
 
     def _finish(self, step: Step) -> None:
@@ -223,12 +236,13 @@ class Intervals:
                 return
             before, self._now = self._now, self._next.popleft()
             if self._now.worker != before.worker:
-                self._step, self._loss = 0, None
+                self._step, self._loss, self._skipped_samples = 0, None, None
 
     def _row(self, end_s: float) -> Interval:
         began_s, self._start_s = self._start_s, end_s
         steps = self._take_steps(end_s)
         host = self._take_host(began_s, end_s)
+        transform_ms = self._take_input(end_s)
         p50, p95 = percentiles((step.step_ms for step in steps), (50, 95))
         return Interval(
             began_s=began_s,
@@ -253,6 +267,8 @@ class Intervals:
             ),
             cpu_pct=mean(sample.cpu_pct for sample in host),
             worker_rss_mib=mean(sample.worker_rss_mib for sample in host),
+            transform_ms=transform_ms,
+            skipped_samples=self._skipped_samples,
         )
 
     def _take_steps(self, end_s: float) -> list[Step]:
@@ -271,6 +287,14 @@ class Intervals:
         taken = self._host[first:end]
         del self._host[:end]
         return taken
+
+    def _take_input(self, end_s: float) -> dict[str, float]:
+        transform_ms: dict[str, float] = {}
+        while self._inputs and self._inputs[0].until_s <= end_s:
+            taken = self._inputs.popleft()
+            transform_ms = taken.transform_ms or transform_ms
+            self._skipped_samples = taken.skipped_samples
+        return transform_ms
 
     def _newest_loss(self) -> float | None:
         reached = (self._now.worker, self._step)

@@ -5,12 +5,27 @@ step's duration or in a gap between two steps. A gap is paused, switching, or un
 a step, the device was at work on its halves (overlap counted once), or idle; idle time is
 explained as far as the host waited for data meanwhile, and unexplained beyond that.
 
-Phases are measured in some steps only; their shares stand for all.
+Phases are measured in some steps only; their shares stand for the steps since the ones
+measured before. So what is added over a stretch is that stretch's own.
 """
+
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from gpudash.records import Changed, Event, Paused, Progress, Resumed, Sample, Started, Step
+from gpudash.records import (
+    Changed,
+    Event,
+    Paused,
+    Progress,
+    Resumed,
+    Sample,
+    Started,
+    Step,
+    Timed,
+)
+
+Why: TypeAlias = Literal["paused", "switching", "timed"]
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +33,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     wall_s: float = 0.0
     phases_s: float = 0.0
-    """The device was at work on a step."""
+    """The device was at work on a step, or trained without instruments."""
     data_s: float = 0.0
     """The device was idle while the host waited for a batch."""
     paused_s: float = 0.0
@@ -35,18 +50,26 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
         names = self.__struct_fields__
         return Account(**{name: getattr(self, name) - getattr(before, name) for name in names})
 
+    def rounded(self) -> "Account":
+        """Return it to the microsecond, for a file."""
+        names = self.__struct_fields__
+        return Account(**{name: round(getattr(self, name), 6) for name in names})
+
 
 class Reconciliation:
     """Folds a worker's events into an account; several workers of a run add up."""
 
     def __init__(self) -> None:
-        self._stretches: list[tuple[float, float, bool]] = []  # from, to, whether it is a pause
+        self._stretches: list[tuple[float, float, Why]] = []  # from, to
         self._paused_s: float | None = None
         self._end_s: float | None = None  # of the newest step, or the worker's start
         self._wall_s = self._steps_s = 0.0
-        self._gaps = {True: 0.0, False: 0.0}  # paused, switching
-        self._strays_s = 0.0  # gaps that were neither
-        self._measured_s = self._busy_s = self._waited_s = 0.0  # of the steps with phases
+        self._gaps: dict[Why, float] = {"paused": 0.0, "switching": 0.0, "timed": 0.0}
+        self._strays_s = 0.0  # gaps that were none of these
+        self._phases_s = self._data_s = 0.0
+        self._unshared_s = 0.0  # of the steps since the newest measured ones
+        self._shares = (1.0, 0.0)  # of those: the device was busy, the host waited for data
+        self._measured_s = self._busy_s = self._waited_s = 0.0  # in the report being folded
 
     def fold(self, item: Event | Sample) -> None:
         """Take one record."""
@@ -56,29 +79,29 @@ class Reconciliation:
             case Progress(rank=0):
                 for step in item.steps:
                     self._step(step)
+                self._share_out()
             case Changed(rank=0):
-                self._stretches.append((item.at_s - item.took_ms / 1e3, item.at_s, False))
+                self._stretches.append((item.at_s - item.took_ms / 1e3, item.at_s, "switching"))
+            case Timed(rank=0):  # without instruments, its steps are never reported
+                self._stretches.append((item.at_s - item.seconds, item.at_s, "timed"))
             case Paused():
                 self._paused_s = item.at_s
             case Resumed() if self._paused_s is not None:
-                self._stretches.append((self._paused_s, item.at_s, True))
+                self._stretches.append((self._paused_s, item.at_s, "paused"))
                 self._paused_s = None
 
     def account(self) -> Account:
         """Return where the time up to the newest step went."""
-        busy, waited = (
-            (self._busy_s / self._measured_s, self._waited_s / self._measured_s)
-            if self._measured_s
-            else (1.0, 0.0)
-        )
-        phases_s, data_s = self._steps_s * busy, self._steps_s * waited
+        busy, waited = self._shares
+        phases_s = self._phases_s + self._unshared_s * busy + self._gaps["timed"]
+        data_s = self._data_s + self._unshared_s * waited
         return Account(
             wall_s=self._wall_s,
             phases_s=phases_s,
             data_s=data_s,
-            paused_s=self._gaps[True],
-            switching_s=self._gaps[False],
-            unexplained_s=self._steps_s - phases_s - data_s + self._strays_s,
+            paused_s=self._gaps["paused"],
+            switching_s=self._gaps["switching"],
+            unexplained_s=self._steps_s + self._gaps["timed"] - phases_s - data_s + self._strays_s,
         )
 
     def _step(self, step: Step) -> None:
@@ -89,7 +112,9 @@ class Reconciliation:
         if gap_s > 0:
             self._gap(self._end_s, step.finished_s - step_s)
         self._wall_s += step.finished_s - self._end_s
-        self._steps_s += min(step_s, step.finished_s - self._end_s)
+        within_s = min(step_s, step.finished_s - self._end_s)
+        self._steps_s += within_s
+        self._unshared_s += within_s
         self._end_s = step.finished_s
         if step.device_ms is not None:
             idle_ms = max(step.step_ms - step.device_ms, 0.0)
@@ -97,12 +122,19 @@ class Reconciliation:
             self._busy_s += step_s - idle_ms / 1e3
             self._waited_s += min(step.data_ms, idle_ms) / 1e3
 
+    def _share_out(self) -> None:
+        if self._measured_s:
+            self._shares = self._busy_s / self._measured_s, self._waited_s / self._measured_s
+            self._phases_s += self._unshared_s * self._shares[0]
+            self._data_s += self._unshared_s * self._shares[1]
+            self._unshared_s = self._measured_s = self._busy_s = self._waited_s = 0.0
+
     def _gap(self, began_s: float, ended_s: float) -> None:
         left_s = ended_s - began_s
-        for start_s, stop_s, is_pause in self._stretches:
+        for start_s, stop_s, why in self._stretches:
             within_s = max(min(stop_s, ended_s) - max(start_s, began_s), 0.0)
             within_s = min(within_s, left_s)
-            self._gaps[is_pause] += within_s
+            self._gaps[why] += within_s
             left_s -= within_s
         self._stretches = [one for one in self._stretches if one[1] > ended_s]
         self._strays_s += left_s

@@ -38,6 +38,9 @@ STALL_S = 2.0
 """Until a step has taken so long, and three times the longest lately, it is waited for: the
 ticks it lies in are drawn once it is finished. Beyond, they are drawn as standing still."""
 MOST_MARKERS = 200
+INSTRUMENT_REPORTS = 100
+"""Reports, five seconds of them, that the instruments' own time is averaged over."""
+END_OF_BLOCKS = "end of A/B"
 
 _Phase: TypeAlias = Literal["starting", "training", "finished", "failed", "stopped"]
 
@@ -81,9 +84,7 @@ class Window:
             case Changed():
                 self._change(item)
             case Refused():
-                self._pending.answer(item.changes)
-                self._notice = f"refused: {item.reason}"  # the reason names the lever
-                self._sentence = "training"
+                self._refuse(item)
             case _:
                 self._turn(item, now_s)
 
@@ -154,7 +155,7 @@ class Window:
             comparison=self.comparison,
             transform_ms=self._transform_ms,
             skipped_samples=self._skipped_samples,
-            instruments_ms=self._instruments_ms,
+            instruments_ms=self._instruments_ms(),
             unexplained_pct=None if unexplained is None else 100 * unexplained,
         )
 
@@ -173,11 +174,11 @@ class Window:
         self._total_steps = 0
         self._total_samples = 0
         self._loss: float | None = None
-        self._instruments_ms: float | None = None
+        self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
         self._transform_ms: dict[str, float] = {}
         self._skipped_samples = 0
         self._in_blocks = False  # of a comparison
-        self._verdict = ""
+        self._verdict = ""  # or why there is none: told once the blocks are over
         self._trains_since_s: float | None = None
         self._ended_s = None
         self._recent.clear()
@@ -216,20 +217,36 @@ class Window:
         self._sentence = "training"
         if event.block is not None:  # too short for a row, a marker and settings of their own
             if not self._in_blocks:
-                self._in_blocks = True
+                self._in_blocks, self._notice = True, ""
                 self._mark(event.at_s, "A/B")
             return
         self._pending.answer(event.changes)
-        self._notice = ""
         were_blocks, self._in_blocks = self._in_blocks, False
-        if were_blocks and event.settings == self._settings:
-            self._notice, self._verdict = self._verdict, ""
-            self._mark(event.at_s, "end of A/B")
+        self._notice, self._verdict = self._verdict, ""
+        changes = event.changes
+        if were_blocks:  # the worker counts from the last block, whoever watches from before
+            changes = {k: v for k, v in event.settings.items() if v != self._settings.get(k)}
+        if not changes:
+            if were_blocks:
+                self._mark(event.at_s, END_OF_BLOCKS)
             self._results.go_on(event.segment)
             return
         self._settings = event.settings
-        self._mark(event.at_s, _phrase(event.changes, "="))
+        self._mark(event.at_s, _phrase(changes, "="))
         self._results.change(event.segment, event.settings)
+
+    def _refuse(self, event: Refused) -> None:
+        reason = f"refused: {event.reason}"  # the reason names the lever
+        self._sentence = "training"
+        if event.block is None:
+            self._pending.answer(event.changes)
+            self._notice = reason
+            return
+        self._verdict = reason
+        if self._markers and self._markers[-1].label == END_OF_BLOCKS and not self._in_blocks:
+            # out of memory, the worker went back first; the blocks are not over yet
+            self._markers.pop()
+            self._in_blocks = True
 
     def _progress(self, event: Progress) -> None:
         if event.rank:
@@ -243,7 +260,7 @@ class Window:
         if event.loss is not None:
             self._loss = event.loss
         if event.steps:
-            self._instruments_ms = event.instruments_ms / len(event.steps)
+            self._instruments.append((event.instruments_ms, len(event.steps)))
         self._transform_ms = event.transform_ms or self._transform_ms
         self._skipped_samples = event.skipped_samples
         patience_s = max(STALL_S, 3 * self._recent.longest_s())
@@ -292,6 +309,10 @@ class Window:
                 pending = self._pending.beside(self._settings)
                 sentence = f"switching {_phrase(pending, ' to ')} …"
         return f"{sentence} – {self._notice}" if self._notice else sentence
+
+    def _instruments_ms(self) -> float | None:
+        steps = sum(steps for _, steps in self._instruments)
+        return sum(ms for ms, _ in self._instruments) / steps if steps else None
 
     def _trained_s(self, until_s: float) -> float | None:
         since_s = self._trains_since_s

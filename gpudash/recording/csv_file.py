@@ -40,6 +40,11 @@ def text(value: object) -> str:
     return "" if value is None else str(value)
 
 
+def transforms(taken_ms: dict[str, float]) -> str:
+    """Return milliseconds by name as one cell: `name=1.23;name=0.45`."""
+    return ";".join(f"{name}={decimals(2)(value)}" for name, value in taken_ms.items())
+
+
 STEPS: dict[str, Cell] = {
     "workload": text,
     "segment": text,
@@ -75,7 +80,8 @@ GPU: dict[str, Cell] = {
     "throttle": text,
 }
 HOST: dict[str, Cell] = {"cpu_pct": decimals(1), "worker_rss_mib": decimals(1)}
-COLUMNS: tuple[str, ...] = ("time_s", "wall_time_utc", *STEPS, *GPU, *HOST)
+INPUT: dict[str, Cell] = {"transform_ms": transforms, "skipped_samples": text}
+COLUMNS: tuple[str, ...] = ("time_s", "wall_time_utc", *STEPS, *GPU, *HOST, *INPUT)
 """The header. New columns are only ever appended: readers rely on names and order."""
 
 _PREFIX = "gpu_"
@@ -175,7 +181,7 @@ class CsvRecording:
                 "" if gpu is None else cell(getattr(gpu, name.removeprefix(_PREFIX)))
                 for name, cell in GPU.items()
             ),
-            *(cell(getattr(interval, name)) for name, cell in HOST.items()),
+            *(cell(getattr(interval, name)) for name, cell in (HOST | INPUT).items()),
         ]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpudash.analysis.reconcile import Account
 from gpudash.errors import RecordingError
 from gpudash.recording.files import draft_beside, reason, shown
 from gpudash.records import SCHEMA_VERSION, Device, Settings
@@ -43,6 +44,8 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     device: Device | None = None
     """None until the worker has started."""
     segments: tuple[Segment, ...] = ()
+    account: Account | None = None
+    """Where the recorded time up to its last step went; None while the recording goes on."""
 
 
 def path_beside(csv_path: Path) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from gpudash.analysis.intervals import Interval
+from gpudash.analysis.reconcile import Account
 from gpudash.errors import RecordingError
 from gpudash.recording import metadata
 from gpudash.recording.csv_file import CsvRecording, wall_time
@@ -124,7 +125,7 @@ class Recording:
         self._csv.close()
         self._described = False
 
-    def close(self) -> None:
+    def close(self, account: Account | None = None) -> None:
         """Complete both files. Closing again does nothing."""
         with suppress(RecordingError):  # no row is lost by it; there is nobody left to act
             self._take_place()
@@ -132,7 +133,7 @@ class Recording:
         self._csv.close()
         if not self._metadata.complete:
             with suppress(RecordingError):  # the rows are safe; there is nobody left to act
-                self._describe(complete=whole)
+                self._describe(complete=whole, account=account and account.rounded())
         self._described = False
 
     @property

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from gpudash import snapshot
 from gpudash.analysis.intervals import Interval
+from gpudash.analysis.reconcile import Account
 from gpudash.errors import RecordingError
 from gpudash.recording.recording import Recording
 from gpudash.records import Started
@@ -23,8 +24,17 @@ ItemT = TypeVar("ItemT")
 @dataclass
 class _Active:
     recording: Recording
+    before: Account
+    """Where the time before it went."""
     until_s: float = math.inf
     """Rows that begin from then on are not its own."""
+    after: Account | None = None
+    """Where the time up to then went."""
+
+    def close(self) -> None:
+        """Complete it; without an account where no step was recorded."""
+        account = self.after and self.after.since(self.before)
+        self.recording.close(account if account and account.wall_s > 0 else None)
 
 
 class Recordings:
@@ -49,17 +59,20 @@ class Recordings:
                 return snapshot.Recording(path=path, rows=rows)
         return None
 
-    def begin(self, recording: Recording, started: Started | None, now_s: float) -> None:
+    def begin(
+        self, recording: Recording, started: Started | None, now_s: float, account: Account
+    ) -> None:
         """Feed this one from now on, and end the one before."""
-        self.end(now_s)
-        self._active.append(_Active(recording))
+        self.end(now_s, account)
+        self._active.append(_Active(recording, account))
         if started is not None:
             self._guard(self._active[-1], Recording.started, started)
 
-    def end(self, now_s: float) -> None:
+    def end(self, now_s: float, account: Account) -> None:
         """Take no later rows; those that have begun leave when they are complete."""
         for active in self._active:
             active.until_s = min(active.until_s, now_s)
+            active.after = active.after or account
 
     def started(self, event: Started) -> None:
         """Note a worker's device, seed and versions."""
@@ -72,16 +85,17 @@ class Recordings:
             for active in list(self._active):
                 if interval.began_s >= active.until_s:
                     self._active.remove(active)
-                    active.recording.close()
+                    active.close()
                 else:
                     before = active.recording.rows
                     self._guard(active, Recording.write, interval)
                     self.rows += active.recording.rows - before
 
-    def close(self) -> None:
+    def close(self, account: Account) -> None:
         """Complete all."""
+        self.end(math.inf, account)
         while self._active:
-            self._active.pop().recording.close()
+            self._active.pop().close()
 
     def discard_empty(self) -> None:
         """Remove those without a row: nothing happened that could be recorded."""

@@ -46,7 +46,6 @@ class Dashboard(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "leave_now", "quit", show=False, priority=True),
         Binding("ctrl+q", "leave", "quit", show=False, priority=True),
-        Binding("escape", "close_panel", "close", show=False),
     ]
 
     def __init__(
@@ -101,13 +100,16 @@ class Dashboard(App[None]):
 
     # ── levers ──────────────────────────────────────────────────────────────────────────
 
-    def _ask(self, request: Callable[[], None]) -> None:
-        """Make a request of the run; show it, or why it cannot be."""
+    def _ask(self, request: Callable[[], None]) -> bool:
+        """Make a request of the run; show it, or why it cannot be. Return whether it was made."""
         try:
             request()
         except (LeverError, GpudashError) as error:
             self._refuse(error)
-        self._main.show()
+            return False
+        finally:
+            self._main.show()
+        return True
 
     def _step(self, name: str, direction: int) -> None:
         self._ask(lambda: self.control.step(self.control.lever(name), direction))
@@ -155,17 +157,16 @@ class Dashboard(App[None]):
     def action_compare(self) -> None:
         """Compare the lever under the cursor as it is with another value; or end that."""
         if self.control.comparing:
-            self.control.engine.end_comparison()
+            self.notify(self.control.end_comparison())
             return
         lever = self._main.levers.chosen
-        if lever is None:
+        if lever is None or not self._ask(self.control.check_comparable):
             return
         value = self.control.value(lever)
 
         def answered(text: str | None) -> None:
-            if text is not None:
-                self._main.add_class("-comparing")
-                self._ask(lambda: self.control.compare(lever, text))
+            if text is not None and self._ask(lambda: self.control.compare(lever, text)):
+                self._main.open_comparison()
 
         hint = f"{lever.name}={value} against this, in alternating blocks"
         if isinstance(lever, Switch):

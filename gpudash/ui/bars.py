@@ -93,16 +93,20 @@ def _asides(snapshot: Snapshot) -> list[str]:
     return asides
 
 
-def footer(state: State, *, recording: bool, small: bool) -> tuple[Cell, ...]:
+def footer(
+    state: State, *, recording: bool, small: bool, comparing: bool = False
+) -> tuple[Cell, ...]:
     """Return the keys, each a button, worded for what they would do now."""
     now = {
         "pause": "resume" if state == "paused" else "pause",
         "record": "end rec" if recording else "record",
+        "compare": "end A/B" if comparing else "A/B",
     }
+    urgent = {"restart"} if state in DEAD else {"compare"} if comparing else set()
     return tuple(
         Cell(
             parts=((key.shown, "key"), (f" {now.get(key.action, key.label)}", "dim")),
-            rank=0 if key.action == "restart" and state in DEAD else key.rank,
+            rank=0 if key.action in urgent else key.rank,
             action=key.action,
         )
         for key in KEYS

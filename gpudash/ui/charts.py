@@ -227,19 +227,20 @@ def step_time(snapshot: Snapshot) -> ChartData:
         ),
         cuts_outliers=True,
         markers=snapshot.markers,
-        note=_loader_times(snapshot) or _host_time(series),
+        note=_loader_times(snapshot) or _host_time(snapshot),
         empty=_empty(snapshot),
     )
 
 
-def _host_time(series: Series) -> str:
-    """Return how much of a step the host was occupied, and what follows from it."""
-    host_ms, step_ms = latest(series.host_ms), latest(series.step_ms)
+def _host_time(snapshot: Snapshot) -> str:
+    """Return how much of a step the host was occupied, and whether it gets ahead of a GPU."""
+    host_ms, step_ms = latest(snapshot.series.host_ms), latest(snapshot.series.step_ms)
     if host_ms is None or not step_ms:
         return ""
-    ahead = host_ms < RUNS_AHEAD * step_ms
-    then = "it runs ahead" if ahead else "it waits for the device, or the device for it"
-    return f"host busy {fmt.milliseconds(host_ms)} of {fmt.milliseconds(step_ms)} ms a step: {then}"
+    busy = f"host busy {fmt.milliseconds(host_ms)} of {fmt.milliseconds(step_ms)} ms"
+    if snapshot.device is None or snapshot.device.kind == "cpu":  # then they are one
+        return busy
+    return f"{busy}: {'runs ahead' if host_ms < RUNS_AHEAD * step_ms else 'not ahead'}"
 
 
 def _loader_times(snapshot: Snapshot) -> str:
@@ -248,7 +249,7 @@ def _loader_times(snapshot: Snapshot) -> str:
     if not snapshot.transform_ms or not data_ms or not step_ms or data_ms < 0.1 * step_ms:
         return ""
     times = " ".join(f"{name} {ms:.2g}" for name, ms in snapshot.transform_ms.items())
-    return f"ms a sample in a loader worker: {times}"
+    return f"loader, ms a sample: {times}"
 
 
 def _both_streams(series: Series) -> tuple[ChartLine, ...]:

@@ -14,8 +14,8 @@ import msgspec
 from gpudash.analysis.comparison import Question
 from gpudash.errors import GpudashError, RecordingError, UsageError
 from gpudash.records import Plan, Settings
-from gpudash.snapshot import Listener, Snapshot
-from gpudash.ui.asked import Asked
+from gpudash.snapshot import ComparisonShown, Listener, Snapshot
+from gpudash.ui.asked import PATIENCE, Asked
 from gpudash.ui.bars import DEAD
 from gpudash.ui.chosen import Chosen
 from gpudash.ui.engine import Engine
@@ -44,6 +44,8 @@ class Control:
         self._begun = False
         self._completing: str | None = None  # the recording the user has ended
         self._told: RecordingError | None = None
+        self._awaits_comparison = 0  # snapshots that may pass until one shows what was asked for …
+        self._comparison_before: ComparisonShown | None = None  # … and not this one
 
     @cached_property
     def engine(self) -> Engine:
@@ -54,6 +56,8 @@ class Control:
         """Make this the newest snapshot; return a notice where something ended by itself."""
         before, self.snapshot = self.snapshot, snapshot
         self._chosen.reconcile(snapshot)
+        seen = snapshot.comparison != self._comparison_before
+        self._awaits_comparison = 0 if seen else max(self._awaits_comparison - 1, 0)
         if self.dead:
             self._asked.pause = None
         else:
@@ -139,19 +143,44 @@ class Control:
 
     @property
     def comparing(self) -> bool:
-        """Whether an A/B comparison is being run."""
-        shown = self.snapshot.comparison
-        return not self.dead and shown is not None and not (shown.verdict or shown.failure)
+        """Whether an A/B comparison is being run, or was asked for a moment ago."""
+        if self.dead or self.snapshot.state == "starting":  # it ended with its worker
+            return False
+        return self._runs_comparison or self._awaits_comparison > 0
 
-    def compare(self, lever: Lever, text: str) -> None:
-        """Compare the lever's value in force with another one. Raises LeverError, UsageError."""
+    @property
+    def _runs_comparison(self) -> bool:
+        shown = self.snapshot.comparison
+        return shown is not None and shown.verdict is None and shown.failure is None
+
+    def check_comparable(self) -> None:
+        """Raise UsageError where nothing can be compared now."""
+        if self.dead:
+            raise UsageError("nothing is running to compare; press R first")
         if self.snapshot.state != "training":
             raise UsageError(f"an A/B needs a running training; it is {self.snapshot.state}")
-        a, b = self.in_force[lever.name], lever.canonical(text)
+
+    def compare(self, lever: Lever, text: str) -> None:
+        """Compare the lever's value with another one. Raises LeverError, UsageError."""
+        self.check_comparable()
+        a, b = self.value(lever), lever.canonical(text)
         if a == b:
             raise UsageError(f"{lever.name} is {a} already; an A/B needs another value")
         short_runs = lever.effect != "next step"
         self.engine.compare(Question(lever=lever.name, a=a, b=b, short_runs=short_runs))
+        self._awaits_comparison = PATIENCE
+        self._comparison_before = self.snapshot.comparison
+
+    def end_comparison(self) -> str:
+        """End the comparison that is run, without a verdict; return a notice."""
+        self._awaits_comparison = 0
+        self.engine.end_comparison()
+        return f"the A/B ends {'once the training goes on' if self._pausing else 'after this step'}"
+
+    @property
+    def _pausing(self) -> bool:
+        asked = self._asked.pause
+        return self.snapshot.state == "paused" if asked is None else asked
 
     # ── the run ─────────────────────────────────────────────────────────────────────────
 
@@ -174,8 +203,7 @@ class Control:
         """Pause or go on; return a notice where neither is possible."""
         if self.dead:
             return "nothing is running; press R to restart"
-        asked = self._asked.pause
-        pause = not (self.snapshot.state == "paused" if asked is None else asked)
+        pause = not self._pausing
         self._asked.pause = pause
         if pause:
             self.engine.pause()

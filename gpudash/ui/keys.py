@@ -103,6 +103,13 @@ KEYS = (
         rank=9,
     ),
     Key(
+        keys="escape",
+        shown="esc",
+        action="close_panel",
+        label="",
+        help="Close the device panel and the A/B panel",
+    ),
+    Key(
         keys="v",
         shown="v",
         action="view",

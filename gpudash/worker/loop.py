@@ -32,7 +32,7 @@ from gpudash.records import (
 )
 from gpudash.worker.blocks import BlockQueue
 from gpudash.worker.borders import EventBorders, HostBorders
-from gpudash.worker.clock import Clock, Tag
+from gpudash.worker.clock import PHASES_EVERY_S, Clock, Tag
 from gpudash.worker.loss import DeviceLoss, HostLoss, LossReader
 from gpudash.worker.pipes import CommandPipe
 from workloads.levers import LeverError
@@ -82,8 +82,10 @@ class Loop:
     def run(self) -> None:
         """Train until done. Raises ParentGone, or what the workload raises."""
         while not self._done():
-            if not self._paused:
+            if self._blocks.running and not self._paused:
                 self._turn_blocks()
+                if self._done():  # within a block under the stopwatch
+                    break
             self._turn()
         self._drain()
         self._training.synchronize()  # sync: the run is over
@@ -221,7 +223,10 @@ class Loop:
         began_s = time.monotonic()
         wanted = self._way_home() | changes
         try:
-            self._training.check(wanted)
+            if self._blocks.running:  # then any change ends them, whatever is in force just now
+                self._training.settle(wanted)
+            else:
+                self._training.check(wanted)
         except LeverError as error:
             self._send(Refused(changes=changes, reason=str(error)))
             return
@@ -248,7 +253,7 @@ class Loop:
     def _turn_blocks(self) -> None:
         """Go on to the next block when the one in progress has lasted long enough."""
         blocks, training = self._blocks, self._training
-        if not blocks.running or not blocks.is_over(training.trained_steps, time.monotonic()):
+        if not blocks.is_over(training.trained_steps, time.monotonic()):
             return
         began_s = time.monotonic()
         assert blocks.home is not None
@@ -272,29 +277,50 @@ class Loop:
     def _time(self, block: Block) -> None:
         """Run a whole block under the stopwatch, from an idle device to an idle device."""
         training = self._training
-        training.synchronize()  # sync: the stopwatch starts …
-        began_s, first = time.monotonic(), training.trained_steps
+        began_s, first = self._start_stopwatch()
         if block.stopwatch == "bare":
-            self._run_bare()
+            if not self._fits(self._run_bare):
+                self._retreat()
         else:
             while not self._block_is_over():
+                was_paused = self._paused
                 self._turn()
+                if was_paused and not self._paused:  # the block begins anew
+                    began_s, first = self._start_stopwatch()
             self._drain()
-        training.synchronize()  # sync: … and stops
-        seconds, steps = time.monotonic() - began_s, training.trained_steps - first
-        samples = steps * int(training.settings["batch_size"])
-        self._send(Timed(block=block.number, steps=steps, samples=samples, seconds=seconds))
+        if self._blocks.current is not block:  # refused, or ended by a change
+            return
+        training.synchronize()  # sync: the stopwatch stops
+        now_s, steps = time.monotonic(), training.trained_steps - first
+        self._send(
+            Timed(
+                at_s=now_s,
+                block=block.number,
+                steps=steps,
+                samples=steps * int(training.settings["batch_size"]),
+                seconds=now_s - began_s,
+            )
+        )
+
+    def _start_stopwatch(self) -> tuple[float, int]:
+        """Return the moment and the steps trained, with everything before done and reported."""
+        self._drain()
+        self._training.synchronize()  # sync: the stopwatch starts
+        self._report()  # or these steps would be counted after those without instruments
+        return time.monotonic(), self._training.trained_steps
 
     def _run_bare(self) -> None:
         """Step with nothing around it; commands wait until the block is over."""
         training = self._training
         first = training.trained_steps
-        while not self._block_is_over():
-            training.step()
-        training.drain()
-        steps = training.trained_steps - first
-        self._finished_steps += steps
-        self._total_samples += steps * int(training.settings["batch_size"])
+        try:
+            while not self._block_is_over():
+                training.step()
+            training.drain()
+        finally:
+            steps = training.trained_steps - first
+            self._finished_steps += steps
+            self._total_samples += steps * int(training.settings["batch_size"])
 
     def _block_is_over(self) -> bool:
         over = self._blocks.is_over(self._training.trained_steps, time.monotonic())
@@ -343,12 +369,13 @@ class Loop:
 
 
 def instruments(
-    device: torch.device,
+    device: torch.device, phases_every_s: float = PHASES_EVERY_S
 ) -> tuple[Clock[torch.cuda.Event] | Clock[float], LossReader]:
     """Return what measures a step on this kind of device and what reads its loss."""
     if device.type == "cuda":
-        return Clock(EventBorders(device)), DeviceLoss(device)
-    return Clock(HostBorders()), HostLoss()
+        borders = EventBorders(device)
+        return Clock(borders, phases_every_s=phases_every_s), DeviceLoss(device)
+    return Clock(HostBorders(), phases_every_s=phases_every_s), HostLoss()
 
 
 def _difference(before: Settings, after: Settings) -> Settings:

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from gpudash.analysis.intervals import GRACE_S, Intervals
@@ -202,3 +203,36 @@ def as_dict(record):
 def test_an_interval_needs_a_positive_length(length):
     with pytest.raises(ValueError, match="positive length"):
         Intervals(BEGAN_S, length)
+
+
+def making(report, skipped, **transform_ms):
+    return msgspec.structs.replace(report, transform_ms=transform_ms, skipped_samples=skipped)
+
+
+def test_what_loader_workers_report_is_the_newest_in_the_row():
+    run = Trainer()
+    items = [
+        run.start(),
+        making(run.step(100.0), 0, decode=1.0),
+        making(run.step(100.0), 2, decode=2.0),
+        making(run.step(200.0), 2),  # no batch was taken since the one before
+        making(run.step(400.0), 3, decode=4.0),
+        making(run.step(200.0), 3),
+    ]
+    rows = fold(items, close_s=BEGAN_S + 1.2)
+    assert [row.transform_ms for row in rows] == [{"decode": 2.0}, {"decode": 4.0}, {}]
+    assert [row.skipped_samples for row in rows] == [2, 3, 3]
+
+
+def test_skipped_samples_are_unknown_before_the_first_report_and_after_a_restart():
+    run = Trainer(BEGAN_S + 0.6)
+    items = [run.start(), *(making(report, 5) for report in run.steps(9, 100.0))]
+    items += [run.start(), run.wait(0.4), *run.steps(6, 100.0)]
+    rows = fold(items, close_s=run.now_s)
+    assert [(row.segment, row.skipped_samples) for row in rows] == [
+        (0, None),
+        (0, 5),
+        (0, 5),
+        (1, 0),
+        (1, 0),
+    ]

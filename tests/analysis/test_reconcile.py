@@ -138,3 +138,25 @@ def test_the_parts_always_add_up(script: list[tuple[float, float, float, bool]])
     assert parts(found) == pytest.approx(found.wall_s)
     assert min(found.phases_s, found.data_s, found.paused_s, found.switching_s) >= 0
     assert found.unexplained_s >= -1e-9
+
+
+def test_what_came_before_a_recording_changes_nothing_in_it():
+    """Long steps are measured more often than short ones: their shares stand for themselves."""
+    reconciliation, now = Reconciliation(), 0.0
+    reconciliation.fold(started(now))
+    for number in range(1000):  # short, half idle, one in ten measured
+        now += 0.005
+        device_ms = 2.5 if number % 10 == 0 else None
+        reconciliation.fold(progress(step(now, 5, device_ms=device_ms)))
+    before = reconciliation.account()
+    for _ in range(10):
+        now += 0.1
+        reconciliation.fold(progress(step(now, 100, device_ms=100)))
+    recorded = reconciliation.account().since(before)
+    assert recorded.phases_s == pytest.approx(recorded.wall_s, rel=0.05)
+    assert recorded.unexplained_s == pytest.approx(0, abs=0.05)
+
+
+def test_an_account_is_written_in_microseconds():
+    rounded = Account(wall_s=1.23456789, phases_s=1.2345678).rounded()
+    assert (rounded.wall_s, rounded.phases_s) == (1.234568, 1.234568)

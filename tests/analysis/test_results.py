@@ -176,3 +176,64 @@ def test_a_row_that_stands_still_is_the_same_object():
     bench.train(20)
     assert bench.rows()[0] is before
     assert not bench.rows(live=False)[1].live
+
+
+def test_after_blocks_a_row_goes_on_and_counts_none_of_their_steps():
+    bench = Bench()
+    bench.train(20)
+    for value in ("on", "off", "on"):
+        bench.run.change(pipelined=value)  # a block's: the table is not told
+        bench.train(10, 10.0)
+        bench.table.sample(gpu(bench.run.now_s - 0.01, util_pct=1.0))
+    bench.table.go_on(bench.run.change(pipelined="off").segment)
+    bench.train(WARMUP_STEPS, 900.0)
+    bench.train(10)
+    bench.table.sample(gpu(bench.run.now_s - 0.01, util_pct=90.0))
+    (row,) = bench.rows()
+    assert (row.steps, row.util_pct, row.live) == (25, 90.0, True)
+    assert row.steps_per_s == pytest.approx(20.0)
+    bench.change(batch_size="16")
+    bench.train(20)
+    assert [row.steps for row in bench.rows()] == [25, 15]
+
+
+def test_verdicts_stand_below_the_row_they_were_found_in():
+    bench = Bench()
+    bench.train(20)
+    bench.table.verdict("one")
+    bench.table.verdict("two")
+    bench.change(pipelined="on")
+    bench.train(20)
+    bench.table.verdict("three")
+    rows = bench.rows()
+    assert [(row.number, row.verdict, row.live) for row in rows] == [
+        (1, False, False), (1, True, False), (1, True, False), (2, False, True), (2, True, False),
+    ]  # fmt: skip
+    assert [row.configuration for row in rows if row.verdict] == ["one", "two", "three"]
+    assert rows[1] is bench.rows()[1]
+    assert all(row.steps_per_s is None and row.ratio is None for row in rows if row.verdict)
+
+
+def test_a_row_with_a_verdict_stays_though_nothing_was_measured_in_it():
+    bench = Bench()
+    bench.train(20)
+    bench.change(pipelined="on")
+    bench.table.verdict("one")
+    bench.change(batch_size="16")
+    bench.train(20)
+    assert [(row.number, row.verdict) for row in bench.rows()] == [
+        (1, False), (2, False), (2, True), (3, False),
+    ]  # fmt: skip
+
+
+def test_before_the_first_worker_there_is_nothing_to_keep_a_verdict_in():
+    table = ResultsTable()
+    table.verdict("one")
+    table.go_on(3)
+    assert table.results(live=True) == ()
+
+
+def test_the_host_time_of_a_row_is_the_mean_of_its_steps():
+    bench = Bench()
+    bench.train(20)
+    assert bench.rows()[0].host_ms == pytest.approx(2.0)

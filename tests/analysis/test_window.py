@@ -3,9 +3,10 @@ import sys
 import msgspec
 import pytest
 
+from gpudash.analysis.reconcile import Account
 from gpudash.analysis.window import STALL_S, Window
 from gpudash.records import Failed, Plan, Refused, Status
-from gpudash.snapshot import Recording
+from gpudash.snapshot import ComparisonShown, Recording
 from tests.analysis.scripted_run import BEGAN_S, DEVICE, PLAN, SETTINGS, Trainer, gpu, host
 
 
@@ -258,3 +259,190 @@ def test_a_snapshot_of_a_long_run_costs_no_more_than_of_a_short_one():
 
     # both are longer than what is kept, ten minutes and 4096 steps
     assert calls(15_000) <= 1.1 * calls(5_000)
+
+
+# ── blocks of a comparison ──────────────────────────────────────────────────────────────
+
+VERDICT = "pipelined=on is 6.3 % faster [5.9, 6.8], 40 pairs, A/A check passed"
+
+
+def block(watched, number, **changes):
+    """The worker enters a block and trains in it."""
+    event = watched.run.change(**changes)
+    return watched.feed(msgspec.structs.replace(event, block=number), *watched.run.steps(8))
+
+
+def home(watched, **changes):
+    """The worker has left the blocks and trains on."""
+    return watched.feed(watched.run.change(**changes), *watched.run.steps(8))
+
+
+def comparison(pairs=0, **values):
+    known = {"change": None, "low": None, "high": None, "verdict": None, "failure": None}
+    return ComparisonShown(
+        lever="pipelined",
+        a="off",
+        b="on",
+        pairs=pairs,
+        planned_pairs=40,
+        precision=None,
+        history=(),
+        steps_per_s=(None, None),
+        host_ms=(None, None),
+        **(known | values),
+    )
+
+
+def labels(shown):
+    return [marker.label for marker in shown.markers]
+
+
+def test_blocks_make_neither_rows_nor_markers_nor_settings_of_their_own():
+    watched = Watched().trained()
+    watched.window.comparison = comparison(3)
+    before = watched.now()
+    for number, value in enumerate(("off", "on", "on", "off", "off", "on")):
+        shown = block(watched, number, pipelined=value).now()
+        assert (shown.state, shown.settings, shown.pending) == ("training", SETTINGS, {})
+        assert shown.status == "A/B: pipelined off or on, 3 of 40 pairs; a ends it"
+        assert shown.results == before.results
+        assert labels(shown) == ["A/B"]
+    shown = home(watched, pipelined="off").now()
+    assert (shown.settings, shown.status) == (SETTINGS, "training")
+    assert labels(shown) == ["A/B", "end of A/B"]
+    assert [(row.number, row.steps) for row in shown.results] == [(1, 35 + 8 - 5)]
+    assert shown.total_steps == 40 + 7 * 8
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_verdict_is_kept_in_the_table_and_told_once_the_blocks_are_over(early):
+    watched = Watched().trained()
+    watched.window.comparison = comparison(40)
+    block(watched, 0, pipelined="on")
+    if early:
+        watched.window.verdict(VERDICT)
+        assert watched.now().status.startswith("A/B: ")
+    home(watched, pipelined="off")
+    if not early:
+        watched.window.verdict(VERDICT)
+    shown = watched.now()
+    assert shown.status == f"training – {VERDICT}"
+    row, verdict = shown.results
+    assert (row.number, row.live, row.verdict) == (1, True, False)
+    assert (verdict.configuration, verdict.verdict, verdict.live) == (VERDICT, True, False)
+    assert watched.feed(watched.run.change(batch_size="16")).now().status == "training"
+
+
+def test_a_verdict_is_not_told_again_after_a_later_comparison_without_one():
+    watched = Watched().trained()
+    block(watched, 0, pipelined="on")
+    watched.window.verdict(VERDICT)
+    home(watched, pipelined="off", batch_size="16")  # the user's change ended the blocks
+    assert watched.now().status == f"training – {VERDICT}"
+    block(watched, 1, pipelined="on")
+    assert home(watched, pipelined="off").now().status == "training"
+
+
+def test_a_change_that_ends_the_blocks_is_named_without_the_way_back():
+    watched = Watched().trained()
+    block(watched, 0, pipelined="on")
+    watched.window.asked({"batch_size": "16"})
+    assert watched.now().status == "switching batch_size to 16 …"
+    shown = home(watched, pipelined="off", batch_size="16").now()
+    assert labels(shown) == ["A/B", "batch_size=16"]
+    assert (shown.state, shown.settings) == ("training", SETTINGS | {"batch_size": "16"})
+    assert [row.configuration for row in shown.results][1:] == ["batch_size=16"]
+
+
+def test_out_of_memory_in_a_block_is_told_once_the_blocks_are_over():
+    watched = Watched().trained()
+    watched.window.comparison = comparison()
+    block(watched, 0, batch_size="8")
+    reason = "out of memory with batch_size=4096: went back to batch_size=8"
+    refused = Refused(changes={"batch_size": "4096"}, reason=reason, block=1)
+    watched.feed(watched.run.change(batch_size="8"), refused)  # it tells in this order
+    assert watched.now().status.startswith("A/B: ")
+    assert labels(watched.now()) == ["A/B"]
+    shown = home(watched).now()
+    assert shown.status == f"training – refused: {reason}"
+    assert labels(shown) == ["A/B", "end of A/B"]
+    assert [row.number for row in shown.results] == [1]
+
+
+def test_a_first_block_that_cannot_be_makes_no_row_and_no_marker():
+    watched = Watched().trained()
+    reason = "cuda_graph=on needs a GPU"
+    watched.feed(Refused(changes={"cuda_graph": "on"}, reason=reason, block=0))
+    shown = home(watched).now()
+    assert shown.status == f"training – refused: {reason}"
+    assert labels(shown) == []
+    assert [row.number for row in shown.results] == [1]
+
+
+def test_blocks_end_what_was_told_before_them():
+    watched = Watched().trained()
+    watched.window.comparison = comparison(3)
+    watched.window.tell("refused: cuda_graph=on: needs a CUDA device")
+    assert block(watched, 0, pipelined="on").now().status.endswith("a ends it")
+
+
+def test_a_pause_within_blocks_is_a_pause():
+    watched = Watched().trained()
+    watched.window.comparison = comparison(3)
+    block(watched, 0, pipelined="on")
+    assert watched.feed(watched.run.pause()).now().status == "paused: space resumes"
+    assert watched.feed(watched.run.resume()).now().status.startswith("A/B: ")
+    home(watched, pipelined="off")
+    assert labels(watched.now()) == ["A/B", "paused", "resumed", "end of A/B"]
+
+
+def test_a_restart_within_blocks_ends_them():
+    watched = Watched().trained()
+    watched.window.comparison = comparison(3)
+    block(watched, 0, pipelined="on")
+    watched.window.verdict(VERDICT)
+    watched.window.restarted(PLAN, watched.run.now_s)
+    shown = watched.feed(watched.run.start(), *watched.run.steps(8)).now()
+    assert shown.status == "training"
+    shown = watched.feed(watched.run.change(pipelined="on")).now()
+    assert labels(shown)[-1] == "pipelined=on"
+    assert shown.status == "training"
+
+
+def test_an_end_within_blocks_is_an_end():
+    watched = Watched().trained()
+    watched.window.comparison = comparison(3)
+    block(watched, 0, pipelined="on")
+    assert watched.feed(watched.run.finish()).now().status == "finished after 48 steps"
+
+
+def test_a_new_row_within_blocks_begins_when_they_are_over():
+    watched = Watched().trained()
+    block(watched, 0, pipelined="on")
+    watched.window.new_row()
+    block(watched, 1, pipelined="off")
+    home(watched)
+    assert [row.steps for row in watched.now().results] == [35, 3]
+
+
+def test_what_the_worker_says_of_its_own_cost_and_its_loader_is_passed_on():
+    watched = Watched().trained()
+    assert (watched.now().instruments_ms, watched.now().transform_ms) == (0.0, {})
+    last = msgspec.structs.replace(
+        watched.run.step(), transform_ms={"decode": 2.5}, skipped_samples=3, instruments_ms=0.02
+    )
+    shown = watched.feed(last).now()
+    assert shown.instruments_ms == pytest.approx(0.02 / watched.run.number)  # of all steps lately
+    assert shown.skipped_samples == 3
+    assert shown.transform_ms == {"decode": 2.5}
+    quiet = msgspec.structs.replace(watched.run.wait(0.05), skipped_samples=3, instruments_ms=9.0)
+    shown = watched.feed(quiet).now()  # no step was finished, no sample made
+    assert shown.instruments_ms == pytest.approx(0.02 / watched.run.number)
+    assert shown.transform_ms == {"decode": 2.5}
+
+
+def test_the_unexplained_time_is_a_share_of_the_run():
+    watched = Watched().trained()
+    assert watched.now().unexplained_pct is None
+    watched.window.account = Account(wall_s=20.0, phases_s=19.0, unexplained_s=1.0)
+    assert watched.now().unexplained_pct == pytest.approx(5.0)

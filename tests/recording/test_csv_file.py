@@ -3,6 +3,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gpudash.analysis.gpu_track import GpuInterval
@@ -18,7 +19,8 @@ PROMISED = (
     "samples_per_s, step_ms_p50, step_ms_p95, data_ms, host_ms, device_ms, loss, gpu_index, "
     "gpu_uuid, gpu_util_pct, mem_util_pct, mem_used_mib, sm_active_pct, sm_occupancy_pct, "
     "tensor_active_pct, dram_active_pct, pcie_rx_mib_s, pcie_tx_mib_s, power_w, energy_j, "
-    "temperature_c, sm_clock_mhz, throttle, cpu_pct, worker_rss_mib"
+    "temperature_c, sm_clock_mhz, throttle, cpu_pct, worker_rss_mib, "
+    "transform_ms, skipped_samples"
 )
 
 
@@ -56,7 +58,10 @@ def rows_of(path):
 
 
 def scripted():
-    """Start, a change, a pause, a restart; a second GPU appears half-way."""
+    """Start, a change, a pause, a restart; a second GPU appears half-way.
+
+    From the fifth tick on to the restart, loader workers report what they do.
+    """
     run = Trainer(BEGAN_S + 0.6)
     items = [run.start()]
     for tick in range(20):
@@ -80,7 +85,16 @@ def scripted():
                 energy_j=5000.0 + 300.0 * (at_s - BEGAN_S),
             ),
             host(at_s, 150.0 + tick),
-            *run.steps(4, 50.0),
+            *(
+                msgspec.structs.replace(
+                    report,
+                    transform_ms={"decode": 2.125 + tick / 8, "crop": 0.08} if tick > 4 else {},
+                    skipped_samples=tick // 5,
+                )
+                if tick < 16
+                else report
+                for report in run.steps(4, 50.0)
+            ),
         ]
         if tick > 10:
             items.append(gpu(at_s, index=1, uuid="GPU-2222", util_pct=0.0))
@@ -129,6 +143,16 @@ def test_every_gpu_gets_a_row_and_no_gpu_leaves_its_cells_empty(tmp_path):
 )
 def test_numbers_are_plain_decimals(value, cell):
     assert decimals(4)(value) == cell
+
+
+def test_transforms_are_one_cell_and_an_unknown_count_is_an_empty_one(tmp_path):
+    file = recording(tmp_path / "run.csv")
+    file.write(interval(transform_ms={"decode": 2.134, "crop": 0.08}, skipped_samples=3))
+    file.write(interval(skipped_samples=0))
+    file.write(interval())
+    file.close()
+    found = [(row["transform_ms"], row["skipped_samples"]) for row in rows_of(file.path)]
+    assert found == [("decode=2.13;crop=0.08", "3"), ("", "0"), ("", "")]
 
 
 def test_wall_time_is_utc_to_the_nearest_millisecond():

@@ -5,10 +5,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gpudash.analysis.reconcile import Account
 from gpudash.errors import RecordingError
 from gpudash.recording import metadata
 from gpudash.recording.metadata import Metadata, path_beside
 from gpudash.recording.recording import Origin, Recording
+from gpudash.recording.recordings import Recordings
 from tests.analysis.scripted_run import BEGAN_S, started
 from tests.recording.test_csv_file import interval, scripted
 
@@ -215,3 +217,45 @@ def test_a_recording_that_lost_its_rows_is_not_complete(tmp_path, monkeypatch):
     recorder.write(interval())
     recorder.close()
     assert not described(recorder).complete
+
+
+def account(wall_s, paused_s=0.0):
+    return Account(wall_s=wall_s, phases_s=wall_s - paused_s, paused_s=paused_s)
+
+
+def test_the_account_is_unknown_until_the_end(tmp_path):
+    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder.write(interval())
+    assert described(recorder).account is None
+    recorder.close(account(1.23456789))
+    assert described(recorder).account == account(1.234568)
+    assert list(json.loads(recorder.metadata_path.read_text())["account"]) == [
+        "wall_s",
+        "phases_s",
+        "data_s",
+        "paused_s",
+        "switching_s",
+        "unexplained_s",
+    ]
+
+
+def test_each_recording_accounts_for_its_own_time(tmp_path):
+    first, second = (Recording(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
+    recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
+    recordings.begin(first, None, BEGAN_S, account(10.0))
+    recordings.begin(second, None, BEGAN_S + 4, account(13.5, paused_s=1.0))
+    recordings.write([interval(), interval(began_s=BEGAN_S + 5, ended_s=BEGAN_S + 5.5)])
+    assert described(first).account == account(3.5, paused_s=1.0)
+    recordings.end(BEGAN_S + 7, account(17.0, paused_s=1.0))
+    recordings.close(account(99.0))
+    assert described(second).account == account(3.5)
+    assert described(second).complete
+
+
+def test_where_no_step_was_recorded_there_is_no_account(tmp_path):
+    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
+    recordings.begin(recorder, None, BEGAN_S, account(10.0))
+    recordings.close(account(10.0))
+    assert described(recorder).complete
+    assert described(recorder).account is None

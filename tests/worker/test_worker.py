@@ -72,6 +72,12 @@ class Worker:
         return code
 
 
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where two cores are shared, two threads wait for each other most of the time."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
 @pytest.fixture
 def start() -> Iterator[Callable[..., Worker]]:
     workers: list[Worker] = []

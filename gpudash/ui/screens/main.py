@@ -61,8 +61,8 @@ class MainScreen(Screen[None]):
             yield LogPane(id="log")
         yield StatusLine(id="status")
         yield Bar(id="footer")
-        yield DevicePanel(id="device")
         yield ComparisonPanel(id="comparison")
+        yield DevicePanel(id="device")
         yield Static(id="too-small", markup=False)
 
     def on_mount(self) -> None:
@@ -78,6 +78,7 @@ class MainScreen(Screen[None]):
         self.set_class(small, "-too-small")
         self.set_class(compact, "-compact")
         self.set_class(height < FOUR_CHARTS_ROWS, "-two-charts")
+        self.query_one("#device", DevicePanel).fit()
         self.query_one("#log", LogPane).titled = not compact
         self.query_one("#levers", LeverPanel).titled = not compact
         if small:
@@ -99,7 +100,10 @@ class MainScreen(Screen[None]):
         self.query_one("#status", StatusLine).show(bars.status(snapshot, control.next_start))
         self.query_one("#footer", Bar).show(
             bars.footer(
-                snapshot.state, recording=snapshot.recording is not None, small=self.compact
+                snapshot.state,
+                recording=snapshot.recording is not None,
+                comparing=control.comparing,
+                small=self.compact,
             )
         )
         for name, chart_of in CHARTS.items():
@@ -138,6 +142,12 @@ class MainScreen(Screen[None]):
     def toggle_device(self) -> None:
         """Show or hide the device panel."""
         self.toggle_class("-device")
+
+    def open_comparison(self) -> None:
+        """Show the A/B panel, in place of the device panel where there is room for one."""
+        self.add_class("-comparing")
+        if self.compact:
+            self.remove_class("-device")
 
 
 def _on_gpu(snapshot: Snapshot) -> bool:

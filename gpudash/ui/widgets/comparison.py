@@ -1,5 +1,6 @@
 """The A/B panel: the interval closing in, a row for every few pairs."""
 
+import textwrap
 from collections.abc import Iterator
 
 from rich.segment import Segment
@@ -9,31 +10,50 @@ from gpudash.ui import format as fmt
 from gpudash.ui.series import nice_ceiling
 from gpudash.ui.widgets.painted import Painted, Row
 
+LEAST_SCALE = 0.01
+LEAST_DRAWN = 2
+"""Rows: an axis and the newest interval."""
 LABEL_WIDTH = 9
 """Columns for the number of pairs."""
 
 
 def scale_of(shown: ComparisonShown) -> float:
     """Return the change at the right end of the axis; the left end is its negative."""
-    newest = shown.history[-1] if shown.history else (0.0, 0.0, 0.0)
-    early = shown.history[len(shown.history) // 4] if shown.history else newest
+    if not shown.history:
+        return LEAST_SCALE
+    low, change, high = shown.history[-1]
+    early_low, _, early_high = shown.history[len(shown.history) // 4]
+    newest = max(abs(low), abs(change), abs(high), LEAST_SCALE)
+    early = max(abs(early_low), abs(early_high))
     # the first intervals are wild: they may end beyond the axis
-    return nice_ceiling(max(abs(end) for end in (*newest, early[0], early[2], 0.01)))
+    wanted = max(newest, min(early, 4 * newest))
+    return nice_ceiling(min(wanted, max(1.0, 2 * abs(change))))
+
+
+def column(value: float, scale: float, width: int) -> int:
+    """Return where on the axis a value stands, at its end for one beyond."""
+    within = min(max(value / scale, -1.0), 1.0)
+    return int((within + 1) / 2 * (width - 1) + 0.5)
 
 
 def interval_bar(low: float, change: float, high: float, scale: float, width: int) -> str:
     """Return an interval drawn on an axis from -scale to +scale, `│` at 0; `◂▸` are cut off."""
 
     def at(value: float) -> int:
-        return round((value / scale + 1) / 2 * (width - 1))
+        return column(value, scale, width)
 
     cells = [" "] * width
     cells[at(0)] = "│"
-    first, last = at(max(low, -scale)), at(min(high, scale))
-    for index in range(first, last + 1):
-        cells[index] = "─"
-    cells[first] = "├" if low >= -scale else "◂"
-    cells[last] = "┤" if high <= scale else "▸"
+    first, last = at(low), at(high)  # an early one may lie beyond the axis as a whole
+    cells[first : last + 1] = "─" * (last + 1 - first)
+    if low <= scale:
+        cells[first] = "├" if low >= -scale else "◂"
+    if high >= -scale:
+        cells[last] = "┤" if high <= scale else "▸"
+    if low > scale:
+        cells[-1] = "▸"
+    if high < -scale:
+        cells[0] = "◂"
     if abs(change) <= scale:
         cells[at(change)] = "●"
     return "".join(cells)
@@ -59,6 +79,7 @@ class ComparisonPanel(Painted):
         """Take the newest state; only rows that changed are painted."""
         if shown != self._shown:
             self._shown = shown
+            self.border_subtitle = "esc closes" if _is_over(shown) else "a ends it · esc hides it"
             self.repaint()
 
     def rows(self, width: int, height: int) -> Iterator[Row]:
@@ -72,10 +93,21 @@ class ComparisonPanel(Painted):
             Segment(f"{fmt.clip(question, width - len(pairs) - 1)} ", self.ink("strong")),
             Segment(pairs, self.ink("dim")),
         ]
+        found, sides = _found(shown, width), _sides(shown, width)
+        left = height - 1 - len(found)
+        if left - len(sides) < LEAST_DRAWN:
+            sides = []
+        yield from self._intervals(shown, width, left - len(sides))
+        yield from ([Segment(fmt.clip(line, width), self.ink("strong"))] for line in found)
+        yield from ([Segment(fmt.clip(line, width), self.ink("dim"))] for line in sides)
+
+    def _intervals(self, shown: ComparisonShown, width: int, height: int) -> Iterator[Row]:
+        if height < LEAST_DRAWN:
+            return
         room = max(width - LABEL_WIDTH - 1, 12)
         scale = scale_of(shown)
         yield [Segment(" " * LABEL_WIDTH + axis(scale, room), self.ink("dim"))]
-        for index in sampled(len(shown.history), height - 4):
+        for index in sampled(len(shown.history), height - 1):
             low, change, high = shown.history[index]
             newest = index == len(shown.history) - 1
             bar = interval_bar(low, change, high, scale, room)
@@ -84,14 +116,12 @@ class ComparisonPanel(Painted):
                 Segment(label, self.ink("dim")),
                 Segment(bar, self.ink(_ink(low, high) if newest else "text")),
             ]
-        yield [Segment(fmt.clip(_found(shown), width), self.ink("strong"))]
-        yield [Segment(fmt.clip(_sides(shown), width), self.ink("dim"))]
 
 
 def axis(scale: float, width: int) -> str:
     """Return the axis' labels: both ends and 0, in percent."""
     left, right = f"-{100 * scale:g} %", f"+{100 * scale:g} %"
-    middle = (width - 1) // 2
+    middle = column(0, scale, width)
     return f"{left:<{middle}}0{right:>{width - middle - 1}}"
 
 
@@ -101,20 +131,35 @@ def _ink(low: float, high: float) -> str:
     return "bad" if high < 0 else "busy"
 
 
-def _found(shown: ComparisonShown) -> str:
+def _is_over(shown: ComparisonShown | None) -> bool:
+    return shown is None or shown.verdict is not None or shown.failure is not None
+
+
+def _found(shown: ComparisonShown, width: int) -> list[str]:
+    """Return the verdict, or what is known so far and why there will not be more."""
     if shown.verdict is not None:
-        return shown.verdict
-    if shown.failure is not None:
-        return f"no verdict: {shown.failure}"
+        return textwrap.wrap(fmt.plain(shown.verdict), width)
+    known = _known(shown)
+    if shown.failure is None:
+        return [known or "waiting for two pairs of blocks"]
+    why = textwrap.wrap(f"no verdict: {fmt.plain(shown.failure)}", width)
+    return [known, *why] if known else why
+
+
+def _known(shown: ComparisonShown) -> str:
     if shown.change is None or shown.low is None or shown.high is None:
-        return "waiting for two pairs of blocks"
+        return ""
     low, high = 100 * shown.low, 100 * shown.high
     return f"{shown.lever}={shown.b}: {100 * shown.change:+.1f} % [{low:+.1f}, {high:+.1f}]"
 
 
-def _sides(shown: ComparisonShown) -> str:
-    sides = zip((shown.a, shown.b), shown.steps_per_s, shown.host_ms, strict=True)
-    return " · ".join(
+def _sides(shown: ComparisonShown, width: int) -> list[str]:
+    """Return both settings in figures, on one line where it is long enough."""
+    sides = [
         f"{value}: {fmt.significant(rate)} steps/s, host {fmt.milliseconds(host_ms)} ms"
-        for value, rate, host_ms in sides
-    )
+        for value, rate, host_ms in zip(
+            (shown.a, shown.b), shown.steps_per_s, shown.host_ms, strict=True
+        )
+    ]
+    together = " · ".join(sides)
+    return [together] if len(together) <= width else sides

@@ -2,14 +2,17 @@
 
 import textwrap
 from collections.abc import Iterator
+from itertools import zip_longest
 
 from rich.segment import Segment
 
 from gpudash.snapshot import Snapshot
 from gpudash.ui import format as fmt
-from gpudash.ui.widgets.painted import Painted, Row
+from gpudash.ui.widgets.painted import Painted, Row, width_of
 
 WIDTH = 44
+NOT_ITS_ROWS = 5
+"""Header, status, footer and the panel's frame."""
 
 
 def device_lines(snapshot: Snapshot) -> list[tuple[str, str]]:
@@ -68,24 +71,40 @@ class DevicePanel(Painted):
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
         self._lines: list[tuple[str, str]] = []
+        self._in_two = False
 
     def show(self, snapshot: Snapshot) -> None:
         """Take new values; only rows that changed are painted."""
         lines = device_lines(snapshot)
         if lines != self._lines:
             self._lines = lines
-            self.styles.height = len(lines) + 2
+            self.fit()
             self.repaint()
 
-    def rows(self, width: int, height: int) -> Iterator[Row]:  # noqa: ARG002  # cut by the base
-        """Yield one row per value."""
-        for name, value in self._lines:
-            name_, value_ = fmt.plain(name), fmt.plain(value)
-            if not value:
-                yield [Segment(fmt.clip(name_, width), self.ink("strong"))]
-                continue
-            room = max(width - len(name_) - 3, 1)
-            yield [
-                Segment(f" {name_} ", self.ink("dim")),
-                Segment(f"{fmt.clip(value_, room):>{room}}", self.ink("text")),
-            ]
+    def fit(self) -> None:
+        """Take the room there is: two columns where one is too long for the screen."""
+        columns, rows = self.screen.size
+        self._in_two = len(self._lines) > rows - NOT_ITS_ROWS
+        self.styles.width = min(2 * WIDTH, columns - 1) if self._in_two else WIDTH
+        self.styles.height = (-(-len(self._lines) // 2) if self._in_two else len(self._lines)) + 2
+
+    def rows(self, width: int, height: int) -> Iterator[Row]:
+        """Yield one row per value, or per two of them."""
+        if not self._in_two:
+            yield from (self._row(line, width) for line in self._lines)
+            return
+        half = (width - 2) // 2
+        for left, right in zip_longest(self._lines[:height], self._lines[height:]):
+            row = self._row(left, half)
+            gap = Segment(" " * (half + 2 - width_of(row)))
+            yield [*row, gap, *(self._row(right, half) if right else [])]
+
+    def _row(self, line: tuple[str, str], width: int) -> Row:
+        name, value = (fmt.plain(text) for text in line)
+        if not value:
+            return [Segment(fmt.clip(name, width), self.ink("strong"))]
+        room = max(width - len(name) - 3, 1)
+        return [
+            Segment(f" {name} ", self.ink("dim")),
+            Segment(f"{fmt.clip(value, room):>{room}}", self.ink("text")),
+        ]

@@ -90,7 +90,11 @@ class ResultsTable(Scrolled):
         yield self._row(first, columns, configuration)
         room = max(height - 2, 0)
         end = len(others) - min(self._hidden_below, max(len(others) - room, 0))
-        for result in others[max(end - room, 0) : end]:
+        shown = others[max(end - room, 0) : end]
+        live = next((result for result in others if result.live), None)
+        if shown and live is not None and live not in shown and end == len(others):
+            shown[0] = live  # its verdicts would have pushed it out
+        for result in shown:
             yield self._row(result, columns, configuration)
 
     def _head(self, columns: tuple[Column, ...], configuration: int) -> Row:

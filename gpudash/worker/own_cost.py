@@ -1,0 +1,36 @@
+"""What the loop's instruments cost a step of a training that does nothing else."""
+
+import math
+import statistics
+import time
+
+import torch
+
+from gpudash.worker.clock import Tag
+from gpudash.worker.loop import instruments
+from workloads.workload import Phase
+
+STEPS = 1000
+REPEATS = 5
+SERIAL: tuple[Phase, ...] = ("copy", "first", "forward", "backward", "optimizer", "idle")
+
+
+def instruments_us(device: torch.device) -> tuple[float, float]:
+    """Return the host's microseconds a step: of most steps, and of one with its phases."""
+    return (
+        statistics.median(_step_us(device, math.inf) for _ in range(REPEATS)),
+        statistics.median(_step_us(device, 0.0) for _ in range(REPEATS)),
+    )
+
+
+def _step_us(device: torch.device, phases_every_s: float) -> float:
+    clock, _ = instruments(device, phases_every_s)
+    loss = torch.zeros((), device=device)
+    began_s = time.perf_counter()
+    for step in range(STEPS):
+        clock.begin()
+        for phase in SERIAL:
+            clock.mark(phase)
+        clock.end(Tag(step=step, segment=0, samples=1, loss=loss))
+        clock.finished()
+    return (time.perf_counter() - began_s) / STEPS * 1e6

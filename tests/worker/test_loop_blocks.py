@@ -1,0 +1,265 @@
+"""Blocks in the real loop: in order, home again, and unmoved by what happens in between."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+import torch
+
+from gpudash.records import (
+    Block,
+    Blocks,
+    Change,
+    Changed,
+    Event,
+    Finished,
+    Pause,
+    Paused,
+    Plan,
+    Progress,
+    Refused,
+    Resume,
+    Resumed,
+    Timed,
+)
+from tests.worker.in_process import SETTINGS, FakeEntry, Run
+from workloads.levers import LeverError, Value
+
+STEP_S = 0.0005
+MIN_STEPS = 3
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def work(_values: Mapping[str, Value]) -> None:
+    time.sleep(STEP_S)
+
+
+ENTRY = FakeEntry(during={"forward": work})
+
+
+def blocks(*changes: dict[str, str], stopwatch: str | None = None) -> Blocks:
+    return Blocks(
+        blocks=tuple(
+            Block(number=i, changes=one, min_steps=MIN_STEPS, min_s=0.0, stopwatch=stopwatch)
+            for i, one in enumerate(changes)
+        )
+    )
+
+
+THREE = blocks({"pipelined": "on"}, {"batch_size": "3"}, {})
+
+
+def stop_at_home(run: Run, event: Event) -> None:
+    """Stop once it trains on after the blocks."""
+    if run.entered and run.entered[-1] is None and reaches(run, event):
+        run.stop()
+
+
+def reaches(run: Run, event: Event) -> bool:
+    """Tell whether a step of the newest segment is in this report."""
+    newest = run.of(Changed)[-1].segment
+    return isinstance(event, Progress) and any(step.segment == newest for step in event.steps)
+
+
+def when(
+    condition: Callable[[Event], bool], *commands: object, then: Callable = stop_at_home
+) -> Callable[[Run, Event], None]:
+    """Send commands at the first event that fits; stop at home."""
+    left = list(commands)
+
+    def react(run: Run, event: Event) -> None:
+        while left and condition(event):
+            run.send(left.pop(0))
+        then(run, event)
+
+    return react
+
+
+def begins(number: int) -> Callable[[Event], bool]:
+    return lambda event: isinstance(event, Changed) and event.block == number
+
+
+def numbered(run: Run) -> None:
+    """See that no step was lost or counted twice."""
+    numbers = [step.step for step in run.steps]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert run.of(Finished)[0].total_steps == numbers[-1] == run.training.trained_steps
+
+
+def test_blocks_are_run_in_order_and_then_it_is_as_before():
+    run = Run(ENTRY, stop_at_home).until_stopped(THREE)
+    assert run.entered == [0, 1, 2, None]
+    home = run.training.settings
+    assert [event.settings for event in run.of(Changed)] == [
+        home | {"pipelined": "on"},
+        home | {"batch_size": "3"},  # the block's own change alone
+        home,
+        home,
+    ]
+    assert home["batch_size"] == SETTINGS["batch_size"]
+    assert not run.of(Refused)
+    numbered(run)
+    for event in run.of(Changed)[:3]:
+        steps = [step for step in run.steps if step.segment == event.segment]
+        over = event.settings["pipelined"] == "on"  # what was prepared is trained on
+        assert len(steps) == event.settling_steps + MIN_STEPS + 1 + over
+        assert {step.samples for step in steps} == {int(event.settings["batch_size"])}
+
+
+def test_a_change_ends_the_blocks_at_home_with_the_change():
+    change = Change(settings={"batch_size": "4"})
+    run = Run(ENTRY, when(begins(0), change)).until_stopped(
+        blocks({"pipelined": "on"}, *[{"batch_size": "3"}] * 50)
+    )
+    assert run.entered[-1] is None
+    assert run.entered[:-1] == list(range(len(run.entered) - 1))
+    assert len(run.entered) < 50
+    assert run.of(Changed)[-1].settings["pipelined"] == "off"
+    assert run.training.settings["batch_size"] == "4"
+    numbered(run)
+
+
+@pytest.mark.parametrize("value", ["off", "on"])
+def test_a_change_to_what_the_block_or_home_has_ends_the_blocks_too(value: str):
+    """Whether it moves anything depends on the block in progress, which the user cannot know."""
+    change = Change(settings={"pipelined": value})
+    long = Block(number=0, changes={"pipelined": "on"}, min_steps=300, min_s=0.0)
+    at_home = Block(number=1, changes={}, min_steps=300, min_s=0.0)
+    for first in (long, at_home):
+        run = Run(ENTRY, when(begins(first.number), change)).until_stopped(Blocks(blocks=(first,)))
+        assert run.entered == [first.number, None]
+        assert not run.of(Refused)
+        assert run.training.settings["pipelined"] == value
+        assert run.of(Changed)[1].after_step < 300
+        numbered(run)
+
+
+def test_a_refused_change_leaves_the_comparison_running():
+    change = Change(settings={"batch_size": "0"})
+    run = Run(ENTRY, when(begins(0), change)).until_stopped(THREE)
+    assert [event.changes for event in run.of(Refused)] == [change.settings]
+    assert run.entered == [0, 1, 2, None]
+    assert run.training.settings["batch_size"] == "2"
+
+
+@pytest.mark.parametrize("stopwatch", [None, "instrumented", "bare"])
+def test_out_of_memory_costs_the_block_and_not_the_run(stopwatch: str | None):
+    def fail(values: Mapping[str, Value]) -> None:
+        if values["batch_size"] == 4:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        work(values)
+
+    asked = blocks({"pipelined": "on"}, {"batch_size": "4"}, {}, stopwatch=stopwatch)
+    run = Run(FakeEntry(during={"forward": fail}), stop_at_home).until_stopped(asked)
+    (refused,) = run.of(Refused)
+    assert (refused.block, refused.changes["batch_size"]) == (1, "4")
+    assert "out of memory" in refused.reason
+    assert [number for number in run.entered if number is not None] == [0, 1, 2]
+    assert [timed.block for timed in run.of(Timed)] == ([0, 2] if stopwatch else [])
+    assert run.training.settings["batch_size"] == "2"
+    assert run.training.settings["pipelined"] == "off"
+
+
+def test_no_blocks_at_all_end_them_early():
+    many = blocks(*[{"pipelined": "on"}, {}] * 50)
+    run = Run(ENTRY, when(begins(0), Blocks(blocks=()))).until_stopped(many)
+    assert run.entered[-1] is None
+    assert len(run.entered) < 50
+    assert run.training.settings["pipelined"] == "off"
+    numbered(run)
+
+
+@pytest.mark.parametrize("stopwatch", [None, "instrumented"])
+def test_a_pause_within_a_block_is_no_part_of_it(stopwatch: str | None):
+    paused_s = 0.3
+
+    def react(run: Run, event: Event) -> None:
+        if begins(0)(event):
+            run.send(Pause())
+        paused = run.of(Paused)
+        resumed = isinstance(event, Progress) and paused and not run.of(Resumed)
+        if resumed and event.until_s > paused[0].at_s + paused_s:
+            run.send(Resume())
+        stop_at_home(run, event)
+
+    long = [{"pipelined": "on"}, {"batch_size": "3"}, {}]
+    asked = blocks(*long, stopwatch=stopwatch).blocks
+    asked = tuple(  # longer than a command takes to be read
+        Block(number=one.number, changes=one.changes, min_steps=20, min_s=0.1, stopwatch=stopwatch)
+        for one in asked
+    )
+    run = Run(ENTRY, react).until_stopped(Blocks(blocks=asked))
+    assert run.entered == [0, 1, 2, None]
+    (resumed,) = run.of(Resumed)
+    first = run.of(Changed)[0]
+    after = [s for s in run.steps if s.segment == first.segment and s.finished_s > resumed.at_s]
+    assert len(after) > first.settling_steps + 20  # a whole block since then
+    numbered(run)
+    if stopwatch:
+        paces = [timed.seconds / timed.steps for timed in run.of(Timed)]
+        assert paces[0] < 2 * max(paces[1:])
+
+
+@pytest.mark.parametrize("stopwatch", ["instrumented", "bare"])
+def test_a_block_under_the_stopwatch_counts_its_steps_and_samples(stopwatch: str):
+    asked = blocks({"pipelined": "on"}, {"batch_size": "3"}, {}, stopwatch=stopwatch)
+    run = Run(ENTRY, stop_at_home).until_stopped(asked)
+    timed = run.of(Timed)
+    assert [one.block for one in timed] == [0, 1, 2]
+    for one, batch_size in zip(timed, (2, 3, 2), strict=True):
+        assert one.steps > MIN_STEPS
+        assert one.samples == one.steps * batch_size
+        assert one.seconds >= one.steps * STEP_S
+    totals = [(event.total_steps, event.total_samples) for event in run.of(Progress)]
+    assert totals == sorted(totals)
+    bare = timed if stopwatch == "bare" else []
+    samples = sum(one.samples for one in (*bare, *run.steps))
+    assert totals[-1] == (run.training.trained_steps, samples)
+    assert len(run.steps) + sum(one.steps for one in bare) == run.training.trained_steps
+    assert run.of(Finished)[0].total_steps == run.training.trained_steps
+
+
+def test_a_run_that_ends_within_a_bare_block_has_counted_it():
+    plan = Plan(workload="fake", settings={}, steps=200)
+    endless = Block(number=0, changes={}, min_steps=1000, min_s=0.0, stopwatch="bare")
+    first = when(lambda event: bool(getattr(event, "steps", ())), Blocks(blocks=(endless,)))
+    run = Run(ENTRY, first, plan=plan).until_stopped()
+    assert run.of(Finished)[0].total_steps == run.training.trained_steps == 200
+    assert run.of(Progress)[-1].total_samples == 400
+
+
+@pytest.mark.parametrize("within_block", [False, True])
+def test_what_fails_while_a_change_is_built_is_refused(*, within_block: bool):
+    def fail(values: Mapping[str, Value]) -> None:
+        if values["batch_size"] == 4:
+            raise LeverError("cannot read the files: they are gone")
+
+    entry = FakeEntry(during={"forward": work}, building=fail)
+    command = (
+        blocks({"batch_size": "4"}, {"pipelined": "on"})
+        if within_block
+        else Change(settings={"batch_size": "4"})
+    )
+
+    def proven(event: Event) -> bool:
+        return isinstance(event, Progress) and bool(event.steps)
+
+    def stop(run: Run, event: Event) -> None:
+        blocks_are_over = run.entered.count(None) == 2 or not within_block
+        if run.of(Refused) and blocks_are_over and reaches(run, event):
+            run.stop()
+
+    run = Run(entry, when(proven, command, then=stop)).until_stopped()
+    (refused,) = run.of(Refused)
+    assert refused.reason == "cannot read the files: they are gone: went back to batch_size=2"
+    assert refused.block == (0 if within_block else None)
+    assert run.entered == ([None, 1, None] if within_block else [None])
+    assert run.training.settings["batch_size"] == "2"
+    numbered(run)
