@@ -23,7 +23,7 @@ from gpudash.headless import News, follow
 from gpudash.session import Session
 from gpudash.snapshot import Snapshot
 from workloads import Entry, find_workload
-from workloads.levers import find, resolve
+from workloads.levers import find
 
 FASTER, NOT_SHOWN, SLOWER = 0, 3, 4
 """Exit codes with --exit-code; 1 is a comparison that failed, 2 bad input."""
@@ -64,7 +64,8 @@ def main(argv: Sequence[str]) -> int:
     else:
         entry = find_workload(plan.workload)
         lever, a, b = two_values(entry, arguments.lever)
-        resolve(entry.levers, plan.settings)
+        if lever in plan.settings:
+            raise UsageError(f"lever {lever} is both set and compared; valid: one of the two")
         question = Question(
             lever=lever,
             a=a,
@@ -104,7 +105,7 @@ def run_ab(session: Session, comparison: Comparison, *, as_json: bool, exit_code
     if comparison.verdict is None:
         reason = "interrupted" if interrupted else comparison.failure or "it did not finish"
         print(f"gpudash: no verdict: {reason}", file=sys.stderr)
-        return 130 if interrupted else 1
+        return 130 if interrupted else 2 if comparison.refused else 1
     if as_json:
         print(msgspec.json.encode(as_dict(comparison, snapshot)).decode())
     else:

@@ -38,7 +38,10 @@ if torch.cuda.is_available():
         prefix = "MIG" if "MIG" in found.name else "GPU"  # NVML's form
         devices.append([found.name, f"{prefix}-{found.uuid}"])
 found = {"version": torch.__version__, "cuda": torch.version.cuda, "devices": devices}
-found["instruments_us"] = instruments_us(torch.device("cuda:0" if devices else "cpu"))
+try:
+    found["instruments_us"] = instruments_us(torch.device("cuda:0" if devices else "cpu"))
+except RuntimeError as error:
+    found["instruments_us"], found["why"] = None, str(error).splitlines()[0]
 print(json.dumps(found))
 """
 
@@ -73,8 +76,10 @@ class Torch(msgspec.Struct, frozen=True):
     cuda: str | None
     devices: tuple[tuple[str, str], ...]
     """Name and UUID of each."""
-    instruments_us: tuple[float, float]
-    """What gpudash's clock takes of a step, and of one whose phases it measures."""
+    instruments_us: tuple[float, float] | None
+    """What the clock takes of a step's host time: of most steps, of those with phases."""
+    why: str = ""
+    """… or why that could not be measured."""
 
 
 def examine() -> tuple[Check, ...]:
@@ -146,6 +151,9 @@ def _torch() -> Iterator[Check]:
         yield Check(
             name="torch device", ok=False, detail="no CUDA device: training runs on the CPU"
         )
+    if torch.instruments_us is None:
+        yield Check(name="own cost", ok=False, detail=torch.why)
+        return
     most_us, phases_us = torch.instruments_us
     detail = f"{most_us:.1f} µs a step, {phases_us:.1f} µs where its phases are measured"
     yield Check(name="own cost", ok=True, detail=detail)

@@ -16,7 +16,10 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     """Fixed for the whole sweep."""
     rows: tuple[Settings, ...]
     columns: tuple[Settings, ...]
-    min_steps: int = 10
+    min_steps: int | None = None
+    """None: the sweep's own."""
+    rounds: int | None = None
+    """None: the sweep's own."""
 
 
 def _batches(*sizes: int) -> tuple[Settings, ...]:
@@ -87,7 +90,8 @@ ON_CPU = {
         ON_GPU["jpeg_input"],
         rows=_batches(32),
         columns=tuple({"input": stage} for stage in _STAGES),
-        min_steps=5,
+        min_steps=15,  # the loader's pace is uneven where its workers have no core of their own
+        rounds=8,
     ),
 }
 """The same stages in sizes that two cores finish within ten minutes."""

@@ -179,6 +179,7 @@ class Session:
     def _cancel_comparison(self, reason: str) -> None:
         if isinstance(self._experiment, Comparison):
             self._experiment.cancel(reason)
+            self._experiment_waits = False
 
     def new_row(self) -> None:
         """Begin a new row of the results table with the settings in force."""

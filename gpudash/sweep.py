@@ -47,7 +47,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--vary", action="append", default=[], metavar="LEVER=A,B,…")
     parser.add_argument("--preset", metavar="NAME", help=f"a source's table: {', '.join(ON_GPU)}")
     parser.add_argument("--steps", metavar="N", help="steps measured in a block (10, at least 1 s)")
-    parser.add_argument("--rounds", metavar="N", help=f"blocks of each setting ({ROUNDS})")
+    parser.add_argument(
+        "--rounds", metavar="N", help=f"blocks of each setting ({ROUNDS}, or the preset's)"
+    )
     parser.add_argument("--csv", metavar="F", help="write every block, and F's JSON")
     parser.add_argument("--resume", action="store_true", help="finish the sweep of --csv F")
     parser.add_argument("--markdown", metavar="F", help="write the table")
@@ -96,11 +98,12 @@ def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
         columns = preset.columns
         plan = msgspec.structs.replace(plan, settings=preset.settings | plan.settings)
     steps = whole("--steps", arguments.steps, default=0, minimum=1, maximum=10**6)
+    rounds = (preset and preset.rounds) or ROUNDS
     grid = Grid(
         rows=rows,
         columns=columns,
-        rounds=whole("--rounds", arguments.rounds, default=ROUNDS, minimum=2, maximum=1000),
-        min_steps=steps or (preset.min_steps if preset else MIN_STEPS),
+        rounds=whole("--rounds", arguments.rounds, default=rounds, minimum=2, maximum=1000),
+        min_steps=steps or (preset and preset.min_steps) or MIN_STEPS,
         min_s=0.0 if steps else MIN_S,
     )
     check_grid(entry, plan.settings, grid)
@@ -264,7 +267,7 @@ def run_sweep(
     if recorded.refusal is not None:
         print(f"gpudash: {recorded.refusal}", file=sys.stderr)
         return 2
-    device = news.snapshot.device
+    device, unwritten = news.snapshot.device, None
     if sweep.blocks_done and device is not None:
         results = sweep.results()
         table = tables.cells(sweep.grid, results)
@@ -272,15 +275,27 @@ def run_sweep(
         fixed = tables.pairs(session.plan.settings)
         title = f"{session.plan.workload} on {device.name} {fixed}".rstrip()
         print(f"{title}\n{tables.LEGEND}\n\n{tables.as_text(table, columns)}")
-        if outputs.markdown is not None:
-            _write_markdown(outputs.markdown, title, table, command)
-        if outputs.plot is not None:
-            plotting.draw(outputs.plot, title, sweep.grid, results)
+        try:
+            if outputs.markdown is not None:
+                _write_markdown(outputs.markdown, title, table, command)
+            if outputs.plot is not None:
+                plotting.draw(outputs.plot, title, sweep.grid, results)
+        except RecordingError as error:
+            unwritten = str(error)
+    return _conclude(
+        session, sweep, recorded.failure or unwritten, outputs, interrupted=interrupted
+    )
+
+
+def _conclude(
+    session: Session, sweep: Sweep, why: str | None, outputs: Outputs, *, interrupted: bool
+) -> int:
+    """Say what went wrong, if anything did. Returns the exit code."""
     failed = session.failure
-    why = failed.sentence if failed else "interrupted" if interrupted else recorded.failure
+    why = failed.sentence if failed else "interrupted" if interrupted else why
     if why is None:
         return 0
-    if sweep.blocks_done:
+    if sweep.blocks_done < sweep.blocks_planned and sweep.blocks_done:
         kept = f"; --resume finishes {shown(outputs.csv)}" if outputs.csv else ""
         why += f" after {sweep.blocks_done} of {sweep.blocks_planned} blocks{kept}"
     print(f"gpudash: {why}", file=sys.stderr)

@@ -112,7 +112,7 @@ def test_scripts_learn_the_verdict_from_the_exit_code(step_ms, code, capsys):
 
 def test_no_verdict_is_told_with_the_reason(capsys):
     worker = Worker(refuses=lambda settings: "no streams" if settings["pipelined"] == "on" else "")
-    assert run(ScriptedSession(worker)) == 1
+    assert run(ScriptedSession(worker)) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "gpudash: no verdict: no streams" in captured.err

@@ -135,15 +135,16 @@ class LoaderFeed:
 class ReplayFeed:
     """The same few batches over and over: a ceiling without input cost."""
 
-    def __init__(self, batches: list[Batch]) -> None:
+    def __init__(self, batches: list[Batch], reports: _Reports) -> None:
         self._batches = cycle(batches)
+        self._reports = reports
 
     def __next__(self) -> Batch:
         return next(self._batches)
 
     def report(self) -> InputReport:
-        """Return nothing: no sample is made any more."""
-        return InputReport()
+        """Return what making the batches took and met, once: none is made any more."""
+        return self._reports.report()
 
     def close(self) -> None:
         """Let go of the batches."""
@@ -179,7 +180,7 @@ def make_feed(
             torch.cuda.synchronize(device)  # sync: once per new feed, so any stream may read
     elif pin_memory:
         batches = [tuple(t.pin_memory() for t in batch) for batch in batches]
-    return ReplayFeed(batches)
+    return ReplayFeed(batches, reports)
 
 
 def batches_held(values: Mapping[str, Value]) -> int:

@@ -118,7 +118,10 @@ class Training:
         return settled
 
     def change(self, changes: Mapping[str, str]) -> None:
-        """Put other settings in force; nothing may be pending. Raises LeverError, unchanged."""
+        """Put other settings in force; nothing may be pending.
+
+        Raises LeverError; where that came while building, `recover` has to follow.
+        """
         assert not self.pending, "drain first"
         wanted = self.settle(changes)
         new_loader = self._touched(self.settings, wanted, "new loader", "rebuilt model")

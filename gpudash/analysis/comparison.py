@@ -82,6 +82,8 @@ class Comparison:
         """The answer, once there is one."""
         self.failure: str | None = None
         """Why there is none and will be none."""
+        self.refused = False
+        """The failure is that one of the settings cannot be."""
         self.done = False
         """Nothing more of it is being run."""
 
@@ -154,6 +156,7 @@ class Comparison:
         if self.verdict is not None or self.failure is not None:
             return
         if isinstance(outcome, NotRun):
+            self.refused = True
             self._fail(outcome.reason)
             return
         self._measured[outcome.number] = outcome

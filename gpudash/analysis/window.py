@@ -259,7 +259,7 @@ class Window:
         self._total_steps, self._total_samples = event.total_steps, event.total_samples
         if event.loss is not None:
             self._loss = event.loss
-        if event.steps:
+        if event.steps or not self._paused:
             self._instruments.append((event.instruments_ms, len(event.steps)))
         self._transform_ms = event.transform_ms or self._transform_ms
         self._skipped_samples = event.skipped_samples

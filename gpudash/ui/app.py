@@ -169,6 +169,8 @@ class Dashboard(App[None]):
                 self._main.open_comparison()
 
         hint = f"{lever.name}={value} against this, in alternating blocks"
+        if lever.effect == "rebuilt model":
+            hint += "; each starts from new weights, the present ones are lost"
         if isinstance(lever, Switch):
             answered(lever.step(value, 1))
         elif isinstance(lever, Choice):

@@ -10,8 +10,8 @@ step, and kept within what causality allows: a step ends after the host began to
 and before its last event was seen done.
 
 The end of every step is recorded. The other borders cost the device about 2 µs each and the
-host as much, which short steps would feel: phases are measured in two steps out of those of
-each 50 ms, and are None in the others.
+host as much, which short steps would feel: phases are measured in two iterations out of those of
+each 50 ms (on two streams, both halves of one step), and are None in the others.
 """
 
 import math

@@ -1,6 +1,8 @@
-"""The child's loop: step, obey, report. The training never waits for anything in here.
+"""The child's loop: step, obey, report.
 
-A command is obeyed at the boundary between two steps. Finished steps are reported in
+The training never waits for anything in here, but around a block under the stopwatch. A
+command is obeyed between two steps, within some milliseconds; in a block without
+instruments, after it. Finished steps are reported in
 batches, about 20 a second, with running totals, so that a late reader loses nothing.
 """
 
@@ -68,6 +70,7 @@ class Loop:
         self._segment = 0
         self._noted = set(training.notes)  # these the session has been told at the start
         self._proven = dict(training.settings)  # settings with which a step went through
+        self._settled_step = 0  # from here on they have shown what they need
         self._blocks = BlockQueue()
         self._paused = False
         self._stopping = False
@@ -177,7 +180,7 @@ class Loop:
                 self._losses.request(steps[-1].step, finished[-1][1])
             self._finished_steps = steps[-1].step
             self._total_samples += sum(step.samples for step in steps)
-            if steps[-1].segment == self._segment:
+            if steps[-1].segment == self._segment and steps[-1].step > self._settled_step:
                 self._proven = dict(self._training.settings)
         loss_step, loss = newest or (None, None)
         made = self._training.input_report()
@@ -323,13 +326,17 @@ class Loop:
             self._total_samples += steps * int(training.settings["batch_size"])
 
     def _block_is_over(self) -> bool:
-        over = self._blocks.is_over(self._training.trained_steps, time.monotonic())
+        over = self._blocks.current is None or (
+            not self._paused
+            and self._blocks.is_over(self._training.trained_steps, time.monotonic())
+        )
         return over or self._done()
 
     def _entered_segment(self, changes: Settings, began_s: float, block: int | None = None) -> None:
         self._segment += 1
         self._clock.interrupt()
         training = self._training
+        self._settled_step = training.trained_steps + training.settling_steps
         self._blocks.entered(training.trained_steps, training.settling_steps)
         now = time.monotonic()
         self._send(

@@ -1,4 +1,7 @@
-"""What the loop's instruments cost a step of a training that does nothing else."""
+"""What the clock costs a step of a training that does nothing else.
+
+Reports and commands, which come some times a second, are not in it.
+"""
 
 import math
 import statistics
