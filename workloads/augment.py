@@ -27,25 +27,19 @@ from workloads.augmentations import (
     draw,
     rotate_each,
 )
-from workloads.encdec import DATASET_SIZE, NUM_CLASSES, SCALES, Scale, build_encoder
+from workloads.encdec import NUM_CLASSES, SCALES, Scale, build_encoder
 from workloads.levers import Value
+from workloads.random_samples import RandomSamples
 from workloads.trade import Learner, Trade
 from workloads.workload import Batch, Mark, Prepared, Samples
 
 
-class RawImages(Samples):
+class RawImages(RandomSamples):
     """Random images of a random class, and what an augmentation of each is to draw."""
-
-    def __init__(self, image_size: int, seed: int) -> None:
-        self._image_size = image_size
-        self._seed = seed
-
-    def __len__(self) -> int:
-        return DATASET_SIZE
 
     def __getitem__(self, index: int) -> Batch:
         side = self._image_size
-        generator = torch.Generator().manual_seed(self._seed * DATASET_SIZE + index)
+        generator = self.generator(index)
         # (3, S, S) uint8
         image = torch.randint(0, 256, (3, side, side), dtype=torch.uint8, generator=generator)
         label = torch.randint(0, NUM_CLASSES, (), generator=generator)  # () int64

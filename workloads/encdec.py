@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from workloads.levers import Value
+from workloads.random_samples import RandomSamples
 from workloads.trade import Learner, Net, Trade
 from workloads.workload import Batch, Mark, Prepared, Samples
 
 NUM_CLASSES = 10
-DATASET_SIZE = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,19 +38,12 @@ SCALES = {
 }
 
 
-class RandomSegmentation(Samples):
+class RandomSegmentation(RandomSamples):
     """Random images with a random class for every pixel."""
-
-    def __init__(self, image_size: int, seed: int) -> None:
-        self._image_size = image_size
-        self._seed = seed
-
-    def __len__(self) -> int:
-        return DATASET_SIZE
 
     def __getitem__(self, index: int) -> Batch:
         side = self._image_size
-        generator = torch.Generator().manual_seed(self._seed * DATASET_SIZE + index)
+        generator = self.generator(index)
         image = torch.rand(3, side, side, generator=generator)  # (3, S, S) float32
         target = torch.randint(0, NUM_CLASSES, (side, side), generator=generator)  # (S, S) int64
         return image, target

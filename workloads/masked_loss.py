@@ -34,6 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from workloads.levers import Value
+from workloads.random_samples import RandomSamples
 from workloads.trade import Learner, Trade
 from workloads.workload import Batch, Mark, Prepared, Samples
 
@@ -42,7 +43,6 @@ IGNORED = -1
 BACKGROUND = NUM_CLASSES - 1
 CHANNELS = 10
 """Of every hidden layer."""
-DATASET_SIZE = 1_000_000
 
 
 # ---- fold background in: labels (B, S, S) → target (B, S, S), its background ignored
@@ -154,19 +154,12 @@ SCALES = {
 }
 
 
-class RandomLabels(Samples):
+class RandomLabels(RandomSamples):
     """Random images; every pixel has a random class or is to be ignored."""
-
-    def __init__(self, image_size: int, seed: int) -> None:
-        self._image_size = image_size
-        self._seed = seed
-
-    def __len__(self) -> int:
-        return DATASET_SIZE
 
     def __getitem__(self, index: int) -> Batch:
         side = self._image_size
-        generator = torch.Generator().manual_seed(self._seed * DATASET_SIZE + index)
+        generator = self.generator(index)
         image = torch.randn(3, side, side, generator=generator)  # (3, S, S) float32
         labels = torch.randint(IGNORED, NUM_CLASSES, (side, side), generator=generator)
         return image, labels  # … (S, S) int64

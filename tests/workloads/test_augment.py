@@ -1,6 +1,6 @@
 """Wherever and however a sample is augmented, the same images are trained on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,7 +12,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torchvision.transforms.v2 import functional as tv
 
-from workloads import CATALOGUE
+from tests.workloads.trainings import (
+    DEVICES,
+    Make,
+    deterministic_algorithms,
+    making,
+    one_thread,
+    train,
+    weights,
+)
 from workloads.augment import AugmentedImages, RawImages, build_classifier
 from workloads.augmentations import (
     ANGLE,
@@ -29,20 +37,9 @@ from workloads.augmentations import (
     rotate_each,
 )
 from workloads.encdec import SCALES
-from workloads.training import Training
 from workloads.workload import Batch, unmarked
 
-ENTRY = CATALOGUE["augment"]
 SIZE = SCALES["small"].image_size
-CPU = torch.device("cpu")
-DEVICES = [
-    pytest.param(CPU, id="cpu"),
-    pytest.param(
-        torch.device("cuda", 0),
-        id="cuda",
-        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-    ),
-]
 VARIANTS = [
     pytest.param({"augment_on": "cpu"}, id="workers"),
     pytest.param({"augment_on": "gpu", "rotation": "per_image"}, id="loop"),
@@ -55,32 +52,16 @@ NORMALIZED = {"rtol": 0.0, "atol": 1e-5}
 TRAINED = {"rtol": 1e-5, "atol": 1e-6}
 """… and in losses and weights after a few steps."""
 
-Make = Callable[..., Training]
-
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    made: list[Training] = []
-
-    def build(device: torch.device = CPU, **levers: str) -> Training:
-        small = {"batch_size": "2", "num_workers": "0", "model_scale": "small"}
-        made.append(Training(ENTRY, small | levers, device))
-        return made[-1]
-
-    yield build
-    for training in made:
-        training.close()
+    yield from making("augment")
 
 
 @pytest.fixture(autouse=True)
 def deterministic() -> Iterator[None]:
-    """Equal work in equal order gives equal bits, on a GPU too."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as in a loader worker; images this small gain nothing from more
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    yield
-    torch.use_deterministic_algorithms(False)
-    torch.set_num_threads(threads)
+    with one_thread(), deterministic_algorithms():
+        yield
 
 
 def batch_of(count: int, size: int = SIZE) -> Batch:
@@ -92,17 +73,6 @@ def batch_of(count: int, size: int = SIZE) -> Batch:
 def noise(count: int, size: int = SIZE) -> Tensor:
     """Images (B, 3, S, S) float32, on which any misplaced pixel shows."""
     return torch.rand(count, 3, size, size, generator=torch.Generator().manual_seed(1))
-
-
-def train(training: Training, steps: int) -> list[Tensor]:
-    """Train on exactly `steps` more batches and return their losses."""
-    trained = [*(training.step() for _ in range(steps)), training.drain()]
-    training.synchronize()
-    return [step.loss for step in trained if step]
-
-
-def weights(training: Training) -> list[Tensor]:
-    return [p.detach().cpu().clone() for p in training._workload.model.parameters()]
 
 
 def assert_same(ours: list[Tensor], theirs: list[Tensor], **tolerance: float) -> None:

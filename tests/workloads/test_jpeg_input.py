@@ -1,6 +1,6 @@
 """Every stage of the input makes the same samples; only the time and the place differ."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
@@ -12,25 +12,30 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from PIL import Image
 from scipy.signal import convolve2d
-from torch import Tensor
 from torch.utils.data import default_collate
 
+from tests.workloads.trainings import (
+    CPU,
+    CUDA,
+    DEVICES,
+    Make,
+    assert_same,
+    making,
+    needs_cuda,
+    one_thread,
+    train,
+    weights,
+)
 from workloads import CATALOGUE, jpeg_files, jpeg_input
 from workloads.jpeg_files import JpegFiles
 from workloads.jpeg_input import PATIENCE, STAGES, JpegCrops, JpegInput, Stage, dilate, random_mask
 from workloads.levers import LeverError, resolve
-from workloads.training import Training
 from workloads.workload import unmarked
 
 COUNT = 24
-CPU = torch.device("cpu")
-CUDA = torch.device("cuda", 0)
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-DEVICES = [pytest.param(CPU, id="cpu"), pytest.param(CUDA, id="cuda", marks=needs_cuda)]
 SOURCE = ["baseline", "dilation", "crop_first", "batched_colour"]
 OURS = ["on_device", "tensor_decode", "region_decode"]
 ENTRY = CATALOGUE["jpeg_input"]
-Make = Callable[..., Training]
 # torchvision 0.29 says that torchcodec will take over; 0.26 works without a word
 pytestmark = pytest.mark.filterwarnings("ignore:The image decoding:DeprecationWarning")
 
@@ -46,10 +51,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> JpegFiles:
 def few(monkeypatch: pytest.MonkeyPatch, written: JpegFiles) -> Iterator[None]:
     monkeypatch.setenv("GPUDASH_DATA", str(written.directory.parent))
     monkeypatch.setattr(jpeg_input, "FILES", COUNT)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # tensors this small are not worth waking a second one
-    yield
-    torch.set_num_threads(threads)
+    with one_thread():
+        yield
 
 
 @pytest.fixture
@@ -63,45 +66,13 @@ def copies(written: JpegFiles, tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    made: list[Training] = []
-
-    def build(device: torch.device = CPU, **levers: str) -> Training:
-        few = {"batch_size": "3", "num_workers": "0", "model_scale": "small"}
-        made.append(Training(ENTRY, few | levers, device))
-        return made[-1]
-
-    yield build
-    for training in made:
-        training.close()
+    yield from making("jpeg_input", batch_size="3")
 
 
 def stage(name: str) -> Stage:
     if name == "region_decode":
         pytest.importorskip("nvidia.nvimgcodec")
     return STAGES[name]
-
-
-def train(training: Training, steps: int) -> list[Tensor]:
-    losses = []
-    for _ in range(steps):
-        trained = training.step()
-        losses += [trained.loss] if trained else []
-    trained = training.drain()
-    losses += [trained.loss] if trained else []
-    training.synchronize()
-    return losses
-
-
-def weights(training: Training) -> list[Tensor]:
-    return [p.detach().cpu().clone() for p in training._workload.model.parameters()]
-
-
-def assert_same(device: torch.device, ours: list[Tensor], theirs: list[Tensor]) -> None:
-    """Bitwise on a CPU; on a GPU within what its nondeterministic kernels leave."""
-    exact = {"rtol": 0.0, "atol": 0.0} if device.type == "cpu" else {"rtol": 1e-4, "atol": 1e-6}
-    assert len(ours) == len(theirs)
-    for our, their in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(our, their, **exact)
 
 
 def spoil(path: Path, content: bytes | None) -> None:

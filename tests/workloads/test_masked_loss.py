@@ -7,7 +7,7 @@ gradients in any order and multiplies in TF32: 1e-4.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -17,6 +17,17 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.workloads.trainings import (
+    CPU,
+    CUDA,
+    DEVICES,
+    Make,
+    making,
+    needs_cuda,
+    one_thread,
+    train,
+    weights,
+)
 from workloads import CATALOGUE
 from workloads.levers import LeverError
 from workloads.masked_loss import (
@@ -33,13 +44,8 @@ from workloads.masked_loss import (
 from workloads.training import Training
 
 ENTRY = CATALOGUE["masked_loss"]
-CPU = torch.device("cpu")
-CUDA = torch.device("cuda", 0)
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-DEVICES = [pytest.param(CPU, id="cpu"), pytest.param(CUDA, id="cuda", marks=needs_cuda)]
 FORMS = pytest.mark.parametrize("form", LOSSES)
 RECORDABLE = [form for form in LOSSES if form not in WAITING]
-Make = Callable[..., Training]
 
 SIDE = 4
 
@@ -271,37 +277,13 @@ def test_on_a_gpu_exactly_the_waiting_forms_wait() -> None:
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    made: list[Training] = []
-
-    def build(device: torch.device = CPU, **levers: str) -> Training:
-        small = {"batch_size": "2", "num_workers": "0", "model_scale": "small"}
-        made.append(Training(ENTRY, small | levers, device))
-        return made[-1]
-
-    yield build
-    for training in made:
-        training.close()
+    yield from making("masked_loss")
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny tensors gain nothing from more, and a busy machine loses much."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def train(training: Training, steps: int) -> list[Tensor]:
-    """Train on exactly `steps` more batches and return their losses."""
-    trained = [training.step() for _ in range(steps)]
-    trained.append(training.drain())
-    training.synchronize()
-    return [step.loss for step in trained if step]
-
-
-def weights(training: Training) -> list[Tensor]:
-    return [p.detach().cpu().clone() for p in training._workload.model.parameters()]
+def quick() -> Iterator[None]:
+    with one_thread():
+        yield
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -17,6 +17,18 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.workloads.trainings import (
+    CPU,
+    CUDA,
+    DEVICES,
+    Make,
+    deterministic_algorithms,
+    making,
+    needs_cuda,
+    one_thread,
+    train,
+    weights,
+)
 from workloads import CATALOGUE
 from workloads.levers import LeverError
 from workloads.trade import EAGER_BEFORE_CAPTURE, Learner, Net, Trade, _GraphedStep
@@ -24,58 +36,27 @@ from workloads.training import Training
 from workloads.workload import unmarked
 
 ENTRY = CATALOGUE["encdec"]
-CPU = torch.device("cpu")
-CUDA = torch.device("cuda", 0)
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-DEVICES = [pytest.param(CPU, id="cpu"), pytest.param(CUDA, id="cuda", marks=needs_cuda)]
 PIPELINED = pytest.mark.parametrize("pipelined", ["off", "on"])
-Make = Callable[..., Training]
 
 REORDERED = {"cpu": 1e-5, "cuda": 1e-4}
 
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    made: list[Training] = []
-
-    def build(device: torch.device = CPU, **levers: str) -> Training:
-        small = {"batch_size": "2", "num_workers": "0", "model_scale": "small"}
-        made.append(Training(ENTRY, small | {"precision": "fp32"} | levers, device))
-        return made[-1]
-
-    yield build
-    for training in made:
-        training.close()
+    yield from making("encdec", precision="fp32")
 
 
 @pytest.fixture(autouse=True)
 def as_it_was() -> Iterator[None]:
-    """Equal work in equal order gives equal bits; tiny tensors want one thread."""
-    threads = torch.get_num_threads()
     convolutions = torch.backends.cudnn.conv  # type: ignore[attr-defined]  # made at run time
     precision = convolutions.fp32_precision
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    yield
-    torch.use_deterministic_algorithms(False)
-    torch.set_num_threads(threads)
+    with one_thread(), deterministic_algorithms():
+        yield
     convolutions.fp32_precision = precision
-
-
-def train(training: Training, steps: int) -> list[Tensor]:
-    """Train on exactly `steps` more batches and return their losses."""
-    trained = [training.step() for _ in range(steps)]
-    trained.append(training.drain())
-    training.synchronize()
-    return [step.loss.cpu() for step in trained if step]
 
 
 def parameters(training: Training) -> list[nn.Parameter]:
     return list(training._workload.model.parameters())
-
-
-def weights(training: Training) -> list[Tensor]:
-    return [p.detach().cpu().clone() for p in parameters(training)]
 
 
 def assert_close(ours: list[Tensor], theirs: list[Tensor], tolerance: float) -> None:

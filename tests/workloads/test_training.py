@@ -1,74 +1,38 @@
 """Whatever the schedule and whenever the levers move, the same batches train the same weights."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
+from tests.workloads.trainings import (
+    CPU,
+    DEVICES,
+    Make,
+    assert_same,
+    deterministic_algorithms,
+    making,
+    train,
+    weights,
+)
 from workloads import CATALOGUE
 from workloads.levers import LeverError
-from workloads.training import Training, pick_device
+from workloads.training import pick_device
 
 ENTRY = CATALOGUE["encdec"]
-CPU = torch.device("cpu")
-DEVICES = [
-    pytest.param(CPU, id="cpu"),
-    pytest.param(
-        torch.device("cuda", 0),
-        id="cuda",
-        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-    ),
-]
-Make = Callable[..., Training]
 
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    made: list[Training] = []
-
-    def build(device: torch.device = CPU, **levers: str) -> Training:
-        small = {"batch_size": "2", "num_workers": "0", "model_scale": "small"}
-        made.append(Training(ENTRY, small | levers, device))
-        return made[-1]
-
-    yield build
-    for training in made:
-        training.close()
+    yield from making("encdec")
 
 
 @pytest.fixture(autouse=True)
 def deterministic() -> Iterator[None]:
-    """Equal work in equal order gives equal bits, on a GPU too."""
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
-def train(training: Training, steps: int) -> list[Tensor]:
-    """Train on exactly `steps` more batches and return their losses."""
-    losses = []
-    for _ in range(steps):
-        trained = training.step()
-        losses += [trained.loss] if trained else []
-    trained = training.drain()
-    losses += [trained.loss] if trained else []
-    training.synchronize()
-    return losses
-
-
-def weights(training: Training) -> list[Tensor]:
-    return [p.detach().cpu().clone() for p in training._workload.model.parameters()]
-
-
-def assert_same(device: torch.device, ours: list[Tensor], theirs: list[Tensor]) -> None:
-    """Bitwise on a CPU; on a GPU within what its nondeterministic kernels leave."""
-    exact = {"rtol": 0.0, "atol": 0.0} if device.type == "cpu" else {"rtol": 1e-4, "atol": 1e-6}
-    assert len(ours) == len(theirs)
-    for our, their in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(our, their, **exact)
+    with deterministic_algorithms():
+        yield
 
 
 @pytest.mark.parametrize("device", DEVICES)

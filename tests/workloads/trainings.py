@@ -1,0 +1,67 @@
+"""What the tests of the workloads share: small trainings, and what came of them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+from torch import Tensor
+
+from workloads import CATALOGUE
+from workloads.training import Training
+
+CPU = torch.device("cpu")
+CUDA = torch.device("cuda", 0)
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+DEVICES = [pytest.param(CPU, id="cpu"), pytest.param(CUDA, id="cuda", marks=needs_cuda)]
+Make = Callable[..., Training]
+
+
+def making(workload: str, **levers: str) -> Iterator[Make]:
+    """Yield what builds small trainings of a workload; close them all afterwards."""
+    made: list[Training] = []
+    small = {"batch_size": "2", "num_workers": "0", "model_scale": "small"} | levers
+
+    def build(device: torch.device = CPU, **levers: str) -> Training:
+        made.append(Training(CATALOGUE[workload], small | levers, device))
+        return made[-1]
+
+    yield build
+    for training in made:
+        training.close()
+
+
+def train(training: Training, steps: int) -> list[Tensor]:
+    """Train on exactly `steps` more batches and return their losses."""
+    trained = [*(training.step() for _ in range(steps)), training.drain()]
+    training.synchronize()
+    return [step.loss.cpu() for step in trained if step]
+
+
+def weights(training: Training) -> list[Tensor]:
+    return [p.detach().cpu().clone() for p in training._workload.model.parameters()]
+
+
+def assert_same(device: torch.device, ours: list[Tensor], theirs: list[Tensor]) -> None:
+    """Bitwise on a CPU; on a GPU within what its nondeterministic kernels leave."""
+    exact = {"rtol": 0.0, "atol": 0.0} if device.type == "cpu" else {"rtol": 1e-4, "atol": 1e-6}
+    assert len(ours) == len(theirs)
+    for our, their in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(our, their, **exact)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Tiny tensors gain nothing from more, and a busy machine loses much."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@contextmanager
+def deterministic_algorithms() -> Iterator[None]:
+    """Equal work in equal order gives equal bits, on a GPU too."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)

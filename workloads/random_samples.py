@@ -1,0 +1,22 @@
+"""What the datasets of random numbers share: their length, and a generator for every sample."""
+
+import torch
+
+from workloads.workload import Samples
+
+DATASET_SIZE = 1_000_000
+
+
+class RandomSamples(Samples):
+    """Samples drawn from a generator of their own, so that sample i is the same every time."""
+
+    def __init__(self, image_size: int, seed: int) -> None:
+        self._image_size = image_size
+        self._seed = seed
+
+    def __len__(self) -> int:
+        return DATASET_SIZE
+
+    def generator(self, index: int) -> torch.Generator:
+        """Return the generator of sample `index`, at its beginning."""
+        return torch.Generator().manual_seed(self._seed * DATASET_SIZE + index)
