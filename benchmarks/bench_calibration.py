@@ -52,7 +52,8 @@ class SlowedEncoderDecoder(EncoderDecoder):
         loss = super().second(prepared, mark)
         if self._slowed:
             if self._device.type == "cuda":
-                torch.cuda._sleep(int(self.pause_ms * 1e3 * cycles_per_us(self._device)))  # noqa: SLF001
+                cycles = int(self.pause_ms * 1e3 * cycles_per_us(self._device))
+                torch.cuda._sleep(cycles)  # noqa: SLF001  # torch has no public kernel that only waits
             else:
                 time.sleep(self.pause_ms / 1e3)
         return loss

@@ -19,9 +19,10 @@ from gpudash.analysis.comparison import (
 from gpudash.analysis.paired import passed
 from gpudash.arguments import Parser, add_training_options, make_plan, percent, whole
 from gpudash.errors import UsageError
-from gpudash.headless import News, follow
+from gpudash.headless import News, failure_code, follow
 from gpudash.session import Session
 from gpudash.snapshot import Snapshot
+from gpudash.tables import figure
 from workloads import Entry, find_workload
 from workloads.levers import find
 
@@ -101,7 +102,7 @@ def run_ab(session: Session, comparison: Comparison, *, as_json: bool, exit_code
     snapshot = news.snapshot
     if comparison.verdict is None and session.failure is not None:
         print(f"gpudash: {session.failure.sentence}", file=sys.stderr)
-        return 2 if session.failure.kind in ("bad_setting", "out_of_memory") else 1
+        return failure_code(session.failure)
     if comparison.verdict is None:
         reason = "interrupted" if interrupted else comparison.failure or "it did not finish"
         print(f"gpudash: no verdict: {reason}", file=sys.stderr)
@@ -158,7 +159,7 @@ def _rates(comparison: Comparison) -> str:
     shown = comparison.shown()
     sides = zip((shown.a, shown.b), shown.steps_per_s, shown.host_ms, strict=True)
     return "; ".join(
-        f"{shown.lever}={value}: {_number(rate)} steps/s, host busy {_number(host_ms)} ms a step"
+        f"{shown.lever}={value}: {figure(rate)} steps/s, host busy {figure(host_ms)} ms a step"
         for value, rate, host_ms in sides
     )
 
@@ -168,7 +169,3 @@ def _code(comparison: Comparison) -> int:
     if found is None or found.low is None or passed(found):  # as an A/A check would: it holds 0
         return NOT_SHOWN
     return FASTER if found.change > 0 else SLOWER
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}" if value < 10 else f"{value:.1f}"

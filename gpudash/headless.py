@@ -66,7 +66,7 @@ def _conclude(session: Session, path: Path, snapshot: Snapshot, *, interrupted: 
     if session.failure is not None:
         kept = f"; recorded until then to {path}" if session.rows_recorded else ""
         print(f"gpudash: {session.failure.sentence}{kept}", file=sys.stderr)
-        return 2 if session.failure.kind in ("bad_setting", "out_of_memory") else 1
+        return failure_code(session.failure)
     if session.recording_failure is not None:
         print(f"gpudash: {session.recording_failure}", file=sys.stderr)
         return 1
@@ -74,6 +74,11 @@ def _conclude(session: Session, path: Path, snapshot: Snapshot, *, interrupted: 
     with suppress(OSError):  # nobody reads any more
         print(f"{how} {snapshot.total_steps} steps; recorded to {path}", file=sys.stderr)
     return 0
+
+
+def failure_code(failure: Failed) -> int:
+    """Return the exit code for a worker that failed: 2 where its settings cannot be."""
+    return 2 if failure.kind in ("bad_setting", "out_of_memory") else 1
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from gpudash import __version__, plotting, tables
 from gpudash.analysis.sweep import Grid, Sweep
 from gpudash.arguments import Parser, add_training_options, make_plan, whole
 from gpudash.errors import RecordingError, UsageError
-from gpudash.headless import News, follow
+from gpudash.headless import News, failure_code, follow
 from gpudash.presets import ON_CPU, ON_GPU, Preset
 from gpudash.recording.files import reason, refuse_existing, shown
 from gpudash.recording.metadata import path_beside, plain
@@ -300,7 +300,7 @@ def _conclude(
         why += f" after {sweep.blocks_done} of {sweep.blocks_planned} blocks{kept}"
     print(f"gpudash: {why}", file=sys.stderr)
     if failed:
-        return 2 if failed.kind in ("bad_setting", "out_of_memory") else 1
+        return failure_code(failed)
     return 130 if interrupted else 1
 
 

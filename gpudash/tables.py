@@ -49,7 +49,7 @@ def cell(result: CellResult) -> str:
         return why_not(result.failure)
     if result.steps_per_s is None:
         return "–"
-    text = f"{result.steps_per_s:.4g}" if result.steps_per_s < 10 else f"{result.steps_per_s:.1f}"
+    text = figure(result.steps_per_s)
     if result.change is not None:
         text += f", {change(result.change)}"
     beside = []
@@ -60,6 +60,13 @@ def cell(result: CellResult) -> str:
     if result.host_ms is not None:
         beside.append(f"host {result.host_ms:.4g} ms")
     return f"{text} ({', '.join(beside)})" if beside else text
+
+
+def figure(value: float | None) -> str:
+    """Return a rate or a time to one decimal, small ones to four digits; `–` if not measured."""
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if value < 10 else f"{value:.1f}"
 
 
 def why_not(failure: str) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pytest
-import torch
 
 from gpudash.analysis.reconcile import Account, Reconciliation
 from gpudash.records import (
@@ -27,6 +26,7 @@ from gpudash.records import (
     Timed,
 )
 from tests.worker.in_process import FakeEntry, Run
+from tests.workloads.trainings import one_thread
 from workloads.levers import Value
 
 RUN_S = 1.5
@@ -34,11 +34,9 @@ PHASE_S, OUTSIDE_S = 0.004, 0.002
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def quick() -> Iterator[None]:
+    with one_thread():
+        yield
 
 
 @dataclass

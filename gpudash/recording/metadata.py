@@ -55,12 +55,12 @@ def path_beside(csv_path: Path) -> Path:
     return csv_path.parent / f"{csv_path.name}.json"  # with_name refuses "." and "/"
 
 
-def write(path: Path, metadata: Metadata, known_as: Path | None = None) -> None:
-    """Replace the file by these contents in one stroke. Raises RecordingError.
+def write(path: Path, contents: msgspec.Struct, known_as: Path | None = None) -> None:
+    """Replace the file by these contents, as JSON, in one stroke. Raises RecordingError.
 
     An error names `known_as`, the place that a draft is going to take.
     """
-    text = msgspec.json.format(msgspec.json.encode(metadata), indent=2) + b"\n"
+    text = msgspec.json.format(msgspec.json.encode(contents), indent=2) + b"\n"
     draft = draft_beside(path)
     try:
         draft.write_bytes(text)

@@ -16,6 +16,7 @@ import msgspec
 
 from gpudash.analysis.sweep import BlockRow, Grid
 from gpudash.errors import RecordingError, UsageError
+from gpudash.recording import metadata
 from gpudash.recording.csv_file import decimals, text
 from gpudash.recording.files import Output, reason, refuse_existing, shown
 from gpudash.recording.metadata import path_beside
@@ -158,16 +159,7 @@ class SweepFile:
             raise RecordingError(f"cannot write {shown(self._path)}: {reason(error)}") from error
 
     def _write_provenance(self) -> None:
-        data = msgspec.json.format(msgspec.json.encode(self._provenance), indent=2) + b"\n"
-        path = path_beside(self._path)
-        output = Output(path, draft=True)  # a reader never sees half of it
-        try:
-            with os.fdopen(output.fd, "wb") as file:
-                file.write(data)
-        except OSError as error:
-            output.discard()
-            raise RecordingError(f"cannot write {shown(path)}: {reason(error)}") from error
-        output.take_place()
+        metadata.write(path_beside(self._path), self._provenance)
 
 
 def read_rows(path: Path) -> list[BlockRow]:

@@ -23,6 +23,7 @@ from gpudash.records import (
     Timed,
 )
 from tests.worker.in_process import SETTINGS, FakeEntry, Run
+from tests.workloads.trainings import one_thread
 from workloads.levers import LeverError, Value
 
 STEP_S = 0.0005
@@ -30,11 +31,9 @@ MIN_STEPS = 3
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def quick() -> Iterator[None]:
+    with one_thread():
+        yield
 
 
 def work(_values: Mapping[str, Value]) -> None:

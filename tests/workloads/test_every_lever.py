@@ -13,13 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.workloads.trainings import COUNT, CPU, one_thread
 from workloads import CATALOGUE, jpeg_input
 from workloads.jpeg_files import JpegFiles
 from workloads.levers import Choice, Lever, LeverError, Switch
 from workloads.training import Trained, Training
 
-CPU = torch.device("cpu")
-COUNT = 24
 SMALL = {"batch_size": "2", "num_workers": "0", "model_scale": "small"}
 COUNTS = {
     "batch_size": ["0", "1", "3", "4"],
@@ -50,13 +49,6 @@ def switches(workload: str) -> list[tuple[str, str]]:
     return [(lever.name, value) for lever in levers for value in values(lever)]
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> JpegFiles:
-    files = JpegFiles(tmp_path_factory.mktemp("data") / f"jpeg-800x533-{COUNT}-v1", COUNT)
-    files.write()
-    return files
-
-
 @pytest.fixture(autouse=True)
 def places(monkeypatch: pytest.MonkeyPatch, written: JpegFiles, tmp_path: Path) -> Iterator[Places]:
     """Where a file could be left, and the cache, which may not change either."""
@@ -66,10 +58,8 @@ def places(monkeypatch: pytest.MonkeyPatch, written: JpegFiles, tmp_path: Path) 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # tensors this small are not worth waking a second one
-    yield tmp_path, written.directory.parent
-    torch.set_num_threads(threads)
+    with one_thread():
+        yield tmp_path, written.directory.parent
 
 
 class Run:

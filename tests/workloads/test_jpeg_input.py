@@ -15,6 +15,7 @@ from scipy.signal import convolve2d
 from torch.utils.data import default_collate
 
 from tests.workloads.trainings import (
+    COUNT,
     CPU,
     CUDA,
     DEVICES,
@@ -32,19 +33,11 @@ from workloads.jpeg_input import PATIENCE, STAGES, JpegCrops, JpegInput, Stage, 
 from workloads.levers import LeverError, resolve
 from workloads.workload import unmarked
 
-COUNT = 24
 SOURCE = ["baseline", "dilation", "crop_first", "batched_colour"]
 OURS = ["on_device", "tensor_decode", "region_decode"]
 ENTRY = CATALOGUE["jpeg_input"]
 # torchvision 0.29 says that torchcodec will take over; 0.26 works without a word
 pytestmark = pytest.mark.filterwarnings("ignore:The image decoding:DeprecationWarning")
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> JpegFiles:
-    files = JpegFiles(tmp_path_factory.mktemp("data") / f"jpeg-800x533-{COUNT}-v1", COUNT)
-    files.write()
-    return files
 
 
 @pytest.fixture(autouse=True)

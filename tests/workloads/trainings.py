@@ -14,6 +14,8 @@ CPU = torch.device("cpu")
 CUDA = torch.device("cuda", 0)
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DEVICES = [pytest.param(CPU, id="cpu"), pytest.param(CUDA, id="cuda", marks=needs_cuda)]
+COUNT = 24
+"""JPEG files that tests read, instead of thousands."""
 Make = Callable[..., Training]
 
 
