@@ -72,7 +72,7 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     device_ms: float | None = None
     """The device had work of this step in progress; overlapping halves counted once.
 
-    This and what follows is measured in some steps of each 50 ms, and None in the others.
+    This and what follows is measured in some steps of each 100 ms, and None in the others.
     """
     copy_ms: float | None = None
     first_ms: float | None = None

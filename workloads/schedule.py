@@ -12,9 +12,12 @@ in the same order, and after `drain` both have trained on all of them: losses an
 are equal. The idea is the source's (C. Rand, Pipelining AI/ML Training Workloads with CUDA
 Streams, 2025); what differs is that nothing here races:
 
-- whoever reads on another stream first waits for the stream that wrote (`wait_stream`);
-- every tensor that crosses is recorded on the stream that reads it (`record_stream`), so
-  that the caching allocator does not hand its memory to the writer while it is read.
+- whoever reads on another stream first waits for the event after what wrote;
+- what was prepared is held until the next batch is: the caching allocator may then hand its
+  memory to the batch after that, whose preparation waits for the training that read it.
+
+So a step needs two events, no more: `Tensor.record_stream` would do for the second point
+too, but has the allocator make and ask an event for every tensor that crosses.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -80,9 +83,11 @@ class DualStream:
     def __init__(self, workload: Workload, side: torch.cuda.Stream | None) -> None:
         self._workload = workload
         self._prepared: Prepared | None = None
+        self._in_training: Prepared | None = None  # held, see above
         self._side = side
         self._main = torch.cuda.current_stream(side.device) if side is not None else None
-        self._trained: torch.cuda.Event | None = None  # the end of the newest second half
+        self._ready: torch.cuda.Event | None = None  # after the newest first half
+        self._trained: torch.cuda.Event | None = None  # after the newest second half
         if self._side is not None and self._main is not None:
             self._side.wait_stream(self._main)  # weights and resident batches were written there
 
@@ -100,35 +105,29 @@ class DualStream:
 
     def step(self, batch: Batch, mark: Mark) -> Tensor | None:
         """Enqueue the training on the batch before, then the preparation of this one."""
-        one_before = self._trained
-        loss = self._train(mark)
-        if self._side is not None and one_before is not None:
-            self._side.wait_event(one_before)
+        if self._side is not None and self._trained is not None:
+            self._side.wait_event(self._trained)  # of the batch before that, so far
+        self._in_training = self._prepared
+        loss = self.drain(mark)
         with _on(self._side):
             self._prepared = self._workload.first(batch, mark)
             mark("idle")
+        if self._side is not None:
+            self._ready = self._side.record_event(self._ready)
+        self._in_training = None
         return loss
 
     def drain(self, mark: Mark) -> Tensor | None:
-        """Train on the last batch; what the caller enqueues next runs after both streams."""
-        loss = self._train(mark)
-        if self._side is not None and self._main is not None:
-            self._main.wait_stream(self._side)
-        return loss
-
-    def _train(self, mark: Mark) -> Tensor | None:
+        """Train on what is pending; what the caller enqueues next runs after both streams."""
         if self._prepared is None:
             return None
         prepared, self._prepared = self._prepared, None
-        if self._side is not None and self._main is not None:
-            # the side stream holds nothing newer than first(n) yet: n+1 is enqueued after this
-            self._main.wait_stream(self._side)
-            for tensor in prepared:
-                tensor.record_stream(self._main)
+        if self._main is not None and self._ready is not None:
+            self._main.wait_event(self._ready)
         loss = self._workload.second(prepared, mark)
         mark("idle")
         if self._main is not None:
-            self._trained = self._main.record_event()
+            self._trained = self._main.record_event(self._trained)
         return loss
 
 

@@ -9,7 +9,7 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,13 +77,10 @@ class Trade:
 
     def autocast(self, device: torch.device) -> AbstractContextManager[None]:
         """Return the context that a forward pass and its loss run in."""
+        if self.precision != "bf16":
+            return nullcontext()  # a disabled autocast costs the host as much as an enabled one
         # every weight is used once a step: nothing to cache, and a graph must not hold a cache
-        return torch.autocast(
-            device.type,
-            dtype=torch.bfloat16,
-            enabled=self.precision == "bf16",
-            cache_enabled=False,
-        )
+        return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
 
 
 class Net:

@@ -11,7 +11,7 @@ and before its last event was seen done.
 
 The end of every step is recorded. The other borders cost the device about 2 µs each and the
 host as much, which short steps would feel: phases are measured in two iterations out of those of
-each 50 ms (on two streams, both halves of one step), and are None in the others.
+each 100 ms (on two streams, both halves of one step), and are None in the others.
 """
 
 import math
@@ -35,7 +35,7 @@ Marks: TypeAlias = list[tuple[Phase, BorderT]]
 
 LAST_PHASES = ("optimizer", "graph")
 """What a step ends with."""
-PHASES_EVERY_S = 0.05
+PHASES_EVERY_S = 0.1
 PHASES_IN_A_ROW = 2
 """On two streams the halves of a step lie in two iterations: both must be measured."""
 
@@ -148,10 +148,11 @@ class Clock(Generic[BorderT]):
 
     def mark(self, phase: Phase, /) -> None:
         """Begin `phase` on the current stream; `idle` ends a half."""
-        if not self._phases:
+        phases = self._phases
+        if not phases:
             self._data_ended_s = self._now()
-        ends_step = phase == "idle" and self._phases[-1] in LAST_PHASES
-        self._phases.append(phase)
+        phases.append(phase)
+        ends_step = phase == "idle" and phases[-2] in LAST_PHASES
         if not ends_step and not self._phases_left:
             return
         called_s = perf_counter()

@@ -132,10 +132,11 @@ class Loop:
 
     def _far_ahead(self) -> bool:
         """Tell whether the host has enqueued more than the device needs to stay busy."""
-        if self._clock.enqueued < MIN_AHEAD:
+        enough = max(MIN_AHEAD, RUN_AHEAD_S * 1e3 / self._clock.step_ms)
+        if self._clock.enqueued < enough:  # as of the last look: looking costs every step
             return False
         self._finished += self._clock.finished()
-        return self._clock.enqueued >= max(MIN_AHEAD, RUN_AHEAD_S * 1e3 / self._clock.step_ms)
+        return self._clock.enqueued >= enough
 
     def _iterate(self) -> None:
         self._clock.begin()
