@@ -2,15 +2,13 @@
 
 The training never waits for anything in here, but around a block under the stopwatch. A
 command is obeyed between two steps, within some milliseconds; in a block without
-instruments, after it. Finished steps are reported in
-batches, about 20 a second, with running totals, so that a late reader loses nothing.
+instruments, after it.
 """
 
 import time
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
 
 from gpudash.records import (
     Block,
@@ -23,26 +21,21 @@ from gpudash.records import (
     Pause,
     Paused,
     Plan,
-    Progress,
     Refused,
     Resume,
     Resumed,
     Settings,
-    Step,
     Stop,
     Timed,
 )
 from gpudash.worker.blocks import BlockQueue
-from gpudash.worker.borders import EventBorders, HostBorders
-from gpudash.worker.clock import PHASES_EVERY_S, Clock, Tag
-from gpudash.worker.loss import DeviceLoss, HostLoss, LossReader
+from gpudash.worker.clock import Tag
 from gpudash.worker.pipes import CommandPipe
+from gpudash.worker.reports import REPORT_EVERY_S, Reports
 from workloads.levers import LeverError
 from workloads.memory import is_out_of_memory
 from workloads.training import Trained, Training
 
-REPORT_EVERY_S = 0.05
-LOSS_EVERY_S = 0.25
 COMMANDS_EVERY_S = 0.005
 """A system call for each step would cost short steps more than a lever gains by it."""
 RUN_AHEAD_S = 0.025
@@ -66,7 +59,8 @@ class Loop:
         self._plan = plan
         self._commands = commands
         self._send = send
-        self._clock, self._losses = instruments(training.device)
+        self._reports = Reports(training, send)
+        self._clock = self._reports.clock
         self._segment = 0
         self._noted = set(training.notes)  # these the session has been told at the start
         self._proven = dict(training.settings)  # settings with which a step went through
@@ -74,13 +68,8 @@ class Loop:
         self._blocks = BlockQueue()
         self._paused = False
         self._stopping = False
-        self._finished: list[tuple[Step, Tensor]] = []  # and not reported yet
-        self._total_samples = 0
-        self._skipped_samples = 0
-        self._finished_steps = 0
-        self._instruments_s = 0.0  # spent since the last report, besides the clock's own
-        self._commands_due_s = self._loss_due_s = 0.0
-        self._reported_s = self._began_s = time.monotonic()
+        self._commands_due_s = 0.0
+        self._began_s = time.monotonic()
 
     def run(self) -> None:
         """Train until done. Raises ParentGone, or what the workload raises."""
@@ -91,12 +80,8 @@ class Loop:
                     break
             self._turn()
         self._drain()
-        self._training.synchronize()  # sync: the run is over
-        self._loss_due_s = 0.0
-        self._report()
-        self._training.synchronize()  # sync: the loss just asked for
-        self._report()
-        self._send(Finished(at_s=time.monotonic(), total_steps=self._finished_steps))
+        self._reports.send_last()
+        self._send(Finished(at_s=time.monotonic(), total_steps=self._reports.total_steps))
 
     def _turn(self) -> None:
         """Obey, take a step if one is due, report if it is time to."""
@@ -109,7 +94,7 @@ class Loop:
             self._commands.wait(RUN_AHEAD_POLL_S)
         else:
             self._iterate()
-        if time.monotonic() - self._reported_s >= REPORT_EVERY_S:
+        if self._reports.are_due:
             self._report()
 
     def _obey_commands(self) -> None:
@@ -118,7 +103,7 @@ class Loop:
             return
         self._commands_due_s = now_s + COMMANDS_EVERY_S
         commands = self._commands.read()
-        self._instruments_s += time.monotonic() - now_s
+        self._reports.spent_s += time.monotonic() - now_s
         for command in commands:
             self._obey(command)
 
@@ -135,7 +120,7 @@ class Loop:
         enough = max(MIN_AHEAD, RUN_AHEAD_S * 1e3 / self._clock.step_ms)
         if self._clock.enqueued < enough:  # as of the last look: looking costs every step
             return False
-        self._finished += self._clock.finished()
+        self._reports.look()
         return self._clock.enqueued >= enough
 
     def _iterate(self) -> None:
@@ -169,39 +154,9 @@ class Loop:
         )
 
     def _report(self) -> None:
-        spent_ms = (self._clock.spent_s + self._instruments_s) * 1e3
-        self._clock.spent_s = self._instruments_s = 0.0
-        began_s = time.perf_counter()
-        finished, self._finished = self._finished + self._clock.finished(), []
-        newest = self._losses.newest()
-        steps = tuple(step for step, _ in finished)
-        if finished:
-            if self._reported_s >= self._loss_due_s:
-                self._loss_due_s = self._reported_s + LOSS_EVERY_S
-                self._losses.request(steps[-1].step, finished[-1][1])
-            self._finished_steps = steps[-1].step
-            self._total_samples += sum(step.samples for step in steps)
-            if steps[-1].segment == self._segment and steps[-1].step > self._settled_step:
-                self._proven = dict(self._training.settings)
-        loss_step, loss = newest or (None, None)
-        made = self._training.input_report()
-        self._skipped_samples += made.skipped
-        self._send(
-            Progress(
-                until_s=self._clock.until_s,
-                steps=steps,
-                total_steps=self._finished_steps,
-                total_samples=self._total_samples,
-                loss=loss,
-                loss_step=loss_step,
-                transform_ms=made.transform_ms,
-                skipped_samples=self._skipped_samples,
-                instruments_ms=spent_ms,
-            )
-        )
-        self._reported_s = time.monotonic()
-        self._clock.spent_s = 0.0  # within what follows
-        self._instruments_s = time.perf_counter() - began_s
+        newest = self._reports.send()
+        if newest and newest.segment == self._segment and newest.step > self._settled_step:
+            self._proven = dict(self._training.settings)
 
     def _obey(self, command: Command) -> None:
         match command:
@@ -323,8 +278,7 @@ class Loop:
             training.drain()
         finally:
             steps = training.trained_steps - first
-            self._finished_steps += steps
-            self._total_samples += steps * int(training.settings["batch_size"])
+            self._reports.count(steps, steps * int(training.settings["batch_size"]))
 
     def _block_is_over(self) -> bool:
         over = self._blocks.current is None or (
@@ -374,16 +328,6 @@ class Loop:
         block, self._blocks.current = self._blocks.current, None
         number = block.number if block else None
         self._send(Refused(changes=changes, reason=reason, block=number))
-
-
-def instruments(
-    device: torch.device, phases_every_s: float = PHASES_EVERY_S
-) -> tuple[Clock[torch.cuda.Event] | Clock[float], LossReader]:
-    """Return what measures a step on this kind of device and what reads its loss."""
-    if device.type == "cuda":
-        borders = EventBorders(device)
-        return Clock(borders, phases_every_s=phases_every_s), DeviceLoss(device)
-    return Clock(HostBorders(), phases_every_s=phases_every_s), HostLoss()
 
 
 def _difference(before: Settings, after: Settings) -> Settings:

@@ -10,7 +10,7 @@ import time
 import torch
 
 from gpudash.worker.clock import Tag
-from gpudash.worker.loop import instruments
+from gpudash.worker.reports import instruments
 from workloads.workload import Phase
 
 STEPS = 1000
