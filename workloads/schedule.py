@@ -131,8 +131,6 @@ class DualStream:
         return loss
 
 
-def _on(stream: torch.cuda.Stream | None) -> AbstractContextManager[None]:
+def _on(stream: torch.cuda.Stream | None) -> AbstractContextManager[object]:
     """Return a context whose kernels go to `stream`; without one, leave things as they are."""
-    if stream is None:
-        return nullcontext()
-    return torch.cuda.stream(stream)
+    return nullcontext() if stream is None else stream

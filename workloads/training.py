@@ -5,6 +5,7 @@ schedule is swapped at once, a feed is built anew at the cursor, and only a rebu
 starts from new weights. Everything else — weights, optimizer, data order — lives on.
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -57,6 +58,8 @@ class Training:
         if device.type == "cuda":
             torch.cuda.set_device(device)
         self.trained_steps = 0
+        self.data_s = 0.0
+        """How long the host has waited for the newest batch; 0 after a drain, which takes none."""
         self.settling_steps = SETTLING_STEPS
         """Steps after the latest change until its cost has passed."""
         on_cpu = {"model_scale": "small", **entry.on_cpu} if device.type == "cpu" else {}
@@ -93,11 +96,14 @@ class Training:
     def step(self, mark: Mark = unmarked) -> Trained | None:
         """Take one batch through the schedule; return the step trained meanwhile, if any."""
         assert self._feed is not None
+        began_s = time.perf_counter()
         batch = next(self._feed)
+        self.data_s = time.perf_counter() - began_s
         return self._count(self._schedule.step(batch, mark))
 
     def drain(self, mark: Mark = unmarked) -> Trained | None:
         """Train on what the schedule has prepared ahead."""
+        self.data_s = 0.0
         return self._count(self._schedule.drain(mark))
 
     def check(self, changes: Mapping[str, str]) -> dict[str, str]:

@@ -1,17 +1,19 @@
 """When did the device finish, and where did the time of a step go: measured without waiting.
 
-The clock is the workload's `mark`. At every phase border it takes a time stamp (CPU) or
-records an event on the current stream (CUDA); events are read back some steps later, once
-the device has passed them. Nothing here ever waits for the device.
+After every step a border is recorded: a time stamp (CPU) or an event on the current stream
+(CUDA). Events are read back some steps later, once the device has passed them. Nothing here
+ever waits for the device.
 
 On a GPU the ends of steps are chained: each is the one before plus the events' difference,
 so rates are the device's own. The chain is tied to the host's clock once, before the first
 step, and kept within what causality allows: a step ends after the host began to enqueue it
 and before its last event was seen done.
 
-The end of every step is recorded. The other borders cost the device about 2 µs each and the
-host as much, which short steps would feel: phases are measured in two iterations out of those of
-each 100 ms (on two streams, both halves of one step), and are None in the others.
+Phases are measured in two iterations out of those of each 100 ms (on two streams, both halves
+of one step), and are None in the others. There the clock is the workload's `mark`, which
+records a border at each call; else `mark` only keeps the names, without a line of Python: between
+the calls of a step the interpreter's caches are cold, and everything done then is felt by
+short steps. What can wait is done later, for many steps at once.
 """
 
 import math
@@ -28,25 +30,15 @@ from torch import Tensor
 
 from gpudash.records import Step
 from gpudash.worker.borders import Borders, BorderT
-from workloads.workload import Phase
+from workloads.training import Trained
+from workloads.workload import Mark, Phase
 
 Marks: TypeAlias = list[tuple[Phase, BorderT]]
 """Phases and where they begin; empty where that was not recorded."""
 
-LAST_PHASES = ("optimizer", "graph")
-"""What a step ends with."""
 PHASES_EVERY_S = 0.1
 PHASES_IN_A_ROW = 2
 """On two streams the halves of a step lie in two iterations: both must be measured."""
-
-
-class Tag(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the loop knows about a step when it has enqueued it."""
-
-    step: int
-    segment: int
-    samples: int
-    loss: Tensor
 
 
 class _First(msgspec.Struct, Generic[BorderT], frozen=True, kw_only=True, gc=False):
@@ -54,20 +46,25 @@ class _First(msgspec.Struct, Generic[BorderT], frozen=True, kw_only=True, gc=Fal
 
     marks: Marks[BorderT]
     data_ms: float
+    ahead: bool
+    """On a stream of its own, beside the training on the batch before."""
 
 
-class _Enqueued(msgspec.Struct, Generic[BorderT], frozen=True, kw_only=True, gc=False):
-    """A step the host has enqueued and the device was not seen to finish."""
+class _Iteration(msgspec.Struct, Generic[BorderT], frozen=True, kw_only=True, gc=False):
+    """One turn of the loop, as the host has enqueued it."""
 
-    tag: Tag
-    first: _First[BorderT]
-    second: Marks[BorderT]
-    end: BorderT
-    serial: bool
-    """Both halves on one stream."""
+    trained: Trained | None
+    """None where it only prepared a batch."""
+    step: int
+    segment: int
+    phases: list[Phase]
+    borders: list[BorderT]
+    """Where each phase begins; empty where that was not recorded."""
+    end: BorderT | None
+    """After its step, if it trained one."""
     began_s: float
     ended_s: float
-    host_ms: float
+    data_ms: float
     after_break_s: float | None
     """When the first iteration after a break began, if this step is the first after one."""
 
@@ -101,7 +98,7 @@ def shape_of(phases: tuple[Phase, ...]) -> tuple[bool, bool]:
 
 
 class Clock(Generic[BorderT]):
-    """The loop's instrument: `mark` within an iteration, `end` after it, `finished` at times."""
+    """The loop's instrument: `begin` before an iteration, `end` after it, `finished` at times."""
 
     def __init__(
         self,
@@ -116,15 +113,14 @@ class Clock(Generic[BorderT]):
         self._phases_left = 0  # iterations to measure in full
         self._phases: list[Phase] = []  # of the iteration in progress
         self._recorded: list[BorderT] = []  # and, if they are measured, where each begins
-        self._prepared: _First[BorderT] | None = None
-        self._enqueued: deque[_Enqueued[BorderT]] = deque()
+        self._iterations: deque[_Iteration[BorderT]] = deque()
+        self._prepared: _First[BorderT] | None = None  # and not trained on so far
         # the end of the newest measured step, on the device and in the host's time
         self._reference, self._reference_s = borders.tie()
-        self._reference_second_ms: float | None = 0.0
-        self._end = self._reference  # of the iteration's second half
+        self._second: Marks[BorderT] = []  # its training half, where that was measured
         self._broken = True
         self._after_break_s: float | None = None
-        self._began_s = self._data_ended_s = self._reference_s
+        self._began_s = self._reference_s
         self.step_ms = math.inf
         """How long the newest finished step took."""
         self.spent_s = 0.0
@@ -134,144 +130,170 @@ class Clock(Generic[BorderT]):
 
     @property
     def enqueued(self) -> int:
-        """Steps that were not finished at the last look."""
-        return len(self._enqueued)
+        """Iterations that were not finished at the last look."""
+        return len(self._iterations)
 
-    def begin(self) -> None:
-        """Open an iteration; until its first mark the host waits for data."""
-        self._began_s = self._data_ended_s = self._now()
+    def begin(self) -> Mark:
+        """Open an iteration; return what it is to be marked with."""
+        self._began_s = self._now()
         if self._broken:
             self._broken, self._after_break_s = False, self._began_s
         if self._began_s >= self._phases_due_s:
             self._phases_due_s = self._began_s + self._phases_every_s
             self._phases_left = PHASES_IN_A_ROW
+        self._phases, self._recorded = [], []
+        if not self._phases_left:
+            return self._phases.append
+        self._phases_left -= 1
+        return self._mark
 
-    def mark(self, phase: Phase, /) -> None:
+    def _mark(self, phase: Phase, /) -> None:
         """Begin `phase` on the current stream; `idle` ends a half."""
-        phases = self._phases
-        if not phases:
-            self._data_ended_s = self._now()
-        phases.append(phase)
-        ends_step = phase == "idle" and phases[-2] in LAST_PHASES
-        if not ends_step and not self._phases_left:
-            return
         called_s = perf_counter()
-        border = self._borders.record()
-        if self._phases_left:
-            self._recorded.append(border)
-        if ends_step:
-            self._end = border
+        self._phases.append(phase)
+        self._recorded.append(self._borders.record())
         self.spent_s += perf_counter() - called_s
 
     def interrupt(self) -> None:
         """Declare a break: the next step's time starts with itself, not with the one before."""
         self._broken = True
 
-    def abandon(self) -> None:
-        """Forget the iteration that failed half-way and what was prepared."""
-        self._phases, self._recorded, self._prepared = [], [], None
-        self.interrupt()
+    def end(self, trained: Trained | None, step: int, segment: int, data_s: float = 0.0) -> None:
+        """Close the iteration, in which the host waited `data_s` for its batch.
 
-    def end(self, tag: Tag | None) -> None:
-        """Close the iteration; `tag` is None where it trained no step."""
-        called_s = perf_counter()
+        `trained` is None where it trained no step; else it was `step`, under `segment`.
+        """
         ended_s = self._now()
-        data_ms = (self._data_ended_s - self._began_s) * 1e3
-        has_first, serial = shape_of(tuple(self._phases))
-        first: Marks[BorderT] = []
-        second: Marks[BorderT] = []
-        if self._recorded:
-            first, second = halves(list(zip(self._phases, self._recorded, strict=True)))
-            self._recorded = []
-        self._phases = []
-        self._phases_left = max(0, self._phases_left - 1)
-        fetched = _First(marks=first, data_ms=data_ms) if has_first else None
-        trained, self._prepared = (fetched, None) if serial else (self._prepared, fetched)
-        if tag is not None and trained is not None:
-            self._enqueued.append(
-                _Enqueued(
-                    tag=tag,
-                    first=trained,
-                    second=second,
-                    end=self._end,
-                    serial=serial,
-                    began_s=self._began_s,
-                    ended_s=ended_s,
-                    host_ms=(ended_s - self._began_s) * 1e3 - data_ms,
-                    after_break_s=self._after_break_s,
-                )
+        self._iterations.append(
+            _Iteration(
+                trained=trained,
+                step=step,
+                segment=segment,
+                phases=self._phases,
+                borders=self._recorded,
+                end=self._borders.record() if trained else None,
+                began_s=self._began_s,
+                ended_s=ended_s,
+                data_ms=data_s * 1e3,
+                after_break_s=self._after_break_s,
             )
+        )
+        if trained:
             self._after_break_s = None
-        self.spent_s += perf_counter() - called_s
+        self.spent_s += self._now() - ended_s
 
     def finished(self) -> list[tuple[Step, Tensor]]:
         """Return the steps finished since the last call, with their losses. Never waits."""
         called_s = perf_counter()
         now = self._now()
         done = []
-        while self._enqueued and self._borders.passed(self._enqueued[0].end):
-            done.append(self._measure(self._enqueued.popleft(), now))
+        while self._iterations:
+            iteration = self._iterations[0]
+            if iteration.end is not None and not self._borders.passed(iteration.end):
+                break
+            self._iterations.popleft()
+            first, second = self._halves(iteration)
+            trained, end = iteration.trained, iteration.end
+            if trained and end is not None and first:
+                step = self._measure(iteration, trained, end, first, second, now)
+                done.append((step, trained.loss))
         self.until_s = now
         self.spent_s += perf_counter() - called_s
         return done
 
-    def _measure(self, step: _Enqueued[BorderT], now: float) -> tuple[Step, Tensor]:
-        first_ms, second_ms = self._phases_ms(step.first.marks), self._phases_ms(step.second)
-        since_reference_ms = self._borders.between_ms(self._reference, step.end)
+    def _halves(
+        self, iteration: _Iteration[BorderT]
+    ) -> tuple[_First[BorderT] | None, Marks[BorderT]]:
+        """Return both halves of the iteration's step, the first of which may lie in the one before.
+
+        Keeps the half that this iteration has prepared for the next one.
+        """
+        has_first, serial = shape_of(tuple(iteration.phases))
+        first: Marks[BorderT] = []
+        second: Marks[BorderT] = []
+        if iteration.borders:
+            first, second = halves(list(zip(iteration.phases, iteration.borders, strict=True)))
+        fetched = _First(marks=first, data_ms=iteration.data_ms, ahead=not serial)
+        if serial:
+            return fetched, second
+        prepared, self._prepared = self._prepared, fetched if has_first else None
+        return prepared, second
+
+    def _measure(
+        self,
+        iteration: _Iteration[BorderT],
+        trained: Trained,
+        end: BorderT,
+        first: _First[BorderT],
+        second: Marks[BorderT],
+        now: float,
+    ) -> Step:
+        since_reference_ms = self._borders.between_ms(self._reference, end)
         # an iteration closed before the last look was not finished then
-        earliest = self.until_s if step.ended_s <= self.until_s else step.began_s
+        earliest = self.until_s if iteration.ended_s <= self.until_s else iteration.began_s
         finished_s = self._reference_s + since_reference_ms / 1e3
         finished_s = min(max(finished_s, earliest, self._reference_s), now)
         step_ms = since_reference_ms
-        if step.after_break_s is not None:
-            began_s = max(step.after_break_s, self._reference_s)
+        if iteration.after_break_s is not None:
+            began_s = max(iteration.after_break_s, self._reference_s)
             step_ms = (finished_s - began_s) * 1e3
-        second_half_ms = sum(second_ms.values()) if second_ms else None
-        overlap_ms = self._overlap_ms(step)
-        device_ms = None
-        if first_ms and second_half_ms is not None and (step.serial or overlap_ms is not None):
-            device_ms = sum(first_ms.values()) + second_half_ms - (overlap_ms or 0.0)
         record = Step(
-            step=step.tag.step,
-            segment=step.tag.segment,
-            samples=step.tag.samples,
+            step=iteration.step,
+            segment=iteration.segment,
+            samples=trained.samples,
             finished_s=finished_s,
             step_ms=step_ms,
-            data_ms=step.first.data_ms,
-            host_ms=step.host_ms,
-            device_ms=device_ms,
-            copy_ms=first_ms.get("copy"),
-            first_ms=first_ms.get("first"),
-            forward_ms=second_ms.get("forward"),
-            backward_ms=second_ms.get("backward"),
-            optimizer_ms=second_ms.get("optimizer"),
-            graph_ms=second_ms.get("graph"),
-            overlap_ms=overlap_ms,
+            data_ms=first.data_ms,
+            host_ms=(iteration.ended_s - iteration.began_s) * 1e3 - iteration.data_ms,
+            **(self._within(first, second) if first.marks or second else {}),
         )
-        self._release(step)
+        self._release(first.marks, second)
         self.step_ms = step_ms
-        self._reference, self._reference_s = step.end, finished_s
-        self._reference_second_ms = second_half_ms
-        return record, step.tag.loss
+        self._reference, self._reference_s = end, finished_s
+        return record
+
+    def _within(self, first: _First[BorderT], second: Marks[BorderT]) -> dict[str, float | None]:
+        """Return the fields of `Step` that come from borders within it."""
+        first_ms, second_ms = self._phases_ms(first.marks), self._phases_ms(second)
+        overlap_ms = self._overlap_ms(first)
+        device_ms = None
+        if first_ms and second_ms and not (first.ahead and overlap_ms is None):
+            device_ms = sum(first_ms.values()) + sum(second_ms.values()) - (overlap_ms or 0.0)
+        return {
+            "device_ms": device_ms,
+            "copy_ms": first_ms.get("copy"),
+            "first_ms": first_ms.get("first"),
+            "forward_ms": second_ms.get("forward"),
+            "backward_ms": second_ms.get("backward"),
+            "optimizer_ms": second_ms.get("optimizer"),
+            "graph_ms": second_ms.get("graph"),
+            "overlap_ms": overlap_ms,
+        }
 
     def _phases_ms(self, marks: Marks[BorderT]) -> dict[Phase, float]:
         """Return what each phase took; empty where its borders were not recorded."""
         between_ms = self._borders.between_ms
         return {phase: between_ms(begin, end) for (phase, begin), (_, end) in pairwise(marks)}
 
-    def _overlap_ms(self, step: _Enqueued[BorderT]) -> float | None:
-        """How long this step's first half ran beside the second half of the step before."""
-        if step.serial or not step.first.marks or self._reference_second_ms is None:
+    def _overlap_ms(self, first: _First[BorderT]) -> float | None:
+        """How long a first half ran beside the second half of the step before."""
+        if not first.ahead or not first.marks or not self._second:
             return None
-        begin = self._borders.between_ms(self._reference, step.first.marks[0][1])
-        end = self._borders.between_ms(self._reference, step.first.marks[-1][1])
-        return max(0.0, min(end, 0.0) - max(begin, -self._reference_second_ms))
+        ended = self._second[-1][1]
+        lasted_ms = self._borders.between_ms(self._second[0][1], ended)
+        begin = self._borders.between_ms(ended, first.marks[0][1])
+        end = self._borders.between_ms(ended, first.marks[-1][1])
+        return max(0.0, min(end, 0.0) - max(begin, -lasted_ms))
 
-    def _release(self, step: _Enqueued[BorderT]) -> None:
-        self._borders.release(self._reference)  # the step's end is the next one
-        if step.first.marks or step.second:
-            # serial halves share a border
-            borders = {id(border): border for _, border in (*step.first.marks, *step.second)}
-            borders.pop(id(step.end), None)
-            for border in borders.values():
+    def _release(self, first: Marks[BorderT], second: Marks[BorderT]) -> None:
+        """Give back what no later step is measured from, and keep the training half."""
+        self._borders.release(self._reference)
+        if not (first or second or self._second):
+            return
+        kept = {id(border) for _, border in second}
+        # serial halves share a border
+        borders = {id(border): border for _, border in (*self._second, *first)}
+        for border_id, border in borders.items():
+            if border_id not in kept:
                 self._borders.release(border)
+        self._second = second

@@ -29,15 +29,15 @@ from gpudash.records import (
     Timed,
 )
 from gpudash.worker.blocks import BlockQueue
-from gpudash.worker.clock import Tag
 from gpudash.worker.pipes import CommandPipe
 from gpudash.worker.reports import REPORT_EVERY_S, Reports
 from workloads.levers import LeverError
 from workloads.memory import is_out_of_memory
-from workloads.training import Trained, Training
+from workloads.training import Training
 
-COMMANDS_EVERY_S = 0.005
-"""A system call for each step would cost short steps more than a lever gains by it."""
+DUE_EVERY_S = 0.025
+"""How often commands are read and reports thought of: a system call for each step would cost
+short steps more than some lever gains."""
 RUN_AHEAD_S = 0.025
 """How much work the host enqueues beyond what the device has finished; at least two steps.
 Enough to keep the device busy, little enough that a lever or a pause takes effect soon."""
@@ -68,7 +68,8 @@ class Loop:
         self._blocks = BlockQueue()
         self._paused = False
         self._stopping = False
-        self._commands_due_s = 0.0
+        self._due_s = 0.0  # commands and reports
+        self._enough = float(MIN_AHEAD)  # steps that keep the device busy
         self._began_s = time.monotonic()
 
     def run(self) -> None:
@@ -84,26 +85,30 @@ class Loop:
         self._send(Finished(at_s=time.monotonic(), total_steps=self._reports.total_steps))
 
     def _turn(self) -> None:
-        """Obey, take a step if one is due, report if it is time to."""
-        self._obey_commands()
-        if self._stopping:
-            return
+        """See to what is due, then take a step, unless the device has enough to do."""
+        now_s = time.monotonic()
+        if now_s >= self._due_s:
+            self._due_s = now_s + DUE_EVERY_S
+            if self._reports.are_due:
+                self._report()
+            self._obey_commands()
+            if self._stopping:
+                return
         if self._paused:
-            self._commands.wait(REPORT_EVERY_S)
-        elif self._far_ahead():
-            self._commands.wait(RUN_AHEAD_POLL_S)
+            self._rest(REPORT_EVERY_S)
+        elif self._clock.enqueued >= self._enough and self._far_ahead():
+            self._rest(RUN_AHEAD_POLL_S)
         else:
             self._iterate()
-        if self._reports.are_due:
-            self._report()
+
+    def _rest(self, at_most_s: float) -> None:
+        if self._commands.wait(at_most_s):
+            self._due_s = 0.0
 
     def _obey_commands(self) -> None:
-        now_s = time.monotonic()
-        if now_s < self._commands_due_s:
-            return
-        self._commands_due_s = now_s + COMMANDS_EVERY_S
+        began_s = time.monotonic()
         commands = self._commands.read()
-        self._reports.spent_s += time.monotonic() - now_s
+        self._reports.spent_s += time.monotonic() - began_s
         for command in commands:
             self._obey(command)
 
@@ -116,42 +121,46 @@ class Loop:
         return plan.duration_s is not None and (time.monotonic() - self._began_s >= plan.duration_s)
 
     def _far_ahead(self) -> bool:
-        """Tell whether the host has enqueued more than the device needs to stay busy."""
-        enough = max(MIN_AHEAD, RUN_AHEAD_S * 1e3 / self._clock.step_ms)
-        if self._clock.enqueued < enough:  # as of the last look: looking costs every step
-            return False
+        """Tell whether the host has enqueued more than the device needs to stay busy.
+
+        Steps finished since the last look count as enqueued until then: looking takes time.
+        """
         self._reports.look()
-        return self._clock.enqueued >= enough
+        self._enough = max(MIN_AHEAD, RUN_AHEAD_S * 1e3 / self._clock.step_ms)
+        return self._clock.enqueued >= self._enough
 
     def _iterate(self) -> None:
-        self._clock.begin()
-        if not self._fits(lambda: self._account(self._training.step(self._clock.mark))):
-            self._retreat()
+        training = self._training
+        mark = self._clock.begin()
+        try:
+            trained = training.step(mark)
+        except (RuntimeError, MemoryError) as error:
+            if not self._may_retreat(error):
+                raise
+        else:
+            self._clock.end(trained, training.trained_steps, self._segment, training.data_s)
+            return
+        self._retreat()  # here the traceback is gone, whose frames held the step's tensors
+
+    def _may_retreat(self, error: Exception) -> bool:
+        """Tell whether settings that are not proven yet need too much memory."""
+        return is_out_of_memory(error) and self._training.settings != self._proven
 
     def _fits(self, action: Callable[[], None]) -> bool:
-        """Run it; return False where settings that are not proven yet need too much memory."""
+        """Run it; return False where it needs too much memory and there is a way back."""
         try:
             action()
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error) or self._training.settings == self._proven:
+            if not self._may_retreat(error):
                 raise
-            return False  # and let go of the traceback, whose frames hold the step's tensors
+            return False
         return True
 
     def _drain(self) -> None:
-        if self._training.pending:
-            self._clock.begin()
-            self._account(self._training.drain(self._clock.mark))
-
-    def _account(self, trained: Trained | None) -> None:
-        """Close the clock's iteration; `trained` is what it enqueued to the end."""
-        if trained is None:
-            self._clock.end(None)
-            return
-        step = self._training.trained_steps
-        self._clock.end(
-            Tag(step=step, segment=self._segment, samples=trained.samples, loss=trained.loss)
-        )
+        training = self._training
+        if training.pending:
+            trained = training.drain(self._clock.begin())
+            self._clock.end(trained, training.trained_steps, self._segment)
 
     def _report(self) -> None:
         newest = self._reports.send()
@@ -316,7 +325,6 @@ class Loop:
         began_s = time.monotonic()
         failed = self._training.settings
         changes = {name: value for name, value in failed.items() if self._proven[name] != value}
-        self._clock.abandon()
         self._training.recover(self._proven)
         if self._training.device.type == "cuda":
             torch.cuda.empty_cache()

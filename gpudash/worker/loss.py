@@ -50,7 +50,7 @@ class DeviceLoss:
         if self._asked is not None:
             return
         self._asked = step, loss
-        with torch.cuda.stream(self._stream):
+        with self._stream:
             self._host.copy_(loss, non_blocking=True)
             self._done = self._stream.record_event()
 

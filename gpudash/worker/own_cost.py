@@ -9,8 +9,8 @@ import time
 
 import torch
 
-from gpudash.worker.clock import Tag
 from gpudash.worker.reports import instruments
+from workloads.training import Trained
 from workloads.workload import Phase
 
 STEPS = 1000
@@ -31,9 +31,9 @@ def _step_us(device: torch.device, phases_every_s: float) -> float:
     loss = torch.zeros((), device=device)
     began_s = time.perf_counter()
     for step in range(STEPS):
-        clock.begin()
+        mark = clock.begin()
         for phase in SERIAL:
-            clock.mark(phase)
-        clock.end(Tag(step=step, segment=0, samples=1, loss=loss))
+            mark(phase)
+        clock.end(Trained(loss, samples=1), step, segment=0)
         clock.finished()
     return (time.perf_counter() - began_s) / STEPS * 1e6

@@ -71,6 +71,6 @@ class CommandPipe:
         *lines, self._partial = (self._partial + received).split(b"\n")
         return [self._decoder.decode(line) for line in lines]
 
-    def wait(self, timeout_s: float) -> None:
-        """Sleep until a command may have arrived: for a worker that is paused."""
-        select.select([self._fd], [], [], timeout_s)
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until a command has arrived, at most so long; tell whether one has."""
+        return bool(select.select([self._fd], [], [], timeout_s)[0])

@@ -96,7 +96,7 @@ class Reports:
 
 def instruments(
     device: torch.device, phases_every_s: float = PHASES_EVERY_S
-) -> tuple[Clock[torch.cuda.Event] | Clock[float], LossReader]:
+) -> tuple[Clock[torch.Event] | Clock[float], LossReader]:
     """Return what measures a step on this kind of device and what reads its loss."""
     if device.type == "cuda":
         borders = EventBorders(device)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from gpudash.records import Step
 from gpudash.worker.borders import HostBorders
-from gpudash.worker.clock import Clock, Tag
+from gpudash.worker.clock import Clock
+from workloads.training import Trained
 from workloads.workload import Phase
 
 
@@ -63,8 +64,8 @@ def clock(device: Device) -> Clock[int]:
     return Clock(device, now=device.now, phases_every_s=0.0)
 
 
-def tag(step: int) -> Tag:
-    return Tag(step=step, segment=0, samples=8, loss=torch.tensor(float(step)))
+def trained(step: int) -> Trained:
+    return Trained(torch.tensor(float(step)), samples=8)
 
 
 def enqueue(
@@ -75,12 +76,13 @@ def enqueue(
     host_ms: float = 1.0,
 ) -> None:
     """One iteration: each mark with the device time, in ms, at which it is reached."""
-    clock.begin()
+    mark = clock.begin()
     for phase, at_ms in marks:
         device.next_ms = at_ms
-        clock.mark(phase)
+        mark(phase)
+    device.next_ms = next(at_ms for phase, at_ms in marks if phase == "idle")  # of training
     device.host_s += host_ms / 1e3
-    clock.end(tag(step) if step else None)
+    clock.end(trained(step) if step else None, step or 0, segment=0)
 
 
 def serial(begin_ms: float, *durations_ms: float) -> list[tuple[Phase, float]]:
@@ -108,7 +110,7 @@ def test_phases_are_the_devices_own_times(clock: Clock[int], device: Device) -> 
 def test_a_step_counts_when_the_device_has_finished_it(clock: Clock[int], device: Device) -> None:
     enqueue(clock, device, serial(0, 1, 1, 1, 1, 1), 1)
     enqueue(clock, device, serial(5, 1, 1, 1, 1, 1), 2)
-    device.passed_until = 7  # all of the first step, none of the second's end
+    device.passed_until = 9  # all of the first step, none of the second's end
     assert [step.step for step in finished(clock, device, 100.006)] == [1]
     assert clock.until_s == 100.006
     assert finished(clock, device, 100.007) == []
@@ -135,7 +137,7 @@ def test_two_streams_report_a_step_with_its_own_halves(clock: Clock[int], device
     enqueue(clock, device, [*train(4), *prepare(5)], 1)
     enqueue(clock, device, train(10), 2)  # drained
     one, two = finished(clock, device, 101)
-    assert (one.copy_ms, one.first_ms, one.overlap_ms) == (1, 3, 0)
+    assert (one.copy_ms, one.first_ms, one.overlap_ms) == (1, 3, None)  # nothing ran before
     assert (two.copy_ms, two.first_ms) == (1, 3)
     assert two.overlap_ms == 4  # all of its preparation, beside the training of step 1
     assert two.device_ms == 1 + 3 + 6 - 4
@@ -173,9 +175,9 @@ def test_a_pause_between_the_halves_is_in_no_step(clock: Clock[int], device: Dev
 
 
 def test_what_failed_half_way_is_forgotten(clock: Clock[int], device: Device) -> None:
-    clock.begin()
-    clock.mark("copy")
-    clock.abandon()
+    mark = clock.begin()
+    mark("copy")
+    clock.interrupt()
     enqueue(clock, device, serial(10, 1, 1, 1, 1, 1), 1)
     assert len(finished(clock, device, 101)) == 1
 
@@ -221,7 +223,7 @@ def test_phases_are_measured_now_and_then_and_ends_always(
     assert [step.step for step in steps] == list(range(1, 41))
     assert all(step.step_ms == 10 for step in steps[1:])
     measured = [step for step in steps if step.device_ms is not None]
-    assert len(measured) == (4 if pipelined else 8)
+    assert len(measured) == (3 if pipelined else 8)
     assert all((step.first_ms, step.backward_ms, step.device_ms) == (1, 1, 5) for step in measured)
     assert all((step.overlap_ms is not None) == pipelined for step in measured)
     assert device.recorded < 40 * 3  # of six or seven borders a step
@@ -231,7 +233,9 @@ def test_every_border_is_reused(clock: Clock[int], device: Device) -> None:
     for number in range(1, 20):
         enqueue(clock, device, serial(number * 5, 1, 1, 1, 1, 1), number)
         finished(clock, device, 101)
-    assert len(device.times_ms) - len(device.free) == 1  # the newest end is the next reference
+    assert (
+        len(device.times_ms) - len(device.free) == 5
+    )  # the newest step's end and its training half
 
 
 def test_on_a_cpu_the_host_is_the_device() -> None:

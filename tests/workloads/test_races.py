@@ -10,7 +10,6 @@ be written by the very next kernel on the stream that it was allocated on.
 import weakref
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
@@ -96,6 +95,12 @@ class FakeStream:
         self.cuda.handler._handle_event_record(event, self.id)
         return event
 
+    def __enter__(self) -> None:
+        self.before, self.cuda.current = self.cuda.current, self
+
+    def __exit__(self, *_: object) -> None:
+        self.cuda.current = self.before
+
     def wait_event(self, event: int) -> None:
         self.cuda.handler._handle_event_wait(event, self.id)
 
@@ -107,15 +112,8 @@ class FakeStream:
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     fake = FakeCuda()
 
-    @contextmanager
-    def on(stream: FakeStream) -> Iterator[None]:
-        before, fake.current = fake.current, stream
-        yield
-        fake.current = before
-
     monkeypatch.setattr(torch.cuda, "Stream", lambda _device: FakeStream(fake, next(fake.ids)))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _device=None: fake.current)
-    monkeypatch.setattr(torch.cuda, "stream", on)
     with fake:
         yield fake
 
@@ -172,12 +170,12 @@ def source_order(halves: Halves, *, wait_for_copies: bool) -> None:
     for batch in HOST_BATCHES:
         images, labels_next = halves.copy(batch)
         if features is not None:
-            with torch.cuda.stream(decoder_stream):
+            with decoder_stream:
                 decoder_stream.wait_stream(encoder_stream)
                 halves.second((features, labels), unmarked)
         if wait_for_copies:
             encoder_stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(encoder_stream):
+        with encoder_stream:
             features = halves.encode(images)
         labels = labels_next
 
