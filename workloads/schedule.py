@@ -4,6 +4,10 @@
     DualStream   first(0) first(1)  first(2) …                      a side stream
                           second(0) second(1) …                     the current one
 
+Training runs at a higher priority than the side stream: where both have blocks of threads
+waiting, the device takes those that the next step waits for, and preparation fills the gaps.
+At equal priority preparation also gets in the way, and half of the gain is lost.
+
 The side stream stays one batch ahead and no more: first(n+1) waits for second(n-1).
 Without that bound the host's run-ahead would let it hoard prepared batches.
 
@@ -21,6 +25,7 @@ too, but has the allocator make and ask an event for every tensor that crosses.
 """
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Protocol
 
 import torch
@@ -45,6 +50,15 @@ class Schedule(Protocol):
 
     def drain(self, mark: Mark) -> Tensor | None:
         """Train on what is pending and hand over to the current stream; return its loss."""
+
+
+@cache
+def training_stream(device: torch.device) -> torch.cuda.Stream:
+    """Return the stream of high priority for second halves, and for all of a serial step.
+
+    One for every training of a process, so that they are ordered behind each other.
+    """
+    return torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]  # in torch
 
 
 def side_stream(device: torch.device) -> torch.cuda.Stream | None:

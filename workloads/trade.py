@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from workloads.levers import Value
+from workloads.schedule import training_stream
 from workloads.workload import Mark
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
@@ -191,9 +192,10 @@ class _GraphedStep:
     def _capture(self, inputs: Tensor, targets: Tensor) -> torch.cuda.CUDAGraph:
         self._inputs, self._targets = inputs.clone(), targets.clone()
         graph = torch.cuda.CUDAGraph()
-        # sync: entering waits for the device, once per graph. thread_local: the loader's
-        # pinning thread may go on meanwhile
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        # sync: entering waits for the device, once per graph. The stream: kernels keep the
+        # priority they were recorded with. thread_local: the loader's pinning thread may go on
+        stream = training_stream(inputs.device)
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             self._loss = self._step(self._inputs, self._targets, _unrecorded)
         return graph
 

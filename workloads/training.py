@@ -16,7 +16,7 @@ from workloads import Entry
 from workloads.data import Feed, InputReport, batches_held, make_feed
 from workloads.levers import Effect, LeverError, Value, resolve
 from workloads.memory import available_host_bytes
-from workloads.schedule import DualStream, Schedule, Serial, side_stream
+from workloads.schedule import DualStream, Schedule, Serial, side_stream, training_stream
 from workloads.trade import EAGER_BEFORE_CAPTURE, Trade
 from workloads.workload import Mark, Workload, unmarked
 
@@ -57,6 +57,7 @@ class Training:
         self.device = device
         if device.type == "cuda":
             torch.cuda.set_device(device)
+            torch.cuda.set_stream(training_stream(device))
         self.trained_steps = 0
         self.data_s = 0.0
         """How long the host has waited for the newest batch; 0 after a drain, which takes none."""

@@ -295,7 +295,7 @@ class FakeGraph:
 @pytest.fixture
 def fake_graphs(monkeypatch: pytest.MonkeyPatch) -> type[FakeGraph]:
     @contextmanager
-    def record(graph: FakeGraph, **_options: str) -> Iterator[None]:
+    def record(graph: FakeGraph, **_options: object) -> Iterator[None]:
         FakeGraph.recording = graph
         yield
         FakeGraph.recording = None
@@ -303,6 +303,7 @@ def fake_graphs(monkeypatch: pytest.MonkeyPatch) -> type[FakeGraph]:
     monkeypatch.setattr(FakeGraph, "made", 0)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
     monkeypatch.setattr(torch.cuda, "graph", record)
+    monkeypatch.setattr("workloads.trade.training_stream", lambda _device: None)
     return FakeGraph
 
 

@@ -9,16 +9,19 @@ from hypothesis import strategies as st
 
 from tests.workloads.trainings import (
     CPU,
+    CUDA,
     DEVICES,
     Make,
     assert_same,
     deterministic_algorithms,
     making,
+    needs_cuda,
     train,
     weights,
 )
 from workloads import CATALOGUE
 from workloads.levers import LeverError
+from workloads.schedule import side_stream
 from workloads.training import pick_device
 
 ENTRY = CATALOGUE["encdec"]
@@ -54,6 +57,17 @@ def test_switching_back_and_forth_changes_no_number(make: Make, device: torch.de
     losses += train(switched, 2)
     assert_same(device, losses, train(serial, 8))
     assert_same(device, weights(switched), weights(serial))
+
+
+@needs_cuda
+def test_training_goes_before_preparation_where_both_could_run(make: Make) -> None:
+    make(CUDA)
+    first = torch.cuda.current_stream()
+    side = side_stream(CUDA)
+    assert side is not None
+    assert first.priority < side.priority  # lower numbers go first
+    make(CUDA)
+    assert torch.cuda.current_stream() == first  # or two trainings would not be ordered
 
 
 @pytest.mark.parametrize("device", DEVICES)
