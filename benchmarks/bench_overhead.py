@@ -61,6 +61,7 @@ def main() -> None:
         rates = {run: run(arguments.batch_size, arguments.steps) for run in order}
         bases.append(1 / rates[bare])
         news.append(1 / rates[recorded])
+        print(f"pair {pair + 1}: {(news[-1] / bases[-1] - 1) * 100:+.2f} %", flush=True)
     what = f"step time, recorded over bare, batch {arguments.batch_size}"
     show(what, news, bases, bare_ms=[b * 1e3 for b in bases], recorded_ms=[n * 1e3 for n in news])
 
