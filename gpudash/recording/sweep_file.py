@@ -5,6 +5,7 @@ that agrees.
 """
 
 import csv
+import fcntl
 import io
 import os
 import shlex
@@ -85,14 +86,20 @@ class SweepFile:
             self._provenance = msgspec.structs.replace(
                 provenance, device=earlier.device, versions=earlier.versions | provenance.versions
             )
-            self.known = read_rows(path)
             self._fd = _reopen(path)
+            try:
+                self.known = read_rows(path)
+                _cut_torn_line(path)
+            except (UsageError, RecordingError):
+                os.close(self._fd)
+                raise
         else:
             if not force:
                 refuse_existing(path_beside(path))
             self._output = Output(path, draft=force)
             self._fd = self._output.fd
             try:
+                _lock(self._fd, path)
                 self._write([*CELLS, *self._levers])
                 self._write_provenance()
                 self._output.take_place()
@@ -205,10 +212,36 @@ def _read_provenance(path: Path) -> Provenance:
 
 
 def _reopen(path: Path) -> int:
-    """Open the file to append, a torn last line cut off."""
+    """Open the file to append, for nobody else meanwhile."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise UsageError(f"cannot resume {shown(path)}: {reason(error)}") from error
+    except OSError as error:
+        raise RecordingError(f"cannot record to {shown(path)}: {reason(error)}") from error
+    try:
+        _lock(fd, path)
+    except RecordingError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _lock(fd: int, path: Path) -> None:
+    """Keep other sweeps off the file until it is closed, however this one ends."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise RecordingError(
+            f"cannot record to {shown(path)}: another sweep is writing it"
+        ) from error
+    except OSError:
+        pass  # a file system without locks
+
+
+def _cut_torn_line(path: Path) -> None:
     try:
         os.truncate(path, len(_whole_lines(path)))
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     except OSError as error:
         raise RecordingError(f"cannot record to {shown(path)}: {reason(error)}") from error
 

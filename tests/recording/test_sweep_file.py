@@ -296,6 +296,19 @@ def test_what_is_not_a_sweeps_file_is_refused_in_a_line(tmp_path, text):
         open_file(tmp_path, resume=True)
 
 
+def test_a_sweep_that_is_still_running_cannot_be_resumed(tmp_path):
+    running = open_file(tmp_path)
+    with pytest.raises(RecordingError, match=r"s\.csv: another sweep is writing it"):
+        open_file(tmp_path, resume=True)
+    running.append(ROWS[0])
+    running.close()
+    resumed = open_file(tmp_path, resume=True)
+    assert resumed.known == [ROWS[0]]
+    with pytest.raises(RecordingError, match="another sweep is writing it"):
+        open_file(tmp_path, resume=True)
+    resumed.close()
+
+
 @pytest.mark.parametrize("name", ["s.csv", "s.json"])
 def test_a_missing_file_cannot_be_resumed(tmp_path, name):
     finished(tmp_path)
