@@ -19,7 +19,7 @@ from gpudash.analysis.comparison import (
 from gpudash.analysis.paired import passed
 from gpudash.arguments import Parser, add_training_options, make_plan, percent, whole
 from gpudash.errors import UsageError
-from gpudash.headless import News, failure_code, follow
+from gpudash.headless import News, failure_code, follow, silence
 from gpudash.session import Session
 from gpudash.snapshot import Snapshot
 from gpudash.tables import figure
@@ -124,7 +124,7 @@ def progress_line(snapshot: Snapshot) -> str:
     if shown.change is not None and shown.low is not None and shown.high is not None:
         change, low, high = (f"{100 * x:+z.1f}" for x in (shown.change, shown.low, shown.high))
         line += f", {change} % [{low}, {high}]"
-    return line
+    return line + silence(snapshot)
 
 
 def as_dict(comparison: Comparison, snapshot: Snapshot) -> dict[str, Any]:

@@ -175,7 +175,12 @@ def progress_line(snapshot: Snapshot) -> str:
         parts.append(f"{left_s:.0f} s left")
     if snapshot.state != "training":
         parts.append(snapshot.status)
-    return ", ".join(parts)
+    return ", ".join(parts) + silence(snapshot)
+
+
+def silence(snapshot: Snapshot) -> str:
+    """Return the end of a progress line where no step finishes; else nothing."""
+    return "" if snapshot.quiet_s is None else f", no step for {snapshot.quiet_s:.0f} s"
 
 
 def time_left_s(snapshot: Snapshot) -> float | None:

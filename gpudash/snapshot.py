@@ -139,6 +139,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     samples_per_s: float | None = None
     step_ms_p50: float | None = None
     step_ms_p95: float | None = None
+    quiet_s: float | None = None
+    """How long no step has finished, where that is longer than steps are: something compiles,
+    the loader is late. None where steps come as they should."""
     loss: float | None = None
     gpu: GpuSample | None = None
     gpu_missing: str | None = None

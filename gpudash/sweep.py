@@ -16,7 +16,7 @@ from gpudash import __version__, plotting, tables
 from gpudash.analysis.sweep import Grid, Sweep
 from gpudash.arguments import Parser, add_training_options, make_plan, whole
 from gpudash.errors import RecordingError, UsageError
-from gpudash.headless import News, failure_code, follow
+from gpudash.headless import News, failure_code, follow, silence
 from gpudash.presets import ON_CPU, ON_GPU, Preset
 from gpudash.recording.files import reason, refuse_existing, shown
 from gpudash.recording.metadata import path_beside, plain
@@ -245,7 +245,7 @@ class RecordedSweep:
         if fresh:
             elapsed_s = time.monotonic() - self._began_s
             line += f", {elapsed_s / fresh * (planned - done):.0f} s left"
-        return line
+        return line + silence(snapshot)
 
     def _fail(self, reason: str) -> Blocks:
         self.done, self.failure = True, reason

@@ -148,6 +148,8 @@ def test_the_progress_line_shows_the_interval_closing_in():
     assert seen[0] == "pipelined: off or on? 0/6 pairs"
     assert "pipelined: off or on? 1/6 pairs" in seen  # one pair has no interval
     assert seen[-1] == "pipelined: off or on? 6/6 pairs, +25.0 % [+25.0, +25.0]"
+    compiling = Snapshot(comparison=comparison.shown(), quiet_s=31.4)
+    assert progress_line(compiling) == f"{seen[-1]}, no step for 31 s"
 
 
 def test_nothing_is_never_minus_nothing():

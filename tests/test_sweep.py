@@ -295,6 +295,7 @@ def test_the_progress_line_counts_blocks_and_seconds(monkeypatch):
     while "2/8" not in recorded.line(shown):
         conducted.turn()
     assert recorded.line(shown) == "encdec █████░░░░░░░░░░░░░░░ 2/8 blocks, 30 s left"
+    assert recorded.line(Snapshot(workload="encdec", quiet_s=6.0)).endswith(", no step for 6 s")
     conducted.run()
     assert recorded.line(shown) == "encdec ████████████████████ 8/8 blocks, 0 s left"
 

@@ -37,6 +37,8 @@ from gpudash.snapshot import ComparisonShown, Marker, Recording, Snapshot, State
 STALL_S = 2.0
 """Until a step has taken so long, and three times the longest lately, it is waited for: the
 ticks it lies in are drawn once it is finished. Beyond, they are drawn as standing still."""
+QUIET_S = 5.0
+"""As long, and three times the longest lately, is not worth a word: a first step takes seconds."""
 MOST_MARKERS = 200
 INSTRUMENT_REPORTS = 100
 """Reports, five seconds of them, that the instruments' own time is averaged over."""
@@ -144,6 +146,7 @@ class Window:
             samples_per_s=rate.samples_per_s,
             step_ms_p50=rate.step_ms_p50,
             step_ms_p95=rate.step_ms_p95,
+            quiet_s=self._quiet_s(now_s),
             loss=self._loss,
             gpu=self._gpu,
             gpu_missing=self.gpu_missing,
@@ -309,6 +312,12 @@ class Window:
                 pending = self._pending.beside(self._settings)
                 sentence = f"switching {_phrase(pending, ' to ')} …"
         return f"{sentence} – {self._notice}" if self._notice else sentence
+
+    def _quiet_s(self, now_s: float) -> float | None:
+        if self._state() not in ("training", "switching"):
+            return None
+        quiet_s = now_s - self._busy_since_s
+        return quiet_s if quiet_s > max(QUIET_S, 3 * self._recent.longest_s()) else None
 
     def _instruments_ms(self) -> float | None:
         steps = sum(steps for _, steps in self._instruments)

@@ -80,6 +80,8 @@ def status(snapshot: Snapshot, next_start: dict[str, str]) -> tuple[Cell, ...]:
 def _asides(snapshot: Snapshot) -> list[str]:
     """Return what gpudash itself costs, and what it cannot explain or had to leave out."""
     asides = []
+    if snapshot.quiet_s is not None:
+        asides.append(f"no step for {snapshot.quiet_s:.0f} s")
     if snapshot.skipped_samples:
         asides.append(f"{snapshot.skipped_samples:,} unreadable samples skipped")
     host = snapshot.host

@@ -5,7 +5,7 @@ import pytest
 
 from gpudash.analysis.reconcile import Account
 from gpudash.analysis.window import STALL_S, Window
-from gpudash.records import Failed, Plan, Refused, Status
+from gpudash.records import Failed, Paused, Plan, Refused, Resumed, Status
 from gpudash.snapshot import ComparisonShown, Recording
 from tests.analysis.scripted_run import BEGAN_S, DEVICE, PLAN, SETTINGS, Trainer, gpu, host
 
@@ -439,6 +439,22 @@ def test_what_the_worker_says_of_its_own_cost_and_its_loader_is_passed_on():
     shown = watched.feed(quiet).now()  # no step was finished, no sample made
     assert shown.instruments_ms == pytest.approx(9.02 / watched.run.number)
     assert shown.transform_ms == {"decode": 2.5}
+
+
+def test_a_training_in_which_no_step_finishes_says_for_how_long():
+    watched = Watched().trained()
+    assert watched.now().quiet_s is None
+    ended_s = watched.run.now_s
+    assert watched.window.snapshot(ended_s + 4.9).quiet_s is None
+    assert watched.window.snapshot(ended_s + 30).quiet_s == pytest.approx(30, abs=1)
+    paused = watched.feed(Paused(at_s=ended_s))
+    assert paused.window.snapshot(ended_s + 30).quiet_s is None
+    resumed = watched.feed(Resumed(at_s=ended_s + 40))
+    assert resumed.window.snapshot(ended_s + 44).quiet_s is None
+    watched.run.now_s = ended_s + 46
+    assert watched.feed(watched.run.step()).window.snapshot(watched.run.now_s).quiet_s is None
+    finished = watched.feed(watched.run.finish())
+    assert finished.window.snapshot(watched.run.now_s + 30).quiet_s is None
 
 
 def test_the_unexplained_time_is_a_share_of_the_run():

@@ -481,6 +481,11 @@ async def test_the_time_in_which_both_streams_were_busy_is_a_line_of_the_activit
 OWN = HostSample(at_s=0.0, cpu_pct=381.0, worker_rss_mib=3140.0, own_cpu_pct=3.2, own_rss_mib=61.0)
 
 
+async def test_a_training_that_compiles_for_long_is_not_taken_for_one_that_hangs():
+    async with dashboard(size=(80, 24), snapshot=changed(training(), quiet_s=12.4)) as d:
+        assert "training · no step for 12 s" in d.lines()[-2]
+
+
 async def test_its_own_cost_and_what_it_cannot_explain_are_in_sight():
     snapshot = changed(
         training(), host=OWN, instruments_ms=0.0123, unexplained_pct=1.26, skipped_samples=1234
