@@ -20,7 +20,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from functools import lru_cache
 from itertools import pairwise
 from time import perf_counter
 from typing import Generic, TypeAlias
@@ -88,13 +87,6 @@ def halves(marks: Marks[BorderT]) -> tuple[Marks[BorderT], Marks[BorderT]]:
         if current is not None:
             current.append((phase, border))
     return first, second
-
-
-@lru_cache(maxsize=64)
-def shape_of(phases: tuple[Phase, ...]) -> tuple[bool, bool]:
-    """Tell whether an iteration with these phases prepared a batch, and whether serially."""
-    first, second = halves([(phase, None) for phase in phases])
-    return bool(first), bool(first and second) and phases[0] == "copy"
 
 
 class Clock(Generic[BorderT]):
@@ -208,15 +200,18 @@ class Clock(Generic[BorderT]):
 
         Keeps the half that this iteration has prepared for the next one.
         """
-        has_first, serial = shape_of(tuple(iteration.phases))
+        phases = iteration.phases
+        serial = iteration.trained is not None and phases[:1] == ["copy"]
         first: Marks[BorderT] = []
         second: Marks[BorderT] = []
         if iteration.borders:
-            first, second = halves(list(zip(iteration.phases, iteration.borders, strict=True)))
-        fetched = _First(marks=first, data_ms=iteration.data_ms, ahead=not serial)
+            first, second = halves(list(zip(phases, iteration.borders, strict=True)))
+        fetched = None
+        if "copy" in phases:
+            fetched = _First(marks=first, data_ms=iteration.data_ms, ahead=not serial)
         if serial:
             return fetched, second
-        prepared, self._prepared = self._prepared, fetched if has_first else None
+        prepared, self._prepared = self._prepared, fetched
         return prepared, second
 
     def _measure(

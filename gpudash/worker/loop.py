@@ -1,7 +1,7 @@
 """The child's loop: step, obey, report.
 
 The training never waits for anything in here, but around a block under the stopwatch. A
-command is obeyed between two steps, within some milliseconds; in a block without
+command is obeyed between two steps, within 25 ms; in a block without
 instruments, after it.
 """
 
