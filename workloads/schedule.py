@@ -17,8 +17,8 @@ are equal. The idea is the source's (C. Rand, Pipelining AI/ML Training Workload
 Streams, 2025); what differs is that nothing here races:
 
 - whoever reads on another stream first waits for the event after what wrote;
-- what was prepared is held until the next batch is: the caching allocator may then hand its
-  memory to the batch after that, whose preparation waits for the training that read it.
+- what was prepared is held until the side stream has been told to wait for the training that
+  reads it: only then may the caching allocator hand its memory to a later batch.
 
 So a step needs two events, no more: `Tensor.record_stream` would do for the second point
 too, but has the allocator make and ask an event for every tensor that crosses.
@@ -64,7 +64,7 @@ def training_stream(device: torch.device) -> torch.cuda.Stream:
 def side_stream(device: torch.device) -> torch.cuda.Stream | None:
     """Return the stream for first halves, or None on a device without streams.
 
-    Made once for a device and kept: the caching allocator holds memory for each stream apart.
+    One for each training, which keeps it: the caching allocator holds memory for each stream apart.
     """
     if device.type != "cuda":
         return None
@@ -97,7 +97,6 @@ class DualStream:
     def __init__(self, workload: Workload, side: torch.cuda.Stream | None) -> None:
         self._workload = workload
         self._prepared: Prepared | None = None
-        self._in_training: Prepared | None = None  # held, see above
         self._side = side
         self._main = torch.cuda.current_stream(side.device) if side is not None else None
         self._ready: torch.cuda.Event | None = None  # after the newest first half
@@ -119,20 +118,26 @@ class DualStream:
 
     def step(self, batch: Batch, mark: Mark) -> Tensor | None:
         """Enqueue the training on the batch before, then the preparation of this one."""
-        if self._side is not None and self._trained is not None:
-            self._side.wait_event(self._trained)  # of the batch before that, so far
-        self._in_training = self._prepared
-        loss = self.drain(mark)
+        in_training = self._prepared
+        loss = self._train(mark)
         with _on(self._side):
             self._prepared = self._workload.first(batch, mark)
             mark("idle")
         if self._side is not None:
             self._ready = self._side.record_event(self._ready)
-        self._in_training = None
+        self._order_after_training()
+        del in_training  # and not sooner: see above
         return loss
 
     def drain(self, mark: Mark) -> Tensor | None:
         """Train on what is pending; what the caller enqueues next runs after both streams."""
+        in_training = self._prepared
+        loss = self._train(mark)
+        self._order_after_training()
+        del in_training
+        return loss
+
+    def _train(self, mark: Mark) -> Tensor | None:
         if self._prepared is None:
             return None
         prepared, self._prepared = self._prepared, None
@@ -143,6 +148,11 @@ class DualStream:
         if self._main is not None:
             self._trained = self._main.record_event(self._trained)
         return loss
+
+    def _order_after_training(self) -> None:
+        """Have what is prepared next wait for the training enqueued so far."""
+        if self._side is not None and self._trained is not None:
+            self._side.wait_event(self._trained)
 
 
 def _on(stream: torch.cuda.Stream | None) -> AbstractContextManager[object]:

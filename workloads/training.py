@@ -49,7 +49,10 @@ def pick_device(name: str) -> torch.device:
 
 
 class Training:
-    """A workload, its feed and its schedule, stepped by whoever owns the loop."""
+    """A workload, its feed and its schedule, stepped by whoever owns the loop.
+
+    To be stepped from the thread that made it, whose current CUDA stream it sets for good.
+    """
 
     def __init__(self, entry: Entry, settings: Mapping[str, str], device: torch.device) -> None:
         self._entry = entry

@@ -49,6 +49,13 @@ class _First(msgspec.Struct, Generic[BorderT], frozen=True, kw_only=True, gc=Fal
     """On a stream of its own, beside the training on the batch before."""
 
 
+class _Break(msgspec.Struct, Generic[BorderT], frozen=True, gc=False):
+    """Where training went on after a pause or a change: the next step's time starts there."""
+
+    at_s: float
+    border: BorderT
+
+
 class _Iteration(msgspec.Struct, Generic[BorderT], frozen=True, kw_only=True, gc=False):
     """One turn of the loop, as the host has enqueued it."""
 
@@ -64,8 +71,8 @@ class _Iteration(msgspec.Struct, Generic[BorderT], frozen=True, kw_only=True, gc
     began_s: float
     ended_s: float
     data_ms: float
-    after_break_s: float | None
-    """When the first iteration after a break began, if this step is the first after one."""
+    after: _Break[BorderT] | None
+    """If this step is the first after a break."""
 
 
 def halves(marks: Marks[BorderT]) -> tuple[Marks[BorderT], Marks[BorderT]]:
@@ -111,10 +118,11 @@ class Clock(Generic[BorderT]):
         self._reference, self._reference_s = borders.tie()
         self._second: Marks[BorderT] = []  # its training half, where that was measured
         self._broken = True
-        self._after_break_s: float | None = None
+        self._broke_s = self._reference_s
+        self._after: _Break[BorderT] | None = None
         self._began_s = self._reference_s
         self.step_ms = math.inf
-        """How long the newest finished step took."""
+        """How long the newest finished step took; infinite until the second after a break."""
         self.spent_s = 0.0
         """Host time taken by the clock itself."""
         self.until_s = self._reference_s
@@ -129,7 +137,9 @@ class Clock(Generic[BorderT]):
         """Open an iteration; return what it is to be marked with."""
         self._began_s = self._now()
         if self._broken:
-            self._broken, self._after_break_s = False, self._began_s
+            if self._after is not None:
+                self._borders.release(self._after.border)
+            self._broken, self._after = False, _Break(self._began_s, self._borders.record())
         if self._began_s >= self._phases_due_s:
             self._phases_due_s = self._began_s + self._phases_every_s
             self._phases_left = PHASES_IN_A_ROW
@@ -148,7 +158,7 @@ class Clock(Generic[BorderT]):
 
     def interrupt(self) -> None:
         """Declare a break: the next step's time starts with itself, not with the one before."""
-        self._broken = True
+        self._broken, self._broke_s, self.step_ms = True, self._now(), math.inf
 
     def end(self, trained: Trained | None, step: int, segment: int, data_s: float = 0.0) -> None:
         """Close the iteration, in which the host waited `data_s` for its batch.
@@ -167,11 +177,11 @@ class Clock(Generic[BorderT]):
                 began_s=self._began_s,
                 ended_s=ended_s,
                 data_ms=data_s * 1e3,
-                after_break_s=self._after_break_s,
+                after=self._after,
             )
         )
         if trained:
-            self._after_break_s = None
+            self._after = None
         self.spent_s += self._now() - ended_s
 
     def finished(self) -> list[tuple[Step, Tensor]]:
@@ -184,16 +194,15 @@ class Clock(Generic[BorderT]):
             if iteration.end is not None and not self._borders.passed(iteration.end):
                 break
             self._iterations.popleft()
-            first, second = self._halves(iteration)
-            trained, end = iteration.trained, iteration.end
-            if trained and end is not None and first:
-                step = self._measure(iteration, trained, end, first, second, now)
-                done.append((step, trained.loss))
+            first, second = self._pair(iteration)
+            if iteration.trained is not None:
+                assert first is not None, "a workload marks `copy` in its first half"
+                done.append((self._measure(iteration, first, second, now), iteration.trained.loss))
         self.until_s = now
         self.spent_s += perf_counter() - called_s
         return done
 
-    def _halves(
+    def _pair(
         self, iteration: _Iteration[BorderT]
     ) -> tuple[_First[BorderT] | None, Marks[BorderT]]:
         """Return both halves of the iteration's step, the first of which may lie in the one before.
@@ -217,21 +226,22 @@ class Clock(Generic[BorderT]):
     def _measure(
         self,
         iteration: _Iteration[BorderT],
-        trained: Trained,
-        end: BorderT,
         first: _First[BorderT],
         second: Marks[BorderT],
         now: float,
     ) -> Step:
-        since_reference_ms = self._borders.between_ms(self._reference, end)
+        trained, end, after = iteration.trained, iteration.end, iteration.after
+        assert trained is not None
+        assert end is not None
+        if after is None:
+            began_s, step_ms = self._reference_s, self._borders.between_ms(self._reference, end)
+        else:  # a device still at work then reaches the border with its last step before
+            began_s = max(after.at_s, self._reference_s)
+            step_ms = self._borders.between_ms(after.border, end)
+            self._borders.release(after.border)
         # an iteration closed before the last look was not finished then
         earliest = self.until_s if iteration.ended_s <= self.until_s else iteration.began_s
-        finished_s = self._reference_s + since_reference_ms / 1e3
-        finished_s = min(max(finished_s, earliest, self._reference_s), now)
-        step_ms = since_reference_ms
-        if iteration.after_break_s is not None:
-            began_s = max(iteration.after_break_s, self._reference_s)
-            step_ms = (finished_s - began_s) * 1e3
+        finished_s = min(max(began_s + step_ms / 1e3, earliest, self._reference_s), now)
         record = Step(
             step=iteration.step,
             segment=iteration.segment,
@@ -243,7 +253,8 @@ class Clock(Generic[BorderT]):
             **(self._within(first, second) if first.marks or second else {}),
         )
         self._release(first.marks, second)
-        self.step_ms = step_ms
+        if after is None and iteration.began_s >= self._broke_s:
+            self.step_ms = step_ms
         self._reference, self._reference_s = end, finished_s
         return record
 

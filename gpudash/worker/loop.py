@@ -30,14 +30,14 @@ from gpudash.records import (
 )
 from gpudash.worker.blocks import BlockQueue
 from gpudash.worker.pipes import CommandPipe
-from gpudash.worker.reports import REPORT_EVERY_S, Reports
+from gpudash.worker.reports import REPORT_EVERY_S, Reports, instruments
 from workloads.levers import LeverError
 from workloads.memory import is_out_of_memory
 from workloads.training import Training
 
 DUE_EVERY_S = 0.025
-"""How often commands are read and reports thought of: a system call for each step would cost
-short steps more than some lever gains."""
+"""How often the loop looks for commands and for a report that is due: a system call for each
+step would cost short steps more than some lever gains."""
 RUN_AHEAD_S = 0.025
 """How much work the host enqueues beyond what the device has finished; at least two steps.
 Enough to keep the device busy, little enough that a lever or a pause takes effect soon."""
@@ -59,8 +59,8 @@ class Loop:
         self._plan = plan
         self._commands = commands
         self._send = send
-        self._reports = Reports(training, send)
-        self._clock = self._reports.clock
+        self._clock, losses = instruments(training.device)
+        self._reports = Reports(training, self._clock, losses, send)
         self._segment = 0
         self._noted = set(training.notes)  # these the session has been told at the start
         self._proven = dict(training.settings)  # settings with which a step went through
@@ -69,7 +69,7 @@ class Loop:
         self._paused = False
         self._stopping = False
         self._due_s = 0.0  # commands and reports
-        self._enough = float(MIN_AHEAD)  # steps that keep the device busy
+        self._enough: float = MIN_AHEAD  # steps that keep the device busy
         self._began_s = time.monotonic()
 
     def run(self) -> None:
@@ -89,13 +89,14 @@ class Loop:
         now_s = time.monotonic()
         if now_s >= self._due_s:
             self._due_s = now_s + DUE_EVERY_S
-            if self._reports.are_due:
+            if now_s >= self._reports.due_s:
                 self._report()
             self._obey_commands()
             if self._stopping:
                 return
         if self._paused:
             self._rest(REPORT_EVERY_S)
+        # what has finished since the last look counts as enqueued: looking takes time
         elif self._clock.enqueued >= self._enough and self._far_ahead():
             self._rest(RUN_AHEAD_POLL_S)
         else:
@@ -121,10 +122,7 @@ class Loop:
         return plan.duration_s is not None and (time.monotonic() - self._began_s >= plan.duration_s)
 
     def _far_ahead(self) -> bool:
-        """Tell whether the host has enqueued more than the device needs to stay busy.
-
-        Steps finished since the last look count as enqueued until then: looking takes time.
-        """
+        """Look; tell whether the host has enqueued more than the device needs to stay busy."""
         self._reports.look()
         self._enough = max(MIN_AHEAD, RUN_AHEAD_S * 1e3 / self._clock.step_ms)
         return self._clock.enqueued >= self._enough
@@ -141,6 +139,11 @@ class Loop:
             self._clock.end(trained, training.trained_steps, self._segment, training.data_s)
             return
         self._retreat()  # here the traceback is gone, whose frames held the step's tensors
+
+    def _break(self) -> None:
+        """Begin anew: neither the time until now nor the pace so far is the next step's."""
+        self._clock.interrupt()
+        self._enough = MIN_AHEAD
 
     def _may_retreat(self, error: Exception) -> bool:
         """Tell whether settings that are not proven yet need too much memory."""
@@ -178,7 +181,7 @@ class Loop:
                 self._send(Paused(at_s=time.monotonic()))
             case Resume() if self._paused:
                 self._paused = False
-                self._clock.interrupt()
+                self._break()
                 # what the loader has hoarded meanwhile is no block's own
                 self._blocks.entered(self._training.trained_steps, self._training.settling_steps)
                 self._send(Resumed(at_s=time.monotonic()))
@@ -298,7 +301,7 @@ class Loop:
 
     def _entered_segment(self, changes: Settings, began_s: float, block: int | None = None) -> None:
         self._segment += 1
-        self._clock.interrupt()
+        self._break()
         training = self._training
         self._settled_step = training.trained_steps + training.settling_steps
         self._blocks.entered(training.trained_steps, training.settling_steps)

@@ -20,30 +20,33 @@ LOSS_EVERY_S = 0.25
 
 
 class Reports:
-    """The loop's instruments, and what they have found since the last report."""
+    """What the loop's instruments have found since the last report."""
 
-    def __init__(self, training: Training, send: Callable[[Event], None]) -> None:
-        self.clock, self._losses = instruments(training.device)
+    def __init__(
+        self,
+        training: Training,
+        clock: Clock[torch.Event] | Clock[float],
+        losses: LossReader,
+        send: Callable[[Event], None],
+    ) -> None:
         self._training = training
+        self._clock = clock
+        self._losses = losses
         self._send = send
         self._finished: list[tuple[Step, Tensor]] = []
         self._total_samples = 0
         self._skipped_samples = 0
-        self._sent_s = time.monotonic()
         self._loss_due_s = 0.0
+        self.due_s = time.monotonic() + REPORT_EVERY_S
+        """When the next one is to be sent."""
         self.total_steps = 0
         """Steps the device has finished, as of the last report."""
         self.spent_s = 0.0
         """Host time since the last report that is no step's, besides the clock's own."""
 
-    @property
-    def are_due(self) -> bool:
-        """Tell whether it is time for the next one."""
-        return time.monotonic() - self._sent_s >= REPORT_EVERY_S
-
     def look(self) -> None:
         """Take in the steps that the device has finished."""
-        self._finished += self.clock.finished()
+        self._finished += self._clock.finished()
 
     def count(self, steps: int, samples: int) -> None:
         """Count steps that no instrument has seen."""
@@ -52,16 +55,17 @@ class Reports:
 
     def send(self) -> Step | None:
         """Report; return the newest finished step, if one has finished since the last report."""
-        spent_ms = (self.clock.spent_s + self.spent_s) * 1e3
-        self.clock.spent_s = self.spent_s = 0.0
-        began_s = time.perf_counter()
+        spent_ms = (self._clock.spent_s + self.spent_s) * 1e3
+        self._clock.spent_s = self.spent_s = 0.0
+        began_s = time.monotonic()
+        self.due_s = max(self.due_s + REPORT_EVERY_S, began_s)
         self.look()
         finished, self._finished = self._finished, []
         steps = tuple(step for step, _ in finished)
         loss_step, loss = self._losses.newest() or (None, None)
         if finished:
-            if self._sent_s >= self._loss_due_s:
-                self._loss_due_s = self._sent_s + LOSS_EVERY_S
+            if began_s >= self._loss_due_s:
+                self._loss_due_s = began_s + LOSS_EVERY_S
                 self._losses.request(steps[-1].step, finished[-1][1])
             self.total_steps = steps[-1].step
             self._total_samples += sum(step.samples for step in steps)
@@ -69,7 +73,7 @@ class Reports:
         self._skipped_samples += made.skipped
         self._send(
             Progress(
-                until_s=self.clock.until_s,
+                until_s=self._clock.until_s,
                 steps=steps,
                 total_steps=self.total_steps,
                 total_samples=self._total_samples,
@@ -80,9 +84,8 @@ class Reports:
                 instruments_ms=spent_ms,
             )
         )
-        self._sent_s = time.monotonic()
-        self.clock.spent_s = 0.0  # within what follows
-        self.spent_s = time.perf_counter() - began_s
+        self._clock.spent_s = 0.0  # within what follows
+        self.spent_s = time.monotonic() - began_s
         return steps[-1] if steps else None
 
     def send_last(self) -> None:

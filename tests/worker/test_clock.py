@@ -1,5 +1,6 @@
 """The clock turns borders into the device's own times, and never waits for one."""
 
+import math
 from dataclasses import dataclass, field
 
 import pytest
@@ -19,6 +20,7 @@ class Device:
     """A device whose work is a list of borders with the times at which it reaches them."""
 
     host_s: float = 100.0
+    pace: float = 1.0  # of its clock, against the host's
     passed_until: int = 10**9
     times_ms: list[float] = field(default_factory=list)
     next_ms: float = 0.0
@@ -48,6 +50,10 @@ class Device:
     def now(self) -> float:
         return self.host_s
 
+    def idle(self) -> None:
+        """What is recorded next is reached at once, unless the device is at work until later."""
+        self.next_ms = max(self.next_ms, (self.host_s - 100) * 1e3 * self.pace)
+
 
 SERIAL: tuple[Phase, ...] = ("copy", "first", "forward", "backward", "optimizer", "idle")
 SECOND: tuple[Phase, ...] = ("forward", "backward", "optimizer", "idle")
@@ -74,15 +80,17 @@ def enqueue(
     marks: list[tuple[Phase, float]],
     step: int | None,
     host_ms: float = 1.0,
+    data_ms: float = 0.0,
 ) -> None:
     """One iteration: each mark with the device time, in ms, at which it is reached."""
+    device.idle()
     mark = clock.begin()
     for phase, at_ms in marks:
         device.next_ms = at_ms
         mark(phase)
     device.next_ms = next(at_ms for phase, at_ms in marks if phase == "idle")  # of training
     device.host_s += host_ms / 1e3
-    clock.end(trained(step) if step else None, step or 0, segment=0)
+    clock.end(trained(step) if step else None, step or 0, segment=0, data_s=data_ms / 1e3)
 
 
 def serial(begin_ms: float, *durations_ms: float) -> list[tuple[Phase, float]]:
@@ -144,6 +152,18 @@ def test_two_streams_report_a_step_with_its_own_halves(clock: Clock[int], device
     assert two.step_ms == 6
 
 
+def test_a_step_has_waited_for_its_own_batch(clock: Clock[int], device: Device) -> None:
+    prepare = list(zip(FIRST, (0, 1, 2), strict=True))
+    train = list(zip(SECOND, (4, 5, 6, 7), strict=True))
+    enqueue(clock, device, prepare, None, host_ms=9, data_ms=7)
+    enqueue(clock, device, [*train, *prepare], 1, host_ms=5, data_ms=2)
+    enqueue(clock, device, train, 2, host_ms=1)  # drained
+    enqueue(clock, device, serial(20, 1, 1, 1, 1, 1), 3, host_ms=4, data_ms=3)
+    steps = finished(clock, device, 101)
+    assert [step.data_ms for step in steps] == [7, 2, 3]
+    assert [step.host_ms for step in steps] == pytest.approx([3, 1, 1])  # of its turn, without
+
+
 def test_after_a_break_a_step_begins_with_itself(clock: Clock[int], device: Device) -> None:
     enqueue(clock, device, serial(0, 1, 1, 1, 1, 1), 1)
     assert finished(clock, device, 100.005)[0].step_ms == pytest.approx(5)
@@ -163,6 +183,35 @@ def test_a_break_while_the_device_still_works_counts_no_time_twice(
     enqueue(clock, device, serial(500, 10, 10, 10, 10, 10), 2)
     one, two = finished(clock, device, 101)
     assert one.step_ms + two.step_ms == pytest.approx(550)
+
+
+def test_clocks_that_drift_apart_take_nothing_from_the_step_after_a_pause(
+    clock: Clock[int], device: Device
+) -> None:
+    device.pace = 0.99
+    enqueue(clock, device, serial(0, 1, 1, 1, 1, 1), 1)
+    finished(clock, device, 100.005)
+    device.host_s = 200.0
+    clock.interrupt()
+    enqueue(clock, device, serial(99_000, 1, 1, 1, 1, 1), 2)
+    (step,) = finished(clock, device, 201)
+    assert step.step_ms == pytest.approx(5)
+    assert step.finished_s == pytest.approx(200.005)
+
+
+def test_the_pace_of_before_a_break_is_forgotten(clock: Clock[int], device: Device) -> None:
+    for number in (1, 2):
+        enqueue(clock, device, serial(5 * number, 1, 1, 1, 1, 1), number)
+    finished(clock, device, 100.02)
+    assert clock.step_ms == 5
+    enqueue(clock, device, serial(20, 1, 1, 1, 1, 1), 3)
+    clock.interrupt()
+    enqueue(clock, device, serial(1000, 100, 100, 100, 100, 100), 4)
+    assert [step.step for step in finished(clock, device, 102)] == [3, 4]
+    assert clock.step_ms == math.inf  # a first step is no measure of the others
+    enqueue(clock, device, serial(2000, 100, 100, 100, 100, 100), 5)
+    finished(clock, device, 104)
+    assert clock.step_ms == 1000
 
 
 def test_a_pause_between_the_halves_is_in_no_step(clock: Clock[int], device: Device) -> None:
@@ -229,13 +278,24 @@ def test_phases_are_measured_now_and_then_and_ends_always(
     assert device.recorded < 40 * 3  # of six or seven borders a step
 
 
-def test_every_border_is_reused(clock: Clock[int], device: Device) -> None:
-    for number in range(1, 20):
-        enqueue(clock, device, serial(number * 5, 1, 1, 1, 1, 1), number)
-        finished(clock, device, 101)
-    assert (
-        len(device.times_ms) - len(device.free) == 5
-    )  # the newest step's end and its training half
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_every_border_is_reused(device: Device, *, pipelined: bool) -> None:
+    clock = Clock(device, now=device.now, phases_every_s=0.01)
+    for number in range(1, 40):
+        device.host_s = 100 + number * 0.005
+        if number % 10 == 1:
+            clock.interrupt()
+        at_ms = number * 5.0
+        marks = serial(at_ms, 1, 1, 1, 1, 1)
+        if pipelined:
+            marks = [*marks[2:], *zip(FIRST, (at_ms, at_ms + 1, at_ms + 2), strict=True)]
+        if pipelined and number == 1:
+            enqueue(clock, device, marks[-3:], None)
+        else:
+            enqueue(clock, device, marks, number)
+        finished(clock, device, device.host_s + 1)
+    in_use = len(device.times_ms) - len(device.free)
+    assert in_use <= 8  # the end, the training half and the preparation of the newest step
 
 
 def test_on_a_cpu_the_host_is_the_device() -> None:
