@@ -24,7 +24,7 @@ from gpudash.session import Session
 from gpudash.snapshot import Snapshot
 from gpudash.tables import figure
 from workloads import Entry, find_workload
-from workloads.levers import find
+from workloads.levers import AUTO, find
 
 FASTER, NOT_SHOWN, SLOWER = 0, 3, 4
 """Exit codes with --exit-code; 1 is a comparison that failed, 2 bad input."""
@@ -91,6 +91,8 @@ def two_values(entry: Entry, text: str) -> tuple[str, str, str]:
     sides = [lever.canonical(value) for value in values.split(",")]
     if len(sides) != 2:
         raise UsageError(f"--lever {text} is not valid; valid: NAME=A,B with two values")
+    if AUTO in sides:
+        raise UsageError(f"--lever {text} is not valid: {AUTO} stands for another value, name that")
     return name, sides[0], sides[1]
 
 

@@ -44,6 +44,11 @@ def test_one_value_or_three_are_refused(text):
         two_values(ENCDEC, text)
 
 
+def test_a_value_that_stands_for_another_is_not_compared_with_it():
+    with pytest.raises(UsageError, match="auto stands for another value, name that"):
+        two_values(ENCDEC, "model_scale=auto,small")
+
+
 @pytest.mark.parametrize(
     ("text", "valid"),
     [

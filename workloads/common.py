@@ -5,7 +5,7 @@ Importing it costs no torch.
 
 import os
 
-from workloads.levers import Choice, Count, Lever, Switch
+from workloads.levers import AUTO, Choice, Count, Lever, Switch
 
 STREAMS = "C. Rand, Pipelining AI/ML Training Workloads with CUDA Streams (2025)"
 CACHING = (
@@ -52,8 +52,8 @@ def model_scale(full: str, small: str) -> Choice:
     """Return the lever that lets a workload move without a GPU."""
     return Choice(
         name="model_scale",
-        default="auto",
-        choices=("auto", "full", "small"),
+        default=AUTO,
+        choices=(AUTO, "full", "small"),
         effect="rebuilt model",
         summary=f"full is the source's: {full}. small is {small}. auto is small on a CPU.",
         source="gpudash, so that the demo moves without a GPU",

@@ -78,6 +78,10 @@ class Switch(Lever):
         return text_of(not self.parse(text))
 
 
+AUTO = "auto"
+"""Stands for another choice: the one that suits the device."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Choice(Lever):
     """One of a few names."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from workloads import Entry
 from workloads.data import Feed, InputReport, batches_held, make_feed
-from workloads.levers import Effect, LeverError, Value, resolve
+from workloads.levers import AUTO, Effect, LeverError, Value, resolve
 from workloads.memory import available_host_bytes
 from workloads.schedule import DualStream, Schedule, Serial, side_stream, training_stream
 from workloads.trade import EAGER_BEFORE_CAPTURE, Trade
@@ -67,9 +67,7 @@ class Training:
         self.settling_steps = SETTLING_STEPS
         """Steps after the latest change until its cost has passed."""
         on_cpu = {"model_scale": "small", **entry.on_cpu} if device.type == "cpu" else {}
-        chosen = {
-            name: value for name, value in on_cpu.items() if settings.get(name, "auto") == "auto"
-        }
+        chosen = {name: value for name, value in on_cpu.items() if settings.get(name, AUTO) == AUTO}
         self._chosen_notes = [
             f"{name}={value}: chosen for the CPU" for name, value in chosen.items()
         ]
@@ -191,7 +189,7 @@ class Training:
     def _settle(self, settings: Mapping[str, str]) -> dict[str, str]:
         """Return every lever's value, `auto` resolved. Raises LeverError for what cannot be."""
         settled = resolve(self._entry.levers, settings)
-        if settled["model_scale"] == "auto":
+        if settled["model_scale"] == AUTO:
             settled["model_scale"] = "full" if self.device.type == "cuda" else "small"
         values = self._parse(settled)
         refusal = Trade.of(values).refusal(self.device) or self._kind.refusal(values, self.device)

@@ -29,7 +29,7 @@ from gpudash.ui.screens.dialog import AskChoice, AskText, Confirm
 from gpudash.ui.screens.help import Help
 from gpudash.ui.screens.main import MainScreen
 from workloads import CATALOGUE
-from workloads.levers import Choice, LeverError, Switch
+from workloads.levers import AUTO, Choice, LeverError, Switch
 
 RATE_HZ = 4.0
 
@@ -174,7 +174,7 @@ class Dashboard(App[None]):
         if isinstance(lever, Switch):
             answered(lever.step(value, 1))
         elif isinstance(lever, Choice):
-            others = {choice: "" for choice in lever.choices if choice != value}
+            others = {choice: "" for choice in lever.choices if choice not in (value, AUTO)}
             self.push_screen(AskChoice(f"A/B {lever.name}", others, "", hint), answered)
         else:
             other = lever.step(value, 1)

@@ -137,6 +137,14 @@ async def test_a_choice_is_compared_with_the_one_chosen_and_the_present_one_is_n
         assert d.engine.told("compare") == [(question,)]
 
 
+async def test_a_choice_is_not_compared_with_a_name_that_may_stand_for_it():
+    async with dashboard(snapshot=training()) as d:
+        await d.choose("model_scale")
+        await d.press("a")
+        offered = [option.id for option in d.app.screen.query_one("OptionList").options]
+        assert offered == ["small"]  # full is in force; auto is one of the two
+
+
 async def test_a_count_is_asked_for_and_its_blocks_are_short_runs_where_a_loader_is_made():
     async with dashboard(snapshot=training()) as d:
         await d.choose("batch_size")
