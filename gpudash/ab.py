@@ -19,9 +19,9 @@ from gpudash.analysis.comparison import (
 from gpudash.analysis.paired import passed
 from gpudash.arguments import Parser, add_training_options, make_plan, percent, whole
 from gpudash.errors import UsageError
-from gpudash.headless import News, failure_code, follow, silence
+from gpudash.headless import News, failure_code, follow
 from gpudash.session import Session
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import Snapshot, silence
 from gpudash.tables import figure
 from workloads import Entry, find_workload
 from workloads.levers import AUTO, find
@@ -126,7 +126,7 @@ def progress_line(snapshot: Snapshot) -> str:
     if shown.change is not None and shown.low is not None and shown.high is not None:
         change, low, high = (f"{100 * x:+z.1f}" for x in (shown.change, shown.low, shown.high))
         line += f", {change} % [{low}, {high}]"
-    return line + silence(snapshot)
+    return ", ".join([line, *silence(snapshot)])
 
 
 def as_dict(comparison: Comparison, snapshot: Snapshot) -> dict[str, Any]:

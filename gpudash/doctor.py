@@ -19,10 +19,10 @@ import psutil
 
 from gpudash.telemetry.gpm import SHORTEST_S
 from gpudash.telemetry.gpu import Gpu, list_gpus, open_gpu
+from gpudash.telemetry.host import MIB
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured
 
 GIB = 1024**3
-MIB = 1024**2
 PR_GET_PDEATHSIG = 2
 TORCH_TIMEOUT_S = 60.0
 REPEATS = 5

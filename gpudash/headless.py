@@ -12,7 +12,7 @@ from typing import TextIO
 
 from gpudash.records import Failed
 from gpudash.session import Session
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import Snapshot, silence
 
 PIPE_EVERY_S = 5.0
 """A log file wants a line now and then, not four a second."""
@@ -175,12 +175,7 @@ def progress_line(snapshot: Snapshot) -> str:
         parts.append(f"{left_s:.0f} s left")
     if snapshot.state != "training":
         parts.append(snapshot.status)
-    return ", ".join(parts) + silence(snapshot)
-
-
-def silence(snapshot: Snapshot) -> str:
-    """Return the end of a progress line where no step finishes; else nothing."""
-    return "" if snapshot.quiet_s is None else f", no step for {snapshot.quiet_s:.0f} s"
+    return ", ".join([*parts, *silence(snapshot)])
 
 
 def time_left_s(snapshot: Snapshot) -> float | None:

@@ -104,6 +104,11 @@ class ComparisonShown(msgspec.Struct, frozen=True, kw_only=True):
     failure: str | None
     """Why there is no verdict and will be none."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it is known how it ended."""
+        return self.verdict is not None or self.failure is not None
+
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """The CSV file being written."""
@@ -161,6 +166,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What measuring and reporting took of the host's time in a step, lately."""
     unexplained_pct: float | None = None
     """Share of the run's time that is neither phases, data, pause nor switching."""
+
+
+def silence(snapshot: Snapshot) -> list[str]:
+    """Return, as a clause, for how long no step has finished; empty where steps come."""
+    return [] if snapshot.quiet_s is None else [f"no step for {snapshot.quiet_s:.0f} s"]
 
 
 class Listener(Protocol):

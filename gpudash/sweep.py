@@ -16,14 +16,14 @@ from gpudash import __version__, plotting, tables
 from gpudash.analysis.sweep import Grid, Sweep
 from gpudash.arguments import Parser, add_training_options, make_plan, whole
 from gpudash.errors import RecordingError, UsageError
-from gpudash.headless import News, failure_code, follow, silence
+from gpudash.headless import News, failure_code, follow
 from gpudash.presets import ON_CPU, ON_GPU, Preset
 from gpudash.recording.files import reason, refuse_existing, shown
 from gpudash.recording.metadata import path_beside, plain
 from gpudash.recording.sweep_file import Provenance, SweepFile
 from gpudash.records import Blocks, Event, Plan, Sample, Settings, Started
 from gpudash.session import Session
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import Snapshot, silence
 from gpudash.telemetry.gpu import list_gpus
 from gpudash.telemetry.nvml import GpuUnavailable
 from workloads import DEFAULT, Entry, find_workload
@@ -245,7 +245,7 @@ class RecordedSweep:
         if fresh:
             elapsed_s = time.monotonic() - self._began_s
             line += f", {elapsed_s / fresh * (planned - done):.0f} s left"
-        return line + silence(snapshot)
+        return ", ".join([line, *silence(snapshot)])
 
     def _fail(self, reason: str) -> Blocks:
         self.done, self.failure = True, reason

@@ -118,7 +118,7 @@ class Comparison:
             self._fail(self._log.over)
             self.done = True
             return None
-        if self._stopping or (self.verdict is None and self.failure is None):
+        if self._stopping or not self._is_over:
             return None
         self._stopping = True
         return Blocks(blocks=())
@@ -152,8 +152,13 @@ class Comparison:
             failure=self.failure,
         )
 
+    @property
+    def _is_over(self) -> bool:
+        """It is known how it ends; the worker may have blocks left."""
+        return self.verdict is not None or self.failure is not None
+
     def _take(self, outcome: Outcome) -> None:
-        if self.verdict is not None or self.failure is not None:
+        if self._is_over:
             return
         if isinstance(outcome, NotRun):
             self.refused = True
@@ -179,7 +184,7 @@ class Comparison:
             self.verdict = verdict(question.name, found, self.check)
 
     def _fail(self, reason: str) -> None:
-        if self.verdict is None and self.failure is None:
+        if not self._is_over:
             self.failure = reason
 
 

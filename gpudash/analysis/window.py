@@ -266,8 +266,8 @@ class Window:
             self._instruments.append((event.instruments_ms, len(event.steps)))
         self._transform_ms = event.transform_ms or self._transform_ms
         self._skipped_samples = event.skipped_samples
-        patience_s = max(STALL_S, 3 * self._recent.longest_s())
-        waiting = not self._paused and event.until_s - self._busy_since_s <= patience_s
+        quiet_s = event.until_s - self._busy_since_s
+        waiting = not self._paused and quiet_s <= self._patience_s(STALL_S)
         self._ticks.cover(self._busy_since_s if waiting else event.until_s)
 
     def _sample_gpu(self, sample: GpuSample) -> None:
@@ -317,7 +317,11 @@ class Window:
         if self._state() not in ("training", "switching"):
             return None
         quiet_s = now_s - self._busy_since_s
-        return quiet_s if quiet_s > max(QUIET_S, 3 * self._recent.longest_s()) else None
+        return quiet_s if quiet_s > self._patience_s(QUIET_S) else None
+
+    def _patience_s(self, least_s: float) -> float:
+        """Return how long a step may take until something is said or shown of it."""
+        return max(least_s, 3 * self._recent.longest_s())
 
     def _instruments_ms(self) -> float | None:
         steps = sum(steps for _, steps in self._instruments)

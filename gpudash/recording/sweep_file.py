@@ -87,25 +87,23 @@ class SweepFile:
                 provenance, device=earlier.device, versions=earlier.versions | provenance.versions
             )
             self._fd = _reopen(path)
-            try:
-                self.known = read_rows(path)
-                _cut_torn_line(path)
-            except (UsageError, RecordingError):
-                os.close(self._fd)
-                raise
         else:
             if not force:
                 refuse_existing(path_beside(path))
             self._output = Output(path, draft=force)
             self._fd = self._output.fd
-            try:
-                _lock(self._fd, path)
+        try:
+            _lock(self._fd, path)
+            if self._output is None:
+                self.known = read_rows(path)
+                _cut_torn_line(path)
+            else:
                 self._write([*CELLS, *self._levers])
                 self._write_provenance()
                 self._output.take_place()
-            except RecordingError:
-                self.close()
-                raise
+        except (UsageError, RecordingError):
+            self.close()
+            raise
 
     def started_on(self, device: Device, versions: dict[str, str]) -> None:
         """Note the device and the versions.
@@ -212,19 +210,13 @@ def _read_provenance(path: Path) -> Provenance:
 
 
 def _reopen(path: Path) -> int:
-    """Open the file to append, for nobody else meanwhile."""
+    """Open the file to append."""
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     except FileNotFoundError as error:
         raise UsageError(f"cannot resume {shown(path)}: {reason(error)}") from error
     except OSError as error:
         raise RecordingError(f"cannot record to {shown(path)}: {reason(error)}") from error
-    try:
-        _lock(fd, path)
-    except RecordingError:
-        os.close(fd)
-        raise
-    return fd
 
 
 def _lock(fd: int, path: Path) -> None:

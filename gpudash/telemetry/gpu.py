@@ -13,11 +13,11 @@ import msgspec
 
 from gpudash.records import GpuSample
 from gpudash.telemetry.gpm import Activity
+from gpudash.telemetry.host import MIB
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured, Nvml, first_measured
 
 T = TypeVar("T")
 
-MIB = 1024 * 1024
 CORE_SENSOR = 0
 SM_CLOCK = 1
 POWER_INSTANT = 186

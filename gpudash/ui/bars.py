@@ -1,6 +1,6 @@
 """What stands in header, status line, footer and tabs: pure functions from a snapshot."""
 
-from gpudash.snapshot import Snapshot, State
+from gpudash.snapshot import Snapshot, State, silence
 from gpudash.ui import format as fmt
 from gpudash.ui.keys import KEYS
 from gpudash.ui.widgets.bar import Cell
@@ -79,9 +79,7 @@ def status(snapshot: Snapshot, next_start: dict[str, str]) -> tuple[Cell, ...]:
 
 def _asides(snapshot: Snapshot) -> list[str]:
     """Return what gpudash itself costs, and what it cannot explain or had to leave out."""
-    asides = []
-    if snapshot.quiet_s is not None:
-        asides.append(f"no step for {snapshot.quiet_s:.0f} s")
+    asides = silence(snapshot)
     if snapshot.skipped_samples:
         asides.append(f"{snapshot.skipped_samples:,} unreadable samples skipped")
     host = snapshot.host

@@ -151,7 +151,7 @@ class Control:
     @property
     def _runs_comparison(self) -> bool:
         shown = self.snapshot.comparison
-        return shown is not None and shown.verdict is None and shown.failure is None
+        return shown is not None and not shown.is_over
 
     def check_comparable(self) -> None:
         """Raise UsageError where nothing can be compared now."""

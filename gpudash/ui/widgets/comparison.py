@@ -132,7 +132,7 @@ def _ink(low: float, high: float) -> str:
 
 
 def _is_over(shown: ComparisonShown | None) -> bool:
-    return shown is None or shown.verdict is not None or shown.failure is not None
+    return shown is None or shown.is_over
 
 
 def _found(shown: ComparisonShown, width: int) -> list[str]:
