@@ -127,6 +127,16 @@ TRADE: tuple[Lever, ...] = (
         "the step.",
         source="torch.optim.SGD(fused=True)",
     ),
+    Choice(
+        name="backward_thread",
+        default="caller",
+        choices=("caller", "autograd"),
+        effect="next step",
+        summary="Which thread enqueues the backward pass on a GPU: the loop's own, or autograd's, "
+        "PyTorch's default, woken for every step on whatever core is free. The same kernels; "
+        "caller helps where launches bound the step, and steadies it.",
+        source="torch.autograd.set_multithreading_enabled",
+    ),
     Switch(
         name="compile",
         default=False,

@@ -32,11 +32,12 @@ EAGER_BEFORE_CAPTURE = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Trade:
-    """One setting of the levers of the trade; as it stands, PyTorch's defaults."""
+    """One setting of the levers of the trade; as it stands, PyTorch's defaults but for a thread."""
 
     precision: str = "tf32"
     channels_last: bool = False
     fused_optimizer: bool = False
+    backward_thread: str = "caller"
     compile: bool = False
     cuda_graph: bool = False
 
@@ -47,6 +48,7 @@ class Trade:
             precision=str(values["precision"]),
             channels_last=bool(values["channels_last"]),
             fused_optimizer=bool(values["fused_optimizer"]),
+            backward_thread=str(values["backward_thread"]),
             compile=bool(values["compile"]),
             cuda_graph=bool(values["cuda_graph"]),
         )
@@ -58,6 +60,8 @@ class Trade:
                 return "precision=tf32: a CPU has no TF32; valid here: fp32, bf16"
             if self.cuda_graph:
                 return "cuda_graph=on: needs a CUDA device"
+            if self.backward_thread == "autograd":
+                return "backward_thread=autograd: on a CPU the caller's thread runs it in any case"
         elif self.precision == "bf16" and not torch.cuda.is_bf16_supported(False):
             return "precision=bf16: this GPU computes in fp32 and tf32 only"
         if self.compile and not _can_compile(device):
@@ -154,7 +158,8 @@ class Learner:
         with self._trade.autocast(self._device):
             loss = self._criterion(outputs, targets)  # ()
         mark("backward")
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        with torch.autograd.set_multithreading_enabled(self._trade.backward_thread == "autograd"):
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         mark("optimizer")
         self._optimizer.step()
         return loss.detach()

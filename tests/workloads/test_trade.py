@@ -6,6 +6,7 @@ bit; bf16 keeps 8 bits, 2e-2 of a loss, and the weights follow within a step's l
 kernels in the same order, with pipelining or without, agree to the bit on a CPU.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -185,6 +186,28 @@ def test_a_fused_optimizer_updates_all_weights_in_one_operator(
     assert operators.names.count("_fused_sgd_") == updates
 
 
+@pytest.mark.parametrize("value", ["caller", "autograd"])
+def test_only_the_backward_pass_may_run_on_a_thread_of_autograds(value: str) -> None:
+    model = nn.Conv2d(1, 1, 1)
+    allowed: list[bool] = []
+    model.weight.register_hook(lambda _: allowed.append(torch._C._is_multithreading_enabled()))
+    learner = Learner(model, nn.MSELoss(), CPU)
+    learner.configure(Trade(precision="fp32", backward_thread=value))
+    learner.train(torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 1, 1), unmarked)
+    assert allowed == [value == "autograd"]
+    assert torch._C._is_multithreading_enabled()  # PyTorch's default is back
+
+
+@needs_cuda
+@pytest.mark.parametrize("value", ["caller", "autograd"])
+def test_the_chosen_thread_enqueues_the_backward_pass(make: Make, value: str) -> None:
+    training = make(CUDA, backward_thread=value)
+    threads: list[int] = []
+    parameters(training)[0].register_hook(lambda _: threads.append(threading.get_ident()))
+    train(training, 1)
+    assert (threads == [threading.get_ident()]) == (value == "caller")
+
+
 def test_bf16_computes_in_bf16(make: Make) -> None:
     training = make(precision="bf16")
     features = training._workload._encode(torch.zeros(1, 3, 64, 64))
@@ -207,8 +230,12 @@ def test_the_precision_reaches_the_convolutions(precision: str, convolutions: st
     [
         ({"precision": "tf32"}, "precision=tf32: a CPU has no TF32; valid here: fp32, bf16"),
         ({"cuda_graph": "on"}, "cuda_graph=on: needs a CUDA device"),
+        (
+            {"backward_thread": "autograd"},
+            "backward_thread=autograd: on a CPU the caller's thread runs it in any case",
+        ),
     ],
-    ids=["tf32", "cuda_graph"],
+    ids=["tf32", "cuda_graph", "backward_thread"],
 )
 def test_what_a_cpu_cannot_is_refused_in_one_line(
     make: Make, levers: dict[str, str], message: str
