@@ -1,6 +1,6 @@
-"""The sources' tables by name: what `gpudash sweep --preset NAME` runs.
+"""The sources' tables by name, and one of ours: what `gpudash sweep --preset NAME` runs.
 
-Every column is one stage of the experiment, the first one what the source began with.
+Every column is one stage of the experiment, the first one what it began with.
 """
 
 import msgspec
@@ -42,6 +42,9 @@ _LOSSES: tuple[Settings, ...] = tuple(
     {"loss": loss} for loss in ("nonzero", "where", "counted", "ignore_index", "minmax")
 )
 _STAGES = ("baseline", "dilation", "crop_first", "batched_colour", "on_device", "tensor_decode")
+_NHWC: Settings = {"channels_last": "on"}
+_BF16 = _NHWC | {"precision": "bf16"}
+_GRAPH = _BF16 | {"fused_optimizer": "on", "cuda_graph": "on"}
 
 ON_GPU = {
     "encdec": Preset(
@@ -75,8 +78,21 @@ ON_GPU = {
         ),
         min_steps=8,
     ),
+    "trade": Preset(
+        workload="encdec",
+        settings={"data": "resident"},
+        rows=_batches(8, 64),
+        columns=(
+            {"precision": "tf32"},
+            _NHWC,
+            _BF16,
+            _GRAPH,
+            _GRAPH | {"pipelined": "on"},
+            _GRAPH | {"compile": "on"},
+        ),
+    ),
 }
-"""By name; the sources' sizes."""
+"""By name; the sources' sizes. `trade`: its levers on the first experiment, one upon another."""
 
 ON_CPU = {
     "encdec": msgspec.structs.replace(ON_GPU["encdec"], rows=_batches(4, 8, 16), min_steps=5),
@@ -92,6 +108,12 @@ ON_CPU = {
         columns=tuple({"input": stage} for stage in _STAGES),
         min_steps=15,  # the loader's pace is uneven where its workers have no core of their own
         rounds=8,
+    ),
+    "trade": msgspec.structs.replace(
+        ON_GPU["trade"],
+        rows=_batches(8),
+        columns=({"precision": "fp32"}, _NHWC, _NHWC | {"fused_optimizer": "on"}),
+        min_steps=5,
     ),
 }
 """The same stages in sizes that two cores finish within ten minutes."""

@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
     add_training_options(parser)
     parser.set_defaults(workload=None)  # a preset brings its own
     parser.add_argument("--vary", action="append", default=[], metavar="LEVER=A,B,…")
-    parser.add_argument("--preset", metavar="NAME", help=f"a source's table: {', '.join(ON_GPU)}")
+    parser.add_argument("--preset", metavar="NAME", help=f"a table by name: {', '.join(ON_GPU)}")
     parser.add_argument("--steps", metavar="N", help="steps measured in a block (10, at least 1 s)")
     parser.add_argument(
         "--rounds", metavar="N", help=f"blocks of each setting ({ROUNDS}, or the preset's)"
