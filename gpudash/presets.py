@@ -76,7 +76,7 @@ ON_GPU = {
             {"input": "tensor_decode", "num_workers": "14"},
             {"input": "tensor_decode", "pin_memory": "on", "pipelined": "on", **_BEST},
         ),
-        min_steps=8,
+        min_steps=16,  # a loader's batches come in bursts, one of each worker
     ),
     "trade": Preset(
         workload="encdec",
