@@ -58,6 +58,7 @@ ON_GPU = {
         settings={},
         rows=_batches(8, 16, 32, 64, 128),
         columns=(*_AUGMENT, *_AUGMENT_BEST),
+        min_steps=32,  # several bursts of the loader, whose batches come one of each worker
     ),
     "masked_loss": Preset(
         workload="masked_loss",
@@ -76,7 +77,7 @@ ON_GPU = {
             {"input": "tensor_decode", "num_workers": "14"},
             {"input": "tensor_decode", "pin_memory": "on", "pipelined": "on", **_BEST},
         ),
-        min_steps=16,  # a loader's batches come in bursts, one of each worker
+        min_steps=16,  # two bursts of the loader
     ),
     "trade": Preset(
         workload="encdec",
