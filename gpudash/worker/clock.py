@@ -124,7 +124,7 @@ class Clock(Generic[BorderT]):
         self.step_ms = math.inf
         """How long the newest finished step took; infinite until the second after a break."""
         self.spent_s = 0.0
-        """Host time taken by the clock itself."""
+        """Host time taken by the clock itself; looks in vain, which delay no step, aside."""
         self.until_s = self._reference_s
         """Every step finished before this moment has been returned by `finished`."""
 
@@ -186,7 +186,7 @@ class Clock(Generic[BorderT]):
 
     def finished(self) -> list[tuple[Step, Tensor]]:
         """Return the steps finished since the last call, with their losses. Never waits."""
-        called_s = perf_counter()
+        called_s, enqueued = perf_counter(), self.enqueued
         now = self._now()
         done = []
         while self._iterations:
@@ -199,7 +199,8 @@ class Clock(Generic[BorderT]):
                 assert first is not None, "a workload marks `copy` in its first half"
                 done.append((self._measure(iteration, first, second, now), iteration.trained.loss))
         self.until_s = now
-        self.spent_s += perf_counter() - called_s
+        if self.enqueued < enqueued:  # else the host is waiting for the device
+            self.spent_s += perf_counter() - called_s
         return done
 
     def _pair(

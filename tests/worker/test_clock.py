@@ -126,6 +126,17 @@ def test_a_step_counts_when_the_device_has_finished_it(clock: Clock[int], device
     assert [step.step for step in finished(clock, device, 100.02)] == [2]
 
 
+def test_a_look_in_vain_is_no_steps_cost(clock: Clock[int], device: Device) -> None:
+    enqueue(clock, device, serial(0, 1, 1, 1, 1, 1), 1)
+    spent_s = clock.spent_s
+    device.passed_until = 0
+    assert finished(clock, device, 100.001) == []
+    assert clock.spent_s == spent_s  # the host looks again and again while it has nothing to do
+    device.passed_until = 100
+    assert len(finished(clock, device, 100.02)) == 1
+    assert clock.spent_s > spent_s
+
+
 def test_the_host_running_ahead_does_not_shorten_a_step(clock: Clock[int], device: Device) -> None:
     for number in range(1, 4):
         enqueue(clock, device, serial(number * 50, 10, 10, 10, 10, 10), number, host_ms=0.5)
