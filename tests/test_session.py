@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gpudash.errors import RecordingError
@@ -189,3 +190,24 @@ def test_stopping_before_torch_has_loaded_is_quick_and_clean(begin: Begin, tmp_p
     session.close()
     assert session.failure is None
     assert json.loads((tmp_path / "run.json").read_text())["complete"]
+
+
+def test_closing_lets_loader_workers_take_their_files_with_them(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpudash.session.PARTING_S", PATIENCE_S)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    session, screen = begin(settings={"num_workers": "1"})
+    screen.until(lambda s: s.total_steps > 5)
+    assert list(tmp_path.glob("pymp-*"))  # the sockets by which batches are handed over
+    session.close()
+    assert not list(tmp_path.glob("pymp-*"))
+
+
+def test_a_worker_that_does_not_part_is_killed(begin: Begin) -> None:
+    session, screen = begin()
+    pid = screen.until(lambda s: s.total_steps > 5).worker_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    session.close()
+    assert not psutil.pid_exists(pid)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
+from multiprocessing.util import get_temp_dir
 from typing import Protocol
 
 import torch
@@ -102,6 +103,8 @@ class LoaderFeed:
         prefetch_factor: int,
     ) -> None:
         self._reports = _Reports(dataset.transforms)
+        # for the workers' sockets: one ended while it makes a directory of its own leaves it behind
+        get_temp_dir()
         loader: DataLoader[Batch] = DataLoader(
             dataset,
             batch_sampler=indices,

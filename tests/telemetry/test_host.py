@@ -11,7 +11,7 @@ from gpudash.telemetry.host import RELIST_S, HostReader
 
 SPAWN = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])"
 PARENT = f"""
-import subprocess, sys
+import os, subprocess, sys
 children = []
 for line in sys.stdin:
     if line == "spawn\\n":
@@ -22,6 +22,7 @@ for line in sys.stdin:
         child.wait()
     elif line == "leave a zombie\\n":
         children[-1].kill()
+        os.waitid(os.P_PID, children[-1].pid, os.WEXITED | os.WNOWAIT)  # dead, and not reaped
     elif line == "work\\n":
         sum(range(5_000_000))
     print("done", flush=True)

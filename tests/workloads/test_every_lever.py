@@ -4,6 +4,7 @@ import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 
 import psutil
@@ -52,6 +53,7 @@ def switches(workload: str) -> list[tuple[str, str]]:
 @pytest.fixture(autouse=True)
 def places(monkeypatch: pytest.MonkeyPatch, written: JpegFiles, tmp_path: Path) -> Iterator[Places]:
     """Where a file could be left, and the cache, which may not change either."""
+    get_temp_dir()  # one for as long as this process lives, made elsewhere
     monkeypatch.setenv("GPUDASH_DATA", str(written.directory.parent))
     monkeypatch.setattr(jpeg_input, "FILES", COUNT)
     monkeypatch.setenv("HOME", str(tmp_path))
