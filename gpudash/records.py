@@ -278,7 +278,7 @@ class HostSample(Record, frozen=True, kw_only=True):
     worker_rss_mib: float | None = None
     """Resident memory of all of them; shared pages count once for each."""
     own_cpu_pct: float | None = None
-    """What the dashboard or recorder itself takes, in percent of one core …"""
+    """What the dashboard or recorder itself takes, in percent of one core over some seconds …"""
     own_rss_mib: float | None = None
     """… and its resident memory."""
 

@@ -8,6 +8,7 @@ the normal case here and simply stops counting.
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 
 import psutil
@@ -17,17 +18,22 @@ from gpudash.records import HostSample
 MIB = 1024 * 1024
 RELIST_S = 1.0
 """Listing the tree reads every process of the machine: too dear for every reading."""
+OWN_SPAN_S = 5.0
+"""Our own CPU time is averaged over so long: drawing comes in bursts."""
 
 
 class HostReader:
-    """Reads one worker's process tree; each reading covers the time since the one before."""
+    """Reads one worker's process tree; each reading covers the time since the one before.
+
+    What this process itself takes is a mean over `OWN_SPAN_S`.
+    """
 
     def __init__(self, pid: int, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` gives seconds; samples carry its time."""
         self._clock = clock
         self._root = _process(pid)
         self._own = _process(os.getpid())
-        self._own_cpu_s: float | None = None
+        self._own_cpu: deque[tuple[float, float]] = deque()  # moments, and CPU seconds until then
         self._processes: list[psutil.Process] = []
         self._listed_s: float | None = None
         self._read_s: float | None = None
@@ -40,22 +46,23 @@ class HostReader:
             self._processes, self._listed_s = _tree(self._root), now_s
         found = {process: usage for process in self._processes if (usage := _usage(process))}
         own = _usage(self._own) if self._own else None
-        own_cpu_pct = self._own_cpu_pct(now_s, own[0] if own else None)
         cpu_pct = self._cpu_pct(now_s, {process: cpu_s for process, (cpu_s, _) in found.items()})
         self._read_s = now_s
         return HostSample(
             at_s=now_s,
             cpu_pct=cpu_pct,
             worker_rss_mib=sum(rss_mib for _, rss_mib in found.values()) if found else None,
-            own_cpu_pct=own_cpu_pct,
+            own_cpu_pct=self._own_cpu_pct(now_s),
             own_rss_mib=own[1] if own else None,
         )
 
-    def _own_cpu_pct(self, now_s: float, cpu_s: float | None) -> float | None:
-        before, self._own_cpu_s = self._own_cpu_s, cpu_s
-        if before is None or cpu_s is None or self._read_s is None or now_s <= self._read_s:
-            return None
-        return 100 * (cpu_s - before) / (now_s - self._read_s)
+    def _own_cpu_pct(self, now_s: float) -> float | None:
+        # psutil's times come in ticks of 10 ms: 5 % of the time between two readings
+        self._own_cpu.append((now_s, time.process_time()))
+        while len(self._own_cpu) > 2 and now_s - self._own_cpu[1][0] >= OWN_SPAN_S:
+            self._own_cpu.popleft()
+        (then_s, before), (_, after) = self._own_cpu[0], self._own_cpu[-1]
+        return 100 * (after - before) / (now_s - then_s) if now_s > then_s else None
 
     def _cpu_pct(self, now_s: float, cpu_s: dict[psutil.Process, float]) -> float | None:
         """Percent of a core since the reading before, of the processes found at both."""

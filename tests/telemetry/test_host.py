@@ -9,13 +9,15 @@ import pytest
 
 from gpudash.telemetry.host import RELIST_S, HostReader
 
-SPAWN = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])"
+CHILD = "import time; print(flush=True); time.sleep(60)"
 PARENT = f"""
 import os, subprocess, sys
 children = []
 for line in sys.stdin:
     if line == "spawn\\n":
-        children.append({SPAWN})
+        command = [sys.executable, "-c", {CHILD!r}]
+        children.append(subprocess.Popen(command, stdout=subprocess.PIPE))
+        children[-1].stdout.readline()  # it is up
     elif line == "kill\\n":
         child = children.pop()
         child.kill()
@@ -175,3 +177,20 @@ def test_listing_the_tree_is_not_paid_at_every_reading(
         reader.read()
         clock.now_s += RELIST_S / 5
     assert listings == 2
+
+
+def test_our_own_time_is_averaged_over_some_seconds(
+    worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    cpu_s = 3.0
+    monkeypatch.setattr("time.process_time", lambda: cpu_s)
+    reader = HostReader(worker.process.pid, clock)
+    assert reader.read().own_cpu_pct is None
+    shares = []
+    for burst in range(60):
+        clock.now_s += 0.2
+        cpu_s += 0.07 if burst % 3 == 0 and burst < 30 else 0.0
+        shares.append(reader.read().own_cpu_pct)
+    assert shares[0] == pytest.approx(35)
+    assert shares[20:29] == pytest.approx([100 * 0.07 / 0.6] * 9, rel=0.15)
+    assert shares[-1] == 0
