@@ -133,6 +133,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Levers in force; before the worker has started, those asked for."""
     pending: Settings = msgspec.field(default_factory=dict)
     """Asked for and not in force yet."""
+    refused: Settings = msgspec.field(default_factory=dict)
+    """The last change, if the worker has refused it."""
     notes: tuple[str, ...] = ()
     worker_pid: int | None = None
     total_steps: int = 0

@@ -94,6 +94,7 @@ class Window:
         """Note a change sent to the worker: pending until it answers."""
         self._pending.ask(changes)
         self._notice = ""
+        self._refused: Settings = {}
 
     def tell(self, sentence: str) -> None:
         """Show a sentence beside the state until the run takes its next turn."""
@@ -136,6 +137,7 @@ class Window:
             device=self._device,
             settings=self._settings,
             pending=self._pending.beside(self._settings),
+            refused=self._refused,
             notes=self._notes,
             worker_pid=self._pid,
             total_steps=self._total_steps,
@@ -171,6 +173,7 @@ class Window:
         self._paused = False
         self._workload = plan.workload
         self._settings: Settings = dict(plan.settings)
+        self._refused = {}
         self._device: Device | None = None
         self._notes: tuple[str, ...] = ()
         self._pid: int | None = None
@@ -243,7 +246,7 @@ class Window:
         self._sentence = "training"
         if event.block is None:
             self._pending.answer(event.changes)
-            self._notice = reason
+            self._notice, self._refused = reason, event.changes
             return
         self._verdict = reason
         if self._markers and self._markers[-1].label == END_OF_BLOCKS and not self._in_blocks:

@@ -1,9 +1,9 @@
 """What the user asked for and no snapshot shows yet.
 
 Two presses of a key within one screen refresh must add up, and a change must be seen at
-once. So requests are remembered here until a snapshot confirms them, or for a few snapshots
-when it never does: a refused change is not shown for ever. While no worker lives they are
-kept as settings of the next start. A pause cannot be refused: it is waited for.
+once. So requests are remembered here until a snapshot shows them or their refusal, or for a few
+snapshots when none does. While no worker lives they are kept as settings of the next start. A
+pause cannot be refused: it is waited for.
 """
 
 from gpudash.records import Settings
@@ -44,11 +44,12 @@ class Asked:
         self.pause = None
 
     def reconcile(self, snapshot: Snapshot) -> None:
-        """Drop what this snapshot shows, and what a good many have not shown."""
+        """Drop what this snapshot answers, and what a good many have not."""
         for name, value in list(self._wanted.items()):
             shown = snapshot.pending.get(name, snapshot.settings.get(name))
             self._waited[name] += 1
-            if shown == value or self._waited[name] > PATIENCE:
+            answered = value in (shown, snapshot.refused.get(name))
+            if answered or self._waited[name] > PATIENCE:
                 self.forget(name)
         if self.pause == (snapshot.state == "paused"):
             self.pause = None

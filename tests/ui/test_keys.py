@@ -64,7 +64,15 @@ async def test_p_twice_is_back_where_it_began():
         assert "…" not in "".join(line for line in d.lines() if "pipelined  " in line)
 
 
-async def test_a_refused_change_does_not_stay_pending_for_ever():
+async def test_a_refused_change_is_not_pending_any_more():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("plus")
+        assert "8 → 16 …" in d.text()
+        await d.show(msgspec.structs.replace(training(moved=1.0), refused={"batch_size": "16"}))
+        assert "8 → 16 …" not in d.text()
+
+
+async def test_a_change_that_is_never_answered_does_not_stay_pending_for_ever():
     async with dashboard(snapshot=training()) as d:
         await d.press("plus")
         for tick in range(12):
