@@ -51,9 +51,6 @@ POLL_S = 0.05
 """How often the thread looks for a dead worker, and for samples, when nothing arrives."""
 STOP_TIMEOUT_S = 5.0
 """A worker that was asked to stop is killed after this."""
-PARTING_S = 0.25
-"""One that is let go of is killed after this: its loader has ended by then, and the interpreter's
-own end would take a second."""
 LAST_WORDS = 20
 """Lines of a worker that died without a word, kept to say why."""
 
@@ -281,12 +278,10 @@ class Session:
     def _end(self) -> None:
         """Leave nothing behind: the last thing that happens, also after a failure."""
         try:
-            self._complete_recordings()  # first: the worker's parting is no time of the run
+            self._release()
+            self._complete_recordings()
         finally:
-            try:
-                self._release()
-            finally:
-                self._ended = True
+            self._ended = True
 
     def _obey_requests(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -412,14 +407,11 @@ class Session:
         return f"the training process {how}" + (f": {words[-1]}" if words else "")
 
     def _release(self) -> None:
-        """End and reap the worker, if there is one: asked first, then killed."""
+        """Kill and reap the worker, if there is one."""
         if self._link is None:
             return
         for fd in self._watched:
             self._selector.unregister(fd)
-        if self._started:  # a worker that is still importing reads no commands
-            self._send(Stop())
-            self._link.wait(PARTING_S)
         self._link.close()
         self._link = None
 

@@ -134,7 +134,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     pending: Settings = msgspec.field(default_factory=dict)
     """Asked for and not in force yet."""
     refused: Settings = msgspec.field(default_factory=dict)
-    """The last change, if the worker has refused it."""
+    """What this worker refused last …"""
+    refusals: int = 0
+    """… and how many changes were refused since the run began."""
     notes: tuple[str, ...] = ()
     worker_pid: int | None = None
     total_steps: int = 0

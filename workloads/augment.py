@@ -40,7 +40,7 @@ class RawImages(RandomSamples):
     def __getitem__(self, index: int) -> Batch:
         side = self._image_size
         generator = self.generator(index)
-        # eight pixels a draw: the images stand for real ones, whose drawing costs a worker nothing
+        # eight values a draw: the images stand for files, which cost a worker no drawing
         words = torch.empty(3, side, side // 8, dtype=torch.int64)
         image = words.random_(-(2**63), None, generator=generator).view(torch.uint8)  # (3, S, S)
         label = torch.randint(0, NUM_CLASSES, (), generator=generator)  # () int64

@@ -103,8 +103,8 @@ class LoaderFeed:
         prefetch_factor: int,
     ) -> None:
         self._reports = _Reports(dataset.transforms)
-        # for the workers' sockets: one ended while it makes a directory of its own leaves it behind
-        get_temp_dir()
+        if num_workers:  # one ended while it makes a directory for its sockets would leave it
+            get_temp_dir()
         loader: DataLoader[Batch] = DataLoader(
             dataset,
             batch_sampler=indices,

@@ -130,8 +130,8 @@ class Learner:
 
     def configure(self, trade: Trade) -> None:
         """Train that way from now on; weights and optimizer live on."""
-        if replace(trade, cuda_graph=True) != replace(self._trade, cuda_graph=True):
-            self._graph = None  # what it recorded is no longer how the model is computed
+        if _kernels(trade) != _kernels(self._trade):
+            self._graph = None  # it recorded others
         self._trade = trade
         self._net.configure(trade)
         for group in self._optimizer.param_groups:
@@ -163,6 +163,11 @@ class Learner:
         mark("optimizer")
         self._optimizer.step()
         return loss.detach()
+
+
+def _kernels(trade: Trade) -> Trade:
+    """Return the setting without what changes no kernel of a step."""
+    return replace(trade, backward_thread="caller", cuda_graph=False)
 
 
 class _GraphedStep:

@@ -62,6 +62,7 @@ class Window:
         self._ended_s: float | None = None
         self._ticks = Ticks(began_s)
         self._results = ResultsTable()
+        self._refusals = 0
         self._recent = RecentSteps()
         self._pending = Pending()
         self._markers: deque[Marker] = deque(maxlen=MOST_MARKERS)
@@ -94,7 +95,6 @@ class Window:
         """Note a change sent to the worker: pending until it answers."""
         self._pending.ask(changes)
         self._notice = ""
-        self._refused: Settings = {}
 
     def tell(self, sentence: str) -> None:
         """Show a sentence beside the state until the run takes its next turn."""
@@ -138,6 +138,7 @@ class Window:
             settings=self._settings,
             pending=self._pending.beside(self._settings),
             refused=self._refused,
+            refusals=self._refusals,
             notes=self._notes,
             worker_pid=self._pid,
             total_steps=self._total_steps,
@@ -173,7 +174,7 @@ class Window:
         self._paused = False
         self._workload = plan.workload
         self._settings: Settings = dict(plan.settings)
-        self._refused = {}
+        self._refused: Settings = {}
         self._device: Device | None = None
         self._notes: tuple[str, ...] = ()
         self._pid: int | None = None
@@ -247,6 +248,7 @@ class Window:
         if event.block is None:
             self._pending.answer(event.changes)
             self._notice, self._refused = reason, event.changes
+            self._refusals += 1
             return
         self._verdict = reason
         if self._markers and self._markers[-1].label == END_OF_BLOCKS and not self._in_blocks:

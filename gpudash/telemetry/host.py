@@ -59,7 +59,7 @@ class HostReader:
     def _own_cpu_pct(self, now_s: float) -> float | None:
         # psutil's times come in ticks of 10 ms: 5 % of the time between two readings
         self._own_cpu.append((now_s, time.process_time()))
-        while len(self._own_cpu) > 2 and now_s - self._own_cpu[1][0] >= OWN_SPAN_S:
+        while len(self._own_cpu) > 1 and now_s - self._own_cpu[1][0] >= OWN_SPAN_S:
             self._own_cpu.popleft()
         (then_s, before), (_, after) = self._own_cpu[0], self._own_cpu[-1]
         return 100 * (after - before) / (now_s - then_s) if now_s > then_s else None

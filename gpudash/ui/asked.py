@@ -19,6 +19,8 @@ class Asked:
     def __init__(self) -> None:
         self._wanted: dict[str, str] = {}
         self._waited: dict[str, int] = {}
+        self._refusals: dict[str, int] = {}  # how many there had been when it was asked
+        self._refusals_seen = 0
         self.pause: bool | None = None
         """Asked to pause (True) or to go on, and no snapshot shows it."""
 
@@ -31,16 +33,19 @@ class Asked:
         """Remember a request."""
         self._wanted[name] = value
         self._waited[name] = 0
+        self._refusals[name] = self._refusals_seen
 
     def forget(self, name: str) -> None:
         """Drop a request."""
         self._wanted.pop(name, None)
         self._waited.pop(name, None)
+        self._refusals.pop(name, None)
 
     def clear(self) -> None:
         """Drop every request: a new worker was started with them."""
         self._wanted.clear()
         self._waited.clear()
+        self._refusals.clear()
         self.pause = None
 
     def reconcile(self, snapshot: Snapshot) -> None:
@@ -48,8 +53,11 @@ class Asked:
         for name, value in list(self._wanted.items()):
             shown = snapshot.pending.get(name, snapshot.settings.get(name))
             self._waited[name] += 1
-            answered = value in (shown, snapshot.refused.get(name))
-            if answered or self._waited[name] > PATIENCE:
+            # a refusal from before it was asked is no answer to it
+            answered = snapshot.refusals > self._refusals[name]
+            refused = answered and snapshot.refused.get(name) == value
+            if shown == value or refused or self._waited[name] > PATIENCE:
                 self.forget(name)
+        self._refusals_seen = snapshot.refusals
         if self.pause == (snapshot.state == "paused"):
             self.pause = None

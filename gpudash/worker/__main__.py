@@ -1,4 +1,4 @@
-"""The child process: `python -m gpudash.worker EVENTS_FD PARENT_PID PLAN_JSON`.
+"""The child process: `python -m gpudash.worker EVENTS_FD PARENT_PID SCRATCH PLAN_JSON`.
 
 Commands arrive on standard input, events leave on EVENTS_FD; standard output and error are
 for whatever the workload, torch or a crash prints. The first event leaves before torch is
@@ -9,8 +9,10 @@ import faulthandler
 import os
 import platform
 import sys
+import tempfile
 import time
 import traceback
+from multiprocessing.util import get_temp_dir
 
 import msgspec
 
@@ -22,8 +24,9 @@ from workloads.lifetime import die_with
 def main() -> int:
     """Train as planned. Returns 0 when the plan was fulfilled or a stop was asked for."""
     faulthandler.enable()
-    events_fd, parent_pid, plan_json = sys.argv[1:]
+    events_fd, parent_pid, scratch, plan_json = sys.argv[1:]
     die_with(int(parent_pid))
+    keep_sockets_in(scratch)
     events = EventPipe(int(events_fd))
     plan = msgspec.json.decode(plan_json, type=Plan)
     try:
@@ -37,6 +40,13 @@ def main() -> int:
         return 1
     events.drain()
     return 0
+
+
+def keep_sockets_in(directory: str) -> None:
+    """Have multiprocessing put its sockets there: the parent removes it, however we end."""
+    tempfile.tempdir = directory
+    get_temp_dir()
+    tempfile.tempdir = None
 
 
 def train(plan: Plan, events: EventPipe, commands: CommandPipe) -> None:

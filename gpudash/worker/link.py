@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -31,6 +32,8 @@ class WorkerLink:
     """A running worker process, its pipes and its process group."""
 
     def __init__(self, plan: Plan) -> None:
+        # the worker's children keep sockets in it, and none of them may live to remove it
+        self._scratch = tempfile.TemporaryDirectory(prefix="gpudash-", ignore_cleanup_errors=True)
         events_read, events_write = os.pipe()
         try:
             self._process = subprocess.Popen(
@@ -41,6 +44,7 @@ class WorkerLink:
                     "gpudash.worker",
                     str(events_write),
                     str(os.getpid()),
+                    self._scratch.name,
                     msgspec.json.encode(plan).decode(),
                 ],
                 stdin=subprocess.PIPE,
@@ -52,6 +56,7 @@ class WorkerLink:
             )
         except OSError as error:
             os.close(events_read)
+            self._scratch.cleanup()
             raise WorkerError(f"the training process could not start: {error}") from error
         finally:
             os.close(events_write)
@@ -109,16 +114,8 @@ class WorkerLink:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # gone, or not ours now
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for the worker's end; return whether it came."""
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
     def close(self) -> None:
-        """Kill what is left of the group, reap the worker, close the pipes; again: nothing."""
+        """Kill what is left of the group, reap the worker, tidy up after it; again: nothing."""
         self.kill()
         self._process.wait()
         if self._process.stdin is not None:
@@ -126,6 +123,7 @@ class WorkerLink:
                 self._process.stdin.close()
         for lines in (self._events, *self._printed):
             lines.close()
+        self._scratch.cleanup()
 
 
 class _Lines:

@@ -68,7 +68,13 @@ async def test_a_refused_change_is_not_pending_any_more():
     async with dashboard(snapshot=training()) as d:
         await d.press("plus")
         assert "8 → 16 …" in d.text()
-        await d.show(msgspec.structs.replace(training(moved=1.0), refused={"batch_size": "16"}))
+        refused = msgspec.structs.replace(training(), refused={"batch_size": "16"}, refusals=1)
+        await d.show(refused)
+        assert "8 → 16 …" not in d.text()
+        await d.press("plus")
+        await d.show(refused)  # made before the second press was heard of
+        assert "8 → 16 …" in d.text()
+        await d.show(msgspec.structs.replace(refused, refusals=2))
         assert "8 → 16 …" not in d.text()
 
 

@@ -372,6 +372,8 @@ def test_a_recording_outlives_its_switch_and_nothing_else() -> None:
     assert recorded._shapes is None
     learner.configure(on)
     assert learner._graph is recorded
+    learner.configure(replace(on, backward_thread="autograd"))  # the same kernels
+    assert learner._graph is recorded
     for changed in (
         {"precision": "bf16"},
         {"channels_last": True},
