@@ -151,6 +151,7 @@ class Training:
         The batch of a failed step is taken again. The weights live on, unless a model of
         other settings was built since.
         """
+        _drop_failed_backward()
         self.settings = dict(settings)
         self._rebuild()
         self._workload.configure(self._values)
@@ -247,3 +248,8 @@ class Training:
         if self._values["pipelined"]:
             return DualStream(self._workload, self._side_stream)
         return Serial(self._workload)
+
+
+def _drop_failed_backward() -> None:
+    """Let go of what a failed backward pass left queued on this thread: the next one drops it."""
+    torch.zeros((), requires_grad=True).backward()  # type: ignore[no-untyped-call]  # in torch

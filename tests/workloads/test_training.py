@@ -1,11 +1,15 @@
 """Whatever the schedule and whenever the levers move, the same batches train the same weights."""
 
+import gc
+import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from tests.workloads.trainings import (
     CPU,
@@ -164,6 +168,42 @@ def test_a_failed_step_is_taken_again_after_recovery(make: Make) -> None:
     training._feed.__next__()  # the batch on which the step failed
     training.recover(before)
     assert_same(CPU, losses + train(training, 2), train(untouched, 4))
+
+
+def test_recovery_lets_go_of_what_a_failed_backward_pass_held(make: Make) -> None:
+    held: list[weakref.ref[Tensor]] = []
+
+    class Holds(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.activation = torch.zeros(1)
+            held.append(weakref.ref(ctx.activation))
+            return x * 1
+
+        @staticmethod
+        def backward(_ctx: Any, gradient: Tensor) -> Tensor:
+            return gradient
+
+    class Fails(torch.autograd.Function):
+        @staticmethod
+        def forward(_ctx: Any, x: Tensor) -> Tensor:
+            return x * 1
+
+        @staticmethod
+        def backward(_ctx: Any, _gradient: Tensor) -> Tensor:
+            raise MemoryError
+
+    def fail() -> None:
+        x = torch.ones((), requires_grad=True)
+        (Holds.apply(x) + Fails.apply(x)).backward()  # the newer branch comes first
+
+    training = make()
+    with pytest.raises(MemoryError):
+        fail()
+    gc.collect()
+    assert held[0]() is not None
+    training.recover(training.settings)
+    assert held[0]() is None
 
 
 @pytest.mark.parametrize("lever", [{"seed": "1"}, {"model_scale": "full"}])
