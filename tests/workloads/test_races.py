@@ -145,13 +145,16 @@ class Halves:
 HOST_BATCHES: list[Batch] = [(torch.ones(4), torch.ones(4)) for _ in range(4)]
 
 
-def test_two_streams_never_race(cuda: FakeCuda) -> None:
-    halves = Halves()
+def train_on_two_streams(halves: Halves) -> None:
     schedule = DualStream(halves, side_stream(CUDA))
     for batch in HOST_BATCHES:
         schedule.step(batch, unmarked)
     schedule.drain(unmarked)
     halves.trained.mul_(2)  # what comes after a drain may touch the weights
+
+
+def test_two_streams_never_race(cuda: FakeCuda) -> None:
+    train_on_two_streams(Halves())
 
 
 def test_going_on_after_a_drain_never_races(cuda: FakeCuda) -> None:
@@ -205,4 +208,18 @@ def test_the_check_notices_a_schedule_that_does_not_wait(
 ) -> None:
     monkeypatch.setattr(FakeStream, "wait_event", lambda *_: None)
     with pytest.raises(CUDASanitizerErrors):
-        test_two_streams_never_race(cuda)
+        train_on_two_streams(Halves())
+
+
+def test_the_check_notices_what_is_let_go_of_while_it_is_trained_on(cuda: FakeCuda) -> None:
+    class LetsGo(Halves):
+        def first(self, batch: Batch, mark: Mark) -> Prepared:
+            return list(super().first(batch, mark))  # so that the schedule's hold holds nothing
+
+        def second(self, prepared: Prepared, mark: Mark) -> Tensor:
+            loss = super().second(prepared, mark)
+            prepared.clear()
+            return loss
+
+    with pytest.raises(CUDASanitizerErrors):
+        train_on_two_streams(LetsGo())
