@@ -9,6 +9,7 @@ found. Blocks are shorter than gpudash's own, so that many comparisons fit into 
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import time
@@ -53,7 +54,7 @@ class SlowedEncoderDecoder(EncoderDecoder):
         if self._slowed:
             if self._device.type == "cuda":
                 cycles = int(self.pause_ms * 1e3 * cycles_per_us(self._device))
-                torch.cuda._sleep(cycles)  # noqa: SLF001  # torch has no public kernel that only waits
+                torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]  # noqa: SLF001  # torch has no public kernel that only waits
             else:
                 over_s = time.perf_counter() + self.pause_ms / 1e3
                 while time.perf_counter() < over_s:  # a sleep takes longer than asked for
@@ -75,6 +76,7 @@ ENTRY = Entry(
 )
 
 
+@functools.cache
 def cycles_per_us(device: torch.device) -> float:
     """Return the clock that torch.cuda._sleep counts in."""
     return torch.cuda.get_device_properties(device).clock_rate / 1e3

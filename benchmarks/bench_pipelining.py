@@ -55,7 +55,8 @@ def main() -> None:
         switch(training, "off")
         block_ms(training, 10)  # warm up
         steps = max(3, round(arguments.block_s * 1e3 / block_ms(training, 10)))
-        serial, streams = [], []
+        serial: list[float] = []
+        streams: list[float] = []
         for pair in range(arguments.pairs):
             for pipelined in ("off", "on") if pair % 2 == 0 else ("on", "off"):
                 switch(training, pipelined)

@@ -11,7 +11,7 @@ import argparse
 import json
 import time
 
-from gpudash.records import Change, Failed, Plan, Progress, Refused, Step, Stop
+from gpudash.records import Change, Failed, Plan, Progress, Refused, Step
 from gpudash.worker.link import WorkerLink
 
 WARMUP_STEPS = 20
@@ -42,8 +42,6 @@ def main() -> None:
             switched_s = time.monotonic()
             link.send(Change(settings={"pipelined": values[0]}))
             values.reverse()
-    link.send(Stop())
-    link.wait(10)
     link.close()
     (began_s, first), (ended_s, last) = arrivals[0], arrivals[-1]
     outside = (last - first) / (ended_s - began_s)

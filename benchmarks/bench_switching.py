@@ -8,13 +8,16 @@ after, as multiples of a step.
 """
 
 import json
+import random
 import statistics
 import time
 
-from gpudash.records import Change, Changed, Failed, Plan, Progress, Refused, Step, Stop
+from gpudash.records import Change, Changed, Failed, Plan, Progress, Refused, Step
 from gpudash.worker.link import WorkerLink
 
 TIMEOUT_S = 120
+LOOK_S = 0.025
+"""How often the worker looks for commands where it never waits."""
 PLANS = {
     "from the loader": {"batch_size": "8"},
     "resident, batch 8": {"batch_size": "8", "data": "resident"},
@@ -30,7 +33,7 @@ class Worker:
     def __init__(self, plan: Plan) -> None:
         self.link = WorkerLink(plan)
         self.steps: list[Step] = []
-        self.changed: Changed | None = None
+        self.changes: list[Changed] = []
 
     def read(self) -> None:
         """Take what has arrived."""
@@ -40,7 +43,7 @@ class Worker:
                 case Progress():
                     self.steps += event.steps
                 case Changed():
-                    self.changed = event
+                    self.changes.append(event)
                 case Failed() | Refused():
                     raise SystemExit(str(event))
 
@@ -52,17 +55,19 @@ class Worker:
 
     def change(self, **settings: str) -> dict[str, float]:
         """Change levers; return what that cost."""
-        self.changed, sent_s = None, time.monotonic()
+        self.changes.clear()
+        time.sleep(random.uniform(0, LOOK_S))  # a key is not pressed right after a report
+        sent_s = time.monotonic()
         self.link.send(Change(settings=settings))
-        while self.changed is None:
+        while not self.changes:
             self.read()
-        answered_s = time.monotonic()
+        answered_s, changed = time.monotonic(), self.changes[0]
         self.train(30)
-        before = [s for s in self.steps if s.segment < self.changed.segment]
-        after = [s for s in self.steps if s.segment == self.changed.segment]
+        before = [s for s in self.steps if s.segment < changed.segment]
+        after = [s for s in self.steps if s.segment == changed.segment]
         return {
             "answer_ms": (answered_s - sent_s) * 1e3,
-            "took_ms": self.changed.took_ms,
+            "took_ms": changed.took_ms,
             "first_ms": (after[0].finished_s - sent_s) * 1e3,
             "gap_ms": (after[0].finished_s - before[-1].finished_s) * 1e3,
             "step_ms": statistics.median(s.step_ms for s in after[5:]),
@@ -88,8 +93,6 @@ def measure(name: str, worker: Worker) -> None:
             values = [cost[key] for cost in costs]
             print(f"{what}: {key} median {statistics.median(values):.1f}, most {max(values):.1f}")
         print(json.dumps({"what": what, "costs": costs}), flush=True)
-    worker.link.send(Stop())
-    worker.link.wait(10)
     worker.link.close()
 
 
