@@ -66,7 +66,7 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     step_ms: float
     """From the end of the step before (or this step's begin, after a break) to its end."""
     data_ms: float
-    """The host waited for the next batch."""
+    """The host waited for a batch before enqueueing this step; on two streams, for the next one."""
     host_ms: float
     """The host was occupied with the step, waiting for data excluded."""
     device_ms: float | None = None

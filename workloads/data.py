@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
+from multiprocessing import active_children
 from multiprocessing.util import get_temp_dir
 from typing import Protocol
 
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader, Sampler, default_collate
 
-from workloads.levers import Value
+from workloads.levers import LeverError, Value
 from workloads.lifetime import die_with
 from workloads.workload import Batch, Samples
 
@@ -68,30 +68,39 @@ class _Reports:
 
     def __init__(self, transforms: tuple[str, ...]) -> None:
         self._transforms = transforms
-        self._measured: list[Tensor] = []
+        self._begin()
 
     def take(self, batch: Batch) -> Batch:
         """Return the batch (…, (B, T+1)) without its last tensor, if that is measurements."""
         if not self._transforms:
             return batch
-        self._measured.append(batch[-1])
+        measured = batch[-1]  # (B, T+1), on the host
+        self._samples += len(measured)
+        # a sum, not the tensor: it lies in shared memory, whose descriptor stays open with it
+        self._sums += measured.sum(dim=0, dtype=torch.float64)
         return batch[:-1]
 
     def report(self) -> InputReport:
         """Return means and sums over what was taken since the last call."""
-        if not self._measured:
+        if not self._samples:
             return InputReport()
-        measured = torch.cat(self._measured)  # (samples, T+1), on the host
-        self._measured = []
-        means = measured[:, :-1].mean(dim=0).tolist()
+        *sums_ms, skipped = self._sums.tolist()
+        means_ms = [sum_ms / self._samples for sum_ms in sums_ms]
+        self._begin()
         return InputReport(
-            transform_ms=dict(zip(self._transforms, means, strict=True)),
-            skipped=int(measured[:, -1].sum()),
+            transform_ms=dict(zip(self._transforms, means_ms, strict=True)), skipped=int(skipped)
         )
+
+    def _begin(self) -> None:
+        self._samples = 0
+        self._sums = torch.zeros(len(self._transforms) + 1, dtype=torch.float64)
 
 
 class LoaderFeed:
-    """Batches made by loader workers, or by this process where there are none."""
+    """Batches made by loader workers, or by this process where there are none.
+
+    Raises LeverError where the system has no room for so many workers.
+    """
 
     def __init__(
         self,
@@ -115,7 +124,12 @@ class LoaderFeed:
             multiprocessing_context="fork" if num_workers else None,
             worker_init_fn=partial(_adopt, os.getpid()),
         )
-        self._batches = iter(loader)
+        try:
+            self._batches = iter(loader)
+        except OSError as error:  # no process or file descriptor left
+            for worker in active_children():
+                worker.kill()  # one already begun would live on, waiting for work
+            raise LeverError(f"num_workers={num_workers}: {error}") from error
         # torch's handler raises wherever this process happens to be when a loader worker dies;
         # without it, the loader itself notices, within seconds, where a batch is asked for
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

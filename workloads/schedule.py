@@ -45,6 +45,10 @@ class Schedule(Protocol):
     def note(self) -> str | None:
         """What the user should know about this schedule on this device."""
 
+    @property
+    def newest_loss(self) -> Tensor | None:
+        """Loss () of the step that the newest call trained, also where it failed after that."""
+
     def step(self, batch: Batch, mark: Mark) -> Tensor | None:
         """Take one batch; return the loss () of the step trained meanwhile, if one was."""
 
@@ -76,6 +80,7 @@ class Serial:
 
     pending = 0
     note = None
+    newest_loss = None  # where a serial step fails, nothing was trained
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -96,6 +101,7 @@ class DualStream:
 
     def __init__(self, workload: Workload, side: torch.cuda.Stream | None) -> None:
         self._workload = workload
+        self.newest_loss: Tensor | None = None
         self._prepared: Prepared | None = None
         self._side = side
         self._main = torch.cuda.current_stream(side.device) if side is not None else None
@@ -119,7 +125,7 @@ class DualStream:
     def step(self, batch: Batch, mark: Mark) -> Tensor | None:
         """Enqueue the training on the batch before, then the preparation of this one."""
         in_training = self._prepared
-        loss = self._train(mark)
+        self._train(mark)
         with _on(self._side):
             self._prepared = self._workload.first(batch, mark)
             mark("idle")
@@ -127,19 +133,20 @@ class DualStream:
             self._ready = self._side.record_event(self._ready)
         self._order_after_training()
         del in_training  # and not sooner: see above
-        return loss
+        return self.newest_loss
 
     def drain(self, mark: Mark) -> Tensor | None:
         """Train on what is pending; what the caller enqueues next runs after both streams."""
         in_training = self._prepared
-        loss = self._train(mark)
+        self._train(mark)
         self._order_after_training()
         del in_training
-        return loss
+        return self.newest_loss
 
-    def _train(self, mark: Mark) -> Tensor | None:
+    def _train(self, mark: Mark) -> None:
+        self.newest_loss = None
         if self._prepared is None:
-            return None
+            return
         prepared, self._prepared = self._prepared, None
         if self._main is not None and self._ready is not None:
             self._main.wait_event(self._ready)
@@ -147,7 +154,7 @@ class DualStream:
         mark("idle")
         if self._main is not None:
             self._trained = self._main.record_event(self._trained)
-        return loss
+        self.newest_loss = loss
 
     def _order_after_training(self) -> None:
         """Have what is prepared next wait for the training enqueued so far."""

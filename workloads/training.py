@@ -67,14 +67,14 @@ class Training:
         self.settling_steps = SETTLING_STEPS
         """Steps after the latest change until its cost has passed."""
         on_cpu = {"model_scale": "small", **entry.on_cpu} if device.type == "cpu" else {}
-        chosen = {name: value for name, value in on_cpu.items() if settings.get(name, AUTO) == AUTO}
-        self._chosen_notes = [
-            f"{name}={value}: chosen for the CPU" for name, value in chosen.items()
-        ]
-        self.settings = self._settle({**settings, **chosen})
+        self._chosen = {
+            name: value for name, value in on_cpu.items() if settings.get(name, AUTO) == AUTO
+        }
+        self.settings = self._settle({**settings, **self._chosen})
         self._check_memory(self.settings, available_host_bytes())
         self._side_stream = side_stream(device)
         self._cursor = 0  # samples trained on since the model was built
+        self._skipped = 0  # by feeds that are gone, and not reported so far
         self._workload = self._build_workload()
         self._built = self.settings  # what the workload was built with
         self._feed: Feed | None = self._build_feed()
@@ -86,11 +86,22 @@ class Training:
         return self._schedule.pending
 
     @property
+    def burst_steps(self) -> int:
+        """How many batches arrive at a time: loader workers begin together and finish together."""
+        from_loader = self.settings["data"] == "loader"
+        return max(1, int(self.settings["num_workers"])) if from_loader else 1
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What the user should know about these settings on this device."""
         pinned = self._values["pin_memory"] and self.device.type == "cpu"
+        chosen = (
+            f"{name}={value}: chosen for the CPU"
+            for name, value in self._chosen.items()
+            if self.settings[name] == value
+        )
         return (
-            *self._chosen_notes,
+            *chosen,
             *([self._schedule.note] if self._schedule.note else []),
             *(["pin_memory=on: does nothing on a CPU"] if pinned else []),
         )
@@ -101,7 +112,11 @@ class Training:
         began_s = time.perf_counter()
         batch = next(self._feed)
         self.data_s = time.perf_counter() - began_s
-        return self._count(self._schedule.step(batch, mark))
+        try:
+            return self._count(self._schedule.step(batch, mark))
+        except Exception:  # also then the weights may have moved by a step
+            self._count(self._schedule.newest_loss)
+            raise
 
     def drain(self, mark: Mark = unmarked) -> Trained | None:
         """Train on what the schedule has prepared ahead."""
@@ -126,18 +141,21 @@ class Training:
         return settled
 
     def change(self, changes: Mapping[str, str]) -> None:
-        """Put other settings in force; nothing may be pending.
+        """Settle these changes and put them in force; nothing may be pending. Raises LeverError."""
+        self.enter(self.settle(changes))
 
-        Raises LeverError; where that came while building, `recover` has to follow.
+    def enter(self, wanted: Mapping[str, str]) -> None:
+        """Put settled settings in force; nothing may be pending.
+
+        Raises LeverError for what only building shows; then `recover` has to follow.
         """
         assert not self.pending, "drain first"
-        wanted = self.settle(changes)
         new_loader = self._touched(self.settings, wanted, "new loader", "rebuilt model")
-        self.settings = wanted
+        self.settings = dict(wanted)
         self.settling_steps = SETTLING_STEPS
-        if wanted["cuda_graph"] == "on":
+        if self.settings["cuda_graph"] == "on":
             self.settling_steps += EAGER_BEFORE_CAPTURE + 1
-        if wanted["data"] == "loader":
+        if self.settings["data"] == "loader":
             # what the loader has hoarded hides its pace until it is used up
             self.settling_steps += batches_held(self._values)
         if new_loader:
@@ -148,8 +166,8 @@ class Training:
     def recover(self, settings: Mapping[str, str]) -> None:
         """Go back to `settings` after a step or a change failed half-way.
 
-        The batch of a failed step is taken again. The weights live on, unless a model of
-        other settings was built since.
+        Goes on with the first batch that was not trained on. The weights live on, unless a model
+        of other settings was built since.
         """
         _drop_failed_backward()
         self.settings = dict(settings)
@@ -159,7 +177,9 @@ class Training:
 
     def input_report(self) -> InputReport:
         """Return what making the batches since the last call took and met."""
-        return self._feed.report() if self._feed is not None else InputReport()
+        made = self._feed.report() if self._feed is not None else InputReport()
+        skipped, self._skipped = self._skipped + made.skipped, 0
+        return InputReport(transform_ms=made.transform_ms, skipped=skipped)
 
     def synchronize(self) -> None:
         """Wait until the device has finished everything enqueued."""
@@ -169,6 +189,7 @@ class Training:
     def close(self) -> None:
         """End loader workers."""
         if self._feed is not None:
+            self._skipped += self._feed.report().skipped
             self._feed.close()
             self._feed = None
 

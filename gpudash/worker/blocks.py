@@ -18,6 +18,7 @@ class BlockQueue:
         """The settings to go back to; None while no blocks are run."""
         self._from_step = 0  # the block in progress is measured after this step …
         self._from_s = inf  # … and from the moment that step was seen
+        self._burst_steps = 1
 
     @property
     def running(self) -> bool:
@@ -42,24 +43,32 @@ class BlockQueue:
             self._newest = self.current.number
         return self.current
 
-    def entered(self, step: int, settling_steps: int) -> None:
-        """Note that the block in progress begins after `step`."""
+    def entered(self, step: int, settling_steps: int, burst_steps: int = 1) -> None:
+        """Note that the block in progress begins after `step`.
+
+        Where batches arrive `burst_steps` at a time, whole bursts are measured, two or more:
+        a new loader's always begin alike, and a part of one would be off by as much each time.
+        """
         self._from_step = step + settling_steps
         self._from_s = inf
+        self._burst_steps = burst_steps
 
     def is_over(self, step: int, now_s: float) -> bool:
         """Tell whether the block in progress has lasted long enough; True without one.
 
-        One step more than asked for is run: the last one is not measured, as on two streams
-        nothing is prepared beside it.
+        `step` is the last one trained if it is over now. One step more than asked for is run:
+        the last one is not measured, as on two streams nothing is prepared beside it.
         """
         if self.current is None:
             return True
         if step < self._from_step:
             return False
         self._from_s = min(self._from_s, now_s)
+        measured, burst = step - self._from_step - 1, self._burst_steps
+        least = max(self.current.min_steps, 2 * burst if burst > 1 else 1)
         return (
-            step - self._from_step > self.current.min_steps
+            measured >= least
+            and measured % burst == 0
             and now_s - self._from_s >= self.current.min_s
         )
 

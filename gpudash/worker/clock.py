@@ -41,10 +41,9 @@ PHASES_IN_A_ROW = 2
 
 
 class _First(msgspec.Struct, Generic[BorderT], frozen=True, kw_only=True, gc=False):
-    """A preparing half, and what the host did to get its batch."""
+    """A preparing half."""
 
     marks: Marks[BorderT]
-    data_ms: float
     ahead: bool
     """On a stream of its own, beside the training on the batch before."""
 
@@ -114,13 +113,15 @@ class Clock(Generic[BorderT]):
         self._recorded: list[BorderT] = []  # and, if they are measured, where each begins
         self._iterations: deque[_Iteration[BorderT]] = deque()
         self._prepared: _First[BorderT] | None = None  # and not trained on so far
+        self._waited_ms = 0.0  # for batches, since the step before
         # the end of the newest measured step, on the device and in the host's time
         self._reference, self._reference_s = borders.tie()
         self._second: Marks[BorderT] = []  # its training half, where that was measured
         self._broken = True
         self._broke_s = self._reference_s
         self._after: _Break[BorderT] | None = None
-        self._began_s = self._reference_s
+        self.began_s = self._reference_s
+        """When the host began the newest iteration."""
         self.step_ms = math.inf
         """How long the newest finished step took; infinite until the second after a break."""
         self.spent_s = 0.0
@@ -135,13 +136,13 @@ class Clock(Generic[BorderT]):
 
     def begin(self) -> Mark:
         """Open an iteration; return what it is to be marked with."""
-        self._began_s = self._now()
+        self.began_s = self._now()
         if self._broken:
             if self._after is not None:
                 self._borders.release(self._after.border)
-            self._broken, self._after = False, _Break(self._began_s, self._borders.record())
-        if self._began_s >= self._phases_due_s:
-            self._phases_due_s = self._began_s + self._phases_every_s
+            self._broken, self._after = False, _Break(self.began_s, self._borders.record())
+        if self.began_s >= self._phases_due_s:
+            self._phases_due_s = self.began_s + self._phases_every_s
             self._phases_left = PHASES_IN_A_ROW
         self._phases, self._recorded = [], []
         if not self._phases_left:
@@ -174,7 +175,7 @@ class Clock(Generic[BorderT]):
                 phases=self._phases,
                 borders=self._recorded,
                 end=self._borders.record() if trained else None,
-                began_s=self._began_s,
+                began_s=self.began_s,
                 ended_s=ended_s,
                 data_ms=data_s * 1e3,
                 after=self._after,
@@ -195,6 +196,7 @@ class Clock(Generic[BorderT]):
                 break
             self._iterations.popleft()
             first, second = self._pair(iteration)
+            self._waited_ms += iteration.data_ms
             if iteration.trained is not None:
                 assert first is not None, "a workload marks `copy` in its first half"
                 done.append((self._measure(iteration, first, second, now), iteration.trained.loss))
@@ -218,7 +220,7 @@ class Clock(Generic[BorderT]):
             first, second = halves(list(zip(phases, iteration.borders, strict=True)))
         fetched = None
         if "copy" in phases:
-            fetched = _First(marks=first, data_ms=iteration.data_ms, ahead=not serial)
+            fetched = _First(marks=first, ahead=not serial)
         if serial:
             return fetched, second
         prepared, self._prepared = self._prepared, fetched
@@ -249,10 +251,11 @@ class Clock(Generic[BorderT]):
             samples=trained.samples,
             finished_s=finished_s,
             step_ms=step_ms,
-            data_ms=first.data_ms,
+            data_ms=self._waited_ms,
             host_ms=(iteration.ended_s - iteration.began_s) * 1e3 - iteration.data_ms,
             **(self._within(first, second) if first.marks or second else {}),
         )
+        self._waited_ms = 0.0
         self._release(first.marks, second)
         if after is None and iteration.began_s >= self._broke_s:
             self.step_ms = step_ms

@@ -1,8 +1,8 @@
 """The child's loop: step, obey, report.
 
-The training never waits for anything in here, but around a block under the stopwatch. A
-command is obeyed between two steps, within 25 ms; in a block without
-instruments, after it.
+While levers stay as they are, nothing in here waits for the device, but around a block under the
+stopwatch. A command is obeyed between two steps, within 25 ms; in a block without instruments,
+after it.
 """
 
 import time
@@ -38,9 +38,11 @@ from workloads.training import Training
 DUE_EVERY_S = 0.025
 """How often the loop looks for commands and for a report that is due: a system call for each
 step would cost short steps more than some lever gains."""
-RUN_AHEAD_S = 0.025
+RUN_AHEAD_S = 0.010
 """How much work the host enqueues beyond what the device has finished; at least two steps.
-Enough to keep the device busy, little enough that a lever or a pause takes effect soon."""
+Enough to keep the device busy. Little enough that a lever or a pause takes effect soon, and that
+a stream's queue of 1024 launches does not fill up: PyTorch takes some 10 µs to enqueue one, and
+a host that waits for room in it would pass for busy."""
 MIN_AHEAD = 2
 RUN_AHEAD_POLL_S = 0.0001
 
@@ -128,7 +130,7 @@ class Loop:
         return self._clock.enqueued >= self._enough
 
     def _iterate(self) -> None:
-        training = self._training
+        training, before = self._training, self._training.trained_steps
         mark = self._clock.begin()
         try:
             trained = training.step(mark)
@@ -138,7 +140,10 @@ class Loop:
         else:
             self._clock.end(trained, training.trained_steps, self._segment, training.data_s)
             return
-        self._retreat()  # here the traceback is gone, whose frames held the step's tensors
+        # here the traceback is gone, whose frames held the step's tensors
+        steps = training.trained_steps - before  # two streams: trained, then failed to prepare
+        self._reports.count(steps, steps * int(training.settings["batch_size"]))
+        self._retreat(self._clock.began_s)
 
     def _break(self) -> None:
         """Begin anew: neither the time until now nor the pace so far is the next step's."""
@@ -183,7 +188,7 @@ class Loop:
                 self._paused = False
                 self._break()
                 # what the loader has hoarded meanwhile is no block's own
-                self._blocks.entered(self._training.trained_steps, self._training.settling_steps)
+                self._begin_block()
                 self._send(Resumed(at_s=time.monotonic()))
             case Stop():
                 self._stopping = True
@@ -192,30 +197,36 @@ class Loop:
 
     def _change(self, changes: Settings) -> None:
         began_s = time.monotonic()
-        wanted = self._way_home() | changes
+        changes = self._way_home() | changes
         try:
             if self._blocks.running:  # then any change ends them, whatever is in force just now
-                self._training.settle(wanted)
+                wanted = self._training.settle(changes)
             else:
-                self._training.check(wanted)
+                wanted = self._training.check(changes)
         except LeverError as error:
             self._send(Refused(changes=changes, reason=str(error)))
             return
         self._blocks.end()
-        self._switch(wanted, began_s)
+        self._switch(changes, wanted, began_s)
 
-    def _switch(self, changes: Settings, began_s: float, block: int | None = None) -> None:
-        """Put checked changes in force, or go back to what worked."""
+    def _switch(
+        self, changes: Settings, wanted: Settings, began_s: float, block: int | None = None
+    ) -> None:
+        """Put in force the settled settings that `changes` leads to, or go back to what worked."""
         self._drain()
         try:
-            fits = self._fits(lambda: self._training.change(changes))
+            fits = self._fits(lambda: self._training.enter(wanted))
         except LeverError as error:  # found while building: a data directory that is gone
-            self._retreat(str(error))
+            self._retreat(began_s, str(error))
             return
         if fits:
             self._entered_segment(changes, began_s, block)
         else:
-            self._retreat()
+            self._retreat(began_s)
+
+    def _begin_block(self) -> None:
+        training = self._training
+        self._blocks.entered(training.trained_steps, training.settling_steps, training.burst_steps)
 
     def _way_home(self) -> Settings:
         """Return the changes that lead back to before the blocks, if any are run."""
@@ -224,24 +235,23 @@ class Loop:
     def _turn_blocks(self) -> None:
         """Go on to the next block when the one in progress has lasted long enough."""
         blocks, training = self._blocks, self._training
-        if not blocks.is_over(training.trained_steps, time.monotonic()):
+        if not self._block_is_over():
             return
-        began_s = time.monotonic()
-        assert blocks.home is not None
+        began_s, home = time.monotonic(), blocks.home
+        assert home is not None
         block = blocks.take()
         if block is None:
             changes = self._way_home()
             blocks.end()
-            self._switch(changes, began_s)
+            self._switch(changes, home, began_s)
             return
-        wanted = blocks.home | block.changes
         try:
-            training.settle(wanted)
+            wanted = training.settle(home | block.changes)
         except LeverError as error:
             self._send(Refused(changes=block.changes, reason=str(error), block=block.number))
             blocks.current = None
             return
-        self._switch(_difference(training.settings, wanted), began_s, block.number)
+        self._switch(_difference(training.settings, wanted), wanted, began_s, block.number)
         if block.stopwatch is not None and blocks.current is block:
             self._time(block)
 
@@ -251,7 +261,7 @@ class Loop:
         began_s, first = self._start_stopwatch()
         if block.stopwatch == "bare":
             if not self._fits(self._run_bare):
-                self._retreat()
+                self._retreat(time.monotonic())
         else:
             while not self._block_is_over():
                 was_paused = self._paused
@@ -293,9 +303,9 @@ class Loop:
             self._reports.count(steps, steps * int(training.settings["batch_size"]))
 
     def _block_is_over(self) -> bool:
+        last_step = self._training.trained_steps + self._training.pending
         over = self._blocks.current is None or (
-            not self._paused
-            and self._blocks.is_over(self._training.trained_steps, time.monotonic())
+            not self._paused and self._blocks.is_over(last_step, time.monotonic())
         )
         return over or self._done()
 
@@ -304,7 +314,7 @@ class Loop:
         self._break()
         training = self._training
         self._settled_step = training.trained_steps + training.settling_steps
-        self._blocks.entered(training.trained_steps, training.settling_steps)
+        self._begin_block()
         now = time.monotonic()
         self._send(
             Changed(
@@ -323,9 +333,11 @@ class Loop:
                 print(note, flush=True)
         self._noted.update(training.notes)
 
-    def _retreat(self, why: str = "") -> None:
-        """Go back to the settings that were last seen to work; `why`, if not for memory."""
-        began_s = time.monotonic()
+    def _retreat(self, began_s: float, why: str = "") -> None:
+        """Go back to the settings that were last seen to work; `why`, if not for memory.
+
+        What has been tried since `began_s` is part of what the change took.
+        """
         failed = self._training.settings
         changes = {name: value for name, value in failed.items() if self._proven[name] != value}
         self._training.recover(self._proven)

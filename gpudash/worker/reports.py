@@ -34,6 +34,7 @@ class Reports:
         self._losses = losses
         self._send = send
         self._finished: list[tuple[Step, Tensor]] = []
+        self._newest: tuple[int, Tensor] | None = None  # step and loss
         self._total_samples = 0
         self._skipped_samples = 0
         self._loss_due_s = 0.0
@@ -64,9 +65,10 @@ class Reports:
         steps = tuple(step for step, _ in finished)
         loss_step, loss = self._losses.newest() or (None, None)
         if finished:
+            self._newest = steps[-1].step, finished[-1][1]
             if began_s >= self._loss_due_s:
                 self._loss_due_s = began_s + LOSS_EVERY_S
-                self._losses.request(steps[-1].step, finished[-1][1])
+                self._losses.request(*self._newest)
             self.total_steps = steps[-1].step
             self._total_samples += sum(step.samples for step in steps)
         made = self._training.input_report()
@@ -90,9 +92,10 @@ class Reports:
 
     def send_last(self) -> None:
         """Report what is left, the loss of the last step included; waits for the device."""
-        self._training.synchronize()  # sync: the run is over
-        self._loss_due_s = 0.0
+        self._training.synchronize()  # sync: the run is over, and a loss asked for has come
         self.send()
+        if self._newest is not None:
+            self._losses.request(*self._newest)
         self._training.synchronize()  # sync: the loss just asked for
         self.send()
 

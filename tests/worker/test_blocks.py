@@ -58,6 +58,15 @@ def test_a_block_lasts_its_seconds_too_and_settling_does_not_count():
     assert queue.is_over(51, 2010.0)
 
 
+def test_where_batches_come_in_bursts_whole_ones_are_measured():
+    """A new loader's bursts always begin alike: a part of one would be off by as much each time."""
+    queue = queue_of(0, min_steps=3)
+    queue.take()
+    queue.entered(step=100, settling_steps=2, burst_steps=4)
+    over = [step for step in range(100, 120) if queue.is_over(step, float(step))]
+    assert over == [111, 115, 119]  # 103 to 110 are the first two bursts, 111 is left out
+
+
 def test_every_block_begins_anew():
     queue = queue_of(0, 1, min_steps=1, min_s=1.0)
     queue.take()

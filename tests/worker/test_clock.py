@@ -163,7 +163,7 @@ def test_two_streams_report_a_step_with_its_own_halves(clock: Clock[int], device
     assert two.step_ms == 6
 
 
-def test_a_step_has_waited_for_its_own_batch(clock: Clock[int], device: Device) -> None:
+def test_a_step_contains_the_wait_before_it(clock: Clock[int], device: Device) -> None:
     prepare = list(zip(FIRST, (0, 1, 2), strict=True))
     train = list(zip(SECOND, (4, 5, 6, 7), strict=True))
     enqueue(clock, device, prepare, None, host_ms=9, data_ms=7)
@@ -171,7 +171,7 @@ def test_a_step_has_waited_for_its_own_batch(clock: Clock[int], device: Device) 
     enqueue(clock, device, train, 2, host_ms=1)  # drained
     enqueue(clock, device, serial(20, 1, 1, 1, 1, 1), 3, host_ms=4, data_ms=3)
     steps = finished(clock, device, 101)
-    assert [step.data_ms for step in steps] == [7, 2, 3]
+    assert [step.data_ms for step in steps] == [7 + 2, 0, 3]  # step 1 waited for two batches
     assert [step.host_ms for step in steps] == pytest.approx([3, 1, 1])  # of its turn, without
 
 

@@ -20,6 +20,7 @@ from gpudash.records import (
     Refused,
     Resume,
     Resumed,
+    Stop,
     Timed,
 )
 from tests.worker.in_process import SETTINGS, FakeEntry, Run
@@ -28,6 +29,7 @@ from workloads.levers import LeverError, Value
 
 STEP_S = 0.0005
 MIN_STEPS = 3
+FAILS_AFTER_S = 0.02
 
 
 @pytest.fixture(autouse=True)
@@ -107,9 +109,17 @@ def test_blocks_are_run_in_order_and_then_it_is_as_before():
     numbered(run)
     for event in run.of(Changed)[:3]:
         steps = [step for step in run.steps if step.segment == event.segment]
-        over = event.settings["pipelined"] == "on"  # what was prepared is trained on
-        assert len(steps) == event.settling_steps + MIN_STEPS + 1 + over
-        assert {step.samples for step in steps} == {int(event.settings["batch_size"])}
+        assert len(steps) == event.settling_steps + MIN_STEPS + 1, event.settings
+
+
+@pytest.mark.parametrize("pipelined", ["off", "on"])
+def test_a_block_from_the_loader_measures_whole_bursts(pipelined: str):
+    loader = {"data": "loader", "num_workers": "2", "pipelined": pipelined}
+    run = Run(ENTRY, stop_at_home, SETTINGS | loader).until_stopped(blocks({"batch_size": "3"}, {}))
+    for event in run.of(Changed)[:2]:
+        steps = [step for step in run.steps if step.segment == event.segment]
+        measured = len(steps) - event.settling_steps - 1  # as analysis.blocks counts them
+        assert measured == 4  # two bursts, though three steps were asked for
 
 
 def test_a_change_ends_the_blocks_at_home_with_the_change():
@@ -238,6 +248,7 @@ def test_a_run_that_ends_within_a_bare_block_has_counted_it():
 def test_what_fails_while_a_change_is_built_is_refused(*, within_block: bool):
     def fail(values: Mapping[str, Value]) -> None:
         if values["batch_size"] == 4:
+            time.sleep(FAILS_AFTER_S)
             raise LeverError("cannot read the files: they are gone")
 
     entry = FakeEntry(during={"forward": work}, building=fail)
@@ -260,5 +271,44 @@ def test_what_fails_while_a_change_is_built_is_refused(*, within_block: bool):
     assert refused.reason == "cannot read the files: they are gone: went back to batch_size=2"
     assert refused.block == (0 if within_block else None)
     assert run.entered == ([None, 1, None] if within_block else [None])
+    assert run.of(Changed)[0].took_ms >= FAILS_AFTER_S * 1e3  # the attempt is part of it
     assert run.training.settings["batch_size"] == "2"
     numbered(run)
+
+
+def test_a_step_trained_before_the_next_batch_did_not_fit_counts():
+    """On two streams the weights have moved by then: the batch must not be trained on again."""
+    trained: list[Value] = []
+    failed: list[Value] = []
+
+    def train(values: Mapping[str, Value]) -> None:
+        trained.append(values["batch_size"])
+        work(values)
+
+    def prepare(values: Mapping[str, Value]) -> None:
+        if trained.count(4) == 1 and not failed:
+            failed.append(values["batch_size"])
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    def bigger_at_first(run: Run, event: Event) -> None:
+        if isinstance(event, Progress) and event.steps and not run.entered:
+            run.send(Change(settings={"batch_size": "4"}))
+        if failed and run.of(Refused) and reaches(run, event):
+            run.stop()
+
+    entry = FakeEntry(during={"first": prepare, "forward": train})
+    run = Run(entry, bigger_at_first, SETTINGS | {"pipelined": "on"}).until_stopped()
+    assert run.training.trained_steps == len(trained)
+    assert run.of(Finished)[0].total_steps == len(trained)
+    totals = [event.total_steps for event in run.of(Progress)]
+    assert totals == sorted(totals)
+
+
+def test_the_last_loss_is_the_last_steps():
+    run = Run(ENTRY, when(lambda event: bool(getattr(event, "steps", ())), Stop(), then=nothing))
+    last = run.until_stopped().of(Progress)[-1]
+    assert last.loss_step == last.total_steps == run.training.trained_steps
+
+
+def nothing(_run: Run, _event: Event) -> None:
+    """Leave the run alone."""
