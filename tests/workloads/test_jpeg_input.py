@@ -227,6 +227,34 @@ def test_the_report_names_the_transforms_and_counts_the_skipped(
     assert report.skipped == 1
 
 
+def test_what_a_loader_skipped_is_counted_though_it_is_replaced(
+    make: Make, copies: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(copies[1], b"")
+    monkeypatch.setattr(JpegFiles, "paths", copies)
+    training = make(input="crop_first", num_workers="1")
+    train(training, 1)
+    training.change({"batch_size": "3"})
+    assert training.input_report().skipped == 1
+    assert training.input_report().skipped == 0  # told once
+
+
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_measurements_that_nobody_asks_for_hold_no_file_open(
+    make: Make, copies: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come in shared memory, whose descriptor stays open as long as a tensor lies in it."""
+    monkeypatch.setattr(JpegFiles, "paths", copies)
+    training = make(input="crop_first", num_workers="1")
+    train(training, 2)
+    before = open_files()
+    train(training, 10)
+    assert open_files() < before + 5
+
+
 # The training.
 
 

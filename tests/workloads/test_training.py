@@ -1,8 +1,10 @@
 """Whatever the schedule and whenever the levers move, the same batches train the same weights."""
 
+import errno
 import gc
 import weakref
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import pytest
@@ -136,6 +138,33 @@ def test_auto_is_small_on_a_cpu_and_says_so(make: Make) -> None:
 
 def test_a_cpu_says_that_it_has_no_streams(make: Make) -> None:
     assert any("no streams" in note for note in make(pipelined="on").notes)
+
+
+def test_a_choice_that_holds_no_longer_is_not_noted(make: Make) -> None:
+    training = make(precision="auto")
+    assert "precision=fp32: chosen for the CPU" in training.notes
+    training.change({"precision": "bf16"})
+    assert not any("precision" in note for note in training.notes)
+
+
+def test_loader_workers_that_cannot_all_begin_are_refused_and_none_is_left(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, begun = BaseProcess.start, []
+
+    def fail_at_the_third(process: BaseProcess) -> None:
+        if len(begun) == 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        begun.append(process)
+        begin(process)
+
+    training = make()
+    monkeypatch.setattr(BaseProcess, "start", fail_at_the_third)
+    with pytest.raises(LeverError, match=r"num_workers=4: .*Too many open files"):
+        training.change({"num_workers": "4"})
+    for process in begun:
+        process.join(30)
+        assert process.exitcode is not None
 
 
 @pytest.mark.parametrize(
