@@ -1,6 +1,6 @@
 """What gpudash costs the training: a recorded run against the bare loop, in alternation.
 
-    python benchmarks/bench_overhead.py --batch-size 8 --pairs 10 --steps 700
+    python benchmarks/bench_overhead.py --batch-size 8 --pairs 10 --steps 1500
 
 Both are whole processes as a user starts them, on the same data held on the device. The
 bare loop is timed by its own wall clock between device-synchronised borders; the recorded
@@ -18,6 +18,9 @@ from pathlib import Path
 from ratios import show
 
 WARMUP_STEPS = 50
+MIN_ROWS = 10
+INTERVAL_S = "0.1"
+"""Between the rows of the CSV: few enough steps that hardly any is left out at either end."""
 
 
 def levers(batch_size: int) -> list[str]:
@@ -38,12 +41,16 @@ def recorded(batch_size: int, steps: int) -> float:
         path = Path(folder) / "run.csv"
         steps += WARMUP_STEPS
         command = [sys.executable, "-m", "gpudash", *levers(batch_size)]
-        command += ["--steps", str(steps), "--record", str(path)]
+        command += ["--steps", str(steps), "--record", str(path), "--interval", INTERVAL_S]
         subprocess.run(command, check=True, capture_output=True)
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))
-    settled = [row for row in rows if int(row["step"]) >= WARMUP_STEPS]
-    first, last = settled[0], settled[-2]
+    settled = [row for row in rows if int(row["step"]) >= WARMUP_STEPS][
+        :-1
+    ]  # a last one is cut off
+    if len(settled) < MIN_ROWS:
+        raise SystemExit(f"{len(settled)} rows after the warm-up are too few: raise --steps")
+    first, last = settled[0], settled[-1]
     seconds = float(last["time_s"]) - float(first["time_s"])
     return (int(last["step"]) - int(first["step"])) / seconds
 
@@ -53,7 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--pairs", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=700)
+    parser.add_argument("--steps", type=int, default=1500)
     arguments = parser.parse_args()
     bases, news = [], []
     for pair in range(arguments.pairs):

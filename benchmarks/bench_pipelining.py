@@ -2,8 +2,8 @@
 
     python benchmarks/bench_pipelining.py --batch-sizes 4,8,16,32,64,128 --pairs 10
 
-Short blocks of both alternate, each between borders at which the device has finished; the
-first steps of a block are left out.
+Short blocks of both take turns, in an order drawn for each pair, each between borders at which
+the device has finished; the first steps of a block are left out.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import time
 
 from ratios import ratio_with_interval, show
 
+from gpudash.analysis.paired import block_order
 from workloads import CATALOGUE
 from workloads.training import Training, pick_device
 
@@ -57,8 +58,8 @@ def main() -> None:
         steps = max(3, round(arguments.block_s * 1e3 / block_ms(training, 10)))
         serial: list[float] = []
         streams: list[float] = []
-        for pair in range(arguments.pairs):
-            for pipelined in ("off", "on") if pair % 2 == 0 else ("on", "off"):
+        for order in block_order(arguments.pairs, seed=0):
+            for pipelined in ("off", "on") if order == "AB" else ("on", "off"):
                 switch(training, pipelined)
                 times = streams if pipelined == "on" else serial
                 times.append(block_ms(training, steps))

@@ -2,9 +2,10 @@
 
     python benchmarks/bench_switching.py
 
-Against the real worker over its pipes: the time from sending a command to `Changed`, the
-steps enqueued meanwhile, and the device's gap between the last step before and the first
-after, as multiples of a step.
+Against the real worker over its pipes, in milliseconds: from sending a command to `Changed`
+(`answer_ms`) and to the end of the first step under the new setting (`first_ms`), what the
+change took the host (`took_ms`), and from the last step before to the first after (`gap_ms`),
+beside the step itself.
 """
 
 import json
@@ -50,7 +51,9 @@ class Worker:
     def train(self, steps: int) -> None:
         """Wait until so many further steps are finished."""
         goal, deadline = len(self.steps) + steps, time.monotonic() + TIMEOUT_S
-        while len(self.steps) < goal and time.monotonic() < deadline:
+        while len(self.steps) < goal:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"no {steps} steps within {TIMEOUT_S} s")
             self.read()
 
     def change(self, **settings: str) -> dict[str, float]:

@@ -108,7 +108,8 @@ TRADE: tuple[Lever, ...] = (
         choices=("fp32", "tf32", "bf16"),
         effect="next step",
         summary="What the layers compute in: fp32; tf32 in convolutions, PyTorch's default; or "
-        "bf16 by autocast. Fewer bits feed the tensor cores and halve the memory traffic.",
+        "bf16 by autocast. Fewer bits go through the tensor cores faster; bf16 also halves the "
+        "memory traffic.",
         source="torch.backends, torch.autocast",
     ),
     Switch(
