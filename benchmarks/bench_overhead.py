@@ -45,9 +45,8 @@ def recorded(batch_size: int, steps: int) -> float:
         subprocess.run(command, check=True, capture_output=True)
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))
-    settled = [row for row in rows if int(row["step"]) >= WARMUP_STEPS][
-        :-1
-    ]  # a last one is cut off
+    # the last row is cut off by the end
+    settled = [row for row in rows if int(row["step"]) >= WARMUP_STEPS][:-1]
     if len(settled) < MIN_ROWS:
         raise SystemExit(f"{len(settled)} rows after the warm-up are too few: raise --steps")
     first, last = settled[0], settled[-1]

@@ -43,7 +43,7 @@ def pipelined(summary: str) -> Switch:
         name="pipelined",
         default=False,
         effect="next step",
-        summary=f"{summary} Helps where neither half fills the GPU.",
+        summary=f"{summary} Helps where both take about as long and neither fills the GPU.",
         source=STREAMS,
     )
 
