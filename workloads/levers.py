@@ -62,19 +62,23 @@ class Switch(Lever):
     default: bool
 
     @property
-    def default_text(self) -> str:  # noqa: D102  # documented in the base
+    def default_text(self) -> str:
+        """See Lever."""
         return text_of(self.default)
 
     @property
-    def valid(self) -> str:  # noqa: D102
+    def valid(self) -> str:
+        """See Lever."""
         return "off, on"
 
-    def parse(self, text: str) -> bool:  # noqa: D102
+    def parse(self, text: str) -> bool:
+        """See Lever."""
         if text not in ("on", "off"):
             raise self._refuse(text)
         return text == "on"
 
-    def step(self, text: str, direction: int) -> str:  # noqa: D102, ARG002
+    def step(self, text: str, direction: int) -> str:  # noqa: ARG002  # both ways lead to the other one
+        """See Lever."""
         return text_of(not self.parse(text))
 
 
@@ -90,19 +94,23 @@ class Choice(Lever):
     choices: tuple[str, ...]
 
     @property
-    def default_text(self) -> str:  # noqa: D102
+    def default_text(self) -> str:
+        """See Lever."""
         return self.default
 
     @property
-    def valid(self) -> str:  # noqa: D102
+    def valid(self) -> str:
+        """See Lever."""
         return ", ".join(self.choices)
 
-    def parse(self, text: str) -> str:  # noqa: D102
+    def parse(self, text: str) -> str:
+        """See Lever."""
         if text not in self.choices:
             raise self._refuse(text)
         return text
 
-    def step(self, text: str, direction: int) -> str:  # noqa: D102
+    def step(self, text: str, direction: int) -> str:
+        """See Lever."""
         return self.choices[(self.choices.index(text) + direction) % len(self.choices)]
 
 
@@ -115,14 +123,17 @@ class Count(Lever):
     maximum: int
 
     @property
-    def default_text(self) -> str:  # noqa: D102
+    def default_text(self) -> str:
+        """See Lever."""
         return text_of(self.default)
 
     @property
-    def valid(self) -> str:  # noqa: D102
+    def valid(self) -> str:
+        """See Lever."""
         return f"a whole number from {self.minimum} to {self.maximum}"
 
-    def parse(self, text: str) -> int:  # noqa: D102
+    def parse(self, text: str) -> int:
+        """See Lever."""
         # int() would also take "1_0", " 8" and other digits than 0-9
         if not (text.isascii() and text.isdigit()) or len(text) > len(str(self.maximum)):
             raise self._refuse(text)
@@ -131,7 +142,8 @@ class Count(Lever):
             raise self._refuse(text)
         return number
 
-    def step(self, text: str, direction: int) -> str:  # noqa: D102
+    def step(self, text: str, direction: int) -> str:
+        """See Lever."""
         number = int(text)
         above = 1 << number.bit_length()  # the next power of two, strictly above
         below = 1 << max((number - 1).bit_length() - 1, 0) if number > 1 else 0

@@ -90,8 +90,8 @@ def draw(lines: Sequence[Line], window: Window, width: int, height: int) -> Canv
             signal = _FIGURE.signal(xs, ys, marker=_MARKERS[number % len(_MARKERS)]).lines()
             for begin in begins:
                 signal.line(begin, False)
-            # not draw(): it also asks every point for its colour, half of the time all this takes
-            _FIGURE._signals._add(signal)  # noqa: SLF001
+            # draw() also asks every point for its colour, half of the time all this takes
+            _FIGURE._signals._add(signal)  # noqa: SLF001  # instead of draw()
             drawn = True
     if not drawn:
         return [[_BLANK] * width for _ in range(height)]
