@@ -90,6 +90,7 @@ class Session:
         self._started: Started | None = None
         self._ended = False
         self._closing = False
+        self._close_lock = threading.Lock()
         self._closed = False
         self._kill_at_s: float | None = None
         self._last_words: list[str] = []
@@ -212,15 +213,17 @@ class Session:
 
     def close(self) -> None:
         """End everything and complete the recording; waits for it. Closing twice is closing."""
-        self._closing = True
-        self._wake()
-        if self._thread.ident is not None:
-            self._thread.join()
-        elif not self._ended:  # never started: at most a recording was asked for
-            self._obey_requests()
-            self._end()
-        self._sampler.stop()
-        if not self._closed:
+        with self._close_lock:
+            if self._closed:
+                return
+            self._closing = True
+            self._wake()
+            if self._thread.ident is not None:
+                self._thread.join()
+            elif not self._ended:  # never started: at most a recording was asked for
+                self._obey_requests()
+                self._end()
+            self._sampler.stop()
             self._closed = True
             self._selector.close()
             os.close(self._wake_read)

@@ -164,3 +164,24 @@ def test_a_record_with_a_screen_is_complete_after_ctrl_c(terminal: Type, tmp_pat
     assert screen.end() == 0
     assert json.loads((tmp_path / "live.json").read_text())["complete"]
     assert (tmp_path / "live.csv").read_text().endswith("\n")
+
+
+def test_a_terminal_that_takes_nothing_more_does_not_keep_it_alive(
+    terminal: Type, tmp_path: Path
+) -> None:
+    """Whoever writes to it is blocked then, the event loop included."""
+    path = tmp_path / "run.csv"
+    screen = terminal("masked_loss", "--record", str(path), "--live", "--set", "data=cached")
+    screen.until(r"▸ 1 pipelined=off batch_size=\d+ +\d+ +[\d.]+ ")
+    program = psutil.Process(screen.program.pid)
+    children = program.children(recursive=True)
+    for _ in range(40):  # more than the terminal holds, and nobody reads
+        screen.press("?\x1b")
+        time.sleep(0.1)
+    program.terminate()
+    deadline = time.monotonic() + PATIENCE_S
+    while screen.program.isalive():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert not psutil.wait_procs(children, timeout=PATIENCE_S)[1]
+    assert json.loads(path.with_suffix(".json").read_text())["complete"]

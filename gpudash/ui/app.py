@@ -6,7 +6,6 @@ there before anything is loaded.
 
 import asyncio
 import importlib
-import signal
 import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -25,6 +24,7 @@ from gpudash.ui.control import Control
 from gpudash.ui.engine import Engine
 from gpudash.ui.inbox import Inbox
 from gpudash.ui.keys import KEYS
+from gpudash.ui.leaving import leave_on_signals
 from gpudash.ui.screens.dialog import AskChoice, AskText, Confirm
 from gpudash.ui.screens.help import Help
 from gpudash.ui.screens.main import MainScreen
@@ -55,6 +55,7 @@ class Dashboard(App[None]):
         self.control = Control(open_engine, plan)
         self._period_s = 1 / rate_hz
         self._painted_s = float("-inf")
+        self._running_loop: asyncio.AbstractEventLoop | None = None
         self._main = MainScreen(self.control)
         self.inbox = Inbox(knock=lambda: self.post_message(Arrived()))
 
@@ -65,8 +66,7 @@ class Dashboard(App[None]):
     def on_mount(self) -> None:
         """Paint first, load afterwards."""
         self._main.call_after_refresh(self._begin)
-        for number in (signal.SIGTERM, signal.SIGHUP):  # also when the terminal is closed
-            asyncio.get_running_loop().add_signal_handler(number, self.action_leave_now)
+        self._running_loop = asyncio.get_running_loop()
 
     def _begin(self) -> None:
         self._ask(lambda: self.control.begin(self.inbox))
@@ -294,6 +294,11 @@ class Dashboard(App[None]):
             self.control.stop_recording(self.control.snapshot.recording.path)
         self.exit()
 
+    def leave_soon(self) -> None:
+        """Leave; from any thread, and from a signal's handler."""
+        if self._running_loop is not None and not self._running_loop.is_closed():
+            self._running_loop.call_soon_threadsafe(self.action_leave_now)
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002  # all ours
         """Yield the palette: every key's action, and the themes."""
         for key in KEYS:
@@ -316,5 +321,6 @@ def run_dashboard(
     It paints at most `rate_hz` times a second.
     """
     app = Dashboard(open_engine, plan, rate_hz=rate_hz)
+    leave_on_signals(app.leave_soon, close=lambda: open_engine().close())
     app.run()
     return app.return_code or 0

@@ -13,7 +13,7 @@ from gpudash.snapshot import Listener
 
 
 class Engine(Protocol):
-    """A run that can be watched and changed. Every method returns at once."""
+    """A run that can be watched and changed. Every method but `close` returns at once."""
 
     recording_failure: RecordingError | None
     """Why the last recording to fail ended early; None while none has."""
@@ -53,3 +53,6 @@ class Engine(Protocol):
 
     def stop_recording(self) -> None:
         """Complete the CSV and close it."""
+
+    def close(self) -> None:
+        """End the run and complete the recording; waits for it. From any thread, and again."""
