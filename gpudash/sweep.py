@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import platform
 import shlex
 import shutil
 import sys
@@ -69,7 +70,8 @@ def main(argv: Sequence[str]) -> int:
             settings=plan.settings,
             grid=grid,
             device=None,
-            versions={"gpudash": __version__},
+            machine=platform.node(),
+            versions={"gpudash": __version__, **_driver()},
             command=tuple(command),
         )
         file = SweepFile(outputs.csv, provenance, force=arguments.force, resume=arguments.resume)
@@ -141,6 +143,15 @@ def _on_gpu(device: str) -> bool:
     return bool(gpus)
 
 
+def _driver() -> dict[str, str]:
+    """Return the NVIDIA driver's version, where there is one."""
+    try:
+        version, _ = list_gpus()
+    except GpuUnavailable:
+        return {}
+    return {"driver": version}
+
+
 def _path(text: str | None) -> Path | None:
     return None if text is None else Path(text)
 
@@ -207,7 +218,7 @@ class RecordedSweep:
         self._began_s = time.monotonic()
         try:
             if self._file is not None:
-                self._file.started_on(started.device, started.versions)
+                self._file.started_on(started)
         except UsageError as error:
             self.done, self.refusal = True, str(error)
             return Blocks(blocks=())

@@ -222,9 +222,10 @@ def test_a_sweep_ended_early_prints_what_it_has_and_is_finished_by_resume(
     csv = tmp_path / "s.csv"
     session = ScriptedSession(Worker(step_ms), turns=35, ctrl_c=ctrl_c)
     assert run(session, file=sweep_file(tmp_path), csv=csv) == code
+    there = len(read_rows(csv))
+    assert 4 < there < 8
     file = sweep_file(tmp_path, resume=True)
-    there = len(file.known)
-    assert 0 < there < 8
+    assert len(file.known) == 4  # the second round is measured anew, by the one process
     captured = capsys.readouterr()
     assert "25.0" in captured.out
     assert f"{why} after {there} of 8 blocks; --resume finishes {csv}" in captured.err
@@ -235,7 +236,8 @@ def test_a_sweep_ended_early_prints_what_it_has_and_is_finished_by_resume(
 
 def test_another_device_is_refused_and_its_name_stands_over_no_table(tmp_path, capsys):
     file = sweep_file(tmp_path)
-    file.started_on(Device(kind="cuda", name="NVIDIA A10G", uuid="GPU-2"), {})
+    other = Device(kind="cuda", name="NVIDIA A10G", uuid="GPU-2")
+    file.started_on(msgspec.structs.replace(Worker().start(), device=other))
     file.append(BlockRow(round=0, cell=0, steps=3, samples=24, busy_s=0.1))
     file.close()
     file = sweep_file(tmp_path, resume=True)
@@ -243,7 +245,7 @@ def test_another_device_is_refused_and_its_name_stands_over_no_table(tmp_path, c
     assert run(ScriptedSession(worker), file=file, known=file.known) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "was measured with NVIDIA A10G GPU-2, this is NVIDIA H200 GPU-1111" in captured.err
+    assert "was measured with NVIDIA A10G GPU-2; this is NVIDIA H200 GPU-1111" in captured.err
     assert worker.began == []
     assert len(read_rows(tmp_path / "s.csv")) == 1
 

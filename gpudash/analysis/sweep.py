@@ -4,7 +4,7 @@ A cell is a row's settings and a column's together. The first column is what the
 its row are compared with, round by round, so what drifts between rounds cancels.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -34,6 +34,13 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         """How many there are."""
         return len(self.rows) * len(self.columns)
 
+    @property
+    def varied(self) -> frozenset[str]:
+        """Levers that every cell sets: what they are otherwise does not matter."""
+        return frozenset.intersection(
+            *(frozenset(self.changes(cell)) for cell in range(self.cells))
+        )
+
 
 class BlockRow(msgspec.Struct, frozen=True, kw_only=True):
     """One block of a sweep as it was measured; or why there is none of its cell."""
@@ -52,6 +59,24 @@ class BlockRow(msgspec.Struct, frozen=True, kw_only=True):
     def ms_per_sample(self) -> float | None:
         """The cost that settings are compared by."""
         return self.busy_s * 1e3 / self.samples if self.busy_s and self.samples else None
+
+
+def whole_rounds(grid: Grid, rows: Sequence[BlockRow]) -> list[BlockRow]:
+    """Return what a resumed sweep keeps: the rounds in which no cell is missing, and failures.
+
+    Blocks of a round are compared with each other, so one process has to measure them all.
+    """
+    failed = {row.cell: row.round for row in rows if row.failure is not None}
+    measured = {(row.round, row.cell) for row in rows if row.failure is None}
+    whole = {
+        turn
+        for turn in {row.round for row in rows}
+        if all(
+            (turn, cell) in measured or failed.get(cell, turn + 1) <= turn
+            for cell in range(grid.cells)
+        )
+    }
+    return [row for row in rows if row.round in whole or row.failure is not None]
 
 
 class CellResult(msgspec.Struct, frozen=True, kw_only=True):

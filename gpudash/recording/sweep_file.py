@@ -1,7 +1,7 @@
 """The file of a sweep: one CSV row per block, so that an interrupted sweep can be finished.
 
-Beside it `FILE.json` holds what is swept and on what device; a sweep is resumed only where
-that agrees.
+Beside it `FILE.json` holds what is swept, on what machine and with which settings in force; a
+sweep is resumed only where all that agrees.
 """
 
 import csv
@@ -10,18 +10,18 @@ import io
 import os
 import shlex
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 
-from gpudash.analysis.sweep import BlockRow, Grid
+from gpudash.analysis.sweep import BlockRow, Grid, whole_rounds
 from gpudash.errors import RecordingError, UsageError
 from gpudash.recording import metadata
 from gpudash.recording.csv_file import decimals, text
 from gpudash.recording.files import Output, reason, refuse_existing, shown
 from gpudash.recording.metadata import path_beside
-from gpudash.records import SCHEMA_VERSION, Device, Settings
+from gpudash.records import SCHEMA_VERSION, Device, Settings, Started
 
 CELLS = {
     "round": text,
@@ -49,6 +49,10 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     grid: Grid
     device: Device | None
     """None until the worker has started."""
+    machine: str | None = None
+    """Its network name: a CPU has no UUID to be known by."""
+    in_force: Settings | None = None
+    """Every lever that not every cell sets, `auto` resolved; None until the worker has started."""
     versions: dict[str, str]
     command: tuple[str, ...]
 
@@ -62,6 +66,16 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
             == msgspec.structs.replace(other.grid, rounds=0)
         )
 
+    def circumstances(self) -> dict[str, str]:
+        """Return, by name, what has to be the same for all blocks, as far as it is known."""
+        known = {}
+        if self.device is not None:
+            known["device"] = _named(self.device)
+        if self.machine is not None:
+            known["machine"] = f"machine {self.machine}"
+        known |= {name: f"{name}={value}" for name, value in (self.in_force or {}).items()}
+        return known | {name: f"{name} {version}" for name, version in self.versions.items()}
+
 
 class SweepFile:
     """Appends a row for every block, in one write each."""
@@ -69,12 +83,15 @@ class SweepFile:
     def __init__(self, path: Path, provenance: Provenance, *, force: bool, resume: bool) -> None:
         """Open the file. Raises RecordingError, and UsageError for another sweep's file.
 
-        With `resume`, `known` holds the rows that are there already.
+        With `resume`, `known` holds the rows that are there already and are kept: what an
+        unfinished round holds is cut off as soon as the round can be run anew.
         """
         self._path = path
         self._provenance = provenance
+        self._earlier: Provenance | None = None
         self._levers = sorted({name for cell in _changes(provenance.grid) for name in cell})
         self.known: list[BlockRow] = []
+        self._there: list[BlockRow] = []
         self._output: Output | None = None
         if resume:
             earlier = _read_provenance(path)
@@ -83,9 +100,7 @@ class SweepFile:
                     f"{shown(path)} holds another sweep; --resume needs its very command: "
                     f"{shlex.join(earlier.command)}"
                 )
-            self._provenance = msgspec.structs.replace(
-                provenance, device=earlier.device, versions=earlier.versions | provenance.versions
-            )
+            self._earlier = earlier
             self._fd = _reopen(path)
         else:
             if not force:
@@ -95,7 +110,8 @@ class SweepFile:
         try:
             _lock(self._fd, path)
             if self._output is None:
-                self.known = read_rows(path)
+                self._there = read_rows(path)
+                self.known = whole_rounds(provenance.grid, self._there)
                 _cut_torn_line(path)
             else:
                 self._write([*CELLS, *self._levers])
@@ -105,22 +121,23 @@ class SweepFile:
             self.close()
             raise
 
-    def started_on(self, device: Device, versions: dict[str, str]) -> None:
-        """Note the device and the versions.
+    def started_on(self, started: Started) -> None:
+        """Note the device, the settings in force and the versions.
 
-        Raises UsageError where earlier blocks ran on another device or with other versions,
-        and RecordingError.
+        Raises UsageError where earlier blocks ran under other circumstances, and RecordingError.
         """
-        before = self._provenance
-        if before.device is not None and before.device != device:
-            self._refuse(_named(before.device), _named(device))
-        for name, version in versions.items() if before.device is not None else ():
-            earlier = before.versions.get(name, version)
-            if earlier != version:
-                self._refuse(f"{name} {earlier}", f"{name} {version}")
+        varied = self._provenance.grid.varied
         self._provenance = msgspec.structs.replace(
-            before, device=device, versions=before.versions | versions
+            self._provenance,
+            device=started.device,
+            in_force={
+                name: value for name, value in started.settings.items() if name not in varied
+            },
+            versions=self._provenance.versions | started.versions,
         )
+        if self._earlier is not None and self._earlier.device is not None:
+            self._refuse_a_mixture(self._earlier)
+        self._cut_unfinished_round()
         self._write_provenance()
 
     def append(self, row: BlockRow) -> None:
@@ -147,11 +164,30 @@ class SweepFile:
             with suppress(OSError):  # not there yet, or nothing that could be done
                 path_beside(self._path).unlink()
 
-    def _refuse(self, earlier: str, now: str) -> NoReturn:
-        raise UsageError(
-            f"{shown(self._path)} was measured with {earlier}, this is {now}: "
-            "their blocks cannot stand in one table"
-        )
+    def _refuse_a_mixture(self, earlier: Provenance) -> None:
+        was, now = earlier.circumstances(), self._provenance.circumstances()
+        differing = [name for name in was if now.get(name, was[name]) != was[name]]
+        if differing:
+            before, after = (", ".join(one[name] for name in differing) for one in (was, now))
+            raise UsageError(
+                f"{shown(self._path)} was measured with {before}; this is {after}: "
+                "their blocks cannot stand in one table"
+            )
+
+    def _cut_unfinished_round(self) -> None:
+        """Leave what is known, in place; failures among what is cut off are written again."""
+        there, self._there = self._there, self.known
+        if there == self.known:
+            return
+        both = zip_longest(there, self.known)
+        at, lost = next((at, row) for at, (row, kept) in enumerate(both) if row != kept)
+        first = f"\n{lost.round},{lost.cell},".encode()
+        try:
+            os.truncate(self._path, self._path.read_bytes().index(first) + 1)
+        except OSError as error:
+            raise RecordingError(f"cannot write {shown(self._path)}: {reason(error)}") from error
+        for row in self.known[at:]:
+            self.append(row)
 
     def _write(self, cells: list[str]) -> None:
         line = io.StringIO()

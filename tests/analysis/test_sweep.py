@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gpudash.analysis.paired import estimate
-from gpudash.analysis.sweep import BlockRow, Grid, Sweep
+from gpudash.analysis.sweep import BlockRow, Grid, Sweep, whole_rounds
 from gpudash.records import Blocks, Change
 from tests.analysis.scripted_run import gpu
 from tests.analysis.scripted_worker import Conducted, Worker
@@ -264,18 +264,40 @@ def test_another_change_ends_it_and_the_block_it_cut_off_is_not_kept(turns):
     assert sweep.blocks_done == len(rows) < 18
 
 
+def test_a_resumed_sweep_keeps_whole_rounds():
+    rows = [known_row(turn, cell, 1.0) for turn in range(3) for cell in range(6)]
+    assert whole_rounds(GRID, rows) == rows
+    assert whole_rounds(GRID, rows[:-1]) == rows[:12]
+    assert whole_rounds(GRID, rows[:5]) == []
+
+
+def test_a_round_is_whole_without_what_failed_in_it_or_before():
+    failure = BlockRow(round=1, cell=5, failure="out of memory")
+    first = [known_row(0, cell, 1.0) for cell in range(6)]
+    others = [known_row(turn, cell, 1.0) for turn in (1, 2) for cell in range(5)]
+    assert whole_rounds(GRID, [*first, failure, *others]) == [*first, failure, *others]
+    assert whole_rounds(GRID, [*first[:5], failure, *others]) == [failure, *others]
+    assert whole_rounds(GRID, [*first, failure, *others[:4]]) == [*first, failure]
+
+
+def test_a_lever_is_varied_where_every_cell_sets_it():
+    assert GRID.varied == {"batch_size", "pipelined"}
+    some = msgspec.structs.replace(GRID, rows=({},), columns=({"loss": "a"}, {"data": "cached"}))
+    assert some.varied == set()
+
+
 def test_a_sweep_resumed_runs_only_what_is_missing():
     first = swept()
     while len(first.experiment.rows) < 8:
         first.turn()
-    known = first.experiment.rows
+    known = whole_rounds(GRID, first.experiment.rows)
     rest = swept(known=known, first_number=100).run()
     assert rest.experiment.sweep.failure is None
     both = visited(known) + visited(rest.experiment.rows)
     assert sorted(both) == [(turn, cell) for turn in range(3) for cell in range(6)]
     # in the very order of a sweep that was not interrupted
     assert both == visited(swept().run().experiment.rows)
-    assert rest.worker.began == list(range(100, 110))
+    assert rest.worker.began == list(range(100, 112))
     assert rest.experiment.sweep.results()[0][1].change.pairs == 3
 
 

@@ -8,7 +8,7 @@ import pytest
 from gpudash.analysis.sweep import BlockRow, Grid
 from gpudash.errors import RecordingError, UsageError
 from gpudash.recording.sweep_file import Provenance, SweepFile, read_rows
-from gpudash.records import Device
+from gpudash.records import Device, Started
 
 GRID = Grid(
     rows=({"batch_size": "8"}, {"batch_size": "16"}),
@@ -19,6 +19,8 @@ GRID = Grid(
 )
 H200 = Device(kind="cuda", name="NVIDIA H200", uuid="GPU-1111")
 VERSIONS = {"python": "3.11.2", "torch": "2.11.0"}
+IN_FORCE = {"num_workers": "8", "data": "resident"}
+"""Of the settings in force, those that not every cell sets."""
 ROWS = [
     BlockRow(
         round=0,
@@ -32,7 +34,13 @@ ROWS = [
     ),
     BlockRow(round=0, cell=3, failure="out of memory with batch_size=16: went back"),
     BlockRow(round=0, cell=0, steps=12, samples=96, busy_s=0.625),
+    BlockRow(round=0, cell=2, steps=10, samples=160, busy_s=0.75),
 ]
+UNFINISHED = [
+    BlockRow(round=1, cell=2, steps=10, samples=160, busy_s=0.5),
+    BlockRow(round=1, cell=1, failure="out of memory"),
+]
+"""Cell 0 of round 1 is missing; cell 3 failed before."""
 
 
 def provenance(**changes):
@@ -47,6 +55,17 @@ def provenance(**changes):
     return msgspec.structs.replace(given, **changes)
 
 
+def started(device=H200, versions=VERSIONS, **settings):
+    return Started(
+        at_s=0.0,
+        pid=42,
+        workload="encdec",
+        device=device,
+        settings={"batch_size": "8", "pipelined": "off", **IN_FORCE, **settings},
+        versions=versions,
+    )
+
+
 def open_file(folder, *, force=False, resume=False, **changes):
     return SweepFile(folder / "s.csv", provenance(**changes), force=force, resume=resume)
 
@@ -54,7 +73,7 @@ def open_file(folder, *, force=False, resume=False, **changes):
 def finished(folder, rows=ROWS, **changes):
     """A file as a sweep leaves it."""
     file = open_file(folder, **changes)
-    file.started_on(H200, VERSIONS)
+    file.started_on(started())
     for row in rows:
         file.append(row)
     file.close()
@@ -75,6 +94,7 @@ def test_every_block_is_a_row_with_its_levers_and_an_empty_cell_was_not_measured
         "0,1,10,80,0.500000,20.0000,160.000,50.0000,1.2500,85.0,120.0,,8,on\n"
         "0,3,,,,,,,,,,out of memory with batch_size=16: went back,16,on\n"
         "0,0,12,96,0.625000,19.2000,153.600,52.0833,,,,,8,off\n"
+        "0,2,10,160,0.750000,13.3333,213.333,75.0000,,,,,16,off\n"
     )
 
 
@@ -96,8 +116,10 @@ def test_a_failure_of_several_lines_stays_in_one(tmp_path):
 def test_what_was_swept_and_on_what_lies_beside_it(tmp_path):
     file = open_file(tmp_path)
     assert described(tmp_path) == provenance()
-    file.started_on(H200, VERSIONS)
-    assert described(tmp_path) == provenance(device=H200, versions={"gpudash": "0.1.0", **VERSIONS})
+    file.started_on(started())
+    assert described(tmp_path) == provenance(
+        device=H200, in_force=IN_FORCE, versions={"gpudash": "0.1.0", **VERSIONS}
+    )
     file.close()
 
 
@@ -171,7 +193,6 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_row_loses_no_other(tmp_path, mo
     monkeypatch.undo()
     file.close()
     resumed = open_file(tmp_path, resume=True)
-    assert resumed.known == ROWS[:1]
     resumed.append(ROWS[2])
     resumed.close()
     assert read_rows(tmp_path / "s.csv") == [ROWS[0], ROWS[2]]
@@ -191,12 +212,25 @@ def test_a_resumed_sweep_knows_its_rows_and_goes_on_below_them(tmp_path):
     path = finished(tmp_path)
     file = open_file(tmp_path, resume=True)
     assert file.known == ROWS
-    file.started_on(H200, VERSIONS)
-    more = BlockRow(round=1, cell=2, steps=3, samples=48, busy_s=0.5)
-    file.append(more)
+    file.started_on(started())
+    file.append(UNFINISHED[0])
     file.close()
-    assert read_rows(path) == [*ROWS, more]
+    assert read_rows(path) == [*ROWS, UNFINISHED[0]]
     assert path.read_text().count("round,cell") == 1
+
+
+def test_blocks_of_an_unfinished_round_give_way_and_failures_stay(tmp_path):
+    """Another process measures the round anew: it compares only what one process measured."""
+    path = finished(tmp_path, [*ROWS, *UNFINISHED])
+    file = open_file(tmp_path, resume=True)
+    assert file.known == [*ROWS, UNFINISHED[1]]
+    assert read_rows(path) == [*ROWS, *UNFINISHED]  # until it can be measured anew
+    file.started_on(started())
+    assert read_rows(path) == [*ROWS, UNFINISHED[1]]
+    anew = msgspec.structs.replace(UNFINISHED[0], busy_s=0.625)
+    file.append(anew)
+    file.close()
+    assert read_rows(path) == [*ROWS, UNFINISHED[1], anew]
 
 
 def test_a_resumed_sweep_that_adds_nothing_keeps_what_there_is(tmp_path):
@@ -225,10 +259,17 @@ def test_rounds_may_be_added(tmp_path):
     finished(tmp_path)
     more = msgspec.structs.replace(GRID, rounds=9)
     file = open_file(tmp_path, resume=True, grid=more)
-    file.started_on(H200, VERSIONS)
+    file.started_on(started())
     file.close()
     assert file.known == ROWS
     assert described(tmp_path).grid.rounds == 9
+
+
+def test_the_default_of_a_lever_that_every_cell_sets_does_not_matter(tmp_path):
+    finished(tmp_path)
+    file = open_file(tmp_path, resume=True)
+    file.started_on(started(batch_size="32"))
+    file.close()
 
 
 @pytest.mark.parametrize(
@@ -251,26 +292,54 @@ def test_another_sweeps_file_is_refused_with_the_command_that_it_needs(tmp_path,
     assert path.read_bytes() == before
 
 
+A10G = msgspec.structs.replace(H200, name="NVIDIA A10G", uuid="GPU-2")
+CPU = Device(kind="cpu", name="CPU, 2 threads")
+
+
 @pytest.mark.parametrize(
-    ("device", "versions", "reason"),
+    ("now", "reason"),
     [
+        (started(A10G), "NVIDIA H200 GPU-1111; this is NVIDIA A10G GPU-2:"),
+        (started(CPU), "this is CPU, 2 threads:"),
+        (started(versions={"torch": "2.15.0"}), r"torch 2\.11\.0; this is torch 2\.15\.0:"),
+        (started(num_workers="2"), "num_workers=8; this is num_workers=2:"),
         (
-            msgspec.structs.replace(H200, name="NVIDIA A10G", uuid="GPU-2"),
-            VERSIONS,
-            "NVIDIA H200 GPU-1111, this is NVIDIA A10G GPU-2",
+            started(CPU, num_workers="2"),
+            "GPU-1111, num_workers=8; this is CPU, 2 threads, num_workers=2:",
         ),
-        (Device(kind="cpu", name="CPU, 2 threads"), VERSIONS, "this is CPU, 2 threads"),
-        (H200, VERSIONS | {"torch": "2.15.0"}, r"torch 2\.11\.0, this is torch 2\.15\.0"),
     ],
-    ids=["another GPU", "the CPU", "another torch"],
+    ids=["another GPU", "the CPU", "another torch", "fewer cores", "several"],
 )
-def test_blocks_measured_otherwise_cannot_stand_in_one_table(tmp_path, device, versions, reason):
-    finished(tmp_path)
+def test_blocks_measured_otherwise_cannot_stand_in_one_table(tmp_path, now, reason):
+    path = finished(tmp_path, [*ROWS, *UNFINISHED])
+    before = described(tmp_path)
     file = open_file(tmp_path, resume=True)
     with pytest.raises(UsageError, match=reason):
-        file.started_on(device, versions)
+        file.started_on(now)
     file.close()
-    assert described(tmp_path).device == H200
+    assert described(tmp_path) == before
+    assert read_rows(path) == [*ROWS, *UNFINISHED]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "reason"),
+    [
+        ({"machine": "north"}, {"machine": "south"}, "machine north; this is machine south:"),
+        (
+            {"versions": {"driver": "570.86", "gpudash": "0.1.0"}},
+            {"versions": {"driver": "580.65", "gpudash": "0.2.0"}},
+            r"driver 570\.86, gpudash 0\.1\.0; this is driver 580\.65, gpudash 0\.2\.0:",
+        ),
+    ],
+    ids=["machine", "versions"],
+)
+def test_blocks_of_two_machines_cannot_stand_in_one_table(tmp_path, was, now, reason):
+    """A CPU is named by its threads alone, and many have as many."""
+    finished(tmp_path, **was)
+    file = open_file(tmp_path, resume=True, **now)
+    with pytest.raises(UsageError, match=reason):
+        file.started_on(started())
+    file.close()
 
 
 def test_a_sweep_that_never_started_may_be_resumed_anywhere(tmp_path):
@@ -278,7 +347,7 @@ def test_a_sweep_that_never_started_may_be_resumed_anywhere(tmp_path):
     file.append(ROWS[0])
     file.close()
     file = open_file(tmp_path, resume=True)
-    file.started_on(H200, VERSIONS)
+    file.started_on(started())
     file.close()
 
 
@@ -303,7 +372,6 @@ def test_a_sweep_that_is_still_running_cannot_be_resumed(tmp_path):
     running.append(ROWS[0])
     running.close()
     resumed = open_file(tmp_path, resume=True)
-    assert resumed.known == [ROWS[0]]
     with pytest.raises(RecordingError, match="another sweep is writing it"):
         open_file(tmp_path, resume=True)
     resumed.close()
@@ -327,5 +395,5 @@ def test_a_damaged_provenance_cannot_be_resumed(tmp_path):
 def test_every_reader_of_csv_reads_it(tmp_path):
     with finished(tmp_path).open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["pipelined"] for row in rows] == ["on", "on", "off"]
+    assert [row["pipelined"] for row in rows] == ["on", "on", "off", "off"]
     assert {len(row) for row in rows} == {14}
