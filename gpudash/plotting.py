@@ -36,7 +36,7 @@ def draw(path: Path, title: str, grid: Grid, results: Sequence[Sequence[CellResu
     axes.invert_yaxis()  # in the table's order
     axes.margins(x=0.3)  # for what is written beside the bars
     axes.set_xlabel("samples/s")
-    axes.set_title(title, fontsize=9)
+    axes.set_title(title, fontsize=9, wrap=True)
     figure.legend(loc="outside lower left", fontsize=7)
     try:
         figure.savefig(path)

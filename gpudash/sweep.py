@@ -35,6 +35,8 @@ MIN_STEPS = 10
 MIN_S = 1.0
 """A block lasts this long besides: utilisation is read five times a second."""
 BAR_WIDTH = 20
+BY_MACHINE = "num_workers"
+"""The lever whose default depends on the machine."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -210,12 +212,15 @@ class RecordedSweep:
         self.verdict: str | None = None
         self.failure: str | None = None
         """Why it ended early."""
+        self.started: Started | None = None
+        """What the worker said when it was ready."""
         self.refusal: str | None = None
         """Why it was not begun: the file's blocks were measured elsewhere."""
 
     def begin(self, started: Started, first_number: int, /) -> Blocks:
         """Return what the worker is to run."""
         self._began_s = time.monotonic()
+        self.started = started
         try:
             if self._file is not None:
                 self._file.started_on(started)
@@ -278,13 +283,12 @@ def run_sweep(
     if recorded.refusal is not None:
         print(f"gpudash: {recorded.refusal}", file=sys.stderr)
         return 2
-    device, unwritten = news.snapshot.device, None
-    if sweep.blocks_done and device is not None:
+    unwritten = None
+    if sweep.blocks_done and recorded.started is not None:
         results = sweep.results()
         table = tables.cells(sweep.grid, results)
         columns = shutil.get_terminal_size((160, 24)).columns
-        fixed = tables.pairs(session.plan.settings)
-        title = f"{session.plan.workload} on {device.name} {fixed}".rstrip()
+        title = title_of(session.plan, recorded.started, sweep.grid)
         print(f"{title}\n{tables.LEGEND}\n\n{tables.as_text(table, columns)}")
         try:
             if outputs.markdown is not None:
@@ -296,6 +300,25 @@ def run_sweep(
     return _conclude(
         session, sweep, recorded.failure or unwritten, outputs, interrupted=interrupted
     )
+
+
+def title_of(plan: Plan, started: Started, grid: Grid) -> str:
+    """Return, in a line, what was measured beside what the table says.
+
+    Named are the levers that were set, those in force with another value than `gpudash list`
+    says, and the one whose default is this machine's; the worker's notes tell of some of them.
+    """
+    notes = [note for note in started.notes if note.partition("=")[0] not in grid.varied]
+    told = {note.partition("=")[0] for note in notes}
+    default = {lever.name: lever.default_text for lever in find_workload(plan.workload).levers}
+    fixed = {
+        name: value
+        for name, value in started.settings.items()
+        if name not in told | grid.varied
+        and (name in plan.settings or name == BY_MACHINE or value != default[name])
+    }
+    head = f"{plan.workload} on {started.device.name}"
+    return "; ".join([f"{head}: {tables.pairs(fixed)}" if fixed else head, *notes])
 
 
 def _conclude(

@@ -9,10 +9,10 @@ from gpudash.analysis.sweep import BlockRow, Grid, Sweep
 from gpudash.errors import RecordingError, UsageError
 from gpudash.presets import ON_CPU, ON_GPU
 from gpudash.recording.sweep_file import Provenance, SweepFile, read_rows
-from gpudash.records import Device, Failed
+from gpudash.records import Device, Failed, Plan
 from gpudash.snapshot import Snapshot
-from gpudash.sweep import Outputs, RecordedSweep, check_grid, run_sweep, vary
-from tests.analysis.scripted_run import DEVICE
+from gpudash.sweep import Outputs, RecordedSweep, check_grid, run_sweep, title_of, vary
+from tests.analysis.scripted_run import DEVICE, started
 from tests.analysis.scripted_worker import Conducted, Worker
 from tests.scripted_session import ScriptedSession
 from workloads import CATALOGUE
@@ -185,17 +185,54 @@ def test_no_output_overwrites_another(tmp_path, names):
 
 
 def test_the_table_is_printed_and_written(tmp_path, capsys):
-    session = ScriptedSession(Worker(step_ms), settings={"data": "resident"})
+    session = ScriptedSession(Worker(step_ms))
     markdown, plot = tmp_path / "t.md", tmp_path / "t.svg"
     assert run(session, markdown=markdown, plot=plot) == 0
     table = capsys.readouterr().out
-    assert table.startswith("encdec on NVIDIA H200 data=resident\nsteps/s, change")
+    title = "encdec on NVIDIA H200: num_workers=2; 8 loader workers"
+    assert table.startswith(f"{title}\nsteps/s, change")
     assert "25.0, +25.0 % [+25.0, +25.0] (host" in table.splitlines()[-1]
     text = markdown.read_text(encoding="utf-8")
-    assert text.startswith("## encdec on NVIDIA H200 data=resident\n")
+    assert text.startswith(f"## {title}\n")
     assert "`gpudash sweep encdec --vary pipelined=off,on --markdown 'my table.md'`" in text
     assert text.endswith("| 16 | 20.0 (host 2 ms) | 25.0, +25.0 % [+25.0, +25.0] (host 2 ms) |\n")
     assert plot.exists()
+
+
+def titled(settings=(), notes=(), device=DEVICE, grid=GRID, **in_force):
+    """The title of a sweep of encdec; in force are its defaults but for what is said."""
+    defaults = {lever.name: lever.default_text for lever in ENCDEC.levers}
+    begun = started(0.0, {**defaults, "num_workers": "8", "model_scale": "full", **in_force})
+    begun = msgspec.structs.replace(begun, device=device, notes=notes)
+    return title_of(Plan(workload="encdec", settings=dict(settings)), begun, grid)
+
+
+def test_the_title_names_what_was_set_and_what_this_machine_chose():
+    assert titled() == "encdec on NVIDIA H200: num_workers=8 model_scale=full"
+    set_to_its_default = titled({"precision": "tf32"})
+    assert set_to_its_default == (
+        "encdec on NVIDIA H200: num_workers=8 precision=tf32 model_scale=full"
+    )
+
+
+def test_the_title_says_what_was_chosen_for_the_cpu():
+    notes = ("model_scale=small: chosen for the CPU", "precision=fp32: chosen for the CPU")
+    cpu = Device(kind="cpu", name="CPU, 2 threads")
+    assert titled(notes=notes, device=cpu, model_scale="small", precision="fp32") == (
+        "encdec on CPU, 2 threads: num_workers=8; "
+        "model_scale=small: chosen for the CPU; precision=fp32: chosen for the CPU"
+    )
+
+
+def test_the_title_says_nothing_of_what_is_varied():
+    """The table does: what was in force before the first block is no variant's own."""
+    grid = msgspec.structs.replace(
+        GRID, rows=({},), columns=({"precision": "fp32", "num_workers": "0"},)
+    )
+    notes = ("precision=fp32: chosen for the CPU",)
+    assert titled(notes=notes, precision="fp32", grid=grid) == (
+        "encdec on NVIDIA H200: model_scale=full"
+    )
 
 
 def test_every_block_goes_to_the_file(tmp_path):
@@ -321,4 +358,5 @@ def test_the_device_is_noted_as_soon_as_it_is_known(tmp_path):
     RecordedSweep(Sweep(GRID), file).begin(Worker().start(), 0)
     beside = msgspec.json.decode((tmp_path / "s.json").read_bytes(), type=Provenance)
     assert beside.device == DEVICE
+    assert beside.in_force == {"num_workers": "2"}  # the others are varied
     file.close()
