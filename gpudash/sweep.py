@@ -5,6 +5,7 @@ import os
 import platform
 import shlex
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ ROUNDS = 5
 MIN_STEPS = 10
 MIN_S = 1.0
 """A block lasts this long besides: utilisation is read five times a second."""
+ASK_TORCH = "import torch; print(torch.cuda.device_count())"
 BAR_WIDTH = 20
 BY_MACHINE = "num_workers"
 """The lever whose default depends on the machine."""
@@ -60,11 +62,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--force", action="store_true", help="overwrite existing files")
     arguments = parser.parse_args(argv)
     command = ["gpudash", "sweep", *argv]
-    plan, grid = _plan_and_grid(arguments)
     outputs = Outputs(
         csv=_path(arguments.csv), markdown=_path(arguments.markdown), plot=_path(arguments.plot)
     )
     outputs.check(force=arguments.force, resume=arguments.resume)
+    plan, grid = _plan_and_grid(arguments)
     file = None
     if outputs.csv is not None:
         provenance = Provenance(
@@ -95,13 +97,14 @@ def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
     arguments.workload = preset.workload if preset else arguments.workload or DEFAULT
     plan = make_plan(arguments)
     entry = find_workload(plan.workload)
+    steps = whole("--steps", arguments.steps, default=0, minimum=1, maximum=10**6)
     if preset is None:
         rows, columns = vary(entry, arguments.vary)
     else:
-        rows = _other_rows(entry, arguments.vary) or preset.rows
-        columns = preset.columns
         plan = msgspec.structs.replace(plan, settings=preset.settings | plan.settings)
-    steps = whole("--steps", arguments.steps, default=0, minimum=1, maximum=10**6)
+        other_rows = _other_rows(entry, arguments.vary)
+        preset = (ON_GPU if trains_on_gpu(plan.device) else ON_CPU)[arguments.preset]
+        rows, columns = other_rows or preset.rows, preset.columns
     rounds = (preset and preset.rounds) or ROUNDS
     grid = Grid(
         rows=rows,
@@ -115,13 +118,14 @@ def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
 
 
 def _preset(arguments: argparse.Namespace) -> Preset | None:
+    """Return the preset that is meant; workload and settings are the same for every size."""
     if arguments.preset is None and not arguments.vary:
         raise UsageError(f"say what to sweep: --vary LEVER=A,B,… or --preset {'|'.join(ON_GPU)}")
     if arguments.preset is None:
         return None
     if arguments.preset not in ON_GPU:
         raise UsageError(f"preset {arguments.preset!r} does not exist; valid: {', '.join(ON_GPU)}")
-    return (ON_GPU if _on_gpu(arguments.device) else ON_CPU)[arguments.preset]
+    return ON_GPU[arguments.preset]
 
 
 def _other_rows(entry: Entry, texts: Sequence[str]) -> tuple[Settings, ...]:
@@ -134,15 +138,18 @@ def _other_rows(entry: Entry, texts: Sequence[str]) -> tuple[Settings, ...]:
     return rows
 
 
-def _on_gpu(device: str) -> bool:
-    """Tell whether the sizes for a GPU are meant; torch, which knows, is not loaded here."""
-    if device == "cpu":
-        return False
-    try:
-        _, gpus = list_gpus()
-    except GpuUnavailable:
-        return False
-    return bool(gpus)
+def trains_on_gpu(device: str) -> bool:
+    """Tell whether the worker will train on a GPU; takes as long as torch's import.
+
+    Torch, which decides it, is asked in a process of its own: from it, a GPU that NVML lists may
+    be hidden, or it may be built without CUDA.
+    """
+    if device != "auto":
+        return device != "cpu"
+    asked = subprocess.run(
+        [sys.executable, "-P", "-c", ASK_TORCH], capture_output=True, text=True, check=False
+    )
+    return asked.stdout.split()[-1:] not in ([], ["0"])  # the worker says why, where torch fails
 
 
 def _driver() -> dict[str, str]:

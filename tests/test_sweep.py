@@ -11,7 +11,15 @@ from gpudash.presets import ON_CPU, ON_GPU
 from gpudash.recording.sweep_file import Provenance, SweepFile, read_rows
 from gpudash.records import Device, Failed, Plan
 from gpudash.snapshot import Snapshot
-from gpudash.sweep import Outputs, RecordedSweep, check_grid, run_sweep, title_of, vary
+from gpudash.sweep import (
+    Outputs,
+    RecordedSweep,
+    check_grid,
+    run_sweep,
+    title_of,
+    trains_on_gpu,
+    vary,
+)
 from tests.analysis.scripted_run import DEVICE, started
 from tests.analysis.scripted_worker import Conducted, Worker
 from tests.scripted_session import ScriptedSession
@@ -105,7 +113,30 @@ def test_every_preset_names_levers_and_values_of_its_workload(name, presets):
 
 def test_presets_are_the_same_on_every_device():
     assert set(ON_CPU) == set(ON_GPU)
-    assert all(ON_CPU[name].workload == ON_GPU[name].workload for name in ON_GPU)
+    for name, preset in ON_GPU.items():
+        assert (ON_CPU[name].workload, ON_CPU[name].settings) == (preset.workload, preset.settings)
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"), [("0", True), ("", False), ("broken", False)], ids=["one", "none", "no"]
+)
+def test_a_presets_size_is_for_the_device_that_torch_will_choose(
+    tmp_path, monkeypatch, visible, found
+):
+    """Not for the GPUs that NVML lists: they may be hidden, or torch be built for the CPU."""
+    torch = ["import os", "class cuda:", "    def device_count():"]
+    torch += ["        return int(os.environ['CUDA_VISIBLE_DEVICES'] or -1) + 1"]
+    (tmp_path / "torch.py").write_text("\n".join(torch))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr("gpudash.sweep.list_gpus", lambda: ("580.65", ("a GPU",)))
+    assert trains_on_gpu("auto") is found
+
+
+@pytest.mark.parametrize(("device", "found"), [("cpu", False), ("cuda", True), ("cuda:1", True)])
+def test_a_presets_size_is_for_the_device_that_was_asked_for(monkeypatch, device, found):
+    monkeypatch.setattr("subprocess.run", lambda *asked: pytest.fail("there is nothing to ask"))
+    assert trains_on_gpu(device) is found
 
 
 def test_a_cell_that_does_not_exist_is_refused_before_anything_runs():
