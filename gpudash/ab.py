@@ -146,6 +146,7 @@ def as_dict(comparison: Comparison, snapshot: Snapshot) -> dict[str, Any]:
         "high": shown.high,
         "confidence": found.confidence if found else None,
         "steps_per_s": shown.steps_per_s,
+        "samples_per_s": shown.samples_per_s,
         "host_ms": shown.host_ms,
         "verdict": comparison.verdict,
         "check": None
@@ -159,9 +160,9 @@ def as_dict(comparison: Comparison, snapshot: Snapshot) -> dict[str, Any]:
 
 def _rates(comparison: Comparison) -> str:
     shown = comparison.shown()
-    sides = zip((shown.a, shown.b), shown.steps_per_s, shown.host_ms, strict=True)
+    sides = zip((shown.a, shown.b), shown.rates, shown.host_ms, strict=True)
     return "; ".join(
-        f"{shown.lever}={value}: {figure(rate)} steps/s, host busy {figure(host_ms)} ms a step"
+        f"{shown.lever}={value}: {figure(rate)} {shown.unit}, host busy {figure(host_ms)} ms a step"
         for value, rate, host_ms in sides
     )
 

@@ -98,11 +98,22 @@ class ComparisonShown(msgspec.Struct, frozen=True, kw_only=True):
     """Low, change and high after each pair from the second on: the interval closing in."""
     steps_per_s: tuple[float | None, float | None]
     """Of a and of b, as the device finished them."""
+    samples_per_s: tuple[float | None, float | None] = (None, None)
     host_ms: tuple[float | None, float | None]
     """Time the host was occupied with a step, of a and of b."""
     verdict: str | None
     failure: str | None
     """Why there is no verdict and will be none."""
+
+    @property
+    def rates(self) -> tuple[float | None, float | None]:
+        """Of a and of b, in `unit`: what `change` is the change of."""
+        return self.steps_per_s if self.unit == "steps/s" else self.samples_per_s
+
+    @property
+    def unit(self) -> str:
+        """Steps of different batch sizes are not worth the same."""
+        return "samples/s" if self.lever == "batch_size" else "steps/s"
 
     @property
     def is_over(self) -> bool:

@@ -296,10 +296,11 @@ def run_sweep(
         table = tables.cells(sweep.grid, results)
         columns = shutil.get_terminal_size((160, 24)).columns
         title = title_of(session.plan, recorded.started, sweep.grid)
-        print(f"{title}\n{tables.LEGEND}\n\n{tables.as_text(table, columns)}")
+        legend = tables.legend(sweep.grid)
+        print(f"{title}\n{legend}\n\n{tables.as_text(table, columns)}")
         try:
             if outputs.markdown is not None:
-                _write_markdown(outputs.markdown, title, table, command)
+                _write_markdown(outputs.markdown, title, legend, table, command)
             if outputs.plot is not None:
                 plotting.draw(outputs.plot, title, sweep.grid, results)
         except RecordingError as error:
@@ -374,10 +375,14 @@ def _check_place(path: Path, *, replace: bool) -> None:
 
 
 def _write_markdown(
-    path: Path, title: str, table: Sequence[Sequence[str]], command: Sequence[str]
+    path: Path,
+    title: str,
+    legend: str,
+    table: Sequence[Sequence[str]],
+    command: Sequence[str],
 ) -> None:
     line = shlex.join(plain(word) for word in command)
-    text = f"## {title}\n\n`{line}`: {tables.LEGEND}.\n\n{tables.as_markdown(table)}\n"
+    text = f"## {title}\n\n`{line}`: {legend}.\n\n{tables.as_markdown(table)}\n"
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -6,10 +6,19 @@ from gpudash.analysis.paired import Estimate
 from gpudash.analysis.sweep import CellResult, Grid
 from gpudash.records import Settings
 
-LEGEND = (
-    "steps/s, change of the throughput against the first variant [95 % interval] "
-    "(utilisation, time the host was busy with a step)"
-)
+
+def legend(grid: Grid) -> str:
+    """Return what a cell holds."""
+    return (
+        f"{unit(grid)}, change of the throughput against the first variant [95 % interval] "
+        "(utilisation, time the host was busy with a step)"
+    )
+
+
+def unit(grid: Grid) -> str:
+    """Return the rate's unit: steps of different batch sizes are not worth the same."""
+    sizes = {column.get("batch_size") for column in grid.columns}
+    return "samples/s" if len(sizes) > 1 else "steps/s"
 
 
 def cells(grid: Grid, results: Sequence[Sequence[CellResult]]) -> list[list[str]]:
@@ -18,10 +27,10 @@ def cells(grid: Grid, results: Sequence[Sequence[CellResult]]) -> list[list[str]
     With one row alone the variants go down instead: a screen is taller than wide.
     """
     head = [label(column, grid.columns) for column in grid.columns]
-    body = [[cell(result) for result in row] for row in results]
+    body = [[cell(result, unit(grid)) for result in row] for row in results]
     if len(grid.rows) == 1:
         lines = [list(pair) for pair in zip(head, body[0], strict=True)]
-        return [["", pairs(grid.rows[0]) or "steps/s"], *lines]
+        return [["", pairs(grid.rows[0]) or unit(grid)], *lines]
     names = ", ".join(grid.rows[0])
     firsts = [" ".join(row.values()) for row in grid.rows]
     return [[names, *head], *([first, *row] for first, row in zip(firsts, body, strict=True))]
@@ -43,13 +52,14 @@ def pairs(settings: Settings) -> str:
     return " ".join(f"{name}={value}" for name, value in settings.items())
 
 
-def cell(result: CellResult) -> str:
+def cell(result: CellResult, unit: str = "steps/s") -> str:
     """Return what one setting was worth, or why it is not known."""
     if result.failure is not None:
         return why_not(result.failure)
-    if result.steps_per_s is None:
+    rate = result.steps_per_s if unit == "steps/s" else result.samples_per_s
+    if rate is None:
         return "–"
-    text = figure(result.steps_per_s)
+    text = figure(rate)
     if result.change is not None:
         text += f", {change(result.change)}"
     beside = []
@@ -84,7 +94,8 @@ def change(found: Estimate) -> str:
 
 def as_text(table: Sequence[Sequence[str]], columns: int = 1000) -> str:
     """Return the table with its columns aligned; a line per cell if it is wider than `columns`."""
-    if sum(max(map(len, column)) + 2 for column in zip(*table, strict=True)) > columns:
+    wider = sum(max(map(len, column)) + 2 for column in zip(*table, strict=True)) > columns
+    if wider and len(table[0]) > 2:
         table = listed(table)
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     lines = [

@@ -76,6 +76,32 @@ def test_the_verdict_and_both_rates_are_printed(capsys):
     )
 
 
+def larger_batches_are_worth_it(settings):
+    return 50.0 if settings["batch_size"] == "8" else 100.0
+
+
+SIZES = {"lever": "batch_size", "a": "8", "b": "32"}
+
+
+def test_the_rates_of_two_batch_sizes_agree_with_the_verdict(capsys):
+    """Steps of the larger one are fewer, and yet the throughput is higher."""
+    assert run(ScriptedSession(Worker(larger_batches_are_worth_it)), question(**SIZES)) == 0
+    verdict, rates = capsys.readouterr().out.splitlines()
+    assert verdict.startswith("batch_size=32 is 100.0 % faster [")
+    assert rates == (
+        "batch_size=8: 160.0 samples/s, host busy 2 ms a step; "
+        "batch_size=32: 320.0 samples/s, host busy 2 ms a step"
+    )
+
+
+def test_json_holds_both_rates(capsys):
+    session = ScriptedSession(Worker(larger_batches_are_worth_it))
+    assert run(session, question(**SIZES), as_json=True) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["steps_per_s"] == pytest.approx([20.0, 10.0])
+    assert found["samples_per_s"] == pytest.approx([160.0, 320.0])
+
+
 def test_json_holds_everything_in_one_line(capsys):
     assert run(ScriptedSession(Worker(a_quarter_faster)), as_json=True) == 0
     (line,) = capsys.readouterr().out.splitlines()

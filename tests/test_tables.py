@@ -2,7 +2,7 @@ import pytest
 
 from gpudash.analysis.paired import Estimate
 from gpudash.analysis.sweep import CellResult, Grid
-from gpudash.tables import as_markdown, as_text, cell, cells, change, label
+from gpudash.tables import as_markdown, as_text, cell, cells, change, label, legend
 
 OFF, ON = {"pipelined": "off"}, {"pipelined": "on"}
 GRID = Grid(
@@ -84,6 +84,31 @@ def test_with_one_row_the_variants_go_down():
 def test_without_rows_the_head_says_what_stands_below():
     none = Grid(rows=({},), columns=(OFF, ON), rounds=3, min_steps=3, min_s=0.0)
     assert cells(none, RESULTS[:1])[0] == ["", "steps/s"]
+
+
+def test_where_batch_sizes_differ_the_rate_is_what_the_change_is_of():
+    """Steps of 64 samples are fewer than steps of 8, and yet the throughput is higher."""
+    sizes = ({"batch_size": "8"}, {"batch_size": "64"})
+    grid = Grid(rows=({},), columns=sizes, rounds=3, min_steps=3, min_s=0.0)
+    results = [
+        [
+            CellResult(steps_per_s=281.0, samples_per_s=2248.0),
+            CellResult(steps_per_s=80.3, samples_per_s=5139.2, change=found(1.286)),
+        ]
+    ]
+    assert legend(grid).startswith("samples/s, change of the throughput against")
+    assert cells(grid, results) == [
+        ["", "samples/s"],
+        ["batch_size=8", "2248.0"],
+        ["batch_size=64", "5139.2, +128.6 %"],
+    ]
+    assert legend(GRID).startswith("steps/s, change of the throughput against")
+
+
+def test_two_columns_are_as_narrow_as_it_gets():
+    one = Grid(rows=GRID.rows[:1], columns=(OFF, ON), rounds=3, min_steps=3, min_s=0.0)
+    table = cells(one, RESULTS[:1])
+    assert as_text(table, columns=20) == as_text(table)
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,8 @@ class Comparison:
                 for one in self._intervals
                 if one.low is not None and one.high is not None
             ),
-            steps_per_s=(_rate(a), _rate(b)),
+            steps_per_s=(_steps_per_s(a), _steps_per_s(b)),
+            samples_per_s=(_samples_per_s(a), _samples_per_s(b)),
             host_ms=(_host_ms(a), _host_ms(b)),
             verdict=self.verdict,
             failure=self.failure,
@@ -188,9 +189,14 @@ class Comparison:
             self.failure = reason
 
 
-def _rate(blocks: list[Measured]) -> float | None:
+def _steps_per_s(blocks: list[Measured]) -> float | None:
     seconds = sum(block.busy_s for block in blocks)
     return sum(block.steps for block in blocks) / seconds if seconds else None
+
+
+def _samples_per_s(blocks: list[Measured]) -> float | None:
+    seconds = sum(block.busy_s for block in blocks)
+    return sum(block.samples for block in blocks) / seconds if seconds else None
 
 
 def _host_ms(blocks: list[Measured]) -> float | None:

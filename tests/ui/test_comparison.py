@@ -333,6 +333,15 @@ async def test_both_sides_are_shown_in_figures_on_two_lines_where_one_is_too_sho
         assert "nonzero: 23,456 steps/s, host 234 ms " in d.text()
 
 
+async def test_the_rates_of_two_batch_sizes_are_those_that_the_change_is_of():
+    sizes = {"lever": "batch_size", "a": "8", "b": "64"}
+    rates = {"steps_per_s": (281.0, 80.3), "samples_per_s": (2248.0, 5139.2)}
+    async with dashboard(size=(120, 40), snapshot=training()) as d:
+        await d.press("a")
+        await d.show(comparing(**sizes, **rates))
+        assert "8: 2,248 samples/s, host 2.10 ms · 64: 5,139 samples/s, host 2.20 ms" in d.text()
+
+
 async def test_a_comparison_without_a_verdict_says_why_and_what_it_knew():
     why = "out of memory with batch_size=4096: went back to batch_size=8 \x1b[31m"
     async with dashboard(size=(80, 24), snapshot=training()) as d:

@@ -156,10 +156,8 @@ def _known(shown: ComparisonShown) -> str:
 def _sides(shown: ComparisonShown, width: int) -> list[str]:
     """Return both settings in figures, on one line where it is long enough."""
     sides = [
-        f"{value}: {fmt.significant(rate)} steps/s, host {fmt.milliseconds(host_ms)} ms"
-        for value, rate, host_ms in zip(
-            (shown.a, shown.b), shown.steps_per_s, shown.host_ms, strict=True
-        )
+        f"{value}: {fmt.significant(rate)} {shown.unit}, host {fmt.milliseconds(host_ms)} ms"
+        for value, rate, host_ms in zip((shown.a, shown.b), shown.rates, shown.host_ms, strict=True)
     ]
     together = " · ".join(sides)
     return [together] if len(together) <= width else sides
