@@ -21,7 +21,7 @@ from gpudash.arguments import Parser, add_training_options, make_plan, percent, 
 from gpudash.errors import UsageError
 from gpudash.headless import News, failure_code, follow
 from gpudash.session import Session
-from gpudash.snapshot import Snapshot, silence
+from gpudash.snapshot import Snapshot, silence, unreadable
 from gpudash.tables import figure
 from workloads import Entry, find_workload
 from workloads.levers import AUTO, find
@@ -112,8 +112,8 @@ def run_ab(session: Session, comparison: Comparison, *, as_json: bool, exit_code
     if as_json:
         print(msgspec.json.encode(as_dict(comparison, snapshot)).decode())
     else:
-        print(comparison.verdict)
-        print(_rates(comparison))
+        lines = [comparison.verdict, _rates(comparison), *unreadable(snapshot.skipped_samples)]
+        print("\n".join(lines))
     return _code(comparison) if exit_code else 0
 
 
@@ -148,6 +148,7 @@ def as_dict(comparison: Comparison, snapshot: Snapshot) -> dict[str, Any]:
         "steps_per_s": shown.steps_per_s,
         "samples_per_s": shown.samples_per_s,
         "host_ms": shown.host_ms,
+        "skipped_samples": snapshot.skipped_samples,
         "verdict": comparison.verdict,
         "check": None
         if check is None

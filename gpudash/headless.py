@@ -12,7 +12,7 @@ from typing import TextIO
 
 from gpudash.records import Failed
 from gpudash.session import Session
-from gpudash.snapshot import Snapshot, silence
+from gpudash.snapshot import Snapshot, silence, unreadable
 
 PIPE_EVERY_S = 5.0
 """A log file wants a line now and then, not four a second."""
@@ -63,6 +63,9 @@ def follow(
 
 
 def _conclude(session: Session, path: Path, snapshot: Snapshot, *, interrupted: bool) -> int:
+    with suppress(OSError):  # nobody reads any more
+        for clause in unreadable(snapshot.skipped_samples):
+            print(clause, file=sys.stderr)
     if session.failure is not None:
         kept = f"; recorded until then to {path}" if session.rows_recorded else ""
         print(f"gpudash: {session.failure.sentence}{kept}", file=sys.stderr)

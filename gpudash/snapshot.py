@@ -188,6 +188,13 @@ def silence(snapshot: Snapshot) -> list[str]:
     return [] if snapshot.quiet_s is None else [f"no step for {snapshot.quiet_s:.0f} s"]
 
 
+def unreadable(skipped_samples: int | None) -> list[str]:
+    """Return, as a clause, that others took these samples' place, at a cost; empty for none."""
+    if not skipped_samples:
+        return []
+    return [f"{skipped_samples:,} unreadable sample{'s' * (skipped_samples > 1)} skipped"]
+
+
 class Listener(Protocol):
     """Whoever shows a run. Called from the session's thread; must return at once."""
 

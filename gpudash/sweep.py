@@ -23,9 +23,9 @@ from gpudash.presets import ON_CPU, ON_GPU, Preset
 from gpudash.recording.files import reason, refuse_existing, shown
 from gpudash.recording.metadata import path_beside, plain
 from gpudash.recording.sweep_file import Provenance, SweepFile
-from gpudash.records import Blocks, Event, Plan, Sample, Settings, Started
+from gpudash.records import Blocks, Event, Plan, Progress, Sample, Settings, Started
 from gpudash.session import Session
-from gpudash.snapshot import Snapshot, silence
+from gpudash.snapshot import Snapshot, silence, unreadable
 from gpudash.telemetry.gpu import list_gpus
 from gpudash.telemetry.nvml import GpuUnavailable
 from workloads import DEFAULT, Entry, find_workload
@@ -215,6 +215,9 @@ class RecordedSweep:
         self._file = file
         self._began_s: float | None = None
         self._done_before = sweep.blocks_done
+        self._skipped_before = (file.skipped_samples if file else None) or 0
+        self.skipped_samples = self._skipped_before
+        """Unreadable ones, those of earlier runs included."""
         self.done = False
         self.verdict: str | None = None
         self.failure: str | None = None
@@ -244,11 +247,14 @@ class RecordedSweep:
         """Take one record."""
         if self.done:
             return None
+        if isinstance(item, Progress):
+            self.skipped_samples = self._skipped_before + item.skipped_samples
         rows, command = self._sweep.fold(item)
         try:
-            if self._file is not None:
+            if self._file is not None and rows:
                 for row in rows:
                     self._file.append(row)
+                self._file.note_skipped(self.skipped_samples)
         except RecordingError as error:
             return self._fail(str(error))
         self.done, self.failure = self._sweep.done, self._sweep.failure
@@ -297,10 +303,11 @@ def run_sweep(
         columns = shutil.get_terminal_size((160, 24)).columns
         title = title_of(session.plan, recorded.started, sweep.grid)
         legend = tables.legend(sweep.grid)
-        print(f"{title}\n{legend}\n\n{tables.as_text(table, columns)}")
+        remarks = unreadable(recorded.skipped_samples)
+        print("\n".join([title, legend, "", tables.as_text(table, columns), *remarks]))
         try:
             if outputs.markdown is not None:
-                _write_markdown(outputs.markdown, title, legend, table, command)
+                _write_markdown(outputs.markdown, title, legend, table, command, remarks)
             if outputs.plot is not None:
                 plotting.draw(outputs.plot, title, sweep.grid, results)
         except RecordingError as error:
@@ -380,9 +387,11 @@ def _write_markdown(
     legend: str,
     table: Sequence[Sequence[str]],
     command: Sequence[str],
+    remarks: Sequence[str],
 ) -> None:
     line = shlex.join(plain(word) for word in command)
     text = f"## {title}\n\n`{line}`: {legend}.\n\n{tables.as_markdown(table)}\n"
+    text += "".join(f"\n{remark}\n" for remark in remarks)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

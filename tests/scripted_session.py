@@ -37,6 +37,7 @@ class ScriptedSession:
                 device=self.worker.start().device,
                 settings=self.worker.settings,
                 comparison=self.experiment.shown(),
+                skipped_samples=self.worker.skipped,
             )
         )
 

@@ -117,6 +117,20 @@ def test_json_holds_everything_in_one_line(capsys):
     assert found["settings"]["pipelined"] == "off"
 
 
+def test_samples_that_could_not_be_read_are_told(capsys):
+    """Another one was decoded in the place of each, which a step's time holds."""
+
+    def out(skipped, **how):
+        worker = Worker(a_quarter_faster)
+        worker.skipped = skipped
+        assert run(ScriptedSession(worker), **how) == 0
+        return capsys.readouterr().out
+
+    assert out(3).splitlines()[2:] == ["3 unreadable samples skipped"]
+    assert json.loads(out(3, as_json=True))["skipped_samples"] == 3
+    assert json.loads(out(0, as_json=True))["skipped_samples"] == 0
+
+
 def test_the_check_says_whether_it_passed():
     comparison = Comparison(question(pairs=20))
     Conducted(comparison, Worker(a_quarter_faster)).run()

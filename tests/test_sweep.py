@@ -48,6 +48,10 @@ def sweep_file(folder, *, resume=False, device=None):
     return SweepFile(folder / "s.csv", provenance, force=False, resume=resume)
 
 
+def described(csv):
+    return msgspec.json.decode(csv.with_suffix(".json").read_bytes(), type=Provenance)
+
+
 def run(session, *, file=None, known=(), grid=GRID, **outputs):
     return run_sweep(session, Sweep(grid, known), file, Outputs(**outputs), COMMAND)
 
@@ -230,6 +234,34 @@ def test_the_table_is_printed_and_written(tmp_path, capsys):
     assert plot.exists()
 
 
+def unreadable(samples):
+    worker = Worker(step_ms)
+    worker.skipped = samples
+    return worker
+
+
+def test_samples_that_could_not_be_read_are_told(tmp_path, capsys):
+    """Another one was decoded in the place of each, which a step's time holds."""
+    markdown = tmp_path / "t.md"
+    assert run(ScriptedSession(unreadable(1)), markdown=markdown) == 0
+    assert capsys.readouterr().out.endswith("\n1 unreadable sample skipped\n")
+    assert markdown.read_text(encoding="utf-8").endswith(" |\n\n1 unreadable sample skipped\n")
+    assert run(ScriptedSession(unreadable(0))) == 0
+    assert "unreadable" not in capsys.readouterr().out
+
+
+def test_the_file_counts_the_unreadable_samples_of_all_runs(tmp_path, capsys):
+    csv = tmp_path / "s.csv"
+    file = sweep_file(tmp_path)
+    assert described(csv).skipped_samples is None
+    run(ScriptedSession(unreadable(3), turns=35), file=file, csv=csv)
+    assert described(csv).skipped_samples == 3
+    file = sweep_file(tmp_path, resume=True)
+    assert run(ScriptedSession(unreadable(2)), file=file, known=file.known, csv=csv) == 0
+    assert described(csv).skipped_samples == 5
+    assert capsys.readouterr().out.endswith("\n5 unreadable samples skipped\n")
+
+
 def titled(settings=(), notes=(), device=DEVICE, grid=GRID, **in_force):
     """The title of a sweep of encdec; in force are its defaults but for what is said."""
     defaults = {lever.name: lever.default_text for lever in ENCDEC.levers}
@@ -387,7 +419,7 @@ def test_the_time_left_counts_no_block_of_an_earlier_run(monkeypatch):
 def test_the_device_is_noted_as_soon_as_it_is_known(tmp_path):
     file = sweep_file(tmp_path)
     RecordedSweep(Sweep(GRID), file).begin(Worker().start(), 0)
-    beside = msgspec.json.decode((tmp_path / "s.json").read_bytes(), type=Provenance)
+    beside = described(tmp_path / "s.csv")
     assert beside.device == DEVICE
     assert beside.in_force == {"num_workers": "2"}  # the others are varied
     file.close()

@@ -53,6 +53,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """Its network name: a CPU has no UUID to be known by."""
     in_force: Settings | None = None
     """Every lever that not every cell sets, `auto` resolved; None until the worker has started."""
+    skipped_samples: int | None = None
+    """Unreadable ones, in all of the sweep's runs until their last block; None before the first."""
     versions: dict[str, str]
     command: tuple[str, ...]
 
@@ -101,6 +103,9 @@ class SweepFile:
                     f"{shlex.join(earlier.command)}"
                 )
             self._earlier = earlier
+            self._provenance = msgspec.structs.replace(
+                provenance, skipped_samples=earlier.skipped_samples
+            )
             self._fd = _reopen(path)
         else:
             if not force:
@@ -155,6 +160,17 @@ class SweepFile:
         cells = [write(values[name]) for name, write in CELLS.items()]
         self._write([*cells, *(levers.get(name, "") for name in self._levers)])
         self._output = None  # from the first block on it is worth keeping
+
+    @property
+    def skipped_samples(self) -> int | None:
+        """Unreadable samples, as the file says it."""
+        return self._provenance.skipped_samples
+
+    def note_skipped(self, samples: int | None) -> None:
+        """Note how many samples could not be read until now. Raises RecordingError."""
+        if samples != self.skipped_samples:
+            self._provenance = msgspec.structs.replace(self._provenance, skipped_samples=samples)
+            self._write_provenance()
 
     def close(self) -> None:
         """Close it. A new file without a block is removed: the next try would need --force."""

@@ -1,6 +1,6 @@
 """What stands in header, status line, footer and tabs: pure functions from a snapshot."""
 
-from gpudash.snapshot import Snapshot, State, silence
+from gpudash.snapshot import Snapshot, State, silence, unreadable
 from gpudash.ui import format as fmt
 from gpudash.ui.keys import KEYS
 from gpudash.ui.widgets.bar import Cell
@@ -79,9 +79,7 @@ def status(snapshot: Snapshot, next_start: dict[str, str]) -> tuple[Cell, ...]:
 
 def _asides(snapshot: Snapshot) -> list[str]:
     """Return what gpudash itself costs, and what it cannot explain or had to leave out."""
-    asides = silence(snapshot)
-    if snapshot.skipped_samples:
-        asides.append(f"{snapshot.skipped_samples:,} unreadable samples skipped")
+    asides = silence(snapshot) + unreadable(snapshot.skipped_samples)
     host = snapshot.host
     if host is not None and host.own_cpu_pct is not None and snapshot.instruments_ms is not None:
         asides.append(

@@ -44,6 +44,7 @@ class Worker:
         self.sent = []
         self.began = []  # numbers of the blocks, in order
         self.paused = False
+        self.skipped = 0  # samples that could not be read
 
     def start(self) -> Started:
         return started(self.now_s, dict(self.settings))
@@ -140,6 +141,7 @@ class Worker:
                 steps=tuple(done),
                 total_steps=self.trained - len(self.waiting),
                 total_samples=0,
+                skipped_samples=self.skipped,
             )
         )
 
