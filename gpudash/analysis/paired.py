@@ -29,6 +29,9 @@ whatever the precision asked for; with 8, 10 and 12 pairs it is 93.2, 93.5 and 9
 """
 CHECK_CONFIDENCE = 0.99
 """Of the A/A check: it fails by chance in one comparison of a hundred."""
+MIN_CHECKED = 4
+"""Neighbours that an A/A check needs. With two, Student's t at this confidence is 64: whatever
+was wrong, the check would pass."""
 
 _NOTHING = 1e-9
 """Relative changes up to this are the arithmetic's rounding."""
@@ -84,8 +87,8 @@ def same_setting_check(
     by the outer two blocks, which ran under one setting too, three blocks apart.
     (Differences with a random sign would average to 0 whatever the data: they check nothing.)
     `pairs` of the result counts such neighbours; each pair is in one of them at most, about
-    two of three pairs are. Fewer than two are None. Raises ValueError for a cost of theirs that
-    is not positive and finite, and for more or fewer orders than pairs.
+    two of three pairs are. Fewer than `MIN_CHECKED` are None. Raises ValueError for a cost of
+    theirs that is not positive and finite, and for more or fewer orders than pairs.
     """
     blocks = [
         (a, b) if order == "AB" else (b, a) for (a, b), order in zip(pairs, orders, strict=True)
@@ -95,7 +98,7 @@ def same_setting_check(
         (outer_first, after_switch), (after_same, outer_last) = blocks[first : first + 2]
         trend = _log_ratio(outer_first, outer_last) / 3
         logs.append(_log_ratio(after_switch, after_same) - trend)
-    return _paired_t(logs, CHECK_CONFIDENCE) if len(logs) > 1 else None
+    return _paired_t(logs, CHECK_CONFIDENCE) if len(logs) >= MIN_CHECKED else None
 
 
 def passed(check: Estimate) -> bool:

@@ -305,28 +305,34 @@ def test_intervals_at_the_stop_hold_the_truth_about_as_often_as_they_say():
 
 
 def test_the_check_compares_the_middle_blocks_less_the_trend_of_the_outer_ones():
-    # in time: A 1.00, B 2.20, B 2.00, A 1.00; then B 4.00, A 3.15, A 3.00, B 4.00
+    # in time: A 1.00, B 2.20, B 2.00, A 1.00; then B 4.00, A 3.15, A 3.00, B 4.00; and again
     check = same_setting_check(
-        [(1.0, 2.2), (1.0, 2.0), (3.15, 4.0), (3.0, 4.0)], ["AB", "BA", "BA", "AB"]
+        [(1.0, 2.2), (1.0, 2.0), (3.15, 4.0), (3.0, 4.0)] * 2, ["AB", "BA", "BA", "AB"] * 2
     )
-    assert check.pairs == 2
+    assert check.pairs == 4
     assert check.change == pytest.approx(math.sqrt(1.1 * 1.05) - 1)
     assert check.confidence == 0.99
 
 
 def test_each_pair_takes_part_in_the_check_once():
-    pairs = [(1.0, 2.0)] * 6
-    check = same_setting_check(pairs, ["AB", "BA", "AB", "AB", "AB", "BA"])
-    assert check == Estimate(pairs=2, change=0.0, low=0.0, high=0.0, confidence=0.99)
+    pairs = [(1.0, 2.0)] * 12
+    check = same_setting_check(pairs, ["AB", "BA", "AB", "AB", "AB", "BA"] * 2)
+    assert check == Estimate(pairs=4, change=0.0, low=0.0, high=0.0, confidence=0.99)
 
 
-def test_the_check_needs_two_pairs_of_neighbours_with_opposite_orders():
-    pairs = [(1.0, 2.0)] * 4
+def test_the_check_needs_four_pairs_of_neighbours_with_opposite_orders():
     assert same_setting_check([], []) is None
-    assert same_setting_check(pairs, ["AB", "AB", "AB", "BA"]) is None
-    assert same_setting_check(pairs[:3], ["AB", "BA", "AB"]) is None
+    assert same_setting_check([(1.0, 2.0)] * 4, ["AB", "AB", "AB", "BA"]) is None
+    assert same_setting_check([(1.0, 2.0)] * 7, ["AB", "BA"] * 3 + ["AB"]) is None
     with pytest.raises(ValueError, match="shorter"):
-        same_setting_check(pairs, ["AB"])
+        same_setting_check([(1.0, 2.0)] * 4, ["AB"])
+
+
+def test_four_neighbours_show_what_a_switch_leaves_behind():
+    """With two, even this would pass: a block right after a switch costs twice as much."""
+    after_switch = [(1.0, 2.0), (1.0, 1.0)] * 4  # A B B A: the first of the two B costs more
+    assert not passed(same_setting_check(after_switch, ["AB", "BA"] * 4))
+    assert same_setting_check(after_switch[:4], ["AB", "BA"] * 2) is None
 
 
 @settings(deadline=None)
