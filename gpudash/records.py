@@ -117,7 +117,7 @@ class Changed(Record, frozen=True, kw_only=True):
     settings: Settings
     took_ms: float
     """Host time from the command's arrival until the next step may start."""
-    settling_steps: int = 2
+    settling_steps: int
     """Steps until loader, caches and schedule have settled: a comparison leaves them out."""
     block: int | None = None
     """The block of a comparison or a sweep that begins here; None outside of one."""
@@ -127,7 +127,7 @@ class Timed(Record, frozen=True, kw_only=True):
     """A block under the stopwatch: wall clock between two moments at which the device was idle."""
 
     rank: int = 0
-    at_s: float = 0.0
+    at_s: float
     """When the stopwatch stopped."""
     block: int
     steps: int

@@ -88,8 +88,6 @@ class ComparisonShown(msgspec.Struct, frozen=True, kw_only=True):
     pairs: int
     """Pairs of blocks measured."""
     planned_pairs: int
-    precision: float | None
-    """It stops when the interval is ± this; None: when the pairs are used up."""
     change: float | None
     """Throughput of b over that of a, less 1."""
     low: float | None

@@ -137,7 +137,6 @@ class Comparison:
             b=question.b,
             pairs=len(self._pairs),
             planned_pairs=question.pairs,
-            precision=question.precision,
             change=found.change if found else None,
             low=found.low if found else None,
             high=found.high if found else None,

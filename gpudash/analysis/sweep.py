@@ -84,13 +84,11 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
 
     steps_per_s: float | None = None
     samples_per_s: float | None = None
-    step_ms: float | None = None
     host_ms: float | None = None
     util_pct: float | None = None
     cpu_pct: float | None = None
     change: Estimate | None = None
     """Throughput against the row's first column; None for that one, or if not measured."""
-    rounds: int = 0
     failure: str | None = None
 
 
@@ -216,12 +214,10 @@ class Sweep:
         return CellResult(
             steps_per_s=steps / busy_s,
             samples_per_s=sum(row.samples or 0 for row in own.values()) / busy_s,
-            step_ms=busy_s / steps * 1e3,
             host_ms=mean(row.host_ms for row in own.values()),
             util_pct=mean(row.util_pct for row in own.values()),
             cpu_pct=mean(row.cpu_pct for row in own.values()),
             change=estimate(costs) if costs and cell != base else None,
-            rounds=len(own),
             failure=failure,
         )
 

@@ -105,6 +105,7 @@ class Trainer:
             changes=changes,
             settings=self.settings,
             took_ms=0.5,
+            settling_steps=2,
         )
 
     def pause(self) -> Paused:

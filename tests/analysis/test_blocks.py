@@ -253,7 +253,7 @@ def test_under_the_stopwatch_its_time_is_the_blocks(reports_steps):
     bench.changed(block=0, after_step=0)
     if reports_steps:
         bench.finished(*[50.0] * 6)
-    bench.tell(Timed(block=0, steps=6, samples=48, seconds=0.6))
+    bench.tell(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
     bench.changed(block=1, after_step=6)
     bench.step = 6
     bench.finished(50.0)
@@ -265,10 +265,10 @@ def test_a_stopwatch_that_was_cut_short_has_no_outcome(steps):
     bench = Bench(0, stopwatch="instrumented")
     bench.changed(block=0, after_step=0)
     if steps == 1:  # told to end the blocks: it is left, but not home yet
-        bench.tell(Timed(block=0, steps=1, samples=8, seconds=0.1))
+        bench.tell(Timed(at_s=1.0, block=0, steps=1, samples=8, seconds=0.1))
     bench.changed(block=None, after_step=6)
     if steps == 6:  # another change came in between
-        bench.tell(Timed(block=0, steps=6, samples=48, seconds=0.6))
+        bench.tell(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
     bench.step = 6
     bench.finished(50.0)
     assert bench.outcomes == []
@@ -277,7 +277,16 @@ def test_a_stopwatch_that_was_cut_short_has_no_outcome(steps):
 def test_another_ranks_records_are_left_out():
     bench = Bench(0)
     bench.changed(block=0, after_step=0, settling_steps=0)
-    other = Changed(rank=1, at_s=0.0, segment=9, after_step=0, changes={}, settings=ON, took_ms=1.0)
+    other = Changed(
+        rank=1,
+        at_s=0.0,
+        segment=9,
+        after_step=0,
+        changes={},
+        settings=ON,
+        took_ms=1.0,
+        settling_steps=2,
+    )
     bench.tell(other)
     bench.finished(50.0, 50.0, 50.0)
     bench.tell(

@@ -38,7 +38,15 @@ def progress(*steps: Step) -> Progress:
 
 
 def changed(at_s: float, took_ms: float) -> Changed:
-    return Changed(at_s=at_s, segment=1, after_step=1, changes={}, settings={}, took_ms=took_ms)
+    return Changed(
+        at_s=at_s,
+        segment=1,
+        after_step=1,
+        changes={},
+        settings={},
+        took_ms=took_ms,
+        settling_steps=2,
+    )
 
 
 def account(*items: object) -> Account:

@@ -286,7 +286,6 @@ def comparison(pairs=0, **values):
         b="on",
         pairs=pairs,
         planned_pairs=40,
-        precision=None,
         history=(),
         steps_per_s=(None, None),
         host_ms=(None, None),

@@ -38,7 +38,6 @@ def compared(pairs=20, **values):
         b="off",
         pairs=pairs,
         planned_pairs=40,
-        precision=None,
         change=change,
         low=low,
         high=high,
