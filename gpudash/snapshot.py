@@ -67,7 +67,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     step_ms_p50: float | None
     step_ms_p95: float | None
     host_ms: float | None
-    """Mean time the host was occupied with a step: below the step time, it ran ahead."""
+    """Mean time the host was occupied with a step. What is left of the step time it was ahead
+    of the device or waited for data."""
     util_pct: float | None
     """GPU utilisation; None where no GPU is read."""
     cpu_pct: float | None

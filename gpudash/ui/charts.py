@@ -14,6 +14,8 @@ Side: TypeAlias = Literal["left", "right"]
 PHASES = ("data", "copy", "first", "forward", "backward", "optimizer")
 RUNS_AHEAD = 0.8
 """Share of the step up to which a busy host still gets ahead of the device."""
+WAITS_FOR_DATA = 0.1
+"""Share of the step from which waiting for the next batch is worth a word."""
 GRAPH = "graph"
 """Stands for the last three where they are replayed as one CUDA graph."""
 
@@ -233,10 +235,14 @@ def step_time(snapshot: Snapshot) -> ChartData:
 
 
 def _host_time(snapshot: Snapshot) -> str:
-    """Return how much of a step the host was occupied, and whether it gets ahead of a GPU."""
-    host_ms, step_ms = latest(snapshot.series.host_ms), latest(snapshot.series.step_ms)
+    """Return how long the host waited for data; or was busy, and whether ahead of a GPU."""
+    series = snapshot.series
+    host_ms, step_ms = latest(series.host_ms), latest(series.step_ms)
     if host_ms is None or not step_ms:
         return ""
+    if _waits_for_data(series):  # then it is idle without being ahead of anything
+        data_ms = fmt.milliseconds(latest(series.data_ms))
+        return f"host waits for data {data_ms} of {fmt.milliseconds(step_ms)} ms"
     busy = f"host busy {fmt.milliseconds(host_ms)} of {fmt.milliseconds(step_ms)} ms"
     if snapshot.device is None or snapshot.device.kind == "cpu":  # then they are one
         return busy
@@ -245,11 +251,17 @@ def _host_time(snapshot: Snapshot) -> str:
 
 def _loader_times(snapshot: Snapshot) -> str:
     """Return the transforms of a loader worker where the step waits for data."""
-    data_ms, step_ms = latest(snapshot.series.data_ms), latest(snapshot.series.step_ms)
-    if not snapshot.transform_ms or not data_ms or not step_ms or data_ms < 0.1 * step_ms:
+    if not snapshot.transform_ms or not _waits_for_data(snapshot.series):
         return ""
     times = " ".join(f"{name} {ms:.2g}" for name, ms in snapshot.transform_ms.items())
     return f"loader, ms a sample: {times}"
+
+
+def _waits_for_data(series: Series) -> bool:
+    data_ms, step_ms = latest(series.data_ms), latest(series.step_ms)
+    if not data_ms or not step_ms:
+        return False
+    return data_ms >= WAITS_FOR_DATA * step_ms
 
 
 def _both_streams(series: Series) -> tuple[ChartLine, ...]:

@@ -468,6 +468,18 @@ async def test_the_host_time_says_whether_the_host_runs_ahead(host_ms, then, siz
         assert f"host busy {then}" in d.text()
 
 
+@pytest.mark.parametrize(
+    ("data_ms", "then"),
+    [(2.1, "busy 2.20 of 22.0 ms: runs ahead"), (19.8, "waits for data 19.8 of 22.0 ms")],
+)
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_an_idle_host_that_waits_for_data_does_not_run_ahead(data_ms, then, size):
+    idle = with_series(host_ms=2.2, data_ms=data_ms, step_ms=22.0)
+    async with dashboard(size=size, snapshot=idle) as d:
+        assert f"host {then}" in d.text()
+        assert ("ahead" in d.text()) == (then.endswith("ahead"))
+
+
 async def test_on_a_cpu_nobody_runs_ahead_of_anybody():
     on_cpu = changed(with_series(host_ms=3.9, step_ms=4.0), device=CPU)
     async with dashboard(snapshot=on_cpu) as d:
