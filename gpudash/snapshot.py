@@ -179,7 +179,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     instruments_ms: float | None = None
     """What measuring and reporting took of the host's time in a step, lately."""
     unexplained_pct: float | None = None
-    """Share of the run's time that is neither phases, data, pause nor switching."""
+    """Share of the run's time that is neither phases, data, pause, switching nor restart."""
 
 
 def silence(snapshot: Snapshot) -> list[str]:

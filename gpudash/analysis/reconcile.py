@@ -1,7 +1,8 @@
 """Where the wall time went, down to what nobody can explain. No I/O, no clock.
 
-Between the worker's start and the end of its newest step, every moment lies either in a
-step's duration or in a gap between two steps. A gap is paused, switching, or unexplained. In
+Between a worker's start and the end of its newest step, every moment lies either in a
+step's duration or in a gap between two steps. A gap is paused, switching, or unexplained; from
+one worker's last step until another is ready the run restarts, unless it had ended. In
 a step, the device was at work on its halves (overlap counted once), or idle; idle time is
 explained as far as the host waited for data meanwhile, and unexplained beyond that.
 
@@ -9,13 +10,15 @@ Phases are measured in some steps only; their shares stand for the steps since t
 measured before. So what is added over a stretch is that stretch's own.
 """
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
 from gpudash.records import (
     Changed,
     Event,
+    Failed,
+    Finished,
     Paused,
     Progress,
     Resumed,
@@ -25,7 +28,7 @@ from gpudash.records import (
     Timed,
 )
 
-Why: TypeAlias = Literal["paused", "switching", "timed"]
+Why: TypeAlias = Literal["paused", "switching", "restarting", "timed"]
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +41,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     """The device was idle while the host waited for a batch."""
     paused_s: float = 0.0
     switching_s: float = 0.0
+    restarting_s: float = 0.0
+    """There was no worker that could train: one was killed and the next not ready yet."""
     unexplained_s: float = 0.0
 
     @property
@@ -64,7 +69,7 @@ class Reconciliation:
         self._paused_s: float | None = None
         self._end_s: float | None = None  # of the newest step, or the worker's start
         self._wall_s = self._steps_s = 0.0
-        self._gaps: dict[Why, float] = {"paused": 0.0, "switching": 0.0, "timed": 0.0}
+        self._gaps: dict[Why, float] = dict.fromkeys(get_args(Why), 0.0)
         self._strays_s = 0.0  # gaps that were none of these
         self._phases_s = self._data_s = 0.0
         self._unshared_s = 0.0  # of the steps since the newest measured ones
@@ -75,7 +80,9 @@ class Reconciliation:
         """Take one record."""
         match item:
             case Started(rank=0):
-                self._end_s, self._paused_s, self._stretches = item.at_s, None, []
+                self._start(item.at_s)
+            case Finished() | Failed():
+                self._end_s = None  # the time until another start, if any, is nobody's
             case Progress(rank=0):
                 for step in item.steps:
                     self._step(step)
@@ -101,8 +108,16 @@ class Reconciliation:
             data_s=data_s,
             paused_s=self._gaps["paused"],
             switching_s=self._gaps["switching"],
+            restarting_s=self._gaps["restarting"],
             unexplained_s=self._steps_s + self._gaps["timed"] - phases_s - data_s + self._strays_s,
         )
+
+    def _start(self, at_s: float) -> None:
+        if self._end_s is not None and at_s > self._end_s:  # another worker trained until then
+            self._stretches.append((self._end_s, at_s, "restarting"))
+            self._gap(self._end_s, at_s)
+            self._wall_s += at_s - self._end_s
+        self._end_s, self._paused_s, self._stretches = at_s, None, []
 
     def _step(self, step: Step) -> None:
         if self._end_s is None:

@@ -5,7 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.analysis.reconcile import Account, Reconciliation
-from gpudash.records import Changed, Device, Paused, Progress, Resumed, Started, Step
+from gpudash.records import (
+    Changed,
+    Device,
+    Failed,
+    Finished,
+    Paused,
+    Progress,
+    Resumed,
+    Started,
+    Step,
+)
 
 
 def started(at_s: float) -> Started:
@@ -57,7 +67,8 @@ def account(*items: object) -> Account:
 
 
 def parts(found: Account) -> float:
-    return found.phases_s + found.data_s + found.paused_s + found.switching_s + found.unexplained_s
+    names = ("phases_s", "data_s", "paused_s", "switching_s", "restarting_s", "unexplained_s")
+    return sum(getattr(found, name) for name in names)
 
 
 def test_a_device_at_work_all_the_time_leaves_nothing_unexplained():
@@ -102,14 +113,40 @@ def test_a_pause_and_a_switch_are_known_for_what_they_are():
     assert found.unexplained_s == pytest.approx(0.2)  # 3.0 to 3.1 and 3.5 to 3.6
 
 
-def test_a_restart_is_no_gap_of_the_worker_before():
+def test_a_restart_lasts_from_the_last_step_until_another_worker_is_ready():
     found = account(
         started(0),
         progress(step(1, 1000, device_ms=1000)),
-        started(60),
-        progress(step(61, 1000, device_ms=1000)),
+        started(11),
+        progress(step(12, 1000, device_ms=1000)),
     )
-    assert found.wall_s == pytest.approx(2)
+    assert (found.wall_s, found.restarting_s) == pytest.approx((12, 10))
+    assert found.unexplained_s == pytest.approx(0)
+
+
+def test_what_is_known_of_the_time_before_a_restart_is_no_part_of_it():
+    found = account(
+        started(0),
+        progress(step(1, 1000, device_ms=1000)),
+        Paused(at_s=1),
+        Resumed(at_s=4),
+        started(11),
+    )
+    assert (found.wall_s, found.paused_s, found.restarting_s) == pytest.approx((11, 3, 7))
+
+
+@pytest.mark.parametrize(
+    "end", [Finished(at_s=1, total_steps=1), Failed(kind="error", sentence="gone")]
+)
+def test_the_time_between_a_run_that_had_ended_and_the_next_is_nobodys(end):
+    found = account(
+        started(0),
+        progress(step(1, 1000, device_ms=1000)),
+        end,
+        started(600),
+        progress(step(601, 1000, device_ms=1000)),
+    )
+    assert (found.wall_s, found.restarting_s) == pytest.approx((2, 0))
 
 
 def test_before_the_first_step_there_is_nothing_to_share_out():
@@ -128,12 +165,17 @@ def test_what_a_recording_adds_is_the_difference():
 moments = st.floats(0.001, 2.0)
 
 
-@given(st.lists(st.tuples(moments, moments, st.floats(0, 1), st.booleans()), min_size=1))
-def test_the_parts_always_add_up(script: list[tuple[float, float, float, bool]]):
+whys = st.sampled_from(["pause", "change", "restart"])
+
+
+@given(st.lists(st.tuples(moments, moments, st.floats(0, 1), whys), min_size=1))
+def test_the_parts_always_add_up(script: list[tuple[float, float, float, str]]):
     reconciliation, now = Reconciliation(), 0.0
     reconciliation.fold(started(now))
-    for gap_s, step_s, share, is_pause in script:
-        if is_pause:
+    for gap_s, step_s, share, why in script:
+        if why == "restart":
+            reconciliation.fold(started(now + gap_s * share))
+        elif why == "pause":
             reconciliation.fold(Paused(at_s=now))
             reconciliation.fold(Resumed(at_s=now + gap_s * share))
         else:

@@ -235,6 +235,7 @@ def test_the_account_is_unknown_until_the_end(tmp_path):
         "data_s",
         "paused_s",
         "switching_s",
+        "restarting_s",
         "unexplained_s",
     ]
 
