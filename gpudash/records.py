@@ -118,7 +118,7 @@ class Changed(Record, frozen=True, kw_only=True):
     took_ms: float
     """Host time from the command's arrival until the next step may start."""
     settling_steps: int
-    """Steps until loader, caches and schedule have settled: a comparison leaves them out."""
+    """Steps until loader, caches and schedule have settled: what is measured leaves them out."""
     block: int | None = None
     """The block of a comparison or a sweep that begins here; None outside of one."""
 

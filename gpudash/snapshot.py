@@ -61,7 +61,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The levers in which the row differs from the first one; for the first, the main ones."""
     settings: Settings
     steps: int
-    """Steps measured: the first few after a change are left out as warm-up."""
+    """Steps measured: the first few after a change or a pause are left out as warm-up."""
     steps_per_s: float | None
     samples_per_s: float | None
     step_ms_p50: float | None

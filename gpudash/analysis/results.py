@@ -1,9 +1,10 @@
 """The results table: what each setting was worth. Memory does not grow with the run.
 
-The first `WARMUP_STEPS` steps finished after a start or a change are left out: caches, the
-allocator and the loader settle in them. A rate is the number of steps over the sum of their
-durations, and a step's duration contains neither pauses nor the switching of levers: so
-pausing dilutes no row. A row without a counted step vanishes when the next one begins.
+The first steps after a start, a change or a pause are left out, `WARMUP_STEPS` and as many as
+the worker says: caches and the allocator settle in them, and a loader's hoard is used up, which
+hides its pace. A rate is the number of steps over the sum of their durations, and a step's
+duration contains neither pauses nor the switching of levers: so pausing dilutes no row. A row
+without a counted step vanishes when the next one begins.
 """
 
 from collections import deque
@@ -40,11 +41,11 @@ class _Mean:
 class _Row:
     """One row while it grows: sums, and the latest step times."""
 
-    def __init__(self, segment: int, workload: str, settings: Settings, warmup: int) -> None:
+    def __init__(self, segment: int, workload: str, settings: Settings, settling: int) -> None:
         self.segment = segment
         self.workload = workload
         self.settings = settings
-        self.warmup = warmup  # steps still to be left out
+        self.settle(settling)
         self.steps = 0
         self.samples = 0
         self.busy_s = 0.0
@@ -55,6 +56,11 @@ class _Row:
         self.span: tuple[float, float] | None = None  # the counted steps since the last gap
         self.verdicts: list[str] = []
         self.shown: tuple[tuple[int, bool, _Row | None], Result] | None = None
+
+    def settle(self, settling: int) -> None:
+        """Leave out so many of the next steps, and no fewer than `WARMUP_STEPS`."""
+        self.settling = max(settling, WARMUP_STEPS)
+        self.warmup = self.settling  # steps still to be left out
 
     def count(self, step: Step) -> None:
         """Take a finished step, or leave it out as warm-up."""
@@ -130,19 +136,27 @@ class ResultsTable:
         """Begin the first row of a new worker."""
         self._base = self._rows[-1].segment + 1 if self._rows else 0
         self._waiting.clear()
-        self._begin(_Row(self._base, workload, settings, WARMUP_STEPS))
+        self._begin(_Row(self._base, workload, settings, _hoard(settings)))
 
-    def change(self, segment: int, settings: Settings) -> None:
-        """Begin the row of a segment; steps still on the device count in the one before."""
+    def change(self, segment: int, settings: Settings, settling: int) -> None:
+        """Begin the row of a segment; steps still on the device count in the one before.
+
+        `settling` is the number of steps until what came before has no part in them any more.
+        """
         if self._rows:
             workload = self._rows[-1].workload
-            self._begin(_Row(self._base + segment, workload, settings, WARMUP_STEPS))
+            self._begin(_Row(self._base + segment, workload, settings, settling))
 
-    def go_on(self, segment: int) -> None:
+    def go_on(self, segment: int, settling: int) -> None:
         """Count the steps of this segment in the newest row: what lay between was not its own."""
         if self._rows:
             self._rows[-1].segment = self._base + segment
-            self._rows[-1].warmup = WARMUP_STEPS
+            self._rows[-1].settle(settling)
+
+    def resumed(self) -> None:
+        """Settle anew: a loader hoards batches while the training pauses."""
+        if self._rows:
+            self._rows[-1].settle(self._rows[-1].settling)
 
     def verdict(self, text: str) -> None:
         """Keep what a comparison found, below the newest row."""
@@ -153,7 +167,9 @@ class ResultsTable:
         """Begin another row with the settings in force; what is warm stays warm."""
         if self._rows:
             row = self._rows[-1]
-            self._begin(_Row(row.segment, row.workload, row.settings, row.warmup))
+            new = _Row(row.segment, row.workload, row.settings, row.settling)
+            new.warmup = row.warmup
+            self._begin(new)
 
     def step(self, step: Step) -> None:
         """Count a finished step in the newest row of its segment."""
@@ -209,6 +225,13 @@ def _verdict(number: int, text: str) -> Result:
         live=False,
         verdict=True,
     )
+
+
+def _hoard(settings: Settings) -> int:
+    """Return how many batches may lie ready in a loader; a start says nothing of settling."""
+    if settings.get("data") != "loader":
+        return 0
+    return int(settings["num_workers"]) * int(settings["prefetch_factor"]) + 1
 
 
 def _configuration(row: _Row, first: _Row) -> str:

@@ -202,6 +202,7 @@ class Window:
                 self._mark(item.at_s, "resumed")
                 self._paused, self._notice = False, ""
                 self._busy_since_s = max(self._busy_since_s, item.at_s)
+                self._results.resumed()
             case Finished():
                 self._ticks.cover(item.at_s)
                 self._end("finished", f"finished after {item.total_steps} steps", item.at_s)
@@ -236,11 +237,11 @@ class Window:
         if not changes:
             if were_blocks:
                 self._mark(event.at_s, END_OF_BLOCKS)
-            self._results.go_on(event.segment)
+            self._results.go_on(event.segment, event.settling_steps)
             return
         self._settings = event.settings
         self._mark(event.at_s, _phrase(changes, "="))
-        self._results.change(event.segment, event.settings)
+        self._results.change(event.segment, event.settings, event.settling_steps)
 
     def _refuse(self, event: Refused) -> None:
         reason = f"refused: {event.reason}"  # the reason names the lever

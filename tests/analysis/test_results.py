@@ -20,9 +20,13 @@ class Bench:
         for progress in self.run.steps(count, step_ms):
             self.table.step(progress.steps[0])
 
-    def change(self, **changes):
+    def change(self, settling=2, **changes):
         event = self.run.change(**changes)
-        self.table.change(event.segment, event.settings)
+        self.table.change(event.segment, event.settings, settling)
+
+    def pause(self, seconds):
+        self.run.wait(seconds)
+        self.table.resumed()
 
     def rows(self, *, live=True):
         return self.table.results(live=live)
@@ -112,6 +116,48 @@ def test_pauses_do_not_dilute_a_row():
     assert row.util_pct == 90.0
 
 
+LOADER = SETTINGS | {"data": "loader", "num_workers": "2", "prefetch_factor": "4"}
+HOARD = 2 * 4 + 1
+
+
+def test_batches_that_a_loader_hoards_in_a_pause_are_not_taken_for_its_pace():
+    bench = Bench()
+    bench.start(LOADER)
+    bench.train(HOARD, 10.0)  # it was faster than the start of the training
+    bench.train(20, 75.0)
+    bench.pause(2.0)
+    bench.train(HOARD, 10.0)
+    bench.train(20, 75.0)
+    (row,) = bench.rows()
+    assert (row.steps, row.steps_per_s) == (40, pytest.approx(1 / 0.075))
+
+
+def test_after_a_change_as_many_steps_are_left_out_as_the_worker_says():
+    bench = Bench()
+    bench.train(20)
+    bench.change(settling=17, data="loader")
+    bench.train(17, 10.0)
+    bench.train(20, 75.0)
+    bench.pause(2.0)
+    bench.train(17, 10.0)
+    bench.train(20, 75.0)
+    assert bench.rows()[1].steps_per_s == pytest.approx(1 / 0.075)
+    bench.table.new_row()
+    bench.pause(2.0)
+    bench.train(17, 10.0)
+    bench.train(20, 75.0)
+    assert [row.steps for row in bench.rows()] == [15, 40, 20]
+
+
+def test_after_blocks_as_many_steps_are_left_out_as_the_worker_says():
+    bench = Bench()
+    bench.train(20)
+    bench.table.go_on(bench.run.change(pipelined="off").segment, 17)
+    bench.train(17, 10.0)
+    bench.train(20)
+    assert bench.rows()[0].steps_per_s == pytest.approx(20.0)
+
+
 def test_samples_count_between_the_first_and_the_last_counted_step_whenever_they_come():
     bench = Bench()
     bench.table.sample(gpu(BEGAN_S + 0.1, util_pct=1.0))  # in the warm-up
@@ -185,7 +231,7 @@ def test_after_blocks_a_row_goes_on_and_counts_none_of_their_steps():
         bench.run.change(pipelined=value)  # a block's: the table is not told
         bench.train(10, 10.0)
         bench.table.sample(gpu(bench.run.now_s - 0.01, util_pct=1.0))
-    bench.table.go_on(bench.run.change(pipelined="off").segment)
+    bench.table.go_on(bench.run.change(pipelined="off").segment, 2)
     bench.train(WARMUP_STEPS, 900.0)
     bench.train(10)
     bench.table.sample(gpu(bench.run.now_s - 0.01, util_pct=90.0))
@@ -229,7 +275,8 @@ def test_a_row_with_a_verdict_stays_though_nothing_was_measured_in_it():
 def test_before_the_first_worker_there_is_nothing_to_keep_a_verdict_in():
     table = ResultsTable()
     table.verdict("one")
-    table.go_on(3)
+    table.go_on(3, 2)
+    table.resumed()
     assert table.results(live=True) == ()
 
 

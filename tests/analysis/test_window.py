@@ -90,6 +90,16 @@ def test_a_paused_training_stands_still_and_comes_back():
     assert [mark.label for mark in shown.markers] == ["paused", "resumed"]
 
 
+def test_the_first_steps_after_a_change_or_a_pause_are_left_out_of_the_results():
+    watched = Watched().trained()
+    change = msgspec.structs.replace(watched.run.change(data="loader"), settling_steps=17)
+    watched.feed(change, *watched.run.steps(18))
+    assert [row.steps for row in watched.now().results] == [35, 1]
+    watched.feed(watched.run.pause(), watched.run.wait(2.0), watched.run.resume())
+    watched.feed(*watched.run.steps(18))
+    assert [row.steps for row in watched.now().results] == [35, 2]
+
+
 def test_a_slow_step_in_progress_is_waited_for_and_then_drawn_level():
     watched = Watched().trained(3, 3000.0)
     before = watched.now().series
