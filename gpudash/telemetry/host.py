@@ -2,24 +2,47 @@
 
 The training processes are the worker and all its descendants.
 
-Loader workers come and go at any moment, so a process that vanishes between two calls is
-the normal case here and simply stops counting.
+Loader workers come and go at any moment. Whoever was born since the reading before counts from
+0; what one that ended had still used is in the time of the children that its parent has reaped.
 """
 
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
 from gpudash.records import HostSample
 
 MIB = 1024 * 1024
-RELIST_S = 1.0
-"""Listing the tree reads every process of the machine: too dear for every reading."""
 OWN_SPAN_S = 5.0
 """Our own CPU time is averaged over so long: drawing comes in bursts."""
+LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
+"""Else (a kernel built without) the tree is found among all processes of the machine: dearer."""
+GONE = (FileNotFoundError, ProcessLookupError)
+"""What /proc answers for a process that has ended; anything else is no answer."""
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / MIB
+
+
+class _Process(NamedTuple):
+    """Which process; a later one with its number began at another moment."""
+
+    pid: int
+    began: int  # clock ticks since the machine's start
+
+
+class _Usage(NamedTuple):
+    """What a process has used so far."""
+
+    own_s: float  # CPU seconds
+    reaped_s: float  # those of its children that ended, and of theirs
+    rss_mib: float  # 0 for a zombie
 
 
 class HostReader:
@@ -31,71 +54,105 @@ class HostReader:
     def __init__(self, pid: int, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` gives seconds; samples carry its time."""
         self._clock = clock
-        self._root = _process(pid)
-        self._own = _process(os.getpid())
+        self._pid = pid
+        self._root: _Process | None = None
         self._own_cpu: deque[tuple[float, float]] = deque()  # moments, and CPU seconds until then
-        self._processes: list[psutil.Process] = []
-        self._listed_s: float | None = None
         self._read_s: float | None = None
-        self._cpu_s: dict[psutil.Process, float] = {}
+        self._before: dict[_Process, _Usage] = {}
 
     def read(self) -> HostSample:
         """CPU percent (of one core, None at first) and resident MiB; None once all are gone."""
         now_s = self._clock()
-        if self._listed_s is None or now_s - self._listed_s >= RELIST_S:
-            self._processes, self._listed_s = _tree(self._root), now_s
-        found = {process: usage for process in self._processes if (usage := _usage(process))}
-        own = _usage(self._own) if self._own else None
-        cpu_pct = self._cpu_pct(now_s, {process: cpu_s for process, (cpu_s, _) in found.items()})
-        self._read_s = now_s
+        found = self._find()
+        rss_mib = sum(usage.rss_mib for usage in found.values())
+        cpu_pct = None
+        if rss_mib and self._read_s is not None and now_s > self._read_s:
+            cpu_pct = 100 * _used_s(self._before, found) / (now_s - self._read_s)
+        self._read_s, self._before = now_s, found
+        own = next(iter(_read(os.getpid()).values()), None)
         return HostSample(
             at_s=now_s,
             cpu_pct=cpu_pct,
-            worker_rss_mib=sum(rss_mib for _, rss_mib in found.values()) if found else None,
+            worker_rss_mib=rss_mib or None,
             own_cpu_pct=self._own_cpu_pct(now_s),
-            own_rss_mib=own[1] if own else None,
+            own_rss_mib=own.rss_mib if own else None,
         )
 
+    def _find(self) -> dict[_Process, _Usage]:
+        """Read the tree, and who was in it before: a listing may miss one while another ends."""
+        found: dict[_Process, _Usage] = {}
+        root = next(iter(_read(self._pid)), None)
+        self._root = self._root or root
+        if root is not None and root == self._root:  # not a later process with its number
+            for pid in _tree(self._pid):
+                found |= _read(pid)
+        for process in self._before.keys() - found.keys():
+            found |= {one: usage for one, usage in _read(process.pid).items() if one == process}
+        return found
+
     def _own_cpu_pct(self, now_s: float) -> float | None:
-        # psutil's times come in ticks of 10 ms: 5 % of the time between two readings
+        # the kernel's times come in ticks of 10 ms: 5 % of the time between two readings
         self._own_cpu.append((now_s, time.process_time()))
         while len(self._own_cpu) > 1 and now_s - self._own_cpu[1][0] >= OWN_SPAN_S:
             self._own_cpu.popleft()
         (then_s, before), (_, after) = self._own_cpu[0], self._own_cpu[-1]
         return 100 * (after - before) / (now_s - then_s) if now_s > then_s else None
 
-    def _cpu_pct(self, now_s: float, cpu_s: dict[psutil.Process, float]) -> float | None:
-        """Percent of a core since the reading before, of the processes found at both."""
-        before_s = self._read_s
-        before, self._cpu_s = self._cpu_s, cpu_s
-        both = cpu_s.keys() & before.keys()
-        if before_s is None or now_s <= before_s or not both:
-            return None
-        return 100 * sum(cpu_s[each] - before[each] for each in both) / (now_s - before_s)
+
+def _used_s(before: dict[_Process, _Usage], now: dict[_Process, _Usage]) -> float:
+    """Return the CPU seconds used between two readings."""
+    nothing = _Usage(0.0, 0.0, 0.0)
+    used_s = reaped_s = 0.0
+    for process, usage in now.items():
+        then = before.get(process, nothing)
+        used_s += usage.own_s - then.own_s
+        reaped_s += usage.reaped_s - then.reaped_s
+    known_s = sum(before[gone].own_s + before[gone].reaped_s for gone in before.keys() - now.keys())
+    return used_s + max(reaped_s - known_s, 0.0)  # not every parent is told of its children's time
 
 
-def _process(pid: int) -> psutil.Process | None:
-    """Return this very process, never a later one with its number; None when it is gone."""
+def _tree(pid: int) -> set[int]:
+    """Return the process and all its descendants, as far as they are still there."""
+    if not LISTS_CHILDREN:
+        with suppress(psutil.Error):
+            return {pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))}
+        return set()
+    found, waiting = {pid}, [pid]
+    while waiting:
+        new = set(_children(waiting.pop())) - found
+        found |= new
+        waiting += new
+    return found
+
+
+def _children(pid: int) -> Iterator[int]:
+    """Yield what each thread of the process has forked."""
+    with suppress(*GONE):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  # a Path costs as much again
+            with suppress(*GONE):  # this thread
+                yield from map(int, _text(f"/proc/{pid}/task/{thread}/children").split())
+
+
+def _read(pid: int) -> dict[_Process, _Usage]:
+    """Return the process of this number and what it has used; nothing when it is gone."""
     try:
-        return psutil.Process(pid)
-    except psutil.Error:
-        return None
+        stat = _text(f"/proc/{pid}/stat")
+    except GONE:
+        return {}
+    cells = stat.rpartition(b")")[2].split()  # the name before may hold anything
+    user, system, reaped_user, reaped_system = map(int, cells[11:15])
+    usage = _Usage(
+        own_s=(user + system) * _TICK_S,
+        reaped_s=(reaped_user + reaped_system) * _TICK_S,
+        rss_mib=int(cells[21]) * _PAGE_MIB,
+    )
+    return {_Process(pid, int(cells[19])): usage}
 
 
-def _tree(root: psutil.Process | None) -> list[psutil.Process]:
-    """Return the process and all its descendants; nothing when it is gone."""
+def _text(path: str) -> bytes:
+    """Return what /proc says: unbuffered, as a worker may have hundreds of threads to ask for."""
+    fd = os.open(path, os.O_RDONLY)
     try:
-        return [root, *root.children(recursive=True)] if root else []
-    except psutil.Error:
-        return []
-
-
-def _usage(process: psutil.Process) -> tuple[float, float] | None:
-    """CPU seconds and resident MiB so far; None for a process that is gone or a zombie."""
-    try:
-        times, rss_bytes = process.cpu_times(), process.memory_info().rss
-    except psutil.Error:
-        return None
-    if not rss_bytes:  # only a zombie has no memory
-        return None
-    return times.user + times.system, rss_bytes / MIB
+        return os.read(fd, 1 << 16)
+    finally:
+        os.close(fd)

@@ -2,22 +2,40 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psutil
 import pytest
 
-from gpudash.telemetry.host import RELIST_S, HostReader
+from gpudash.telemetry import host
+from gpudash.telemetry.host import HostReader
 
 CHILD = "import time; print(flush=True); time.sleep(60)"
+BURNT_S = 0.2
+BURN = f"import time\nwhile time.process_time() < {BURNT_S}: pass\n{CHILD}"
 PARENT = f"""
-import os, subprocess, sys
+import os, subprocess, sys, threading
 children = []
+started, over = threading.Event(), threading.Event()
+
+def spawn(what={CHILD!r}):
+    command = [sys.executable, "-c", what]
+    children.append(subprocess.Popen(command, stdout=subprocess.PIPE))
+    children[-1].stdout.readline()  # it is up
+
+def spawn_and_wait():
+    spawn()
+    started.set()
+    over.wait()  # a thread's children are handed to another one when it ends
+
 for line in sys.stdin:
     if line == "spawn\\n":
-        command = [sys.executable, "-c", {CHILD!r}]
-        children.append(subprocess.Popen(command, stdout=subprocess.PIPE))
-        children[-1].stdout.readline()  # it is up
+        spawn()
+    elif line == "spawn from a thread\\n":
+        threading.Thread(target=spawn_and_wait, daemon=True).start()
+        started.wait()
+    elif line == "burn\\n":
+        spawn({BURN!r})
     elif line == "kill\\n":
         child = children.pop()
         child.kill()
@@ -32,7 +50,7 @@ for line in sys.stdin:
 
 
 class Clock:
-    """Moves only when told, so that a test decides when the tree is listed again."""
+    """Moves only when told, so that a test decides how much time a reading covers."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -108,25 +126,71 @@ def test_cpu_is_percent_of_one_core_over_the_time_between(worker: Worker, clock:
     assert cpu_pct == pytest.approx(100 * used_s / 0.5, rel=0.1)
 
 
-def test_children_count_once_the_tree_is_listed_again(worker: Worker, clock: Clock):
+@pytest.mark.parametrize("lists_children", {host.LISTS_CHILDREN, False})
+def test_children_count_as_soon_as_they_are_there(
+    worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch, *, lists_children: bool
+):
+    monkeypatch.setattr(host, "LISTS_CHILDREN", lists_children)
     reader = HostReader(worker.process.pid, clock)
     alone = rss_mib(reader)
     worker.does("spawn", "spawn")
-    assert rss_mib(reader) == pytest.approx(alone, rel=0.2)
-    clock.now_s += RELIST_S
     assert rss_mib(reader) > 1.5 * alone
 
 
-def test_a_child_seen_for_the_first_time_adds_none_of_its_past_time(worker: Worker, clock: Clock):
+def test_a_child_of_any_thread_counts(worker: Worker, clock: Clock):
     reader = HostReader(worker.process.pid, clock)
-    reader.read()
-    worker.does("spawn")  # starting an interpreter takes at least a clock tick
-    clock.now_s += RELIST_S
-    reader.read()
-    clock.now_s += 0.001
+    alone = rss_mib(reader)
+    worker.does("spawn from a thread")
+    assert rss_mib(reader) > 1.5 * alone
+
+
+def cpu_s(reader: HostReader, clock: Clock) -> float:
+    """CPU seconds that the next reading states, a second after the one before."""
+    clock.now_s += 1.0
     cpu_pct = reader.read().cpu_pct
     assert cpu_pct is not None
-    assert cpu_pct >= 0
+    return cpu_pct / 100
+
+
+def test_processes_that_replace_each_other_are_charged_for_all_they_used(
+    worker: Worker, clock: Clock
+):
+    reader = HostReader(worker.process.pid, clock)
+    reader.read()
+    worker.does("burn")
+    for _ in range(3):
+        assert BURNT_S - 0.02 < cpu_s(reader, clock) < 2 * BURNT_S
+        worker.does("kill", "burn")
+    worker.does("kill", "burn", "kill")  # born and reaped between two readings
+    assert 2 * BURNT_S - 0.04 < cpu_s(reader, clock) < 4 * BURNT_S
+
+
+def test_a_reading_that_fails_makes_nobody_new(
+    worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    worker.does("burn")
+    reader = HostReader(worker.process.pid, clock)
+    reader.read()
+    with monkeypatch.context() as patched:
+        patched.setattr(host, "_text", broken)
+        with pytest.raises(OSError, match="too many"):
+            reader.read()
+    assert cpu_s(reader, clock) < BURNT_S / 2
+
+
+def broken(_: str) -> bytes:
+    raise OSError("too many open files")
+
+
+def test_a_child_that_is_reaped_is_not_charged_again(worker: Worker, clock: Clock):
+    reader = HostReader(worker.process.pid, clock)
+    worker.does("spawn")
+    reader.read()
+    worker.does("leave a zombie")
+    as_zombie_s = cpu_s(reader, clock)
+    worker.does("kill")
+    assert as_zombie_s < 0.05
+    assert cpu_s(reader, clock) < 0.05  # an interpreter's start takes some 20 ms, and ticks are 10
 
 
 @pytest.mark.parametrize("end", ["kill", "leave a zombie"])
@@ -137,7 +201,7 @@ def test_a_child_that_ends_stops_counting_and_takes_nothing_back(
     reader = HostReader(worker.process.pid, clock)
     both = rss_mib(reader)
     worker.does(end)
-    clock.now_s += RELIST_S / 2  # the list still names it
+    clock.now_s += 0.5
     sample = reader.read()
     assert sample.worker_rss_mib is not None
     assert sample.worker_rss_mib < both
@@ -145,12 +209,11 @@ def test_a_child_that_ends_stops_counting_and_takes_nothing_back(
     assert sample.cpu_pct >= 0
 
 
-@pytest.mark.parametrize("later_s", [0.1, RELIST_S])
-def test_a_worker_that_is_gone_reads_as_not_measured(worker: Worker, clock: Clock, later_s: float):
+def test_a_worker_that_is_gone_reads_as_not_measured(worker: Worker, clock: Clock):
     reader = HostReader(worker.process.pid, clock)
     reader.read()
     worker.end()
-    clock.now_s += later_s
+    clock.now_s += 0.1
     sample = reader.read()
     assert (sample.cpu_pct, sample.worker_rss_mib) == (None, None)
 
@@ -158,25 +221,6 @@ def test_a_worker_that_is_gone_reads_as_not_measured(worker: Worker, clock: Cloc
 def test_a_worker_that_never_was_reads_as_not_measured(worker: Worker):
     worker.end()
     assert HostReader(worker.process.pid).read().worker_rss_mib is None
-
-
-def test_listing_the_tree_is_not_paid_at_every_reading(
-    worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch
-):
-    listings = 0
-    children: Callable[..., list[psutil.Process]] = psutil.Process.children
-
-    def counted(process: psutil.Process, **options: bool) -> list[psutil.Process]:
-        nonlocal listings
-        listings += 1
-        return children(process, **options)
-
-    monkeypatch.setattr(psutil.Process, "children", counted)
-    reader = HostReader(worker.process.pid, clock)
-    for _ in range(10):
-        reader.read()
-        clock.now_s += RELIST_S / 5
-    assert listings == 2
 
 
 def test_our_own_time_is_averaged_over_some_seconds(

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-import psutil
 import pytest
 
 from gpudash.records import GpuSample, HostSample, Sample
@@ -213,10 +212,10 @@ def test_a_reader_that_breaks_becomes_a_reason_and_ends_no_thread(
 
 
 def test_an_unreadable_host_leaves_the_gpu(stream: Stream, monkeypatch: pytest.MonkeyPatch):
-    def broken(_: psutil.Process) -> None:
+    def broken(_: str) -> bytes:
         raise OSError("too many open files")
 
-    monkeypatch.setattr(psutil.Process, "cpu_times", broken)
+    monkeypatch.setattr("gpudash.telemetry.host._text", broken)
     stream.sampler.watch(ME, FIRST)
     stream.sampler.start()
     until(lambda: len(stream.gpu) >= 3)
