@@ -263,6 +263,8 @@ class GpuSample(Record, frozen=True, kw_only=True):
     dram_active_pct: float | None = None
     pcie_rx_mib_s: float | None = None
     pcie_tx_mib_s: float | None = None
+    activity_since_s: float | None = None
+    """Since when the six values before are means: samples repeat them until they are read again."""
     energy_j: float | None = None
     """The driver's running counter; only differences mean something."""
     energy_at_s: float | None = None

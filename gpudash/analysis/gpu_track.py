@@ -7,6 +7,7 @@ from math import inf
 import msgspec
 
 from gpudash.analysis.statistics import mean
+from gpudash.analysis.windows import since
 from gpudash.records import GpuSample
 
 ENERGY_REACH_S = 1.3
@@ -80,11 +81,14 @@ class GpuTrack:
         """An interval's energy has to wait for a reading up to `ENERGY_REACH_S` after its end."""
         return bool(self._counter)
 
-    def take(self, began_s: float, ended_s: float) -> GpuInterval:
-        """Return the interval (began_s, ended_s] and forget its samples."""
+    def take(self, began_s: float, ended_s: float, settings_s: float) -> GpuInterval:
+        """Return the interval (began_s, ended_s] and forget its samples.
+
+        Its settings are in force since `settings_s`: no value of its covers time before.
+        """
         first = bisect_right(self._samples, began_s, key=_time)
         end = bisect_right(self._samples, ended_s, key=_time)
-        inside = self._samples[first:end]
+        inside = [since(sample, settings_s) for sample in self._samples[first:end]]
         del self._samples[:end]
         means = {name: mean(getattr(sample, name) for sample in inside) for name in AVERAGED}
         return GpuInterval(

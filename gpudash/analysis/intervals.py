@@ -105,6 +105,7 @@ class Intervals:
         self._start_s = began_s  # of the row in progress
         self._known_s = -inf  # every step finished before is known
         self._now = _Segment(0, "", {}, -1, 0, began_s)
+        self._settings_s = began_s  # since when the rows' settings are in force
         self._next: deque[_Segment] = deque()
         self._base = 0  # added to the worker's count of segments
         self._last_step = 0
@@ -235,6 +236,7 @@ class Intervals:
             if begins_s is None or begins_s > at_s:
                 return
             before, self._now = self._now, self._next.popleft()
+            self._settings_s = begins_s
             if self._now.worker != before.worker:
                 self._step, self._loss, self._skipped_samples = 0, None, None
 
@@ -261,7 +263,7 @@ class Intervals:
             device_ms=mean(step.device_ms for step in steps),
             loss=self._newest_loss(),
             gpus=tuple(
-                track.take(began_s, end_s)
+                track.take(began_s, end_s, self._settings_s)
                 for track in self._gpus.values()
                 if track.first_s <= end_s
             ),

@@ -11,6 +11,7 @@ from collections import deque
 from functools import lru_cache
 
 from gpudash.analysis.statistics import mean, percentiles
+from gpudash.analysis.windows import since
 from gpudash.records import GpuSample, HostSample, Sample, Settings, Step
 from gpudash.snapshot import Result
 
@@ -83,7 +84,7 @@ class _Row:
         if self.span is None or not self.span[0] <= sample.at_s <= self.span[1]:
             return
         if isinstance(sample, GpuSample):
-            self.util.add(sample.util_pct)
+            self.util.add(since(sample, self.span[0]).util_pct)
         else:
             self.cpu.add(sample.cpu_pct)
         self.shown = None

@@ -47,6 +47,7 @@ class SlowReading(msgspec.Struct, frozen=True, kw_only=True):
     dram_active_pct: float | None = None
     pcie_rx_mib_s: float | None = None
     pcie_tx_mib_s: float | None = None
+    activity_since_s: float | None = None
     energy_j: float | None = None
     energy_at_s: float | None = None
 
@@ -75,6 +76,7 @@ class Gpu:
         self.id = _name(nvml, self._board, handle, uuid)
         self._activity = Activity(nvml, self._board, instance)
         self._pcie = ByteCounters(nvml, handle)
+        self._activity_s: float | None = None  # up to when its means have been read
 
     def fast(self) -> GpuSample:
         """Read what takes microseconds; the slow values are None."""
@@ -102,10 +104,14 @@ class Gpu:
         activity = or_none(self.activity) or {}
         if {"pcie_rx_mib_s", "pcie_tx_mib_s"} - activity.keys():
             activity = (or_none(self.pcie) or {}) | activity
+        since_s = self._activity_s
+        if activity or since_s is None:
+            self._activity_s = at_s
         energy_at_s = time.monotonic()
         energy_j = or_none(self.energy)
         return SlowReading(
             at_s=at_s,
+            activity_since_s=since_s if activity else None,
             energy_j=energy_j,
             energy_at_s=None if energy_j is None else energy_at_s,
             **activity,

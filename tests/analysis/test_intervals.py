@@ -128,16 +128,40 @@ def test_a_loss_appears_in_the_row_of_its_step_and_not_before():
 def test_samples_are_averaged_and_what_was_not_measured_stays_empty():
     run = Trainer()
     samples = [
-        gpu(BEGAN_S + 0.1, util_pct=80.0, throttle="none"),
-        gpu(BEGAN_S + 0.3, util_pct=90.0, throttle="power+thermal"),
-        gpu(BEGAN_S + 0.6, throttle="none"),
-        host(BEGAN_S + 0.2),
+        gpu(BEGAN_S + 1.1, util_pct=80.0, throttle="none"),
+        gpu(BEGAN_S + 1.3, util_pct=90.0, throttle="power+thermal"),
+        gpu(BEGAN_S + 1.6, throttle="none"),
+        host(BEGAN_S + 1.2),
     ]
-    rows = fold([run.start(), *samples, *run.steps(20)], close_s=run.now_s)
+    rows = fold([run.start(), *samples, *run.steps(40)], close_s=run.now_s)[2:]
     first, second = (row.gpus[0] for row in rows)
     assert (first.util_pct, first.power_w, first.throttle) == (85.0, None, "power+thermal")
     assert (second.util_pct, second.throttle) == (None, "none")
     assert [row.cpu_pct for row in rows] == [150.0, None]
+
+
+def test_a_mean_that_reaches_back_into_other_settings_is_in_no_row_of_the_new_ones():
+    """As a sampler tells it: five times a second, activity once a second and repeated."""
+    run = Trainer()
+    items = [run.start(), *run.steps(60)]  # for 3 s
+    items += [run.change(pipelined="on"), *run.steps(60)]
+    for tick in range(1, 30):
+        at_s = tick / 5
+        slow_s = max(at_s - 0.4, 0.0) // 1 + 0.4  # read at 0.4, 1.4, 2.4 …
+        active = 10.0 if slow_s < 3 else 55.0 if slow_s < 4 else 90.0
+        activity = {"sm_active_pct": active, "activity_since_s": BEGAN_S + slow_s - 1}
+        busy = 10.0 if at_s <= 3 else 10 + 80 * min(at_s - 3, 1)  # over the second before
+        items.append(gpu(BEGAN_S + at_s, util_pct=busy, power_w=300.0, **activity))
+    rows = [row for row in fold(in_order(items), close_s=run.now_s) if row.segment == 1]
+    assert [row.gpus[0].sm_active_pct for row in rows] == [None, None, 90.0, 90.0, 90.0, 90.0]
+    assert [row.gpus[0].util_pct for row in rows] == [None, 90.0, 90.0, 90.0, 90.0, 90.0]
+    assert all(row.gpus[0].power_w == 300.0 for row in rows)
+
+
+def in_order(items):
+    """Samples of a moment after the worker's records of it."""
+    moments = [getattr(item, "until_s", getattr(item, "at_s", 0.0)) for item in items]
+    return [items[index] for index in sorted(range(len(items)), key=moments.__getitem__)]
 
 
 def test_a_gpu_is_in_every_row_from_its_first_sample_on():

@@ -75,6 +75,16 @@ def test_a_slow_reading_is_in_the_units_of_its_names(gpu: Gpu):
     assert slow(gpu) == SLOW
 
 
+def test_activity_names_the_moment_since_when_it_is_a_mean(gpu: Gpu):
+    first = gpu.slow()
+    assert first.activity_since_s is None
+    time.sleep(SHORTEST_S)
+    second = gpu.slow()
+    assert second.activity_since_s == first.at_s
+    time.sleep(SHORTEST_S)
+    assert gpu.slow().activity_since_s == second.at_s
+
+
 def test_energy_names_the_moment_its_counter_was_read(gpu: Gpu, driver: Driver):
     driver.says("nvmlGpmSampleGet.delay_ms 50")  # asked before it
     reading = gpu.slow()

@@ -77,6 +77,8 @@ def test_one_stream_carries_fast_and_slow_values_together(stream: Stream):
     until(lambda: any(each.sm_active_pct is not None for each in stream.gpu))
     newest = next(each for each in stream.gpu if each.sm_active_pct is not None)
     assert (newest.uuid, newest.power_w, newest.energy_j) == (FIRST, 251.5, 12345.678)
+    assert newest.activity_since_s is not None
+    assert newest.activity_since_s <= newest.at_s - SLOW_S / 2
     assert stream.sampler.gpu_missing is None
 
 
