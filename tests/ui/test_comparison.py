@@ -13,6 +13,7 @@ from gpudash.snapshot import ComparisonShown
 from gpudash.ui.asked import PATIENCE
 from gpudash.ui.screens.dialog import AskChoice, AskText
 from gpudash.ui.widgets.comparison import axis, column, interval_bar, sampled, scale_of
+from gpudash.ui.widgets.results import ResultsTable
 from tests.ui.driving import dashboard
 from tests.ui.fake_engine import CPU, result, training
 from workloads import CATALOGUE
@@ -419,6 +420,16 @@ def verdict_row(text=VERDICT):
         ("steps_per_s", "samples_per_s", "step_ms_p50", "step_ms_p95", "host_ms", "ratio")
     )
     return changed(row, steps=0, util_pct=None, cpu_pct=None, **nothing)
+
+
+async def test_nothing_in_the_table_is_coloured_as_proven():
+    rows = tuple(result(1, "a row", 276.4, ratio=ratio) for ratio in (1.0, 1.17, 0.5))
+    verdict = verdict_row("pipelined=on is 6.3 % slower [5.9, 6.8]")
+    async with dashboard(snapshot=changed(training(), results=(*rows, verdict))) as d:
+        table = d.app.query_one(ResultsTable)
+        shown = list(table.rows(120, 10))[1:]
+        neutral = {table.ink("text"), table.ink("strong")}
+        assert {segment.style for row in shown for segment in row} <= neutral
 
 
 @pytest.mark.parametrize("size", SIZES)

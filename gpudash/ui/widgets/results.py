@@ -1,4 +1,8 @@
-"""The results table: one row per setting tried, the first one pinned as the yardstick."""
+"""The results table: one row per setting tried, the first one pinned as the yardstick.
+
+Nothing in it is coloured as better or worse: rows are measured one after the other and differ
+by several percent between equal settings too. What is proven is what a verdict says.
+"""
 
 from collections.abc import Iterator
 
@@ -111,7 +115,7 @@ class ResultsTable(Scrolled):
     def _row(self, result: Result, columns: tuple[Column, ...], configuration: int) -> Row:
         if result.verdict:
             text = fmt.clip(f"A/B {fmt.plain(result.configuration)}", self.size.width - 5)
-            return [Segment(f"{' ' * NUMBER_WIDTH}{text}", self.ink("good"))]
+            return [Segment(f"{' ' * NUMBER_WIDTH}{text}", self.ink("strong"))]
         style = self.ink("strong" if result.live else "text")
         number = f"{'▸' if result.live else ' '}{result.number:>{NUMBER_WIDTH - 2}} "
         what = fmt.clip(fmt.plain(result.configuration), configuration)
@@ -121,12 +125,5 @@ class ResultsTable(Scrolled):
         )
         for column in columns:
             text = f"{fmt.clip(cells[column.title], column.width - 1):>{column.width}}"
-            verdict = self._verdict(result) if column.title == "ratio" else None
-            row.append(Segment(text, self.ink(verdict) if verdict else style))
+            row.append(Segment(text, style))
         return row
-
-    def _verdict(self, result: Result) -> str | None:
-        """Colour only what is clearly off 1: a hundredth is noise."""
-        if result.ratio is None or abs(result.ratio - 1) < 0.01:
-            return None
-        return "better" if result.ratio > 1 else "bad"
