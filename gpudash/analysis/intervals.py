@@ -3,7 +3,9 @@
 A row covers (began_s, ended_s] and leaves once nothing that belongs to it can still come,
 so no row is ever revised. Rows follow each other without a gap. They end on a grid of equal
 intervals and, besides, where the last step under the settings before a change finished: so
-each row belongs to one segment alone. Counts are plain: a step counts where it finished.
+each row belongs to one segment alone. Another border is where the first step under the new ones
+may start: the switch, which no step is trained in, is in no row with steps. Counts are plain: a
+step counts where it finished.
 """
 
 from bisect import bisect_right, insort
@@ -30,6 +32,10 @@ from gpudash.records import (
 GRACE_S = 0.5
 """A row waits until every step up to this long after its end is known: as long may samples
 be on their way. Where energy is metered, it waits `ENERGY_REACH_S` longer."""
+
+
+SWITCH_S = 0.01
+"""A switch that takes less is in the first row of its segment instead of in one of its own."""
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +80,7 @@ class _Segment(NamedTuple):
     worker: int
     after_step: int
     begins_s: float | None  # None until the device has finished `after_step`
+    trains_s: float  # when its first step may start: what lies between is the switch
 
 
 class _Finished(NamedTuple):
@@ -104,8 +111,8 @@ class Intervals:
         self._border = 1  # the grid's next border
         self._start_s = began_s  # of the row in progress
         self._known_s = -inf  # every step finished before is known
-        self._now = _Segment(0, "", {}, -1, 0, began_s)
-        self._settings_s = began_s  # since when the rows' settings are in force
+        self._now = _Segment(0, "", {}, -1, 0, began_s, began_s)
+        self._begins_s = self._trains_s = began_s  # of the rows' segment
         self._next: deque[_Segment] = deque()
         self._base = 0  # added to the worker's count of segments
         self._last_step = 0
@@ -153,12 +160,14 @@ class Intervals:
     def _start(self, event: Started) -> None:
         worker = self._latest.worker + 1
         if worker == 0:  # the rows since the run began are the first worker's too
-            self._now = _Segment(0, event.workload, event.settings, 0, 0, self._began_s)
+            began_s = self._began_s
+            self._now = _Segment(0, event.workload, event.settings, 0, 0, began_s, began_s)
         else:
             self._base = self._latest.number + 1
             self._next = deque(one for one in self._next if one.begins_s is not None)
+            ready_s = event.at_s
             self._next.append(
-                _Segment(self._base, event.workload, event.settings, worker, 0, event.at_s)
+                _Segment(self._base, event.workload, event.settings, worker, 0, ready_s, ready_s)
             )
         self._last_step = 0
         self._known_s = max(self._known_s, event.at_s)
@@ -180,7 +189,7 @@ class Intervals:
             begins_s = self._last_finish_s if self._last_step else at_s
         latest = self._latest
         self._next.append(
-            _Segment(number, latest.workload, settings, latest.worker, after_step, begins_s)
+            _Segment(number, latest.workload, settings, latest.worker, after_step, begins_s, at_s)
         )
 
     def _progress(self, event: Progress) -> None:
@@ -218,9 +227,11 @@ class Intervals:
         while not self._closed:
             border_s = self._began_s + self._border * self._interval_s
             end_s = border_s
+            if self._start_s < self._trains_s:
+                end_s = min(end_s, self._trains_s)
             if self._next and self._next[0].begins_s is not None:
                 # what has left already is not revised: the change then shows from here on
-                end_s = min(border_s, max(self._next[0].begins_s, self._start_s))
+                end_s = min(end_s, max(self._next[0].begins_s, self._start_s))
             if end_s > until_s:
                 break
             if end_s > self._start_s:
@@ -236,12 +247,14 @@ class Intervals:
             if begins_s is None or begins_s > at_s:
                 return
             before, self._now = self._now, self._next.popleft()
-            self._settings_s = begins_s
+            is_long = self._now.trains_s - begins_s >= SWITCH_S
+            self._begins_s, self._trains_s = begins_s, self._now.trains_s if is_long else begins_s
             if self._now.worker != before.worker:
                 self._step, self._loss, self._skipped_samples = 0, None, None
 
     def _row(self, end_s: float) -> Interval:
         began_s, self._start_s = self._start_s, end_s
+        settings_s = self._trains_s if began_s >= self._trains_s else self._begins_s
         steps = self._take_steps(end_s)
         host = self._take_host(began_s, end_s)
         transform_ms = self._take_input(end_s)
@@ -263,7 +276,7 @@ class Intervals:
             device_ms=mean(step.device_ms for step in steps),
             loss=self._newest_loss(),
             gpus=tuple(
-                track.take(began_s, end_s, self._settings_s)
+                track.take(began_s, end_s, settings_s)
                 for track in self._gpus.values()
                 if track.first_s <= end_s
             ),

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from gpudash.analysis.intervals import GRACE_S, Intervals
+from gpudash.analysis.intervals import GRACE_S, SWITCH_S, Intervals
 from tests.analysis.scripted_run import BEGAN_S, Trainer, gpu, host
 
 
@@ -57,6 +57,41 @@ def test_a_change_cuts_the_row_where_the_last_step_before_it_finished():
     assert [row.settings["pipelined"] for row in rows] == ["off", "off", "on"]
     assert [row.steps for row in rows] == [10, 4, 6]
     assert rows[1].ended_s == pytest.approx(BEGAN_S + 0.7)
+
+
+def test_a_switch_is_in_no_row_with_steps():
+    run = Trainer()
+    items = [run.start(), *run.steps(24)]  # for 1.2 s
+    run.now_s += 0.26
+    items += [run.change(batch_size="16"), *run.steps(25, 20.0)]
+    rows = fold(items, close_s=run.now_s)
+    assert [(row.segment, row.steps) for row in rows] == [
+        (0, 10), (0, 10), (0, 4), (1, 0), (1, 2), (1, 23),
+    ]  # fmt: skip
+    assert [row.steps_per_s for row in rows] == pytest.approx([20.0] * 3 + [0.0] + [50.0] * 2)
+    assert rows[3].ended_s - rows[3].began_s == pytest.approx(0.26)
+
+
+def test_a_long_switch_has_several_rows_and_the_device_is_seen_to_be_idle_in_it():
+    run = Trainer()
+    items = [run.start(), *run.steps(20)]
+    run.now_s += 2.0
+    items += [run.change(data="loader"), *run.steps(40)]
+    moments = [tick / 5 for tick in range(1, 18)]
+    items += [gpu(BEGAN_S + at_s, util_pct=0.0 if at_s >= 2 else 90.0) for at_s in moments]
+    rows = fold(in_order(items), close_s=run.now_s)[2:]
+    assert [row.steps for row in rows] == [0, 0, 0, 0, 10, 10, 10, 10]
+    assert [row.gpus[0].util_pct for row in rows[:5]] == [None, 0.0, 0.0, 0.0, None]
+
+
+def test_a_switch_of_no_length_to_speak_of_has_no_row():
+    run = Trainer()
+    items = [run.start(), *run.steps(14)]
+    run.now_s += 0.9 * SWITCH_S
+    items += [run.change(pipelined="on"), *run.steps(12)]
+    rows = fold(items, close_s=run.now_s)
+    assert [row.segment for row in rows] == [0, 0, 1, 1]
+    assert all(row.steps for row in rows)
 
 
 def test_a_change_announced_ahead_of_the_device_cuts_where_its_steps_begin():
