@@ -31,8 +31,20 @@ def _host_left() -> int:
 
 
 def _container_left(cgroup: Path = CGROUP) -> int:
+    """Return the bytes under the limit, file cache that the kernel would drop among them."""
     try:
         limit = int((cgroup / "memory.max").read_text())
-        return limit - int((cgroup / "memory.current").read_text())
+        used = int((cgroup / "memory.current").read_text())
+        statistics = (cgroup / "memory.stat").read_text()
     except (OSError, ValueError):  # no such controller, or the limit is "max"
         return _host_left()
+    return limit - used + _inactive_file(statistics)
+
+
+def _inactive_file(statistics: str) -> int:
+    """Return the bytes of file cache not used lately: they count as used, but make way."""
+    for line in statistics.splitlines():
+        name, _, value = line.partition(" ")
+        if name == "inactive_file":
+            return int(value)
+    return 0

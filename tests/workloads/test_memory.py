@@ -1,0 +1,41 @@
+"""What a container can still give: its limit, less what is used and would not make way."""
+
+from pathlib import Path
+
+import pytest
+
+from workloads import memory
+
+GIB = 2**30
+HOST_LEFT = 64 * GIB
+
+
+@pytest.fixture
+def cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A container of 16 GiB that uses 1 GiB itself and has read 14.9 GiB of files."""
+    monkeypatch.setattr(memory, "_host_left", lambda: HOST_LEFT)
+    (tmp_path / "memory.max").write_text(f"{16 * GIB}\n")
+    (tmp_path / "memory.current").write_text(f"{int(15.9 * GIB)}\n")
+    (tmp_path / "memory.stat").write_text(
+        f"anon {GIB}\nfile {int(14.9 * GIB)}\ninactive_anon {GIB}\n"
+        f"active_file {GIB}\ninactive_file {int(13.9 * GIB)}\n"
+    )
+    return tmp_path
+
+
+def test_file_cache_not_used_lately_can_still_be_given(cgroup: Path):
+    assert memory._container_left(cgroup) == pytest.approx(14 * GIB, abs=2)
+
+
+def test_a_kernel_that_tells_no_cache_leaves_what_is_unused(cgroup: Path):
+    (cgroup / "memory.stat").write_text(f"anon {GIB}\n")
+    assert memory._container_left(cgroup) == pytest.approx(0.1 * GIB, abs=2)
+
+
+def test_without_a_limit_it_is_what_the_host_can_give(cgroup: Path):
+    (cgroup / "memory.max").write_text("max\n")
+    assert memory._container_left(cgroup) == HOST_LEFT
+
+
+def test_without_the_controller_it_is_what_the_host_can_give(tmp_path: Path, cgroup: Path):
+    assert memory._container_left(tmp_path / "nowhere") == HOST_LEFT
