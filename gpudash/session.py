@@ -143,8 +143,8 @@ class Session:
         """Kill the worker and start another. Call from the main thread. Raises WorkerError."""
         if not self._thread.is_alive():
             raise WorkerError("gpudash itself failed: quit and start it again")
-        self._plan = plan
         link = WorkerLink(plan)
+        self._plan = plan
 
         def replace() -> None:
             self._read_worker()  # what it said last
@@ -253,6 +253,7 @@ class Session:
             self._obey_requests()
             self._read_worker()  # what arrived while the listener was busy
             self._read_samples()
+            self._listener.on_snapshot(self._snapshot(time.monotonic()))  # the last one is whole
         except Exception as error:  # noqa: BLE001  # must not end in silence
             sentence = f"gpudash itself failed: {type(error).__name__}: {error}"
             trace = traceback.format_exc()

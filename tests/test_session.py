@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudash.errors import RecordingError
+from gpudash.errors import RecordingError, WorkerError
 from gpudash.records import Failed, Plan
 from gpudash.session import Session
 from gpudash.snapshot import Snapshot
@@ -58,16 +58,19 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 def begin() -> Iterator[Begin]:
     sessions: list[Session] = []
 
-    def start(record: Path | None = None, **plan: object) -> tuple[Session, Screen]:
+    def start(
+        record: Path | None = None, rate_hz: float = 20, **plan: object
+    ) -> tuple[Session, Screen]:
         settings = SMALL | plan.pop("settings", {})
-        session, screen = make(Plan(workload="encdec", device="cpu", settings=settings, **plan))
+        planned = Plan(workload="encdec", device="cpu", settings=settings, **plan)
+        session, screen = make(planned, rate_hz)
         if record is not None:
             session.record(record)
         session.start(screen)
         return session, screen
 
-    def make(plan: Plan) -> tuple[Session, Screen]:
-        sessions.append(Session(plan, rate_hz=20))
+    def make(plan: Plan, rate_hz: float) -> tuple[Session, Screen]:
+        sessions.append(Session(plan, rate_hz=rate_hz))
         return sessions[-1], Screen()
 
     yield start
@@ -103,6 +106,14 @@ def test_a_recorded_run_accounts_for_every_step(begin: Begin, tmp_path: Path) ->
     assert rows[-1]["skipped_samples"] == "0"
 
 
+def test_the_last_snapshot_knows_every_step_that_was_recorded(begin: Begin, tmp_path: Path) -> None:
+    session, screen = begin(record=tmp_path / "run.csv", rate_hz=0.01, steps=30)
+    assert session.wait(PATIENCE_S)
+    session.close()
+    assert rows_of(tmp_path / "run.csv")[-1]["step"] == "30"
+    assert (screen.newest.state, screen.newest.total_steps) == ("finished", 30)
+
+
 def test_levers_move_while_the_same_worker_trains_on(begin: Begin, tmp_path: Path) -> None:
     session, screen = begin(record=tmp_path / "run.csv")
     pid = screen.until(lambda s: s.total_steps > 20).worker_pid
@@ -134,6 +145,21 @@ def test_a_dead_worker_is_told_and_another_one_takes_over(begin: Begin) -> None:
     assert again.worker_pid != first.worker_pid
     assert again.results[0].steps >= first.results[0].steps
     assert session.failure is None
+
+
+def test_a_restart_that_fails_leaves_the_plan_as_it_was(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, _ = begin()
+    plan = session.plan
+
+    def refuse(_plan: Plan) -> None:
+        raise WorkerError("the training process could not start")
+
+    monkeypatch.setattr("gpudash.session.WorkerLink", refuse)
+    with pytest.raises(WorkerError):
+        session.restart(Plan(workload="augment", settings={}))
+    assert session.plan == plan
 
 
 def test_a_bad_setting_fails_with_its_reason_and_leaves_no_file(
