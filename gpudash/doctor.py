@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import psutil
 
+from gpudash import child
 from gpudash.telemetry.gpm import SHORTEST_S
 from gpudash.telemetry.gpu import Gpu, list_gpus, open_gpu
 from gpudash.telemetry.host import MIB
@@ -30,13 +31,13 @@ MARKS = {True: "ok", False: "no", None: "–"}
 
 ASK_TORCH = """
 import json, torch
+from gpudash.worker.device import nvml_uuid
 from gpudash.worker.own_cost import instruments_us
 devices = []
 if torch.cuda.is_available():
     for index in range(torch.cuda.device_count()):
         found = torch.cuda.get_device_properties(index)
-        prefix = "MIG" if "MIG" in found.name else "GPU"  # NVML's form
-        devices.append([found.name, f"{prefix}-{found.uuid}"])
+        devices.append([found.name, nvml_uuid(found.name, found.uuid)])
 found = {"version": torch.__version__, "cuda": torch.version.cuda, "devices": devices}
 try:
     found["instruments_us"] = instruments_us(torch.device("cuda:0" if devices else "cpu"))
@@ -128,10 +129,14 @@ def _machine() -> Check:
 
 def _torch() -> Iterator[Check]:
     """Ask torch in a process of its own, where it may be slow, broken or missing."""
-    command = [sys.executable, "-c", ASK_TORCH]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=TORCH_TIMEOUT_S, check=False
+            child.command("-c", ASK_TORCH),
+            env=child.environment(),
+            capture_output=True,
+            text=True,
+            timeout=TORCH_TIMEOUT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         reason = f"its import took longer than {TORCH_TIMEOUT_S:.0f} s"

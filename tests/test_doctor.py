@@ -98,6 +98,16 @@ def test_a_torch_that_does_not_import_is_one_line(
     assert found == Check(name="torch", ok=False, detail=detail)
 
 
+def test_a_folder_of_the_users_named_like_ours_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    (tmp_path / "workloads").mkdir()
+    (tmp_path / "workloads" / "__init__.py").write_text("raise SystemExit(7)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(doctor, "ASK_TORCH", f"import workloads.levers; {SOME_TORCH}")
+    assert Check(name="torch", ok=True, detail="2.11, built without CUDA") in examine()
+
+
 def test_torch_devices_are_named_with_their_uuid(no_library: dict[str, str]):
     says = {"version": "2.15", "cuda": "13.0", "devices": [["H200", FIRST]]}
     found = checks(no_library, f"print({json.dumps(says | {'instruments_us': [9, 21]})!r})")

@@ -17,6 +17,7 @@ from multiprocessing.util import get_temp_dir
 import msgspec
 
 from gpudash.records import Device, Failed, Plan, Started, Status
+from gpudash.worker.device import nvml_uuid
 from gpudash.worker.pipes import CommandPipe, EventPipe, ParentGone
 from workloads.lifetime import die_with
 
@@ -83,11 +84,10 @@ def describe_device(kind: str, index: int | None) -> Device:
     if kind == "cpu":
         return Device(kind="cpu", name=f"CPU, {torch.get_num_threads()} threads")
     properties = torch.cuda.get_device_properties(index or 0)
-    prefix = "MIG-" if "MIG" in properties.name else "GPU-"
     return Device(
         kind="cuda",
         name=properties.name,
-        uuid=f"{prefix}{properties.uuid}",
+        uuid=nvml_uuid(properties.name, properties.uuid),
         mem_total_mib=properties.total_memory / 2**20,
     )
 

@@ -10,13 +10,11 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import tempfile
-from pathlib import Path
 
 import msgspec
 
-import gpudash
+from gpudash import child
 from gpudash.errors import WorkerError
 from gpudash.records import Command, Event, Plan
 
@@ -37,22 +35,20 @@ class WorkerLink:
         events_read, events_write = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",  # a folder named workloads in the user's directory is not ours
+                child.command(
                     "-m",
                     "gpudash.worker",
                     str(events_write),
                     str(os.getpid()),
                     self._scratch.name,
                     msgspec.json.encode(plan).decode(),
-                ],
+                ),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 pass_fds=(events_write,),
                 start_new_session=True,  # Ctrl-C is ours alone, and killpg reaches its children
-                env=_environment(),
+                env=child.environment(),
             )
         except OSError as error:
             os.close(events_read)
@@ -167,13 +163,3 @@ class _Lines:
             self.ended = not chunk
             received += chunk
         return bytes(received)
-
-
-def _environment() -> dict[str, str]:
-    """Return the child's environment: the same gpudash as ours, output unbuffered."""
-    package_root = str(Path(gpudash.__file__).parents[1])
-    paths = [package_root, os.environ.get("PYTHONPATH", "")]
-    return os.environ | {
-        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-        "PYTHONUNBUFFERED": "1",
-    }
