@@ -54,7 +54,7 @@ def follow(
                     printer.line("stopping")
                 session.stop()
                 stopping = True
-            if len(interrupted) > 1:  # a second Ctrl-C waits for nothing
+            if len(interrupted) > 1:  # a second Ctrl-C: the worker is killed and need not answer
                 break
         session.close()
     printer.show(news)

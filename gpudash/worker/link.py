@@ -1,8 +1,8 @@
 """The parent's side of the worker: start it, talk to it, notice its end.
 
-Everything here returns at once. Only the thread that consumes the events calls `read_*`,
-`exit_code` and `close`; `WorkerLink` itself is made on the main thread, because the kernel
-kills the child when the thread that started it ends.
+Nothing here waits for the worker, but `close` for a killed one, and not for ever. Only the
+thread that consumes the events calls `read_*`, `exit_code` and `close`; `WorkerLink` itself is
+made on the main thread, because the kernel kills the child when the thread that started it ends.
 """
 
 import codecs
@@ -22,6 +22,8 @@ READ_BYTES = 1 << 16
 TURN_BYTES = 1 << 20
 """One turn reads no more, so that a flood of output holds up nothing else. It is many times what
 a pipe holds: one turn after the worker's end reads all that it left."""
+REAP_S = 3.0
+"""How long a killed worker is waited for: one inside the GPU's driver may take any time."""
 LINE_LIMIT = 1 << 12
 """A line that the worker prints is cut here: a progress bar may never end one."""
 
@@ -111,9 +113,13 @@ class WorkerLink:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill what is left of the group, reap the worker, tidy up after it; again: nothing."""
+        """Kill what is left of the group, reap the worker, tidy up after it; again: nothing.
+
+        Returns after `REAP_S` seconds at the latest; a worker still alive is the kernel's then.
+        """
         self.kill()
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(REAP_S)
         if self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()

@@ -1,11 +1,17 @@
-"""The parent's ends of the pipes: every line arrives, and no flood holds up the reader."""
+"""The parent's side: every line arrives, nothing holds up the reader, nothing is left behind."""
 
 import os
+import signal
+import time
 from collections.abc import Callable
 
 import pytest
 
-from gpudash.worker.link import READ_BYTES, TURN_BYTES, _Lines
+from gpudash.records import Plan
+from gpudash.worker import link
+from gpudash.worker.link import READ_BYTES, TURN_BYTES, WorkerLink, _Lines
+
+PLAN = Plan(workload="encdec", settings={})
 
 PIPE_BYTES = 1 << 16
 TEXT = "".join(f"line {number}\n" for number in range(300_000))
@@ -40,3 +46,18 @@ def test_one_turn_reads_all_that_a_dead_worker_left(kind):
     assert READS[kind](lines) == left.decode().splitlines()
     assert lines.ended
     lines.close()
+
+
+def test_a_worker_that_no_signal_ends_is_waited_for_no_longer_than_said(monkeypatch):
+    """As one in an uninterruptible call of the GPU's driver."""
+    monkeypatch.setattr(link, "REAP_S", 0.2)
+    monkeypatch.setattr(WorkerLink, "kill", lambda self: None)
+    worker = WorkerLink(PLAN)
+    try:
+        began_s = time.monotonic()
+        worker.close()
+        assert 0.2 <= time.monotonic() - began_s < 5
+        assert worker.exit_code() is None
+    finally:
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker._process.wait()
