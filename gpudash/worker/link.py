@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import tempfile
+from contextlib import ExitStack
 
 import msgspec
 
@@ -32,44 +33,40 @@ class WorkerLink:
     """A running worker process, its pipes and its process group."""
 
     def __init__(self, plan: Plan) -> None:
-        # the worker's children keep sockets in it, and none of them may live to remove it
-        self._scratch = tempfile.TemporaryDirectory(prefix="gpudash-", ignore_cleanup_errors=True)
-        events_read, events_write = os.pipe()
+        """Start the worker. Raises WorkerError, and then leaves nothing behind."""
         try:
-            self._process = subprocess.Popen(
-                child.command(
-                    "-m",
-                    "gpudash.worker",
-                    str(events_write),
-                    str(os.getpid()),
-                    self._scratch.name,
-                    msgspec.json.encode(plan).decode(),
-                ),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=(events_write,),
-                start_new_session=True,  # Ctrl-C is ours alone, and killpg reaches its children
-                env=child.environment(),
-            )
+            with ExitStack() as on_failure, ExitStack() as childs_ends:
+                # the worker's children keep sockets in it, and none of them may live to remove it
+                self._scratch = tempfile.TemporaryDirectory(
+                    prefix="gpudash-", ignore_cleanup_errors=True
+                )
+                on_failure.callback(self._scratch.cleanup)
+                self._events, events = _pipe(on_failure, childs_ends)
+                output, stdout = _pipe(on_failure, childs_ends)
+                errors, stderr = _pipe(on_failure, childs_ends)
+                self._printed = [output, errors]
+                self._process = subprocess.Popen(
+                    child.command(
+                        "-m",
+                        "gpudash.worker",
+                        str(events),
+                        str(os.getpid()),
+                        self._scratch.name,
+                        msgspec.json.encode(plan).decode(),
+                    ),
+                    stdin=subprocess.PIPE,
+                    stdout=stdout,
+                    stderr=stderr,
+                    pass_fds=(events,),
+                    start_new_session=True,  # Ctrl-C is ours alone, and killpg reaches its children
+                    env=child.environment(),
+                )
+                on_failure.pop_all()
         except OSError as error:
-            os.close(events_read)
-            self._scratch.cleanup()
             raise WorkerError(f"the training process could not start: {error}") from error
-        finally:
-            os.close(events_write)
         assert self._process.stdin
-        assert self._process.stdout
-        assert self._process.stderr
-        self._events = _Lines(events_read)
-        self._printed = [
-            _Lines(os.dup(self._process.stdout.fileno())),
-            _Lines(os.dup(self._process.stderr.fileno())),
-        ]
-        self._process.stdout.close()
-        self._process.stderr.close()
-        self._unsent = bytearray()
         os.set_blocking(self._process.stdin.fileno(), False)
+        self._unsent = bytearray()
         self._decoder = msgspec.json.Decoder(Event)
 
     @property
@@ -169,3 +166,12 @@ class _Lines:
             self.ended = not chunk
             received += chunk
         return bytes(received)
+
+
+def _pipe(on_failure: ExitStack, childs_ends: ExitStack) -> tuple[_Lines, int]:
+    """Return a new pipe's lines, ours to read, and the end that the child writes to."""
+    reading, writing = os.pipe()
+    lines = _Lines(reading)
+    on_failure.callback(lines.close)
+    childs_ends.callback(os.close, writing)
+    return lines, writing

@@ -2,11 +2,15 @@
 
 import os
 import signal
+import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from gpudash.errors import WorkerError
 from gpudash.records import Plan
 from gpudash.worker import link
 from gpudash.worker.link import READ_BYTES, TURN_BYTES, WorkerLink, _Lines
@@ -61,3 +65,54 @@ def test_a_worker_that_no_signal_ends_is_waited_for_no_longer_than_said(monkeypa
     finally:
         os.killpg(worker.pid, signal.SIGKILL)
         worker._process.wait()
+
+
+def open_files() -> set[str]:
+    return {fd.name for fd in Path("/proc/self/fd").iterdir()}
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_where_no_directory_can_be_made_the_reason_is_told(temporary, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary / "full"))
+    with pytest.raises(WorkerError, match="could not start: .*No such file"):
+        WorkerLink(PLAN)
+
+
+@pytest.mark.parametrize("fails", range(5))
+def test_where_a_pipe_is_refused_nothing_is_left_behind(fails, temporary, monkeypatch):
+    """Events, output, errors, commands, and what Popen itself needs."""
+    make, made = os.pipe, []
+
+    def pipe():
+        if len(made) == fails:
+            raise OSError(24, "Too many open files")
+        made.append(make())
+        return made[-1]
+
+    before = open_files()
+    monkeypatch.setattr(os, "pipe", pipe)
+    with pytest.raises(WorkerError, match="could not start: .*Too many open files"):
+        WorkerLink(PLAN)
+    assert open_files() == before
+    assert not list(temporary.iterdir())
+
+
+def test_where_no_python_can_be_started_nothing_is_left_behind(temporary, monkeypatch):
+    before = open_files()
+    monkeypatch.setattr(sys, "executable", str(temporary / "python"))
+    with pytest.raises(WorkerError, match="could not start: .*No such file"):
+        WorkerLink(PLAN)
+    assert open_files() == before
+    assert not list(temporary.iterdir())
+
+
+def test_a_closed_link_leaves_nothing_behind(temporary):
+    before = open_files()
+    WorkerLink(PLAN).close()
+    assert open_files() == before
+    assert not list(temporary.iterdir())
