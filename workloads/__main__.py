@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 
 import torch
 
@@ -23,7 +24,10 @@ WARMUP_STEPS = 10
 
 
 def main() -> int:
-    """Run one workload. Returns the exit code: 2 for a bad argument, with one line why."""
+    """Run one workload. Returns the exit code.
+
+    0: it ran. 2: an argument is not valid or the memory does not suffice, with one line why.
+    """
     parser = argparse.ArgumentParser(prog="python -m workloads", description=__doc__)
     parser.add_argument("workload", nargs="?", default=DEFAULT, help=", ".join(CATALOGUE))
     parser.add_argument("--set", action="append", default=[], metavar="LEVER=VALUE")
@@ -31,55 +35,57 @@ def main() -> int:
     parser.add_argument("--steps", default="100", help="steps timed (100)")
     arguments = parser.parse_args()
     try:
-        steps = _whole(arguments.steps)
-        changes = dict(_pair(text) for text in arguments.set)
-        entry = find_workload(arguments.workload)
-        training = Training(entry, changes, pick_device(arguments.device))
+        result = run(arguments.workload, arguments.set, arguments.device, arguments.steps)
     except LeverError as error:
         print(f"python -m workloads: {error}", file=sys.stderr)
         return 2
-    try:
-        seconds, loss = timed(training, steps)
-    except (RuntimeError, MemoryError) as error:
+    except (MemoryError, OSError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        print(f"python -m workloads: out of memory with {training.settings}", file=sys.stderr)
+        asked = ", ".join(arguments.set) or "the default settings"
+        print(f"python -m workloads: out of memory with {asked}", file=sys.stderr)
         return 2
+    print(json.dumps(result))
+    return 0
+
+
+def run(workload: str, pairs: Sequence[str], device: str, steps: str) -> dict[str, object]:
+    """Return what a run of this workload came to. Raises LeverError for what cannot be."""
+    count = _whole(steps)
+    entry = find_workload(workload)
+    training = Training(entry, dict(_pair(text) for text in pairs), pick_device(device))
+    try:
+        seconds, loss = timed(training, count)
     finally:
         training.close()
-    steps_per_s = steps / seconds
-    result = {
+    steps_per_s = count / seconds
+    return {
         "workload": entry.name,
         "settings": training.settings,
         "device": str(training.device),
         "device_name": device_name(training.device),
         "torch": torch.__version__,
-        "steps": steps,
+        "steps": count,
         "seconds": seconds,
         "steps_per_s": steps_per_s,
         "samples_per_s": steps_per_s * int(training.settings["batch_size"]),
         "loss": loss,
     }
-    print(json.dumps(result))
-    return 0
 
 
 def timed(training: Training, steps: int) -> tuple[float, float]:
-    """Return the wall seconds of `steps` steps after the warm-up, and the last loss."""
-    loss = float("nan")
+    """Return the wall seconds of `steps` steps, 1 or more, after the warm-up; the last loss."""
     while training.trained_steps < WARMUP_STEPS:
         training.step()
     training.synchronize()  # sync: the clock starts when the device has finished
     began = time.perf_counter()
-    trained = None
     for _ in range(steps):
         trained = training.step()
     training.synchronize()  # sync: … and stops when it has finished
     seconds = time.perf_counter() - began
     training.drain()
-    if trained is not None:
-        loss = trained.loss.item()  # sync: after the clock has stopped
-    return seconds, loss
+    assert trained is not None  # since the warm-up every batch taken lets one be trained on
+    return seconds, trained.loss.item()  # sync: after the clock has stopped
 
 
 def device_name(device: torch.device) -> str:
