@@ -7,7 +7,7 @@ from pathlib import Path
 from gpudash.analysis.sweep import CellResult, Grid
 from gpudash.errors import RecordingError, UsageError
 from gpudash.recording.files import reason, shown
-from gpudash.tables import change, label, pairs, why_not
+from gpudash.tables import change, figure, label, pairs, why_not
 
 SUFFIXES = (".svg", ".png")
 
@@ -45,6 +45,9 @@ def draw(path: Path, title: str, grid: Grid, results: Sequence[Sequence[CellResu
 
 
 def _note(result: CellResult) -> str:
+    """Return what stands beside a bar; one of length 0 says that, or why, nothing was measured."""
     if result.failure is not None:
         return why_not(result.failure)
+    if result.samples_per_s is None:
+        return figure(None)
     return "" if result.change is None else change(result.change)

@@ -2,12 +2,22 @@ import importlib.util
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from gpudash import plotting
+from gpudash.analysis.sweep import CellResult
 from gpudash.errors import RecordingError, UsageError
-from tests.test_tables import GRID, RESULTS
+from tests import test_tables
+from tests.test_tables import GRID
 
+RESULTS = [
+    [
+        msgspec.structs.replace(cell, samples_per_s=cell.steps_per_s and 8 * cell.steps_per_s)
+        for cell in row
+    ]
+    for row in test_tables.RESULTS
+]
 TITLE = "encdec on NVIDIA H200 data=resident"
 
 
@@ -26,6 +36,14 @@ def test_a_vector_picture_holds_what_the_table_holds(tmp_path):
         assert f"<!-- {shown} -->" in text
 
 
+def test_a_bar_of_no_length_says_that_nothing_was_measured(tmp_path):
+    unmeasured = [RESULTS[0], [RESULTS[1][0], CellResult()]]
+    for results, marks in ((RESULTS, 0), (unmeasured, 1)):
+        plotting.draw(tmp_path / "sweep.svg", TITLE, GRID, results)
+        text = (tmp_path / "sweep.svg").read_text(encoding="utf-8")
+        assert text.count("<!-- – -->") == marks
+
+
 @pytest.mark.parametrize("name", ["sweep.png", "sweep.PNG"])
 def test_a_pixel_picture(tmp_path, name):
     plotting.check(tmp_path / name)
@@ -34,8 +52,6 @@ def test_a_pixel_picture(tmp_path, name):
 
 
 def test_a_sweep_without_rows_is_drawn_too(tmp_path):
-    import msgspec
-
     grid = msgspec.structs.replace(GRID, rows=({},))
     plotting.draw(tmp_path / "sweep.svg", TITLE, grid, RESULTS[:1])
     assert (tmp_path / "sweep.svg").stat().st_size > 1000
