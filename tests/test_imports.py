@@ -42,3 +42,8 @@ def test_listing_loads_neither_textual_nor_psutil() -> None:
 
 def test_a_headless_run_loads_no_screen() -> None:
     assert not loaded_by("import gpudash.headless") & {"textual", "plotext", "rich"}
+
+
+def test_what_the_screen_knows_loads_no_widget() -> None:
+    code = "import gpudash.ui.control, gpudash.ui.bars, gpudash.ui.charts, gpudash.ui.inbox"
+    assert "textual" not in loaded_by(code)

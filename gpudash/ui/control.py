@@ -19,7 +19,6 @@ from gpudash.ui.asked import PATIENCE, Asked
 from gpudash.ui.bars import DEAD
 from gpudash.ui.chosen import Chosen
 from gpudash.ui.engine import Engine
-from gpudash.ui.widgets.levers import LeverRow
 from workloads import CATALOGUE, find_workload
 from workloads.levers import Lever, LeverError, find, resolve
 
@@ -28,6 +27,16 @@ def levers_of(workload: str) -> tuple[Lever, ...]:
     """Return the levers of a workload of the catalogue; none for any other."""
     entry = CATALOGUE.get(workload)
     return entry.levers if entry else ()
+
+
+class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A lever as the panel shows it."""
+
+    lever: Lever
+    value: str
+    """In force, or about to be where nothing runs."""
+    pending: str | None
+    """Asked for and not in force yet."""
 
 
 class Control:

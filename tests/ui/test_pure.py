@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from gpudash.ui import format as fmt
 from gpudash.ui import plot, series
+from gpudash.ui.bars import Cell, fitting
 from gpudash.ui.inbox import Inbox
-from gpudash.ui.widgets.bar import Cell, fitting
 from gpudash.ui.widgets.results import columns_for
 from tests.ui.fake_engine import training
 

@@ -2,39 +2,11 @@
 
 from collections.abc import Iterator
 
-import msgspec
-from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
 
+from gpudash.ui.bars import GAP, Cell, fitting
 from gpudash.ui.widgets.painted import Painted, Row
-
-GAP = "  "
-
-
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of a bar."""
-
-    parts: tuple[tuple[str, str], ...]
-    """(text, style): the style is a part of the bar, such as `key`."""
-    rank: int = 0
-    """Where there is no room for all, the highest go first."""
-    action: str = ""
-
-    @property
-    def width(self) -> int:
-        """In terminal cells."""
-        return sum(cell_len(text) for text, _ in self.parts)
-
-
-def fitting(cells: tuple[Cell, ...], width: int) -> list[Cell]:
-    """Return the cells that fit side by side, in their order, the most important kept."""
-    kept = list(cells)
-    while kept and sum(cell.width for cell in kept) + len(GAP) * (len(kept) - 1) > width:
-        worst = max(cell.rank for cell in kept)
-        last = max(index for index, cell in enumerate(kept) if cell.rank == worst)
-        del kept[last]
-    return kept
 
 
 class Bar(Painted):

@@ -3,11 +3,11 @@
 import textwrap
 from collections.abc import Iterator
 
-import msgspec
 from rich.segment import Segment
 from textual import events
 
 from gpudash.ui import format as fmt
+from gpudash.ui.control import LeverRow
 from gpudash.ui.widgets.painted import Painted, Row, width_of
 from workloads.levers import Lever
 
@@ -16,16 +16,6 @@ SIDE_BY_SIDE = 64
 LIST_WIDTH = 32
 EXPLANATION_ROWS = 10
 """What most have room in, title included: the list gives way only to a longer one."""
-
-
-class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A lever as the panel shows it."""
-
-    lever: Lever
-    value: str
-    """In force, or about to be where nothing runs."""
-    pending: str | None
-    """Asked for and not in force yet."""
 
 
 class LeverPanel(Painted):
