@@ -12,13 +12,12 @@ from typing import TextIO
 
 from gpudash.records import Failed
 from gpudash.session import Session
-from gpudash.snapshot import Snapshot, silence, unreadable
+from gpudash.snapshot import KEPT_LINES, Snapshot, silence, unreadable
 
 PIPE_EVERY_S = 5.0
 """A log file wants a line now and then, not four a second."""
 CLEAR_LINE = "\r\x1b[2K"
 REDRAW_S = 0.2
-KEPT_LINES = 2000
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

@@ -16,6 +16,9 @@ State: TypeAlias = Literal[
 ]
 Values: TypeAlias = tuple[float | None, ...]
 
+KEPT_LINES = 2000
+"""Of the log, the newest: what a listener keeps until it is shown, and a screen afterwards."""
+
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """The recent past in ticks of equal length, oldest first. None = not measured."""

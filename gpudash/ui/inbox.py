@@ -11,9 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from gpudash.records import Failed
-from gpudash.snapshot import Snapshot
-
-KEPT_LINES = 2000
+from gpudash.snapshot import KEPT_LINES, Snapshot
 
 
 class Mail(msgspec.Struct, frozen=True, kw_only=True):

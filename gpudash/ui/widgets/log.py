@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from rich.cells import chop_cells
 from rich.segment import Segment
 
+from gpudash.snapshot import KEPT_LINES
 from gpudash.ui.format import plain
-from gpudash.ui.inbox import KEPT_LINES
 from gpudash.ui.widgets.painted import Row, Scrolled
 
 LONGEST_LINE = 4000
