@@ -51,7 +51,7 @@ class Started(Record, frozen=True, kw_only=True):
     """Every lever with the value in force, `auto` resolved."""
     versions: dict[str, str]
     notes: tuple[str, ...] = ()
-    """Choices made for this machine, one sentence each."""
+    """What the user should know about these settings on this device, one sentence each."""
 
 
 class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=False):
@@ -119,6 +119,8 @@ class Changed(Record, frozen=True, kw_only=True):
     """Host time from the command's arrival until the next step may start."""
     settling_steps: int
     """Steps until loader, caches and schedule have settled: what is measured leaves them out."""
+    notes: tuple[str, ...] = ()
+    """What the user should know about these settings on this device, one sentence each."""
     block: int | None = None
     """The block of a comparison or a sweep that begins here; None outside of one."""
 
@@ -166,6 +168,7 @@ class Finished(Record, frozen=True, kw_only=True):
 class Failed(Record, frozen=True, kw_only=True):
     """The worker cannot go on and exits."""
 
+    at_s: float
     kind: Literal["bad_setting", "out_of_memory", "error"]
     sentence: str
     """One plain sentence for the status line."""

@@ -257,9 +257,9 @@ class Session:
         except Exception as error:  # noqa: BLE001  # must not end in silence
             sentence = f"gpudash itself failed: {type(error).__name__}: {error}"
             trace = traceback.format_exc()
-            self.failure = Failed(kind="error", sentence=sentence, traceback=trace)
-            self._listener.on_failure(self.failure)
             now_s = time.monotonic()
+            self.failure = Failed(at_s=now_s, kind="error", sentence=sentence, traceback=trace)
+            self._listener.on_failure(self.failure)
             self._window.fold(self.failure, now_s)
             self._listener.on_snapshot(self._window.snapshot(now_s))
             self._recordings.abandon()
@@ -400,7 +400,8 @@ class Session:
         if self._stop_asked:
             self._window.stopped(time.monotonic())
         elif self._last_word is None:
-            self._take(Failed(kind="error", sentence=self._obituary(code)))
+            failed = Failed(at_s=time.monotonic(), kind="error", sentence=self._obituary(code))
+            self._take(failed)
         self._release()
         self._complete_recordings()
         self._ended = True

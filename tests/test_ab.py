@@ -174,7 +174,7 @@ def test_a_comparison_ended_early_has_no_verdict(ctrl_c, code, reason, capsys):
 
 @pytest.mark.parametrize(("kind", "code"), [("bad_setting", 2), ("out_of_memory", 2), ("error", 1)])
 def test_a_worker_that_fails_is_told_in_a_line(kind, code, capsys):
-    failure = Failed(kind=kind, sentence="it cannot be")
+    failure = Failed(at_s=1.0, kind=kind, sentence="it cannot be")
     assert run(ScriptedSession(failure=failure)) == code
     assert "gpudash: it cannot be" in capsys.readouterr().err
 

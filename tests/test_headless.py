@@ -39,7 +39,7 @@ def last_lines(capsys, skipped_samples, failure=None):
 )
 def test_samples_that_could_not_be_read_are_told_at_the_end(capsys, samples, clause):
     assert last_lines(capsys, samples) == [clause, "trained 30 steps; recorded to run.csv"]
-    failed = Failed(kind="error", sentence="it broke")
+    failed = Failed(at_s=1.0, kind="error", sentence="it broke")
     assert last_lines(capsys, samples, failed)[0] == clause
 
 

@@ -157,6 +157,11 @@ def text_of(value: Value) -> str:
     return str(value)
 
 
+def phrase(settings: Mapping[str, str]) -> str:
+    """Return the settings as a sentence names them: `batch_size=16, pipelined=on`."""
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
+
+
 def find(levers: Iterable[Lever], name: str) -> Lever:
     """Return the lever called `name`. Raises LeverError, listing the names there are."""
     known = {lever.name: lever for lever in levers}

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from workloads import Entry
 from workloads.data import Feed, InputReport, batches_held, make_feed
-from workloads.levers import AUTO, Effect, LeverError, Value, resolve
+from workloads.levers import AUTO, Effect, LeverError, Value, phrase, resolve
 from workloads.memory import available_host_bytes
 from workloads.schedule import DualStream, Schedule, Serial, side_stream, training_stream
 from workloads.trade import EAGER_BEFORE_CAPTURE, Trade
@@ -106,6 +106,15 @@ class Training:
             *(["pin_memory=on: does nothing on a CPU"] if pinned else []),
         )
 
+    @property
+    def chosen(self) -> dict[str, str]:
+        """The settings in force that are not their levers' defaults."""
+        return {
+            lever.name: self.settings[lever.name]
+            for lever in self._entry.levers
+            if self.settings[lever.name] != lever.default_text
+        }
+
     def step(self, mark: Mark = unmarked) -> Trained | None:
         """Take one batch through the schedule; return the step trained meanwhile, if any."""
         assert self._feed is not None
@@ -127,8 +136,7 @@ class Training:
         """Return the settings that `changes` leads to. Raises LeverError, also for the same."""
         settled = self.settle(changes)
         if settled == self.settings:
-            asked = ", ".join(f"{name}={value}" for name, value in changes.items())
-            raise LeverError(f"{asked}: nothing changes")
+            raise LeverError(f"{phrase(changes)}: nothing changes")
         return settled
 
     def settle(self, changes: Mapping[str, str]) -> dict[str, str]:

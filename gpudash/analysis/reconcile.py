@@ -1,7 +1,7 @@
 """Where the wall time went, down to what nobody can explain. No I/O, no clock.
 
-Between a worker's start and the end of its newest step, every moment lies either in a
-step's duration or in a gap between two steps. A gap is paused, switching, or unexplained; from
+Between a worker's start and the end of its newest step, or its own end, every moment lies either
+in a step's duration or in a gap beside it. A gap is paused, switching, or unexplained; from
 one worker's last step until another is ready the run restarts, unless it had ended. In
 a step, the device was at work on its halves (overlap counted once), or idle; idle time is
 explained as far as the host waited for data meanwhile, and unexplained beyond that.
@@ -82,7 +82,7 @@ class Reconciliation:
             case Started(rank=0):
                 self._start(item.at_s)
             case Finished() | Failed():
-                self._end_s = None  # the time until another start, if any, is nobody's
+                self._finish(item.at_s)
             case Progress(rank=0):
                 for step in item.steps:
                     self._step(step)
@@ -111,6 +111,14 @@ class Reconciliation:
             restarting_s=self._gaps["restarting"],
             unexplained_s=self._steps_s + self._gaps["timed"] - phases_s - data_s + self._strays_s,
         )
+
+    def _finish(self, at_s: float) -> None:
+        if self._paused_s is not None:
+            self._stretches.append((self._paused_s, at_s, "paused"))
+        if self._end_s is not None and at_s > self._end_s:
+            self._gap(self._end_s, at_s)
+            self._wall_s += at_s - self._end_s
+        self._end_s = None  # the time until another start, if any, is nobody's
 
     def _start(self, at_s: float) -> None:
         if self._end_s is not None and at_s > self._end_s:  # another worker trained until then

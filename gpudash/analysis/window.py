@@ -33,6 +33,7 @@ from gpudash.records import (
     Status,
 )
 from gpudash.snapshot import ComparisonShown, Marker, Recording, Snapshot, State
+from workloads.levers import phrase
 
 STALL_S = 2.0
 """Until a step has taken so long, and three times the longest lately, it is waited for: the
@@ -222,7 +223,7 @@ class Window:
     def _change(self, event: Changed) -> None:
         if event.rank:
             return
-        self._sentence = "training"
+        self._sentence, self._notes = "training", event.notes
         if event.block is not None:  # too short for a row, a marker and settings of their own
             if not self._in_blocks:
                 self._in_blocks, self._notice = True, ""
@@ -240,7 +241,7 @@ class Window:
             self._results.go_on(event.segment, event.settling_steps)
             return
         self._settings = event.settings
-        self._mark(event.at_s, _phrase(changes, "="))
+        self._mark(event.at_s, phrase(changes))
         self._results.change(event.segment, event.settings, event.settling_steps)
 
     def _refuse(self, event: Refused) -> None:
@@ -316,7 +317,8 @@ class Window:
                 sentence = "paused: space resumes"
             case "switching" if sentence == "training":
                 pending = self._pending.beside(self._settings)
-                sentence = f"switching {_phrase(pending, ' to ')} …"
+                wanted = ", ".join(f"{name} to {value}" for name, value in pending.items())
+                sentence = f"switching {wanted} …"
         return f"{sentence} – {self._notice}" if self._notice else sentence
 
     def _quiet_s(self, now_s: float) -> float | None:
@@ -343,10 +345,6 @@ class Window:
         if self._paused:
             return IDLE
         return self._recent.rate(now_s - self._busy_since_s)
-
-
-def _phrase(settings: Mapping[str, str], link: str) -> str:
-    return ", ".join(f"{name}{link}{value}" for name, value in settings.items())
 
 
 def _comparing(shown: ComparisonShown) -> str:

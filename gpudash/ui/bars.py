@@ -6,6 +6,7 @@ from rich.cells import cell_len
 from gpudash.snapshot import Snapshot, State, silence, unreadable
 from gpudash.ui import format as fmt
 from gpudash.ui.keys import KEYS
+from workloads.levers import phrase
 
 STATE_STYLES: dict[State, tuple[str, str]] = {
     "starting": ("◌", "busy"),
@@ -95,7 +96,7 @@ def status(snapshot: Snapshot, next_start: dict[str, str]) -> tuple[Cell, ...]:
     if snapshot.state in DEAD:
         sentence, hint = sentence.rstrip(". "), "press R to restart"
         if next_start:
-            hint += f" with {fmt.settings_text(next_start)}"
+            hint += f" with {phrase(next_start)}"
         elif snapshot.state == "failed":
             hint = f"change a setting and {hint}"
         hint = f" · {hint}"

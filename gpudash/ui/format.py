@@ -87,11 +87,6 @@ def clip(text: str, width: int) -> str:
     return f"{text[: width - 1]}…" if width > 0 else ""
 
 
-def settings_text(settings: dict[str, str]) -> str:
-    """Return `batch_size=16, pipelined=on`."""
-    return ", ".join(f"{name}={value}" for name, value in settings.items())
-
-
 def plain(text: str) -> str:
     """Return `text` with nothing in it that a terminal would obey.
 

@@ -12,14 +12,20 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Mapping
 from multiprocessing.util import get_temp_dir
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from gpudash.records import Device, Failed, Plan, Started, Status
 from gpudash.worker.device import nvml_uuid
 from gpudash.worker.pipes import CommandPipe, EventPipe, ParentGone
+from workloads.levers import LeverError, phrase
 from workloads.lifetime import die_with
+
+if TYPE_CHECKING:
+    from workloads.training import Training
 
 
 def main() -> int:
@@ -30,13 +36,16 @@ def main() -> int:
     keep_sockets_in(scratch)
     events = EventPipe(int(events_fd))
     plan = msgspec.json.decode(plan_json, type=Plan)
+    training = None
     try:
         events.send(Status(text="loading torch"))
-        train(plan, events, CommandPipe(sys.stdin.fileno()))
+        training = build(plan, events)
+        train(training, plan, events, CommandPipe(sys.stdin.fileno()))
     except ParentGone:
         return 1
     except Exception as error:  # noqa: BLE001  # the parent must hear of every one
-        events.send(describe(error, plan))
+        asked = training.chosen if training else plan.settings
+        events.send(describe(error, plan.workload, asked))
         events.drain()
         return 1
     events.drain()
@@ -50,12 +59,11 @@ def keep_sockets_in(directory: str) -> None:
     tempfile.tempdir = None
 
 
-def train(plan: Plan, events: EventPipe, commands: CommandPipe) -> None:
-    """Build the workload and run the loop. Raises what goes wrong on the way."""
+def build(plan: Plan, events: EventPipe) -> "Training":
+    """Build the workload and report it. Raises what goes wrong on the way."""
     # here and not above: this is what takes the seconds
-    from gpudash.worker.loop import Loop  # noqa: PLC0415
-    from workloads import find_workload  # noqa: PLC0415
-    from workloads.training import Training, pick_device  # noqa: PLC0415
+    from workloads import find_workload  # noqa: PLC0415  # see above
+    from workloads.training import Training, pick_device  # noqa: PLC0415  # see above
 
     device = pick_device(plan.device)
     described = describe_device(device.type, device.index)
@@ -71,6 +79,13 @@ def train(plan: Plan, events: EventPipe, commands: CommandPipe) -> None:
         notes=training.notes,
     )
     events.send(started)
+    return training
+
+
+def train(training: "Training", plan: Plan, events: EventPipe, commands: CommandPipe) -> None:
+    """Run the loop. Raises what goes wrong on the way."""
+    from gpudash.worker.loop import Loop  # noqa: PLC0415  # imports torch
+
     try:
         Loop(training, plan, commands, events.send).run()
     finally:
@@ -105,23 +120,21 @@ def versions() -> dict[str, str]:
     return found
 
 
-def describe(error: Exception, plan: Plan) -> Failed:
-    """Return the error as the user should hear of it."""
-    from workloads.levers import LeverError  # noqa: PLC0415
-    from workloads.memory import is_out_of_memory  # noqa: PLC0415  # needs torch
+def describe(error: Exception, workload: str, asked: Mapping[str, str]) -> Failed:
+    """Return the error as the user should hear of it; `asked` are the settings it happened with."""
+    from workloads.memory import is_out_of_memory  # noqa: PLC0415  # imports torch
 
+    now_s, trace = time.monotonic(), traceback.format_exc()
     if isinstance(error, LeverError):
-        return Failed(kind="bad_setting", sentence=str(error))
-    trace = traceback.format_exc()
+        return Failed(at_s=now_s, kind="bad_setting", sentence=str(error))
     if is_out_of_memory(error):
-        asked = ", ".join(f"{name}={value}" for name, value in plan.settings.items())
-        sentence = f"out of memory with {asked or 'the default settings'}"
-        return Failed(kind="out_of_memory", sentence=sentence, traceback=trace)
+        sentence = f"out of memory with {phrase(asked) or 'the default settings'}"
+        return Failed(at_s=now_s, kind="out_of_memory", sentence=sentence, traceback=trace)
     lines = [line for line in str(error).splitlines() if line] or [""]
     # a loader worker's error arrives with its traceback, the message last
     said = lines[-1] if "DataLoader worker" in lines[0] else f"{type(error).__name__}: {lines[0]}"
-    sentence = f"{plan.workload} failed: {said}"
-    return Failed(kind="error", sentence=sentence, traceback=trace)
+    sentence = f"{workload} failed: {said}"
+    return Failed(at_s=now_s, kind="error", sentence=sentence, traceback=trace)
 
 
 if __name__ == "__main__":

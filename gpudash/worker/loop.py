@@ -31,7 +31,7 @@ from gpudash.records import (
 from gpudash.worker.blocks import BlockQueue
 from gpudash.worker.pipes import CommandPipe
 from gpudash.worker.reports import REPORT_EVERY_S, Reports, instruments
-from workloads.levers import LeverError
+from workloads.levers import LeverError, phrase
 from workloads.memory import is_out_of_memory
 from workloads.training import Training
 
@@ -325,6 +325,7 @@ class Loop:
                 settings=dict(training.settings),
                 took_ms=(now - began_s) * 1e3,
                 settling_steps=training.settling_steps,
+                notes=training.notes,
                 block=block,
             )
         )
@@ -344,8 +345,8 @@ class Loop:
         if self._training.device.type == "cuda":
             torch.cuda.empty_cache()
         restored = {name: self._proven[name] for name in changes}
-        why = why or f"out of memory with {_pairs(changes)}"
-        reason = f"{why}: went back to {_pairs(restored)}"
+        why = why or f"out of memory with {phrase(changes)}"
+        reason = f"{why}: went back to {phrase(restored)}"
         print(reason, flush=True)
         self._entered_segment(restored, began_s)
         block, self._blocks.current = self._blocks.current, None
@@ -355,7 +356,3 @@ class Loop:
 
 def _difference(before: Settings, after: Settings) -> Settings:
     return {name: value for name, value in after.items() if before.get(name) != value}
-
-
-def _pairs(settings: Settings) -> str:
-    return ", ".join(f"{name}={value}" for name, value in settings.items())

@@ -213,7 +213,7 @@ def test_blocks_of_an_earlier_experiment_are_not_its_own():
     "end",
     [
         Finished(at_s=BEGAN_S, total_steps=9),
-        Failed(kind="error", sentence="it broke"),
+        Failed(at_s=1.0, kind="error", sentence="it broke"),
         started(BEGAN_S),  # another worker
     ],
     ids=["finished", "failed", "restarted"],

@@ -344,7 +344,8 @@ def test_the_check_is_blind_to_a_steady_drift(drift, seed):
         (blocks[2 * at], blocks[2 * at + 1])[:: 1 if order == "AB" else -1]
         for at, order in enumerate(orders)
     ]
-    assert passed(same_setting_check(pairs, orders))
+    check = same_setting_check(pairs, orders)
+    assert check is None or passed(check)  # the coin may give too few neighbours
 
 
 def test_the_check_passes_if_its_interval_holds_zero():

@@ -136,7 +136,7 @@ def test_what_is_known_of_the_time_before_a_restart_is_no_part_of_it():
 
 
 @pytest.mark.parametrize(
-    "end", [Finished(at_s=1, total_steps=1), Failed(kind="error", sentence="gone")]
+    "end", [Finished(at_s=1, total_steps=1), Failed(at_s=1.0, kind="error", sentence="gone")]
 )
 def test_the_time_between_a_run_that_had_ended_and_the_next_is_nobodys(end):
     found = account(
@@ -147,6 +147,23 @@ def test_the_time_between_a_run_that_had_ended_and_the_next_is_nobodys(end):
         progress(step(601, 1000, device_ms=1000)),
     )
     assert (found.wall_s, found.restarting_s) == pytest.approx((2, 0))
+
+
+def test_what_passes_between_the_last_step_and_a_failure_is_in_the_account():
+    """A loader worker that dies is noticed seconds later."""
+    failed = Failed(at_s=3.5, kind="error", sentence="gone")
+    found = account(started(0), progress(step(1, 1000, device_ms=1000)), failed)
+    assert (found.wall_s, found.unexplained_s) == pytest.approx((3.5, 2.5))
+
+
+def test_a_run_that_ends_while_it_is_paused_was_paused_until_then():
+    found = account(
+        started(0),
+        progress(step(1, 1000, device_ms=1000)),
+        Paused(at_s=1),
+        Finished(at_s=9, total_steps=1),
+    )
+    assert (found.wall_s, found.paused_s, found.unexplained_s) == pytest.approx((9, 8, 0))
 
 
 def test_before_the_first_step_there_is_nothing_to_share_out():

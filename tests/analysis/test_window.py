@@ -161,7 +161,7 @@ def test_going_back_after_out_of_memory_is_explained():
 def test_a_failure_says_what_happened():
     watched = Watched().trained()
     watched.window.asked({"batch_size": "4096"})
-    shown = watched.feed(Failed(kind="out_of_memory", sentence="The GPU is full.")).now()
+    shown = watched.feed(Failed(at_s=1.0, kind="out_of_memory", sentence="The GPU is full.")).now()
     assert shown.state == "failed"
     assert shown.status == "The GPU is full"
     assert shown.pending == {}
@@ -178,7 +178,7 @@ def test_a_run_ended_on_purpose_is_stopped():
 def test_the_time_stands_still_once_the_run_has_ended(end):
     watched = Watched().trained()
     if end == "failed":
-        watched.feed(Failed(kind="error", sentence="The worker is gone."))
+        watched.feed(Failed(at_s=1.0, kind="error", sentence="The worker is gone."))
     else:
         watched.window.stopped(watched.run.now_s)
     shown = watched.now(later_s=60.0)

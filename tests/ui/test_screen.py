@@ -89,7 +89,7 @@ async def test_a_failure_is_told_in_words_and_its_traceback_is_in_the_log():
 async def test_a_long_failure_leaves_room_for_what_to_do_and_is_in_the_log_in_full(size):
     sentence = "batch_size=900000: " + "needs more memory than there is, " * 5 + "far more."
     async with dashboard(size=size) as d:
-        d.engine.listener.on_failure(Failed(kind="bad_setting", sentence=sentence))
+        d.engine.listener.on_failure(Failed(at_s=1.0, kind="bad_setting", sentence=sentence))
         await d.show(Snapshot(state="failed", status=sentence, gpu_missing="waiting"))
         assert d.lines()[-2].rstrip().endswith("… · change a setting and press R to restart")
         assert "waiting" not in d.text()
