@@ -45,6 +45,9 @@ class _Usage(NamedTuple):
     rss_mib: float  # 0 for a zombie
 
 
+NOTHING = _Usage(0.0, 0.0, 0.0)
+
+
 class HostReader:
     """Reads one worker's process tree; each reading covers the time since the one before.
 
@@ -59,6 +62,7 @@ class HostReader:
         self._own_cpu: deque[tuple[float, float]] = deque()  # moments, and CPU seconds until then
         self._read_s: float | None = None
         self._before: dict[_Process, _Usage] = {}
+        self._ended_s = 0.0  # of those that ended, what no parent had been told of when read
 
     def read(self) -> HostSample:
         """CPU percent (of one core, None at first) and resident MiB; None once all are gone."""
@@ -67,7 +71,7 @@ class HostReader:
         rss_mib = sum(usage.rss_mib for usage in found.values())
         cpu_pct = None
         if rss_mib and self._read_s is not None and now_s > self._read_s:
-            cpu_pct = 100 * _used_s(self._before, found) / (now_s - self._read_s)
+            cpu_pct = 100 * self._used_s(found) / (now_s - self._read_s)
         self._read_s, self._before = now_s, found
         own = next(iter(_read(os.getpid()).values()), None)
         return HostSample(
@@ -90,6 +94,20 @@ class HostReader:
             found |= {one: usage for one, usage in _read(process.pid).items() if one == process}
         return found
 
+    def _used_s(self, found: dict[_Process, _Usage]) -> float:
+        """Return the CPU seconds used since the reading before."""
+        own_s = reaped_s = 0.0
+        for process, usage in found.items():
+            before = self._before.get(process, NOTHING)
+            own_s += usage.own_s - before.own_s
+            reaped_s += usage.reaped_s - before.reaped_s
+        gone = [self._before[process] for process in self._before.keys() - found.keys()]
+        ended_s = sum(usage.own_s + usage.reaped_s for usage in gone)
+        left_s = reaped_s - ended_s - self._ended_s
+        # a parent that was read just before it reaped has that time at the next reading, or never
+        self._ended_s = min(max(-left_s, 0.0), ended_s)
+        return own_s + max(left_s, 0.0)
+
     def _own_cpu_pct(self, now_s: float) -> float | None:
         # the kernel's times come in ticks of 10 ms: 5 % of the time between two readings
         self._own_cpu.append((now_s, time.process_time()))
@@ -99,29 +117,15 @@ class HostReader:
         return 100 * (after - before) / (now_s - then_s) if now_s > then_s else None
 
 
-def _used_s(before: dict[_Process, _Usage], now: dict[_Process, _Usage]) -> float:
-    """Return the CPU seconds used between two readings."""
-    nothing = _Usage(0.0, 0.0, 0.0)
-    used_s = reaped_s = 0.0
-    for process, usage in now.items():
-        then = before.get(process, nothing)
-        used_s += usage.own_s - then.own_s
-        reaped_s += usage.reaped_s - then.reaped_s
-    known_s = sum(before[gone].own_s + before[gone].reaped_s for gone in before.keys() - now.keys())
-    return used_s + max(reaped_s - known_s, 0.0)  # not every parent is told of its children's time
-
-
-def _tree(pid: int) -> set[int]:
-    """Return the process and all its descendants, as far as they are still there."""
+def _tree(pid: int) -> list[int]:
+    """Return the process and its descendants, as far as they are there, parents first."""
     if not LISTS_CHILDREN:
         with suppress(psutil.Error):
-            return {pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))}
-        return set()
-    found, waiting = {pid}, [pid]
-    while waiting:
-        new = set(_children(waiting.pop())) - found
-        found |= new
-        waiting += new
+            return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+        return []
+    found = [pid]
+    for parent in found:  # it grows on the way
+        found += _children(parent)
     return found
 
 

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from gpudash.telemetry import host
-from gpudash.telemetry.host import HostReader
+from gpudash.telemetry.host import HostReader, _Process, _Usage
 
 CHILD = "import time; print(flush=True); time.sleep(60)"
 BURNT_S = 0.2
@@ -163,6 +163,28 @@ def test_processes_that_replace_each_other_are_charged_for_all_they_used(
         worker.does("kill", "burn")
     worker.does("kill", "burn", "kill")  # born and reaped between two readings
     assert 2 * BURNT_S - 0.04 < cpu_s(reader, clock) < 4 * BURNT_S
+
+
+@pytest.mark.parametrize("told_s", [5.2, 0.0])
+def test_what_a_parent_is_told_a_moment_late_is_not_charged_twice(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, told_s: float
+):
+    """A child that had used 5 s used 0.2 s more and was reaped after its parent had been read."""
+    used: dict[int, tuple[float, float]] = {1: (1.0, 0.0), 2: (5.0, 0.0)}
+    monkeypatch.setattr(host, "_tree", lambda _: list(used))
+    monkeypatch.setattr(
+        host,
+        "_read",
+        lambda pid: {_Process(pid, 0): _Usage(*used[pid], 1.0)} if pid in used else {},
+    )
+    reader = HostReader(1, clock)
+    reader.read()
+    del used[2]
+    assert cpu_s(reader, clock) == 0.0
+    used[1] = (1.0, told_s)
+    assert cpu_s(reader, clock) == pytest.approx(max(told_s - 5.0, 0.0))
+    used[1] = (1.0, told_s + 3.0)  # of another child, that came and went
+    assert cpu_s(reader, clock) == pytest.approx(3.0)
 
 
 def test_a_reading_that_fails_makes_nobody_new(
