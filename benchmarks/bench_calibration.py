@@ -141,7 +141,13 @@ class Driver:
 
 
 STARTED = Started(
-    at_s=0.0, pid=0, workload="", device=Device(kind="cpu", name=""), settings={}, versions={}
+    settling_steps=2,
+    at_s=0.0,
+    pid=0,
+    workload="",
+    device=Device(kind="cpu", name=""),
+    settings={},
+    versions={},
 )
 
 

@@ -49,6 +49,8 @@ class Started(Record, frozen=True, kw_only=True):
     device: Device
     settings: Settings
     """Every lever with the value in force, `auto` resolved."""
+    settling_steps: int
+    """Steps until loader, caches and schedule have settled: what is measured leaves them out."""
     versions: dict[str, str]
     notes: tuple[str, ...] = ()
     """What the user should know about these settings on this device, one sentence each."""
@@ -118,7 +120,7 @@ class Changed(Record, frozen=True, kw_only=True):
     took_ms: float
     """Host time from the command's arrival until the next step may start."""
     settling_steps: int
-    """Steps until loader, caches and schedule have settled: what is measured leaves them out."""
+    """As in `Started`."""
     notes: tuple[str, ...] = ()
     """What the user should know about these settings on this device, one sentence each."""
     block: int | None = None

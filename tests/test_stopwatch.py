@@ -66,7 +66,9 @@ class Stopwatch:
 
 def begin(at_s: float) -> Started:
     device = Device(kind="cpu", name="CPU")
-    return Started(at_s=at_s, pid=1, workload="", device=device, settings={}, versions={})
+    return Started(
+        at_s=at_s, pid=1, workload="", device=device, settings={}, settling_steps=2, versions={}
+    )
 
 
 def account(run: Run, began_s: float) -> Account:

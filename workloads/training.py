@@ -64,8 +64,6 @@ class Training:
         self.trained_steps = 0
         self.data_s = 0.0
         """How long the host has waited for the newest batch; 0 after a drain, which takes none."""
-        self.settling_steps = SETTLING_STEPS
-        """Steps after the latest change until its cost has passed."""
         on_cpu = {"model_scale": "small", **entry.on_cpu} if device.type == "cpu" else {}
         self._chosen = {
             name: value for name, value in on_cpu.items() if settings.get(name, AUTO) == AUTO
@@ -84,6 +82,17 @@ class Training:
     def pending(self) -> int:
         """How many batches are prepared and not trained on."""
         return self._schedule.pending
+
+    @property
+    def settling_steps(self) -> int:
+        """Steps after the start or the latest change until their cost has passed."""
+        steps = SETTLING_STEPS
+        if self.settings["cuda_graph"] == "on":
+            steps += EAGER_BEFORE_CAPTURE + 1
+        if self.settings["data"] == "loader":
+            # what the loader has hoarded hides its pace until it is used up
+            steps += batches_held(self._values)
+        return steps
 
     @property
     def burst_steps(self) -> int:
@@ -160,12 +169,6 @@ class Training:
         assert not self.pending, "drain first"
         new_loader = self._touched(self.settings, wanted, "new loader", "rebuilt model")
         self.settings = dict(wanted)
-        self.settling_steps = SETTLING_STEPS
-        if self.settings["cuda_graph"] == "on":
-            self.settling_steps += EAGER_BEFORE_CAPTURE + 1
-        if self.settings["data"] == "loader":
-            # what the loader has hoarded hides its pace until it is used up
-            self.settling_steps += batches_held(self._values)
         if new_loader:
             self._rebuild()
         self._workload.configure(self._values)

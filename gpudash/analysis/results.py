@@ -133,11 +133,11 @@ class ResultsTable:
         self._waiting: deque[Sample] = deque(maxlen=1024)  # taken after the newest step known
         self._base = 0  # added to the worker's count of segments: a new worker's differ
 
-    def start(self, workload: str, settings: Settings) -> None:
-        """Begin the first row of a new worker."""
+    def start(self, workload: str, settings: Settings, settling: int) -> None:
+        """Begin the first row of a new worker; `settling` as in `change`."""
         self._base = self._rows[-1].segment + 1 if self._rows else 0
         self._waiting.clear()
-        self._begin(_Row(self._base, workload, settings, _hoard(settings)))
+        self._begin(_Row(self._base, workload, settings, settling))
 
     def change(self, segment: int, settings: Settings, settling: int) -> None:
         """Begin the row of a segment; steps still on the device count in the one before.
@@ -226,13 +226,6 @@ def _verdict(number: int, text: str) -> Result:
         live=False,
         verdict=True,
     )
-
-
-def _hoard(settings: Settings) -> int:
-    """Return how many batches may lie ready in a loader; a start says nothing of settling."""
-    if settings.get("data") != "loader":
-        return 0
-    return int(settings["num_workers"]) * int(settings["prefetch_factor"]) + 1
 
 
 def _configuration(row: _Row, first: _Row) -> str:

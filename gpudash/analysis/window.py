@@ -218,7 +218,7 @@ class Window:
         self._workload, self._settings = event.workload, event.settings
         self._busy_since_s = self._trains_since_s = event.at_s
         self._ticks.begin(event.at_s)
-        self._results.start(event.workload, event.settings)
+        self._results.start(event.workload, event.settings, event.settling_steps)
 
     def _change(self, event: Changed) -> None:
         if event.rank:

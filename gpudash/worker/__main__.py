@@ -75,6 +75,7 @@ def build(plan: Plan, events: EventPipe) -> "Training":
         workload=plan.workload,
         device=described,
         settings=dict(training.settings),
+        settling_steps=training.settling_steps,
         versions=versions(),
         notes=training.notes,
     )

@@ -28,6 +28,7 @@ def started(at_s: float, settings: Settings = SETTINGS, workload: str = "encdec"
         workload=workload,
         device=DEVICE,
         settings=settings,
+        settling_steps=2,
         versions={"torch": "2.11.0"},
         notes=("8 loader workers",),
     )

@@ -20,6 +20,7 @@ from gpudash.records import (
 
 def started(at_s: float) -> Started:
     return Started(
+        settling_steps=2,
         at_s=at_s,
         pid=1,
         workload="encdec",
