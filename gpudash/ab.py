@@ -1,6 +1,5 @@
 """`gpudash ab`: is one value of a lever faster than another, by how much, how sure."""
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from gpudash.analysis.paired import passed
 from gpudash.arguments import Parser, add_training_options, make_plan, percent, whole
 from gpudash.errors import UsageError
 from gpudash.headless import News, failure_code, follow
+from gpudash.output import complain, say
 from gpudash.session import Session
 from gpudash.snapshot import Snapshot, silence, unreadable
 from gpudash.tables import figure
@@ -103,17 +103,17 @@ def run_ab(session: Session, comparison: Comparison, *, as_json: bool, exit_code
     interrupted = follow(session, news, progress_line, lambda: comparison.done)
     snapshot = news.snapshot
     if comparison.verdict is None and session.failure is not None:
-        print(f"gpudash: {session.failure.sentence}", file=sys.stderr)
+        complain(f"gpudash: {session.failure.sentence}")
         return failure_code(session.failure)
     if comparison.verdict is None:
         reason = "interrupted" if interrupted else comparison.failure or "it did not finish"
-        print(f"gpudash: no verdict: {reason}", file=sys.stderr)
+        complain(f"gpudash: no verdict: {reason}")
         return 130 if interrupted else 2 if comparison.refused else 1
     if as_json:
-        print(msgspec.json.encode(as_dict(comparison, snapshot)).decode())
+        say(msgspec.json.encode(as_dict(comparison, snapshot)).decode())
     else:
         lines = [comparison.verdict, _rates(comparison), *unreadable(snapshot.skipped_samples)]
-        print("\n".join(lines))
+        say("\n".join(lines))
     return _code(comparison) if exit_code else 0
 
 

@@ -4,6 +4,7 @@ import argparse
 from typing import NoReturn
 
 from gpudash.errors import UsageError
+from gpudash.output import say
 from gpudash.records import Plan
 from workloads import CATALOGUE, DEFAULT, find_workload
 from workloads.levers import resolve
@@ -15,6 +16,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise UsageError instead of printing the usage."""
         raise UsageError(f"{message} (see {self.prog} --help)")
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """Exit after --help or --version, once that is written. Raises OutputError."""
+        say("", end="")
+        super().exit(status, message)
 
 
 def add_training_options(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,6 @@ and `gpudash list` cost next to nothing.
 """
 
 import gc
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,8 @@ import msgspec
 
 from gpudash import __version__
 from gpudash.arguments import Parser, add_training_options, make_plan, number, whole
-from gpudash.errors import GpudashError, UsageError
+from gpudash.errors import GpudashError, OutputError, UsageError
+from gpudash.output import complain, make_do, say
 from workloads.levers import LeverError
 
 if TYPE_CHECKING:
@@ -27,19 +27,17 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run gpudash. Returns the exit code; 2 for anything wrong with what was asked."""
+    make_do()
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         verb = VERBS.get(arguments[0]) if arguments else None
         return run(arguments) if verb is None else verb(arguments[1:])
     except (GpudashError, LeverError) as error:
-        print(f"gpudash: {error}", file=sys.stderr)
-        return 2
+        complain(f"gpudash: {error}")
+        return 1 if isinstance(error, OutputError) else 2
     except KeyboardInterrupt:
-        print("gpudash: interrupted", file=sys.stderr)
+        complain("gpudash: interrupted")
         return 130
-    except BrokenPipeError:  # gpudash list | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 def run(argv: Sequence[str]) -> int:
@@ -111,7 +109,7 @@ def list_workloads(argv: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true")
     from gpudash import listing  # noqa: PLC0415  # only here
 
-    print(listing.as_json() if parser.parse_args(argv).json else listing.as_text())
+    say(listing.as_json() if parser.parse_args(argv).json else listing.as_text())
     return 0
 
 

@@ -18,6 +18,7 @@ import msgspec
 import psutil
 
 from gpudash import child
+from gpudash.output import say
 from gpudash.telemetry.gpm import SHORTEST_S
 from gpudash.telemetry.gpu import Gpu, list_gpus, open_gpu
 from gpudash.telemetry.host import MIB
@@ -110,9 +111,9 @@ def main(*, json: bool) -> int:
     """Print the report, or the checks as JSON; the exit code, always 0."""
     checks = examine()
     if json:
-        print(msgspec.json.format(msgspec.json.encode(checks), indent=2).decode())
+        say(msgspec.json.format(msgspec.json.encode(checks), indent=2).decode())
     else:
-        print(report(checks))
+        say(report(checks))
     return 0
 
 

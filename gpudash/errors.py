@@ -1,6 +1,7 @@
 """What can go wrong, each with the line a user reads.
 
-The command line prints the message alone and exits 2; the dashboard shows it as a notice.
+The command line prints the message alone and exits 2, if nothing else is said here; the
+dashboard shows it as a notice.
 """
 
 
@@ -14,6 +15,10 @@ class UsageError(GpudashError):
 
 class RecordingError(GpudashError):
     """The record file cannot be created or written."""
+
+
+class OutputError(GpudashError):
+    """What was printed could not be written: the command line exits 1."""
 
 
 class WorkerError(GpudashError):

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+from gpudash.output import complain
 from gpudash.records import Failed
 from gpudash.session import Session
 from gpudash.snapshot import KEPT_LINES, Snapshot, silence, unreadable
@@ -62,19 +63,17 @@ def follow(
 
 
 def _conclude(session: Session, path: Path, snapshot: Snapshot, *, interrupted: bool) -> int:
-    with suppress(OSError):  # nobody reads any more
-        for clause in unreadable(snapshot.skipped_samples):
-            print(clause, file=sys.stderr)
+    for clause in unreadable(snapshot.skipped_samples):
+        complain(clause)
     if session.failure is not None:
         kept = f"; recorded until then to {path}" if session.rows_recorded else ""
-        print(f"gpudash: {session.failure.sentence}{kept}", file=sys.stderr)
+        complain(f"gpudash: {session.failure.sentence}{kept}")
         return failure_code(session.failure)
     if session.recording_failure is not None:
-        print(f"gpudash: {session.recording_failure}", file=sys.stderr)
+        complain(f"gpudash: {session.recording_failure}")
         return 1
     how = "interrupted after" if interrupted else "trained"
-    with suppress(OSError):  # nobody reads any more
-        print(f"{how} {snapshot.total_steps} steps; recorded to {path}", file=sys.stderr)
+    complain(f"{how} {snapshot.total_steps} steps; recorded to {path}")
     return 0
 
 

@@ -19,6 +19,7 @@ from gpudash.analysis.sweep import Grid, Sweep
 from gpudash.arguments import Parser, add_training_options, make_plan, whole
 from gpudash.errors import RecordingError, UsageError
 from gpudash.headless import News, failure_code, follow
+from gpudash.output import complain, say
 from gpudash.presets import ON_CPU, ON_GPU, Preset
 from gpudash.recording.files import reason, refuse_existing, shown
 from gpudash.recording.metadata import path_beside, plain
@@ -294,7 +295,7 @@ def run_sweep(
         if file is not None:
             file.close()
     if recorded.refusal is not None:
-        print(f"gpudash: {recorded.refusal}", file=sys.stderr)
+        complain(f"gpudash: {recorded.refusal}")
         return 2
     unwritten = None
     if sweep.blocks_done and recorded.started is not None:
@@ -304,14 +305,14 @@ def run_sweep(
         title = title_of(session.plan, recorded.started, sweep.grid)
         legend = tables.legend(sweep.grid)
         remarks = unreadable(recorded.skipped_samples)
-        print("\n".join([title, legend, "", tables.as_text(table, columns), *remarks]))
-        try:
+        try:  # the files first: they are kept, whatever becomes of the output
             if outputs.markdown is not None:
                 _write_markdown(outputs.markdown, title, legend, table, command, remarks)
             if outputs.plot is not None:
                 plotting.draw(outputs.plot, title, sweep.grid, results)
         except RecordingError as error:
             unwritten = str(error)
+        say("\n".join([title, legend, "", tables.as_text(table, columns), *remarks]))
     return _conclude(
         session, sweep, recorded.failure or unwritten, outputs, interrupted=interrupted
     )
@@ -347,7 +348,7 @@ def _conclude(
     if sweep.blocks_done < sweep.blocks_planned and sweep.blocks_done:
         kept = f"; --resume finishes {shown(outputs.csv)}" if outputs.csv else ""
         why += f" after {sweep.blocks_done} of {sweep.blocks_planned} blocks{kept}"
-    print(f"gpudash: {why}", file=sys.stderr)
+    complain(f"gpudash: {why}")
     if failed:
         return failure_code(failed)
     return 130 if interrupted else 1

@@ -3,11 +3,13 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 import pexpect
 import pytest
@@ -170,6 +172,51 @@ def test_help_and_version_exit_0(capsys: pytest.CaptureFixture[str]) -> None:
             main([option])
         assert exit_.value.code == 0
     assert "--record" in capsys.readouterr().out
+
+
+# ── an output that is poor in characters, full or closed ────────────────────────────────
+
+
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+SHORT = ["--steps", "1", "--device", "cpu", "--set", "num_workers=0", "--set", "batch_size=2"]
+BARE = ["-m", "workloads", *SHORT]
+
+
+def printing_to(stdout: IO[bytes], command: list[str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *command]
+    return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+
+
+def test_what_the_locale_cannot_print_is_replaced() -> None:
+    command = [sys.executable, "-m", "gpudash", "list"]
+    done = subprocess.run(command, env=os.environ | ASCII, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "?" in done.stdout.decode("ascii")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["-m", "gpudash", "list"], ["-m", "gpudash", "--version"], BARE],
+    ids=["list", "version", "bare"],
+)
+def test_an_output_that_is_full_is_one_line_and_exit_code_1(command: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = printing_to(full, command)
+    assert done.returncode == 1
+    assert done.stderr.endswith("\n")
+    (line,) = done.stderr.splitlines()
+    assert re.fullmatch(r"(gpudash: cannot write the output|python -m .* the result): .+", line)
+
+
+@pytest.mark.parametrize(
+    "command", [["-m", "gpudash", "list"], ["-m", "gpudash", "--help"], BARE], ids=lambda c: c[-1]
+)
+def test_nobody_reading_the_output_is_no_error(command: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as closed:
+        done = printing_to(closed, command)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_bare_loop_prints_one_json_line(tmp_path: Path) -> None:

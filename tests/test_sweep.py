@@ -1,12 +1,13 @@
 import errno
 import os
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from gpudash.analysis.sweep import BlockRow, Grid, Sweep
-from gpudash.errors import RecordingError, UsageError
+from gpudash.errors import OutputError, RecordingError, UsageError
 from gpudash.presets import ON_CPU, ON_GPU
 from gpudash.recording.sweep_file import Provenance, SweepFile, read_rows
 from gpudash.records import Device, Failed, Plan
@@ -229,6 +230,16 @@ def test_the_table_is_printed_and_written(tmp_path, capsys):
     assert text.startswith(f"## {title}\n")
     assert "`gpudash sweep encdec --vary pipelined=off,on --markdown 'my table.md'`" in text
     assert text.endswith("| 16 | 20.0 (host 2 ms) | 25.0, +25.0 % [+25.0, +25.0] (host 2 ms) |\n")
+    assert plot.exists()
+
+
+def test_a_table_that_cannot_be_printed_is_written_all_the_same(tmp_path, monkeypatch):
+    markdown, plot = tmp_path / "t.md", tmp_path / "t.svg"
+    with Path("/dev/full").open("w") as full, monkeypatch.context() as patched:
+        patched.setattr("sys.stdout", full)
+        with pytest.raises(OutputError, match="cannot write the output: the disk is full"):
+            run(ScriptedSession(Worker(step_ms)), markdown=markdown, plot=plot)
+    assert "25.0" in markdown.read_text(encoding="utf-8")
     assert plot.exists()
 
 

@@ -8,6 +8,7 @@ costs. Wall clock between two borders at which the device has finished; one JSON
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ WARMUP_STEPS = 10
 def main() -> int:
     """Run one workload. Returns the exit code.
 
-    0: it ran. 2: an argument is not valid or the memory does not suffice, with one line why.
+    0: it ran. 1: its result cannot be written. 2: an argument is not valid or the memory does not suffice, with one line why.
     """
     parser = argparse.ArgumentParser(prog="python -m workloads", description=__doc__)
     parser.add_argument("workload", nargs="?", default=DEFAULT, help=", ".join(CATALOGUE))
@@ -45,8 +46,7 @@ def main() -> int:
         asked = ", ".join(arguments.set) or "the default settings"
         print(f"python -m workloads: out of memory with {asked}", file=sys.stderr)
         return 2
-    print(json.dumps(result))
-    return 0
+    return report(json.dumps(result))
 
 
 def run(workload: str, pairs: Sequence[str], device: str, steps: str) -> dict[str, object]:
@@ -71,6 +71,19 @@ def run(workload: str, pairs: Sequence[str], device: str, steps: str) -> dict[st
         "samples_per_s": steps_per_s * int(training.settings["batch_size"]),
         "loss": loss,
     }
+
+
+def report(line: str) -> int:
+    """Print the result. Returns the exit code: 1 where it cannot be written."""
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or it is tried again
+        if isinstance(error, BrokenPipeError):  # nobody reads any more
+            return 0
+        print(f"python -m workloads: cannot write the result: {error.strerror}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def timed(training: Training, steps: int) -> tuple[float, float]:
