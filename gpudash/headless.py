@@ -14,12 +14,14 @@ from gpudash.output import complain
 from gpudash.records import Failed
 from gpudash.session import Session
 from gpudash.snapshot import KEPT_LINES, Snapshot, silence, unreadable
+from gpudash.tables import figure
 
 PIPE_EVERY_S = 5.0
 """A log file wants a line now and then, not four a second."""
 CLEAR_LINE = "\r\x1b[2K"
 REDRAW_S = 0.2
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDED = ("finished", "failed", "stopped")
 
 
 def run_headless(session: Session, path: Path) -> int:
@@ -73,7 +75,8 @@ def _conclude(session: Session, path: Path, snapshot: Snapshot, *, interrupted: 
         complain(f"gpudash: {session.recording_failure}")
         return 1
     how = "interrupted after" if interrupted else "trained"
-    complain(f"{how} {snapshot.total_steps} steps; recorded to {path}")
+    rate = figure(session.steps_per_s)
+    complain(f"{how} {snapshot.total_steps} steps, {rate} steps/s; recorded to {path}")
     return 0
 
 
@@ -132,9 +135,9 @@ class Printer:
         while news.lines:
             self.line(news.lines.popleft())
         snapshot, now_s = news.snapshot, time.monotonic()
-        if snapshot.state == "failed":
-            return  # the last line says why
-        text = self._progress_line(snapshot)
+        text = self._progress_line(snapshot) if snapshot.state != "failed" else ""
+        if not text:
+            return  # the last line says how it ended
         if self._on_terminal:
             self._write(CLEAR_LINE + text[: shutil.get_terminal_size().columns - 1])
         elif now_s - self._said_at_s >= PIPE_EVERY_S or snapshot.state != self._said:
@@ -159,7 +162,9 @@ class Printer:
 
 
 def progress_line(snapshot: Snapshot) -> str:
-    """Return steps, steps/s, utilisation and time left, as far as they are known."""
+    """Return steps, steps/s, utilisation and time left, as far as known; nothing at the end."""
+    if snapshot.state in ENDED:
+        return ""
     if snapshot.state == "starting":
         return f"{snapshot.workload}: {snapshot.status}"
     of = f"/{snapshot.planned_steps}" if snapshot.planned_steps else ""
@@ -181,8 +186,6 @@ def progress_line(snapshot: Snapshot) -> str:
 
 def time_left_s(snapshot: Snapshot) -> float | None:
     """Return the seconds until the plan is fulfilled; None without a plan or a rate."""
-    if snapshot.state == "finished":
-        return None
     if snapshot.planned_steps and snapshot.steps_per_s:
         return (snapshot.planned_steps - snapshot.total_steps) / snapshot.steps_per_s
     if snapshot.planned_s and snapshot.training_s is not None:

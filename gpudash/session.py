@@ -21,6 +21,7 @@ from queue import Empty, SimpleQueue
 import gpudash
 from gpudash.analysis.comparison import Comparison, Question
 from gpudash.analysis.intervals import Intervals
+from gpudash.analysis.rate import WholeRun
 from gpudash.analysis.reconcile import Reconciliation
 from gpudash.analysis.window import Window
 from gpudash.errors import RecordingError, WorkerError
@@ -83,6 +84,7 @@ class Session:
         self._stop_asked = False
         self._recordings = Recordings(self._tell_recording_failure)
         self._reconciliation = Reconciliation()
+        self._whole_run = WholeRun()
         self._experiment: Experiment | None = None
         self._experiment_waits = False  # for the worker to be ready
         self._next_block = 0
@@ -102,6 +104,11 @@ class Session:
     def rows_recorded(self) -> int:
         """Rows written to record files."""
         return self._recordings.rows
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """Of the present worker's steps after its first one; None before the second."""
+        return self._whole_run.steps_per_s
 
     @property
     def plan(self) -> Plan:
@@ -331,6 +338,7 @@ class Session:
             self._recordings.write(self._intervals.fold(item))
         self._window.fold(item, time.monotonic())
         self._reconciliation.fold(item)
+        self._whole_run.fold(item)
         self._fold_experiment(item)
 
     def _fold_experiment(self, item: Event | Sample) -> None:

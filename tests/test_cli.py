@@ -87,7 +87,8 @@ def test_a_record_file_that_cannot_be_made_is_told_before_a_screen_opens(tmp_pat
 def test_record_alone_trains_the_default_workload_without_a_screen(tmp_path: Path) -> None:
     done = gpudash("--record", "run.csv", "--steps", "30", *FAST, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "trained 30 steps; recorded to run.csv" in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert re.fullmatch(r"trained 30 steps, [0-9.]+ steps/s; recorded to run\.csv", last)
     assert "\x1b" not in done.stderr  # plain lines in a pipe
     with (tmp_path / "run.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -109,14 +110,23 @@ def test_a_device_that_is_not_there_is_one_line_and_leaves_no_file(tmp_path: Pat
 
 @pytest.mark.parametrize(
     "numbers",
-    [[signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT, signal.SIGINT]],
+    [
+        [signal.SIGINT],
+        [signal.SIGTERM],
+        [signal.SIGHUP],
+        [signal.SIGINT, signal.SIGINT],
+    ],
     ids=["ctrl-c", "SIGTERM", "hang-up", "ctrl-c twice"],
 )
 def test_an_interrupted_recording_is_complete_and_says_where_it_is(
     numbers: list[signal.Signals], tmp_path: Path
 ) -> None:
+    (tmp_path / "tmp").mkdir()
+    scratch = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
     command = [sys.executable, "-m", "gpudash", "--record", "run.csv", *FAST]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=scratch
+    )
     path = tmp_path / "run.csv"
     deadline = time.monotonic() + 90
     while not path.exists() or path.read_text().count("\n") < 4:
@@ -127,7 +137,10 @@ def test_an_interrupted_recording_is_complete_and_says_where_it_is(
         time.sleep(0.05)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert "recorded to run.csv" in errors.splitlines()[-1]
+    last = errors.splitlines()[-1]
+    assert re.fullmatch(r"interrupted after \d+ steps, [0-9.]+ steps/s; recorded to run\.csv", last)
+    assert "finished" not in errors
+    assert not list((tmp_path / "tmp").glob("gpudash-*"))
     assert path.read_text().endswith("\n")
     assert json.loads((tmp_path / "run.json").read_text())["complete"]
 
@@ -150,6 +163,7 @@ def test_a_disk_that_fills_up_ends_the_run_with_what_was_recorded(tmp_path: Path
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("gpudash: ")
     assert "Traceback" not in done.stderr
+    assert "finished" not in done.stderr
     with (tmp_path / "run.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) > 0
     assert (tmp_path / "run.csv").read_bytes().endswith(b"\n")

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudash.headless import run_headless
+from gpudash.headless import progress_line, run_headless
 from gpudash.records import Failed
 from gpudash.snapshot import Snapshot
 
@@ -13,9 +13,10 @@ class Ended:
     recording_failure = None
     rows_recorded = 1
 
-    def __init__(self, snapshot, failure=None):
+    def __init__(self, snapshot, failure=None, steps_per_s=25.0):
         self.snapshot = snapshot
         self.failure = failure
+        self.steps_per_s = steps_per_s
 
     def start(self, listener):
         listener.on_snapshot(self.snapshot)
@@ -27,10 +28,25 @@ class Ended:
         pass
 
 
-def last_lines(capsys, skipped_samples, failure=None):
+TRAINED = "trained 30 steps, 25.0 steps/s; recorded to run.csv"
+
+
+def lines(capsys, skipped_samples, failure=None):
     snapshot = Snapshot(state="finished", total_steps=30, skipped_samples=skipped_samples)
     run_headless(Ended(snapshot, failure), Path("run.csv"))
-    return capsys.readouterr().err.splitlines()[1:]
+    return capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize("state", ["finished", "stopped", "failed"])
+def test_the_last_line_alone_says_how_it_ended_and_at_what_rate(capsys, state):
+    assert progress_line(Snapshot(state=state, total_steps=30, planned_steps=90)) == ""
+    assert run_headless(Ended(Snapshot(state=state, total_steps=30)), Path("run.csv")) == 0
+    assert capsys.readouterr().err.splitlines() == [TRAINED]
+
+
+def test_a_rate_that_was_not_measured_is_no_number(capsys):
+    run_headless(Ended(Snapshot(total_steps=1), steps_per_s=None), Path("run.csv"))
+    assert capsys.readouterr().err.endswith("trained 1 steps, – steps/s; recorded to run.csv\n")
 
 
 @pytest.mark.parametrize(
@@ -38,10 +54,10 @@ def last_lines(capsys, skipped_samples, failure=None):
     [(1, "1 unreadable sample skipped"), (1234, "1,234 unreadable samples skipped")],
 )
 def test_samples_that_could_not_be_read_are_told_at_the_end(capsys, samples, clause):
-    assert last_lines(capsys, samples) == [clause, "trained 30 steps; recorded to run.csv"]
+    assert lines(capsys, samples) == [clause, TRAINED]
     failed = Failed(at_s=1.0, kind="error", sentence="it broke")
-    assert last_lines(capsys, samples, failed)[0] == clause
+    assert lines(capsys, samples, failed)[0] == clause
 
 
 def test_nothing_is_said_where_every_sample_was_read(capsys):
-    assert last_lines(capsys, 0) == ["trained 30 steps; recorded to run.csv"]
+    assert lines(capsys, 0) == [TRAINED]

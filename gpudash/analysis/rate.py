@@ -1,10 +1,13 @@
-"""The rate right now: over the last two seconds of finished steps, or the last few if slow."""
+"""The rate of a whole run, and that right now.
+
+Right now is over the last two seconds of finished steps, or the last few if slow.
+"""
 
 from collections import deque
 from typing import NamedTuple
 
 from gpudash.analysis.statistics import percentiles
-from gpudash.records import Step
+from gpudash.records import Event, Progress, Sample, Started, Step
 
 SPAN_S = 2.0
 FEWEST = 3
@@ -68,3 +71,33 @@ class RecentSteps:
             return Rate(None, None, p50, p95)
         samples = sum(step.samples for step in self._steps)
         return Rate(len(self._steps) / busy_s, samples / busy_s, p50, p95)
+
+
+class WholeRun:
+    """The rate of a worker's steps from the end of its first one to that of the newest.
+
+    The first one starts the loader and compiles; pauses and lever changes are in no step's time.
+    """
+
+    def __init__(self) -> None:
+        self._steps = -1  # after the first one
+        self._busy_s = 0.0
+
+    def fold(self, item: Event | Sample) -> None:
+        """Take one record; another worker begins anew."""
+        match item:
+            case Started(rank=0):
+                self._steps, self._busy_s = -1, 0.0
+            case Progress(rank=0):
+                for step in item.steps:
+                    self._step(step)
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """None before the second step."""
+        return self._steps / self._busy_s if self._busy_s > 0 else None
+
+    def _step(self, step: Step) -> None:
+        self._steps += 1
+        if self._steps:
+            self._busy_s += step.step_ms / 1e3

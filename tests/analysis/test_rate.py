@@ -1,7 +1,7 @@
 import pytest
 
-from gpudash.analysis.rate import REPORT_S, UNKNOWN, RecentSteps
-from tests.analysis.scripted_run import Trainer, step
+from gpudash.analysis.rate import REPORT_S, UNKNOWN, RecentSteps, WholeRun
+from tests.analysis.scripted_run import Trainer, started, step
 
 
 def recent(*progresses):
@@ -50,3 +50,31 @@ def test_another_segment_starts_afresh():
 
 def test_without_a_step_nothing_is_known():
     assert RecentSteps().rate(5.0) is UNKNOWN
+
+
+def whole(*records):
+    run = WholeRun()
+    for record in records:
+        run.fold(record)
+    return run
+
+
+def test_a_whole_run_counts_every_step_after_its_first_one():
+    run = Trainer()
+    first, rest = run.steps(1, 9000.0), run.steps(200, 25.0) + run.steps(100, 100.0)
+    assert whole(*first).steps_per_s is None
+    assert whole(*first, *rest).steps_per_s == pytest.approx(300 / 15.0)
+
+
+def test_a_pause_does_not_dilute_the_rate_of_a_whole_run():
+    run = Trainer()
+    before = run.steps(11, 50.0)
+    run.wait(60.0)
+    assert whole(*before, *run.steps(10, 50.0)).steps_per_s == pytest.approx(20.0)
+
+
+def test_another_worker_is_another_run():
+    run = Trainer()
+    steps = run.steps(11, 50.0)
+    assert whole(*steps, started(90.0, {})).steps_per_s is None
+    assert whole(*steps, started(90.0, {}), *run.steps(3, 100.0)).steps_per_s == pytest.approx(10)
