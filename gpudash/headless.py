@@ -20,7 +20,7 @@ PIPE_EVERY_S = 5.0
 """A log file wants a line now and then, not four a second."""
 CLEAR_LINE = "\r\x1b[2K"
 REDRAW_S = 0.2
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 ENDED = ("finished", "failed", "stopped")
 
 
@@ -87,7 +87,7 @@ def failure_code(failure: Failed) -> int:
 
 @contextmanager
 def interruptions() -> Iterator[list[int]]:
-    """Collect SIGINT, SIGTERM and SIGHUP instead of dying of them."""
+    """Collect SIGINT, SIGTERM, SIGHUP and SIGQUIT instead of dying of them."""
     arrived: list[int] = []
     before = {number: signal.getsignal(number) for number in SIGNALS}
     for number in SIGNALS:

@@ -114,9 +114,10 @@ def test_a_device_that_is_not_there_is_one_line_and_leaves_no_file(tmp_path: Pat
         [signal.SIGINT],
         [signal.SIGTERM],
         [signal.SIGHUP],
+        [signal.SIGQUIT],
         [signal.SIGINT, signal.SIGINT],
     ],
-    ids=["ctrl-c", "SIGTERM", "hang-up", "ctrl-c twice"],
+    ids=["ctrl-c", "SIGTERM", "hang-up", "SIGQUIT", "ctrl-c twice"],
 )
 def test_an_interrupted_recording_is_complete_and_says_where_it_is(
     numbers: list[signal.Signals], tmp_path: Path
