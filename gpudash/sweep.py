@@ -294,8 +294,11 @@ def run_sweep(
     finally:
         if file is not None:
             file.close()
-    if recorded.refusal is not None:
-        complain(f"gpudash: {recorded.refusal}")
+    refusal = recorded.refusal
+    if sweep.refusals:
+        refusal = f"no setting could be run: {'; '.join(sweep.refusals)}"
+    if refusal is not None:
+        complain(f"gpudash: {refusal}")
         return 2
     unwritten = None
     if sweep.blocks_done and recorded.started is not None:
@@ -346,7 +349,8 @@ def _conclude(
     if why is None:
         return 0
     if sweep.blocks_done < sweep.blocks_planned and sweep.blocks_done:
-        kept = f"; --resume finishes {shown(outputs.csv)}" if outputs.csv else ""
+        there = outputs.csv is not None and outputs.csv.exists()
+        kept = f"; --resume finishes {shown(outputs.csv)}" if outputs.csv and there else ""
         why += f" after {sweep.blocks_done} of {sweep.blocks_planned} blocks{kept}"
     complain(f"gpudash: {why}")
     if failed:

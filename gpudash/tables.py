@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gpudash.analysis.paired import Estimate
-from gpudash.analysis.sweep import CellResult, Grid
+from gpudash.analysis.sweep import OUT_OF_MEMORY, CellResult, Grid
 from gpudash.records import Settings
 
 
@@ -81,7 +81,7 @@ def figure(value: float | None) -> str:
 
 def why_not(failure: str) -> str:
     """Return why a setting could not be measured, short where the reason is well known."""
-    return "out of memory" if "out of memory" in failure else failure
+    return OUT_OF_MEMORY if OUT_OF_MEMORY in failure else failure
 
 
 def change(found: Estimate) -> str:

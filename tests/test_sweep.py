@@ -322,6 +322,31 @@ def test_a_cell_out_of_memory_says_so_and_the_sweep_is_a_success(tmp_path, capsy
     assert sum(bool(row.failure) for row in read_rows(tmp_path / "s.csv")) == 2
 
 
+def test_a_sweep_of_which_nothing_can_be_run_is_refused_and_leaves_no_file(tmp_path, capsys):
+    worker = Worker(refuses=lambda settings: f"no batches of {settings['batch_size']}")
+    session, csv, markdown = ScriptedSession(worker), tmp_path / "s.csv", tmp_path / "t.md"
+    assert run(session, file=sweep_file(tmp_path), csv=csv, markdown=markdown) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    last = captured.err.splitlines()[-1]
+    assert last.startswith("gpudash: no setting could be run: no batches of ")
+    assert last.count("no batches of 8") == last.count("no batches of 16") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_setting_that_can_be_run_is_a_sweep(tmp_path, capsys):
+    worker = Worker(step_ms, refuses=lambda at: "no" if at["pipelined"] == "on" else "")
+    assert run(ScriptedSession(worker), file=sweep_file(tmp_path)) == 0
+    assert sum(row.refused for row in read_rows(tmp_path / "s.csv")) == 2
+
+
+def test_a_sweep_that_does_not_fit_into_memory_at_all_says_so_in_its_table(tmp_path, capsys):
+    worker = Worker(step_ms, too_big=lambda settings: True)
+    assert run(ScriptedSession(worker), file=sweep_file(tmp_path)) == 0
+    assert capsys.readouterr().out.count("out of memory") == 4
+    assert len(read_rows(tmp_path / "s.csv")) == 4
+
+
 @pytest.mark.parametrize(
     ("ctrl_c", "code", "why"), [(False, 1, "the training ended"), (True, 130, "interrupted")]
 )

@@ -13,6 +13,9 @@ from gpudash.analysis.paired import Estimate, estimate, round_order
 from gpudash.analysis.statistics import mean
 from gpudash.records import Block, Blocks, Event, Sample, Settings
 
+OUT_OF_MEMORY = "out of memory"
+"""What the reason holds where a setting may be, but does not fit."""
+
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
     """What is swept."""
@@ -54,6 +57,11 @@ class BlockRow(msgspec.Struct, frozen=True, kw_only=True):
     util_pct: float | None = None
     cpu_pct: float | None = None
     failure: str | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Its setting cannot be here, however much memory there is."""
+        return self.failure is not None and not _is_of_memory(self.failure)
 
     @property
     def ms_per_sample(self) -> float | None:
@@ -118,6 +126,14 @@ class Sweep:
     def blocks_planned(self) -> int:
         """Blocks of the whole sweep."""
         return self.grid.cells * self.grid.rounds
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why not a single cell can be run, each reason once; empty where one may be."""
+        reasons = self.failures.values()
+        if self._known or len(reasons) < self.grid.cells or any(map(_is_of_memory, reasons)):
+            return []
+        return list(dict.fromkeys(reasons))
 
     def begin(self, first_number: int) -> Blocks:
         """Return what the worker is to run, its blocks numbered from `first_number`."""
@@ -223,3 +239,7 @@ class Sweep:
 
     def _rounds(self, cell: int) -> dict[int, BlockRow]:
         return {turn: row for (turn, one), row in sorted(self._known.items()) if one == cell}
+
+
+def _is_of_memory(failure: str) -> bool:
+    return OUT_OF_MEMORY in failure

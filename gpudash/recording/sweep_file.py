@@ -159,7 +159,8 @@ class SweepFile:
         levers = self._provenance.grid.changes(row.cell)
         cells = [write(values[name]) for name, write in CELLS.items()]
         self._write([*cells, *(levers.get(name, "") for name in self._levers)])
-        self._output = None  # from the first block on it is worth keeping
+        if not row.refused:
+            self._output = None  # it is worth keeping
 
     @property
     def skipped_samples(self) -> int | None:
@@ -173,7 +174,7 @@ class SweepFile:
             self._write_provenance()
 
     def close(self) -> None:
-        """Close it. A new file without a block is removed: the next try would need --force."""
+        """Close it. A new one is removed if nothing was run: the next try would need --force."""
         os.close(self._fd)
         if self._output is not None:
             self._output.discard()

@@ -109,8 +109,9 @@ def test_a_row_is_on_disk_as_soon_as_it_is_known(tmp_path):
 
 
 def test_a_failure_of_several_lines_stays_in_one(tmp_path):
-    path = finished(tmp_path, [BlockRow(round=0, cell=0, failure='CUDA,\n"out"\u2028of\r memory')])
-    assert path.read_text(encoding="utf-8").count("\n") == 2
+    failed = BlockRow(round=0, cell=0, failure='CUDA,\n"out"\u2028of\r memory')
+    path = finished(tmp_path, [failed, ROWS[0]])
+    assert path.read_text(encoding="utf-8").count("\n") == 3
     assert read_rows(path)[0].failure == 'CUDA, "out" of memory'
 
 
