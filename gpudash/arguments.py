@@ -1,13 +1,14 @@
 """What the verbs' command lines share: options, and the plan they describe."""
 
 import argparse
+from collections.abc import Iterable
 from typing import NoReturn
 
 from gpudash.errors import UsageError
 from gpudash.output import say
-from gpudash.records import Plan
-from workloads import CATALOGUE, DEFAULT, find_workload
-from workloads.levers import resolve
+from gpudash.records import Plan, Settings
+from workloads import CATALOGUE, DEFAULT, Entry, find_workload
+from workloads.levers import find
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,16 +41,29 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
 def make_plan(arguments: argparse.Namespace) -> Plan:
     """Return an endless plan of the training that is meant. Raises LeverError or UsageError."""
     entry = find_workload(arguments.workload)
-    settings = dict(_pair(text) for text in arguments.set)
     shorthands = {
         "batch_size": arguments.batch_size,
         "seed": arguments.seed,
         "pipelined": "on" if arguments.pipelined else "off" if arguments.serial else None,
     }
-    settings |= {name: value for name, value in shorthands.items() if value is not None}
-    resolve(entry.levers, settings)
+    asked = [_pair(text) for text in arguments.set]
+    asked += [(name, value) for name, value in shorthands.items() if value is not None]
+    settings = _settings(entry, asked)
     _check_device(arguments.device)
     return Plan(workload=entry.name, settings=settings, device=arguments.device)
+
+
+def _settings(entry: Entry, asked: Iterable[tuple[str, str]]) -> Settings:
+    """Return the levers' canonical values. Raises UsageError where two contradict each other."""
+    settings: Settings = {}
+    for name, text in asked:
+        value = find(entry.levers, name).canonical(text)
+        known = settings.setdefault(name, value)
+        if known != value:
+            raise UsageError(
+                f"lever {name} is set to {known} and to {value}; valid: one of the two"
+            )
+    return settings
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -41,6 +41,15 @@ def gpudash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         (["--interval", "0"], "--interval 0 is not valid"),
         (["--steps", "5", "--duration", "5"], "not allowed with"),
         (["--pipelined", "--serial"], "not allowed with"),
+        (
+            ["--batch-size", "2", "--set", "batch_size=3"],
+            "lever batch_size is set to 3 and to 2; valid: one of the two",
+        ),
+        (
+            ["--pipelined", "--set", "pipelined=off"],
+            "pipelined is set to off and to on; valid: one",
+        ),
+        (["--set", "seed=1", "--set", "seed=2"], "lever seed is set to 1 and to 2; valid: one"),
         (["--frobnicate"], "--frobnicate"),
         (["--live"], "--live goes with --record FILE.csv"),
         (["encdec"], "the dashboard needs a terminal; --record FILE.csv runs without one"),
@@ -55,6 +64,11 @@ def test_a_bad_argument_is_answered_in_one_line(
     assert errors.startswith("gpudash: ")
     assert message in errors
     assert errors.count("\n") == 1
+
+
+def test_a_lever_may_be_set_twice_to_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--batch-size", "08", "--set", "batch_size=8", "--set", "batch_size=8"]) == 2
+    assert "the dashboard needs a terminal" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("case", ["existing", "folder", "missing folder"])
