@@ -201,7 +201,10 @@ def vary(entry: Entry, texts: Sequence[str]) -> tuple[tuple[Settings, ...], tupl
         if name in axes:
             raise UsageError(f"--vary {name} is given twice; valid: once with all its values")
         lever = find(entry.levers, name)
-        axes[name] = list(dict.fromkeys(lever.canonical(value) for value in values.split(",")))
+        axes[name] = [lever.canonical(value) for value in values.split(",")]
+        for value in axes[name]:
+            if axes[name].count(value) > 1:
+                raise UsageError(f"--vary {text} names {value} twice; valid: each value once")
     down = axes.pop("batch_size", None) if len(axes) > 1 else None
     rows = tuple({"batch_size": size} for size in down) if down else ({},)
     columns = tuple(dict(zip(axes, one, strict=True)) for one in product(*axes.values()))

@@ -81,15 +81,17 @@ def test_batch_sizes_alone_are_the_variants():
     assert vary(ENCDEC, ["batch_size=4,8"]) == (({},), ({"batch_size": "4"}, {"batch_size": "8"}))
 
 
-def test_a_value_named_twice_is_swept_once():
-    assert vary(ENCDEC, ["batch_size=8,4,08,8"])[1] == ({"batch_size": "8"}, {"batch_size": "4"})
-
-
 @pytest.mark.parametrize(
     ("texts", "error", "message"),
     [
         (["pipelined"], UsageError, "valid: LEVER=A,B"),
         (["pipelined=off", "pipelined=on"], UsageError, "given twice"),
+        (
+            ["pipelined=off,off"],
+            UsageError,
+            "--vary pipelined=off,off names off twice; valid: each",
+        ),
+        (["batch_size=8,4,08"], UsageError, "names 8 twice"),
         (["piped=off,on"], LeverError, "unknown lever 'piped'; valid: pipelined"),
         (["pipelined=off,yes"], LeverError, "'yes' is not valid; valid: off, on"),
         (["pipelined="], LeverError, "valid: off, on"),
