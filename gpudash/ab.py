@@ -163,9 +163,14 @@ def _rates(comparison: Comparison) -> str:
     shown = comparison.shown()
     sides = zip((shown.a, shown.b), shown.rates, shown.host_ms, strict=True)
     return "; ".join(
-        f"{shown.lever}={value}: {figure(rate)} {shown.unit}, host busy {figure(host_ms)} ms a step"
+        f"{shown.lever}={value}: {figure(rate)} {shown.unit}{_busy(host_ms)}"
         for value, rate, host_ms in sides
     )
+
+
+def _busy(host_ms: float | None) -> str:
+    """Return, as a clause, how long the host was busy; nothing where no instrument looked."""
+    return "" if host_ms is None else f", host busy {figure(host_ms)} ms a step"
 
 
 def _code(comparison: Comparison) -> int:

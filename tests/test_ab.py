@@ -1,6 +1,7 @@
 import json
 from itertools import cycle
 
+import msgspec
 import pytest
 
 from gpudash.ab import FASTER, NOT_SHOWN, SLOWER, as_dict, progress_line, run_ab, two_values
@@ -74,6 +75,17 @@ def test_the_verdict_and_both_rates_are_printed(capsys):
         "pipelined=off: 20.0 steps/s, host busy 2 ms a step; "
         "pipelined=on: 25.0 steps/s, host busy 2 ms a step"
     )
+
+
+def test_the_hosts_time_is_left_out_where_no_instrument_took_it(capsys, monkeypatch):
+    shown = Comparison.shown
+    unmeasured = {"host_ms": (None, None)}
+    monkeypatch.setattr(
+        Comparison, "shown", lambda self: msgspec.structs.replace(shown(self), **unmeasured)
+    )
+    assert run(ScriptedSession(Worker(a_quarter_faster))) == 0
+    _, rates = capsys.readouterr().out.splitlines()
+    assert rates == "pipelined=off: 20.0 steps/s; pipelined=on: 25.0 steps/s"
 
 
 def larger_batches_are_worth_it(settings):
