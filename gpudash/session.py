@@ -415,9 +415,10 @@ class Session:
         self._ended = True
 
     def _obituary(self, code: int) -> str:
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
+        if code < 0:  # what it printed before has nothing to do with it
+            return f"the training process was killed by {signal.Signals(-code).name}"
         words = [line.strip() for line in self._last_words if line.strip()]
-        return f"the training process {how}" + (f": {words[-1]}" if words else "")
+        return f"the training process exited with {code}" + (f": {words[-1]}" if words else "")
 
     def _release(self) -> None:
         """Kill and reap the worker, if there is one."""
