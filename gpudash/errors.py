@@ -17,6 +17,14 @@ class RecordingError(GpudashError):
     """The record file cannot be created or written."""
 
 
+class ExistsError(RecordingError):
+    """What would be overwritten is there; `fact` says so without the command line's way out."""
+
+    def __init__(self, fact: str) -> None:
+        super().__init__(f"{fact}; --force overwrites it")
+        self.fact = fact
+
+
 class OutputError(GpudashError):
     """What was printed could not be written: the command line exits 1."""
 

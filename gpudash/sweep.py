@@ -376,8 +376,6 @@ def check_grid(entry: Entry, settings: Settings, grid: Grid) -> None:
 
 def _check_place(path: Path, *, replace: bool) -> None:
     """Refuse a file that could not be written at the end. Raises RecordingError."""
-    if not replace:
-        refuse_existing(path)
     why = None
     if path.is_dir():
         why = "it is a folder"
@@ -387,6 +385,8 @@ def _check_place(path: Path, *, replace: bool) -> None:
         why = "permission denied"
     if why is not None:
         raise RecordingError(f"cannot write {shown(path)}: {why}")
+    if not replace:
+        refuse_existing(path)
 
 
 def _write_markdown(

@@ -7,7 +7,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from gpudash.errors import RecordingError
+from gpudash.errors import ExistsError, RecordingError
 
 
 class Output:
@@ -27,14 +27,13 @@ class Output:
         try:
             self.fd = self._open_draft() if draft else self._create(path)
         except FileExistsError:
-            if path.is_dir():
-                raise RecordingError(f"cannot record to {shown(path)}: it is a folder") from None
-            raise RecordingError(f"{shown(path)} exists; --force overwrites it") from None
+            raise _existing(path) from None
         except FileNotFoundError:
-            folder = shown(self._place.parent)
-            raise RecordingError(
-                f"cannot record to {shown(path)}: the folder {folder} does not exist"
-            ) from None
+            folder = self._place.parent
+            why = f"the folder {shown(folder)} does not exist"
+            if folder.is_dir():  # /proc
+                why = f"no file can be made in {shown(folder)}"
+            raise RecordingError(f"cannot record to {shown(path)}: {why}") from None
         except (OSError, ValueError) as error:  # ValueError: a NUL in the name
             raise RecordingError(f"cannot record to {shown(path)}: {reason(error)}") from error
 
@@ -86,10 +85,18 @@ def draft_beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
-def refuse_existing(path: Path) -> None:
-    """Raise RecordingError if something is at `path`, a dangling link included."""
+def refuse_existing(path: Path, beside: Path | None = None) -> None:
+    """Raise RecordingError if something is at either path, a dangling link included."""
     if os.path.lexists(path):
-        raise RecordingError(f"{shown(path)} exists; --force overwrites it")
+        raise _existing(path)
+    if beside is not None and os.path.lexists(beside):
+        raise ExistsError(f"cannot record to {shown(path)}: {shown(beside)} exists")
+
+
+def _existing(path: Path) -> RecordingError:
+    if path.is_dir():
+        return RecordingError(f"cannot record to {shown(path)}: it is a folder")
+    return ExistsError(f"{shown(path)} exists")
 
 
 def reason(error: OSError | ValueError) -> str:

@@ -47,7 +47,7 @@ class Recording:
         self.path = path
         self.metadata_path = metadata.path_beside(path)
         if not force:
-            refuse_existing(self.metadata_path)
+            refuse_existing(path, self.metadata_path)
         replacing = force and (os.path.lexists(path) or os.path.lexists(self.metadata_path))
         if replacing and self.metadata_path.is_dir():
             raise RecordingError(f"cannot write {shown(self.metadata_path)}: it is a folder")

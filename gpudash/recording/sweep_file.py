@@ -109,7 +109,7 @@ class SweepFile:
             self._fd = _reopen(path)
         else:
             if not force:
-                refuse_existing(path_beside(path))
+                refuse_existing(path, path_beside(path))
             self._output = Output(path, draft=force)
             self._fd = self._output.fd
         try:

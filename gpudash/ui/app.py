@@ -9,7 +9,6 @@ import importlib
 import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from pathlib import Path
 from typing import ClassVar
 
 from textual import work
@@ -18,7 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 
-from gpudash.errors import GpudashError
+from gpudash.errors import ExistsError, GpudashError
 from gpudash.records import Plan
 from gpudash.ui.control import Control
 from gpudash.ui.engine import Engine
@@ -239,18 +238,17 @@ class Dashboard(App[None]):
     def _record(self, name: str, *, force: bool = False) -> None:
         try:
             self.control.record(name, force=force)
+        except ExistsError as error:
+            self._ask_to_overwrite(name, error.fact)
         except GpudashError as error:
             self._refuse(error)
-            if not (force or self.control.dead) and Path(name).expanduser().is_file():
-                self._ask_to_overwrite(name)
 
-    def _ask_to_overwrite(self, name: str) -> None:
+    def _ask_to_overwrite(self, name: str, fact: str) -> None:
         def answered(agreed: bool | None) -> None:  # noqa: FBT001  # Textual's callback
             if agreed:
                 self._record(name, force=True)
 
-        question = f"{name} exists. Replace it?"
-        self.push_screen(Confirm(question, "replace the file", "keep it"), answered)
+        self.push_screen(Confirm(f"{fact}. Replace it?", "replace the file", "keep it"), answered)
 
     # ── everything else ─────────────────────────────────────────────────────────────────
 

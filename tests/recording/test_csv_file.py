@@ -202,6 +202,11 @@ def test_a_missing_folder_is_named(tmp_path):
         recording(tmp_path / "nowhere" / "run.csv")
 
 
+def test_a_folder_that_takes_no_files_is_not_called_missing():
+    with pytest.raises(RecordingError, match=r"x\.csv: no file can be made in /proc$"):
+        recording(Path("/proc/x.csv"))
+
+
 @pytest.mark.parametrize("draft", [False, True])
 def test_a_folder_is_no_record_file(tmp_path, draft):
     with pytest.raises(RecordingError, match="it is a folder"):

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpudash.analysis.reconcile import Account
-from gpudash.errors import RecordingError
+from gpudash.errors import ExistsError, RecordingError
 from gpudash.recording import metadata
 from gpudash.recording.metadata import Metadata, path_beside
 from gpudash.recording.recording import Origin, Recording
@@ -93,6 +93,17 @@ def test_neither_file_is_overwritten_unless_forced(tmp_path, name):
     assert (tmp_path / name).read_text() == "precious"
     Recording(tmp_path / "run.csv", ORIGIN, force=True).close()
     assert json.loads((tmp_path / "run.json").read_text())["complete"]
+
+
+def test_the_file_that_was_asked_for_is_named_first(tmp_path):
+    (tmp_path / "run.json").touch()
+    beside = r"^cannot record to .*run\.csv: .*run\.json exists; --force overwrites it$"
+    with pytest.raises(ExistsError, match=beside) as refused:
+        Recording(tmp_path / "run.csv", ORIGIN)
+    assert refused.value.fact.endswith("run.json exists")  # as the dashboard says it
+    (tmp_path / "run.csv").touch()
+    with pytest.raises(ExistsError, match=r"run\.csv exists; --force overwrites it$"):
+        Recording(tmp_path / "run.csv", ORIGIN)
 
 
 OLD = {"run.csv": "precious rows", "run.json": "their provenance"}

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gpudash.analysis.comparison import Question
-from gpudash.errors import RecordingError, WorkerError
+from gpudash.errors import ExistsError, RecordingError, WorkerError
 from gpudash.records import Device, GpuSample, HostSample, Plan, Settings
 from gpudash.snapshot import Marker, Recording, Result, Series, Snapshot
 from gpudash.ui.engine import Listener
@@ -195,7 +195,7 @@ class FakeEngine:
         if self.refuse_record is not None:
             raise RecordingError(self.refuse_record)
         if path.exists() and not force:
-            raise RecordingError(f"{path} exists")
+            raise ExistsError(f"{path} exists")
 
     def stop_recording(self) -> None:
         self.calls.append(("stop_recording",))
