@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NoReturn
 
 from gpudash.errors import UsageError
@@ -81,6 +82,13 @@ def _check_device(name: str) -> None:
     raise UsageError(f"device {name!r} is not valid; valid: auto, cpu, cuda, cuda:N")
 
 
+def named(option: str, text: str | None) -> Path | None:
+    """Return the path an option was given, if it was. Raises UsageError for an empty one."""
+    if text == "":
+        raise UsageError(f"{option} '' is not valid; valid: a file's name")
+    return None if text is None else Path(text)
+
+
 def whole(option: str, text: str | None, *, default: int, minimum: int, maximum: int) -> int:
     """Return the whole number an option was given, or the default. Raises UsageError."""
     found = number(option, text, default=default, minimum=minimum, maximum=maximum)
@@ -92,7 +100,13 @@ def whole(option: str, text: str | None, *, default: int, minimum: int, maximum:
 
 
 def number(
-    option: str, text: str | None, *, default: float, minimum: float, maximum: float
+    option: str,
+    text: str | None,
+    *,
+    default: float,
+    minimum: float,
+    maximum: float,
+    unit: str = "",
 ) -> float:
     """Return the number an option was given, or the default. Raises UsageError."""
     if text is None:
@@ -102,9 +116,8 @@ def number(
     except ValueError:
         number = float("nan")
     if not minimum <= number <= maximum:  # also refuses nan
-        raise UsageError(
-            f"{option} {text} is not valid; valid: a number from {minimum:g} to {maximum:g}"
-        )
+        valid = f"a number from {minimum:g}{unit} to {maximum:g}{unit}"
+        raise UsageError(f"{option} {text}{unit} is not valid; valid: {valid}")
     return number
 
 
@@ -112,4 +125,5 @@ def percent(option: str, text: str | None) -> float | None:
     """Return the share that `1%` or `1` (percent) names; None if not given. Raises UsageError."""
     if text is None:
         return None
-    return number(option, text.removesuffix("%"), default=0, minimum=0.01, maximum=50) / 100
+    share = text.removesuffix("%")
+    return number(option, share, default=0, minimum=0.01, maximum=50, unit="%") / 100

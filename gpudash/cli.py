@@ -10,13 +10,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from gpudash import __version__
-from gpudash.arguments import Parser, add_training_options, make_plan, number, whole
+from gpudash.arguments import Parser, add_training_options, make_plan, named, number, whole
 from gpudash.errors import GpudashError, OutputError, UsageError
 from gpudash.output import complain, make_do, say
 from workloads.levers import LeverError
@@ -72,7 +71,7 @@ def run(argv: Sequence[str]) -> int:
     )
     interval_s = number("--interval", arguments.interval, default=0.5, minimum=0.05, maximum=3600)
     rate_hz = number("--rate", arguments.rate, default=4.0, minimum=0.2, maximum=30)
-    record = Path(arguments.record) if arguments.record is not None else None
+    record = named("--record", arguments.record)
     if arguments.live and record is None:
         raise UsageError("--live goes with --record FILE.csv")
     headless = record is not None and not arguments.live

@@ -16,7 +16,7 @@ import msgspec
 
 from gpudash import __version__, plotting, tables
 from gpudash.analysis.sweep import Grid, Sweep
-from gpudash.arguments import Parser, add_training_options, make_plan, whole
+from gpudash.arguments import Parser, add_training_options, make_plan, named, whole
 from gpudash.errors import RecordingError, UsageError
 from gpudash.headless import News, failure_code, follow
 from gpudash.output import complain, say
@@ -64,7 +64,9 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     command = ["gpudash", "sweep", *argv]
     outputs = Outputs(
-        csv=_path(arguments.csv), markdown=_path(arguments.markdown), plot=_path(arguments.plot)
+        csv=named("--csv", arguments.csv),
+        markdown=named("--markdown", arguments.markdown),
+        plot=named("--plot", arguments.plot),
     )
     outputs.check(force=arguments.force, resume=arguments.resume)
     plan, grid = _plan_and_grid(arguments)
@@ -160,10 +162,6 @@ def _driver() -> dict[str, str]:
     except GpuUnavailable:
         return {}
     return {"driver": version}
-
-
-def _path(text: str | None) -> Path | None:
-    return None if text is None else Path(text)
 
 
 class Outputs(msgspec.Struct, frozen=True, kw_only=True):

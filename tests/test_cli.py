@@ -51,6 +51,12 @@ def gpudash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         ),
         (["--set", "seed=1", "--set", "seed=2"], "lever seed is set to 1 and to 2; valid: one"),
         (["--frobnicate"], "--frobnicate"),
+        (["--record", ""], "--record '' is not valid; valid: a file's name"),
+        (["sweep", "--vary", "seed=1", "--csv", ""], "--csv '' is not valid; valid: a file's name"),
+        (
+            ["ab", "--lever", "seed=1,2", "--precision", "0"],
+            "--precision 0% is not valid; valid: a number from 0.01% to 50%",
+        ),
         (["--live"], "--live goes with --record FILE.csv"),
         (["encdec"], "the dashboard needs a terminal; --record FILE.csv runs without one"),
     ],
@@ -258,7 +264,14 @@ def test_the_bare_loop_prints_one_json_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["resnet"], ["--set", "batch_size=0"], ["--steps", "0"], ["--device", "cuda:99"]]
+    "arguments",
+    [
+        ["resnet"],
+        ["--set", "batch_size=0"],
+        ["--steps", "0"],
+        ["--device", "cuda:99"],
+        ["--batch-size", "2"],
+    ],
 )
 def test_the_bare_loop_refuses_in_one_line(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "workloads", *arguments]

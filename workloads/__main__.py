@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from typing import NoReturn
 
 import torch
 
@@ -27,9 +28,10 @@ WARMUP_STEPS = 10
 def main() -> int:
     """Run one workload. Returns the exit code.
 
-    0: it ran. 1: its result cannot be written. 2: an argument is not valid or the memory does not suffice, with one line why.
+    0: it ran. 1: its result cannot be written. 2: an argument is not valid or the memory does
+    not suffice, with one line why.
     """
-    parser = argparse.ArgumentParser(prog="python -m workloads", description=__doc__)
+    parser = _Parser(prog="python -m workloads", description=__doc__)
     parser.add_argument("workload", nargs="?", default=DEFAULT, help=", ".join(CATALOGUE))
     parser.add_argument("--set", action="append", default=[], metavar="LEVER=VALUE")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
@@ -71,6 +73,11 @@ def run(workload: str, pairs: Sequence[str], device: str, steps: str) -> dict[st
         "samples_per_s": steps_per_s * int(training.settings["batch_size"]),
         "loss": loss,
     }
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def report(line: str) -> int:

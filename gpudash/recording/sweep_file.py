@@ -258,6 +258,10 @@ def _read_provenance(path: Path) -> Provenance:
         raise UsageError(
             f"cannot resume {shown(path)}: {shown(beside)}: {reason(error)}"
         ) from error
+    except msgspec.ValidationError as error:  # a recording's, say
+        raise UsageError(
+            f"cannot resume {shown(path)}: {shown(beside)} is not a sweep's file"
+        ) from error
     except msgspec.DecodeError as error:
         raise UsageError(f"cannot resume {shown(path)}: {shown(beside)} is damaged") from error
 

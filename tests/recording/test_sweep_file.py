@@ -394,6 +394,13 @@ def test_a_damaged_provenance_cannot_be_resumed(tmp_path):
         open_file(tmp_path, resume=True)
 
 
+def test_a_recording_is_not_called_a_damaged_sweep(tmp_path):
+    finished(tmp_path)
+    (tmp_path / "s.json").write_text('{"schema_version": 1, "complete": true, "segments": []}')
+    with pytest.raises(UsageError, match=r"s\.csv: .*s\.json is not a sweep's file$"):
+        open_file(tmp_path, resume=True)
+
+
 def test_every_reader_of_csv_reads_it(tmp_path):
     with finished(tmp_path).open(newline="") as file:
         rows = list(csv.DictReader(file))
