@@ -37,6 +37,7 @@ from gpudash.records import (
     Finished,
     Pause,
     Plan,
+    Refused,
     Resume,
     Sample,
     Settings,
@@ -329,6 +330,8 @@ class Session:
                 self._intervals = self._intervals or Intervals(item.at_s, self._interval_s)
                 self._recordings.started(item)
                 self._listener.on_log(item.notes)
+            case Refused():
+                self._listener.on_log([item.reason])  # whole: a status line may be too short
             case Finished():
                 self._last_word = item
             case Failed():

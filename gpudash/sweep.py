@@ -6,7 +6,6 @@ import platform
 import shlex
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from itertools import product
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpudash import __version__, plotting, tables
+from gpudash import __version__, child, plotting, tables
 from gpudash.analysis.sweep import Grid, Sweep
 from gpudash.arguments import Parser, add_training_options, make_plan, named, whole
 from gpudash.errors import RecordingError, UsageError
@@ -150,7 +149,11 @@ def trains_on_gpu(device: str) -> bool:
     if device != "auto":
         return device != "cpu"
     asked = subprocess.run(
-        [sys.executable, "-P", "-c", ASK_TORCH], capture_output=True, text=True, check=False
+        child.command("-c", ASK_TORCH),
+        env=child.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return asked.stdout.split()[-1:] not in ([], ["0"])  # the worker says why, where torch fails
 

@@ -132,6 +132,15 @@ def test_levers_move_while_the_same_worker_trains_on(begin: Begin, tmp_path: Pat
     assert {(row["segment"], row["batch_size"]) for row in rows} == {("0", "2"), ("1", "4")}
 
 
+def test_a_refusal_is_on_the_log_whole(begin: Begin) -> None:
+    """A status line may have no room for the half that helps."""
+    session, screen = begin()
+    screen.until(lambda s: s.total_steps > 0)
+    session.change({"batch_size": "1000000"})
+    screen.until(lambda s: "refused" in s.status)
+    assert any(line.endswith("GiB are available") for line in screen.log)
+
+
 def test_a_dead_worker_is_told_and_another_one_takes_over(begin: Begin) -> None:
     session, screen = begin()
     first = screen.until(lambda s: s.results and s.results[0].steps > 5)

@@ -38,11 +38,11 @@ from workloads.training import Training
 DUE_EVERY_S = 0.025
 """How often the loop looks for commands and for a report that is due: a system call for each
 step would cost short steps more than some lever gains."""
-RUN_AHEAD_S = 0.010
+RUN_AHEAD_S = 0.015
 """How much work the host enqueues beyond what the device has finished; at least two steps.
-Enough to keep the device busy. Little enough that a lever or a pause takes effect soon, and that
-a stream's queue of 1024 launches does not fill up: PyTorch takes some 10 µs to enqueue one, and
-a host that waits for room in it would pass for busy."""
+Enough to outlast most of what holds the host up. Little enough that a lever or a pause takes
+effect soon, and that a stream's queue of 1024 launches hardly fills up: PyTorch takes 12 µs or more
+to enqueue one, and a host that waits for room in it would pass for busy."""
 MIN_AHEAD = 2
 RUN_AHEAD_POLL_S = 0.0001
 
@@ -347,7 +347,6 @@ class Loop:
         restored = {name: self._proven[name] for name in changes}
         why = why or f"out of memory with {phrase(changes)}"
         reason = f"{why}: went back to {phrase(restored)}"
-        print(reason, flush=True)
         self._entered_segment(restored, began_s)
         block, self._blocks.current = self._blocks.current, None
         number = block.number if block else None
