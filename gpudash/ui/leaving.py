@@ -16,7 +16,7 @@ PATIENCE_S = 5.0
 
 
 def leave_on_signals(leave: Callable[[], None], close: Callable[[], None]) -> None:
-    """From now on SIGTERM, and SIGHUP as the terminal closes, `leave`, which must return at once.
+    """From now on SIGTERM, SIGQUIT, and SIGHUP as the terminal closes, `leave`: to return at once.
 
     Where that has not ended the process in time, `close` is called on another thread, and then
     the process ends with exit code 1.
@@ -35,5 +35,5 @@ def leave_on_signals(leave: Callable[[], None], close: Callable[[], None]) -> No
         close()
         os._exit(1)
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, obey)
