@@ -512,7 +512,7 @@ async def test_the_loaders_times_are_told_where_the_step_waits_for_data():
 
 async def test_the_time_in_which_both_streams_were_busy_is_a_line_of_the_activity():
     async with dashboard(size=(200, 50), snapshot=training()) as d:
-        assert "both" not in d.text()
+        assert "both streams" not in d.text()
         await d.show(with_series(overlap_ms=1.0, step_ms=4.0))
         assert "both streams  25 %" in d.text()
 

@@ -221,8 +221,13 @@ time.sleep(600)
 """
 
 
-def test_nothing_outlives_a_killed_parent() -> None:
-    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},  # killed, it removes its directory no more
+    )
     assert parent.stdout
     worker = psutil.Process(int(parent.stdout.readline()))
     family = [worker, *worker.children(recursive=True)]
