@@ -140,10 +140,9 @@ def test_a_device_that_is_not_there_is_one_line_and_leaves_no_file(tmp_path: Pat
     ids=["ctrl-c", "SIGTERM", "hang-up", "SIGQUIT", "ctrl-c twice"],
 )
 def test_an_interrupted_recording_is_complete_and_says_where_it_is(
-    numbers: list[signal.Signals], tmp_path: Path
+    numbers: list[signal.Signals], tmp_path: Path, short_path: Path
 ) -> None:
-    (tmp_path / "tmp").mkdir()
-    scratch = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
+    scratch = os.environ | {"TMPDIR": str(short_path)}
     command = [sys.executable, "-m", "gpudash", "--record", "run.csv", *FAST]
     process = subprocess.Popen(
         command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=scratch
@@ -153,6 +152,7 @@ def test_an_interrupted_recording_is_complete_and_says_where_it_is(
     while not path.exists() or path.read_text().count("\n") < 4:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    assert list(short_path.glob("gpudash-*"))
     for number in numbers:
         os.kill(process.pid, number)
         time.sleep(0.05)
@@ -161,7 +161,7 @@ def test_an_interrupted_recording_is_complete_and_says_where_it_is(
     last = errors.splitlines()[-1]
     assert re.fullmatch(r"interrupted after \d+ steps, [0-9.]+ steps/s; recorded to run\.csv", last)
     assert "finished" not in errors
-    assert not list((tmp_path / "tmp").glob("gpudash-*"))
+    assert not list(short_path.glob("gpudash-*"))
     assert path.read_text().endswith("\n")
     assert json.loads((tmp_path / "run.json").read_text())["complete"]
 

@@ -230,20 +230,17 @@ def test_stopping_before_torch_has_loaded_is_quick_and_clean(begin: Begin, tmp_p
 
 
 def test_no_socket_of_a_loader_worker_outlives_it(
-    begin: Begin, monkeypatch: pytest.MonkeyPatch
+    begin: Begin, short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with tempfile.TemporaryDirectory() as temporary:  # a socket's path may have 107 characters
-        monkeypatch.setattr(tempfile, "tempdir", temporary)
-        session, screen = begin(settings={"num_workers": "1"})
-        first = screen.until(lambda s: s.total_steps > 5)
-        assert list(Path(temporary).rglob("listener-*"))
-        assert first.worker_pid is not None
-        os.kill(first.worker_pid, signal.SIGKILL)
-        screen.until(lambda s: s.state == "failed")
-        assert not list(Path(temporary).iterdir())
-        session.restart(
-            Plan(workload="encdec", device="cpu", settings=SMALL | {"num_workers": "1"})
-        )
-        screen.until(lambda s: s.state == "training" and s.total_steps > 5)
-        session.close()
-        assert not list(Path(temporary).iterdir())
+    monkeypatch.setattr(tempfile, "tempdir", str(short_path))
+    session, screen = begin(settings={"num_workers": "1"})
+    first = screen.until(lambda s: s.total_steps > 5)
+    assert list(short_path.rglob("listener-*"))
+    assert first.worker_pid is not None
+    os.kill(first.worker_pid, signal.SIGKILL)
+    screen.until(lambda s: s.state == "failed")
+    assert not list(short_path.iterdir())
+    session.restart(Plan(workload="encdec", device="cpu", settings=SMALL | {"num_workers": "1"}))
+    screen.until(lambda s: s.state == "training" and s.total_steps > 5)
+    session.close()
+    assert not list(short_path.iterdir())

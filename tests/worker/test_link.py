@@ -72,9 +72,10 @@ def open_files() -> set[str]:
 
 
 @pytest.fixture
-def temporary(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path
+def temporary(short_path, monkeypatch):
+    """Where a link makes its directory."""
+    monkeypatch.setattr(tempfile, "tempdir", str(short_path))
+    return short_path
 
 
 def test_where_no_directory_can_be_made_the_reason_is_told(temporary, monkeypatch):

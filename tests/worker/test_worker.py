@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -221,12 +222,12 @@ time.sleep(600)
 """
 
 
-def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
+def test_nothing_outlives_a_killed_parent(short_path: Path) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT],
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"TMPDIR": str(tmp_path)},  # killed, it removes its directory no more
+        env=os.environ | {"TMPDIR": str(short_path)},  # killed, it removes its directory no more
     )
     assert parent.stdout
     worker = psutil.Process(int(parent.stdout.readline()))
@@ -236,6 +237,17 @@ def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
     parent.wait()
     _, alive = psutil.wait_procs(family, timeout=10)
     assert alive == []
+
+
+def test_a_long_name_of_the_temporary_directory_keeps_no_batch_away(
+    start: Callable[..., Worker], short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A socket's path may have 107 bytes, and clusters give every job a directory of its own."""
+    folder = short_path / ("job-" + "x" * 90)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    worker = start(settings={"num_workers": "1"})
+    worker.until(lambda: worker.steps)
 
 
 def test_close_ends_the_whole_process_group(start: Callable[..., Worker]) -> None:
