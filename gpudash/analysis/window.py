@@ -223,12 +223,13 @@ class Window:
     def _change(self, event: Changed) -> None:
         if event.rank:
             return
-        self._sentence, self._notes = "training", event.notes
+        self._sentence = "training"
         if event.block is not None:  # too short for a row, a marker and settings of their own
             if not self._in_blocks:
                 self._in_blocks, self._notice = True, ""
                 self._mark(event.at_s, "A/B")
             return
+        self._notes = event.notes
         self._pending.answer(event.changes)
         were_blocks, self._in_blocks = self._in_blocks, False
         self._notice, self._verdict = self._verdict, ""

@@ -147,6 +147,14 @@ def test_what_is_told_stays_until_the_runs_next_turn():
     assert watched.feed(watched.run.change(pipelined="on")).now().status == "training"
 
 
+def test_notes_are_those_of_the_settings_in_force():
+    watched = Watched().trained()
+    assert watched.now().notes == ("8 loader workers",)
+    noted = msgspec.structs.replace(watched.run.change(pipelined="on"), notes=("no streams",))
+    assert watched.feed(noted).now().notes == ("no streams",)
+    assert watched.feed(watched.run.change(pipelined="off")).now().notes == ()
+
+
 def test_going_back_after_out_of_memory_is_explained():
     watched = Watched().trained()
     reason = "out of memory with batch_size=4096: went back to batch_size=8"
@@ -316,6 +324,7 @@ def test_blocks_make_neither_rows_nor_markers_nor_settings_of_their_own():
         assert (shown.state, shown.settings, shown.pending) == ("training", SETTINGS, {})
         assert shown.status == "A/B: pipelined off or on, 3 of 40 pairs; a ends it"
         assert shown.results == before.results
+        assert shown.notes == before.notes
         assert labels(shown) == ["A/B"]
     shown = home(watched, pipelined="off").now()
     assert (shown.settings, shown.status) == (SETTINGS, "training")
