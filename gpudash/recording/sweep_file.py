@@ -95,6 +95,8 @@ class SweepFile:
         self.known: list[BlockRow] = []
         self._there: list[BlockRow] = []
         self._output: Output | None = None
+        self._hidden = False
+        """What it replaces is still there: nothing has been measured to take its place."""
         if resume:
             earlier = _read_provenance(path)
             if not earlier.agrees_with(provenance):
@@ -110,7 +112,10 @@ class SweepFile:
         else:
             if not force:
                 refuse_existing(path, path_beside(path))
-            self._output = Output(path, draft=force)
+            self._hidden = force and any(map(os.path.lexists, (path, path_beside(path))))
+            if self._hidden and path_beside(path).is_dir():
+                raise RecordingError(f"cannot write {shown(path_beside(path))}: it is a folder")
+            self._output = Output(path, draft=self._hidden)
             self._fd = self._output.fd
         try:
             _lock(self._fd, path)
@@ -121,7 +126,6 @@ class SweepFile:
             else:
                 self._write([*CELLS, *self._levers])
                 self._write_provenance()
-                self._output.take_place()
         except (UsageError, RecordingError):
             self.close()
             raise
@@ -159,8 +163,10 @@ class SweepFile:
         levers = self._provenance.grid.changes(row.cell)
         cells = [write(values[name]) for name, write in CELLS.items()]
         self._write([*cells, *(levers.get(name, "") for name in self._levers)])
-        if not row.refused:
-            self._output = None  # it is worth keeping
+        if self._output is not None and not row.refused:
+            self._output.take_place()
+            self._output, self._hidden = None, False  # it is worth keeping
+            self._write_provenance()
 
     @property
     def skipped_samples(self) -> int | None:
@@ -178,8 +184,9 @@ class SweepFile:
         os.close(self._fd)
         if self._output is not None:
             self._output.discard()
-            with suppress(OSError):  # not there yet, or nothing that could be done
-                path_beside(self._path).unlink()
+            if not self._hidden:
+                with suppress(OSError):  # not there yet, or nothing that could be done
+                    path_beside(self._path).unlink()
 
     def _refuse_a_mixture(self, earlier: Provenance) -> None:
         was, now = earlier.circumstances(), self._provenance.circumstances()
@@ -217,7 +224,8 @@ class SweepFile:
             raise RecordingError(f"cannot write {shown(self._path)}: {reason(error)}") from error
 
     def _write_provenance(self) -> None:
-        metadata.write(path_beside(self._path), self._provenance)
+        if not self._hidden:
+            metadata.write(path_beside(self._path), self._provenance)
 
 
 def read_rows(path: Path) -> list[BlockRow]:

@@ -151,6 +151,18 @@ def test_force_overwrites_both(tmp_path):
     assert described(tmp_path).workload == "augment"
 
 
+@pytest.mark.parametrize("rows", [[], [BlockRow(round=0, cell=0, failure="no", refused=True)]])
+def test_a_sweep_that_measures_nothing_overwrites_nothing(tmp_path, rows):
+    """A device that is not there, say: the blocks of before are all there is."""
+    finished(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    file = open_file(tmp_path, workload="augment", force=True)
+    for row in rows:
+        file.append(row)
+    file.close()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_a_folder_that_does_not_exist_is_told(tmp_path):
     with pytest.raises(RecordingError, match="does not exist"):
         open_file(tmp_path / "nowhere")
