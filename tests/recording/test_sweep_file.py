@@ -151,7 +151,7 @@ def test_force_overwrites_both(tmp_path):
     assert described(tmp_path).workload == "augment"
 
 
-@pytest.mark.parametrize("rows", [[], [BlockRow(round=0, cell=0, failure="no", refused=True)]])
+@pytest.mark.parametrize("rows", [[], [BlockRow(round=0, cell=0, failure="it cannot be")]])
 def test_a_sweep_that_measures_nothing_overwrites_nothing(tmp_path, rows):
     """A device that is not there, say: the blocks of before are all there is."""
     finished(tmp_path)
