@@ -1,6 +1,7 @@
 """How another Python is started: it imports the same gpudash as ours, wherever the user stands."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -20,3 +21,15 @@ def environment() -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def ask(code: str, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Run this code to its end; return what it printed. Raises subprocess.TimeoutExpired."""
+    return subprocess.run(
+        command("-c", code),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )

@@ -131,14 +131,7 @@ def _machine() -> Check:
 def _torch() -> Iterator[Check]:
     """Ask torch in a process of its own, where it may be slow, broken or missing."""
     try:
-        done = subprocess.run(
-            child.command("-c", ASK_TORCH),
-            env=child.environment(),
-            capture_output=True,
-            text=True,
-            timeout=TORCH_TIMEOUT_S,
-            check=False,
-        )
+        done = child.ask(ASK_TORCH, TORCH_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         reason = f"its import took longer than {TORCH_TIMEOUT_S:.0f} s"
         yield Check(name="torch", ok=False, detail=reason)

@@ -13,7 +13,7 @@ from typing import TextIO
 from gpudash.output import complain
 from gpudash.records import Failed
 from gpudash.session import Session
-from gpudash.snapshot import KEPT_LINES, Snapshot, silence, unreadable
+from gpudash.snapshot import ENDED, KEPT_LINES, Snapshot, silence, unreadable
 from gpudash.tables import figure
 
 PIPE_EVERY_S = 5.0
@@ -21,7 +21,6 @@ PIPE_EVERY_S = 5.0
 CLEAR_LINE = "\r\x1b[2K"
 REDRAW_S = 0.2
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-ENDED = ("finished", "failed", "stopped")
 
 
 def run_headless(session: Session, path: Path) -> int:

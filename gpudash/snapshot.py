@@ -16,6 +16,8 @@ State: TypeAlias = Literal[
 ]
 Values: TypeAlias = tuple[float | None, ...]
 
+ENDED: frozenset[State] = frozenset({"finished", "failed", "stopped"})
+"""No worker lives."""
 KEPT_LINES = 2000
 """Of the log, the newest: what a listener keeps until it is shown, and a screen afterwards."""
 

@@ -5,7 +5,6 @@ import os
 import platform
 import shlex
 import shutil
-import subprocess
 import time
 from collections.abc import Sequence
 from itertools import product
@@ -148,13 +147,7 @@ def trains_on_gpu(device: str) -> bool:
     """
     if device != "auto":
         return device != "cpu"
-    asked = subprocess.run(
-        child.command("-c", ASK_TORCH),
-        env=child.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    asked = child.ask(ASK_TORCH)
     return asked.stdout.split()[-1:] not in ([], ["0"])  # the worker says why, where torch fails
 
 

@@ -7,7 +7,7 @@ from math import inf
 import msgspec
 
 from gpudash.analysis.statistics import mean
-from gpudash.analysis.windows import since
+from gpudash.analysis.windows import ACTIVITY, UTILISATION, since
 from gpudash.records import GpuSample
 
 ENERGY_REACH_S = 1.3
@@ -39,15 +39,9 @@ class GpuInterval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 AVERAGED = (
-    "util_pct",
-    "mem_util_pct",
+    *UTILISATION,
+    *ACTIVITY,
     "mem_used_mib",
-    "sm_active_pct",
-    "sm_occupancy_pct",
-    "tensor_active_pct",
-    "dram_active_pct",
-    "pcie_rx_mib_s",
-    "pcie_tx_mib_s",
     "power_w",
     "temperature_c",
     "sm_clock_mhz",

@@ -3,7 +3,7 @@
 import msgspec
 from rich.cells import cell_len
 
-from gpudash.snapshot import Snapshot, State, silence, unreadable
+from gpudash.snapshot import ENDED, Snapshot, State, silence, unreadable
 from gpudash.ui import format as fmt
 from gpudash.ui.keys import KEYS
 from workloads.levers import phrase
@@ -17,7 +17,6 @@ STATE_STYLES: dict[State, tuple[str, str]] = {
     "failed": ("✗", "bad"),
     "stopped": ("■", "dim"),
 }
-DEAD: frozenset[State] = frozenset({"finished", "failed", "stopped"})
 """No worker lives: levers then set up the next start."""
 VIEWS = {"results": "results", "levers": "levers", "log": "log"}
 """Panes that share one place on a small terminal → their titles."""
@@ -93,7 +92,7 @@ def _odd_loss(loss: float | None) -> str:
 def status(snapshot: Snapshot, next_start: dict[str, str]) -> tuple[Cell, ...]:
     """Return the sentence of the status line, and what a restart would set."""
     sentence, hint = " ".join(fmt.plain(snapshot.status).split()), ""
-    if snapshot.state in DEAD:
+    if snapshot.state in ENDED:
         sentence, hint = sentence.rstrip(". "), "press R to restart"
         if next_start:
             hint += f" with {phrase(next_start)}"
@@ -129,7 +128,7 @@ def footer(
         "record": "end rec" if recording else "record",
         "compare": "end A/B" if comparing else "A/B",
     }
-    urgent = {"restart"} if state in DEAD else {"compare"} if comparing else set()
+    urgent = {"restart"} if state in ENDED else {"compare"} if comparing else set()
     return tuple(
         Cell(
             parts=((key.shown, "key"), (f" {now.get(key.action, key.label)}", "dim")),

@@ -14,9 +14,8 @@ import msgspec
 from gpudash.analysis.comparison import Question
 from gpudash.errors import GpudashError, RecordingError, UsageError
 from gpudash.records import Plan, Settings
-from gpudash.snapshot import ComparisonShown, Listener, Snapshot
+from gpudash.snapshot import ENDED, ComparisonShown, Listener, Snapshot
 from gpudash.ui.asked import PATIENCE, Asked
-from gpudash.ui.bars import DEAD
 from gpudash.ui.chosen import Chosen
 from gpudash.ui.engine import Engine
 from workloads import CATALOGUE, find_workload
@@ -76,7 +75,7 @@ class Control:
     @property
     def dead(self) -> bool:
         """No worker lives: levers set up the next start."""
-        return self.snapshot.state in DEAD
+        return self.snapshot.state in ENDED
 
     # ── levers ──────────────────────────────────────────────────────────────────────────
 

@@ -27,6 +27,7 @@ from workloads.jpeg_files import JpegFiles
 from workloads.jpeg_input import PATIENCE, JpegCrops, JpegInput
 from workloads.jpeg_stages import STAGES, Stage
 from workloads.levers import LeverError, resolve
+from workloads.training import Training
 from workloads.workload import unmarked
 
 SOURCE = ["baseline", "dilation", "crop_first", "batched_colour"]
@@ -174,14 +175,18 @@ def test_too_many_in_a_row_are_one_error_that_names_the_file(copies: list[Path])
     assert "\n" not in str(caught.value)
 
 
-def test_the_report_names_the_transforms_and_counts_the_skipped(
-    make: Make, copies: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def has_skipped(make: Make, copies: list[Path], monkeypatch: pytest.MonkeyPatch) -> Training:
+    """A training whose loader worker has met an unreadable file in the first batch."""
     spoil(copies[1], b"")
     monkeypatch.setattr(JpegFiles, "paths", copies)
     training = make(input="crop_first", num_workers="1")
     train(training, 1)
-    report = training.input_report()
+    return training
+
+
+def test_the_report_names_the_transforms_and_counts_the_skipped(has_skipped: Training) -> None:
+    report = has_skipped.input_report()
     assert list(report.transform_ms) == [
         *("read", "decode", "crop", "to_tensor", "mask", "colour", "scale")
     ]
@@ -189,16 +194,10 @@ def test_the_report_names_the_transforms_and_counts_the_skipped(
     assert report.skipped == 1
 
 
-def test_what_a_loader_skipped_is_counted_though_it_is_replaced(
-    make: Make, copies: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spoil(copies[1], b"")
-    monkeypatch.setattr(JpegFiles, "paths", copies)
-    training = make(input="crop_first", num_workers="1")
-    train(training, 1)
-    training.change({"batch_size": "3"})
-    assert training.input_report().skipped == 1
-    assert training.input_report().skipped == 0  # told once
+def test_what_a_loader_skipped_is_counted_though_it_is_replaced(has_skipped: Training) -> None:
+    has_skipped.change({"batch_size": "3"})
+    assert has_skipped.input_report().skipped == 1
+    assert has_skipped.input_report().skipped == 0  # told once
 
 
 def open_files() -> int:
