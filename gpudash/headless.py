@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from gpudash.output import complain
+from gpudash.recording.files import shown
 from gpudash.records import Failed
 from gpudash.session import Session
 from gpudash.snapshot import ENDED, KEPT_LINES, Snapshot, silence, unreadable
@@ -67,7 +68,7 @@ def _conclude(session: Session, path: Path, snapshot: Snapshot, *, interrupted: 
     for clause in unreadable(snapshot.skipped_samples):
         complain(clause)
     if session.failure is not None:
-        kept = f"; recorded until then to {path}" if session.rows_recorded else ""
+        kept = f"; recorded until then to {shown(path)}" if session.rows_recorded else ""
         complain(f"gpudash: {session.failure.sentence}{kept}")
         return failure_code(session.failure)
     if session.recording_failure is not None:
@@ -75,7 +76,7 @@ def _conclude(session: Session, path: Path, snapshot: Snapshot, *, interrupted: 
         return 1
     how = "interrupted after" if interrupted else "trained"
     rate = figure(session.steps_per_s)
-    complain(f"{how} {snapshot.total_steps} steps, {rate} steps/s; recorded to {path}")
+    complain(f"{how} {snapshot.total_steps} steps, {rate} steps/s; recorded to {shown(path)}")
     return 0
 
 

@@ -26,6 +26,7 @@ from gpudash.analysis.reconcile import Reconciliation
 from gpudash.analysis.window import Window
 from gpudash.errors import RecordingError, WorkerError
 from gpudash.experiment import Experiment
+from gpudash.recording.files import shown
 from gpudash.recording.recording import Origin, Recording
 from gpudash.recording.recordings import Recordings
 from gpudash.records import (
@@ -199,7 +200,7 @@ class Session:
         if self._ended:
             raise RecordingError("nothing is running to record: restart the training first")
         if self._recordings.holds(path):
-            raise RecordingError(f"{path} is being recorded")
+            raise RecordingError(f"{shown(path)} is being recorded")
         origin = Origin(
             began_s=time.monotonic(),
             began_utc=datetime.now(UTC),

@@ -129,6 +129,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """The CSV file being written."""
 
     path: str
+    """As one printable line."""
     rows: int
 
 

@@ -59,5 +59,15 @@ def test_samples_that_could_not_be_read_are_told_at_the_end(capsys, samples, cla
     assert lines(capsys, samples, failed)[0] == clause
 
 
+def test_a_file_name_of_two_lines_is_shown_in_one(capsys):
+    run_headless(Ended(Snapshot(state="finished", total_steps=30)), Path("a\nb.csv"))
+    failed = Failed(at_s=1.0, kind="error", sentence="it broke")
+    run_headless(Ended(Snapshot(state="failed"), failed), Path("a\tb.csv"))
+    assert capsys.readouterr().err.splitlines() == [
+        r"trained 30 steps, 25.0 steps/s; recorded to 'a\nb.csv'",
+        r"gpudash: it broke; recorded until then to 'a\tb.csv'",
+    ]
+
+
 def test_nothing_is_said_where_every_sample_was_read(capsys):
     assert lines(capsys, 0) == [TRAINED]

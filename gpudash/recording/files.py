@@ -113,7 +113,7 @@ def reason(error: OSError | ValueError) -> str:
     return plain.get(error.errno or 0, (error.strerror or "unknown error").lower())
 
 
-def shown(path: Path) -> str:
-    """Return the path as one printable line."""
+def shown(path: Path | str) -> str:
+    """Return the path, or a command that may name one, as one printable line."""
     text = str(path)
     return text if text.isprintable() else ascii(text)

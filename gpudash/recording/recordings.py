@@ -15,6 +15,7 @@ from gpudash import snapshot
 from gpudash.analysis.intervals import Interval
 from gpudash.analysis.reconcile import Account
 from gpudash.errors import RecordingError
+from gpudash.recording.files import shown
 from gpudash.recording.recording import Recording
 from gpudash.records import Started
 
@@ -55,7 +56,7 @@ class Recordings:
         """The one that goes on."""
         for active in self._active:
             if active.until_s == math.inf:
-                path, rows = str(active.recording.path), active.recording.rows
+                path, rows = shown(active.recording.path), active.recording.rows
                 return snapshot.Recording(path=path, rows=rows)
         return None
 

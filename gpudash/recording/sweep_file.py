@@ -102,7 +102,7 @@ class SweepFile:
             if not earlier.agrees_with(provenance):
                 raise UsageError(
                     f"{shown(path)} holds another sweep; --resume needs its very command: "
-                    f"{shlex.join(earlier.command)}"
+                    f"{shown(shlex.join(earlier.command))}"
                 )
             self._earlier = earlier
             self._provenance = msgspec.structs.replace(

@@ -264,6 +264,13 @@ def test_each_recording_accounts_for_its_own_time(tmp_path):
     assert described(second).complete
 
 
+def test_a_screen_is_given_a_name_of_two_lines_as_one(tmp_path):
+    recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
+    recordings.begin(Recording(tmp_path / "a\nb.csv", ORIGIN), None, BEGAN_S, account(10.0))
+    assert recordings.shown.path.isprintable()
+    recordings.close(account(10.0))
+
+
 def test_where_no_step_was_recorded_there_is_no_account(tmp_path):
     recorder = Recording(tmp_path / "run.csv", ORIGIN)
     recordings = Recordings(tell=lambda error: pytest.fail(str(error)))

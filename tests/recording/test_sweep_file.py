@@ -306,6 +306,13 @@ def test_another_sweeps_file_is_refused_with_the_command_that_it_needs(tmp_path,
     assert path.read_bytes() == before
 
 
+def test_the_command_of_another_sweep_is_shown_in_one_line(tmp_path):
+    finished(tmp_path, command=("gpudash", "sweep", "--csv", "a\nb.csv"))
+    with pytest.raises(UsageError) as refused:
+        open_file(tmp_path, resume=True, workload="augment")
+    assert str(refused.value).isprintable()
+
+
 A10G = msgspec.structs.replace(H200, name="NVIDIA A10G", uuid="GPU-2")
 CPU = Device(kind="cpu", name="CPU, 2 threads")
 
