@@ -16,7 +16,14 @@ from gpudash.analysis.comparison import (
     Question,
 )
 from gpudash.analysis.paired import passed
-from gpudash.arguments import Parser, add_training_options, make_plan, percent, whole
+from gpudash.arguments import (
+    Parser,
+    add_training_options,
+    compared_values,
+    make_plan,
+    percent,
+    whole,
+)
 from gpudash.errors import UsageError
 from gpudash.headless import News, failure_code, follow
 from gpudash.output import complain, say
@@ -24,7 +31,7 @@ from gpudash.session import Session
 from gpudash.snapshot import Snapshot, silence, unreadable
 from gpudash.tables import figure
 from workloads import Entry, find_workload
-from workloads.levers import AUTO, find
+from workloads.levers import find
 
 FASTER, NOT_SHOWN, SLOWER = 0, 3, 4
 """Exit codes with --exit-code; 1 is a comparison that failed, 2 bad input."""
@@ -88,11 +95,9 @@ def two_values(entry: Entry, text: str) -> tuple[str, str, str]:
     """Return lever, A and B of `NAME=A,B`. Raises UsageError or LeverError."""
     name, _, values = text.partition("=")
     lever = find(entry.levers, name)
-    sides = [lever.canonical(value) for value in values.split(",")]
+    sides = compared_values("--lever", text, lever, values)
     if len(sides) != 2:
         raise UsageError(f"--lever {text} is not valid; valid: NAME=A,B with two values")
-    if AUTO in sides:
-        raise UsageError(f"--lever {text} is not valid: {AUTO} stands for another value, name that")
     return name, sides[0], sides[1]
 
 

@@ -9,7 +9,7 @@ from gpudash.errors import UsageError
 from gpudash.output import say
 from gpudash.records import Plan, Settings
 from workloads import CATALOGUE, DEFAULT, Entry, find_workload
-from workloads.levers import find
+from workloads.levers import AUTO, Lever, find
 
 
 class Parser(argparse.ArgumentParser):
@@ -52,6 +52,20 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
     settings = _settings(entry, asked)
     _check_device(arguments.device)
     return Plan(workload=entry.name, settings=settings, device=arguments.device)
+
+
+def compared_values(option: str, text: str, lever: Lever, values: str) -> list[str]:
+    """Return the canonical values of `A,B,…` that are measured against each other.
+
+    `option` and `text` are what was given, for the refusal. Raises LeverError, and UsageError for
+    `auto`, which might be one of the other values under another name.
+    """
+    found = [lever.canonical(value) for value in values.split(",")]
+    if AUTO in found:
+        raise UsageError(
+            f"{option} {text} is not valid: {AUTO} stands for another value, name that"
+        )
+    return found
 
 
 def _settings(entry: Entry, asked: Iterable[tuple[str, str]]) -> Settings:

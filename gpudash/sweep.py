@@ -14,7 +14,14 @@ import msgspec
 
 from gpudash import __version__, child, plotting, tables
 from gpudash.analysis.sweep import Grid, Sweep
-from gpudash.arguments import Parser, add_training_options, make_plan, named, whole
+from gpudash.arguments import (
+    Parser,
+    add_training_options,
+    compared_values,
+    make_plan,
+    named,
+    whole,
+)
 from gpudash.errors import RecordingError, UsageError
 from gpudash.headless import News, failure_code, follow
 from gpudash.output import complain, say
@@ -195,7 +202,7 @@ def vary(entry: Entry, texts: Sequence[str]) -> tuple[tuple[Settings, ...], tupl
         if name in axes:
             raise UsageError(f"--vary {name} is given twice; valid: once with all its values")
         lever = find(entry.levers, name)
-        axes[name] = [lever.canonical(value) for value in values.split(",")]
+        axes[name] = compared_values("--vary", text, lever, values)
         for value in axes[name]:
             if axes[name].count(value) > 1:
                 raise UsageError(f"--vary {text} names {value} twice; valid: each value once")

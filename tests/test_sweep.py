@@ -91,6 +91,11 @@ def test_batch_sizes_alone_are_the_variants():
             UsageError,
             "--vary pipelined=off,off names off twice; valid: each",
         ),
+        (
+            ["model_scale=auto,small"],
+            UsageError,
+            "--vary model_scale=auto,small is not valid: auto stands for another value, name that",
+        ),
         (["batch_size=8,4,08"], UsageError, "names 8 twice"),
         (["piped=off,on"], LeverError, "unknown lever 'piped'; valid: pipelined"),
         (["pipelined=off,yes"], LeverError, "'yes' is not valid; valid: off, on"),
