@@ -29,7 +29,7 @@ from gpudash.presets import ON_CPU, ON_GPU, Preset
 from gpudash.recording.files import reason, refuse_existing, shown
 from gpudash.recording.metadata import path_beside, plain
 from gpudash.recording.sweep_file import Provenance, SweepFile
-from gpudash.records import Blocks, Event, Plan, Progress, Sample, Settings, Started
+from gpudash.records import Blocks, Device, Event, Plan, Progress, Sample, Settings, Started
 from gpudash.session import Session
 from gpudash.snapshot import Snapshot, silence, unreadable
 from gpudash.telemetry.gpu import list_gpus
@@ -87,9 +87,14 @@ def main(argv: Sequence[str]) -> int:
             command=tuple(command),
         )
         file = SweepFile(outputs.csv, provenance, force=arguments.force, resume=arguments.resume)
+    sweep = Sweep(grid, file.known if file else ())
+    ran = file.earlier if file else None
+    if file and ran and ran.device and sweep.blocks_done == sweep.blocks_planned:
+        file.close()
+        title = title_of(plan, grid, ran.device, ran.in_force or {}, ran.notes)
+        return print_measured(sweep, title, ran.skipped_samples or 0, outputs, command)
     session = Session(plan, command=command)
     try:
-        sweep = Sweep(grid, file.known if file else ())
         return run_sweep(session, sweep, file, outputs, command)
     finally:
         session.close()
@@ -305,42 +310,66 @@ def run_sweep(
         complain(f"gpudash: {refusal}")
         return 2
     unwritten = None
-    if sweep.blocks_done and recorded.started is not None:
-        results = sweep.results()
-        table = tables.cells(sweep.grid, results)
-        columns = shutil.get_terminal_size((160, 24)).columns
-        title = title_of(session.plan, recorded.started, sweep.grid)
-        legend = tables.legend(sweep.grid)
-        remarks = unreadable(recorded.skipped_samples)
-        try:  # the files first: they are kept, whatever becomes of the output
-            if outputs.markdown is not None:
-                _write_markdown(outputs.markdown, title, legend, table, command, remarks)
-            if outputs.plot is not None:
-                plotting.draw(outputs.plot, title, sweep.grid, results)
-        except RecordingError as error:
-            unwritten = str(error)
-        say("\n".join([title, legend, "", tables.as_text(table, columns), *remarks]))
+    if sweep.blocks_done and (started := recorded.started) is not None:
+        title = title_of(session.plan, sweep.grid, started.device, started.settings, started.notes)
+        unwritten = _publish(sweep, title, recorded.skipped_samples, outputs, command)
     return _conclude(
         session, sweep, recorded.failure or unwritten, outputs, interrupted=interrupted
     )
 
 
-def title_of(plan: Plan, started: Started, grid: Grid) -> str:
+def print_measured(
+    sweep: Sweep, title: str, skipped_samples: int, outputs: Outputs, command: Sequence[str]
+) -> int:
+    """Print the table of a sweep whose file holds all its blocks. Returns the exit code."""
+    if outputs.csv is not None:
+        complain(f"{shown(outputs.csv)} has all {sweep.blocks_planned} blocks; none is measured")
+    unwritten = _publish(sweep, title, skipped_samples, outputs, command)
+    if unwritten is None:
+        return 0
+    complain(f"gpudash: {unwritten}")
+    return 1
+
+
+def _publish(
+    sweep: Sweep, title: str, skipped_samples: int, outputs: Outputs, command: Sequence[str]
+) -> str | None:
+    """Write and print the table. Returns why a file could not be written. Raises OutputError."""
+    unwritten = None
+    results = sweep.results()
+    table = tables.cells(sweep.grid, results)
+    columns = shutil.get_terminal_size((160, 24)).columns
+    legend = tables.legend(sweep.grid)
+    remarks = unreadable(skipped_samples)
+    try:  # the files first: they are kept, whatever becomes of the output
+        if outputs.markdown is not None:
+            _write_markdown(outputs.markdown, title, legend, table, command, remarks)
+        if outputs.plot is not None:
+            plotting.draw(outputs.plot, title, sweep.grid, results)
+    except RecordingError as error:
+        unwritten = str(error)
+    say("\n".join([title, legend, "", tables.as_text(table, columns), *remarks]))
+    return unwritten
+
+
+def title_of(
+    plan: Plan, grid: Grid, device: Device, in_force: Settings, worker_notes: Sequence[str]
+) -> str:
     """Return, in a line, what was measured beside what the table says.
 
     Named are the levers that were set, those in force with another value than `gpudash list`
     says, and the one whose default is this machine's; the worker's notes tell of some of them.
     """
-    notes = [note for note in started.notes if note.partition("=")[0] not in grid.varied]
+    notes = [note for note in worker_notes if note.partition("=")[0] not in grid.varied]
     told = {note.partition("=")[0] for note in notes}
     default = {lever.name: lever.default_text for lever in find_workload(plan.workload).levers}
     fixed = {
         name: value
-        for name, value in started.settings.items()
+        for name, value in in_force.items()
         if name not in told | grid.varied
         and (name in plan.settings or name == BY_MACHINE or value != default[name])
     }
-    head = f"{plan.workload} on {started.device.name}"
+    head = f"{plan.workload} on {device.name}"
     return "; ".join([f"{head}: {tables.pairs(fixed)}" if fixed else head, *notes])
 
 

@@ -16,6 +16,7 @@ from gpudash.sweep import (
     Outputs,
     RecordedSweep,
     check_grid,
+    main,
     run_sweep,
     title_of,
     trains_on_gpu,
@@ -282,8 +283,8 @@ def titled(settings=(), notes=(), device=DEVICE, grid=GRID, **in_force):
     """The title of a sweep of encdec; in force are its defaults but for what is said."""
     defaults = {lever.name: lever.default_text for lever in ENCDEC.levers}
     begun = started(0.0, {**defaults, "num_workers": "8", "model_scale": "full", **in_force})
-    begun = msgspec.structs.replace(begun, device=device, notes=notes)
-    return title_of(Plan(workload="encdec", settings=dict(settings)), begun, grid)
+    plan = Plan(workload="encdec", settings=dict(settings))
+    return title_of(plan, grid, device, begun.settings, notes)
 
 
 def test_the_title_names_what_was_set_and_what_this_machine_chose():
@@ -373,6 +374,45 @@ def test_a_sweep_ended_early_prints_what_it_has_and_is_finished_by_resume(
     assert run(ScriptedSession(Worker(step_ms)), file=file, known=file.known, csv=csv) == 0
     rows = read_rows(csv)
     assert len({(row.round, row.cell) for row in rows}) == len(rows) == 8
+
+
+WHOLE = ["--device", "cpu", "--vary", "batch_size=8,16", "--vary", "pipelined=off,on"]
+WHOLE += ["--steps", "3", "--resume", "--csv"]
+
+
+@pytest.fixture
+def whole(tmp_path, capsys):
+    """A sweep with all its blocks: its file, and the table that was printed."""
+    assert run(ScriptedSession(unreadable(1)), file=sweep_file(tmp_path)) == 0
+    return tmp_path / "s.csv", capsys.readouterr().out
+
+
+def test_a_resumed_sweep_with_all_its_blocks_prints_its_table_and_trains_nothing(
+    whole, tmp_path, capsys, monkeypatch
+):
+    csv, table = whole
+    before, beside = csv.read_bytes(), described(csv)
+    monkeypatch.setattr("gpudash.sweep.Session", lambda *a, **k: pytest.fail("it would train"))
+    markdown, plot = tmp_path / "t.md", tmp_path / "t.svg"
+    outputs = ["--markdown", str(markdown), "--plot", str(plot)]
+    assert main([*WHOLE, str(csv), "--rounds", "2", *outputs]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == table
+    assert captured.err == f"{csv} has all 8 blocks; none is measured\n"
+    assert table.splitlines()[0] in markdown.read_text(encoding="utf-8")
+    assert plot.exists()
+    assert (csv.read_bytes(), described(csv)) == (before, beside)
+
+
+def test_a_resumed_sweep_that_is_to_have_another_round_trains(whole, monkeypatch):
+    csv, _ = whole
+
+    def begin(plan, command):
+        raise InterruptedError
+
+    monkeypatch.setattr("gpudash.sweep.Session", begin)
+    with pytest.raises(InterruptedError):
+        main([*WHOLE, str(csv), "--rounds", "3"])
 
 
 def test_another_device_is_refused_and_its_name_stands_over_no_table(tmp_path, capsys):

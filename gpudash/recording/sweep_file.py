@@ -53,6 +53,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """Its network name: a CPU has no UUID to be known by."""
     in_force: Settings | None = None
     """Every lever that not every cell sets, `auto` resolved; None until the worker has started."""
+    notes: tuple[str, ...] = ()
+    """What the worker said of these settings on this device when it started."""
     skipped_samples: int | None = None
     """Unreadable ones, in all of the sweep's runs until their last block; None before the first."""
     versions: dict[str, str]
@@ -90,7 +92,8 @@ class SweepFile:
         """
         self._path = path
         self._provenance = provenance
-        self._earlier: Provenance | None = None
+        self.earlier: Provenance | None = None
+        """What the resumed file belongs to."""
         self._levers = sorted({name for cell in _changes(provenance.grid) for name in cell})
         self.known: list[BlockRow] = []
         self._there: list[BlockRow] = []
@@ -104,7 +107,7 @@ class SweepFile:
                     f"{shown(path)} holds another sweep; --resume needs its very command: "
                     f"{shown(shlex.join(earlier.command))}"
                 )
-            self._earlier = earlier
+            self.earlier = earlier
             self._provenance = msgspec.structs.replace(
                 provenance, skipped_samples=earlier.skipped_samples
             )
@@ -142,10 +145,11 @@ class SweepFile:
             in_force={
                 name: value for name, value in started.settings.items() if name not in varied
             },
+            notes=started.notes,
             versions=self._provenance.versions | started.versions,
         )
-        if self._earlier is not None and self._earlier.device is not None:
-            self._refuse_a_mixture(self._earlier)
+        if self.earlier is not None and self.earlier.device is not None:
+            self._refuse_a_mixture(self.earlier)
         self._cut_unfinished_round()
         self._write_provenance()
 
