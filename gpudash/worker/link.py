@@ -10,7 +10,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import tempfile
 from contextlib import ExitStack
 
 import msgspec
@@ -18,6 +17,7 @@ import msgspec
 from gpudash import child
 from gpudash.errors import WorkerError
 from gpudash.records import Command, Event, Plan
+from gpudash.worker import scratch
 
 READ_BYTES = 1 << 16
 TURN_BYTES = 1 << 20
@@ -25,9 +25,6 @@ TURN_BYTES = 1 << 20
 a pipe holds: one turn after the worker's end reads all that it left."""
 REAP_S = 3.0
 """How long a killed worker is waited for: one inside the GPU's driver may take any time."""
-LONGEST_FOLDER = 55
-"""Of the folder for a worker's directory, in bytes: multiprocessing makes sockets two names further
-down, and a socket's path ends after 107. Beyond, no batch would ever arrive."""
 LINE_LIMIT = 1 << 12
 """A line that the worker prints is cut here: a progress bar may never end one."""
 
@@ -40,9 +37,7 @@ class WorkerLink:
         try:
             with ExitStack() as on_failure, ExitStack() as childs_ends:
                 # the worker's children keep sockets in it, and none of them may live to remove it
-                self._scratch = tempfile.TemporaryDirectory(
-                    prefix="gpudash-", dir=_folder(), ignore_cleanup_errors=True
-                )
+                self._scratch = scratch.make()
                 on_failure.callback(self._scratch.cleanup)
                 self._events, events = _pipe(on_failure, childs_ends)
                 output, stdout = _pipe(on_failure, childs_ends)
@@ -169,13 +164,6 @@ class _Lines:
             self.ended = not chunk
             received += chunk
         return bytes(received)
-
-
-def _folder() -> str:
-    """Return where temporary files belong, or `/tmp` where that has too long a name."""
-    usual = tempfile.gettempdir()
-    is_short = len(os.fsencode(usual)) <= LONGEST_FOLDER
-    return usual if is_short else "/tmp"  # noqa: S108  # a directory of its own is made there
 
 
 def _pipe(on_failure: ExitStack, childs_ends: ExitStack) -> tuple[_Lines, int]:

@@ -222,12 +222,14 @@ time.sleep(600)
 """
 
 
-def test_nothing_outlives_a_killed_parent(short_path: Path) -> None:
+def test_no_process_outlives_a_killed_parent_and_its_directory_goes_at_the_next_start(
+    start: Callable[..., Worker], short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT],
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"TMPDIR": str(short_path)},  # killed, it removes its directory no more
+        env=os.environ | {"TMPDIR": str(short_path)},
     )
     assert parent.stdout
     worker = psutil.Process(int(parent.stdout.readline()))
@@ -237,6 +239,10 @@ def test_nothing_outlives_a_killed_parent(short_path: Path) -> None:
     parent.wait()
     _, alive = psutil.wait_procs(family, timeout=10)
     assert alive == []
+    (left,) = short_path.glob("gpudash-*")
+    monkeypatch.setattr(tempfile, "tempdir", str(short_path))
+    start()
+    assert not left.exists()
 
 
 def test_a_long_name_of_the_temporary_directory_keeps_no_batch_away(
