@@ -104,7 +104,11 @@ def test_a_record_file_that_cannot_be_made_is_told_before_a_screen_opens(tmp_pat
     assert program.exitstatus == 2
 
 
-def test_record_alone_trains_the_default_workload_without_a_screen(tmp_path: Path) -> None:
+def test_record_alone_trains_the_default_workload_without_a_screen(
+    tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(short_path))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     done = gpudash("--record", "run.csv", "--steps", "30", *FAST, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     last = done.stderr.splitlines()[-1]
@@ -114,6 +118,8 @@ def test_record_alone_trains_the_default_workload_without_a_screen(tmp_path: Pat
         rows = list(csv.DictReader(file))
     assert sum(int(row["steps"]) for row in rows) == 30
     assert json.loads((tmp_path / "run.json").read_text())["command"][0] == "gpudash"
+
+    assert not list(short_path.iterdir())
 
     again = gpudash("--record", "run.csv", "--steps", "30", *FAST, cwd=tmp_path)
     assert again.returncode == 2
@@ -254,12 +260,17 @@ def test_nobody_reading_the_output_is_no_error(command: list[str]) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_bare_loop_prints_one_json_line(tmp_path: Path) -> None:
+def test_the_bare_loop_prints_one_json_line(
+    tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(short_path))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     command = [sys.executable, "-m", "workloads", "encdec", "--steps", "5", "--device", "cpu"]
     command += ["--set", "pipelined=on", "--set", "batch_size=2", "--set", "num_workers=0"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     result = json.loads(done.stdout)
     assert (result["steps"], result["settings"]["pipelined"]) == (5, "on")
+    assert not list(short_path.iterdir())
     assert result["steps_per_s"] == pytest.approx(5 / result["seconds"])
 
 

@@ -17,6 +17,7 @@ from typing import NoReturn
 import torch
 
 from workloads import CATALOGUE, DEFAULT, find_workload
+from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError
 from workloads.memory import is_out_of_memory
 from workloads.training import Training, pick_device
@@ -37,6 +38,7 @@ def main() -> int:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--steps", default="100", help="steps timed (100)")
     arguments = parser.parse_args()
+    keep_compiled_code()
     try:
         result = run(arguments.workload, arguments.set, arguments.device, arguments.steps)
     except LeverError as error:

@@ -28,6 +28,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from workloads.cache import cache_directory
 from workloads.levers import LeverError
 
 HEIGHT, WIDTH = 533, 800  # the source's
@@ -117,8 +118,7 @@ def data_directory() -> Path:
     """Return where generated data belongs: GPUDASH_DATA, or the user's cache."""
     if chosen := os.environ.get("GPUDASH_DATA"):
         return Path(chosen)
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "gpudash"
+    return cache_directory()
 
 
 def paint_jpegs() -> Iterator[bytes]:

@@ -21,6 +21,7 @@ import msgspec
 from gpudash.records import Device, Failed, Plan, Started, Status
 from gpudash.worker.device import nvml_uuid
 from gpudash.worker.pipes import CommandPipe, EventPipe, ParentGone
+from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, phrase
 from workloads.lifetime import die_with
 
@@ -34,6 +35,7 @@ def main() -> int:
     events_fd, parent_pid, scratch, plan_json = sys.argv[1:]
     die_with(int(parent_pid))
     keep_sockets_in(scratch)
+    keep_compiled_code()
     events = EventPipe(int(events_fd))
     plan = msgspec.json.decode(plan_json, type=Plan)
     training = None

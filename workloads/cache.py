@@ -1,0 +1,29 @@
+"""Where what is worth keeping for the next run lies: the user's cache. Imports no torch."""
+
+import os
+from pathlib import Path
+
+COMPILED = "TORCHINDUCTOR_CACHE_DIR"
+
+
+def cache_directory() -> Path:
+    """Return the directory of ours in the user's cache. Raises RuntimeError without a home."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "gpudash"
+
+
+def keep_compiled_code() -> None:
+    """Have torch keep compiled code there, and not where temporary files are.
+
+    Call it before a step: torch makes the directory with the first optimizer, compiling or not. A
+    directory that the user has chosen stays; where ours cannot be written, torch chooses.
+    """
+    if os.environ.get(COMPILED):
+        return
+    try:
+        directory = cache_directory() / "inductor"
+        directory.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return
+    if os.access(directory, os.W_OK):
+        os.environ[COMPILED] = str(directory)
