@@ -152,6 +152,8 @@ class Paused(Record, frozen=True, kw_only=True):
     """No further step is started until a Resume."""
 
     at_s: float
+    after_step: int = 0
+    """The last step enqueued: the device may still be at work on it."""
 
 
 class Resumed(Record, frozen=True, kw_only=True):

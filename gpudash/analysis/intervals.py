@@ -5,11 +5,13 @@ so no row is ever revised. Rows follow each other without a gap. They end on a g
 intervals and, besides, where the last step under the settings before a change finished: so
 each row belongs to one segment alone. Another border is where the first step under the new ones
 may start: the switch, which no step is trained in, is in no row with steps. Counts are plain: a
-step counts where it finished.
+step counts where it finished. `train_s` is what its steps took of a row, finished there or not: so
+a setting's rate is the sum of its rows' `steps` over the sum of their `train_s`.
 """
 
 from bisect import bisect_right, insort
 from collections import deque
+from collections.abc import Iterable
 from math import inf, isfinite
 from typing import NamedTuple
 
@@ -22,7 +24,9 @@ from gpudash.records import (
     Event,
     GpuSample,
     HostSample,
+    Paused,
     Progress,
+    Resumed,
     Sample,
     Settings,
     Started,
@@ -69,6 +73,8 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     """Of a sample in each transform of a loader worker, as last reported in the row."""
     skipped_samples: int | None = None
     """Unreadable ones that the worker has passed over since its start."""
+    train_s: float
+    """Seconds in which the training was not paused, switching, starting or restarting."""
 
 
 class _Segment(NamedTuple):
@@ -116,7 +122,10 @@ class Intervals:
         self._next: deque[_Segment] = deque()
         self._base = 0  # added to the worker's count of segments
         self._last_step = 0
-        self._last_finish_s = -inf
+        self._last_finish_s = -inf  # or when the worker was ready
+        self._breaks: list[tuple[float, float]] = []  # from, to: no step could be trained
+        self._stopped_s = -inf  # since when none can be; infinite while the training is under way
+        self._pausing: Paused | None = None  # its last step is not finished yet
         self._steps: deque[_Finished] = deque()
         self._losses: deque[tuple[int, int, float]] = deque()  # (worker, step, loss)
         self._step = 0
@@ -136,6 +145,11 @@ class Intervals:
                 self._change(self._base + item.segment, item.settings, item.after_step, item.at_s)
             case Progress(rank=0):
                 self._progress(item)
+            case Paused():
+                self._pausing = item
+                self._pause()
+            case Resumed():
+                self._go_on(item.at_s)
             case GpuSample():
                 track = self._gpus.setdefault(item.uuid, GpuTrack(item.index, item.uuid))
                 track.add(item)
@@ -169,8 +183,20 @@ class Intervals:
             self._next.append(
                 _Segment(self._base, event.workload, event.settings, worker, 0, ready_s, ready_s)
             )
+        self._stopped_s = min(self._stopped_s, self._last_finish_s)
+        self._go_on(event.at_s)
         self._last_step = 0
+        self._last_finish_s = max(self._last_finish_s, event.at_s)
         self._known_s = max(self._known_s, event.at_s)
+
+    def _pause(self) -> None:
+        if self._pausing is not None and self._last_step >= self._pausing.after_step:
+            self._stopped_s = max(self._pausing.at_s, self._last_finish_s)
+            self._pausing = None
+
+    def _go_on(self, at_s: float) -> None:
+        self._breaks.append((self._stopped_s, at_s))
+        self._stopped_s, self._pausing = inf, None
 
     @property
     def _grace_s(self) -> float:
@@ -184,9 +210,7 @@ class Intervals:
     def _change(self, number: int, settings: Settings, after_step: int, at_s: float) -> None:
         if number <= self._latest.number:
             return
-        begins_s = None
-        if after_step <= self._last_step:
-            begins_s = self._last_finish_s if self._last_step else at_s
+        begins_s = self._last_finish_s if after_step <= self._last_step else None
         latest = self._latest
         self._next.append(
             _Segment(number, latest.workload, settings, latest.worker, after_step, begins_s, at_s)
@@ -213,6 +237,7 @@ class Intervals:
         earliest_s = self._last_finish_s + (1e-6 if segment > newest else 0)
         self._last_finish_s = max(step.finished_s, earliest_s)
         self._last_step = step.step
+        self._pause()
         self._steps.append(_Finished(self._last_finish_s, segment, step))
 
     def _locate_borders(self, step: Step) -> None:
@@ -249,6 +274,7 @@ class Intervals:
             before, self._now = self._now, self._next.popleft()
             is_long = self._now.trains_s - begins_s >= SWITCH_S
             self._begins_s, self._trains_s = begins_s, self._now.trains_s if is_long else begins_s
+            self._breaks.append((begins_s, self._now.trains_s))
             if self._now.worker != before.worker:
                 self._step, self._loss, self._skipped_samples = 0, None, None
 
@@ -284,7 +310,13 @@ class Intervals:
             worker_rss_mib=mean(sample.worker_rss_mib for sample in host),
             transform_ms=transform_ms,
             skipped_samples=self._skipped_samples,
+            train_s=self._train_s(began_s, end_s),
         )
+
+    def _train_s(self, began_s: float, end_s: float) -> float:
+        train_s = outside_s(began_s, end_s, [*self._breaks, (self._stopped_s, inf)])
+        self._breaks = [one for one in self._breaks if one[1] > end_s]
+        return train_s
 
     def _take_steps(self, end_s: float) -> list[Step]:
         taken = []
@@ -317,6 +349,16 @@ class Intervals:
             worker, _, loss = self._losses.popleft()
             self._loss = loss if worker == self._now.worker else None
         return self._loss
+
+
+def outside_s(began_s: float, ended_s: float, stretches: Iterable[tuple[float, float]]) -> float:
+    """Return how much of a time lies in none of the stretches, which may overlap."""
+    found_s, reached_s = 0.0, began_s
+    for from_s, to_s in sorted(stretches):
+        if to_s > from_s:
+            found_s += max(min(from_s, ended_s) - reached_s, 0.0)
+            reached_s = max(reached_s, min(to_s, ended_s))
+    return found_s + (ended_s - reached_s)
 
 
 def _time(sample: HostSample) -> float:

@@ -81,7 +81,8 @@ GPU: dict[str, Cell] = {
 }
 HOST: dict[str, Cell] = {"cpu_pct": decimals(1), "worker_rss_mib": decimals(1)}
 INPUT: dict[str, Cell] = {"transform_ms": transforms, "skipped_samples": text}
-COLUMNS: tuple[str, ...] = ("time_s", "wall_time_utc", *STEPS, *GPU, *HOST, *INPUT)
+TRAINING: dict[str, Cell] = {"train_s": decimals(6)}
+COLUMNS: tuple[str, ...] = ("time_s", "wall_time_utc", *STEPS, *GPU, *HOST, *INPUT, *TRAINING)
 """The header. New columns are only ever appended: readers rely on names and order."""
 
 _PREFIX = "gpu_"
@@ -181,7 +182,7 @@ class CsvRecording:
                 "" if gpu is None else cell(getattr(gpu, name.removeprefix(_PREFIX)))
                 for name, cell in GPU.items()
             ),
-            *(cell(getattr(interval, name)) for name, cell in (HOST | INPUT).items()),
+            *(cell(getattr(interval, name)) for name, cell in (HOST | INPUT | TRAINING).items()),
         ]
 
 

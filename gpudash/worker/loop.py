@@ -183,7 +183,8 @@ class Loop:
                 self._blocks.replace(command.blocks, self._training.settings)
             case Pause() if not self._paused:
                 self._paused = True
-                self._send(Paused(at_s=time.monotonic()))
+                step = self._training.trained_steps
+                self._send(Paused(at_s=time.monotonic(), after_step=step))
             case Resume() if self._paused:
                 self._paused = False
                 self._break()

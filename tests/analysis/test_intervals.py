@@ -2,6 +2,7 @@ import msgspec
 import pytest
 
 from gpudash.analysis.intervals import GRACE_S, SWITCH_S, Intervals
+from gpudash.records import Paused, Progress
 from tests.analysis.scripted_run import BEGAN_S, Trainer, gpu, host
 
 
@@ -47,6 +48,45 @@ def test_a_pause_is_recorded_as_idle():
     items = [run.start(), *run.steps(10), run.pause(), run.wait(1.0), run.resume(), *run.steps(10)]
     rows = fold(items, close_s=run.now_s)
     assert [row.steps for row in rows] == [10, 0, 0, 10]
+
+
+def test_a_row_says_how_long_of_it_the_training_was_under_way():
+    run = Trainer(BEGAN_S + 0.25)
+    items = [run.start(), *run.steps(10), run.pause(), run.wait(0.5), run.resume(), *run.steps(5)]
+    run.now_s += 0.25
+    items += [run.change(batch_size="16"), *run.steps(5)]
+    run.now_s += 0.25
+    items += [run.start(), *run.steps(5)]
+    rows = fold(items, close_s=run.now_s)
+    assert [row.ended_s - BEGAN_S for row in rows] == [0.5, 1, 1.5, 1.75, 2, 2.25, 2.5]
+    assert [row.train_s for row in rows] == pytest.approx([0.25, 0.25, 0.25, 0, 0.25, 0, 0.25])
+
+
+def test_a_worker_that_stands_still_counts_as_training():
+    run = Trainer()
+    rows = fold([run.start(), *run.steps(10), run.step(5000.0)], close_s=run.now_s)
+    assert [row.train_s for row in rows] == pytest.approx([0.5] * 11)
+
+
+def test_a_pause_begins_when_the_device_has_finished_the_last_step_before_it():
+    run = Trainer()
+    items = [run.start(), *run.steps(2, 1100.0)]
+    paused = Paused(at_s=BEGAN_S + 0.1, after_step=2)  # the host runs ahead of the device
+    silent = [Progress(until_s=BEGAN_S + at_s, steps=(), total_steps=0, total_samples=0)
+              for at_s in (0.2, 0.8)]  # fmt: skip
+    items = [items[0], paused, *silent, *items[1:], run.wait(0.8), run.resume(), *run.steps(1)]
+    rows = fold(items, close_s=run.now_s)
+    assert sum(row.train_s for row in rows) == pytest.approx(2 * 1.1 + 0.05)
+
+
+def test_a_change_before_the_first_step_is_a_switch_too():
+    run = Trainer()
+    items = [run.start()]
+    run.now_s += 0.4
+    rows = fold([*items, run.change(batch_size="16"), *run.steps(2)], close_s=run.now_s)
+    assert [(row.segment, row.steps, row.train_s) for row in rows] == [
+        (1, 0, 0), (1, 2, pytest.approx(0.1)),
+    ]  # fmt: skip
 
 
 def test_a_change_cuts_the_row_where_the_last_step_before_it_finished():

@@ -67,6 +67,39 @@ def test_every_finished_step_is_in_exactly_one_row(script, interval_s):
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(SCRIPTS, INTERVALS)
+def test_the_seconds_trained_are_all_but_those_paused_switching_or_starting(script, interval_s):
+    items, end_s = played(script)
+    steps = [step for item in items if isinstance(item, Progress) for step in item.steps]
+    taken = [(step.finished_s - step.step_ms / 1e3, step.finished_s) for step in steps]
+    for row in folded(items, end_s, interval_s):
+        of_steps = sum(
+            max(min(to_s, row.ended_s) - max(from_s, row.began_s), 0.0) for from_s, to_s in taken
+        )
+        assert row.train_s == pytest.approx(of_steps, abs=1e-5)
+
+
+MOMENTS = st.floats(BEGAN_S - 1, BEGAN_S + 9)
+NUMBERS = st.integers(0, 9)
+
+
+@st.composite
+def any_event(draw):
+    run = Trainer(draw(MOMENTS))
+    run.number, run.segment = draw(NUMBERS), draw(NUMBERS)
+    kinds = [run.start, run.pause, run.resume, run.change, run.progress, run.step, run.finish]
+    return draw(st.sampled_from(kinds))()
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(st.lists(any_event()), INTERVALS)
+def test_whatever_comes_in_no_row_trained_longer_than_it_is(items, interval_s):
+    rows = folded(items, BEGAN_S + 9, interval_s)
+    assert rows[-1].ended_s >= BEGAN_S + 9
+    assert all(0 <= row.train_s <= row.ended_s - row.began_s + 1e-9 for row in rows)
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(SCRIPTS, INTERVALS)
 def test_no_row_mixes_settings(script, interval_s):
     items, end_s = played(script)
     rows = folded(items, end_s, interval_s)

@@ -20,7 +20,7 @@ PROMISED = (
     "gpu_uuid, gpu_util_pct, mem_util_pct, mem_used_mib, sm_active_pct, sm_occupancy_pct, "
     "tensor_active_pct, dram_active_pct, pcie_rx_mib_s, pcie_tx_mib_s, power_w, energy_j, "
     "temperature_c, sm_clock_mhz, throttle, cpu_pct, worker_rss_mib, "
-    "transform_ms, skipped_samples"
+    "transform_ms, skipped_samples, train_s"
 )
 
 
@@ -44,6 +44,7 @@ def interval(**changes):
         "gpus": (),
         "cpu_pct": None,
         "worker_rss_mib": None,
+        "train_s": 0.5,
     }
     return Interval(**{**values, **changes})
 
@@ -115,6 +116,24 @@ def test_a_scripted_run_gives_the_golden_bytes(tmp_path):
     file.close()
     assert path.read_bytes() == GOLDEN.read_bytes()
     assert file.rows == len(rows_of(path))
+
+
+def test_the_rate_is_the_steps_over_the_seconds_trained_however_long_a_step_is(tmp_path):
+    """As the README says: of steps longer than a row, and with a row for each GPU."""
+    run = Trainer(BEGAN_S + 0.7)
+    items = [run.start(), gpu(BEGAN_S), gpu(BEGAN_S, index=1, uuid="GPU-2222")]
+    items += [*run.steps(8, 1100.0), run.pause(), run.wait(3.0), run.resume()]
+    run.now_s += 0.8
+    items += [run.change(batch_size="16"), *run.steps(8, 550.0)]
+    intervals, file = Intervals(BEGAN_S), recording(tmp_path / "run.csv")
+    for row in (*(row for item in items for row in intervals.fold(item)), *intervals.close(0.0)):
+        file.write(row)
+    file.close()
+    for segment, step_s in (("0", 1.1), ("1", 0.55)):
+        rows = [row for row in rows_of(file.path) if row["segment"] == segment]
+        steps = sum(int(row["steps"]) for row in rows)
+        assert steps == 2 * 8
+        assert steps / sum(float(row["train_s"]) for row in rows) == pytest.approx(1 / step_s)
 
 
 def test_every_gpu_gets_a_row_and_no_gpu_leaves_its_cells_empty(tmp_path):

@@ -128,6 +128,7 @@ def test_a_worker_trains_obeys_and_stops(start: Callable[..., Worker]) -> None:
     paused_s = worker.of(Paused)[0].at_s
     worker.until(lambda: worker.of(Progress)[-1].until_s > paused_s + 0.3)
     assert max(s.finished_s for s in worker.steps) <= paused_s
+    assert worker.of(Paused)[0].after_step == worker.steps[-1].step
     worker.link.send(Resume())
     worker.until(lambda: worker.of(Resumed) and worker.steps[-1].finished_s > paused_s)
     after = next(s for s in worker.steps if s.finished_s > paused_s)
