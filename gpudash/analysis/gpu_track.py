@@ -71,9 +71,9 @@ class GpuTrack:
                 insort(self._counter, reading)
 
     @property
-    def meters_energy(self) -> bool:
-        """An interval's energy has to wait for a reading up to `ENERGY_REACH_S` after its end."""
-        return bool(self._counter)
+    def metered_s(self) -> float:
+        """When the energy counter was last read; infinite where it never was."""
+        return self._counter[-1][0] if self._counter else inf
 
     def take(self, began_s: float, ended_s: float, settings_s: float) -> GpuInterval:
         """Return the interval (began_s, ended_s] and forget its samples.

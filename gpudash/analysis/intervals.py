@@ -12,7 +12,7 @@ a setting's rate is the sum of its rows' `steps` over the sum of their `train_s`
 from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Iterable
-from math import inf, isfinite
+from math import inf, isfinite, nextafter
 from typing import NamedTuple
 
 import msgspec
@@ -34,9 +34,9 @@ from gpudash.records import (
 )
 
 GRACE_S = 0.5
-"""A row waits until every step up to this long after its end is known: as long may samples
-be on their way. Where energy is metered, it waits `ENERGY_REACH_S` longer."""
-
+"""A row waits for a sample from after its end, as samples come in their order; but no longer than
+until every step up to this long after its end is known. For a reading of an energy counter it
+waits `ENERGY_REACH_S` longer."""
 
 SWITCH_S = 0.01
 """A switch that takes less is in the first row of its segment instead of in one of its own."""
@@ -105,7 +105,7 @@ class Intervals:
     """Folds events and samples into finished rows.
 
     One fold lives as long as the run; a recording begun later takes the rows from then on.
-    Records come in order of arrival: the worker's in its own order, samples at most
+    Records come in order of arrival: the worker's in its own order, samples in theirs, at most
     `GRACE_S` late. Records of other ranks than 0 are left out until rows know of ranks.
     """
 
@@ -117,6 +117,7 @@ class Intervals:
         self._border = 1  # the grid's next border
         self._start_s = began_s  # of the row in progress
         self._known_s = -inf  # every step finished before is known
+        self._sampled_s = -inf  # every sample from before has come
         self._now = _Segment(0, "", {}, -1, 0, began_s, began_s)
         self._begins_s = self._trains_s = began_s  # of the rows' segment
         self._next: deque[_Segment] = deque()
@@ -153,11 +154,13 @@ class Intervals:
             case GpuSample():
                 track = self._gpus.setdefault(item.uuid, GpuTrack(item.index, item.uuid))
                 track.add(item)
+                self._sampled(item.at_s)
             case HostSample():
                 insort(self._host, item, key=_time)
+                self._sampled(item.at_s)
             case _:
                 return ()
-        return self._complete(self._known_s - self._grace_s)
+        return self._complete(self._whole_s)
 
     def close(self, at_s: float) -> tuple[Interval, ...]:
         """Return all that is left, the last row ending at `at_s` or at a later known step.
@@ -199,9 +202,12 @@ class Intervals:
         self._stopped_s, self._pausing = inf, None
 
     @property
-    def _grace_s(self) -> float:
-        metered = any(track.meters_energy for track in self._gpus.values())
-        return GRACE_S + (ENERGY_REACH_S if metered else 0)
+    def _whole_s(self) -> float:
+        """Up to when nothing is missing, or no longer waited for."""
+        overdue_s = self._known_s - GRACE_S
+        metered_s = min((track.metered_s for track in self._gpus.values()), default=inf)
+        sampled_s = max(self._sampled_s, overdue_s)
+        return min(self._known_s, sampled_s, max(metered_s, overdue_s - ENERGY_REACH_S))
 
     @property
     def _latest(self) -> _Segment:
@@ -277,6 +283,10 @@ class Intervals:
             self._breaks.append((begins_s, self._now.trains_s))
             if self._now.worker != before.worker:
                 self._step, self._loss, self._skipped_samples = 0, None, None
+
+    def _sampled(self, at_s: float) -> None:
+        # the other sample of the same moment may still come
+        self._sampled_s = max(self._sampled_s, nextafter(at_s, -inf))
 
     def _row(self, end_s: float) -> Interval:
         began_s, self._start_s = self._start_s, end_s

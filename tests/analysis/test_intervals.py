@@ -24,7 +24,33 @@ def test_a_row_counts_the_steps_that_finished_in_it():
     assert (first.workload, first.segment, first.settings) == ("encdec", 0, run.settings)
 
 
-def test_a_row_waits_until_nothing_of_it_can_still_come():
+@pytest.mark.parametrize("sample", [gpu, host])
+def test_a_row_leaves_with_the_first_sample_from_after_its_end(sample):
+    run = Trainer()
+    intervals = Intervals(BEGAN_S, 0.1)
+    items = [run.start(), *run.steps(2), run.wait(0.05), sample(BEGAN_S + 0.1 - 0.01)]
+    assert [intervals.fold(item) for item in items] == [()] * 5
+    assert len(intervals.fold(sample(BEGAN_S + 0.1 + 0.01))) == 1
+
+
+def test_a_row_with_samples_still_waits_for_its_steps():
+    run = Trainer()
+    intervals = Intervals(BEGAN_S, 0.1)
+    intervals.fold(run.start())
+    assert intervals.fold(host(BEGAN_S + 0.25)) == ()
+    assert [row.steps for item in run.steps(4) for row in intervals.fold(item)] == [2, 2]
+
+
+def test_a_row_waits_for_the_energy_counter_to_be_read_after_its_end():
+    run = Trainer()
+    intervals = Intervals(BEGAN_S, 0.1)
+    items = [run.start(), gpu(BEGAN_S, energy_j=0.0), *run.steps(20), host(run.now_s)]
+    assert [row for item in items for row in intervals.fold(item)] == []
+    rows = intervals.fold(gpu(run.now_s + 0.1, energy_j=330.0))
+    assert [row.gpus[0].energy_j for row in rows] == pytest.approx([30.0] * 10)
+
+
+def test_a_row_waits_only_so_long_for_a_sample():
     run = Trainer()
     intervals = Intervals(BEGAN_S)
     intervals.fold(run.start())

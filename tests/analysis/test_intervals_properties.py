@@ -1,6 +1,6 @@
 """Whatever a run does, its rows tile it and each step is in exactly one of them."""
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -32,7 +32,7 @@ def played(script):
             run.now_s += values[1]  # the worker is silent while it builds a loader
             items.append(run.change(batch_size=values[0]))
         else:
-            run.now_s += values[0]
+            run.now_s = round(run.now_s + values[0], 6)
             items.append(run.start())
     return items, run.now_s
 
@@ -140,9 +140,9 @@ def test_samples_may_come_before_or_after_the_steps_of_their_moment(script, dela
         for at_s in times
         for one in (gpu(at_s, util_pct=at_s % 7, energy_j=at_s * 100.0), host(at_s, at_s % 5))
     ]
-    late = [
-        (at_s + delays[index // 2 % len(delays)], one) for index, (at_s, one) in enumerate(samples)
-    ]
+    late_s = (at_s + delays[index // 2 % len(delays)] for index, (at_s, _) in enumerate(samples))
+    in_turn_s = accumulate(late_s, max)  # one thread sends them all
+    late = [(at_s, one) for at_s, (_, one) in zip(in_turn_s, samples, strict=True)]
     arrivals = [in_order(moments + samples), in_order(moments + late)]
     on_time, delayed = (folded(items, end_s, 0.5) for items in arrivals)
     assert on_time == delayed

@@ -67,13 +67,6 @@ def scripted():
     items = [run.start()]
     for tick in range(20):
         at_s = run.now_s
-        if tick == 8:
-            items.append(run.change(pipelined="on"))
-        if tick == 12:
-            items += [run.pause(), run.wait(0.7), run.resume()]
-        if tick == 16:
-            run.now_s += 0.4
-            items.append(run.start())
         items += [
             gpu(
                 at_s,
@@ -86,19 +79,26 @@ def scripted():
                 energy_j=5000.0 + 300.0 * (at_s - BEGAN_S),
             ),
             host(at_s, 150.0 + tick),
-            *(
-                msgspec.structs.replace(
-                    report,
-                    transform_ms={"decode": 2.125 + tick / 8, "crop": 0.08} if tick > 4 else {},
-                    skipped_samples=tick // 5,
-                )
-                if tick < 16
-                else report
-                for report in run.steps(4, 50.0)
-            ),
         ]
         if tick > 10:
             items.append(gpu(at_s, index=1, uuid="GPU-2222", util_pct=0.0))
+        if tick == 8:
+            items.append(run.change(pipelined="on"))
+        if tick == 12:
+            items += [run.pause(), run.wait(0.7), run.resume()]
+        if tick == 16:
+            run.now_s += 0.4
+            items.append(run.start())
+        items += (
+            msgspec.structs.replace(
+                report,
+                transform_ms={"decode": 2.125 + tick / 8, "crop": 0.08} if tick > 4 else {},
+                skipped_samples=tick // 5,
+            )
+            if tick < 16
+            else report
+            for report in run.steps(4, 50.0)
+        )
     intervals = Intervals(BEGAN_S)
     rows = [row for item in items for row in intervals.fold(item)]
     return [*rows, *intervals.close(run.now_s + 0.05)]
