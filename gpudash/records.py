@@ -9,9 +9,6 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-SCHEMA_VERSION = 1
-"""Raised whenever a reader of older messages or files would misread a new one."""
-
 Settings: TypeAlias = dict[str, str]
 """Lever name → value in its canonical text form, in the workload's lever order."""
 

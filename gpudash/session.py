@@ -271,6 +271,7 @@ class Session:
             self._listener.on_failure(self.failure)
             self._window.fold(self.failure, now_s)
             self._listener.on_snapshot(self._window.snapshot(now_s))
+            self._recordings.training_failed(self.failure)
             self._recordings.abandon()
         finally:
             self._end()
@@ -337,6 +338,7 @@ class Session:
                 self._last_word = item
             case Failed():
                 self._last_word = self.failure = item
+                self._recordings.training_failed(item)
                 self._listener.on_failure(item)
         if self._intervals is not None:
             self._recordings.write(self._intervals.fold(item))

@@ -158,6 +158,37 @@ def test_a_dead_worker_is_told_and_another_one_takes_over(begin: Begin) -> None:
     assert session.failure is None
 
 
+def test_a_recording_names_the_failure_that_ended_it(begin: Begin, tmp_path: Path) -> None:
+    session, screen = begin(record=tmp_path / "run.csv")
+    pid = screen.until(lambda s: s.recording and s.recording.rows).worker_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    assert session.wait(PATIENCE_S)
+    session.close()
+    described = json.loads((tmp_path / "run.json").read_text())
+    assert not described["complete"]
+    (failure,) = described["failures"]
+    assert failure["sentence"] == "the training process was killed by SIGKILL"
+    assert 0 < failure["at_s"] <= float(rows_of(tmp_path / "run.csv")[-1]["time_s"])
+
+
+def test_a_recording_names_a_failure_of_gpudash_itself(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, screen = begin(record=tmp_path / "run.csv")
+    screen.until(lambda s: s.recording and s.recording.rows)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("gpudash.session.Reconciliation.fold", fail)
+    assert session.wait(PATIENCE_S)
+    described = json.loads((tmp_path / "run.json").read_text())
+    assert not described["complete"]
+    sentences = [failure["sentence"] for failure in described["failures"]]
+    assert sentences == ["gpudash itself failed: ZeroDivisionError: oops"]
+
+
 def test_a_restart_that_fails_leaves_the_plan_as_it_was(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:

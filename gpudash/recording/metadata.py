@@ -1,7 +1,8 @@
 """Where a recording comes from: a JSON file beside the CSV, readable at any moment.
 
 It is replaced as a whole whenever there is something to add, so a reader never sees half
-of it; `complete` is true only once the recording was closed in order.
+of it; `complete` is true only once the recording was closed in order, of a training that had not
+failed.
 """
 
 import os
@@ -13,7 +14,10 @@ import msgspec
 from gpudash.analysis.reconcile import Account
 from gpudash.errors import RecordingError
 from gpudash.recording.files import draft_beside, reason, shown
-from gpudash.records import SCHEMA_VERSION, Device, Settings
+from gpudash.records import Device, Settings
+
+SCHEMA_VERSION = 2
+"""Raised whenever a reader of older files would misread a new one."""
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,12 +30,22 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
 
 
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """The training, or gpudash itself, failed; it may have been restarted afterwards."""
+
+    at_s: float
+    """Seconds since the recording began."""
+    kind: str
+    """`bad_setting`, `out_of_memory` or `error`."""
+    sentence: str
+
+
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     """The provenance of a recording. None = unknown."""
 
     schema_version: int = SCHEMA_VERSION
     complete: bool = False
-    """The recording was closed in order, and its last row is its end."""
+    """The recording was closed in order, its last row is its end, and no failure ended it."""
     started_utc: str
     """The recording's time 0, ISO 8601."""
     interval_s: float
@@ -44,6 +58,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     device: Device | None = None
     """None until the worker has started."""
     segments: tuple[Segment, ...] = ()
+    failures: tuple[Failure, ...] = ()
     account: Account | None = None
     """Where the recorded time up to its last step went; None while the recording goes on."""
 

@@ -14,8 +14,8 @@ from gpudash.errors import RecordingError
 from gpudash.recording import metadata
 from gpudash.recording.csv_file import CsvRecording, wall_time
 from gpudash.recording.files import draft_beside, refuse_existing, shown
-from gpudash.recording.metadata import Metadata, Segment
-from gpudash.records import Started
+from gpudash.recording.metadata import Failure, Metadata, Segment
+from gpudash.records import Failed, Started
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +55,7 @@ class Recording:
             path, began_s=origin.began_s, began_utc=origin.began_utc, draft=replacing
         )
         self._began_s = origin.began_s
+        self._training_failed = False  # and was not restarted since
         self._described = True  # the metadata can still be written
         self._described_at: Path | None = self.metadata_path
         """Where our metadata lies: in its place, as a draft, or nowhere any more."""
@@ -85,12 +86,21 @@ class Recording:
 
     def started(self, event: Started) -> None:
         """Note the device, the seed and the versions that a worker reports."""
+        self._training_failed = False
         seed = event.settings.get("seed")
         self._describe(
             device=event.device,
             seed=int(seed) if seed is not None else None,
             versions=self._metadata.versions | event.versions,
         )
+
+    def training_failed(self, event: Failed) -> None:
+        """Note the failure: without another start, the recording will not be complete."""
+        self._training_failed = True
+        failure = Failure(
+            at_s=round(event.at_s - self._began_s, 3), kind=event.kind, sentence=event.sentence
+        )
+        self._describe(failures=(*self._metadata.failures, failure))
 
     def write(self, interval: Interval) -> None:
         """Write an interval's rows; one that began before the recording is left out."""
@@ -129,7 +139,7 @@ class Recording:
         """Complete both files. Closing again does nothing."""
         with suppress(RecordingError):  # no row is lost by it; there is nobody left to act
             self._take_place()
-        whole = not self._csv.failed
+        whole = not (self._csv.failed or self._training_failed)
         self._csv.close()
         if not self._metadata.complete:
             with suppress(RecordingError):  # the rows are safe; there is nobody left to act

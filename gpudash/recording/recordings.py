@@ -17,7 +17,7 @@ from gpudash.analysis.reconcile import Account
 from gpudash.errors import RecordingError
 from gpudash.recording.files import shown
 from gpudash.recording.recording import Recording
-from gpudash.records import Started
+from gpudash.records import Failed, Started
 
 ItemT = TypeVar("ItemT")
 
@@ -79,6 +79,12 @@ class Recordings:
         """Note a worker's device, seed and versions."""
         for active in list(self._active):
             self._guard(active, Recording.started, event)
+
+    def training_failed(self, event: Failed) -> None:
+        """Note the failure in those that were not to end before it."""
+        for active in list(self._active):
+            if event.at_s < active.until_s:
+                self._guard(active, Recording.training_failed, event)
 
     def write(self, intervals: Iterable[Interval]) -> None:
         """Write rows, each where it belongs."""

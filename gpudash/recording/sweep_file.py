@@ -21,8 +21,10 @@ from gpudash.recording import metadata
 from gpudash.recording.csv_file import decimals, text
 from gpudash.recording.files import Output, reason, refuse_existing, shown
 from gpudash.recording.metadata import path_beside
-from gpudash.records import SCHEMA_VERSION, Device, Settings, Started
+from gpudash.records import Device, Settings, Started
 
+SCHEMA_VERSION = 1
+"""Raised whenever a reader of older files would misread a new one."""
 CELLS = {
     "round": text,
     "cell": text,

@@ -8,9 +8,10 @@ import pytest
 from gpudash.analysis.reconcile import Account
 from gpudash.errors import ExistsError, RecordingError
 from gpudash.recording import metadata
-from gpudash.recording.metadata import Metadata, path_beside
+from gpudash.recording.metadata import Failure, Metadata, path_beside
 from gpudash.recording.recording import Origin, Recording
 from gpudash.recording.recordings import Recordings
+from gpudash.records import Failed
 from tests.analysis.scripted_run import BEGAN_S, started
 from tests.recording.test_csv_file import interval, scripted
 
@@ -185,6 +186,44 @@ def test_an_abandoned_recording_keeps_its_rows_and_stays_incomplete(tmp_path):
     recorder.close()
     assert recorder.rows == 1
     assert not described(recorder).complete
+
+
+def failed(at_s):
+    return Failed(at_s=at_s, kind="out_of_memory", sentence="out of memory with batch_size=64")
+
+
+def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(tmp_path):
+    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder.write(interval())
+    recorder.training_failed(failed(BEGAN_S + 1.23456))
+    recorder.close(account(1.0))
+    found = described(recorder)
+    assert (found.complete, found.account) == (False, account(1.0))
+    sentence = "out of memory with batch_size=64"
+    assert found.failures == (Failure(at_s=1.235, kind="out_of_memory", sentence=sentence),)
+    assert found.schema_version == 2
+
+
+def test_a_recording_whose_training_was_restarted_after_a_failure_is_complete(tmp_path):
+    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder.training_failed(failed(BEGAN_S + 1))
+    recorder.started(started(BEGAN_S + 2))
+    recorder.close()
+    assert described(recorder).complete
+    assert [failure.at_s for failure in described(recorder).failures] == [1.0]
+
+
+def test_a_failure_after_the_end_of_a_recording_is_no_part_of_it(tmp_path):
+    first, second = (Recording(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
+    recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
+    recordings.begin(first, None, BEGAN_S, account(0.0))
+    recordings.begin(second, None, BEGAN_S + 4, account(4.0))
+    recordings.training_failed(failed(BEGAN_S + 5))
+    recordings.close(account(5.0))
+    assert [(described(one).complete, len(described(one).failures)) for one in (first, second)] == [
+        (True, 0),
+        (False, 1),
+    ]
 
 
 def test_where_the_provenance_cannot_be_written_nothing_is_left(tmp_path):
