@@ -71,7 +71,8 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     device_ms: float | None = None
     """The device had work of this step in progress; overlapping halves counted once.
 
-    This and what follows is measured in some steps of each 100 ms, and None in the others.
+    This and what follows is measured in some steps of each 100 ms, and None in the others; the
+    CPU time in every step.
     """
     copy_ms: float | None = None
     first_ms: float | None = None
@@ -82,6 +83,8 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     """Both streams were busy; None without a second stream."""
     graph_ms: float | None = None
     """Forward, backward and optimizer replayed as one CUDA graph, instead of those three."""
+    cpu_ms: float | None = None
+    """CPU time that the training process used during the step, in all threads; None on a GPU."""
 
 
 class Progress(Record, frozen=True, kw_only=True):

@@ -7,7 +7,8 @@ a step, the device was at work on its halves (overlap counted once), or idle; id
 explained as far as the host waited for data meanwhile, and unexplained beyond that.
 
 Phases are measured in some steps only; their shares stand for the steps since the ones
-measured before. So what is added over a stretch is that stretch's own.
+measured before. So what is added over a stretch is that stretch's own. On a CPU every step knows
+the CPU time it had: the device was at work for so long, and time lost to others is unexplained.
 """
 
 from typing import Literal, TypeAlias, get_args
@@ -68,10 +69,9 @@ class Reconciliation:
         self._stretches: list[tuple[float, float, Why]] = []  # from, to
         self._paused_s: float | None = None
         self._end_s: float | None = None  # of the newest step, or the worker's start
-        self._wall_s = self._steps_s = 0.0
+        self._wall_s = 0.0
         self._gaps: dict[Why, float] = dict.fromkeys(get_args(Why), 0.0)
-        self._strays_s = 0.0  # gaps that were none of these
-        self._phases_s = self._data_s = 0.0
+        self._phases_s = self._data_s = self._unexplained_s = 0.0
         self._unshared_s = 0.0  # of the steps since the newest measured ones
         self._shares = (1.0, 0.0)  # of those: the device was busy, the host waited for data
         self._measured_s = self._busy_s = self._waited_s = 0.0  # in the report being folded
@@ -99,17 +99,15 @@ class Reconciliation:
 
     def account(self) -> Account:
         """Return where the time up to the newest step went."""
-        busy, waited = self._shares
-        phases_s = self._phases_s + self._unshared_s * busy + self._gaps["timed"]
-        data_s = self._data_s + self._unshared_s * waited
+        phases_s, data_s, unexplained_s = self._shared()
         return Account(
             wall_s=self._wall_s,
-            phases_s=phases_s,
-            data_s=data_s,
+            phases_s=self._phases_s + phases_s + self._gaps["timed"],
+            data_s=self._data_s + data_s,
             paused_s=self._gaps["paused"],
             switching_s=self._gaps["switching"],
             restarting_s=self._gaps["restarting"],
-            unexplained_s=self._steps_s + self._gaps["timed"] - phases_s - data_s + self._strays_s,
+            unexplained_s=self._unexplained_s + unexplained_s,
         )
 
     def _finish(self, at_s: float) -> None:
@@ -125,32 +123,47 @@ class Reconciliation:
             self._stretches.append((self._end_s, at_s, "restarting"))
             self._gap(self._end_s, at_s)
             self._wall_s += at_s - self._end_s
-        self._end_s, self._paused_s, self._stretches = at_s, None, []
+        self._end_s = at_s if self._end_s is None else max(at_s, self._end_s)
+        self._paused_s, self._stretches = None, []
 
     def _step(self, step: Step) -> None:
         if self._end_s is None:
             return
-        step_s = step.step_ms / 1e3
-        gap_s = step.finished_s - step_s - self._end_s
-        if gap_s > 0:
-            self._gap(self._end_s, step.finished_s - step_s)
-        self._wall_s += step.finished_s - self._end_s
-        within_s = min(step_s, step.finished_s - self._end_s)
-        self._steps_s += within_s
+        step_s, data_s = max(step.step_ms, 0.0) / 1e3, max(step.data_ms, 0.0) / 1e3
+        finished_s = max(step.finished_s, self._end_s)
+        if finished_s - step_s > self._end_s:
+            self._gap(self._end_s, finished_s - step_s)
+        self._wall_s += finished_s - self._end_s
+        within_s = min(step_s, finished_s - self._end_s)
+        self._end_s = finished_s
+        if step.cpu_ms is not None:
+            waited_s = min(data_s, within_s)
+            busy_s = min(max(step.cpu_ms, 0.0) / 1e3, within_s - waited_s)  # of several threads
+            self._book(busy_s, waited_s, within_s - waited_s - busy_s)
+            return
         self._unshared_s += within_s
-        self._end_s = step.finished_s
         if step.device_ms is not None:
-            idle_ms = max(step.step_ms - step.device_ms, 0.0)
+            idle_s = max(step_s - max(step.device_ms, 0.0) / 1e3, 0.0)
             self._measured_s += step_s
-            self._busy_s += step_s - idle_ms / 1e3
-            self._waited_s += min(step.data_ms, idle_ms) / 1e3
+            self._busy_s += step_s - idle_s
+            self._waited_s += min(data_s, idle_s)
 
     def _share_out(self) -> None:
         if self._measured_s:
             self._shares = self._busy_s / self._measured_s, self._waited_s / self._measured_s
-            self._phases_s += self._unshared_s * self._shares[0]
-            self._data_s += self._unshared_s * self._shares[1]
+            self._book(*self._shared())
             self._unshared_s = self._measured_s = self._busy_s = self._waited_s = 0.0
+
+    def _shared(self) -> tuple[float, float, float]:
+        """Return how much of the steps not shared out was busy, waited for data, neither."""
+        busy_s = self._unshared_s * self._shares[0]
+        waited_s = min(self._unshared_s * self._shares[1], self._unshared_s - busy_s)
+        return busy_s, waited_s, self._unshared_s - busy_s - waited_s
+
+    def _book(self, busy_s: float, waited_s: float, neither_s: float) -> None:
+        self._phases_s += busy_s
+        self._data_s += waited_s
+        self._unexplained_s += neither_s
 
     def _gap(self, began_s: float, ended_s: float) -> None:
         left_s = ended_s - began_s
@@ -160,4 +173,4 @@ class Reconciliation:
             self._gaps[why] += within_s
             left_s -= within_s
         self._stretches = [one for one in self._stretches if one[1] > ended_s]
-        self._strays_s += left_s
+        self._unexplained_s += left_s

@@ -26,6 +26,9 @@ class Borders(Protocol[BorderT]):
     def release(self, border: BorderT, /) -> None:
         """Take back a border that is no longer needed."""
 
+    def cpu_s(self) -> float | None:
+        """Return the CPU time of this process, where it does the device's work; else None."""
+
 
 class HostBorders:
     """Time stamps: on a CPU, work is finished when the call returns."""
@@ -49,6 +52,10 @@ class HostBorders:
 
     def release(self, _border: float, /) -> None:
         """Keep nothing."""
+
+    def cpu_s(self) -> float:
+        """Return it, of all threads."""
+        return time.process_time()
 
 
 class EventBorders:
@@ -86,3 +93,6 @@ class EventBorders:
     def release(self, event: torch.Event, /) -> None:
         """Reuse the event."""
         self._free.append(event)
+
+    def cpu_s(self) -> None:
+        """Return None: the device is another one."""

@@ -53,6 +53,7 @@ class _Break(msgspec.Struct, Generic[BorderT], frozen=True, gc=False):
 
     at_s: float
     border: BorderT
+    cpu_s: float | None
 
 
 class _Iteration(msgspec.Struct, Generic[BorderT], frozen=True, kw_only=True, gc=False):
@@ -67,6 +68,8 @@ class _Iteration(msgspec.Struct, Generic[BorderT], frozen=True, kw_only=True, gc
     """Where each phase begins; empty where that was not recorded."""
     end: BorderT | None
     """After its step, if it trained one."""
+    cpu_s: float | None
+    """The process's CPU time at its end; None on a GPU."""
     began_s: float
     ended_s: float
     data_ms: float
@@ -116,6 +119,7 @@ class Clock(Generic[BorderT]):
         self._waited_ms = 0.0  # for batches, since the step before
         # the end of the newest measured step, on the device and in the host's time
         self._reference, self._reference_s = borders.tie()
+        self._reference_cpu_s = borders.cpu_s()
         self._second: Marks[BorderT] = []  # its training half, where that was measured
         self._broken = True
         self._broke_s = self._reference_s
@@ -140,7 +144,8 @@ class Clock(Generic[BorderT]):
         if self._broken:
             if self._after is not None:
                 self._borders.release(self._after.border)
-            self._broken, self._after = False, _Break(self.began_s, self._borders.record())
+            after = _Break(self.began_s, self._borders.record(), self._borders.cpu_s())
+            self._broken, self._after = False, after
         if self.began_s >= self._phases_due_s:
             self._phases_due_s = self.began_s + self._phases_every_s
             self._phases_left = PHASES_IN_A_ROW
@@ -175,6 +180,7 @@ class Clock(Generic[BorderT]):
                 phases=self._phases,
                 borders=self._recorded,
                 end=self._borders.record() if trained else None,
+                cpu_s=self._borders.cpu_s(),
                 began_s=self.began_s,
                 ended_s=ended_s,
                 data_ms=data_s * 1e3,
@@ -238,10 +244,15 @@ class Clock(Generic[BorderT]):
         assert end is not None
         if after is None:
             began_s, step_ms = self._reference_s, self._borders.between_ms(self._reference, end)
+            began_cpu_s = self._reference_cpu_s
         else:  # a device still at work then reaches the border with its last step before
             began_s = max(after.at_s, self._reference_s)
             step_ms = self._borders.between_ms(after.border, end)
+            began_cpu_s = after.cpu_s
             self._borders.release(after.border)
+        cpu_ms = None
+        if iteration.cpu_s is not None and began_cpu_s is not None:
+            cpu_ms = (iteration.cpu_s - began_cpu_s) * 1e3
         # an iteration closed before the last look was not finished then
         earliest = self.until_s if iteration.ended_s <= self.until_s else iteration.began_s
         finished_s = min(max(began_s + step_ms / 1e3, earliest, self._reference_s), now)
@@ -253,6 +264,7 @@ class Clock(Generic[BorderT]):
             step_ms=step_ms,
             data_ms=self._waited_ms,
             host_ms=(iteration.ended_s - iteration.began_s) * 1e3 - iteration.data_ms,
+            cpu_ms=cpu_ms,
             **(self._within(first, second) if first.marks or second else {}),
         )
         self._waited_ms = 0.0
@@ -260,6 +272,7 @@ class Clock(Generic[BorderT]):
         if after is None and iteration.began_s >= self._broke_s:
             self.step_ms = step_ms
         self._reference, self._reference_s = end, finished_s
+        self._reference_cpu_s = iteration.cpu_s
         return record
 
     def _within(self, first: _First[BorderT], second: Marks[BorderT]) -> dict[str, float | None]:

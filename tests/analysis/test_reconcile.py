@@ -15,6 +15,7 @@ from gpudash.records import (
     Resumed,
     Started,
     Step,
+    Timed,
 )
 
 
@@ -30,8 +31,11 @@ def started(at_s: float) -> Started:
     )
 
 
-def step(finished_s: float, step_ms: float, *, device_ms=None, data_ms=0.0, number=1) -> Step:
+def step(
+    finished_s: float, step_ms: float, *, device_ms=None, data_ms=0.0, cpu_ms=None, number=1
+) -> Step:
     return Step(
+        cpu_ms=cpu_ms,
         step=number,
         segment=0,
         samples=8,
@@ -97,6 +101,21 @@ def test_a_sleep_between_the_phases_shows_up_in_full():
 def test_the_shares_of_the_measured_steps_stand_for_the_others():
     steps = [step(0.01, 10, device_ms=8), step(0.02, 10), step(0.03, 10), step(0.04, 10)]
     assert account(started(0), progress(*steps)).unexplained_s == pytest.approx(4 * 0.002)
+
+
+def test_time_without_the_cpu_is_unexplained_whether_or_not_the_step_was_measured():
+    """A worker that is stopped for five seconds; phases were measured in the step before."""
+    steps = [step(0.01, 10, device_ms=10, cpu_ms=10), step(5.02, 5010, data_ms=2, cpu_ms=8)]
+    found = account(started(0), progress(*steps))
+    assert (found.phases_s, found.data_s) == pytest.approx((0.018, 0.002))
+    assert found.unexplained_s == pytest.approx(5.0)
+
+
+def test_cpu_time_of_several_threads_explains_no_more_than_the_step():
+    steps = [step(0.01, 10, data_ms=4, cpu_ms=20), step(0.02, 10, cpu_ms=5)]
+    found = account(started(0), progress(*steps))
+    assert (found.phases_s, found.data_s) == pytest.approx((0.011, 0.004))
+    assert found.unexplained_s == pytest.approx(0.005)
 
 
 def test_a_pause_and_a_switch_are_known_for_what_they_are():
@@ -206,6 +225,32 @@ def test_the_parts_always_add_up(script: list[tuple[float, float, float, str]]):
     assert parts(found) == pytest.approx(found.wall_s)
     assert min(found.phases_s, found.data_s, found.paused_s, found.switching_s) >= 0
     assert found.unexplained_s >= -1e-9
+
+
+anytime = st.floats(-1e6, 1e6)
+unmeasured = st.none() | anytime
+reports = st.lists(
+    st.builds(step, anytime, anytime, device_ms=unmeasured, data_ms=anytime, cpu_ms=unmeasured),
+    max_size=4,
+).map(lambda steps: progress(*steps))
+events = st.one_of(
+    reports,
+    st.builds(started, anytime),
+    st.builds(changed, anytime, anytime),
+    st.builds(Paused, at_s=anytime),
+    st.builds(Resumed, at_s=anytime),
+    st.builds(Finished, at_s=anytime, total_steps=st.just(1)),
+    st.builds(
+        Timed, at_s=anytime, seconds=anytime, block=st.just(0), steps=st.just(1), samples=st.just(1)
+    ),
+)
+
+
+@given(st.lists(events))
+def test_whatever_comes_in_the_parts_add_up_and_none_is_negative(items: list[object]):
+    found = account(started(0), *items)
+    assert parts(found) == pytest.approx(found.wall_s)
+    assert all(getattr(found, name) >= 0 for name in found.__struct_fields__)
 
 
 def test_what_came_before_a_recording_changes_nothing_in_it():

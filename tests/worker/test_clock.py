@@ -1,6 +1,7 @@
 """The clock turns borders into the device's own times, and never waits for one."""
 
 import math
+import time
 from dataclasses import dataclass, field
 
 import pytest
@@ -46,6 +47,9 @@ class Device:
     def release(self, border: int, /) -> None:
         assert border not in self.free, "released twice"
         self.free.add(border)
+
+    def cpu_s(self) -> float | None:
+        return None
 
     def now(self) -> float:
         return self.host_s
@@ -308,6 +312,32 @@ def test_every_border_is_reused(device: Device, *, pipelined: bool) -> None:
     in_use = len(device.times_ms) - len(device.free)
     # the newest step's end and training half; on two streams what is prepared for the next one too
     assert in_use == (8 if pipelined else 5)
+
+
+def test_on_a_cpu_a_step_knows_what_cpu_time_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, cpu_s = 100.0, 7.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(time, "process_time", lambda: cpu_s)
+    clock = Clock(HostBorders(), now=lambda: now_s, phases_every_s=math.inf)
+    steps = []
+    for number, (wall_ms, used_ms) in enumerate([(10, 9), (5000, 8), (10, 20)], start=1):
+        if number == 3:  # what is used in a break is no step's
+            clock.interrupt()
+            now_s, cpu_s = now_s + 1, cpu_s + 1
+        mark = clock.begin()
+        for phase in SERIAL:
+            mark(phase)
+        now_s, cpu_s = now_s + wall_ms / 1e3, cpu_s + used_ms / 1e3
+        clock.end(trained(number), number, segment=0)
+        steps += [step for step, _ in clock.finished()]
+    assert [step.step_ms for step in steps] == pytest.approx([10, 5000, 10])
+    assert [step.cpu_ms for step in steps] == pytest.approx([9, 8, 20])
+
+
+def test_on_a_gpu_the_cpu_time_says_nothing_of_a_step(clock: Clock[int], device: Device) -> None:
+    enqueue(clock, device, serial(10, 1, 2, 3, 4, 5), 1)
+    (step,) = finished(clock, device, 101)
+    assert step.cpu_ms is None
 
 
 def test_on_a_cpu_the_host_is_the_device() -> None:
