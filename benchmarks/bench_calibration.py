@@ -19,11 +19,11 @@ import msgspec
 import torch
 from torch import Tensor
 
-from gpudash.analysis.comparison import Comparison, Question
-from gpudash.analysis.paired import Estimate
-from gpudash.records import Block, Blocks, Command, Device, Event, Plan, Started, Stop
+from gpudash.compare.ab import Comparison, Question
+from gpudash.compare.paired_t import Estimate
+from gpudash.instrument.pipes import CommandPipe
+from gpudash.protocol import Block, Blocks, Command, Device, Event, Plan, Started, Stop
 from gpudash.worker.loop import Loop
-from gpudash.worker.pipes import CommandPipe
 from workloads import CATALOGUE, Entry
 from workloads.encdec import EncoderDecoder
 from workloads.levers import Switch, Value

@@ -15,9 +15,9 @@ from in_terminal import run
 
 CHILD = """
 import json, sys, threading, time
-from tests.ui.fake_engine import FakeEngine, training
-from gpudash.ui.app import Dashboard
-from gpudash.ui.widgets.chart import Chart
+from tests.tui.fake_engine import FakeEngine, training
+from gpudash.tui.app import Dashboard
+from gpudash.tui.widgets.chart import Chart
 
 kind, out, seconds, rate_hz = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
 if kind == "plain":

@@ -24,8 +24,8 @@ Empty().run()
 REAL = ["-m", "gpudash", "--device", "cpu"]
 PLAYING = """
 import threading
-from tests.ui.fake_engine import FakeEngine, training
-from gpudash.ui.app import Dashboard
+from tests.tui.fake_engine import FakeEngine, training
+from gpudash.tui.app import Dashboard
 class Playing(FakeEngine):
     def start(self, listener):
         super().start(listener)

@@ -11,7 +11,7 @@ import time
 
 from ratios import ratio_with_interval, show
 
-from gpudash.analysis.paired import block_order
+from gpudash.compare.paired_t import block_order
 from workloads import CATALOGUE
 from workloads.training import Training, pick_device
 

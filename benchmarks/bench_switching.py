@@ -13,8 +13,8 @@ import random
 import statistics
 import time
 
-from gpudash.records import Change, Changed, Failed, Plan, Progress, Refused, Step
-from gpudash.worker.link import WorkerLink
+from gpudash.protocol import Change, Changed, Failed, Plan, Progress, Refused, Step
+from gpudash.run.worker_process import WorkerLink
 
 TIMEOUT_S = 120
 LOOK_S = 0.025

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from gpudash.analysis.paired import estimate
+from gpudash.compare.paired_t import estimate
 
 
 def ratio_with_interval(

@@ -12,9 +12,9 @@ import asyncio
 import re
 from pathlib import Path
 
-from gpudash.records import Plan
-from gpudash.session import Session
-from gpudash.ui.app import Dashboard
+from gpudash.protocol import Plan
+from gpudash.run.session import Session
+from gpudash.tui.app import Dashboard
 
 COLUMNS, ROWS = 130, 40
 # the exported picture names web fonts; whoever shows it has a monospace font of their own

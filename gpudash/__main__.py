@@ -2,6 +2,6 @@
 
 import sys
 
-from gpudash.cli import main
+from gpudash.commands.main import main
 
 sys.exit(main())

@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from gpudash.records import Device, Failed, GpuSample, HostSample, Settings
+from gpudash.protocol import Device, Failed, GpuSample, HostSample, Settings
 
 State: TypeAlias = Literal[
     "starting", "training", "switching", "paused", "finished", "failed", "stopped"

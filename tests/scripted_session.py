@@ -3,9 +3,9 @@
 import os
 import signal
 
-from gpudash.records import Plan
+from gpudash.protocol import Plan
 from gpudash.snapshot import Snapshot
-from tests.analysis.scripted_worker import Conducted, Worker
+from tests.scripted_worker import Conducted, Worker
 
 
 class ScriptedSession:

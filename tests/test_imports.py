@@ -20,10 +20,10 @@ def loaded_by(code: str) -> set[str]:
 @pytest.mark.parametrize(
     "code",
     [
-        "import gpudash.cli, gpudash.session, gpudash.ui.app, gpudash.headless, gpudash.doctor",
-        "import gpudash.worker.link",
+        "import gpudash.commands.main, gpudash.run.session, gpudash.tui.app, gpudash.commands.headless, gpudash.commands.doctor",
+        "import gpudash.run.worker_process",
         "import workloads",
-        "from gpudash.cli import main; main(['list'])",
+        "from gpudash.commands.main import main; main(['list'])",
     ],
 )
 def test_the_dashboard_process_never_loads_torch(code: str) -> None:
@@ -36,14 +36,14 @@ def test_workloads_never_load_gpudash() -> None:
 
 
 def test_listing_loads_neither_textual_nor_psutil() -> None:
-    loaded = loaded_by("from gpudash.cli import main; main(['list'])")
+    loaded = loaded_by("from gpudash.commands.main import main; main(['list'])")
     assert not loaded & {"textual", "psutil", "pynvml", "plotext", "rich"}
 
 
 def test_a_headless_run_loads_no_screen() -> None:
-    assert not loaded_by("import gpudash.headless") & {"textual", "plotext", "rich"}
+    assert not loaded_by("import gpudash.commands.headless") & {"textual", "plotext", "rich"}
 
 
 def test_what_the_screen_knows_loads_no_widget() -> None:
-    code = "import gpudash.ui.control, gpudash.ui.bars, gpudash.ui.charts, gpudash.ui.inbox"
+    code = "import gpudash.tui.control, gpudash.tui.bars, gpudash.tui.charts, gpudash.tui.inbox"
     assert "textual" not in loaded_by(code)

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from workloads.common import (
+from workloads.levers import Choice, Lever, LeverError
+from workloads.standard_levers import (
     INPUT,
     JPEG,
     MASKS,
@@ -20,7 +21,6 @@ from workloads.common import (
     model_scale,
     pipelined,
 )
-from workloads.levers import Choice, Lever, LeverError
 
 if TYPE_CHECKING:
     from workloads.workload import Workload

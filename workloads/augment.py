@@ -27,10 +27,10 @@ from workloads.augmentations import (
     draw,
     rotate_each,
 )
+from workloads.compute_options import Learner, Trade
 from workloads.encdec import NUM_CLASSES, SCALES, Scale, build_encoder
 from workloads.levers import Value
-from workloads.random_samples import RandomSamples
-from workloads.trade import Learner, Trade
+from workloads.synthetic import RandomSamples
 from workloads.workload import Batch, Mark, Prepared, Samples
 
 

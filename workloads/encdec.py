@@ -14,9 +14,9 @@ from math import log2
 import torch
 from torch import Tensor, nn
 
+from workloads.compute_options import Learner, Net, Trade
 from workloads.levers import Value
-from workloads.random_samples import RandomSamples
-from workloads.trade import Learner, Net, Trade
+from workloads.synthetic import RandomSamples
 from workloads.workload import Batch, Mark, Prepared, Samples
 
 NUM_CLASSES = 10

@@ -18,10 +18,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from workloads.compute_options import Learner, Trade
 from workloads.jpeg_files import FILES, JpegFiles
 from workloads.jpeg_stages import KEY_BITS, SIDE, STAGES, UNREADABLE, Stage, nvimgcodec, run, yuv
 from workloads.levers import Value
-from workloads.trade import Learner, Trade
 from workloads.workload import Batch, Mark, Prepared, Samples
 
 NUM_CLASSES = 10

@@ -33,9 +33,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from workloads.compute_options import Learner, Trade
 from workloads.levers import Value
-from workloads.random_samples import RandomSamples
-from workloads.trade import Learner, Trade
+from workloads.synthetic import RandomSamples
 from workloads.workload import Batch, Mark, Prepared, Samples
 
 NUM_CLASSES = 10

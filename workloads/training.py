@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from workloads import Entry
-from workloads.data import Feed, InputReport, batches_held, make_feed
+from workloads.batches import Feed, InputReport, batches_held, make_feed
+from workloads.compute_options import EAGER_BEFORE_CAPTURE, Trade
 from workloads.levers import AUTO, Effect, LeverError, Value, phrase, resolve
 from workloads.memory import available_host_bytes
 from workloads.schedule import DualStream, Schedule, Serial, side_stream, training_stream
-from workloads.trade import EAGER_BEFORE_CAPTURE, Trade
 from workloads.workload import Mark, Workload, unmarked
 
 SETTLING_STEPS = 2

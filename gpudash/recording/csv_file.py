@@ -15,11 +15,11 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from gpudash.analysis.gpu_track import GpuInterval
-from gpudash.analysis.intervals import Interval
 from gpudash.errors import RecordingError
+from gpudash.protocol import Settings
 from gpudash.recording.files import Output, reason, shown
-from gpudash.records import Settings
+from gpudash.recording.gpu_interval import GpuInterval
+from gpudash.recording.intervals import Interval
 
 Cell: TypeAlias = Callable[[Any], str]
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from gpudash import snapshot
-from gpudash.analysis.intervals import Interval
-from gpudash.analysis.reconcile import Account
 from gpudash.errors import RecordingError
+from gpudash.protocol import Failed, Started
 from gpudash.recording.files import shown
-from gpudash.recording.recording import Recording
-from gpudash.records import Failed, Started
+from gpudash.recording.intervals import Interval
+from gpudash.recording.writer import Recording
+from gpudash.views.time_breakdown import Account
 
 ItemT = TypeVar("ItemT")
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gpudash.records import GpuSample
+from gpudash.protocol import GpuSample
 from gpudash.telemetry.gpm import Activity
-from gpudash.telemetry.host import MIB
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured, Nvml, first_measured
+from gpudash.telemetry.processes import MIB
 
 T = TypeVar("T")
 

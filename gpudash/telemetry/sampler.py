@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from gpudash.records import HostSample, Sample
+from gpudash.protocol import HostSample, Sample
 from gpudash.telemetry.gpu import Gpu, GpuName, SlowReading, list_gpus, open_gpu
-from gpudash.telemetry.host import HostReader
 from gpudash.telemetry.nvml import GpuUnavailable
+from gpudash.telemetry.processes import HostReader
 
 FAST_S = 0.2
 SLOW_S = 1.0

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpudash.records import Device, Failed, Plan, Started, Status
-from gpudash.worker.device import nvml_uuid
-from gpudash.worker.pipes import CommandPipe, EventPipe, ParentGone
+from gpudash.instrument.device import nvml_uuid
+from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
+from gpudash.protocol import Device, Failed, Plan, Started, Status
 from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, phrase
 from workloads.lifetime import die_with

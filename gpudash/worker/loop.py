@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 import torch
 
-from gpudash.records import (
+from gpudash.instrument.pipes import CommandPipe
+from gpudash.instrument.reporter import REPORT_EVERY_S, Reports, instruments
+from gpudash.protocol import (
     Block,
     Blocks,
     Change,
@@ -28,9 +30,7 @@ from gpudash.records import (
     Stop,
     Timed,
 )
-from gpudash.worker.blocks import BlockQueue
-from gpudash.worker.pipes import CommandPipe
-from gpudash.worker.reports import REPORT_EVERY_S, Reports, instruments
+from gpudash.worker.block_queue import BlockQueue
 from workloads.levers import LeverError, phrase
 from workloads.memory import is_out_of_memory
 from workloads.training import Training

@@ -6,11 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpudash.analysis.gpu_track import GpuInterval
-from gpudash.analysis.intervals import Interval, Intervals
 from gpudash.errors import RecordingError
 from gpudash.recording.csv_file import COLUMNS, CsvRecording, decimals, wall_time
-from tests.analysis.scripted_run import BEGAN_S, Trainer, gpu, host
+from gpudash.recording.gpu_interval import GpuInterval
+from gpudash.recording.intervals import Interval, Intervals
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host
 
 BEGAN_UTC = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 GOLDEN = Path(__file__).with_name("golden_run.csv")

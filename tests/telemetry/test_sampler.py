@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pytest
 
-from gpudash.records import GpuSample, HostSample, Sample
+from gpudash.protocol import GpuSample, HostSample, Sample
 from gpudash.telemetry.gpu import Gpu, GpuName
 from gpudash.telemetry.nvml import GpuUnavailable
 from gpudash.telemetry.sampler import STALE_S, Sampler
@@ -217,7 +217,7 @@ def test_an_unreadable_host_leaves_the_gpu(stream: Stream, monkeypatch: pytest.M
     def broken(_: str) -> bytes:
         raise OSError("too many open files")
 
-    monkeypatch.setattr("gpudash.telemetry.host._text", broken)
+    monkeypatch.setattr("gpudash.telemetry.processes._text", broken)
     stream.sampler.watch(ME, FIRST)
     stream.sampler.start()
     until(lambda: len(stream.gpu) >= 3)

@@ -8,9 +8,9 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from gpudash.records import Changed, Command, Event, Plan, Progress, Step, Stop
+from gpudash.instrument.pipes import CommandPipe
+from gpudash.protocol import Changed, Command, Event, Plan, Progress, Step, Stop
 from gpudash.worker.loop import Loop
-from gpudash.worker.pipes import CommandPipe
 from workloads import CATALOGUE, Entry
 from workloads.levers import Value
 from workloads.training import Training

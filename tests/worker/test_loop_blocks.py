@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 import torch
 
-from gpudash.records import (
+from gpudash.protocol import (
     Block,
     Blocks,
     Change,

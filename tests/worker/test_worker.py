@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gpudash.records import (
+from gpudash.protocol import (
     Change,
     Changed,
     Event,
@@ -32,7 +32,7 @@ from gpudash.records import (
     Step,
     Stop,
 )
-from gpudash.worker.link import WorkerLink
+from gpudash.run.worker_process import WorkerLink
 
 PATIENCE_S = 90
 SMALL = {"batch_size": "2", "num_workers": "1", "model_scale": "small"}
@@ -213,8 +213,8 @@ def test_a_segfault_leaves_the_stack_on_the_log(start: Callable[..., Worker]) ->
 
 PARENT = """
 import sys, time
-from gpudash.records import Plan, Progress
-from gpudash.worker.link import WorkerLink
+from gpudash.protocol import Plan, Progress
+from gpudash.run.worker_process import WorkerLink
 link = WorkerLink(Plan(workload="encdec", settings={"num_workers": "2"}, device="cpu"))
 while not any(isinstance(e, Progress) and e.steps for e in link.read_events()):
     time.sleep(0.01)

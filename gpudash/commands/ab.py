@@ -1,0 +1,185 @@
+"""`gpudash ab`: is one value of a lever faster than another, by how much, how sure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from gpudash.commands.headless import News, failure_code, follow
+from gpudash.commands.options import (
+    Parser,
+    add_training_options,
+    compared_values,
+    make_plan,
+    percent,
+    whole,
+)
+from gpudash.commands.stdout import complain, say
+from gpudash.compare.ab import (
+    BLOCK_S,
+    INSTRUMENTS,
+    MIN_STEPS,
+    PAIRS,
+    RUN_MIN_STEPS,
+    RUN_S,
+    Comparison,
+    Question,
+)
+from gpudash.compare.paired_t import passed
+from gpudash.compare.sweep.table import figure
+from gpudash.errors import UsageError
+from gpudash.run.session import Session
+from gpudash.snapshot import Snapshot, silence, unreadable
+from workloads import Entry, find_workload
+from workloads.levers import find
+
+FASTER, NOT_SHOWN, SLOWER = 0, 3, 4
+"""Exit codes with --exit-code; 1 is a comparison that failed, 2 bad input."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse the command line and compare. Returns the exit code."""
+    parser = Parser(
+        prog="gpudash ab",
+        description="Compare two values of a lever in interleaved blocks of one training.",
+        epilog="docs/measuring.md says how it is measured, and why so.",
+    )
+    add_training_options(parser)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--lever", metavar="NAME=A,B", help="what to compare; see gpudash list")
+    what.add_argument(
+        "--no-instruments",
+        action="store_true",
+        help="compare gpudash's own instruments on and off: what measuring costs",
+    )
+    parser.add_argument("--pairs", metavar="N", help=f"pairs of blocks at most ({PAIRS})")
+    parser.add_argument(
+        "--precision", metavar="P%", help="stop when the interval is ± this narrow, e.g. 1%%"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument(
+        "--exit-code",
+        action="store_true",
+        help=f"exit {FASTER} if B is faster, {NOT_SHOWN} if no difference is shown, {SLOWER} if "
+        "it is slower",
+    )
+    arguments = parser.parse_args(argv)
+    plan = make_plan(arguments)
+    pairs = whole("--pairs", arguments.pairs, default=PAIRS, minimum=2, maximum=10_000)
+    precision = percent("--precision", arguments.precision)
+    if arguments.no_instruments:
+        question = Question(lever=INSTRUMENTS, a="on", b="off", pairs=pairs, precision=precision)
+    else:
+        entry = find_workload(plan.workload)
+        lever, a, b = two_values(entry, arguments.lever)
+        if lever in plan.settings:
+            raise UsageError(f"lever {lever} is both set and compared; valid: one of the two")
+        question = Question(
+            lever=lever,
+            a=a,
+            b=b,
+            short_runs=find(entry.levers, lever).effect != "next step",
+            pairs=pairs,
+            precision=precision,
+        )
+        plan = msgspec.structs.replace(plan, settings=plan.settings | {lever: a})
+    session = Session(plan, command=["gpudash", "ab", *argv])
+    try:
+        comparison = Comparison(question)
+        return run_ab(session, comparison, as_json=arguments.json, exit_code=arguments.exit_code)
+    finally:
+        session.close()
+
+
+def two_values(entry: Entry, text: str) -> tuple[str, str, str]:
+    """Return lever, A and B of `NAME=A,B`. Raises UsageError or LeverError."""
+    name, _, values = text.partition("=")
+    lever = find(entry.levers, name)
+    sides = compared_values("--lever", text, lever, values)
+    if len(sides) != 2:
+        raise UsageError(f"--lever {text} is not valid; valid: NAME=A,B with two values")
+    return name, sides[0], sides[1]
+
+
+def run_ab(session: Session, comparison: Comparison, *, as_json: bool, exit_code: bool) -> int:
+    """Run the comparison and print its verdict. Returns the exit code."""
+    news = News()
+    session.conduct(comparison)
+    interrupted = follow(session, news, progress_line, lambda: comparison.done)
+    snapshot = news.snapshot
+    if comparison.verdict is None and session.failure is not None:
+        complain(f"gpudash: {session.failure.sentence}")
+        return failure_code(session.failure)
+    if comparison.verdict is None:
+        reason = "interrupted" if interrupted else comparison.failure or "it did not finish"
+        complain(f"gpudash: no verdict: {reason}")
+        return 130 if interrupted else 2 if comparison.refused else 1
+    if as_json:
+        say(msgspec.json.encode(as_dict(comparison, snapshot)).decode())
+    else:
+        lines = [comparison.verdict, _rates(comparison), *unreadable(snapshot.skipped_samples)]
+        say("\n".join(lines))
+    return _code(comparison) if exit_code else 0
+
+
+def progress_line(snapshot: Snapshot) -> str:
+    """Return how far the comparison is, and what is known so far."""
+    shown = snapshot.comparison
+    if shown is None:
+        return f"{snapshot.workload}: {snapshot.status}"
+    line = f"{shown.lever}: {shown.a} or {shown.b}? {shown.pairs}/{shown.planned_pairs} pairs"
+    if shown.change is not None and shown.low is not None and shown.high is not None:
+        change, low, high = (f"{100 * x:+z.1f}" for x in (shown.change, shown.low, shown.high))
+        line += f", {change} % [{low}, {high}]"
+    return ", ".join([line, *silence(snapshot)])
+
+
+def as_dict(comparison: Comparison, snapshot: Snapshot) -> dict[str, Any]:
+    """Return everything a program wants to know of a verdict."""
+    question, shown, found = comparison.question, comparison.shown(), comparison.found
+    check = comparison.check
+    return {
+        "workload": snapshot.workload,
+        "device": snapshot.device.name if snapshot.device else None,
+        "settings": snapshot.settings,
+        "lever": question.lever,
+        "a": question.a,
+        "b": question.b,
+        "pairs": shown.pairs,
+        "change": shown.change,
+        "low": shown.low,
+        "high": shown.high,
+        "confidence": found.confidence if found else None,
+        "steps_per_s": shown.steps_per_s,
+        "samples_per_s": shown.samples_per_s,
+        "host_ms": shown.host_ms,
+        "skipped_samples": snapshot.skipped_samples,
+        "verdict": comparison.verdict,
+        "check": None
+        if check is None
+        else {**msgspec.structs.asdict(check), "passed": passed(check)},
+        "min_steps": RUN_MIN_STEPS if question.short_runs else MIN_STEPS,
+        "min_s": RUN_S if question.short_runs else BLOCK_S,
+        "seed": question.seed,
+    }
+
+
+def _rates(comparison: Comparison) -> str:
+    shown = comparison.shown()
+    sides = zip((shown.a, shown.b), shown.rates, shown.host_ms, strict=True)
+    return "; ".join(
+        f"{shown.lever}={value}: {figure(rate)} {shown.unit}{_busy(host_ms)}"
+        for value, rate, host_ms in sides
+    )
+
+
+def _busy(host_ms: float | None) -> str:
+    """Return, as a clause, how long the host was busy; nothing where no instrument looked."""
+    return "" if host_ms is None else f", host busy {figure(host_ms)} ms a step"
+
+
+def _code(comparison: Comparison) -> int:
+    found = comparison.found
+    if found is None or found.low is None or passed(found):  # as an A/A check would: it holds 0
+        return NOT_SHOWN
+    return FASTER if found.change > 0 else SLOWER

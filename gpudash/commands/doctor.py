@@ -1,0 +1,238 @@
+"""`gpudash doctor`: what this machine can measure, and what it cannot and why.
+
+Every check asks the machine itself, the GPU through the very readings the dashboard takes.
+A machine without a GPU is a healthy answer: what is missing is said, and nothing fails.
+"""
+
+import ctypes
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+import psutil
+
+from gpudash.commands.stdout import say
+from gpudash.run import child
+from gpudash.telemetry.gpm import SHORTEST_S
+from gpudash.telemetry.gpu import Gpu, list_gpus, open_gpu
+from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured
+from gpudash.telemetry.processes import MIB
+
+GIB = 1024**3
+PR_GET_PDEATHSIG = 2
+TORCH_TIMEOUT_S = 60.0
+REPEATS = 5
+MARKS = {True: "ok", False: "no", None: "–"}
+
+ASK_TORCH = """
+import json, torch
+from gpudash.instrument.device import nvml_uuid
+from gpudash.instrument.overhead import instruments_us
+devices = []
+if torch.cuda.is_available():
+    for index in range(torch.cuda.device_count()):
+        found = torch.cuda.get_device_properties(index)
+        devices.append([found.name, nvml_uuid(found.name, found.uuid)])
+found = {"version": torch.__version__, "cuda": torch.version.cuda, "devices": devices}
+try:
+    found["instruments_us"] = instruments_us(torch.device("cuda:0" if devices else "cpu"))
+except RuntimeError as error:
+    found["instruments_us"], found["why"] = None, str(error).splitlines()[0]
+print(json.dumps(found))
+"""
+
+READINGS: dict[str, Callable[[Gpu], object]] = {
+    "utilisation": Gpu.utilisation,
+    "memory": Gpu.memory,
+    "power": Gpu.power,
+    "temperature": Gpu.temperature,
+    "clocks": Gpu.sm_clock,
+    "throttle reasons": Gpu.throttle,
+    "energy": Gpu.energy,
+    "SM, tensor and DRAM activity": Gpu.activity,
+    "PCIe counters": Gpu.pcie,
+}
+"""Name in the report → the reading that the dashboard takes."""
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing looked at."""
+
+    name: str
+    ok: bool | None
+    """None where the question does not arise, for want of something named in another check."""
+    detail: str
+    """What was found, or the reason why not."""
+
+
+class Torch(msgspec.Struct, frozen=True):
+    """What torch says about itself."""
+
+    version: str
+    cuda: str | None
+    devices: tuple[tuple[str, str], ...]
+    """Name and UUID of each."""
+    instruments_us: tuple[float, float] | None
+    """What the clock takes of a step's host time: of most steps, of those with phases."""
+    why: str = ""
+    """… or why that could not be measured."""
+
+
+def examine() -> tuple[Check, ...]:
+    """Look at this machine; takes a few seconds, most of them to import torch elsewhere."""
+    return (
+        Check(
+            name="python", ok=True, detail=f"{platform.python_version()} on {platform.platform()}"
+        ),
+        _machine(),
+        *_torch(),
+        *_gpu(),
+        _terminal(),
+        _processes(),
+        _memory(),
+    )
+
+
+def report(checks: tuple[Check, ...]) -> str:
+    """Lay the checks out as aligned lines."""
+    width = max(len(check.name) for check in checks)
+    return "\n".join(
+        f"{MARKS[check.ok]:<2}  {check.name:<{width}}  {check.detail}" for check in checks
+    )
+
+
+def main(*, json: bool) -> int:
+    """Print the report, or the checks as JSON; the exit code, always 0."""
+    checks = examine()
+    if json:
+        say(msgspec.json.format(msgspec.json.encode(checks), indent=2).decode())
+    else:
+        say(report(checks))
+    return 0
+
+
+def _machine() -> Check:
+    cores = os.cpu_count()
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
+    memory_gib = psutil.virtual_memory().total / GIB
+    detail = f"{cores} cores, {usable} of them usable here; {memory_gib:.1f} GiB of memory"
+    return Check(name="machine", ok=True, detail=detail)
+
+
+# ── torch ───────────────────────────────────────────────────────────────────────────────
+
+
+def _torch() -> Iterator[Check]:
+    """Ask torch in a process of its own, where it may be slow, broken or missing."""
+    try:
+        done = child.ask(ASK_TORCH, TORCH_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        reason = f"its import took longer than {TORCH_TIMEOUT_S:.0f} s"
+        yield Check(name="torch", ok=False, detail=reason)
+        return
+    if done.returncode != 0:
+        last_line = done.stderr.strip().splitlines()[-1:]
+        reason = last_line[0] if last_line else f"its import ended with code {done.returncode}"
+        yield Check(name="torch", ok=False, detail=reason)
+        return
+    torch = msgspec.json.decode(done.stdout.strip().splitlines()[-1], type=Torch)
+    build = f"built for CUDA {torch.cuda}" if torch.cuda else "built without CUDA"
+    yield Check(name="torch", ok=True, detail=f"{torch.version}, {build}")
+    for name, uuid in torch.devices:
+        yield Check(name="torch device", ok=True, detail=f"{name}, UUID {uuid}")
+    if not torch.devices:
+        yield Check(
+            name="torch device", ok=False, detail="no CUDA device: training runs on the CPU"
+        )
+    if torch.instruments_us is None:
+        yield Check(name="own cost", ok=False, detail=torch.why)
+        return
+    most_us, phases_us = torch.instruments_us
+    detail = f"{most_us:.1f} µs a step, {phases_us:.1f} µs where its phases are measured"
+    yield Check(name="own cost", ok=True, detail=detail)
+
+
+# ── the GPU ─────────────────────────────────────────────────────────────────────────────
+
+
+def _gpu() -> Iterator[Check]:
+    try:
+        driver, gpus = list_gpus()
+        if not gpus:
+            raise GpuUnavailable("no NVIDIA GPU is present")  # noqa: TRY301  # one way to be without
+        gpu = open_gpu(gpus[0].uuid)
+    except GpuUnavailable as error:
+        yield Check(name="NVML", ok=False, detail=str(error))
+        for name in READINGS:
+            yield Check(name=name, ok=None, detail="no GPU to read")
+        return
+    yield Check(name="NVML", ok=True, detail=f"driver {driver}")
+    for each in gpus:
+        yield Check(name=f"GPU {each.index}", ok=True, detail=f"{each.name}, {each.uuid}")
+    try:
+        for name in READINGS:
+            yield _timed(gpu, name)
+    finally:
+        gpu.close()
+
+
+def _timed(gpu: Gpu, name: str) -> Check:
+    """Take the reading a few times; the median cost of a call, or why there is none."""
+    costs_us = []
+    value: object = None
+    try:
+        for _ in range(REPEATS):
+            begun_ns = time.perf_counter_ns()
+            value = READINGS[name](gpu)
+            costs_us.append((time.perf_counter_ns() - begun_ns) / 1000)
+            time.sleep(SHORTEST_S if isinstance(value, dict) else 0)  # a rate needs time between
+    except (NotMeasured, GpuUnavailable) as error:
+        return Check(name=name, ok=False, detail=str(error))
+    if value == {}:
+        return Check(name=name, ok=False, detail="the NVIDIA driver gives no value")
+    return Check(name=name, ok=True, detail=f"{statistics.median(costs_us):.1f} µs a call")
+
+
+# ── around it ───────────────────────────────────────────────────────────────────────────
+
+
+def _terminal() -> Check:
+    term = os.environ.get("TERM", "")
+    if not sys.stdout.isatty():
+        return Check(name="terminal", ok=None, detail="the output is not a terminal")
+    columns, rows = shutil.get_terminal_size()
+    usable = term not in {"", "dumb"}
+    detail = f"{term or 'TERM is not set'}, {_colours(term)}, {columns}×{rows}"
+    return Check(name="terminal", ok=usable, detail=detail)
+
+
+def _colours(term: str) -> str:
+    if os.environ.get("NO_COLOR"):
+        return "greys alone (NO_COLOR is set)"
+    if os.environ.get("COLORTERM", "") in {"truecolor", "24bit"}:
+        return "16 million colours"
+    return "256 colours" if "256color" in term else "16 colours"
+
+
+def _processes() -> Check:
+    """Ask whether a worker can be made to end with us, even while C code keeps it busy."""
+    name = "ending of workers"
+    if not sys.platform.startswith("linux"):
+        return Check(name=name, ok=False, detail=f"no death signal on {platform.system()}")
+    signal = ctypes.c_int()
+    code = ctypes.CDLL(None).prctl(PR_GET_PDEATHSIG, ctypes.byref(signal), 0, 0, 0)
+    if code != 0:
+        return Check(name=name, ok=False, detail="prctl is refused here: no death signal")
+    return Check(name=name, ok=True, detail="process groups and the death signal work")
+
+
+def _memory() -> Check:
+    rss_mib = psutil.Process().memory_info().rss / MIB
+    detail = f"{rss_mib:.0f} MiB without the dashboard and the training"
+    return Check(name="own memory", ok=True, detail=detail)

@@ -1,0 +1,197 @@
+"""A recorded run without a screen: one progress line on a terminal, plain lines in a pipe."""
+
+import shutil
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+from gpudash.commands.stdout import complain
+from gpudash.compare.sweep.table import figure
+from gpudash.protocol import Failed
+from gpudash.recording.files import shown
+from gpudash.run.session import Session
+from gpudash.snapshot import ENDED, KEPT_LINES, Snapshot, silence, unreadable
+
+PIPE_EVERY_S = 5.0
+"""A log file wants a line now and then, not four a second."""
+CLEAR_LINE = "\r\x1b[2K"
+REDRAW_S = 0.2
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+def run_headless(session: Session, path: Path) -> int:
+    """Train to the plan's end or to Ctrl-C, recording to `path`. Returns the exit code.
+
+    0: the plan was fulfilled, or the run was interrupted and the file is complete. 2: the
+    settings cannot be. 1: the worker or the recording failed; what was recorded is kept.
+    """
+    news = News()
+    interrupted = follow(session, news, progress_line, lambda: bool(session.recording_failure))
+    return _conclude(session, path, news.snapshot, interrupted=interrupted)
+
+
+def follow(
+    session: Session,
+    news: "News",
+    line: Callable[[Snapshot], str],
+    over: Callable[[], bool],
+) -> bool:
+    """Run the session, one progress line on stderr, until its worker ends or `over()` says so.
+
+    Returns whether it was interrupted. Everything is closed and written by then.
+    """
+    printer = Printer(sys.stderr, line)
+    with interruptions() as interrupted:
+        session.start(news)
+        stopping = False
+        while not session.wait(REDRAW_S):
+            printer.show(news)
+            if not stopping and (interrupted or over()):
+                if interrupted:
+                    printer.line("stopping")
+                session.stop()
+                stopping = True
+            if len(interrupted) > 1:  # a second Ctrl-C: the worker is killed and need not answer
+                break
+        session.close()
+    printer.show(news)
+    printer.end()
+    return bool(interrupted)
+
+
+def _conclude(session: Session, path: Path, snapshot: Snapshot, *, interrupted: bool) -> int:
+    for clause in unreadable(snapshot.skipped_samples):
+        complain(clause)
+    if session.failure is not None:
+        kept = f"; recorded until then to {shown(path)}" if session.rows_recorded else ""
+        complain(f"gpudash: {session.failure.sentence}{kept}")
+        return failure_code(session.failure)
+    if session.recording_failure is not None:
+        complain(f"gpudash: {session.recording_failure}")
+        return 1
+    how = "interrupted after" if interrupted else "trained"
+    rate = figure(session.steps_per_s)
+    complain(f"{how} {snapshot.total_steps} steps, {rate} steps/s; recorded to {shown(path)}")
+    return 0
+
+
+def failure_code(failure: Failed) -> int:
+    """Return the exit code for a worker that failed: 2 where its settings cannot be."""
+    return 2 if failure.kind in ("bad_setting", "out_of_memory") else 1
+
+
+@contextmanager
+def interruptions() -> Iterator[list[int]]:
+    """Collect SIGINT, SIGTERM, SIGHUP and SIGQUIT instead of dying of them."""
+    arrived: list[int] = []
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number in SIGNALS:
+        signal.signal(number, lambda number, _frame: arrived.append(number))
+    try:
+        yield arrived
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class News:
+    """The listener: keeps what is new until the main thread prints it."""
+
+    def __init__(self) -> None:
+        self.snapshot = Snapshot()
+        self.lines: deque[str] = deque(maxlen=KEPT_LINES)
+
+    def on_snapshot(self, snapshot: Snapshot, /) -> None:
+        """Keep the newest."""
+        self.snapshot = snapshot
+
+    def on_log(self, lines: Sequence[str], /) -> None:
+        """Keep the lines."""
+        self.lines.extend(lines)
+
+    def on_failure(self, failure: Failed, /) -> None:
+        """Keep the traceback of what nobody expected."""
+        if failure.kind == "error":
+            self.lines.extend(failure.traceback.splitlines())
+
+
+class Printer:
+    """One line that is redrawn, on a terminal; a line now and then elsewhere."""
+
+    def __init__(self, stream: TextIO, line: Callable[[Snapshot], str]) -> None:
+        self._stream = stream
+        self._progress_line = line
+        self._on_terminal = stream.isatty()
+        self._said = ""
+        self._said_at_s = float("-inf")
+
+    def show(self, news: News) -> None:
+        """Print what the worker printed, then how far it is."""
+        while news.lines:
+            self.line(news.lines.popleft())
+        snapshot, now_s = news.snapshot, time.monotonic()
+        text = self._progress_line(snapshot) if snapshot.state != "failed" else ""
+        if not text:
+            return  # the last line says how it ended
+        if self._on_terminal:
+            self._write(CLEAR_LINE + text[: shutil.get_terminal_size().columns - 1])
+        elif now_s - self._said_at_s >= PIPE_EVERY_S or snapshot.state != self._said:
+            self._said, self._said_at_s = snapshot.state, now_s
+            self._write(text + "\n")
+
+    def line(self, text: str) -> None:
+        """Print a line as plain text, whatever it contains."""
+        clear = CLEAR_LINE if self._on_terminal else ""
+        shown = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in text)
+        self._write(f"{clear}{shown}\n")
+
+    def end(self) -> None:
+        """Leave the progress line behind."""
+        if self._on_terminal:
+            self._write("\n")
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):  # nobody reads any more: the recording goes on
+            self._stream.write(text)
+            self._stream.flush()
+
+
+def progress_line(snapshot: Snapshot) -> str:
+    """Return steps, steps/s, utilisation and time left, as far as known; nothing at the end."""
+    if snapshot.state in ENDED:
+        return ""
+    if snapshot.state == "starting":
+        return f"{snapshot.workload}: {snapshot.status}"
+    of = f"/{snapshot.planned_steps}" if snapshot.planned_steps else ""
+    parts = [
+        f"{snapshot.workload}: {snapshot.total_steps}{of} steps",
+        f"{_number(snapshot.steps_per_s)} steps/s",
+    ]
+    if snapshot.gpu is not None:
+        parts.append(f"GPU {_number(snapshot.gpu.util_pct)} %")
+    elif snapshot.host is not None:
+        parts.append(f"CPU {_number(snapshot.host.cpu_pct)} % of a core")
+    left_s = time_left_s(snapshot)
+    if left_s is not None:
+        parts.append(f"{left_s:.0f} s left")
+    if snapshot.state != "training":
+        parts.append(snapshot.status)
+    return ", ".join([*parts, *silence(snapshot)])
+
+
+def time_left_s(snapshot: Snapshot) -> float | None:
+    """Return the seconds until the plan is fulfilled; None without a plan or a rate."""
+    if snapshot.planned_steps and snapshot.steps_per_s:
+        return (snapshot.planned_steps - snapshot.total_steps) / snapshot.steps_per_s
+    if snapshot.planned_s and snapshot.training_s is not None:
+        return max(0.0, snapshot.planned_s - snapshot.training_s)
+    return None
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"

@@ -1,0 +1,150 @@
+"""The command line: what is asked for, checked before anything starts.
+
+Every verb is a function of the parsed arguments that returns an exit code. The screen, the
+session and everything else are imported by the verb that needs them, so `gpudash --help`
+and `gpudash list` cost next to nothing.
+"""
+
+import gc
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpudash import __version__
+from gpudash.commands.options import Parser, add_training_options, make_plan, named, number, whole
+from gpudash.commands.stdout import complain, make_do, say
+from gpudash.errors import GpudashError, OutputError, UsageError
+from workloads.levers import LeverError
+
+if TYPE_CHECKING:
+    from gpudash.run.session import Session
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run gpudash. Returns the exit code; 2 for anything wrong with what was asked."""
+    make_do()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        verb = VERBS.get(arguments[0]) if arguments else None
+        return run(arguments) if verb is None else verb(arguments[1:])
+    except (GpudashError, LeverError) as error:
+        complain(f"gpudash: {error}")
+        return 1 if isinstance(error, OutputError) else 2
+    except KeyboardInterrupt:
+        complain("gpudash: interrupted")
+        return 130
+
+
+def run(argv: Sequence[str]) -> int:
+    """Train a workload, on the dashboard or headless."""
+    parser = Parser(
+        prog="gpudash",
+        description="Watch a training workload's throughput and change it while it runs.",
+        epilog="also: gpudash list, doctor, ab, sweep. Keys of the dashboard: press ? in it.",
+    )
+    add_training_options(parser)
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--steps", metavar="N", help="stop after N steps")
+    length.add_argument("--duration", metavar="S", help="stop after S seconds of training")
+    parser.add_argument(
+        "--record", metavar="FILE.csv", help="write a CSV, and FILE.json; without a screen"
+    )
+    parser.add_argument("--live", action="store_true", help="with --record: the dashboard too")
+    parser.add_argument(
+        "--interval", metavar="S", help="seconds between rows of the CSV (default 0.5)"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite an existing record file")
+    parser.add_argument(
+        "--rate", metavar="HZ", help="redraws a second (default 4; less for slow links)"
+    )
+    parser.add_argument("--version", action="version", version=f"gpudash {__version__}")
+    arguments = parser.parse_args(argv)
+
+    steps = whole("--steps", arguments.steps, default=0, minimum=1, maximum=10**12)
+    duration_s = number("--duration", arguments.duration, default=0, minimum=0.1, maximum=10**9)
+    plan = msgspec.structs.replace(
+        make_plan(arguments), steps=steps or None, duration_s=duration_s or None
+    )
+    interval_s = number("--interval", arguments.interval, default=0.5, minimum=0.05, maximum=3600)
+    rate_hz = number("--rate", arguments.rate, default=4.0, minimum=0.2, maximum=30)
+    record = named("--record", arguments.record)
+    if arguments.live and record is None:
+        raise UsageError("--live goes with --record FILE.csv")
+    headless = record is not None and not arguments.live
+    if not headless and not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
+        raise UsageError("the dashboard needs a terminal; --record FILE.csv runs without one")
+
+    with ExitStack() as at_end:
+
+        @cache
+        def open_session() -> "Session":
+            from gpudash.run.session import Session  # noqa: PLC0415  # after the first frame
+
+            session = Session(
+                plan, interval_s=interval_s, rate_hz=rate_hz, command=["gpudash", *argv]
+            )
+            at_end.callback(session.close)
+            return session
+
+        if record is not None:  # what is wrong with the file is told before a screen opens
+            open_session().record(record, force=arguments.force)
+        if record is not None and headless:
+            from gpudash.commands.headless import run_headless  # noqa: PLC0415  # not for the dashboard
+
+            return run_headless(open_session(), record)
+        with _without_collecting():
+            from gpudash.tui.app import run_dashboard  # noqa: PLC0415  # Textual only where shown
+
+        return run_dashboard(open_session, plan, rate_hz=rate_hz)
+
+
+def list_workloads(argv: Sequence[str]) -> int:
+    """Print the workloads and their levers."""
+    parser = Parser(prog="gpudash list", description="Workloads, levers, defaults, choices.")
+    parser.add_argument("--json", action="store_true")
+    from gpudash.commands import list as listing  # noqa: PLC0415  # only here
+
+    say(listing.as_json() if parser.parse_args(argv).json else listing.as_text())
+    return 0
+
+
+def doctor(argv: Sequence[str]) -> int:
+    """Print what this machine can measure, and what it cannot and why."""
+    parser = Parser(prog="gpudash doctor", description="What this machine can measure.")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args(argv)
+    from gpudash.commands import doctor as examination  # noqa: PLC0415  # only here
+
+    return examination.main(json=arguments.json)
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Leave imports alone: they make no garbage, and looking for it takes a tenth of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def ab(argv: Sequence[str]) -> int:
+    """Compare two values of a lever."""
+    from gpudash.commands import ab as verb  # noqa: PLC0415  # only here
+
+    return verb.main(argv)
+
+
+def sweep(argv: Sequence[str]) -> int:
+    """Measure a table of settings."""
+    from gpudash.commands import sweep as verb  # noqa: PLC0415  # only here
+
+    return verb.main(argv)
+
+
+VERBS = {"list": list_workloads, "doctor": doctor, "ab": ab, "sweep": sweep}

@@ -1,0 +1,439 @@
+"""`gpudash sweep`: a table of settings, measured in one worker, block by block in turn."""
+
+import argparse
+import os
+import platform
+import shlex
+import shutil
+import time
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+import msgspec
+
+from gpudash import __version__
+from gpudash.commands.headless import News, failure_code, follow
+from gpudash.commands.options import (
+    Parser,
+    add_training_options,
+    compared_values,
+    make_plan,
+    named,
+    whole,
+)
+from gpudash.commands.stdout import complain, say
+from gpudash.compare.sweep import plot as plotting
+from gpudash.compare.sweep import table as tables
+from gpudash.compare.sweep.file import Provenance, SweepFile
+from gpudash.compare.sweep.grid import Grid, Sweep
+from gpudash.compare.sweep.presets import ON_CPU, ON_GPU, Preset
+from gpudash.errors import RecordingError, UsageError
+from gpudash.protocol import Blocks, Device, Event, Plan, Progress, Sample, Settings, Started
+from gpudash.recording.files import reason, refuse_existing, shown
+from gpudash.recording.provenance import path_beside, plain
+from gpudash.run import child
+from gpudash.run.session import Session
+from gpudash.snapshot import Snapshot, silence, unreadable
+from gpudash.telemetry.gpu import list_gpus
+from gpudash.telemetry.nvml import GpuUnavailable
+from workloads import DEFAULT, Entry, find_workload
+from workloads.levers import find, resolve
+
+ROUNDS = 5
+MIN_STEPS = 10
+MIN_S = 1.0
+"""A block lasts this long besides: utilisation is read five times a second."""
+ASK_TORCH = "import torch; print(torch.cuda.device_count())"
+BAR_WIDTH = 20
+BY_MACHINE = "num_workers"
+"""The lever whose default depends on the machine."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse the command line and sweep. Returns the exit code."""
+    parser = Parser(
+        prog="gpudash sweep",
+        description="Measure a table of settings in one training, block by block in turn.",
+    )
+    add_training_options(parser)
+    parser.set_defaults(workload=None)  # a preset brings its own
+    parser.add_argument("--vary", action="append", default=[], metavar="LEVER=A,B,…")
+    parser.add_argument("--preset", metavar="NAME", help=f"a table by name: {', '.join(ON_GPU)}")
+    parser.add_argument("--steps", metavar="N", help="steps measured in a block (10, at least 1 s)")
+    parser.add_argument(
+        "--rounds", metavar="N", help=f"blocks of each setting ({ROUNDS}, or the preset's)"
+    )
+    parser.add_argument("--csv", metavar="F", help="write every block, and F's JSON")
+    parser.add_argument("--resume", action="store_true", help="finish the sweep of --csv F")
+    parser.add_argument("--markdown", metavar="F", help="write the table")
+    parser.add_argument("--plot", metavar="F", help="draw it, as .svg or .png")
+    parser.add_argument("--force", action="store_true", help="overwrite existing files")
+    arguments = parser.parse_args(argv)
+    command = ["gpudash", "sweep", *argv]
+    outputs = Outputs(
+        csv=named("--csv", arguments.csv),
+        markdown=named("--markdown", arguments.markdown),
+        plot=named("--plot", arguments.plot),
+    )
+    outputs.check(force=arguments.force, resume=arguments.resume)
+    plan, grid = _plan_and_grid(arguments)
+    file = None
+    if outputs.csv is not None:
+        provenance = Provenance(
+            workload=plan.workload,
+            settings=plan.settings,
+            grid=grid,
+            device=None,
+            machine=platform.node(),
+            versions={"gpudash": __version__, **_driver()},
+            command=tuple(command),
+        )
+        file = SweepFile(outputs.csv, provenance, force=arguments.force, resume=arguments.resume)
+    sweep = Sweep(grid, file.known if file else ())
+    ran = file.earlier if file else None
+    if file and ran and ran.device and sweep.blocks_done == sweep.blocks_planned:
+        file.close()
+        title = title_of(plan, grid, ran.device, ran.in_force or {}, ran.notes)
+        return print_measured(sweep, title, ran.skipped_samples or 0, outputs, command)
+    session = Session(plan, command=command)
+    try:
+        return run_sweep(session, sweep, file, outputs, command)
+    finally:
+        session.close()
+
+
+def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
+    """Return what is trained and what is swept. Raises LeverError or UsageError."""
+    preset = _preset(arguments)
+    if preset is not None and arguments.workload not in (None, preset.workload):
+        raise UsageError(
+            f"preset {arguments.preset} sweeps {preset.workload}, not {arguments.workload}"
+        )
+    arguments.workload = preset.workload if preset else arguments.workload or DEFAULT
+    plan = make_plan(arguments)
+    entry = find_workload(plan.workload)
+    steps = whole("--steps", arguments.steps, default=0, minimum=1, maximum=10**6)
+    if preset is None:
+        rows, columns = vary(entry, arguments.vary)
+    else:
+        plan = msgspec.structs.replace(plan, settings=preset.settings | plan.settings)
+        other_rows = _other_rows(entry, arguments.vary)
+        preset = (ON_GPU if trains_on_gpu(plan.device) else ON_CPU)[arguments.preset]
+        rows, columns = other_rows or preset.rows, preset.columns
+    rounds = (preset and preset.rounds) or ROUNDS
+    grid = Grid(
+        rows=rows,
+        columns=columns,
+        rounds=whole("--rounds", arguments.rounds, default=rounds, minimum=2, maximum=1000),
+        min_steps=steps or (preset and preset.min_steps) or MIN_STEPS,
+        min_s=0.0 if steps else MIN_S,
+    )
+    check_grid(entry, plan.settings, grid)
+    return plan, grid
+
+
+def _preset(arguments: argparse.Namespace) -> Preset | None:
+    """Return the preset that is meant; workload and settings are the same for every size."""
+    if arguments.preset is None and not arguments.vary:
+        raise UsageError(f"say what to sweep: --vary LEVER=A,B,… or --preset {'|'.join(ON_GPU)}")
+    if arguments.preset is None:
+        return None
+    if arguments.preset not in ON_GPU:
+        raise UsageError(f"preset {arguments.preset!r} does not exist; valid: {', '.join(ON_GPU)}")
+    return ON_GPU[arguments.preset]
+
+
+def _other_rows(entry: Entry, texts: Sequence[str]) -> tuple[Settings, ...]:
+    """Return the batch sizes to sweep a preset over instead of its own; none if not said."""
+    if not texts:
+        return ()
+    _, rows = vary(entry, texts)
+    if any(set(row) != {"batch_size"} for row in rows):
+        raise UsageError("a preset has its own variants; valid beside it: --vary batch_size=A,B,…")
+    return rows
+
+
+def trains_on_gpu(device: str) -> bool:
+    """Tell whether the worker will train on a GPU; takes as long as torch's import.
+
+    Torch, which decides it, is asked in a process of its own: from it, a GPU that NVML lists may
+    be hidden, or it may be built without CUDA.
+    """
+    if device != "auto":
+        return device != "cpu"
+    asked = child.ask(ASK_TORCH)
+    return asked.stdout.split()[-1:] not in ([], ["0"])  # the worker says why, where torch fails
+
+
+def _driver() -> dict[str, str]:
+    """Return the NVIDIA driver's version, where there is one."""
+    try:
+        version, _ = list_gpus()
+    except GpuUnavailable:
+        return {}
+    return {"driver": version}
+
+
+class Outputs(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a sweep's table goes, besides the terminal."""
+
+    csv: Path | None = None
+    markdown: Path | None = None
+    plot: Path | None = None
+
+    def check(self, *, force: bool, resume: bool) -> None:
+        """Refuse what could not be written at the end. Raises GpudashError."""
+        if resume and self.csv is None:
+            raise UsageError("--resume goes with --csv FILE.csv, the file of the sweep to finish")
+        if self.plot is not None:
+            plotting.check(self.plot)
+        at_the_end = [path for path in (self.markdown, self.plot) if path is not None]
+        at_once = [self.csv, path_beside(self.csv)] if self.csv is not None else []
+        places = [path.absolute() for path in (*at_once, *at_the_end)]
+        for path in at_the_end:
+            if places.count(path.absolute()) > 1:
+                raise UsageError(f"{shown(path)} is named twice; valid: a file for each output")
+            _check_place(path, replace=force or resume)
+
+
+def vary(entry: Entry, texts: Sequence[str]) -> tuple[tuple[Settings, ...], tuple[Settings, ...]]:
+    """Return rows and columns of `NAME=A,B,…` texts: batch sizes down, the rest across.
+
+    Raises LeverError or UsageError.
+    """
+    axes: dict[str, list[str]] = {}
+    for text in texts:
+        name, separator, values = text.partition("=")
+        if not separator:
+            raise UsageError(f"--vary {text!r} is not valid; valid: LEVER=A,B,…")
+        if name in axes:
+            raise UsageError(f"--vary {name} is given twice; valid: once with all its values")
+        lever = find(entry.levers, name)
+        axes[name] = compared_values("--vary", text, lever, values)
+        for value in axes[name]:
+            if axes[name].count(value) > 1:
+                raise UsageError(f"--vary {text} names {value} twice; valid: each value once")
+    down = axes.pop("batch_size", None) if len(axes) > 1 else None
+    rows = tuple({"batch_size": size} for size in down) if down else ({},)
+    columns = tuple(dict(zip(axes, one, strict=True)) for one in product(*axes.values()))
+    return rows, columns
+
+
+class RecordedSweep:
+    """A sweep as the session runs it: every block goes to the file first."""
+
+    def __init__(self, sweep: Sweep, file: SweepFile | None) -> None:
+        self._sweep = sweep
+        self._file = file
+        self._began_s: float | None = None
+        self._done_before = sweep.blocks_done
+        self._skipped_before = (file.skipped_samples if file else None) or 0
+        self.skipped_samples = self._skipped_before
+        """Unreadable ones, those of earlier runs included."""
+        self.done = False
+        self.verdict: str | None = None
+        self.failure: str | None = None
+        """Why it ended early."""
+        self.started: Started | None = None
+        """What the worker said when it was ready."""
+        self.refusal: str | None = None
+        """Why it was not begun: the file's blocks were measured elsewhere."""
+
+    def begin(self, started: Started, first_number: int, /) -> Blocks:
+        """Return what the worker is to run."""
+        self._began_s = time.monotonic()
+        self.started = started
+        try:
+            if self._file is not None:
+                self._file.started_on(started)
+        except UsageError as error:
+            self.done, self.refusal = True, str(error)
+            return Blocks(blocks=())
+        except RecordingError as error:
+            return self._fail(str(error))
+        command = self._sweep.begin(first_number)
+        self.done = self._sweep.done
+        return command
+
+    def fold(self, item: Event | Sample, /) -> Blocks | None:
+        """Take one record."""
+        if self.done:
+            return None
+        if isinstance(item, Progress):
+            self.skipped_samples = self._skipped_before + item.skipped_samples
+        rows, command = self._sweep.fold(item)
+        try:
+            if self._file is not None and rows:
+                for row in rows:
+                    self._file.append(row)
+                self._file.note_skipped(self.skipped_samples)
+        except RecordingError as error:
+            return self._fail(str(error))
+        self.done, self.failure = self._sweep.done, self._sweep.failure
+        return command
+
+    def shown(self) -> None:
+        """Return nothing: a sweep has no place on the dashboard."""
+
+    def line(self, snapshot: Snapshot) -> str:
+        """Return the progress bar, the blocks and the time left."""
+        if self._began_s is None:
+            return f"{snapshot.workload}: {snapshot.status}"
+        done, planned = self._sweep.blocks_done, self._sweep.blocks_planned
+        bar = ("█" * (BAR_WIDTH * done // max(planned, 1))).ljust(BAR_WIDTH, "░")
+        line = f"{snapshot.workload} {bar} {done}/{planned} blocks"
+        fresh = done - self._done_before
+        if fresh:
+            elapsed_s = time.monotonic() - self._began_s
+            line += f", {elapsed_s / fresh * (planned - done):.0f} s left"
+        return ", ".join([line, *silence(snapshot)])
+
+    def _fail(self, reason: str) -> Blocks:
+        self.done, self.failure = True, reason
+        return Blocks(blocks=())
+
+
+def run_sweep(
+    session: Session, sweep: Sweep, file: SweepFile | None, outputs: Outputs, command: Sequence[str]
+) -> int:
+    """Run what is missing of the sweep and print its table. Returns the exit code."""
+    news = News()
+    recorded = RecordedSweep(sweep, file)
+    session.conduct(recorded)
+    try:
+        interrupted = follow(session, news, recorded.line, lambda: recorded.done)
+    finally:
+        if file is not None:
+            file.close()
+    refusal = recorded.refusal
+    if sweep.refusals:
+        refusal = f"no setting could be run: {'; '.join(sweep.refusals)}"
+    if refusal is not None:
+        complain(f"gpudash: {refusal}")
+        return 2
+    unwritten = None
+    if sweep.blocks_done and (started := recorded.started) is not None:
+        title = title_of(session.plan, sweep.grid, started.device, started.settings, started.notes)
+        unwritten = _publish(sweep, title, recorded.skipped_samples, outputs, command)
+    return _conclude(
+        session, sweep, recorded.failure or unwritten, outputs, interrupted=interrupted
+    )
+
+
+def print_measured(
+    sweep: Sweep, title: str, skipped_samples: int, outputs: Outputs, command: Sequence[str]
+) -> int:
+    """Print the table of a sweep whose file holds all its blocks. Returns the exit code."""
+    if outputs.csv is not None:
+        complain(f"{shown(outputs.csv)} has all {sweep.blocks_planned} blocks; none is measured")
+    unwritten = _publish(sweep, title, skipped_samples, outputs, command)
+    if unwritten is None:
+        return 0
+    complain(f"gpudash: {unwritten}")
+    return 1
+
+
+def _publish(
+    sweep: Sweep, title: str, skipped_samples: int, outputs: Outputs, command: Sequence[str]
+) -> str | None:
+    """Write and print the table. Returns why a file could not be written. Raises OutputError."""
+    unwritten = None
+    results = sweep.results()
+    table = tables.cells(sweep.grid, results)
+    columns = shutil.get_terminal_size((160, 24)).columns
+    legend = tables.legend(sweep.grid)
+    remarks = unreadable(skipped_samples)
+    try:  # the files first: they are kept, whatever becomes of the output
+        if outputs.markdown is not None:
+            _write_markdown(outputs.markdown, title, legend, table, command, remarks)
+        if outputs.plot is not None:
+            plotting.draw(outputs.plot, title, sweep.grid, results)
+    except RecordingError as error:
+        unwritten = str(error)
+    say("\n".join([title, legend, "", tables.as_text(table, columns), *remarks]))
+    return unwritten
+
+
+def title_of(
+    plan: Plan, grid: Grid, device: Device, in_force: Settings, worker_notes: Sequence[str]
+) -> str:
+    """Return, in a line, what was measured beside what the table says.
+
+    Named are the levers that were set, those in force with another value than `gpudash list`
+    says, and the one whose default is this machine's; the worker's notes tell of some of them.
+    """
+    notes = [note for note in worker_notes if note.partition("=")[0] not in grid.varied]
+    told = {note.partition("=")[0] for note in notes}
+    default = {lever.name: lever.default_text for lever in find_workload(plan.workload).levers}
+    fixed = {
+        name: value
+        for name, value in in_force.items()
+        if name not in told | grid.varied
+        and (name in plan.settings or name == BY_MACHINE or value != default[name])
+    }
+    head = f"{plan.workload} on {device.name}"
+    return "; ".join([f"{head}: {tables.pairs(fixed)}" if fixed else head, *notes])
+
+
+def _conclude(
+    session: Session, sweep: Sweep, why: str | None, outputs: Outputs, *, interrupted: bool
+) -> int:
+    """Say what went wrong, if anything did. Returns the exit code."""
+    failed = session.failure
+    why = failed.sentence if failed else "interrupted" if interrupted else why
+    if why is None:
+        return 0
+    if sweep.blocks_done < sweep.blocks_planned and sweep.blocks_done:
+        there = outputs.csv is not None and outputs.csv.exists()
+        kept = f"; --resume finishes {shown(outputs.csv)}" if outputs.csv and there else ""
+        why += f" after {sweep.blocks_done} of {sweep.blocks_planned} blocks{kept}"
+    complain(f"gpudash: {why}")
+    if failed:
+        return failure_code(failed)
+    return 130 if interrupted else 1
+
+
+def check_grid(entry: Entry, settings: Settings, grid: Grid) -> None:
+    """Refuse a cell with an unknown lever or value before anything runs.
+
+    Raises LeverError, and UsageError for a lever that is both fixed and varied.
+    """
+    for cell in range(grid.cells):
+        changes = grid.changes(cell)
+        both = settings.keys() & changes.keys()
+        if both:
+            raise UsageError(f"lever {min(both)} is both set and varied; valid: one of the two")
+        resolve(entry.levers, settings | changes)
+
+
+def _check_place(path: Path, *, replace: bool) -> None:
+    """Refuse a file that could not be written at the end. Raises RecordingError."""
+    why = None
+    if path.is_dir():
+        why = "it is a folder"
+    elif not path.parent.is_dir():
+        why = f"the folder {shown(path.parent)} does not exist"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        why = "permission denied"
+    if why is not None:
+        raise RecordingError(f"cannot write {shown(path)}: {why}")
+    if not replace:
+        refuse_existing(path)
+
+
+def _write_markdown(
+    path: Path,
+    title: str,
+    legend: str,
+    table: Sequence[Sequence[str]],
+    command: Sequence[str],
+    remarks: Sequence[str],
+) -> None:
+    line = shlex.join(plain(word) for word in command)
+    text = f"## {title}\n\n`{line}`: {legend}.\n\n{tables.as_markdown(table)}\n"
+    text += "".join(f"\n{remark}\n" for remark in remarks)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RecordingError(f"cannot write {shown(path)}: {reason(error)}") from error

@@ -1,0 +1,1 @@
+"""A/B comparisons and sweeps: blocks, statistics, verdicts."""

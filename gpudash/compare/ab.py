@@ -1,0 +1,204 @@
+"""An A/B comparison while it runs: pairs of blocks, an interval that closes in, a verdict.
+
+It says which blocks to run, folds what came of them and says when to stop. docs/measuring.md
+argues the procedure; `paired` holds the statistics.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from gpudash.compare.blocks import BlockLog, Measured, NotRun, Outcome
+from gpudash.compare.paired_t import (
+    Estimate,
+    block_order,
+    estimate,
+    precise_enough,
+    same_setting_check,
+    verdict,
+)
+from gpudash.protocol import Block, Blocks, Event, Sample, Started
+from gpudash.snapshot import ComparisonShown
+
+PAIRS = 40
+MIN_STEPS = 5
+BLOCK_S = 0.15
+"""Length of a block under a lever that takes effect at the next step …"""
+RUN_MIN_STEPS = 10
+RUN_S = 1.0
+"""… and of a short run under one that needs a new loader or a rebuilt model."""
+
+
+INSTRUMENTS = "instruments"
+"""Not a lever of the training: gpudash's own instruments, on or off, under the stopwatch."""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What is compared, and for how long at most."""
+
+    lever: str
+    a: str
+    b: str
+    short_runs: bool = False
+    """The lever needs a rebuild: each block is a short run of its own."""
+    pairs: int = PAIRS
+    precision: float | None = None
+    """Stop as soon as the interval is ± this narrow (0.01: one percent); None: run all pairs."""
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """What the verdict is about."""
+        return f"{self.lever}={self.b}"
+
+    def block(self, number: int, value: str) -> Block:
+        """Return a block under one of the two values."""
+        min_steps = RUN_MIN_STEPS if self.short_runs else MIN_STEPS
+        min_s = RUN_S if self.short_runs else BLOCK_S
+        if self.lever != INSTRUMENTS:
+            return Block(
+                number=number, changes={self.lever: value}, min_steps=min_steps, min_s=min_s
+            )
+        stopwatch: Literal["instrumented", "bare"] = "instrumented" if value == "on" else "bare"
+        return Block(
+            number=number, changes={}, min_steps=min_steps, min_s=min_s, stopwatch=stopwatch
+        )
+
+
+class Comparison:
+    """Runs one question to its verdict."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self._first_number = 0
+        self._orders = block_order(question.pairs, question.seed)
+        self._log = BlockLog()
+        self._measured: dict[int, Measured] = {}
+        self._pairs: list[tuple[float, float]] = []
+        self._sides: tuple[list[Measured], list[Measured]] = ([], [])
+        self._intervals: list[Estimate] = []
+        self._stopping = False
+        self.verdict: str | None = None
+        """The answer, once there is one."""
+        self.failure: str | None = None
+        """Why there is none and will be none."""
+        self.refused = False
+        """The failure is that one of the settings cannot be."""
+        self.done = False
+        """Nothing more of it is being run."""
+
+    @property
+    def found(self) -> Estimate | None:
+        """What is known so far."""
+        return self._intervals[-1] if self._intervals else None
+
+    @property
+    def check(self) -> Estimate | None:
+        """The A/A check so far."""
+        return same_setting_check(self._pairs, self._orders[: len(self._pairs)])
+
+    def begin(self, _started: Started, first_number: int, /) -> Blocks:
+        """Return what the worker is to run, its blocks numbered from `first_number`."""
+        self._first_number = first_number
+        question = self.question
+        blocks = tuple(
+            question.block(first_number + index, question.a if side == "A" else question.b)
+            for index, side in enumerate("".join(self._orders))
+        )
+        self._log = BlockLog(blocks)
+        return Blocks(blocks=blocks)
+
+    def fold(self, item: Event | Sample, /) -> Blocks | None:
+        """Take one record; return a command if the worker is to stop the blocks early."""
+        if self.done:
+            return None
+        for outcome in self._log.fold(item):
+            self._take(outcome)
+        if self._log.over is not None:
+            self._fail(self._log.over)
+            self.done = True
+            return None
+        if self._stopping or not self._is_over:
+            return None
+        self._stopping = True
+        return Blocks(blocks=())
+
+    def cancel(self, reason: str) -> None:
+        """Take no further pair: somebody ended it."""
+        self._fail(f"{reason} after {len(self._pairs)} pairs")
+
+    def shown(self) -> ComparisonShown:
+        """Return what a screen shows of it."""
+        found, question = self.found, self.question
+        a, b = self._sides
+        return ComparisonShown(
+            lever=question.lever,
+            a=question.a,
+            b=question.b,
+            pairs=len(self._pairs),
+            planned_pairs=question.pairs,
+            change=found.change if found else None,
+            low=found.low if found else None,
+            high=found.high if found else None,
+            history=tuple(
+                (one.low, one.change, one.high)
+                for one in self._intervals
+                if one.low is not None and one.high is not None
+            ),
+            steps_per_s=(_steps_per_s(a), _steps_per_s(b)),
+            samples_per_s=(_samples_per_s(a), _samples_per_s(b)),
+            host_ms=(_host_ms(a), _host_ms(b)),
+            verdict=self.verdict,
+            failure=self.failure,
+        )
+
+    @property
+    def _is_over(self) -> bool:
+        """It is known how it ends; the worker may have blocks left."""
+        return self.verdict is not None or self.failure is not None
+
+    def _take(self, outcome: Outcome) -> None:
+        if self._is_over:
+            return
+        if isinstance(outcome, NotRun):
+            self.refused = True
+            self._fail(outcome.reason)
+            return
+        self._measured[outcome.number] = outcome
+        pair = len(self._pairs)
+        number = self._first_number + 2 * pair
+        if number not in self._measured or number + 1 not in self._measured:
+            return
+        first, second = self._measured.pop(number), self._measured.pop(number + 1)
+        a, b = (first, second) if self._orders[pair] == "AB" else (second, first)
+        self._sides[0].append(a)
+        self._sides[1].append(b)
+        self._pairs.append((a.ms_per_sample, b.ms_per_sample))
+        self._intervals.append(estimate(self._pairs))
+        self._conclude()
+
+    def _conclude(self) -> None:
+        found, question = self._intervals[-1], self.question
+        precise = question.precision is not None and precise_enough(found, question.precision)
+        if precise or len(self._pairs) == question.pairs:
+            self.verdict = verdict(question.name, found, self.check)
+
+    def _fail(self, reason: str) -> None:
+        if not self._is_over:
+            self.failure = reason
+
+
+def _steps_per_s(blocks: list[Measured]) -> float | None:
+    seconds = sum(block.busy_s for block in blocks)
+    return sum(block.steps for block in blocks) / seconds if seconds else None
+
+
+def _samples_per_s(blocks: list[Measured]) -> float | None:
+    seconds = sum(block.busy_s for block in blocks)
+    return sum(block.samples for block in blocks) / seconds if seconds else None
+
+
+def _host_ms(blocks: list[Measured]) -> float | None:
+    steps = sum(block.steps for block in blocks if block.host_ms is not None)
+    total = sum(block.host_ms * block.steps for block in blocks if block.host_ms is not None)
+    return total / steps if steps else None

@@ -1,0 +1,210 @@
+"""What each block of a comparison or a sweep came to. No I/O, no clock."""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from gpudash.protocol import (
+    Block,
+    Changed,
+    Event,
+    Failed,
+    Finished,
+    GpuSample,
+    HostSample,
+    Progress,
+    Refused,
+    Resumed,
+    Sample,
+    Settings,
+    Started,
+    Step,
+    Timed,
+)
+from gpudash.statistics import mean
+
+LAG_S = 0.25
+"""A utilisation read so soon after the block began still tells of the time before."""
+SAMPLES_KEPT = 512
+PATIENCE_S = 2.0
+PATIENCE_STEPS = 3
+"""No block begins that has not begun so long, and so many steps, after another change."""
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """A block that was run: sums and means over its steps.
+
+    The settling ones are left out; so is the last one, which ran beside no other where the
+    next batch is prepared on a second stream: the worker drains before it switches.
+    Under the stopwatch all steps count, and only its time is known.
+    """
+
+    number: int
+    settings: Settings
+    steps: int
+    samples: int
+    busy_s: float
+    """Sum of the steps' durations, as the device finished them; or the stopwatch's time."""
+    host_ms: float | None = None
+    """Mean time the host was occupied with a step."""
+    util_pct: float | None = None
+    cpu_pct: float | None = None
+
+    @property
+    def ms_per_sample(self) -> float:
+        """What a comparison is about."""
+        return self.busy_s * 1e3 / self.samples
+
+
+class NotRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A block whose settings cannot be."""
+
+    number: int
+    reason: str
+
+
+Outcome: TypeAlias = Measured | NotRun
+
+
+class _Open:
+    """A block in progress, or one whose last steps the device has not finished yet."""
+
+    def __init__(self, event: Changed, number: int) -> None:
+        self.number = number
+        self.segment = event.segment
+        self.settings = event.settings
+        self._settling_steps = event.settling_steps
+        self.settling = event.settling_steps
+        self.last_step: int | None = None  # known once the worker has left the block
+        self.steps: list[Step] = []
+        self.timed: Timed | None = None
+
+    def count(self, step: Step) -> None:
+        if self.settling:
+            self.settling -= 1
+        else:
+            self.steps.append(step)
+
+    def begin_again(self) -> None:
+        """Leave out what was counted: a loader hoards batches while the training pauses."""
+        self.settling = self._settling_steps
+        self.steps = []
+
+
+class BlockLog:
+    """Folds a worker's events and samples into the outcomes of these blocks, in their order.
+
+    A block that was left before its least number of steps has none: another change cut it off.
+    """
+
+    def __init__(self, blocks: Iterable[Block] = ()) -> None:
+        self._blocks = {block.number: block for block in blocks}
+        self._open: deque[_Open] = deque()
+        self._gpu: deque[GpuSample] = deque(maxlen=SAMPLES_KEPT)
+        self._host: deque[HostSample] = deque(maxlen=SAMPLES_KEPT)
+        self._begun = False
+        self._left: Changed | None = None  # to other settings, and no block has begun since
+        self.over: str | None = None
+        """Why no further outcome will come; None while one may."""
+
+    def fold(self, item: Event | Sample) -> tuple[Outcome, ...]:
+        """Take one record; return the blocks whose outcome is known now."""
+        match item:
+            case Changed(rank=0):
+                self._change(item)
+            case Refused(block=int(number), reason=reason) if number in self._blocks:
+                # out of memory, the worker first says that it went back to other settings
+                self._begun, self._left = True, None
+                self._open = deque(one for one in self._open if one.number != number)
+                return (NotRun(number=number, reason=reason),)
+            case Progress(rank=0):
+                return self._progress(item)
+            case Finished() | Failed() | Started():  # another worker, if it is Started
+                self.over = "the training ended"
+            case GpuSample():
+                self._gpu.append(item)
+            case HostSample():
+                self._host.append(item)
+            case _:
+                self._within(item)
+        return ()
+
+    def _within(self, item: Event | Sample) -> None:
+        """Take what concerns the block that the worker is in."""
+        for one in self._open:
+            if one.last_step is not None:
+                continue
+            if isinstance(item, Resumed):
+                one.begin_again()
+            elif isinstance(item, Timed) and item.block == one.number:
+                one.timed = item
+
+    def _change(self, event: Changed) -> None:
+        for one in self._open:
+            if one.last_step is None:
+                one.last_step = event.after_step
+        if event.block in self._blocks:
+            self._open.append(_Open(event, event.block))
+            self._begun, self._left = True, None
+        else:
+            self._left = event
+
+    def _progress(self, event: Progress) -> tuple[Outcome, ...]:
+        for step in event.steps:
+            for one in self._open:
+                if one.segment == step.segment:
+                    one.count(step)
+        done: list[Outcome] = []
+        while self._open:
+            last_step = self._open[0].last_step
+            if last_step is None or event.total_steps < last_step:
+                break
+            measured = self._measured(self._open.popleft(), last_step)
+            done += [measured] if measured is not None else []
+        if self._left is not None and not self._open and self._is_for_good(self._left, event):
+            self.over = "another change ended it"
+        return tuple(done)
+
+    def _is_for_good(self, left: Changed, now: Progress) -> bool:
+        """Tell whether blocks were left, or, with none begun, a change from before is told."""
+        waited = now.until_s - left.at_s >= PATIENCE_S
+        return self._begun or (waited and now.total_steps >= left.after_step + PATIENCE_STEPS)
+
+    def _measured(self, one: _Open, last_step: int) -> Measured | None:
+        block = self._blocks[one.number]
+        if block.stopwatch is not None:
+            return _timed(one, block)
+        steps = [step for step in one.steps if step.step < last_step]
+        if len(steps) < block.min_steps:
+            return None
+        began_s = steps[0].finished_s - steps[0].step_ms / 1e3 + LAG_S
+        ended_s = steps[-1].finished_s
+        return Measured(
+            number=one.number,
+            settings=one.settings,
+            steps=len(steps),
+            samples=sum(step.samples for step in steps),
+            busy_s=sum(step.step_ms for step in steps) / 1e3,
+            host_ms=mean(step.host_ms for step in steps),
+            util_pct=mean(
+                sample.util_pct for sample in self._gpu if began_s <= sample.at_s <= ended_s
+            ),
+            cpu_pct=mean(
+                sample.cpu_pct for sample in self._host if began_s <= sample.at_s <= ended_s
+            ),
+        )
+
+
+def _timed(one: _Open, block: Block) -> Measured | None:
+    timed = one.timed
+    if timed is None or timed.steps < block.min_steps:
+        return None
+    return Measured(
+        number=one.number,
+        settings=one.settings,
+        steps=timed.steps,
+        samples=timed.samples,
+        busy_s=timed.seconds,
+    )

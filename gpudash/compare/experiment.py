@@ -1,0 +1,30 @@
+"""What a session can run in blocks: a comparison, or a sweep."""
+
+from typing import Protocol
+
+from gpudash.protocol import Blocks, Event, Sample, Started
+from gpudash.snapshot import ComparisonShown
+
+
+class Experiment(Protocol):
+    """Says which blocks the worker is to run and folds what comes of them.
+
+    Called from the session's thread alone; `done` may be read from any.
+    """
+
+    done: bool
+    """Nothing more of it is being run."""
+    verdict: str | None
+    """What was found, once it is."""
+
+    def begin(self, started: Started, first_number: int, /) -> Blocks:
+        """Return what the worker is to run, its blocks numbered from `first_number`."""
+
+    def fold(self, item: Event | Sample, /) -> Blocks | None:
+        """Take one record that came after `begin`; another `Started` means another worker.
+
+        Returns a new command where the worker is to run something else.
+        """
+
+    def shown(self) -> ComparisonShown | None:
+        """Return what a screen shows of it, if anything."""

@@ -1,0 +1,1 @@
+"""A sweep: its grid, file, table, picture and presets."""

@@ -1,0 +1,322 @@
+"""The file of a sweep: one CSV row per block, so that an interrupted sweep can be finished.
+
+Beside it `FILE.json` holds what is swept, on what machine and with which settings in force; a
+sweep is resumed only where all that agrees.
+"""
+
+import csv
+import fcntl
+import io
+import os
+import shlex
+from contextlib import suppress
+from itertools import zip_longest
+from pathlib import Path
+
+import msgspec
+
+from gpudash.compare.sweep.grid import BlockRow, Grid, whole_rounds
+from gpudash.errors import RecordingError, UsageError
+from gpudash.protocol import Device, Settings, Started
+from gpudash.recording import provenance as metadata
+from gpudash.recording.csv_file import decimals, text
+from gpudash.recording.files import Output, reason, refuse_existing, shown
+from gpudash.recording.provenance import path_beside
+
+SCHEMA_VERSION = 1
+"""Raised whenever a reader of older files would misread a new one."""
+CELLS = {
+    "round": text,
+    "cell": text,
+    "steps": text,
+    "samples": text,
+    "busy_s": decimals(6),
+    "steps_per_s": decimals(4),
+    "samples_per_s": decimals(3),
+    "step_ms": decimals(4),
+    "host_ms": decimals(4),
+    "gpu_util_pct": decimals(1),
+    "cpu_pct": decimals(1),
+    "failure": text,
+}
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sweep's file belongs to."""
+
+    schema_version: int = SCHEMA_VERSION
+    workload: str
+    settings: Settings
+    """Levers fixed for the whole sweep, as asked for."""
+    grid: Grid
+    device: Device | None
+    """None until the worker has started."""
+    machine: str | None = None
+    """Its network name: a CPU has no UUID to be known by."""
+    in_force: Settings | None = None
+    """Every lever that not every cell sets, `auto` resolved; None until the worker has started."""
+    notes: tuple[str, ...] = ()
+    """What the worker said of these settings on this device when it started."""
+    skipped_samples: int | None = None
+    """Unreadable ones, in all of the sweep's runs until their last block; None before the first."""
+    versions: dict[str, str]
+    command: tuple[str, ...]
+
+    def agrees_with(self, other: "Provenance") -> bool:
+        """Tell whether blocks of both may stand in one table; rounds may be added."""
+        return (
+            self.schema_version == other.schema_version
+            and self.workload == other.workload
+            and self.settings == other.settings
+            and msgspec.structs.replace(self.grid, rounds=0)
+            == msgspec.structs.replace(other.grid, rounds=0)
+        )
+
+    def circumstances(self) -> dict[str, str]:
+        """Return, by name, what has to be the same for all blocks, as far as it is known."""
+        known = {}
+        if self.device is not None:
+            known["device"] = _named(self.device)
+        if self.machine is not None:
+            known["machine"] = f"machine {self.machine}"
+        known |= {name: f"{name}={value}" for name, value in (self.in_force or {}).items()}
+        return known | {name: f"{name} {version}" for name, version in self.versions.items()}
+
+
+class SweepFile:
+    """Appends a row for every block, in one write each."""
+
+    def __init__(self, path: Path, provenance: Provenance, *, force: bool, resume: bool) -> None:
+        """Open the file. Raises RecordingError, and UsageError for another sweep's file.
+
+        With `resume`, `known` holds the rows that are there already and are kept: what an
+        unfinished round holds is cut off as soon as the round can be run anew.
+        """
+        self._path = path
+        self._provenance = provenance
+        self.earlier: Provenance | None = None
+        """What the resumed file belongs to."""
+        self._levers = sorted({name for cell in _changes(provenance.grid) for name in cell})
+        self.known: list[BlockRow] = []
+        self._there: list[BlockRow] = []
+        self._output: Output | None = None
+        self._hidden = False
+        """What it replaces is still there: nothing has been measured to take its place."""
+        if resume:
+            earlier = _read_provenance(path)
+            if not earlier.agrees_with(provenance):
+                raise UsageError(
+                    f"{shown(path)} holds another sweep; --resume needs its very command: "
+                    f"{shown(shlex.join(earlier.command))}"
+                )
+            self.earlier = earlier
+            self._provenance = msgspec.structs.replace(
+                provenance, skipped_samples=earlier.skipped_samples
+            )
+            self._fd = _reopen(path)
+        else:
+            if not force:
+                refuse_existing(path, path_beside(path))
+            self._hidden = force and any(map(os.path.lexists, (path, path_beside(path))))
+            if self._hidden and path_beside(path).is_dir():
+                raise RecordingError(f"cannot write {shown(path_beside(path))}: it is a folder")
+            self._output = Output(path, draft=self._hidden)
+            self._fd = self._output.fd
+        try:
+            _lock(self._fd, path)
+            if self._output is None:
+                self._there = read_rows(path)
+                self.known = whole_rounds(provenance.grid, self._there)
+                _cut_torn_line(path)
+            else:
+                self._write([*CELLS, *self._levers])
+                self._write_provenance()
+        except (UsageError, RecordingError):
+            self.close()
+            raise
+
+    def started_on(self, started: Started) -> None:
+        """Note the device, the settings in force and the versions.
+
+        Raises UsageError where earlier blocks ran under other circumstances, and RecordingError.
+        """
+        varied = self._provenance.grid.varied
+        self._provenance = msgspec.structs.replace(
+            self._provenance,
+            device=started.device,
+            in_force={
+                name: value for name, value in started.settings.items() if name not in varied
+            },
+            notes=started.notes,
+            versions=self._provenance.versions | started.versions,
+        )
+        if self.earlier is not None and self.earlier.device is not None:
+            self._refuse_a_mixture(self.earlier)
+        self._cut_unfinished_round()
+        self._write_provenance()
+
+    def append(self, row: BlockRow) -> None:
+        """Write a block. Raises RecordingError."""
+        busy_s = row.busy_s or None
+        values: dict[str, object] = {
+            **msgspec.structs.asdict(row),
+            "failure": " ".join(row.failure.split()) if row.failure else None,  # one line a block
+            "steps_per_s": row.steps / busy_s if row.steps and busy_s else None,
+            "samples_per_s": row.samples / busy_s if row.samples and busy_s else None,
+            "step_ms": busy_s * 1e3 / row.steps if row.steps and busy_s else None,
+            "gpu_util_pct": row.util_pct,
+        }
+        levers = self._provenance.grid.changes(row.cell)
+        cells = [write(values[name]) for name, write in CELLS.items()]
+        self._write([*cells, *(levers.get(name, "") for name in self._levers)])
+        if self._output is not None and not row.refused:
+            self._output.take_place()
+            self._output, self._hidden = None, False  # it is worth keeping
+            self._write_provenance()
+
+    @property
+    def skipped_samples(self) -> int | None:
+        """Unreadable samples, as the file says it."""
+        return self._provenance.skipped_samples
+
+    def note_skipped(self, samples: int | None) -> None:
+        """Note how many samples could not be read until now. Raises RecordingError."""
+        if samples != self.skipped_samples:
+            self._provenance = msgspec.structs.replace(self._provenance, skipped_samples=samples)
+            self._write_provenance()
+
+    def close(self) -> None:
+        """Close it. A new one is removed if nothing was run: the next try would need --force."""
+        os.close(self._fd)
+        if self._output is not None:
+            self._output.discard()
+            if not self._hidden:
+                with suppress(OSError):  # not there yet, or nothing that could be done
+                    path_beside(self._path).unlink()
+
+    def _refuse_a_mixture(self, earlier: Provenance) -> None:
+        was, now = earlier.circumstances(), self._provenance.circumstances()
+        differing = [name for name in was if now.get(name, was[name]) != was[name]]
+        if differing:
+            before, after = (", ".join(one[name] for name in differing) for one in (was, now))
+            raise UsageError(
+                f"{shown(self._path)} was measured with {before}; this is {after}: "
+                "their blocks cannot stand in one table"
+            )
+
+    def _cut_unfinished_round(self) -> None:
+        """Leave what is known, in place; failures among what is cut off are written again."""
+        there, self._there = self._there, self.known
+        if there == self.known:
+            return
+        both = zip_longest(there, self.known)
+        at, lost = next((at, row) for at, (row, kept) in enumerate(both) if row != kept)
+        first = f"\n{lost.round},{lost.cell},".encode()
+        try:
+            os.truncate(self._path, self._path.read_bytes().index(first) + 1)
+        except OSError as error:
+            raise RecordingError(f"cannot write {shown(self._path)}: {reason(error)}") from error
+        for row in self.known[at:]:
+            self.append(row)
+
+    def _write(self, cells: list[str]) -> None:
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow(cells)
+        data = line.getvalue().encode()
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError as error:
+            raise RecordingError(f"cannot write {shown(self._path)}: {reason(error)}") from error
+
+    def _write_provenance(self) -> None:
+        if not self._hidden:
+            metadata.write(path_beside(self._path), self._provenance)
+
+
+def read_rows(path: Path) -> list[BlockRow]:
+    """Return the blocks of a sweep's file; a torn last line is left out. Raises UsageError."""
+    try:
+        lines = _whole_lines(path)
+    except OSError as error:
+        raise UsageError(f"cannot read {shown(path)}: {reason(error)}") from error
+    with suppress(ValueError, TypeError, csv.Error):
+        rows = csv.DictReader(io.StringIO(lines.decode(), newline=""))
+        if [*(rows.fieldnames or ())][: len(CELLS)] == [*CELLS]:
+            return [_row(cells) for cells in rows]
+    raise UsageError(f"{shown(path)} is not a sweep's file")
+
+
+def _row(cells: dict[str, str]) -> BlockRow:
+    def number(name: str) -> float | None:
+        return float(cells[name]) if cells[name] else None
+
+    return BlockRow(
+        round=int(cells["round"]),
+        cell=int(cells["cell"]),
+        steps=int(cells["steps"]) if cells["steps"] else None,
+        samples=int(cells["samples"]) if cells["samples"] else None,
+        busy_s=number("busy_s"),
+        host_ms=number("host_ms"),
+        util_pct=number("gpu_util_pct"),
+        cpu_pct=number("cpu_pct"),
+        failure=cells["failure"] or None,
+    )
+
+
+def _read_provenance(path: Path) -> Provenance:
+    beside = path_beside(path)
+    try:
+        return msgspec.json.decode(beside.read_bytes(), type=Provenance)
+    except OSError as error:
+        raise UsageError(
+            f"cannot resume {shown(path)}: {shown(beside)}: {reason(error)}"
+        ) from error
+    except msgspec.ValidationError as error:  # a recording's, say
+        raise UsageError(
+            f"cannot resume {shown(path)}: {shown(beside)} is not a sweep's file"
+        ) from error
+    except msgspec.DecodeError as error:
+        raise UsageError(f"cannot resume {shown(path)}: {shown(beside)} is damaged") from error
+
+
+def _reopen(path: Path) -> int:
+    """Open the file to append."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise UsageError(f"cannot resume {shown(path)}: {reason(error)}") from error
+    except OSError as error:
+        raise RecordingError(f"cannot record to {shown(path)}: {reason(error)}") from error
+
+
+def _lock(fd: int, path: Path) -> None:
+    """Keep other sweeps off the file until it is closed, however this one ends."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise RecordingError(
+            f"cannot record to {shown(path)}: another sweep is writing it"
+        ) from error
+    except OSError:
+        pass  # a file system without locks
+
+
+def _cut_torn_line(path: Path) -> None:
+    try:
+        os.truncate(path, len(_whole_lines(path)))
+    except OSError as error:
+        raise RecordingError(f"cannot record to {shown(path)}: {reason(error)}") from error
+
+
+def _whole_lines(path: Path) -> bytes:
+    data = path.read_bytes()
+    return data[: data.rfind(b"\n") + 1]
+
+
+def _named(device: Device) -> str:
+    return f"{device.name} {device.uuid}" if device.uuid else device.name
+
+
+def _changes(grid: Grid) -> list[Settings]:
+    return [grid.changes(cell) for cell in range(grid.cells)]

@@ -1,0 +1,245 @@
+"""A sweep while it runs: every cell of a table once a round, in random order.
+
+A cell is a row's settings and a column's together. The first column is what the others of
+its row are compared with, round by round, so what drifts between rounds cancels.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from gpudash.compare.blocks import BlockLog, Measured, Outcome
+from gpudash.compare.paired_t import Estimate, estimate, round_order
+from gpudash.protocol import Block, Blocks, Event, Sample, Settings
+from gpudash.statistics import mean
+
+OUT_OF_MEMORY = "out of memory"
+"""What the reason holds where a setting may be, but does not fit."""
+
+
+class Grid(msgspec.Struct, frozen=True, kw_only=True):
+    """What is swept."""
+
+    rows: tuple[Settings, ...]
+    columns: tuple[Settings, ...]
+    rounds: int
+    min_steps: int
+    min_s: float
+    seed: int = 0
+
+    def changes(self, cell: int) -> Settings:
+        """Return the levers of a cell, counted row by row."""
+        row, column = divmod(cell, len(self.columns))
+        return self.rows[row] | self.columns[column]
+
+    @property
+    def cells(self) -> int:
+        """How many there are."""
+        return len(self.rows) * len(self.columns)
+
+    @property
+    def varied(self) -> frozenset[str]:
+        """Levers that every cell sets: what they are otherwise does not matter."""
+        return frozenset.intersection(
+            *(frozenset(self.changes(cell)) for cell in range(self.cells))
+        )
+
+
+class BlockRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One block of a sweep as it was measured; or why there is none of its cell."""
+
+    round: int
+    cell: int
+    steps: int | None = None
+    samples: int | None = None
+    busy_s: float | None = None
+    host_ms: float | None = None
+    util_pct: float | None = None
+    cpu_pct: float | None = None
+    failure: str | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Its setting cannot be here, however much memory there is."""
+        return self.failure is not None and not _is_of_memory(self.failure)
+
+    @property
+    def ms_per_sample(self) -> float | None:
+        """The cost that settings are compared by."""
+        return self.busy_s * 1e3 / self.samples if self.busy_s and self.samples else None
+
+
+def whole_rounds(grid: Grid, rows: Sequence[BlockRow]) -> list[BlockRow]:
+    """Return what a resumed sweep keeps: the rounds in which no cell is missing, and failures.
+
+    Blocks of a round are compared with each other, so one process has to measure them all.
+    """
+    failed = {row.cell: row.round for row in rows if row.failure is not None}
+    measured = {(row.round, row.cell) for row in rows if row.failure is None}
+    whole = {
+        turn
+        for turn in {row.round for row in rows}
+        if all(
+            (turn, cell) in measured or failed.get(cell, turn + 1) <= turn
+            for cell in range(grid.cells)
+        )
+    }
+    return [row for row in rows if row.round in whole or row.failure is not None]
+
+
+class CellResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One cell of the table."""
+
+    steps_per_s: float | None = None
+    samples_per_s: float | None = None
+    host_ms: float | None = None
+    util_pct: float | None = None
+    cpu_pct: float | None = None
+    change: Estimate | None = None
+    """Throughput against the row's first column; None for that one, or if not measured."""
+    failure: str | None = None
+
+
+class Sweep:
+    """Runs a grid; rounds that an earlier run measured are not run again."""
+
+    def __init__(self, grid: Grid, known: Iterable[BlockRow] = ()) -> None:
+        self.grid = grid
+        self._log = BlockLog()
+        self._known: dict[tuple[int, int], BlockRow] = {}
+        self.failures: dict[int, str] = {}
+        """Cells that cannot be run, and why."""
+        for row in known:
+            self._keep(row)
+        self._numbers: dict[int, tuple[int, int]] = {}
+        self.done = False
+        """Nothing more of it is being run."""
+        self.failure: str | None = None
+        """Why the sweep ended early."""
+
+    @property
+    def blocks_done(self) -> int:
+        """Blocks that need not be run any more."""
+        return self.blocks_planned - len(self._missing())
+
+    @property
+    def blocks_planned(self) -> int:
+        """Blocks of the whole sweep."""
+        return self.grid.cells * self.grid.rounds
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why not a single cell can be run, each reason once; empty where one may be."""
+        reasons = self.failures.values()
+        if self._known or len(reasons) < self.grid.cells or any(map(_is_of_memory, reasons)):
+            return []
+        return list(dict.fromkeys(reasons))
+
+    def begin(self, first_number: int) -> Blocks:
+        """Return what the worker is to run, its blocks numbered from `first_number`."""
+        self._numbers = dict(enumerate(self._missing(), start=first_number))
+        self.done = not self._numbers
+        command = self._command()
+        self._log = BlockLog(command.blocks)
+        return command
+
+    def fold(self, item: Event | Sample) -> tuple[list[BlockRow], Blocks | None]:
+        """Take one record; return what it completes, and a new command if one is needed."""
+        if self.done:
+            return [], None
+        rows = [row for outcome in self._log.fold(item) if (row := self._take(outcome))]
+        if self._log.over is not None:
+            self.done = True
+            self.failure = self._log.over if self._missing() else None
+            return rows, None
+        return rows, self._command() if any(row.failure for row in rows) else None
+
+    def results(self) -> list[list[CellResult]]:
+        """Return the table as far as it is known, rows of columns."""
+        columns = range(len(self.grid.columns))
+        return [
+            [self._result(row * len(columns) + column, row * len(columns)) for column in columns]
+            for row in range(len(self.grid.rows))
+        ]
+
+    def _command(self) -> Blocks:
+        grid, missing = self.grid, set(self._missing())
+        return Blocks(
+            blocks=tuple(
+                Block(
+                    number=number,
+                    changes=grid.changes(cell),
+                    min_steps=grid.min_steps,
+                    min_s=grid.min_s,
+                )
+                for number, (turn, cell) in self._numbers.items()
+                if (turn, cell) in missing
+            )
+        )
+
+    def _missing(self) -> list[tuple[int, int]]:
+        """Return the rounds and cells still to be run, in their order."""
+        orders = round_order(self.grid.cells, self.grid.rounds, self.grid.seed)
+        return [
+            (turn, cell)
+            for turn, order in enumerate(orders)
+            for cell in order
+            if (turn, cell) not in self._known and cell not in self.failures
+        ]
+
+    def _take(self, outcome: Outcome) -> BlockRow | None:
+        """Keep what came of a block; None for a cell that has failed before."""
+        turn, cell = self._numbers[outcome.number]
+        if isinstance(outcome, Measured):
+            row = BlockRow(
+                round=turn,
+                cell=cell,
+                steps=outcome.steps,
+                samples=outcome.samples,
+                busy_s=outcome.busy_s,
+                host_ms=outcome.host_ms,
+                util_pct=outcome.util_pct,
+                cpu_pct=outcome.cpu_pct,
+            )
+        elif cell not in self.failures:
+            row = BlockRow(round=turn, cell=cell, failure=outcome.reason)
+        else:
+            return None
+        self._keep(row)
+        return row
+
+    def _keep(self, row: BlockRow) -> None:
+        if row.failure is None:
+            self._known[row.round, row.cell] = row
+        else:
+            self.failures[row.cell] = row.failure
+
+    def _result(self, cell: int, base: int) -> CellResult:
+        own, first = self._rounds(cell), self._rounds(base)
+        failure = self.failures.get(cell)
+        busy_s = sum(row.busy_s or 0 for row in own.values())
+        if not busy_s:
+            return CellResult(failure=failure)
+        steps = sum(row.steps or 0 for row in own.values())
+        pairs = [
+            (first[turn].ms_per_sample, row.ms_per_sample)
+            for turn, row in own.items()
+            if turn in first
+        ]
+        costs = [(a, b) for a, b in pairs if a is not None and b is not None]
+        return CellResult(
+            steps_per_s=steps / busy_s,
+            samples_per_s=sum(row.samples or 0 for row in own.values()) / busy_s,
+            host_ms=mean(row.host_ms for row in own.values()),
+            util_pct=mean(row.util_pct for row in own.values()),
+            cpu_pct=mean(row.cpu_pct for row in own.values()),
+            change=estimate(costs) if costs and cell != base else None,
+            failure=failure,
+        )
+
+    def _rounds(self, cell: int) -> dict[int, BlockRow]:
+        return {turn: row for (turn, one), row in sorted(self._known.items()) if one == cell}
+
+
+def _is_of_memory(failure: str) -> bool:
+    return OUT_OF_MEMORY in failure

@@ -1,0 +1,53 @@
+"""A sweep's table as a picture. The only place that imports matplotlib, an optional extra."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from gpudash.compare.sweep.grid import CellResult, Grid
+from gpudash.compare.sweep.table import change, figure, label, pairs, why_not
+from gpudash.errors import RecordingError, UsageError
+from gpudash.recording.files import reason, shown
+
+SUFFIXES = (".svg", ".png")
+
+
+def check(path: Path) -> None:
+    """Raise UsageError if no picture can be drawn there."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"--plot {shown(path)} is not valid; valid: a name ending in .svg or .png")
+    if find_spec("matplotlib") is None:
+        raise UsageError("--plot needs matplotlib: pip install 'gpudash[plot]'")
+
+
+def draw(path: Path, title: str, grid: Grid, results: Sequence[Sequence[CellResult]]) -> None:
+    """Draw throughput in samples/s, a group of bars for each row. Raises RecordingError."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  # half a second, for this alone
+
+    figure = Figure(figsize=(8, 2 + 0.2 * (grid.cells + len(grid.columns))), layout="constrained")
+    axes = figure.add_subplot()
+    thick = 0.8 / len(grid.columns)
+    for column, settings in enumerate(grid.columns):
+        rates = [row[column].samples_per_s or 0.0 for row in results]
+        at = [index + (column + 0.5) * thick - 0.4 for index in range(len(grid.rows))]
+        bars = axes.barh(at, rates, thick, label=label(settings, grid.columns))
+        axes.bar_label(bars, [_note(row[column]) for row in results], fontsize=7, padding=3)
+    axes.set_yticks(range(len(grid.rows)), [pairs(row) for row in grid.rows])
+    axes.invert_yaxis()  # in the table's order
+    axes.margins(x=0.3)  # for what is written beside the bars
+    axes.set_xlabel("samples/s")
+    axes.set_title(title, fontsize=9, wrap=True)
+    figure.legend(loc="outside lower left", fontsize=7)
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise RecordingError(f"cannot write {shown(path)}: {reason(error)}") from error
+
+
+def _note(result: CellResult) -> str:
+    """Return what stands beside a bar; one of length 0 says that, or why, nothing was measured."""
+    if result.failure is not None:
+        return why_not(result.failure)
+    if result.samples_per_s is None:
+        return figure(None)
+    return "" if result.change is None else change(result.change)

@@ -1,0 +1,124 @@
+"""The sources' tables by name, and one of ours: what `gpudash sweep --preset NAME` runs.
+
+Every column is one stage of the experiment, the first one what it began with.
+"""
+
+import msgspec
+
+from gpudash.protocol import Settings
+
+
+class Preset(msgspec.Struct, frozen=True, kw_only=True):
+    """A sweep of one workload."""
+
+    workload: str
+    settings: Settings
+    """Fixed for the whole sweep."""
+    rows: tuple[Settings, ...]
+    columns: tuple[Settings, ...]
+    min_steps: int | None = None
+    """None: the sweep's own."""
+    rounds: int | None = None
+    """None: the sweep's own."""
+
+
+def _batches(*sizes: int) -> tuple[Settings, ...]:
+    return tuple({"batch_size": str(size)} for size in sizes)
+
+
+_AUGMENT: tuple[Settings, ...] = (
+    {"augment_on": "cpu", "pipelined": "off", "rotation": "per_image", "pin_memory": "off"},
+    {"augment_on": "gpu", "pipelined": "off", "rotation": "per_image", "pin_memory": "off"},
+    {"augment_on": "gpu", "pipelined": "on", "rotation": "per_image", "pin_memory": "off"},
+    {"augment_on": "gpu", "pipelined": "off", "rotation": "batched", "pin_memory": "off"},
+    {"augment_on": "gpu", "pipelined": "on", "rotation": "batched", "pin_memory": "on"},
+)
+_BEST = {"num_workers": "14", "channels_last": "on", "precision": "bf16"}
+_AUGMENT_BEST: tuple[Settings, ...] = (
+    _AUGMENT[-1] | _BEST,
+    _AUGMENT[-1] | _BEST | {"data": "cached"},  # the ceiling that the loader hides
+)
+_LOSSES: tuple[Settings, ...] = tuple(
+    {"loss": loss} for loss in ("nonzero", "where", "counted", "ignore_index", "minmax")
+)
+_STAGES = ("baseline", "dilation", "crop_first", "batched_colour", "on_device", "tensor_decode")
+_NHWC: Settings = {"precision": "tf32", "channels_last": "on"}
+_BF16 = _NHWC | {"precision": "bf16"}
+_GRAPH = _BF16 | {"fused_optimizer": "on", "cuda_graph": "on"}
+
+ON_GPU = {
+    "encdec": Preset(
+        workload="encdec",
+        settings={"data": "resident"},  # fed by the loader it is input-bound
+        rows=_batches(4, 8, 16, 32, 64, 128),
+        columns=({"pipelined": "off"}, {"pipelined": "on"}),
+    ),
+    "augment": Preset(
+        workload="augment",
+        settings={},
+        rows=_batches(8, 16, 32, 64, 128),
+        columns=(*_AUGMENT, *_AUGMENT_BEST),
+        min_steps=32,  # several bursts of the loader, whose batches come one of each worker
+    ),
+    "masked_loss": Preset(
+        workload="masked_loss",
+        settings={"data": "resident"},
+        rows=_batches(256),
+        columns=(*_LOSSES, {"loss": "minmax", "channels_last": "on"}),
+        min_steps=5,
+    ),
+    "jpeg_input": Preset(
+        workload="jpeg_input",
+        settings={},
+        rows=_batches(256),
+        columns=(
+            {"input": "baseline", "num_workers": "4"},
+            *({"input": stage, "num_workers": "8"} for stage in _STAGES),
+            {"input": "tensor_decode", "num_workers": "14"},
+            {"input": "tensor_decode", "pin_memory": "on", "pipelined": "on", **_BEST},
+        ),
+        min_steps=16,  # two bursts of the loader
+    ),
+    "trade": Preset(
+        workload="encdec",
+        settings={"data": "resident"},
+        rows=_batches(8, 64),
+        columns=(
+            {"precision": "tf32", "channels_last": "off"},
+            _NHWC,
+            _BF16,
+            _GRAPH,
+            _GRAPH | {"pipelined": "on"},
+            _GRAPH | {"compile": "on"},
+        ),
+    ),
+}
+"""By name; the sources' sizes. `trade`: its levers on the first experiment, one upon another."""
+
+ON_CPU = {
+    "encdec": msgspec.structs.replace(ON_GPU["encdec"], rows=_batches(4, 8, 16), min_steps=5),
+    "augment": msgspec.structs.replace(
+        ON_GPU["augment"], rows=_batches(8, 32), columns=_AUGMENT, min_steps=5
+    ),
+    "masked_loss": msgspec.structs.replace(
+        ON_GPU["masked_loss"], rows=_batches(16), columns=_LOSSES
+    ),
+    "jpeg_input": msgspec.structs.replace(
+        ON_GPU["jpeg_input"],
+        rows=_batches(32),
+        columns=tuple({"input": stage} for stage in _STAGES),
+        min_steps=15,  # the loader's pace is uneven where its workers have no core of their own
+        rounds=8,
+    ),
+    "trade": msgspec.structs.replace(
+        ON_GPU["trade"],
+        rows=_batches(8),
+        columns=(
+            {"channels_last": "off", "fused_optimizer": "off"},
+            {"channels_last": "on", "fused_optimizer": "off"},
+            {"channels_last": "on", "fused_optimizer": "on"},
+        ),
+        min_steps=5,
+    ),
+}
+"""The same stages (of `trade`, what a CPU can do) in sizes that two cores finish in ten minutes."""

@@ -1,0 +1,122 @@
+"""A sweep's table, as text and as Markdown. Pure functions."""
+
+from collections.abc import Sequence
+
+from gpudash.compare.paired_t import Estimate
+from gpudash.compare.sweep.grid import OUT_OF_MEMORY, CellResult, Grid
+from gpudash.protocol import Settings
+
+
+def legend(grid: Grid) -> str:
+    """Return what a cell holds."""
+    return (
+        f"{unit(grid)}, change of the throughput against the first variant [95 % interval] "
+        "(utilisation, time the host was busy with a step)"
+    )
+
+
+def unit(grid: Grid) -> str:
+    """Return the rate's unit: steps of different batch sizes are not worth the same."""
+    sizes = {column.get("batch_size") for column in grid.columns}
+    return "samples/s" if len(sizes) > 1 else "steps/s"
+
+
+def cells(grid: Grid, results: Sequence[Sequence[CellResult]]) -> list[list[str]]:
+    """Return the table as strings, its head first: rows down, variants across.
+
+    With one row alone the variants go down instead: a screen is taller than wide.
+    """
+    head = [label(column, grid.columns) for column in grid.columns]
+    body = [[cell(result, unit(grid)) for result in row] for row in results]
+    if len(grid.rows) == 1:
+        lines = [list(pair) for pair in zip(head, body[0], strict=True)]
+        return [["", pairs(grid.rows[0]) or unit(grid)], *lines]
+    names = ", ".join(grid.rows[0])
+    firsts = [" ".join(row.values()) for row in grid.rows]
+    return [[names, *head], *([first, *row] for first, row in zip(firsts, body, strict=True))]
+
+
+def label(settings: Settings, among: Sequence[Settings]) -> str:
+    """Return the levers in which a variant differs from the first; for that, from any other."""
+    others = among if settings in among[:1] else among[:1]
+    differing = {
+        name: value
+        for name, value in settings.items()
+        if any(one.get(name) != value for one in others)
+    }
+    return pairs(differing or settings)
+
+
+def pairs(settings: Settings) -> str:
+    """Return settings as the command line takes them."""
+    return " ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def cell(result: CellResult, unit: str = "steps/s") -> str:
+    """Return what one setting was worth, or why it is not known."""
+    if result.failure is not None:
+        return why_not(result.failure)
+    rate = result.steps_per_s if unit == "steps/s" else result.samples_per_s
+    if rate is None:
+        return "–"
+    text = figure(rate)
+    if result.change is not None:
+        text += f", {change(result.change)}"
+    beside = []
+    if result.util_pct is not None:
+        beside.append(f"GPU {result.util_pct:.0f} %")
+    elif result.cpu_pct is not None:
+        beside.append(f"CPU {result.cpu_pct:.0f} % of a core")
+    if result.host_ms is not None:
+        beside.append(f"host {result.host_ms:.4g} ms")
+    return f"{text} ({', '.join(beside)})" if beside else text
+
+
+def figure(value: float | None) -> str:
+    """Return a rate or a time to one decimal, small ones to four digits; `–` if not measured."""
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if value < 10 else f"{value:.1f}"
+
+
+def why_not(failure: str) -> str:
+    """Return why a setting could not be measured, short where the reason is well known."""
+    return OUT_OF_MEMORY if OUT_OF_MEMORY in failure else failure
+
+
+def change(found: Estimate) -> str:
+    """Return a change with its interval, in percent."""
+    text = f"{found.change * 100:+z.1f} %"
+    if found.low is None or found.high is None:
+        return text
+    return f"{text} [{found.low * 100:+z.1f}, {found.high * 100:+z.1f}]"
+
+
+def as_text(table: Sequence[Sequence[str]], columns: int = 1000) -> str:
+    """Return the table with its columns aligned; a line per cell if it is wider than `columns`."""
+    wider = sum(max(map(len, column)) + 2 for column in zip(*table, strict=True)) > columns
+    if wider and len(table[0]) > 2:
+        table = listed(table)
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    lines = [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
+    return "\n".join([lines[0], "  ".join("─" * width for width in widths), *lines[1:]])
+
+
+def listed(table: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the same cells one below the other."""
+    (corner, *variants), *rows = table
+    lines = [
+        [first if variant is variants[0] else "", variant, text]
+        for first, *texts in rows
+        for variant, text in zip(variants, texts, strict=True)
+    ]
+    return [[corner, "variant", "steps/s"], *lines]
+
+
+def as_markdown(table: Sequence[Sequence[str]]) -> str:
+    """Return the table in Markdown."""
+    lines = ["| " + " | ".join(text.replace("|", r"\|") for text in row) + " |" for row in table]
+    return "\n".join([lines[0], "|---" * len(table[0]) + "|", *lines[1:]])

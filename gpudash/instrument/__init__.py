@@ -1,0 +1,1 @@
+"""What measures a training: it knows no loop and no workload."""

@@ -1,0 +1,76 @@
+"""The child's ends of the pipes: events out, commands in, neither ever waited for.
+
+Events leave as JSON lines. A full pipe keeps the bytes here and delays no step; a broken
+one means that the parent is gone.
+"""
+
+import os
+import select
+
+import msgspec
+
+from gpudash.protocol import Command, Event
+
+READ_BYTES = 1 << 16
+
+
+class ParentGone(Exception):  # noqa: N818  # it is an event, not an error
+    """Nobody reads or commands this worker any more."""
+
+
+class EventPipe:
+    """Where events go."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+        self._pending = bytearray()
+        self._encoder = msgspec.json.Encoder()
+
+    def send(self, event: Event) -> None:
+        """Append the event and write what the pipe takes. Raises ParentGone."""
+        self._pending += self._encoder.encode(event) + b"\n"
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what the pipe takes now. Raises ParentGone."""
+        while self._pending:
+            try:
+                written = os.write(self._fd, self._pending)
+            except BlockingIOError:
+                return
+            except BrokenPipeError as error:
+                raise ParentGone from error
+            del self._pending[:written]
+
+    def drain(self) -> None:
+        """Write everything, waiting for the reader: at the end, with no step to delay."""
+        self.flush()
+        while self._pending:
+            select.select([], [self._fd], [])
+            self.flush()
+
+
+class CommandPipe:
+    """Where commands come from."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+        self._partial = b""
+        self._decoder = msgspec.json.Decoder(Command)
+
+    def read(self) -> list[Command]:
+        """Return the commands that have arrived. Raises ParentGone at end of file."""
+        try:
+            received = os.read(self._fd, READ_BYTES)
+        except BlockingIOError:
+            return []
+        if not received:
+            raise ParentGone
+        *lines, self._partial = (self._partial + received).split(b"\n")
+        return [self._decoder.decode(line) for line in lines]
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until a command has arrived, at most so long; tell whether one has."""
+        return bool(select.select([self._fd], [], [], timeout_s)[0])

@@ -1,0 +1,110 @@
+"""What the session hears of a training: its finished steps, in batches, with running totals.
+
+About 20 reports a second; the totals let a reader that is late lose nothing.
+"""
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gpudash.instrument.clock import PHASES_EVERY_S, Clock
+from gpudash.instrument.loss import DeviceLoss, HostLoss, LossReader
+from gpudash.instrument.timestamps import EventBorders, HostBorders
+from gpudash.protocol import Event, Progress, Step
+from workloads.training import Training
+
+REPORT_EVERY_S = 0.05
+LOSS_EVERY_S = 0.25
+
+
+class Reports:
+    """What the loop's instruments have found since the last report."""
+
+    def __init__(
+        self,
+        training: Training,
+        clock: Clock[torch.Event] | Clock[float],
+        losses: LossReader,
+        send: Callable[[Event], None],
+    ) -> None:
+        self._training = training
+        self._clock = clock
+        self._losses = losses
+        self._send = send
+        self._finished: list[tuple[Step, Tensor]] = []
+        self._newest: tuple[int, Tensor] | None = None  # step and loss
+        self._total_samples = 0
+        self._skipped_samples = 0
+        self._loss_due_s = 0.0
+        self.due_s = time.monotonic() + REPORT_EVERY_S
+        """When the next one is to be sent."""
+        self.total_steps = 0
+        """Steps the device has finished, as of the last report."""
+        self.spent_s = 0.0
+        """Host time since the last report that is no step's, besides the clock's own."""
+
+    def look(self) -> None:
+        """Take in the steps that the device has finished."""
+        self._finished += self._clock.finished()
+
+    def count(self, steps: int, samples: int) -> None:
+        """Count steps that no instrument has seen."""
+        self.total_steps += steps
+        self._total_samples += samples
+
+    def send(self) -> Step | None:
+        """Report; return the newest finished step, if one has finished since the last report."""
+        spent_ms = (self._clock.spent_s + self.spent_s) * 1e3
+        self._clock.spent_s = self.spent_s = 0.0
+        began_s = time.monotonic()
+        self.due_s = max(self.due_s + REPORT_EVERY_S, began_s)
+        self.look()
+        finished, self._finished = self._finished, []
+        steps = tuple(step for step, _ in finished)
+        loss_step, loss = self._losses.newest() or (None, None)
+        if finished:
+            self._newest = steps[-1].step, finished[-1][1]
+            if began_s >= self._loss_due_s:
+                self._loss_due_s = began_s + LOSS_EVERY_S
+                self._losses.request(*self._newest)
+            self.total_steps = steps[-1].step
+            self._total_samples += sum(step.samples for step in steps)
+        made = self._training.input_report()
+        self._skipped_samples += made.skipped
+        self._send(
+            Progress(
+                until_s=self._clock.until_s,
+                steps=steps,
+                total_steps=self.total_steps,
+                total_samples=self._total_samples,
+                loss=loss,
+                loss_step=loss_step,
+                transform_ms=made.transform_ms,
+                skipped_samples=self._skipped_samples,
+                instruments_ms=spent_ms,
+            )
+        )
+        self._clock.spent_s = 0.0  # within what follows
+        self.spent_s = time.monotonic() - began_s
+        return steps[-1] if steps else None
+
+    def send_last(self) -> None:
+        """Report what is left, the loss of the last step included; waits for the device."""
+        self._training.synchronize()  # sync: the run is over, and a loss asked for has come
+        self.send()
+        if self._newest is not None:
+            self._losses.request(*self._newest)
+        self._training.synchronize()  # sync: the loss just asked for
+        self.send()
+
+
+def instruments(
+    device: torch.device, phases_every_s: float = PHASES_EVERY_S
+) -> tuple[Clock[torch.Event] | Clock[float], LossReader]:
+    """Return what measures a step on this kind of device and what reads its loss."""
+    if device.type == "cuda":
+        borders = EventBorders(device)
+        return Clock(borders, phases_every_s=phases_every_s), DeviceLoss(device)
+    return Clock(HostBorders(), phases_every_s=phases_every_s), HostLoss()

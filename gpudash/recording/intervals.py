@@ -1,0 +1,375 @@
+"""Interval rows: what a recording says of each stretch of time. No I/O, no clock.
+
+A row covers (began_s, ended_s] and leaves once nothing that belongs to it can still come,
+so no row is ever revised. Rows follow each other without a gap. They end on a grid of equal
+intervals and, besides, where the last step under the settings before a change finished: so
+each row belongs to one segment alone. Another border is where the first step under the new ones
+may start: the switch, which no step is trained in, is in no row with steps. Counts are plain: a
+step counts where it finished. `train_s` is what its steps took of a row, finished there or not: so
+a setting's rate is the sum of its rows' `steps` over the sum of their `train_s`.
+"""
+
+from bisect import bisect_right, insort
+from collections import deque
+from collections.abc import Iterable
+from math import inf, isfinite, nextafter
+from typing import NamedTuple
+
+import msgspec
+
+from gpudash.protocol import (
+    Changed,
+    Event,
+    GpuSample,
+    HostSample,
+    Paused,
+    Progress,
+    Resumed,
+    Sample,
+    Settings,
+    Started,
+    Step,
+)
+from gpudash.recording.gpu_interval import ENERGY_REACH_S, GpuInterval, GpuTrack
+from gpudash.statistics import mean, percentiles
+
+GRACE_S = 0.5
+"""A row waits for a sample from after its end, as samples come in their order; but no longer than
+until every step up to this long after its end is known. For a reading of an energy counter it
+waits `ENERGY_REACH_S` longer."""
+
+SWITCH_S = 0.01
+"""A switch that takes less is in the first row of its segment instead of in one of its own."""
+
+
+class Interval(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of a recording. Times of steps are means in milliseconds unless named else."""
+
+    began_s: float
+    ended_s: float
+    """Both in seconds of the monotonic clock; never equal."""
+    workload: str
+    segment: int
+    """Counts lever changes and restarts, without ever going back."""
+    settings: Settings
+    step: int
+    """The worker's count of steps at the end of the row; a restarted worker counts anew."""
+    steps: int
+    """Steps the device finished during the row."""
+    steps_per_s: float
+    samples_per_s: float
+    step_ms_p50: float | None
+    step_ms_p95: float | None
+    data_ms: float | None
+    host_ms: float | None
+    device_ms: float | None
+    loss: float | None
+    """The newest one known of a step up to `step`."""
+    gpus: tuple[GpuInterval, ...]
+    """Every GPU seen up to the end of the row."""
+    cpu_pct: float | None
+    worker_rss_mib: float | None
+    transform_ms: dict[str, float] = {}
+    """Of a sample in each transform of a loader worker, as last reported in the row."""
+    skipped_samples: int | None = None
+    """Unreadable ones that the worker has passed over since its start."""
+    train_s: float
+    """Seconds in which the training was not paused, switching, starting or restarting."""
+
+
+class _Segment(NamedTuple):
+    """Settings, and from when on rows carry them."""
+
+    number: int
+    workload: str
+    settings: Settings
+    worker: int
+    after_step: int
+    begins_s: float | None  # None until the device has finished `after_step`
+    trains_s: float  # when its first step may start: what lies between is the switch
+
+
+class _Finished(NamedTuple):
+    at_s: float  # never before the step reported ahead of it
+    segment: int
+    step: Step
+
+
+class _Input(NamedTuple):
+    until_s: float
+    transform_ms: dict[str, float]
+    skipped_samples: int
+
+
+class Intervals:
+    """Folds events and samples into finished rows.
+
+    One fold lives as long as the run; a recording begun later takes the rows from then on.
+    Records come in order of arrival: the worker's in its own order, samples in theirs, at most
+    `GRACE_S` late. Records of other ranks than 0 are left out until rows know of ranks.
+    """
+
+    def __init__(self, began_s: float, interval_s: float = 0.5) -> None:
+        if not (isfinite(interval_s) and interval_s > 0):
+            raise ValueError(f"an interval needs a positive length, not {interval_s}")
+        self._began_s = began_s
+        self._interval_s = interval_s
+        self._border = 1  # the grid's next border
+        self._start_s = began_s  # of the row in progress
+        self._known_s = -inf  # every step finished before is known
+        self._sampled_s = -inf  # every sample from before has come
+        self._now = _Segment(0, "", {}, -1, 0, began_s, began_s)
+        self._begins_s = self._trains_s = began_s  # of the rows' segment
+        self._next: deque[_Segment] = deque()
+        self._base = 0  # added to the worker's count of segments
+        self._last_step = 0
+        self._last_finish_s = -inf  # or when the worker was ready
+        self._breaks: list[tuple[float, float]] = []  # from, to: no step could be trained
+        self._stopped_s = -inf  # since when none can be; infinite while the training is under way
+        self._pausing: Paused | None = None  # its last step is not finished yet
+        self._steps: deque[_Finished] = deque()
+        self._losses: deque[tuple[int, int, float]] = deque()  # (worker, step, loss)
+        self._step = 0
+        self._loss: float | None = None
+        self._inputs: deque[_Input] = deque()
+        self._skipped_samples: int | None = None
+        self._gpus: dict[str, GpuTrack] = {}
+        self._host: list[HostSample] = []
+        self._closed = False
+
+    def fold(self, item: Event | Sample) -> tuple[Interval, ...]:
+        """Take one record; return the rows that are complete now."""
+        match item:
+            case Started(rank=0):
+                self._start(item)
+            case Changed(rank=0):
+                self._change(self._base + item.segment, item.settings, item.after_step, item.at_s)
+            case Progress(rank=0):
+                self._progress(item)
+            case Paused():
+                self._pausing = item
+                self._pause()
+            case Resumed():
+                self._go_on(item.at_s)
+            case GpuSample():
+                track = self._gpus.setdefault(item.uuid, GpuTrack(item.index, item.uuid))
+                track.add(item)
+                self._sampled(item.at_s)
+            case HostSample():
+                insort(self._host, item, key=_time)
+                self._sampled(item.at_s)
+            case _:
+                return ()
+        return self._complete(self._whole_s)
+
+    def close(self, at_s: float) -> tuple[Interval, ...]:
+        """Return all that is left, the last row ending at `at_s` or at a later known step.
+
+        Nothing comes out of this fold afterwards.
+        """
+        end_s = max(at_s, self._last_finish_s)
+        rows = self._complete(end_s)
+        if not self._closed and end_s > self._start_s:
+            rows = (*rows, self._row(end_s))
+        self._closed = True
+        return rows
+
+    def _start(self, event: Started) -> None:
+        worker = self._latest.worker + 1
+        if worker == 0:  # the rows since the run began are the first worker's too
+            began_s = self._began_s
+            self._now = _Segment(0, event.workload, event.settings, 0, 0, began_s, began_s)
+        else:
+            self._base = self._latest.number + 1
+            self._next = deque(one for one in self._next if one.begins_s is not None)
+            ready_s = event.at_s
+            self._next.append(
+                _Segment(self._base, event.workload, event.settings, worker, 0, ready_s, ready_s)
+            )
+        self._stopped_s = min(self._stopped_s, self._last_finish_s)
+        self._go_on(event.at_s)
+        self._last_step = 0
+        self._last_finish_s = max(self._last_finish_s, event.at_s)
+        self._known_s = max(self._known_s, event.at_s)
+
+    def _pause(self) -> None:
+        if self._pausing is not None and self._last_step >= self._pausing.after_step:
+            self._stopped_s = max(self._pausing.at_s, self._last_finish_s)
+            self._pausing = None
+
+    def _go_on(self, at_s: float) -> None:
+        self._breaks.append((self._stopped_s, at_s))
+        self._stopped_s, self._pausing = inf, None
+
+    @property
+    def _whole_s(self) -> float:
+        """Up to when nothing is missing, or no longer waited for."""
+        overdue_s = self._known_s - GRACE_S
+        metered_s = min((track.metered_s for track in self._gpus.values()), default=inf)
+        sampled_s = max(self._sampled_s, overdue_s)
+        return min(self._known_s, sampled_s, max(metered_s, overdue_s - ENERGY_REACH_S))
+
+    @property
+    def _latest(self) -> _Segment:
+        return self._next[-1] if self._next else self._now
+
+    def _change(self, number: int, settings: Settings, after_step: int, at_s: float) -> None:
+        if number <= self._latest.number:
+            return
+        begins_s = self._last_finish_s if after_step <= self._last_step else None
+        latest = self._latest
+        self._next.append(
+            _Segment(number, latest.workload, settings, latest.worker, after_step, begins_s, at_s)
+        )
+
+    def _progress(self, event: Progress) -> None:
+        for step in event.steps:
+            self._finish(step)
+        if event.loss is not None:
+            loss_step = event.total_steps if event.loss_step is None else event.loss_step
+            self._losses.append((self._latest.worker, loss_step, event.loss))
+        self._inputs.append(_Input(event.until_s, event.transform_ms, event.skipped_samples))
+        self._known_s = max(self._known_s, event.until_s)
+
+    def _finish(self, step: Step) -> None:
+        segment = self._base + step.segment
+        # a step whose change was not announced still gets a row of its own segment
+        begun_s = step.finished_s - step.step_ms / 1000
+        self._change(segment, self._latest.settings, self._last_step, begun_s)
+        if self._next:
+            self._locate_borders(step)
+        newest = self._steps[-1].segment if self._steps else self._now.number
+        # two steps of different segments never finish at once: each needs its own row
+        earliest_s = self._last_finish_s + (1e-6 if segment > newest else 0)
+        self._last_finish_s = max(step.finished_s, earliest_s)
+        self._last_step = step.step
+        self._pause()
+        self._steps.append(_Finished(self._last_finish_s, segment, step))
+
+    def _locate_borders(self, step: Step) -> None:
+        for index, segment in enumerate(self._next):
+            if segment.begins_s is None and segment.after_step <= step.step:
+                at_s = step.finished_s if segment.after_step == step.step else -inf
+                at_s = max(at_s, self._last_finish_s)
+                self._next[index] = segment._replace(begins_s=at_s)
+
+    def _complete(self, until_s: float) -> tuple[Interval, ...]:
+        rows = []
+        while not self._closed:
+            border_s = self._began_s + self._border * self._interval_s
+            end_s = border_s
+            if self._start_s < self._trains_s:
+                end_s = min(end_s, self._trains_s)
+            if self._next and self._next[0].begins_s is not None:
+                # what has left already is not revised: the change then shows from here on
+                end_s = min(end_s, max(self._next[0].begins_s, self._start_s))
+            if end_s > until_s:
+                break
+            if end_s > self._start_s:
+                rows.append(self._row(end_s))
+            if end_s == border_s:
+                self._border += 1
+            self._enter_segments(end_s)
+        return tuple(rows)
+
+    def _enter_segments(self, at_s: float) -> None:
+        while self._next:
+            begins_s = self._next[0].begins_s
+            if begins_s is None or begins_s > at_s:
+                return
+            before, self._now = self._now, self._next.popleft()
+            is_long = self._now.trains_s - begins_s >= SWITCH_S
+            self._begins_s, self._trains_s = begins_s, self._now.trains_s if is_long else begins_s
+            self._breaks.append((begins_s, self._now.trains_s))
+            if self._now.worker != before.worker:
+                self._step, self._loss, self._skipped_samples = 0, None, None
+
+    def _sampled(self, at_s: float) -> None:
+        # the other sample of the same moment may still come
+        self._sampled_s = max(self._sampled_s, nextafter(at_s, -inf))
+
+    def _row(self, end_s: float) -> Interval:
+        began_s, self._start_s = self._start_s, end_s
+        settings_s = self._trains_s if began_s >= self._trains_s else self._begins_s
+        steps = self._take_steps(end_s)
+        host = self._take_host(began_s, end_s)
+        transform_ms = self._take_input(end_s)
+        p50, p95 = percentiles((step.step_ms for step in steps), (50, 95))
+        return Interval(
+            began_s=began_s,
+            ended_s=end_s,
+            workload=self._now.workload,
+            segment=self._now.number,
+            settings=self._now.settings,
+            step=self._step,
+            steps=len(steps),
+            steps_per_s=len(steps) / (end_s - began_s),
+            samples_per_s=sum(step.samples for step in steps) / (end_s - began_s),
+            step_ms_p50=p50,
+            step_ms_p95=p95,
+            data_ms=mean(step.data_ms for step in steps),
+            host_ms=mean(step.host_ms for step in steps),
+            device_ms=mean(step.device_ms for step in steps),
+            loss=self._newest_loss(),
+            gpus=tuple(
+                track.take(began_s, end_s, settings_s)
+                for track in self._gpus.values()
+                if track.first_s <= end_s
+            ),
+            cpu_pct=mean(sample.cpu_pct for sample in host),
+            worker_rss_mib=mean(sample.worker_rss_mib for sample in host),
+            transform_ms=transform_ms,
+            skipped_samples=self._skipped_samples,
+            train_s=self._train_s(began_s, end_s),
+        )
+
+    def _train_s(self, began_s: float, end_s: float) -> float:
+        train_s = outside_s(began_s, end_s, [*self._breaks, (self._stopped_s, inf)])
+        self._breaks = [one for one in self._breaks if one[1] > end_s]
+        return train_s
+
+    def _take_steps(self, end_s: float) -> list[Step]:
+        taken = []
+        while self._steps and self._steps[0].at_s <= end_s:
+            if self._steps[0].segment > self._now.number:
+                break
+            taken.append(self._steps.popleft().step)
+        if taken:
+            self._step = taken[-1].step
+        return taken
+
+    def _take_host(self, began_s: float, end_s: float) -> list[HostSample]:
+        first = bisect_right(self._host, began_s, key=_time)
+        end = bisect_right(self._host, end_s, key=_time)
+        taken = self._host[first:end]
+        del self._host[:end]
+        return taken
+
+    def _take_input(self, end_s: float) -> dict[str, float]:
+        transform_ms: dict[str, float] = {}
+        while self._inputs and self._inputs[0].until_s <= end_s:
+            taken = self._inputs.popleft()
+            transform_ms = taken.transform_ms or transform_ms
+            self._skipped_samples = taken.skipped_samples
+        return transform_ms
+
+    def _newest_loss(self) -> float | None:
+        reached = (self._now.worker, self._step)
+        while self._losses and self._losses[0][:2] <= reached:
+            worker, _, loss = self._losses.popleft()
+            self._loss = loss if worker == self._now.worker else None
+        return self._loss
+
+
+def outside_s(began_s: float, ended_s: float, stretches: Iterable[tuple[float, float]]) -> float:
+    """Return how much of a time lies in none of the stretches, which may overlap."""
+    found_s, reached_s = 0.0, began_s
+    for from_s, to_s in sorted(stretches):
+        if to_s > from_s:
+            found_s += max(min(from_s, ended_s) - reached_s, 0.0)
+            reached_s = max(reached_s, min(to_s, ended_s))
+    return found_s + (ended_s - reached_s)
+
+
+def _time(sample: HostSample) -> float:
+    return sample.at_s

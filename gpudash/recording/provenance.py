@@ -1,0 +1,100 @@
+"""Where a recording comes from: a JSON file beside the CSV, readable at any moment.
+
+It is replaced as a whole whenever there is something to add, so a reader never sees half
+of it; `complete` is true only once the recording was closed in order, of a training that had not
+failed.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from gpudash.errors import RecordingError
+from gpudash.protocol import Device, Settings
+from gpudash.recording.files import draft_beside, reason, shown
+from gpudash.views.time_breakdown import Account
+
+SCHEMA_VERSION = 2
+"""Raised whenever a reader of older files would misread a new one."""
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of the recording under the same settings: the CSV's column `segment`."""
+
+    number: int
+    began_s: float
+    """Seconds since the recording began: where its first row begins."""
+    workload: str
+    settings: Settings
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """The training, or gpudash itself, failed; it may have been restarted afterwards."""
+
+    at_s: float
+    """Seconds since the recording began."""
+    kind: str
+    """`bad_setting`, `out_of_memory` or `error`."""
+    sentence: str
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+    """The provenance of a recording. None = unknown."""
+
+    schema_version: int = SCHEMA_VERSION
+    complete: bool = False
+    """The recording was closed in order, its last row is its end, and no failure ended it."""
+    started_utc: str
+    """The recording's time 0, ISO 8601."""
+    interval_s: float
+    command: tuple[str, ...]
+    """The command line, argument by argument."""
+    seed: int | None = None
+    platform: str
+    versions: dict[str, str]
+    """gpudash, python, torch, driver and whatever else was at work, by name."""
+    device: Device | None = None
+    """None until the worker has started."""
+    segments: tuple[Segment, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    account: Account | None = None
+    """Where the recorded time up to its last step went; None while the recording goes on."""
+
+
+def path_beside(csv_path: Path) -> Path:
+    """Return the provenance's path: `run.json` for `run.csv`, `run.txt.json` for `run.txt`."""
+    if csv_path.suffix == ".csv":
+        return csv_path.with_suffix(".json")
+    return csv_path.parent / f"{csv_path.name}.json"  # with_name refuses "." and "/"
+
+
+def write(path: Path, contents: msgspec.Struct, known_as: Path | None = None) -> None:
+    """Replace the file by these contents, as JSON, in one stroke. Raises RecordingError.
+
+    An error names `known_as`, the place that a draft is going to take.
+    """
+    text = msgspec.json.format(msgspec.json.encode(contents), indent=2) + b"\n"
+    draft = draft_beside(path)
+    try:
+        draft.write_bytes(text)
+        draft.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
+        name = shown(known_as or path)
+        raise RecordingError(f"cannot write {name}: {reason(error)}") from error
+
+
+def move(draft: Path, path: Path) -> None:
+    """Put a draft that was written before in its place. Raises RecordingError."""
+    try:
+        draft.replace(path)
+    except OSError as error:
+        raise RecordingError(f"cannot write {shown(path)}: {reason(error)}") from error
+
+
+def plain(argument: str) -> str:
+    """Return a command-line argument as text that JSON can hold, whatever its bytes were."""
+    return os.fsencode(argument).decode("utf-8", "replace")

@@ -1,0 +1,162 @@
+"""CPU time and memory of the training processes, and of gpudash itself.
+
+The training processes are the worker and all its descendants.
+
+Loader workers come and go at any moment. Whoever was born since the reading before counts from
+0; what one that ended had still used is in the time of the children that its parent has reaped.
+"""
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from gpudash.protocol import HostSample
+
+MIB = 1024 * 1024
+OWN_SPAN_S = 5.0
+"""Our own CPU time is averaged over so long: drawing comes in bursts."""
+LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
+"""Else (a kernel built without) the tree is found among all processes of the machine: dearer."""
+GONE = (FileNotFoundError, ProcessLookupError)
+"""What /proc answers for a process that has ended; anything else is no answer."""
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / MIB
+
+
+class _Process(NamedTuple):
+    """Which process; a later one with its number began at another moment."""
+
+    pid: int
+    began: int  # clock ticks since the machine's start
+
+
+class _Usage(NamedTuple):
+    """What a process has used so far."""
+
+    own_s: float  # CPU seconds
+    reaped_s: float  # those of its children that ended, and of theirs
+    rss_mib: float  # 0 for a zombie
+
+
+NOTHING = _Usage(0.0, 0.0, 0.0)
+
+
+class HostReader:
+    """Reads one worker's process tree; each reading covers the time since the one before.
+
+    What this process itself takes is a mean over `OWN_SPAN_S`.
+    """
+
+    def __init__(self, pid: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` gives seconds; samples carry its time."""
+        self._clock = clock
+        self._pid = pid
+        self._root: _Process | None = None
+        self._own_cpu: deque[tuple[float, float]] = deque()  # moments, and CPU seconds until then
+        self._read_s: float | None = None
+        self._before: dict[_Process, _Usage] = {}
+        self._ended_s = 0.0  # of those that ended, what no parent had been told of when read
+
+    def read(self) -> HostSample:
+        """CPU percent (of one core, None at first) and resident MiB; None once all are gone."""
+        now_s = self._clock()
+        found = self._find()
+        rss_mib = sum(usage.rss_mib for usage in found.values())
+        cpu_pct = None
+        if rss_mib and self._read_s is not None and now_s > self._read_s:
+            cpu_pct = 100 * self._used_s(found) / (now_s - self._read_s)
+        self._read_s, self._before = now_s, found
+        own = next(iter(_read(os.getpid()).values()), None)
+        return HostSample(
+            at_s=now_s,
+            cpu_pct=cpu_pct,
+            worker_rss_mib=rss_mib or None,
+            own_cpu_pct=self._own_cpu_pct(now_s),
+            own_rss_mib=own.rss_mib if own else None,
+        )
+
+    def _find(self) -> dict[_Process, _Usage]:
+        """Read the tree, and who was in it before: a listing may miss one while another ends."""
+        found: dict[_Process, _Usage] = {}
+        root = next(iter(_read(self._pid)), None)
+        self._root = self._root or root
+        if root is not None and root == self._root:  # not a later process with its number
+            for pid in _tree(self._pid):
+                found |= _read(pid)
+        for process in self._before.keys() - found.keys():
+            found |= {one: usage for one, usage in _read(process.pid).items() if one == process}
+        return found
+
+    def _used_s(self, found: dict[_Process, _Usage]) -> float:
+        """Return the CPU seconds used since the reading before."""
+        own_s = reaped_s = 0.0
+        for process, usage in found.items():
+            before = self._before.get(process, NOTHING)
+            own_s += usage.own_s - before.own_s
+            reaped_s += usage.reaped_s - before.reaped_s
+        gone = [self._before[process] for process in self._before.keys() - found.keys()]
+        ended_s = sum(usage.own_s + usage.reaped_s for usage in gone)
+        left_s = reaped_s - ended_s - self._ended_s
+        # a parent that was read just before it reaped has that time at the next reading, or never
+        self._ended_s = min(max(-left_s, 0.0), ended_s)
+        return own_s + max(left_s, 0.0)
+
+    def _own_cpu_pct(self, now_s: float) -> float | None:
+        # the kernel's times come in ticks of 10 ms: 5 % of the time between two readings
+        self._own_cpu.append((now_s, time.process_time()))
+        while len(self._own_cpu) > 1 and now_s - self._own_cpu[1][0] >= OWN_SPAN_S:
+            self._own_cpu.popleft()
+        (then_s, before), (_, after) = self._own_cpu[0], self._own_cpu[-1]
+        return 100 * (after - before) / (now_s - then_s) if now_s > then_s else None
+
+
+def _tree(pid: int) -> list[int]:
+    """Return the process and its descendants, as far as they are there, parents first."""
+    if not LISTS_CHILDREN:
+        with suppress(psutil.Error):
+            return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+        return []
+    found = [pid]
+    for parent in found:  # it grows on the way
+        found += _children(parent)
+    return found
+
+
+def _children(pid: int) -> Iterator[int]:
+    """Yield what each thread of the process has forked."""
+    with suppress(*GONE):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  # a Path costs as much again
+            with suppress(*GONE):  # this thread
+                yield from map(int, _text(f"/proc/{pid}/task/{thread}/children").split())
+
+
+def _read(pid: int) -> dict[_Process, _Usage]:
+    """Return the process of this number and what it has used; nothing when it is gone."""
+    try:
+        stat = _text(f"/proc/{pid}/stat")
+    except GONE:
+        return {}
+    cells = stat.rpartition(b")")[2].split()  # the name before may hold anything
+    user, system, reaped_user, reaped_system = map(int, cells[11:15])
+    usage = _Usage(
+        own_s=(user + system) * _TICK_S,
+        reaped_s=(reaped_user + reaped_system) * _TICK_S,
+        rss_mib=int(cells[21]) * _PAGE_MIB,
+    )
+    return {_Process(pid, int(cells[19])): usage}
+
+
+def _text(path: str) -> bytes:
+    """Return what /proc says: unbuffered, as a worker may have hundreds of threads to ask for."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(fd, 1 << 16)
+    finally:
+        os.close(fd)

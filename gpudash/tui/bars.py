@@ -1,0 +1,155 @@
+"""What stands in header, status line, footer and tabs: pure functions from a snapshot."""
+
+import msgspec
+from rich.cells import cell_len
+
+from gpudash import format as fmt
+from gpudash.snapshot import ENDED, Snapshot, State, silence, unreadable
+from gpudash.tui.keys import KEYS
+from workloads.levers import phrase
+
+STATE_STYLES: dict[State, tuple[str, str]] = {
+    "starting": ("◌", "busy"),
+    "training": ("▶", "good"),
+    "switching": ("◌", "busy"),
+    "paused": ("‖", "busy"),
+    "finished": ("■", "dim"),
+    "failed": ("✗", "bad"),
+    "stopped": ("■", "dim"),
+}
+"""No worker lives: levers then set up the next start."""
+VIEWS = {"results": "results", "levers": "levers", "log": "log"}
+"""Panes that share one place on a small terminal → their titles."""
+GAP = "  "
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of a bar."""
+
+    parts: tuple[tuple[str, str], ...]
+    """(text, style): the style is a part of the bar, such as `key`."""
+    rank: int = 0
+    """Where there is no room for all, the highest go first."""
+    action: str = ""
+
+    @property
+    def width(self) -> int:
+        """In terminal cells."""
+        return sum(cell_len(text) for text, _ in self.parts)
+
+
+def fitting(cells: tuple[Cell, ...], width: int) -> list[Cell]:
+    """Return the cells that fit side by side, in their order, the most important kept."""
+    kept = list(cells)
+    while kept and sum(cell.width for cell in kept) + len(GAP) * (len(kept) - 1) > width:
+        worst = max(cell.rank for cell in kept)
+        last = max(index for index, cell in enumerate(kept) if cell.rank == worst)
+        del kept[last]
+    return kept
+
+
+def header(snapshot: Snapshot) -> tuple[Cell, ...]:
+    """Return workload, device, state, progress and recording; numbers in fixed widths."""
+    glyph, style = STATE_STYLES[snapshot.state]
+    steps = fmt.count(snapshot.total_steps)
+    if snapshot.planned_steps is not None:
+        steps += f"/{snapshot.planned_steps:,}"
+    elapsed = fmt.clock(snapshot.elapsed_s)
+    if snapshot.planned_s is not None:
+        elapsed = f"{fmt.clock(snapshot.training_s or 0.0)}/{fmt.clock(snapshot.planned_s)}"
+    device = snapshot.device.name if snapshot.device else "–"
+    cells = [
+        Cell(parts=((snapshot.workload or "gpudash", "strong"),), rank=1),
+        Cell(parts=((fmt.clip(fmt.plain(device), 32), "text"),), rank=6),
+        Cell(parts=((f"{glyph} {snapshot.state:<9}", style),), rank=0),
+        Cell(parts=(("step ", "dim"), (f"{steps:>7}", "text")), rank=4),
+        _quantity(snapshot.steps_per_s, "steps/s", rank=2),
+        _quantity(snapshot.samples_per_s, "samples/s", rank=5),
+        Cell(parts=(("loss ", "dim"), (f"{_loss(snapshot.loss):<6}", "text")), rank=3),
+        Cell(parts=((elapsed, "text"),), rank=4),
+    ]
+    if snapshot.recording:
+        rows = f"{fmt.count(snapshot.recording.rows)} rows"
+        path = fmt.clip(fmt.plain(snapshot.recording.path.rsplit("/", 1)[-1]), 28)
+        cells.insert(3, Cell(parts=(("● REC", "bad"),), rank=0, action="record"))
+        cells.append(Cell(parts=((path, "text"), (f" {rows}", "dim")), rank=7))
+    return tuple(cells)
+
+
+def _quantity(value: float | None, unit: str, *, rank: int) -> Cell:
+    return Cell(parts=((f"{fmt.significant(value):>6}", "strong"), (f" {unit}", "dim")), rank=rank)
+
+
+def _loss(loss: float | None) -> str:
+    return f"{loss:.4g}" if loss is not None and fmt.is_measured(loss) else _odd_loss(loss)
+
+
+def _odd_loss(loss: float | None) -> str:
+    """Return nan and infinity as they are: they are a finding, not a missing value."""
+    return fmt.ABSENT if loss is None else str(loss)
+
+
+def status(snapshot: Snapshot, next_start: dict[str, str]) -> tuple[Cell, ...]:
+    """Return the sentence of the status line, and what a restart would set."""
+    sentence, hint = " ".join(fmt.plain(snapshot.status).split()), ""
+    if snapshot.state in ENDED:
+        sentence, hint = sentence.rstrip(". "), "press R to restart"
+        if next_start:
+            hint += f" with {phrase(next_start)}"
+        elif snapshot.state == "failed":
+            hint = f"change a setting and {hint}"
+        hint = f" · {hint}"
+    elif snapshot.state == "training":
+        sentence = " · ".join((sentence, *_asides(snapshot), *map(fmt.plain, snapshot.notes)))
+    style = STATE_STYLES[snapshot.state][1]
+    return (Cell(parts=((sentence, style), (hint, style))),)
+
+
+def _asides(snapshot: Snapshot) -> list[str]:
+    """Return what gpudash itself costs, and what it cannot explain or had to leave out."""
+    asides = silence(snapshot) + unreadable(snapshot.skipped_samples)
+    host = snapshot.host
+    if host is not None and host.own_cpu_pct is not None and snapshot.instruments_ms is not None:
+        asides.append(
+            f"gpudash takes {fmt.percent(host.own_cpu_pct)} of a core, "
+            f"{fmt.memory(host.own_rss_mib)}, {1000 * snapshot.instruments_ms:.0f} µs a step"
+        )
+    if snapshot.unexplained_pct is not None:
+        asides.append(f"{snapshot.unexplained_pct:.1f} % of the time unexplained")
+    return asides
+
+
+def footer(
+    state: State, *, recording: bool, small: bool, comparing: bool = False
+) -> tuple[Cell, ...]:
+    """Return the keys, each a button, worded for what they would do now."""
+    now = {
+        "pause": "resume" if state == "paused" else "pause",
+        "record": "end rec" if recording else "record",
+        "compare": "end A/B" if comparing else "A/B",
+    }
+    urgent = {"restart"} if state in ENDED else {"compare"} if comparing else set()
+    return tuple(
+        Cell(
+            parts=((key.shown, "key"), (f" {now.get(key.action, key.label)}", "dim")),
+            rank=0 if key.action in urgent else key.rank,
+            action=key.action,
+        )
+        for key in KEYS
+        if key.label and (small or key.action != "view")
+    )
+
+
+def tabs(chosen: str) -> tuple[Cell, ...]:
+    """Return the titles of the panes that share one place, the chosen one marked."""
+    return tuple(
+        Cell(
+            parts=((f"▸ {title}" if view == chosen else f"  {title}", _tab_style(view, chosen)),),
+            action=f"view('{view}')",
+        )
+        for view, title in VIEWS.items()
+    )
+
+
+def _tab_style(view: str, chosen: str) -> str:
+    return "strong" if view == chosen else "dim"

@@ -1,0 +1,58 @@
+"""What the screen needs from a run.
+
+`gpudash.run.session.Session` is the engine of a live run; tests and replay bring their own.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+from gpudash.compare.ab import Question
+from gpudash.errors import RecordingError
+from gpudash.protocol import Plan, Settings
+from gpudash.snapshot import Listener
+
+
+class Engine(Protocol):
+    """A run that can be watched and changed. Every method but `close` returns at once."""
+
+    recording_failure: RecordingError | None
+    """Why the last recording to fail ended early; None while none has."""
+
+    def start(self, listener: Listener) -> None:
+        """Start the worker. Call from the main thread: the worker dies with its caller's.
+
+        Raises WorkerError; it may be called again then.
+        """
+
+    def change(self, settings: Settings) -> None:
+        """Set levers at the next step boundary."""
+
+    def compare(self, question: Question) -> None:
+        """Run an A/B comparison in blocks, and go back to the levers as they are."""
+
+    def end_comparison(self) -> None:
+        """End the comparison that is run, without a verdict."""
+
+    def pause(self) -> None:
+        """Stop between two steps."""
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+
+    def restart(self, plan: Plan) -> None:
+        """Kill the worker, if one lives, and start another. Call from the main thread.
+
+        Raises WorkerError.
+        """
+
+    def new_row(self) -> None:
+        """Begin a new row of the results table with the settings in force."""
+
+    def record(self, path: Path, *, force: bool = False) -> None:
+        """Write a CSV from now on. Raises RecordingError where the file cannot be made."""
+
+    def stop_recording(self) -> None:
+        """Complete the CSV and close it."""
+
+    def close(self) -> None:
+        """End the run and complete the recording; waits for it. From any thread, and again."""

@@ -1,0 +1,69 @@
+"""From the engine's thread to the screen's: the newest snapshot, the last log lines, one knock.
+
+The engine never waits: it overwrites the one slot and knocks at most once until the screen
+has looked. What was not looked at in time is gone, so nothing queues behind a slow terminal.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from gpudash.protocol import Failed
+from gpudash.snapshot import KEPT_LINES, Snapshot
+
+
+class Mail(msgspec.Struct, frozen=True, kw_only=True):
+    """What has arrived since the last look."""
+
+    snapshot: Snapshot | None
+    lines: list[str]
+
+
+class Inbox:
+    """The Listener the engine is given.
+
+    `knock` wakes the screen; called from the engine's thread, it must return at once.
+    """
+
+    def __init__(self, *, knock: Callable[[], object]) -> None:
+        self._knock = knock
+        self._snapshot: Snapshot | None = None
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._knocked = False
+        self._lock = threading.Lock()
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep the newest state."""
+        with self._lock:
+            self._snapshot = snapshot
+            knock = self._must_knock()
+        if knock:
+            self._knock()
+
+    def on_log(self, lines: Sequence[str]) -> None:
+        """Keep the last lines."""
+        with self._lock:
+            self._lines.extend(lines)
+            knock = self._must_knock()
+        if knock:
+            self._knock()
+
+    def on_failure(self, failure: Failed) -> None:
+        """Keep it with the log: the status line may be too short for its sentence."""
+        self.on_log([*failure.traceback.splitlines(), failure.sentence])
+
+    def take(self) -> Mail:
+        """Empty the inbox. The next arrival knocks again."""
+        with self._lock:
+            mail = Mail(snapshot=self._snapshot, lines=list(self._lines))
+            self._snapshot = None
+            self._lines.clear()
+            self._knocked = False
+        return mail
+
+    def _must_knock(self) -> bool:
+        first = not self._knocked
+        self._knocked = True
+        return first

@@ -1,0 +1,107 @@
+"""The dialogs: each asks one thing, answers with its result or None, and leaves on Escape."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from gpudash.format import plain
+
+LEAVE = Binding("escape", "dismiss(None)", "cancel", show=False)
+
+
+def text(content: str, *, classes: str) -> Static:
+    """Return a widget that shows text as it is, whatever it contains."""
+    return Static(plain_lines(content), classes=classes, markup=False)
+
+
+def plain_lines(content: str) -> str:
+    """Return text in which only line feeds are obeyed."""
+    return "\n".join(plain(line) for line in content.split("\n"))
+
+
+class AskText(ModalScreen[str]):
+    """Asks for a number or a file name; Enter answers."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [LEAVE]
+
+    def __init__(self, title: str, value: str, hint: str) -> None:
+        super().__init__()
+        self._title, self._value, self._hint = title, value, hint
+
+    def compose(self) -> ComposeResult:
+        """Yield title, input and hint."""
+        with Vertical(classes="dialog"):
+            yield text(self._title, classes="dialog-title")
+            yield Input(self._value, select_on_focus=True)
+            yield text(f"{self._hint}\nenter accepts · esc cancels", classes="dialog-hint")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Answer with what was typed."""
+        event.stop()
+        self.dismiss(event.value.strip())
+
+
+class AskChoice(ModalScreen[str]):
+    """Asks for one of a few names, each with a line on what it is."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [LEAVE]
+
+    def __init__(self, title: str, choices: dict[str, str], current: str, hint: str = "") -> None:
+        super().__init__()
+        self._title, self._choices, self._current, self._hint = title, choices, current, hint
+
+    def compose(self) -> ComposeResult:
+        """Yield title, list and hint."""
+        with Vertical(classes="dialog"):
+            yield text(self._title, classes="dialog-title")
+            names = list(self._choices)
+            options = OptionList(
+                *(Option(self._prompt(name), id=name) for name in names), markup=False
+            )
+            options.highlighted = names.index(self._current) if self._current in names else 0
+            yield options
+            hint = f"{self._hint}\n" if self._hint else ""
+            yield text(f"{hint}enter chooses · esc cancels", classes="dialog-hint")
+
+    def _prompt(self, name: str) -> str:
+        mark = "●" if name == self._current else " "
+        about = self._choices[name]
+        return f"{mark} {name}" + (f" · {about}" if about else "")
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Answer with the name chosen."""
+        event.stop()
+        self.dismiss(event.option.id)
+
+
+class Confirm(ModalScreen[bool]):
+    """Asks yes or no; `y`, Enter or a click on yes agree, all else does not."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,n,q", "dismiss(False)", "no", show=False),
+        Binding("y", "dismiss(True)", "yes", show=False),
+    ]
+
+    def __init__(self, question: str, yes: str, no: str) -> None:
+        super().__init__()
+        self._question, self._yes, self._no = question, yes, no
+
+    def compose(self) -> ComposeResult:
+        """Yield the question and both answers, the harmless one chosen."""
+        with Vertical(classes="dialog"):
+            yield text(self._question, classes="dialog-title")
+            options = OptionList(
+                Option(f"n  {self._no}", id="no"), Option(f"y  {self._yes}", id="yes"), markup=False
+            )
+            options.highlighted = 0
+            yield options
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Answer with the option chosen."""
+        event.stop()
+        self.dismiss(event.option.id == "yes")

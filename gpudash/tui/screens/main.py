@@ -1,0 +1,157 @@
+"""The main screen: where everything stands at each size, and who is shown what."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.screen import Screen
+from textual.widgets import Static
+
+from gpudash.snapshot import Snapshot
+from gpudash.tui import bars
+from gpudash.tui.charts import CHARTS
+from gpudash.tui.control import Control
+from gpudash.tui.keys import KEYS
+from gpudash.tui.widgets.bar import Bar
+from gpudash.tui.widgets.chart import Chart
+from gpudash.tui.widgets.comparison import ComparisonPanel
+from gpudash.tui.widgets.device import DevicePanel
+from gpudash.tui.widgets.levers import LeverPanel
+from gpudash.tui.widgets.log import LogPane
+from gpudash.tui.widgets.results import ResultsTable
+from gpudash.tui.widgets.status import StatusLine
+
+LEAST = (60, 16)
+"""Columns and rows below which nothing sensible can be shown."""
+ROOMY = (110, 34)
+"""From here on everything is on screen at once; below, three panes share one place."""
+FIRST_VIEW = "results"
+FOUR_CHARTS_ROWS = 20
+"""Fewer rows show two charts instead of four."""
+
+
+class MainScreen(Screen[None]):
+    """The dashboard. It shows what it is given; actions are the app's."""
+
+    AUTO_FOCUS = None  # keys belong to the screen, there is no focus to wander off
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(key.keys, f"app.{key.action}", key.label or key.help, show=bool(key.label))
+        for key in KEYS
+        if not key.keys.startswith("ctrl+")
+    ]
+
+    def __init__(self, control: Control) -> None:
+        super().__init__(classes=f"-view-{FIRST_VIEW}")  # later is to style everything twice
+        self._control = control
+        self._view = FIRST_VIEW
+
+    def compose(self) -> ComposeResult:
+        """Yield header, body, status line, footer; the panel and the notice lie above them."""
+        yield Bar(id="header")
+        with Container(id="body"):
+            with Container(id="charts"):
+                for name in CHARTS:
+                    yield Chart(id=name)
+            yield Bar(id="tabs")
+            yield LeverPanel(id="levers")
+            yield ResultsTable(id="results")
+            yield LogPane(id="log")
+        yield StatusLine(id="status")
+        yield Bar(id="footer")
+        yield ComparisonPanel(id="comparison")
+        yield DevicePanel(id="device")
+        yield Static(id="too-small", markup=False)
+
+    def on_mount(self) -> None:
+        """Show what is known before anything runs: the first frame has its content."""
+        self.query_one("#tabs", Bar).show(bars.tabs(self._view))
+        self.show()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Choose what fits."""
+        width, height = event.size
+        small = width < LEAST[0] or height < LEAST[1]
+        compact = width < ROOMY[0] or height < ROOMY[1]
+        self.set_class(small, "-too-small")
+        self.set_class(compact, "-compact")
+        self.set_class(height < FOUR_CHARTS_ROWS, "-two-charts")
+        self.query_one("#device", DevicePanel).fit()
+        self.query_one("#log", LogPane).titled = not compact
+        self.query_one("#levers", LeverPanel).titled = not compact
+        if small:
+            self.query_one("#too-small", Static).update(
+                f"terminal too small: {width}×{height}, needs at least {LEAST[0]}×{LEAST[1]}"
+            )
+
+    @property
+    def compact(self) -> bool:
+        """Whether three panes share one place."""
+        return self.has_class("-compact")
+
+    # ── showing ─────────────────────────────────────────────────────────────────────────
+
+    def show(self, lines: Sequence[str] = ()) -> None:
+        """Hand the newest state to every widget; each paints what changed."""
+        control, snapshot = self._control, self._control.snapshot
+        self.query_one("#header", Bar).show(bars.header(snapshot))
+        self.query_one("#status", StatusLine).show(bars.status(snapshot, control.next_start))
+        self.query_one("#footer", Bar).show(
+            bars.footer(
+                snapshot.state,
+                recording=snapshot.recording is not None,
+                comparing=control.comparing,
+                small=self.compact,
+            )
+        )
+        for name, chart_of in CHARTS.items():
+            self.query_one(f"#{name}", Chart).show(chart_of(snapshot))
+        self.query_one("#results", ResultsTable).show(snapshot.results, on_gpu=_on_gpu(snapshot))
+        self.query_one("#levers", LeverPanel).show(control.rows())
+        self.query_one("#log", LogPane).add(lines)
+        self.query_one("#device", DevicePanel).show(snapshot)
+        self.query_one("#comparison", ComparisonPanel).show(snapshot.comparison)
+
+    def allow_drawing(self) -> None:
+        """Let the charts draw: plotext has been imported."""
+        for chart in self.query(Chart):
+            chart.allow_drawing()
+
+    def view(self, name: str = "") -> None:
+        """Show a pane of a small terminal: the one named, or the next one."""
+        views = list(bars.VIEWS)
+        self._view = name or views[(views.index(self._view) + 1) % len(views)]
+        for view in views:
+            self.set_class(view == self._view, f"-view-{view}")
+        self.query_one("#tabs", Bar).show(bars.tabs(self._view))
+
+    @property
+    def levers(self) -> LeverPanel:
+        """The lever panel."""
+        return self.query_one("#levers", LeverPanel)
+
+    def scroll_pane(self, direction: int) -> None:
+        """Scroll the log, or the results where they are shown alone."""
+        if self.compact and self._view == "results":
+            self.query_one("#results", ResultsTable).scroll_rows(direction)
+        else:
+            self.query_one("#log", LogPane).scroll_rows(direction)
+
+    def toggle_device(self) -> None:
+        """Show or hide the device panel."""
+        self.toggle_class("-device")
+
+    def open_comparison(self) -> None:
+        """Show the A/B panel, in place of the device panel where there is room for one."""
+        self.add_class("-comparing")
+        if self.compact:
+            self.remove_class("-device")
+
+
+def _on_gpu(snapshot: Snapshot) -> bool:
+    """Whether the table's device column is the GPU's: a row measured on one counts too."""
+    if any(result.util_pct is not None for result in snapshot.results):
+        return True
+    return snapshot.gpu is not None and snapshot.gpu_missing is None

@@ -1,0 +1,353 @@
+"""The window: folds a run's events and samples into the snapshot that a screen shows.
+
+It keeps the recent past and a table of results, so neither its memory nor the cost of a
+snapshot grows with the run. It reads no clock: `now_s` comes with what it is told and asked.
+Records of other ranks than 0 are left out until the screen knows of ranks.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from gpudash.protocol import (
+    Changed,
+    Device,
+    Event,
+    Failed,
+    Finished,
+    GpuSample,
+    HostSample,
+    Paused,
+    Plan,
+    Progress,
+    Refused,
+    Resumed,
+    Sample,
+    Settings,
+    Started,
+    Status,
+)
+from gpudash.snapshot import ComparisonShown, Marker, Recording, Snapshot, State
+from gpudash.views.pending import Pending
+from gpudash.views.settings_history import ResultsTable
+from gpudash.views.throughput import IDLE, UNKNOWN, Rate, RecentSteps
+from gpudash.views.time_breakdown import Account
+from gpudash.views.timeseries import CAPACITY, TICK_S, Ticks
+from workloads.levers import phrase
+
+STALL_S = 2.0
+"""Until a step has taken so long, and three times the longest lately, it is waited for: the
+ticks it lies in are drawn once it is finished. Beyond, they are drawn as standing still."""
+QUIET_S = 5.0
+"""As long, and three times the longest lately, is not worth a word: a first step takes seconds."""
+MOST_MARKERS = 200
+INSTRUMENT_REPORTS = 100
+"""Reports, five seconds of them, that the instruments' own time is averaged over."""
+END_OF_BLOCKS = "end of A/B"
+
+_Phase: TypeAlias = Literal["starting", "training", "finished", "failed", "stopped"]
+
+
+class Window:
+    """Folds what arrives, in order of arrival; `snapshot` tells what to show.
+
+    What is set from outside, by the session, shows as it is.
+    """
+
+    def __init__(self, plan: Plan, began_s: float) -> None:
+        self.gpu_missing: str | None = None
+        self.recording: Recording | None = None
+        self.comparison: ComparisonShown | None = None
+        self.account = Account()
+        self._began_s = began_s
+        self._ended_s: float | None = None
+        self._ticks = Ticks(began_s)
+        self._results = ResultsTable()
+        self._refusals = 0
+        self._recent = RecentSteps()
+        self._pending = Pending()
+        self._markers: deque[Marker] = deque(maxlen=MOST_MARKERS)
+        self._busy_since_s = began_s  # the newest step's end, or what the training began with
+        self._gpu: GpuSample | None = None
+        self._host: HostSample | None = None
+        self._await(plan, "starting")
+
+    def fold(self, item: Event | Sample, now_s: float) -> None:
+        """Take one event of the worker or one sample as it arrives."""
+        match item:
+            case Progress():
+                self._progress(item)
+            case GpuSample():
+                self._sample_gpu(item)
+            case HostSample():
+                self._host = item
+                self._ticks.host(item)
+                self._results.sample(item)
+            case Started():
+                self._start(item)
+            case Changed():
+                self._change(item)
+            case Refused():
+                self._refuse(item)
+            case _:
+                self._turn(item, now_s)
+
+    def asked(self, changes: Mapping[str, str]) -> None:
+        """Note a change sent to the worker: pending until it answers."""
+        self._pending.ask(changes)
+        self._notice = ""
+
+    def tell(self, sentence: str) -> None:
+        """Show a sentence beside the state until the run takes its next turn."""
+        self._notice = sentence
+
+    def new_row(self) -> None:
+        """Begin a new row of results with the settings in force."""
+        self._results.new_row()
+
+    def restarted(self, plan: Plan, at_s: float) -> None:
+        """Another worker is being started: series, markers and results live on."""
+        same = plan.workload == self._workload
+        self._mark(at_s, "restart" if same else f"workload={plan.workload}")
+        self._await(plan, "restarting")
+
+    def verdict(self, text: str) -> None:
+        """Keep what a comparison found in the table of results."""
+        self._results.verdict(text)
+        if self._in_blocks:  # told once the worker is back at its settings
+            self._verdict = text
+        else:
+            self._notice = text
+
+    def stopped(self, at_s: float) -> None:
+        """Note that the worker was ended on purpose."""
+        self._end("stopped", "stopped", at_s)
+
+    def snapshot(self, now_s: float) -> Snapshot:
+        """Return what is to be shown at `now_s`."""
+        rate = self._rate(now_s)
+        ended_s = now_s if self._ended_s is None else self._ended_s
+        unexplained = self.account.unexplained_share
+        shown_from_s = now_s - self._began_s - CAPACITY * TICK_S
+        return Snapshot(
+            state=self._state(),
+            status=self._status(),
+            elapsed_s=max(ended_s - self._began_s, 0.0),
+            training_s=self._trained_s(ended_s),
+            workload=self._workload,
+            device=self._device,
+            settings=self._settings,
+            pending=self._pending.beside(self._settings),
+            refused=self._refused,
+            refusals=self._refusals,
+            notes=self._notes,
+            worker_pid=self._pid,
+            total_steps=self._total_steps,
+            total_samples=self._total_samples,
+            planned_steps=self._plan.steps,
+            planned_s=self._plan.duration_s,
+            steps_per_s=rate.steps_per_s,
+            samples_per_s=rate.samples_per_s,
+            step_ms_p50=rate.step_ms_p50,
+            step_ms_p95=rate.step_ms_p95,
+            quiet_s=self._quiet_s(now_s),
+            loss=self._loss,
+            gpu=self._gpu,
+            gpu_missing=self.gpu_missing,
+            host=self._host,
+            series=self._ticks.series(),
+            markers=tuple(marker for marker in self._markers if marker.at_s >= shown_from_s),
+            results=self._results.results(live=self._phase == "training"),
+            recording=self.recording,
+            comparison=self.comparison,
+            transform_ms=self._transform_ms,
+            skipped_samples=self._skipped_samples,
+            instruments_ms=self._instruments_ms(),
+            unexplained_pct=None if unexplained is None else 100 * unexplained,
+        )
+
+    def _await(self, plan: Plan, sentence: str) -> None:
+        """Forget one worker and wait for the next."""
+        self._plan = plan
+        self._phase: _Phase = "starting"
+        self._sentence = sentence
+        self._notice = ""  # what the user should know beside the state, until the next event
+        self._paused = False
+        self._workload = plan.workload
+        self._settings: Settings = dict(plan.settings)
+        self._refused: Settings = {}
+        self._device: Device | None = None
+        self._notes: tuple[str, ...] = ()
+        self._pid: int | None = None
+        self._total_steps = 0
+        self._total_samples = 0
+        self._loss: float | None = None
+        self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
+        self._transform_ms: dict[str, float] = {}
+        self._skipped_samples = 0
+        self._in_blocks = False  # of a comparison
+        self._verdict = ""  # or why there is none: told once the blocks are over
+        self._trains_since_s: float | None = None
+        self._ended_s = None
+        self._recent.clear()
+        self._pending.clear()
+
+    def _turn(self, item: Event, now_s: float) -> None:
+        match item:
+            case Status():
+                self._sentence = item.text
+            case Paused():
+                self._mark(item.at_s, "paused")
+                self._paused, self._notice = True, ""
+            case Resumed():
+                self._mark(item.at_s, "resumed")
+                self._paused, self._notice = False, ""
+                self._busy_since_s = max(self._busy_since_s, item.at_s)
+                self._results.resumed()
+            case Finished():
+                self._ticks.cover(item.at_s)
+                self._end("finished", f"finished after {item.total_steps} steps", item.at_s)
+            case Failed():
+                self._end("failed", item.sentence.rstrip(". "), now_s)
+
+    def _start(self, event: Started) -> None:
+        if event.rank:
+            return
+        self._phase, self._sentence = "training", "training"
+        self._pid, self._device, self._notes = event.pid, event.device, event.notes
+        self._workload, self._settings = event.workload, event.settings
+        self._busy_since_s = self._trains_since_s = event.at_s
+        self._ticks.begin(event.at_s)
+        self._results.start(event.workload, event.settings, event.settling_steps)
+
+    def _change(self, event: Changed) -> None:
+        if event.rank:
+            return
+        self._sentence = "training"
+        if event.block is not None:  # too short for a row, a marker and settings of their own
+            if not self._in_blocks:
+                self._in_blocks, self._notice = True, ""
+                self._mark(event.at_s, "A/B")
+            return
+        self._notes = event.notes
+        self._pending.answer(event.changes)
+        were_blocks, self._in_blocks = self._in_blocks, False
+        self._notice, self._verdict = self._verdict, ""
+        changes = event.changes
+        if were_blocks:  # the worker counts from the last block, whoever watches from before
+            changes = {k: v for k, v in event.settings.items() if v != self._settings.get(k)}
+        if not changes:
+            if were_blocks:
+                self._mark(event.at_s, END_OF_BLOCKS)
+            self._results.go_on(event.segment, event.settling_steps)
+            return
+        self._settings = event.settings
+        self._mark(event.at_s, phrase(changes))
+        self._results.change(event.segment, event.settings, event.settling_steps)
+
+    def _refuse(self, event: Refused) -> None:
+        reason = f"refused: {event.reason}"  # the reason names the lever
+        self._sentence = "training"
+        if event.block is None:
+            self._pending.answer(event.changes)
+            self._notice, self._refused = reason, event.changes
+            self._refusals += 1
+            return
+        self._verdict = reason
+        if self._markers and self._markers[-1].label == END_OF_BLOCKS and not self._in_blocks:
+            # out of memory, the worker went back first; the blocks are not over yet
+            self._markers.pop()
+            self._in_blocks = True
+
+    def _progress(self, event: Progress) -> None:
+        if event.rank:
+            return
+        for step in event.steps:
+            self._recent.add(step)
+            self._ticks.step(step)
+            self._results.step(step)
+            self._busy_since_s = max(self._busy_since_s, step.finished_s)
+        self._total_steps, self._total_samples = event.total_steps, event.total_samples
+        if event.loss is not None:
+            self._loss = event.loss
+        if event.steps or not self._paused:
+            self._instruments.append((event.instruments_ms, len(event.steps)))
+        self._transform_ms = event.transform_ms or self._transform_ms
+        self._skipped_samples = event.skipped_samples
+        quiet_s = event.until_s - self._busy_since_s
+        waiting = not self._paused and quiet_s <= self._patience_s(STALL_S)
+        self._ticks.cover(self._busy_since_s if waiting else event.until_s)
+
+    def _sample_gpu(self, sample: GpuSample) -> None:
+        if not self._is_shown(sample):
+            return
+        self._gpu = sample
+        self._ticks.gpu(sample)
+        self._results.sample(sample)
+
+    def _is_shown(self, sample: GpuSample) -> bool:
+        """Only one GPU is shown: the one trained on, or the first seen if that is unknown."""
+        if self._device is not None and self._device.uuid is not None:
+            return sample.uuid == self._device.uuid
+        return self._gpu is None or sample.uuid == self._gpu.uuid
+
+    def _end(self, phase: _Phase, sentence: str, at_s: float) -> None:
+        self._phase, self._sentence, self._notice = phase, sentence, ""
+        if self._ended_s is None:
+            self._ended_s = at_s
+        self._pending.clear()
+
+    def _mark(self, at_s: float, label: str) -> None:
+        self._markers.append(Marker(at_s=at_s - self._began_s, label=label))
+
+    def _state(self) -> State:
+        if self._phase != "training":
+            return self._phase
+        if self._paused:
+            return "paused"
+        return "switching" if self._pending.beside(self._settings) else "training"
+
+    def _status(self) -> str:
+        sentence = self._sentence
+        match self._state():
+            case "training" if self._in_blocks and self.comparison is not None:
+                sentence = _comparing(self.comparison)
+            case "training":
+                sentence = "training"
+            case "paused":
+                sentence = "paused: space resumes"
+            case "switching" if sentence == "training":
+                pending = self._pending.beside(self._settings)
+                wanted = ", ".join(f"{name} to {value}" for name, value in pending.items())
+                sentence = f"switching {wanted} …"
+        return f"{sentence} – {self._notice}" if self._notice else sentence
+
+    def _quiet_s(self, now_s: float) -> float | None:
+        if self._state() not in ("training", "switching"):
+            return None
+        quiet_s = now_s - self._busy_since_s
+        return quiet_s if quiet_s > self._patience_s(QUIET_S) else None
+
+    def _patience_s(self, least_s: float) -> float:
+        """Return how long a step may take until something is said or shown of it."""
+        return max(least_s, 3 * self._recent.longest_s())
+
+    def _instruments_ms(self) -> float | None:
+        steps = sum(steps for _, steps in self._instruments)
+        return sum(ms for ms, _ in self._instruments) / steps if steps else None
+
+    def _trained_s(self, until_s: float) -> float | None:
+        since_s = self._trains_since_s
+        return None if since_s is None else max(until_s - since_s, 0.0)
+
+    def _rate(self, now_s: float) -> Rate:
+        if self._phase != "training":
+            return UNKNOWN
+        if self._paused:
+            return IDLE
+        return self._recent.rate(now_s - self._busy_since_s)
+
+
+def _comparing(shown: ComparisonShown) -> str:
+    pairs = f"{shown.pairs} of {shown.planned_pairs} pairs"
+    return f"A/B: {shown.lever} {shown.a} or {shown.b}, {pairs}; a ends it"

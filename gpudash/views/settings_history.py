@@ -1,0 +1,249 @@
+"""The results table: what each setting was worth. Memory does not grow with the run.
+
+The first steps after a start, a change or a pause are left out, `WARMUP_STEPS` and as many as
+the worker says: caches and the allocator settle in them, and a loader's hoard is used up, which
+hides its pace. A rate is the number of steps over the sum of their durations, and a step's
+duration contains neither pauses nor the switching of levers: so pausing dilutes no row. A row
+without a counted step vanishes when the next one begins.
+"""
+
+from collections import deque
+from functools import lru_cache
+
+from gpudash.metrics import since
+from gpudash.protocol import GpuSample, HostSample, Sample, Settings, Step
+from gpudash.snapshot import Result
+from gpudash.statistics import mean, percentiles
+
+WARMUP_STEPS = 5
+RESERVOIR = 4096
+"""Steps, the latest of a row, that its percentiles are taken over."""
+MOST_ROWS = 200
+"""Beyond, the oldest row but the first, which the ratios refer to, is dropped."""
+_GAP_S = 0.02
+"""Steps further apart than this were separated by a pause or a change."""
+
+
+class _Mean:
+    def __init__(self) -> None:
+        self._total = 0.0
+        self._count = 0
+
+    def add(self, value: float | None) -> None:
+        value = mean((value,))  # drops what is not finite
+        if value is not None:
+            self._total += value
+            self._count += 1
+
+    def value(self) -> float | None:
+        return self._total / self._count if self._count else None
+
+
+class _Row:
+    """One row while it grows: sums, and the latest step times."""
+
+    def __init__(self, segment: int, workload: str, settings: Settings, settling: int) -> None:
+        self.segment = segment
+        self.workload = workload
+        self.settings = settings
+        self.settle(settling)
+        self.steps = 0
+        self.samples = 0
+        self.busy_s = 0.0
+        self.times_ms: deque[float] = deque(maxlen=RESERVOIR)
+        self.host_ms = _Mean()
+        self.util = _Mean()
+        self.cpu = _Mean()
+        self.span: tuple[float, float] | None = None  # the counted steps since the last gap
+        self.verdicts: list[str] = []
+        self.shown: tuple[tuple[int, bool, _Row | None], Result] | None = None
+
+    def settle(self, settling: int) -> None:
+        """Leave out so many of the next steps, and no fewer than `WARMUP_STEPS`."""
+        self.settling = max(settling, WARMUP_STEPS)
+        self.warmup = self.settling  # steps still to be left out
+
+    def count(self, step: Step) -> None:
+        """Take a finished step, or leave it out as warm-up."""
+        if self.warmup:
+            self.warmup -= 1
+            return
+        began_s = step.finished_s - step.step_ms / 1000
+        if self.span is None or began_s > self.span[1] + _GAP_S:
+            self.span = (began_s, step.finished_s)
+        self.span = (self.span[0], max(self.span[1], step.finished_s))
+        self.steps += 1
+        self.samples += step.samples
+        self.busy_s += step.step_ms / 1000
+        self.times_ms.append(step.step_ms)
+        self.host_ms.add(step.host_ms)
+        self.shown = None
+
+    def sample(self, sample: Sample) -> None:
+        """Take a sample if it was taken while counted steps were in progress."""
+        if self.span is None or not self.span[0] <= sample.at_s <= self.span[1]:
+            return
+        if isinstance(sample, GpuSample):
+            self.util.add(since(sample, self.span[0]).util_pct)
+        else:
+            self.cpu.add(sample.cpu_pct)
+        self.shown = None
+
+    @property
+    def worth_keeping(self) -> bool:
+        return bool(self.steps or self.verdicts)
+
+    @property
+    def samples_per_s(self) -> float | None:
+        return self.samples / self.busy_s if self.busy_s else None
+
+    def result(self, number: int, first: "_Row", *, live: bool) -> Result:
+        """Return the row as shown; the same object while nothing changed."""
+        # the live first row changes the ratios of no other: by then it has stopped growing
+        key = (number, live, first)
+        if self.shown is None or self.shown[0] != key:
+            self.shown = (key, self._result(number, first, live=live))
+        return self.shown[1]
+
+    def _result(self, number: int, first: "_Row", *, live: bool) -> Result:
+        p50, p95 = percentiles(self.times_ms, (50, 95))
+        return Result(
+            number=number,
+            configuration=_configuration(self, first),
+            settings=self.settings,
+            steps=self.steps,
+            steps_per_s=self.steps / self.busy_s if self.busy_s else None,
+            samples_per_s=self.samples_per_s,
+            step_ms_p50=p50,
+            step_ms_p95=p95,
+            host_ms=self.host_ms.value(),
+            util_pct=self.util.value(),
+            cpu_pct=self.cpu.value(),
+            ratio=_ratio(self, first),
+            live=live,
+        )
+
+
+class ResultsTable:
+    """Folds steps and samples into rows, one per setting tried."""
+
+    def __init__(self) -> None:
+        self._rows: list[_Row] = []
+        self._dropped = 0
+        self._waiting: deque[Sample] = deque(maxlen=1024)  # taken after the newest step known
+        self._base = 0  # added to the worker's count of segments: a new worker's differ
+
+    def start(self, workload: str, settings: Settings, settling: int) -> None:
+        """Begin the first row of a new worker; `settling` as in `change`."""
+        self._base = self._rows[-1].segment + 1 if self._rows else 0
+        self._waiting.clear()
+        self._begin(_Row(self._base, workload, settings, settling))
+
+    def change(self, segment: int, settings: Settings, settling: int) -> None:
+        """Begin the row of a segment; steps still on the device count in the one before.
+
+        `settling` is the number of steps until what came before has no part in them any more.
+        """
+        if self._rows:
+            workload = self._rows[-1].workload
+            self._begin(_Row(self._base + segment, workload, settings, settling))
+
+    def go_on(self, segment: int, settling: int) -> None:
+        """Count the steps of this segment in the newest row: what lay between was not its own."""
+        if self._rows:
+            self._rows[-1].segment = self._base + segment
+            self._rows[-1].settle(settling)
+
+    def resumed(self) -> None:
+        """Settle anew: a loader hoards batches while the training pauses."""
+        if self._rows:
+            self._rows[-1].settle(self._rows[-1].settling)
+
+    def verdict(self, text: str) -> None:
+        """Keep what a comparison found, below the newest row."""
+        if self._rows:
+            self._rows[-1].verdicts.append(text)
+
+    def new_row(self) -> None:
+        """Begin another row with the settings in force; what is warm stays warm."""
+        if self._rows:
+            row = self._rows[-1]
+            new = _Row(row.segment, row.workload, row.settings, row.settling)
+            new.warmup = row.warmup
+            self._begin(new)
+
+    def step(self, step: Step) -> None:
+        """Count a finished step in the newest row of its segment."""
+        segment = self._base + step.segment
+        row = next((row for row in reversed(self._rows) if row.segment <= segment), None)
+        if row is None or row.segment != segment:
+            return
+        row.count(step)
+        while self._waiting and self._waiting[0].at_s <= step.finished_s:
+            row.sample(self._waiting.popleft())
+
+    def sample(self, sample: GpuSample | HostSample) -> None:
+        """Take a sample; it counts once the step it was taken in is known."""
+        row = self._rows[-1] if self._rows else None
+        if row is not None and row.span is not None and sample.at_s <= row.span[1]:
+            row.sample(sample)
+        else:
+            self._waiting.append(sample)
+
+    def results(self, *, live: bool) -> tuple[Result, ...]:
+        """Return the table; `live` says whether the last row is still growing."""
+        shown = [row for row in self._rows if row.worth_keeping or row is self._rows[-1]]
+        results: list[Result] = []
+        for index, row in enumerate(shown):
+            number = index + 1 + (self._dropped if index else 0)
+            results.append(row.result(number, shown[0], live=live and row is self._rows[-1]))
+            results += [_verdict(number, text) for text in row.verdicts]
+        return tuple(results)
+
+    def _begin(self, row: _Row) -> None:
+        # the row just left may still get steps that are on the device: it is judged next time
+        self._rows = [one for one in self._rows[:-1] if one.worth_keeping] + self._rows[-1:] + [row]
+        if len(self._rows) > MOST_ROWS:
+            del self._rows[1]
+            self._dropped += 1
+
+
+@lru_cache(maxsize=MOST_ROWS)  # the same object while nothing changed
+def _verdict(number: int, text: str) -> Result:
+    return Result(
+        number=number,
+        configuration=text,
+        settings={},
+        steps=0,
+        steps_per_s=None,
+        samples_per_s=None,
+        step_ms_p50=None,
+        step_ms_p95=None,
+        host_ms=None,
+        util_pct=None,
+        cpu_pct=None,
+        ratio=None,
+        live=False,
+        verdict=True,
+    )
+
+
+def _configuration(row: _Row, first: _Row) -> str:
+    if row is first:
+        main = list(row.settings.items())[:2]
+        return " ".join(f"{name}={value}" for name, value in main)
+    changed = [f"workload={row.workload}"] if row.workload != first.workload else []
+    changed += [
+        f"{name}={value}"
+        for name, value in row.settings.items()
+        if first.settings.get(name) != value
+    ]
+    return " ".join(changed) or "as row 1"
+
+
+def _ratio(row: _Row, first: _Row) -> float | None:
+    """Return the ratio of the samples/s; None across workloads, whose samples differ."""
+    own, base = row.samples_per_s, first.samples_per_s
+    if own is None or not base or row.workload != first.workload:
+        return None
+    return own / base

@@ -1,0 +1,103 @@
+"""The rate of a whole run, and that right now.
+
+Right now is over the last two seconds of finished steps, or the last few if slow.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from gpudash.protocol import Event, Progress, Sample, Started, Step
+from gpudash.statistics import percentiles
+
+SPAN_S = 2.0
+FEWEST = 3
+"""Steps that a rate is taken over even if they are older than `SPAN_S`."""
+REPORT_S = 0.5
+"""A step may have been finished for so long before we hear of it."""
+
+
+class Rate(NamedTuple):
+    """What the training does at this moment."""
+
+    steps_per_s: float | None
+    samples_per_s: float | None
+    step_ms_p50: float | None
+    step_ms_p95: float | None
+
+
+UNKNOWN = Rate(None, None, None, None)
+IDLE = Rate(0.0, 0.0, None, None)
+
+
+class RecentSteps:
+    """The last steps under the settings in force."""
+
+    def __init__(self) -> None:
+        self._steps: deque[Step] = deque(maxlen=8192)
+
+    def add(self, step: Step) -> None:
+        """Take a finished step; the first one of another segment drops those before."""
+        if self._steps and step.segment != self._steps[-1].segment:
+            self.clear()
+        self._steps.append(step)
+        while len(self._steps) > FEWEST and step.finished_s - self._steps[0].finished_s > SPAN_S:
+            self._steps.popleft()
+
+    def clear(self) -> None:
+        """Forget everything, as after a restart."""
+        self._steps.clear()
+
+    def last(self) -> Step | None:
+        """Return the newest step."""
+        return self._steps[-1] if self._steps else None
+
+    def longest_s(self) -> float:
+        """Return how long the longest of these steps took."""
+        return max((step.step_ms for step in self._steps), default=0.0) / 1000
+
+    def rate(self, idle_s: float) -> Rate:
+        """Return the rate, `idle_s` seconds after the newest step (0: a step follows at once).
+
+        Pauses do not dilute it. A step that takes longer than any of those before counts as
+        lasting until now, so that the rate of a stuck training falls towards 0.
+        """
+        if not self._steps:
+            return UNKNOWN
+        busy_s = sum(step.step_ms for step in self._steps) / 1000
+        if idle_s > self.longest_s() + REPORT_S:
+            busy_s += idle_s
+        p50, p95 = percentiles((step.step_ms for step in self._steps), (50, 95))
+        if busy_s <= 0:
+            return Rate(None, None, p50, p95)
+        samples = sum(step.samples for step in self._steps)
+        return Rate(len(self._steps) / busy_s, samples / busy_s, p50, p95)
+
+
+class WholeRun:
+    """The rate of a worker's steps from the end of its first one to that of the newest.
+
+    The first one starts the loader and compiles; pauses and lever changes are in no step's time.
+    """
+
+    def __init__(self) -> None:
+        self._steps = -1  # after the first one
+        self._busy_s = 0.0
+
+    def fold(self, item: Event | Sample) -> None:
+        """Take one record; another worker begins anew."""
+        match item:
+            case Started(rank=0):
+                self._steps, self._busy_s = -1, 0.0
+            case Progress(rank=0):
+                for step in item.steps:
+                    self._step(step)
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """None before the second step."""
+        return self._steps / self._busy_s if self._busy_s > 0 else None
+
+    def _step(self, step: Step) -> None:
+        self._steps += 1
+        if self._steps:
+            self._busy_s += step.step_ms / 1e3

@@ -1,0 +1,176 @@
+"""Where the wall time went, down to what nobody can explain. No I/O, no clock.
+
+Between a worker's start and the end of its newest step, or its own end, every moment lies either
+in a step's duration or in a gap beside it. A gap is paused, switching, or unexplained; from
+one worker's last step until another is ready the run restarts, unless it had ended. In
+a step, the device was at work on its halves (overlap counted once), or idle; idle time is
+explained as far as the host waited for data meanwhile, and unexplained beyond that.
+
+Phases are measured in some steps only; their shares stand for the steps since the ones
+measured before. So what is added over a stretch is that stretch's own. On a CPU every step knows
+the CPU time it had: the device was at work for so long, and time lost to others is unexplained.
+"""
+
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+
+from gpudash.protocol import (
+    Changed,
+    Event,
+    Failed,
+    Finished,
+    Paused,
+    Progress,
+    Resumed,
+    Sample,
+    Started,
+    Step,
+    Timed,
+)
+
+Why: TypeAlias = Literal["paused", "switching", "restarting", "timed"]
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """Wall seconds and what they went into; the parts add up to `wall_s`."""
+
+    wall_s: float = 0.0
+    phases_s: float = 0.0
+    """The device was at work on a step, or trained without instruments."""
+    data_s: float = 0.0
+    """The device was idle while the host waited for a batch."""
+    paused_s: float = 0.0
+    switching_s: float = 0.0
+    restarting_s: float = 0.0
+    """There was no worker that could train: one was killed and the next not ready yet."""
+    unexplained_s: float = 0.0
+
+    @property
+    def unexplained_share(self) -> float | None:
+        """From 0 to 1; None where no time has passed."""
+        return self.unexplained_s / self.wall_s if self.wall_s > 0 else None
+
+    def since(self, before: "Account") -> "Account":
+        """Return what was added after `before`."""
+        names = self.__struct_fields__
+        return Account(**{name: getattr(self, name) - getattr(before, name) for name in names})
+
+    def rounded(self) -> "Account":
+        """Return it to the microsecond, for a file."""
+        names = self.__struct_fields__
+        return Account(**{name: round(getattr(self, name), 6) for name in names})
+
+
+class Reconciliation:
+    """Folds a worker's events into an account; several workers of a run add up."""
+
+    def __init__(self) -> None:
+        self._stretches: list[tuple[float, float, Why]] = []  # from, to
+        self._paused_s: float | None = None
+        self._end_s: float | None = None  # of the newest step, or the worker's start
+        self._wall_s = 0.0
+        self._gaps: dict[Why, float] = dict.fromkeys(get_args(Why), 0.0)
+        self._phases_s = self._data_s = self._unexplained_s = 0.0
+        self._unshared_s = 0.0  # of the steps since the newest measured ones
+        self._shares = (1.0, 0.0)  # of those: the device was busy, the host waited for data
+        self._measured_s = self._busy_s = self._waited_s = 0.0  # in the report being folded
+
+    def fold(self, item: Event | Sample) -> None:
+        """Take one record."""
+        match item:
+            case Started(rank=0):
+                self._start(item.at_s)
+            case Finished() | Failed():
+                self._finish(item.at_s)
+            case Progress(rank=0):
+                for step in item.steps:
+                    self._step(step)
+                self._share_out()
+            case Changed(rank=0):
+                self._stretches.append((item.at_s - item.took_ms / 1e3, item.at_s, "switching"))
+            case Timed(rank=0):  # without instruments, its steps are never reported
+                self._stretches.append((item.at_s - item.seconds, item.at_s, "timed"))
+            case Paused():
+                self._paused_s = item.at_s
+            case Resumed() if self._paused_s is not None:
+                self._stretches.append((self._paused_s, item.at_s, "paused"))
+                self._paused_s = None
+
+    def account(self) -> Account:
+        """Return where the time up to the newest step went."""
+        phases_s, data_s, unexplained_s = self._shared()
+        return Account(
+            wall_s=self._wall_s,
+            phases_s=self._phases_s + phases_s + self._gaps["timed"],
+            data_s=self._data_s + data_s,
+            paused_s=self._gaps["paused"],
+            switching_s=self._gaps["switching"],
+            restarting_s=self._gaps["restarting"],
+            unexplained_s=self._unexplained_s + unexplained_s,
+        )
+
+    def _finish(self, at_s: float) -> None:
+        if self._paused_s is not None:
+            self._stretches.append((self._paused_s, at_s, "paused"))
+        if self._end_s is not None and at_s > self._end_s:
+            self._gap(self._end_s, at_s)
+            self._wall_s += at_s - self._end_s
+        self._end_s = None  # the time until another start, if any, is nobody's
+
+    def _start(self, at_s: float) -> None:
+        if self._end_s is not None and at_s > self._end_s:  # another worker trained until then
+            self._stretches.append((self._end_s, at_s, "restarting"))
+            self._gap(self._end_s, at_s)
+            self._wall_s += at_s - self._end_s
+        self._end_s = at_s if self._end_s is None else max(at_s, self._end_s)
+        self._paused_s, self._stretches = None, []
+
+    def _step(self, step: Step) -> None:
+        if self._end_s is None:
+            return
+        step_s, data_s = max(step.step_ms, 0.0) / 1e3, max(step.data_ms, 0.0) / 1e3
+        finished_s = max(step.finished_s, self._end_s)
+        if finished_s - step_s > self._end_s:
+            self._gap(self._end_s, finished_s - step_s)
+        self._wall_s += finished_s - self._end_s
+        within_s = min(step_s, finished_s - self._end_s)
+        self._end_s = finished_s
+        if step.cpu_ms is not None:
+            waited_s = min(data_s, within_s)
+            busy_s = min(max(step.cpu_ms, 0.0) / 1e3, within_s - waited_s)  # of several threads
+            self._book(busy_s, waited_s, within_s - waited_s - busy_s)
+            return
+        self._unshared_s += within_s
+        if step.device_ms is not None:
+            idle_s = max(step_s - max(step.device_ms, 0.0) / 1e3, 0.0)
+            self._measured_s += step_s
+            self._busy_s += step_s - idle_s
+            self._waited_s += min(data_s, idle_s)
+
+    def _share_out(self) -> None:
+        if self._measured_s:
+            self._shares = self._busy_s / self._measured_s, self._waited_s / self._measured_s
+            self._book(*self._shared())
+            self._unshared_s = self._measured_s = self._busy_s = self._waited_s = 0.0
+
+    def _shared(self) -> tuple[float, float, float]:
+        """Return how much of the steps not shared out was busy, waited for data, neither."""
+        busy_s = self._unshared_s * self._shares[0]
+        waited_s = min(self._unshared_s * self._shares[1], self._unshared_s - busy_s)
+        return busy_s, waited_s, self._unshared_s - busy_s - waited_s
+
+    def _book(self, busy_s: float, waited_s: float, neither_s: float) -> None:
+        self._phases_s += busy_s
+        self._data_s += waited_s
+        self._unexplained_s += neither_s
+
+    def _gap(self, began_s: float, ended_s: float) -> None:
+        left_s = ended_s - began_s
+        for start_s, stop_s, why in self._stretches:
+            within_s = max(min(stop_s, ended_s) - max(start_s, began_s), 0.0)
+            within_s = min(within_s, left_s)
+            self._gaps[why] += within_s
+            left_s -= within_s
+        self._stretches = [one for one in self._stretches if one[1] > ended_s]
+        self._unexplained_s += left_s

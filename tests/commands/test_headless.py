@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import pytest
+
+from gpudash.commands.headless import progress_line, run_headless
+from gpudash.protocol import Failed
+from gpudash.snapshot import Snapshot
+
+
+class Ended:
+    """A session that has come to its end as soon as it is started."""
+
+    recording_failure = None
+    rows_recorded = 1
+
+    def __init__(self, snapshot, failure=None, steps_per_s=25.0):
+        self.snapshot = snapshot
+        self.failure = failure
+        self.steps_per_s = steps_per_s
+
+    def start(self, listener):
+        listener.on_snapshot(self.snapshot)
+
+    def wait(self, timeout_s):
+        return True
+
+    def close(self):
+        pass
+
+
+TRAINED = "trained 30 steps, 25.0 steps/s; recorded to run.csv"
+
+
+def lines(capsys, skipped_samples, failure=None):
+    snapshot = Snapshot(state="finished", total_steps=30, skipped_samples=skipped_samples)
+    run_headless(Ended(snapshot, failure), Path("run.csv"))
+    return capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize("state", ["finished", "stopped", "failed"])
+def test_the_last_line_alone_says_how_it_ended_and_at_what_rate(capsys, state):
+    assert progress_line(Snapshot(state=state, total_steps=30, planned_steps=90)) == ""
+    assert run_headless(Ended(Snapshot(state=state, total_steps=30)), Path("run.csv")) == 0
+    assert capsys.readouterr().err.splitlines() == [TRAINED]
+
+
+def test_a_rate_that_was_not_measured_is_no_number(capsys):
+    run_headless(Ended(Snapshot(total_steps=1), steps_per_s=None), Path("run.csv"))
+    assert capsys.readouterr().err.endswith("trained 1 steps, – steps/s; recorded to run.csv\n")
+
+
+@pytest.mark.parametrize(
+    ("samples", "clause"),
+    [(1, "1 unreadable sample skipped"), (1234, "1,234 unreadable samples skipped")],
+)
+def test_samples_that_could_not_be_read_are_told_at_the_end(capsys, samples, clause):
+    assert lines(capsys, samples) == [clause, TRAINED]
+    failed = Failed(at_s=1.0, kind="error", sentence="it broke")
+    assert lines(capsys, samples, failed)[0] == clause
+
+
+def test_a_file_name_of_two_lines_is_shown_in_one(capsys):
+    run_headless(Ended(Snapshot(state="finished", total_steps=30)), Path("a\nb.csv"))
+    failed = Failed(at_s=1.0, kind="error", sentence="it broke")
+    run_headless(Ended(Snapshot(state="failed"), failed), Path("a\tb.csv"))
+    assert capsys.readouterr().err.splitlines() == [
+        r"trained 30 steps, 25.0 steps/s; recorded to 'a\nb.csv'",
+        r"gpudash: it broke; recorded until then to 'a\tb.csv'",
+    ]
+
+
+def test_nothing_is_said_where_every_sample_was_read(capsys):
+    assert lines(capsys, 0) == [TRAINED]

@@ -1,0 +1,292 @@
+"""The command line: names are promises, and anything wrong is one line and exit code 2."""
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+import pexpect
+import pytest
+
+from gpudash.commands.main import main
+
+FAST = ["--set", "num_workers=0", "--batch-size", "2", "--device", "cpu"]
+
+
+def gpudash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gpudash", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["resnet"], "unknown workload 'resnet'; valid: encdec"),
+        (["--set", "speed=1"], "unknown lever 'speed'; valid: pipelined, batch_size"),
+        (["--set", "pipelined"], "--set 'pipelined' is not valid; valid: LEVER=VALUE"),
+        (["--set", "pipelined=yes"], "lever pipelined: 'yes' is not valid; valid: off, on"),
+        (["--batch-size", "0"], "'0' is not valid; valid: a whole number from 1"),
+        (["--batch-size", "2.5"], "'2.5' is not valid"),
+        (["--device", "gpu"], "device 'gpu' is not valid; valid: auto, cpu, cuda, cuda:N"),
+        (["--steps", "0"], "--steps 0 is not valid"),
+        (["--steps", "1.5"], "--steps 1.5 is not valid"),
+        (["--steps", "nan"], "--steps nan is not valid"),
+        (["--duration", "-1"], "--duration -1 is not valid"),
+        (["--interval", "0"], "--interval 0 is not valid"),
+        (["--steps", "5", "--duration", "5"], "not allowed with"),
+        (["--pipelined", "--serial"], "not allowed with"),
+        (
+            ["--batch-size", "2", "--set", "batch_size=3"],
+            "lever batch_size is set to 3 and to 2; valid: one of the two",
+        ),
+        (
+            ["--pipelined", "--set", "pipelined=off"],
+            "pipelined is set to off and to on; valid: one",
+        ),
+        (["--set", "seed=1", "--set", "seed=2"], "lever seed is set to 1 and to 2; valid: one"),
+        (["--frobnicate"], "--frobnicate"),
+        (["--record", ""], "--record '' is not valid; valid: a file's name"),
+        (["sweep", "--vary", "seed=1", "--csv", ""], "--csv '' is not valid; valid: a file's name"),
+        (
+            ["ab", "--lever", "seed=1,2", "--precision", "0"],
+            "--precision 0% is not valid; valid: a number from 0.01% to 50%",
+        ),
+        (["--live"], "--live goes with --record FILE.csv"),
+        (["encdec"], "the dashboard needs a terminal; --record FILE.csv runs without one"),
+    ],
+)
+def test_a_bad_argument_is_answered_in_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert errors.startswith("gpudash: ")
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+def test_a_lever_may_be_set_twice_to_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--batch-size", "08", "--set", "batch_size=8", "--set", "batch_size=8"]) == 2
+    assert "the dashboard needs a terminal" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("case", ["existing", "folder", "missing folder"])
+def test_a_record_file_that_cannot_be_made_is_refused_before_anything_starts(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = {
+        "existing": tmp_path / "run.csv",
+        "folder": tmp_path,
+        "missing folder": tmp_path / "nowhere" / "run.csv",
+    }
+    paths["existing"].write_text("precious")
+    assert main(["--record", str(paths[case])]) == 2
+    errors = capsys.readouterr().err
+    assert str(paths[case]) in errors
+    assert errors.count("\n") == 1
+    assert paths["existing"].read_text() == "precious"
+
+
+def test_a_record_file_that_cannot_be_made_is_told_before_a_screen_opens(tmp_path: Path) -> None:
+    (tmp_path / "run.csv").touch()
+    command = ["-m", "gpudash", "--record", "run.csv", "--live", *FAST]
+    program = pexpect.spawn(sys.executable, command, cwd=str(tmp_path), timeout=60)
+    program.expect(pexpect.EOF)
+    program.close()
+    assert program.before == b"gpudash: run.csv exists; --force overwrites it\r\n"
+    assert program.exitstatus == 2
+
+
+def test_record_alone_trains_the_default_workload_without_a_screen(
+    tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(short_path))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    done = gpudash("--record", "run.csv", "--steps", "30", *FAST, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert re.fullmatch(r"trained 30 steps, [0-9.]+ steps/s; recorded to run\.csv", last)
+    assert "\x1b" not in done.stderr  # plain lines in a pipe
+    with (tmp_path / "run.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sum(int(row["steps"]) for row in rows) == 30
+    assert json.loads((tmp_path / "run.json").read_text())["command"][0] == "gpudash"
+
+    assert not list(short_path.iterdir())
+
+    again = gpudash("--record", "run.csv", "--steps", "30", *FAST, cwd=tmp_path)
+    assert again.returncode == 2
+    assert "--force" in again.stderr
+
+
+def test_a_device_that_is_not_there_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
+    done = gpudash("--record", "run.csv", "--device", "cuda:99", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("gpudash: device 'cuda:99' is not valid; valid:")
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [signal.SIGINT],
+        [signal.SIGTERM],
+        [signal.SIGHUP],
+        [signal.SIGQUIT],
+        [signal.SIGINT, signal.SIGINT],
+    ],
+    ids=["ctrl-c", "SIGTERM", "hang-up", "SIGQUIT", "ctrl-c twice"],
+)
+def test_an_interrupted_recording_is_complete_and_says_where_it_is(
+    numbers: list[signal.Signals], tmp_path: Path, short_path: Path
+) -> None:
+    scratch = os.environ | {"TMPDIR": str(short_path)}
+    command = [sys.executable, "-m", "gpudash", "--record", "run.csv", *FAST]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=scratch
+    )
+    path = tmp_path / "run.csv"
+    deadline = time.monotonic() + 90
+    while not path.exists() or path.read_text().count("\n") < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert list(short_path.glob("gpudash-*"))
+    for number in numbers:
+        os.kill(process.pid, number)
+        time.sleep(0.05)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    last = errors.splitlines()[-1]
+    assert re.fullmatch(r"interrupted after \d+ steps, [0-9.]+ steps/s; recorded to run\.csv", last)
+    assert "finished" not in errors
+    assert not list(short_path.glob("gpudash-*"))
+    assert path.read_text().endswith("\n")
+    assert json.loads((tmp_path / "run.json").read_text())["complete"]
+
+
+def test_nobody_reading_the_progress_ends_no_recording(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gpudash", "--record", "run.csv", "--steps", "30", *FAST]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE)
+    assert process.stderr
+    process.stderr.close()
+    assert process.wait(90) == 0
+    assert (tmp_path / "run.csv").read_text().splitlines()[-1].split(",")[6] == "30"
+    assert json.loads((tmp_path / "run.json").read_text())["complete"]
+
+
+def test_a_disk_that_fills_up_ends_the_run_with_what_was_recorded(tmp_path: Path) -> None:
+    limited = f"ulimit -f 2; exec {sys.executable} -m gpudash --record run.csv {' '.join(FAST)}"
+    done = subprocess.run(
+        ["sh", "-c", limited], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=90
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("gpudash: ")
+    assert "Traceback" not in done.stderr
+    assert "finished" not in done.stderr
+    with (tmp_path / "run.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) > 0
+    assert (tmp_path / "run.csv").read_bytes().endswith(b"\n")
+
+
+def test_list_names_every_lever_and_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    text = capsys.readouterr().out
+    assert "encdec (default)" in text
+    assert "pipelined = off   [off, on]   takes effect: next step" in text
+    assert main(["list", "--json"]) == 0
+    entry, *_ = json.loads(capsys.readouterr().out)
+    assert entry["name"] == "encdec"
+    assert {lever["name"] for lever in entry["levers"]} >= {"pipelined", "batch_size", "data"}
+
+
+def test_help_and_version_exit_0(capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--help", "--version"):
+        with pytest.raises(SystemExit) as exit_:
+            main([option])
+        assert exit_.value.code == 0
+    assert "--record" in capsys.readouterr().out
+
+
+# ── an output that is poor in characters, full or closed ────────────────────────────────
+
+
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+SHORT = ["--steps", "1", "--device", "cpu", "--set", "num_workers=0", "--set", "batch_size=2"]
+BARE = ["-m", "workloads", *SHORT]
+
+
+def printing_to(stdout: IO[bytes], command: list[str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *command]
+    return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+
+
+def test_what_the_locale_cannot_print_is_replaced() -> None:
+    command = [sys.executable, "-m", "gpudash", "list"]
+    done = subprocess.run(command, env=os.environ | ASCII, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "?" in done.stdout.decode("ascii")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["-m", "gpudash", "list"], ["-m", "gpudash", "--version"], BARE],
+    ids=["list", "version", "bare"],
+)
+def test_an_output_that_is_full_is_one_line_and_exit_code_1(command: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = printing_to(full, command)
+    assert done.returncode == 1
+    assert done.stderr.endswith("\n")
+    (line,) = done.stderr.splitlines()
+    assert re.fullmatch(r"(gpudash: cannot write the output|python -m .* the result): .+", line)
+
+
+@pytest.mark.parametrize(
+    "command", [["-m", "gpudash", "list"], ["-m", "gpudash", "--help"], BARE], ids=lambda c: c[-1]
+)
+def test_nobody_reading_the_output_is_no_error(command: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as closed:
+        done = printing_to(closed, command)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_bare_loop_prints_one_json_line(
+    tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(short_path))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    command = [sys.executable, "-m", "workloads", "encdec", "--steps", "5", "--device", "cpu"]
+    command += ["--set", "pipelined=on", "--set", "batch_size=2", "--set", "num_workers=0"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    result = json.loads(done.stdout)
+    assert (result["steps"], result["settings"]["pipelined"]) == (5, "on")
+    assert not list(short_path.iterdir())
+    assert result["steps_per_s"] == pytest.approx(5 / result["seconds"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["resnet"],
+        ["--set", "batch_size=0"],
+        ["--steps", "0"],
+        ["--device", "cuda:99"],
+        ["--batch-size", "2"],
+    ],
+)
+def test_the_bare_loop_refuses_in_one_line(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "workloads", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("python -m workloads: ")
+    assert done.stderr.count("\n") == 1

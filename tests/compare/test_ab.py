@@ -1,0 +1,235 @@
+from itertools import cycle
+
+import pytest
+
+from gpudash.compare.ab import (
+    BLOCK_S,
+    INSTRUMENTS,
+    MIN_STEPS,
+    RUN_MIN_STEPS,
+    RUN_S,
+    Comparison,
+    Question,
+)
+from gpudash.compare.paired_t import MIN_PAIRS, block_order
+from gpudash.protocol import Blocks, Change
+from tests.scripted_worker import Conducted, Worker
+
+STOP = Blocks(blocks=())
+
+
+def pipelined(pairs=4, **question):
+    return Question(lever="pipelined", a="off", b="on", pairs=pairs, **question)
+
+
+def faster(ratio, *, noise=(1.0,)):
+    """Steps of 50 ms under off, shorter by `ratio` under on."""
+    wobble = cycle(noise)
+    return lambda settings: 50.0 * next(wobble) / (ratio if settings["pipelined"] == "on" else 1.0)
+
+
+def conduct(question, **worker):
+    return Conducted(Comparison(question), Worker(**worker))
+
+
+# ── what is run ─────────────────────────────────────────────────────────────────────────
+
+
+def test_each_pair_runs_both_values_in_the_order_that_was_drawn():
+    question = pipelined(pairs=20, seed=3)
+    blocks = Comparison(question).begin(Worker().start(), 100).blocks
+    assert [block.number for block in blocks] == list(range(100, 140))
+    values = ["A" if block.changes == {"pipelined": "off"} else "B" for block in blocks]
+    assert "".join(values) == "".join(block_order(20, seed=3))
+    assert {"AB", "BA"} == set(block_order(20, seed=3))
+
+
+@pytest.mark.parametrize(
+    ("short_runs", "length"), [(False, (MIN_STEPS, BLOCK_S)), (True, (RUN_MIN_STEPS, RUN_S))]
+)
+def test_a_lever_that_needs_a_rebuild_alternates_short_runs(short_runs, length):
+    blocks = Comparison(pipelined(short_runs=short_runs)).begin(Worker().start(), 0).blocks
+    assert {(block.min_steps, block.min_s) for block in blocks} == {length}
+
+
+def test_the_instruments_are_compared_under_the_stopwatch():
+    question = Question(lever=INSTRUMENTS, a="on", b="off", pairs=8)
+    blocks = Comparison(question).begin(Worker().start(), 0).blocks
+    assert {block.stopwatch for block in blocks} == {"instrumented", "bare"}
+    assert all(block.changes == {} for block in blocks)
+    assert blocks[0].stopwatch == ("instrumented" if block_order(8, 0)[0] == "AB" else "bare")
+
+
+# ── to the verdict ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("behind", [0, 1, 3, 8])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_all_pairs_are_measured_and_then_there_is_a_verdict(seed, behind):
+    done = conduct(pipelined(pairs=6, seed=seed), step_ms=faster(1.25), behind=behind).run()
+    comparison = done.experiment
+    assert comparison.found.pairs == 6
+    assert comparison.found.change == pytest.approx(0.25)
+    assert comparison.verdict.startswith("pipelined=on is 25.0 % faster")
+    assert comparison.failure is None
+    assert done.commands == []  # nothing was left to be stopped
+    assert done.worker.began == list(range(12))
+    assert done.worker.settings["pipelined"] == "off"
+
+
+def test_what_is_known_is_shown_from_the_first_pair_on():
+    done = conduct(pipelined(pairs=6), step_ms=faster(1.25, noise=(1.0, 1.02, 0.98)))
+    shown = done.experiment.shown()
+    assert (shown.lever, shown.a, shown.b) == ("pipelined", "off", "on")
+    assert (shown.pairs, shown.planned_pairs) == (0, 6)
+    assert (shown.change, shown.low, shown.high) == (None, None, None)
+    assert (shown.steps_per_s, shown.host_ms) == ((None, None), (None, None))
+    while done.experiment.shown().pairs < 1:
+        done.turn()
+    shown = done.experiment.shown()
+    assert shown.change == pytest.approx(0.25, abs=0.05)
+    assert (shown.low, shown.history) == (None, ())  # one pair has no interval
+    shown = done.run().experiment.shown()
+    assert shown.steps_per_s == (pytest.approx(20.0, rel=0.03), pytest.approx(25.0, rel=0.03))
+    assert shown.host_ms == (2.0, 2.0)
+    assert len(shown.history) == 5
+    assert all(low <= change <= high for low, change, high in shown.history)
+    assert shown.history[-1] == (shown.low, shown.change, shown.high)
+    assert shown.verdict == done.experiment.verdict
+
+
+def test_blocks_of_unequal_work_are_compared_by_the_sample():
+    question = Question(lever="batch_size", a="8", b="16", pairs=4)
+    done = conduct(question, step_ms=lambda s: 50.0 if s["batch_size"] == "8" else 80.0).run()
+    assert done.experiment.found.change == pytest.approx(100 / 80 - 1)
+
+
+def test_equal_settings_show_no_difference():
+    question = Question(lever="pipelined", a="on", b="on", pairs=8)
+    done = conduct(question, step_ms=faster(1.0, noise=(1.0, 1.1, 0.9, 1.05, 0.97))).run()
+    assert done.experiment.verdict.startswith("no difference shown for pipelined=on")
+
+
+def test_the_same_setting_twice_in_a_row_is_the_check_on_the_procedure():
+    done = conduct(pipelined(pairs=20), step_ms=faster(1.25)).run()
+    check = done.experiment.check
+    assert check is not None
+    assert check.change == pytest.approx(0.0, abs=1e-6)
+    assert done.experiment.verdict.endswith("20 pairs, A/A check passed")
+
+
+@pytest.mark.parametrize("delay", [0, 1, 40])
+def test_it_stops_as_soon_as_it_is_precise_enough_and_says_so_once(delay):
+    question = pipelined(pairs=60, precision=0.01)
+    done = Conducted(Comparison(question), Worker(step_ms=faster(1.25)), delay=delay).run()
+    comparison = done.experiment
+    assert comparison.found.pairs == MIN_PAIRS
+    assert f"{MIN_PAIRS} pairs" in comparison.verdict
+    assert done.commands == [STOP]
+    assert len(done.worker.began) < 60
+    assert done.worker.settings["pipelined"] == "off"  # done means: back home
+
+
+def test_the_verdict_is_not_changed_by_blocks_that_end_after_it():
+    done = Conducted(
+        Comparison(pipelined(pairs=60, precision=0.01)), Worker(step_ms=faster(1.25)), delay=100
+    )
+    while done.experiment.verdict is None:
+        done.turn()
+    known = done.experiment.shown()
+    assert done.run().experiment.shown() == known
+    assert len(done.worker.began) > 2 * MIN_PAIRS + 2
+
+
+# ── what comes in between ───────────────────────────────────────────────────────────────
+
+
+def test_a_value_that_cannot_be_ends_it_with_the_reason():
+    done = conduct(
+        pipelined(), refuses=lambda s: "no streams" if s["pipelined"] == "on" else None
+    ).run()
+    assert done.experiment.failure == "no streams"
+    assert done.experiment.verdict is None
+    assert done.commands == [STOP]
+    assert done.worker.settings["pipelined"] == "off"
+
+
+@pytest.mark.parametrize("seed", range(4))  # the value that is too big comes first, or second
+def test_a_value_that_runs_out_of_memory_ends_it_with_the_reason(seed):
+    question = Question(lever="batch_size", a="8", b="4096", pairs=4, seed=seed)
+    done = conduct(question, too_big=lambda s: s["batch_size"] == "4096").run()
+    assert "out of memory" in done.experiment.failure
+    assert done.experiment.verdict is None
+    assert done.commands == [STOP]
+    assert done.worker.settings["batch_size"] == "8"
+    assert not done.worker.blocks.running  # it did not end while blocks were still run
+
+
+def test_another_change_ends_it():
+    done = conduct(pipelined())
+    done.turn(30)
+    assert done.experiment.found is not None
+    done.worker.obey(Change(settings={"num_workers": "4"}))
+    done.run()
+    assert done.experiment.failure == "another change ended it"
+    assert done.experiment.verdict is None
+    assert done.experiment.shown().failure == "another change ended it"
+    assert done.commands == []
+
+
+def test_a_change_from_just_before_it_does_not_end_it():
+    worker = Worker(step_ms=faster(1.25))
+    worker.obey(Change(settings={"num_workers": "4"}))
+    done = Conducted(Comparison(pipelined()), worker, delay=5).run()
+    assert done.experiment.verdict is not None
+
+
+def test_a_comparison_follows_one_that_was_cut_off():
+    """The first one's records still arrive when the second has begun."""
+    worker = Worker(step_ms=faster(1.25))
+    first = Conducted(Comparison(pipelined()), worker)
+    first.turn(20)
+    assert worker.blocks.running
+    second = Conducted(Comparison(pipelined(pairs=5)), worker, first_number=8, delay=2).run()
+    assert second.experiment.found.pairs == 5
+    assert second.experiment.found.change == pytest.approx(0.25)
+    assert worker.settings["pipelined"] == "off"
+
+
+def test_the_end_of_the_training_ends_it():
+    done = conduct(pipelined())
+    done.turn(30)
+    done.worker.finish()
+    for record in done.worker.take():
+        done.tell(record)
+    assert done.experiment.done
+    assert done.experiment.failure == "the training ended"
+    assert done.commands == []
+
+
+def test_another_worker_ends_it():
+    done = conduct(pipelined())
+    done.turn(5)
+    done.tell(Worker().start())
+    assert done.experiment.failure == "the training ended"
+
+
+def test_after_its_end_nothing_is_folded():
+    done = conduct(pipelined(), step_ms=faster(1.25)).run()
+    known = done.experiment.shown()
+    done.turn(50)
+    done.tell(Worker().start())
+    assert done.experiment.shown() == known
+    assert done.commands == []
+
+
+def test_a_pause_is_not_in_any_block():
+    done = conduct(pipelined(pairs=6), step_ms=faster(1.25))
+    for _ in range(8):
+        done.turn(7)
+        done.worker.paused = True
+        done.worker.now_s += 100.0
+        done.turn(3)
+        assert not done.experiment.done
+        done.worker.paused = False
+    assert done.run().experiment.found.change == pytest.approx(0.25)

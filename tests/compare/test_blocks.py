@@ -1,0 +1,404 @@
+from collections import deque
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpudash.compare.blocks import LAG_S, PATIENCE_S, BlockLog, Measured, NotRun
+from gpudash.protocol import (
+    Block,
+    Blocks,
+    Change,
+    Changed,
+    Failed,
+    Finished,
+    Progress,
+    Refused,
+    Timed,
+)
+from tests.scripted_run import BEGAN_S, gpu, host, started, step
+from tests.scripted_worker import SETTLING, Worker
+
+OFF, ON = {"pipelined": "off"}, {"pipelined": "on"}
+
+
+def blocks_of(*numbers, min_steps=2, stopwatch=None):
+    return [
+        Block(
+            number=number,
+            changes=ON if number % 2 else OFF,
+            min_steps=min_steps,
+            min_s=0.0,
+            stopwatch=stopwatch,
+        )
+        for number in numbers
+    ]
+
+
+class Bench:
+    """A log, and the worker's records written by hand."""
+
+    def __init__(self, *numbers, **length):
+        self.log = BlockLog(blocks_of(*numbers, **length))
+        self.now_s = BEGAN_S
+        self.segment = 0
+        self.step = 0
+        self.outcomes = []
+
+    def tell(self, *records):
+        for record in records:
+            self.outcomes += self.log.fold(record)
+
+    def changed(self, block, after_step, settling_steps=SETTLING):
+        self.segment += 1
+        self.tell(
+            Changed(
+                at_s=self.now_s,
+                segment=self.segment,
+                after_step=after_step,
+                changes={},
+                settings=ON,
+                took_ms=1.0,
+                settling_steps=settling_steps,
+                block=block,
+            )
+        )
+
+    def finished(self, *times_ms, segment=None):
+        """Report steps that the device has finished."""
+        steps = []
+        for step_ms in times_ms:
+            self.now_s += step_ms / 1e3
+            self.step += 1
+            of = self.segment if segment is None else segment
+            steps.append(step(self.step, self.now_s, step_ms, of))
+        self.tell(
+            Progress(until_s=self.now_s, steps=tuple(steps), total_steps=self.step, total_samples=0)
+        )
+
+
+def test_a_block_is_the_sum_of_its_steps_without_the_settling_ones_and_the_last():
+    bench = Bench(5)
+    bench.finished(70.0)
+    bench.changed(block=5, after_step=1)
+    bench.finished(900.0, 800.0, 50.0, 40.0, 1.0)
+    bench.changed(block=None, after_step=6)
+    bench.finished(70.0)
+    (block,) = bench.outcomes
+    assert (block.number, block.settings) == (5, ON)
+    assert (block.steps, block.samples) == (2, 16)
+    assert block.busy_s == pytest.approx(0.090)
+    assert block.ms_per_sample == pytest.approx(90.0 / 16)
+    assert block.host_ms == 2.0
+
+
+def test_steps_still_on_the_device_at_the_switch_belong_to_the_block_before():
+    bench = Bench(0, 1)
+    bench.changed(block=0, after_step=0)
+    bench.finished(900.0, 900.0, 50.0)
+    bench.changed(block=1, after_step=6)
+    assert bench.outcomes == []
+    bench.finished(50.0, segment=1)
+    assert bench.outcomes == []
+    bench.finished(50.0, 1.0, segment=1)
+    assert [(one.number, one.steps, one.busy_s) for one in bench.outcomes] == [
+        (0, 3, pytest.approx(0.150))
+    ]
+
+
+def test_several_blocks_may_end_in_one_report():
+    bench = Bench(0, 1)
+    bench.changed(block=0, after_step=0, settling_steps=0)
+    bench.changed(block=1, after_step=3, settling_steps=0)
+    bench.changed(block=None, after_step=6)
+    steps = [
+        step(number, BEGAN_S + number, 10.0 * number, segment)
+        for number, segment in [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2), (7, 3)]
+    ]
+    bench.tell(Progress(until_s=BEGAN_S + 8, steps=tuple(steps), total_steps=7, total_samples=0))
+    assert [(one.number, one.busy_s) for one in bench.outcomes] == [
+        (0, pytest.approx(0.030)),
+        (1, pytest.approx(0.090)),
+    ]
+
+
+def test_a_block_that_was_cut_short_has_no_outcome():
+    bench = Bench(0, min_steps=3)
+    bench.changed(block=0, after_step=0)
+    bench.finished(900.0, 900.0, 50.0, 50.0)
+    bench.changed(block=None, after_step=5)
+    bench.finished(1.0, segment=1)
+    assert bench.outcomes == []
+    assert bench.log.over == "another change ended it"
+
+
+def test_settings_that_cannot_be_are_told_with_the_reason():
+    bench = Bench(0, 1)
+    bench.tell(Refused(changes=OFF, reason="no such thing", block=0))
+    assert bench.outcomes == [NotRun(number=0, reason="no such thing")]
+    bench.finished(50.0)
+    assert bench.log.over is None
+
+
+def test_out_of_memory_the_way_back_comes_first_and_ends_nothing():
+    bench = Bench(0, 1)
+    bench.changed(block=0, after_step=0)
+    bench.finished(900.0)  # a step went through before memory ran out
+    bench.changed(block=None, after_step=1)
+    bench.tell(Refused(changes=OFF, reason="out of memory", block=0))
+    bench.finished(50.0)
+    assert bench.outcomes == [NotRun(number=0, reason="out of memory")]
+    assert bench.log.over is None
+    bench.changed(block=1, after_step=2)
+    bench.finished(900.0, 900.0, 50.0, 50.0, 50.0)
+    bench.changed(block=None, after_step=7)
+    bench.finished(50.0)
+    assert [one.number for one in bench.outcomes] == [0, 1]
+    assert bench.log.over is not None
+
+
+def test_out_of_memory_in_two_switches_in_a_row_ends_nothing():
+    bench = Bench(0, 1, 2)
+    for number in (0, 1):
+        bench.changed(block=None, after_step=0)
+        bench.tell(Refused(changes=OFF, reason="out of memory", block=number))
+    bench.finished(50.0)
+    assert [one.number for one in bench.outcomes] == [0, 1]
+    assert bench.log.over is None
+
+
+def test_it_is_over_once_the_last_block_is_left_and_reported():
+    bench = Bench(0)
+    bench.changed(block=0, after_step=0)
+    bench.finished(900.0, 900.0, 50.0, 50.0)
+    bench.changed(block=None, after_step=5)
+    assert bench.log.over is None
+    bench.finished(50.0, segment=1)
+    assert len(bench.outcomes) == 1
+    assert bench.log.over is not None
+
+
+@pytest.mark.parametrize("steps", [[50.0] * 30, [PATIENCE_S * 1e3] * 2], ids=["soon", "slowly"])
+def test_a_change_from_before_the_first_block_ends_nothing(steps):
+    bench = Bench(0)
+    bench.changed(block=None, after_step=0)
+    bench.finished(*steps)
+    assert bench.log.over is None
+    bench.changed(block=0, after_step=bench.step)
+    bench.finished(*[900.0] * 20)
+    assert bench.log.over is None
+
+
+def test_a_change_that_came_before_the_first_block_could_begin_ended_it():
+    bench = Bench(0)
+    bench.changed(block=None, after_step=0)
+    bench.finished(*[PATIENCE_S * 1e3] * 3)
+    assert bench.log.over == "another change ended it"
+
+
+def test_blocks_of_an_earlier_experiment_are_not_its_own():
+    bench = Bench(10, 11)
+    bench.changed(block=3, after_step=0)
+    bench.finished(900.0, 900.0, 50.0, 50.0, 50.0)
+    bench.tell(Refused(changes=OFF, reason="too late", block=4))
+    bench.changed(block=None, after_step=5)
+    bench.finished(50.0)
+    assert bench.outcomes == []
+    assert bench.log.over is None
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        Finished(at_s=BEGAN_S, total_steps=9),
+        Failed(at_s=1.0, kind="error", sentence="it broke"),
+        started(BEGAN_S),  # another worker
+    ],
+    ids=["finished", "failed", "restarted"],
+)
+def test_it_is_over_when_the_training_ends(end):
+    bench = Bench(0)
+    bench.changed(block=0, after_step=0)
+    bench.tell(end)
+    assert bench.log.over == "the training ended"
+
+
+def test_utilisation_is_that_of_the_block_and_of_no_moment_before():
+    bench = Bench(0)
+    bench.changed(block=0, after_step=0, settling_steps=0)
+    for at_s, value in [(-0.1, 1.0), (LAG_S - 0.05, 2.0), (0.3, 80.0), (0.9, 100.0), (1.1, 3.0)]:
+        bench.tell(gpu(BEGAN_S + at_s, util_pct=value), host(BEGAN_S + at_s, cpu_pct=value))
+    bench.finished(500.0, 500.0, 200.0)
+    bench.changed(block=None, after_step=3)
+    bench.finished(50.0)
+    (block,) = bench.outcomes
+    assert (block.util_pct, block.cpu_pct) == (90.0, 90.0)
+
+
+def test_a_block_too_short_for_a_reading_has_no_utilisation():
+    bench = Bench(0)
+    bench.changed(block=0, after_step=0, settling_steps=0)
+    bench.tell(gpu(BEGAN_S + 0.05, util_pct=80.0), host(BEGAN_S + 0.05))
+    bench.finished(50.0, 50.0, 50.0)
+    bench.changed(block=None, after_step=3)
+    bench.finished(50.0)
+    assert (bench.outcomes[0].util_pct, bench.outcomes[0].cpu_pct) == (None, None)
+
+
+@pytest.mark.parametrize("reports_steps", [True, False])
+def test_under_the_stopwatch_its_time_is_the_blocks(reports_steps):
+    bench = Bench(0, 1, stopwatch="instrumented" if reports_steps else "bare")
+    bench.changed(block=0, after_step=0)
+    if reports_steps:
+        bench.finished(*[50.0] * 6)
+    bench.tell(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
+    bench.changed(block=1, after_step=6)
+    bench.step = 6
+    bench.finished(50.0)
+    assert bench.outcomes == [Measured(number=0, settings=ON, steps=6, samples=48, busy_s=0.6)]
+
+
+@pytest.mark.parametrize("steps", [1, 6])
+def test_a_stopwatch_that_was_cut_short_has_no_outcome(steps):
+    bench = Bench(0, stopwatch="instrumented")
+    bench.changed(block=0, after_step=0)
+    if steps == 1:  # told to end the blocks: it is left, but not home yet
+        bench.tell(Timed(at_s=1.0, block=0, steps=1, samples=8, seconds=0.1))
+    bench.changed(block=None, after_step=6)
+    if steps == 6:  # another change came in between
+        bench.tell(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
+    bench.step = 6
+    bench.finished(50.0)
+    assert bench.outcomes == []
+
+
+def test_another_ranks_records_are_left_out():
+    bench = Bench(0)
+    bench.changed(block=0, after_step=0, settling_steps=0)
+    other = Changed(
+        rank=1,
+        at_s=0.0,
+        segment=9,
+        after_step=0,
+        changes={},
+        settings=ON,
+        took_ms=1.0,
+        settling_steps=2,
+    )
+    bench.tell(other)
+    bench.finished(50.0, 50.0, 50.0)
+    bench.tell(
+        Progress(rank=1, until_s=0.0, steps=(step(9, 0.0, 9.0, 1),), total_steps=9, total_samples=0)
+    )
+    assert bench.log.over is None
+    bench.changed(block=None, after_step=3)
+    bench.finished(50.0)
+    assert bench.outcomes[0].busy_s == pytest.approx(0.100)
+
+
+# ── whatever the order of arrival ───────────────────────────────────────────────────────
+
+
+@st.composite
+def runs(draw):
+    """A worker that ran blocks: what it sent, and every step that should be counted where."""
+    count = draw(st.integers(1, 6))
+    blocks = [
+        Block(
+            number=number,
+            changes=draw(st.sampled_from([OFF, ON, {"batch_size": "16"}])),
+            min_steps=draw(st.integers(1, 4)),
+            min_s=0.0,
+        )
+        for number in range(7, 7 + count)
+    ]
+    bad = draw(st.sampled_from([None, "refused", "too big"]))
+    worker = Worker(
+        behind=0,
+        refuses=lambda s: "no" if bad == "refused" and s["batch_size"] == "16" else None,
+        too_big=lambda s: bad == "too big" and s["batch_size"] == "16",
+    )
+    worker.obey(Blocks(blocks=tuple(blocks)))
+    cut = draw(st.one_of(st.none(), st.integers(1, 30)))
+    turns = 0
+    while worker.blocks.running:
+        if turns == cut:
+            worker.obey(Change(settings={"num_workers": "4"}))
+            break
+        turns += 1
+        worker.turn()
+    for _ in range(draw(st.integers(1, 3))):
+        worker.turn()
+    return blocks, worker.take()
+
+
+def late(data, records):
+    """The same, but reports of steps come later than the switches beside them, in any batches."""
+    waiting, behind = deque(), []
+    total = 0
+
+    def report(count):
+        nonlocal total
+        steps = tuple(waiting.popleft() for _ in range(count))
+        total = steps[-1].step if steps else total
+        return Progress(until_s=0.0, steps=steps, total_steps=total, total_samples=0)
+
+    for at, record in enumerate(records):
+        if isinstance(record, Progress):
+            waiting.extend(record.steps)
+            behind.append(report(data.draw(st.integers(0, len(waiting)))))
+            continue
+        behind.append(record)
+        # going back and the refusal come in one breath; elsewhere a report may lie between
+        together = isinstance(record, Changed) and isinstance(records[at + 1], Refused)
+        if not together and data.draw(st.booleans()):
+            behind.append(report(data.draw(st.integers(0, len(waiting)))))
+    return [*behind, report(len(waiting))]
+
+
+def expected(blocks, records):
+    """Count by the segments themselves, with everything at hand."""
+    steps = [one for record in records if isinstance(record, Progress) for one in record.steps]
+    refused = {record.block for record in records if isinstance(record, Refused)}
+    least = {block.number: block.min_steps for block in blocks}
+    entered = [record for record in records if isinstance(record, Changed)]
+    for event, following in pairwise(entered):
+        own = [one for one in steps if one.segment == event.segment]
+        kept = [one for one in own[SETTLING:] if one.step < following.after_step]
+        runs = event.block is not None and event.block not in refused
+        if runs and len(kept) >= least[event.block]:
+            yield event.block, kept
+
+
+@settings(max_examples=100, deadline=None)
+@given(runs(), st.data())
+def test_no_step_is_counted_twice_or_in_the_wrong_block(run, data):
+    blocks, records = run
+    log = BlockLog(blocks)
+    outcomes = [one for record in late(data, records) for one in log.fold(record)]
+    measured = [one for one in outcomes if isinstance(one, Measured)]
+    truth = list(expected(blocks, records))
+    assert [one.number for one in measured] == [number for number, _ in truth]
+    for one, (_, kept) in zip(measured, truth, strict=True):
+        assert one.steps == len(kept)
+        assert one.samples == sum(step.samples for step in kept)
+        assert one.busy_s == pytest.approx(sum(step.step_ms for step in kept) / 1e3)
+        assert one.samples == one.steps * int(one.settings["batch_size"])
+    refused = [one.number for one in outcomes if isinstance(one, NotRun)]
+    assert refused == [record.block for record in records if isinstance(record, Refused)]
+    assert log.over is not None
+
+
+def test_the_scripted_worker_marks_what_must_not_be_counted():
+    worker = Worker()
+    worker.obey(Blocks(blocks=tuple(blocks_of(0, 1))))
+    while worker.blocks.running:
+        worker.turn()
+    worker.finish()
+    log = BlockLog(blocks_of(0, 1))
+    outcomes = [one for record in worker.take() for one in log.fold(record)]
+    assert [(one.number, one.settings["pipelined"]) for one in outcomes] == [(0, "off"), (1, "on")]
+    assert [one.busy_s / one.steps for one in outcomes] == pytest.approx([0.05, 0.05])
+    assert all(msgspec.structs.asdict(one)["steps"] >= 2 for one in outcomes)

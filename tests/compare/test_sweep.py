@@ -1,0 +1,324 @@
+from collections import Counter
+
+import msgspec
+import pytest
+
+from gpudash.compare.paired_t import estimate
+from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep, whole_rounds
+from gpudash.protocol import Blocks, Change
+from tests.scripted_run import gpu
+from tests.scripted_worker import Conducted, Worker
+
+GRID = Grid(
+    rows=({"batch_size": "8"}, {"batch_size": "16"}, {"batch_size": "4096"}),
+    columns=({"pipelined": "off"}, {"pipelined": "on"}),
+    rounds=3,
+    min_steps=3,
+    min_s=0.0,
+)
+BIG = (4, 5)
+"""The cells of the last row."""
+BASE = {"pipelined": "off", "batch_size": "8", "num_workers": "2"}
+
+
+class Experiment:
+    """A sweep as the session sees it, and the rows that it gave."""
+
+    def __init__(self, sweep):
+        self.sweep = sweep
+        self.rows = []
+
+    @property
+    def done(self):
+        return self.sweep.done
+
+    def begin(self, _started, first_number):
+        return self.sweep.begin(first_number)
+
+    def fold(self, record):
+        rows, command = self.sweep.fold(record)
+        self.rows += rows
+        return command
+
+
+def step_ms(settings):
+    """50 ms for 8 samples; on is a quarter faster, and so are larger batches, by the sample."""
+    samples = int(settings["batch_size"])
+    return 50.0 * (samples / 8) ** 0.5 / (1.25 if settings["pipelined"] == "on" else 1.0)
+
+
+def swept(grid=GRID, known=(), *, first_number=0, delay=0, **worker):
+    worker = Worker(**{"step_ms": step_ms, **worker})
+    return Conducted(Experiment(Sweep(grid, known)), worker, first_number, delay)
+
+
+def too_big(settings):
+    return settings["batch_size"] == "4096"
+
+
+def visited(rows):
+    return [(row.round, row.cell) for row in rows]
+
+
+# ── the grid ────────────────────────────────────────────────────────────────────────────
+
+
+def test_cells_are_counted_row_by_row():
+    assert GRID.cells == 6
+    assert [GRID.changes(cell) for cell in (0, 1, 2)] == [
+        {"batch_size": "8", "pipelined": "off"},
+        {"batch_size": "8", "pipelined": "on"},
+        {"batch_size": "16", "pipelined": "off"},
+    ]
+
+
+def test_every_round_visits_each_cell_once_in_another_order():
+    rows = swept().run().experiment.rows
+    rounds = [[row.cell for row in rows if row.round == turn] for turn in range(3)]
+    assert [sorted(cells) for cells in rounds] == [list(range(6))] * 3
+    assert len({tuple(cells) for cells in rounds}) > 1
+    assert [row.round for row in rows] == sorted(row.round for row in rows)
+
+
+@pytest.mark.parametrize("behind", [0, 3, 9])
+def test_every_block_is_measured_under_its_own_settings(behind):
+    done = swept(first_number=40, behind=behind).run()
+    assert done.worker.began == list(range(40, 58))
+    assert done.experiment.sweep.failure is None
+    for row in done.experiment.rows:
+        settings = BASE | GRID.changes(row.cell)
+        assert row.busy_s / row.steps == pytest.approx(step_ms(settings) / 1e3)
+        assert row.samples == row.steps * int(settings["batch_size"])
+        assert row.host_ms == 2.0
+    assert done.worker.settings == BASE
+    assert done.commands == []
+
+
+def test_how_far_it_is():
+    done = swept()
+    sweep = done.experiment.sweep
+    assert (sweep.blocks_done, sweep.blocks_planned) == (0, 18)
+    while len(done.experiment.rows) < 5:
+        done.turn()
+    assert (sweep.blocks_done, sweep.done) == (5, False)
+    done.run()
+    assert sweep.blocks_done == 18
+
+
+# ── the table ───────────────────────────────────────────────────────────────────────────
+
+
+def test_each_variant_is_compared_with_the_first_of_its_row_round_by_round():
+    results = swept().run().experiment.sweep.results()
+    assert [len(row) for row in results] == [2, 2, 2]
+    for row, samples in zip(results, (8, 16, 4096), strict=True):
+        first, second = row
+        one_ms = step_ms(BASE | {"batch_size": str(samples)})
+        assert first.steps_per_s == pytest.approx(1e3 / one_ms)
+        assert first.samples_per_s == pytest.approx(samples * 1e3 / one_ms)
+        assert first.change is None
+        assert second.change.change == pytest.approx(0.25)
+        assert second.change.pairs == 3
+        assert second.change.low == pytest.approx(0.25)
+        assert second.host_ms == 2.0
+
+
+def known_row(turn, cell, cost_ms, **values):
+    return BlockRow(round=turn, cell=cell, steps=10, samples=80, busy_s=cost_ms * 0.08, **values)
+
+
+def test_a_drift_that_both_share_cancels():
+    """Each round is twice as slow as the one before; the difference stays a tenth."""
+    rows = []
+    for turn in range(3):
+        rows += [known_row(turn, 0, 2.0**turn), known_row(turn, 1, 2.0**turn / 1.1)]
+    change = Sweep(GRID, rows).results()[0][1].change
+    assert change.change == pytest.approx(0.1)
+    assert (change.low, change.high) == (pytest.approx(0.1), pytest.approx(0.1))
+
+
+def test_the_interval_is_the_paired_one_over_the_rounds_that_both_have():
+    rows = [known_row(0, 0, 1.0), known_row(0, 1, 0.5), known_row(1, 0, 4.0)]
+    change = Sweep(GRID, rows).results()[0][1].change
+    assert (change.pairs, change.low, change.high) == (1, None, None)
+    rows += [known_row(1, 1, 0.25), known_row(2, 1, 9.0)]
+    change = Sweep(GRID, rows).results()[0][1].change
+    assert change == estimate([(1.0, 0.5), (4.0, 0.25)])
+
+
+def test_means_leave_out_what_was_not_measured():
+    rows = [
+        known_row(0, 0, 1.0, util_pct=80.0, cpu_pct=100.0, host_ms=1.0),
+        known_row(1, 0, 1.0, util_pct=None, cpu_pct=200.0, host_ms=3.0),
+    ]
+    result = Sweep(GRID, rows).results()[0][0]
+    assert (result.util_pct, result.cpu_pct, result.host_ms) == (80.0, 150.0, 2.0)
+
+
+def test_a_cell_not_run_yet_is_empty():
+    result = Sweep(GRID, [known_row(0, 1, 1.0)]).results()
+    assert result[0][1].steps_per_s is not None
+    assert result[0][1].change is None  # nothing to compare with
+    assert (result[0][0].steps_per_s, result[0][0].failure) == (None, None)
+
+
+def test_utilisation_is_read_while_the_block_runs():
+    done = swept(msgspec.structs.replace(GRID, rounds=1), step_ms=lambda settings: 500.0)
+    while not done.experiment.done:
+        done.turn()
+        done.tell(gpu(done.worker.now_s, util_pct=77.0))
+    assert {row.util_pct for row in done.experiment.rows} == {77.0}
+    assert done.experiment.sweep.results()[0][0].util_pct == 77.0
+
+
+# ── what cannot be run ──────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("delay", [0, 1, 5, 50])
+@pytest.mark.parametrize("behind", [0, 3])
+def test_a_cell_out_of_memory_is_left_out_from_then_on_and_the_sweep_goes_on(behind, delay):
+    done = swept(too_big=too_big, behind=behind, delay=delay).run()
+    sweep, rows = done.experiment.sweep, done.experiment.rows
+    assert sweep.failure is None
+    assert done.worker.settings == BASE
+    failures = [row for row in rows if row.failure]
+    assert sorted(row.cell for row in failures) == [*BIG]  # once each, however late the command
+    assert all("out of memory" in row.failure for row in failures)
+    assert Counter(row.cell for row in rows if not row.failure) == dict.fromkeys(range(4), 3)
+    assert sweep.blocks_done == sweep.blocks_planned
+    assert len(done.commands) == 2
+    if not delay:
+        assert len(done.worker.began) == 4 * 3 + 2
+    results = sweep.results()
+    assert all("out of memory" in cell.failure for cell in results[2])
+    assert results[1][1].change.pairs == 3
+
+
+def test_a_command_names_what_is_still_missing_under_the_same_numbers():
+    done = swept(too_big=too_big)
+    planned = {block.number: block for block in done.experiment.sweep.begin(0).blocks}
+    done.run()
+    for command in done.commands:
+        assert all(planned[block.number] == block for block in command.blocks)
+        numbers = [block.number for block in command.blocks]
+        assert numbers == sorted(numbers)
+    left = {tuple(sorted(block.changes.items())) for block in done.commands[-1].blocks}
+    big = {tuple(sorted(GRID.changes(cell).items())) for cell in BIG}
+    assert not left & big
+
+
+def test_settings_that_cannot_be_are_left_out_with_their_reason():
+    done = swept(refuses=lambda s: "no streams" if s["pipelined"] == "on" else None).run()
+    sweep = done.experiment.sweep
+    assert sweep.failures == {1: "no streams", 3: "no streams", 5: "no streams"}
+    assert sweep.failure is None
+    assert Counter(row.cell for row in done.experiment.rows if not row.failure) == {
+        0: 3,
+        2: 3,
+        4: 3,
+    }
+
+
+def test_a_sweep_in_which_nothing_can_be_run_ends():
+    done = swept(refuses=lambda s: "no").run()
+    assert set(done.experiment.sweep.failures) == set(range(6))
+    assert done.experiment.sweep.failure is None
+    assert done.worker.settings == BASE
+
+
+# ── ended early, and resumed ────────────────────────────────────────────────────────────
+
+
+def test_the_end_of_the_training_keeps_what_there_is():
+    done = swept()
+    while len(done.experiment.rows) < 7:
+        done.turn()
+    done.worker.finish()
+    for record in done.worker.take():
+        done.tell(record)
+    assert done.experiment.done
+    assert done.experiment.sweep.failure == "the training ended"
+    assert done.experiment.sweep.blocks_done >= 7
+
+
+def test_the_end_of_the_training_right_after_the_last_block_is_no_failure():
+    done = swept(msgspec.structs.replace(GRID, rounds=1))
+    done.turn()
+    while done.worker.blocks.running:
+        done.turn()
+    done.worker.finish()
+    for record in done.worker.take():
+        done.tell(record)
+    assert done.experiment.sweep.failure is None
+
+
+@pytest.mark.parametrize("turns", range(20, 32))
+def test_another_change_ends_it_and_the_block_it_cut_off_is_not_kept(turns):
+    done = swept()
+    done.turn(turns)
+    done.worker.obey(Change(settings={"num_workers": "4"}))
+    done.run()
+    sweep, rows = done.experiment.sweep, done.experiment.rows
+    assert sweep.failure == "another change ended it"
+    assert sweep.failures == {}
+    assert all(row.steps >= GRID.min_steps for row in rows)
+    assert sweep.blocks_done == len(rows) < 18
+
+
+def test_a_resumed_sweep_keeps_whole_rounds():
+    rows = [known_row(turn, cell, 1.0) for turn in range(3) for cell in range(6)]
+    assert whole_rounds(GRID, rows) == rows
+    assert whole_rounds(GRID, rows[:-1]) == rows[:12]
+    assert whole_rounds(GRID, rows[:5]) == []
+
+
+def test_a_round_is_whole_without_what_failed_in_it_or_before():
+    failure = BlockRow(round=1, cell=5, failure="out of memory")
+    first = [known_row(0, cell, 1.0) for cell in range(6)]
+    others = [known_row(turn, cell, 1.0) for turn in (1, 2) for cell in range(5)]
+    assert whole_rounds(GRID, [*first, failure, *others]) == [*first, failure, *others]
+    assert whole_rounds(GRID, [*first[:5], failure, *others]) == [failure, *others]
+    assert whole_rounds(GRID, [*first, failure, *others[:4]]) == [*first, failure]
+
+
+def test_a_lever_is_varied_where_every_cell_sets_it():
+    assert GRID.varied == {"batch_size", "pipelined"}
+    some = msgspec.structs.replace(GRID, rows=({},), columns=({"loss": "a"}, {"data": "cached"}))
+    assert some.varied == set()
+
+
+def test_a_sweep_resumed_runs_only_what_is_missing():
+    first = swept()
+    while len(first.experiment.rows) < 8:
+        first.turn()
+    known = whole_rounds(GRID, first.experiment.rows)
+    rest = swept(known=known, first_number=100).run()
+    assert rest.experiment.sweep.failure is None
+    both = visited(known) + visited(rest.experiment.rows)
+    assert sorted(both) == [(turn, cell) for turn in range(3) for cell in range(6)]
+    # in the very order of a sweep that was not interrupted
+    assert both == visited(swept().run().experiment.rows)
+    assert rest.worker.began == list(range(100, 112))
+    assert rest.experiment.sweep.results()[0][1].change.pairs == 3
+
+
+def test_a_cell_that_failed_is_not_tried_again():
+    known = [BlockRow(round=0, cell=4, failure="out of memory")]
+    rest = swept(known=known).run()
+    assert 4 not in {row.cell for row in rest.experiment.rows}
+    assert rest.experiment.sweep.results()[2][0].failure == "out of memory"
+
+
+def test_rounds_may_be_added():
+    known = swept().run().experiment.rows
+    more = swept(msgspec.structs.replace(GRID, rounds=4), known).run()
+    assert {row.round for row in more.experiment.rows} == {3}
+    assert more.experiment.sweep.results()[0][1].change.pairs == 4
+
+
+def test_a_sweep_with_nothing_missing_is_done_at_once():
+    sweep = Sweep(GRID, swept().run().experiment.rows)
+    assert sweep.begin(0) == Blocks(blocks=())
+    assert sweep.done
+    assert sweep.fold(Worker().start()) == ([], None)
+    assert sweep.failure is None

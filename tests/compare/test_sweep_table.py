@@ -1,0 +1,162 @@
+import pytest
+
+from gpudash.compare.paired_t import Estimate
+from gpudash.compare.sweep.grid import CellResult, Grid
+from gpudash.compare.sweep.table import as_markdown, as_text, cell, cells, change, label, legend
+
+OFF, ON = {"pipelined": "off"}, {"pipelined": "on"}
+GRID = Grid(
+    rows=({"batch_size": "8"}, {"batch_size": "128"}),
+    columns=(OFF, ON),
+    rounds=3,
+    min_steps=3,
+    min_s=0.0,
+)
+
+
+def found(change, low=None, high=None):
+    return Estimate(pairs=3, change=change, low=low, high=high)
+
+
+RESULTS = [
+    [
+        CellResult(steps_per_s=276.44, util_pct=85.4),
+        CellResult(steps_per_s=293.7, util_pct=99.0, change=found(0.0625, 0.0591, 0.0649)),
+    ],
+    [
+        CellResult(steps_per_s=4.5934, cpu_pct=140.2),
+        CellResult(failure="out of memory with batch_size=128: went back to batch_size=8"),
+    ],
+]
+
+
+def test_rows_go_down_and_variants_across():
+    assert cells(GRID, RESULTS) == [
+        ["batch_size", "pipelined=off", "pipelined=on"],
+        ["8", "276.4 (GPU 85 %)", "293.7, +6.2 % [+5.9, +6.5] (GPU 99 %)"],
+        ["128", "4.593 (CPU 140 % of a core)", "out of memory"],
+    ]
+
+
+def test_the_text_is_aligned():
+    assert as_text(cells(GRID, RESULTS)) == (
+        "batch_size  pipelined=off                pipelined=on\n"
+        "──────────  ───────────────────────────  ─────────────────────────────────────\n"
+        "8           276.4 (GPU 85 %)             293.7, +6.2 % [+5.9, +6.5] (GPU 99 %)\n"
+        "128         4.593 (CPU 140 % of a core)  out of memory"
+    )
+
+
+def test_a_table_wider_than_the_terminal_is_listed_cell_by_cell():
+    assert as_text(cells(GRID, RESULTS), columns=70).splitlines()[2:4] == [
+        "8           pipelined=off  276.4 (GPU 85 %)",
+        "            pipelined=on   293.7, +6.2 % [+5.9, +6.5] (GPU 99 %)",
+    ]
+
+
+def test_the_hosts_time_stands_beside_the_devices():
+    result = CellResult(steps_per_s=4.96, host_ms=5.4321, util_pct=100.0)
+    assert cell(result) == "4.96 (GPU 100 %, host 5.432 ms)"
+
+
+def test_the_same_in_markdown():
+    assert as_markdown(cells(GRID, RESULTS)) == (
+        "| batch_size | pipelined=off | pipelined=on |\n"
+        "|---|---|---|\n"
+        "| 8 | 276.4 (GPU 85 %) | 293.7, +6.2 % [+5.9, +6.5] (GPU 99 %) |\n"
+        "| 128 | 4.593 (CPU 140 % of a core) | out of memory |"
+    )
+
+
+def test_a_bar_in_a_reason_does_not_end_its_cell_in_markdown():
+    assert as_markdown([["a"], ["b|c"]]).splitlines()[-1] == r"| b\|c |"
+
+
+def test_with_one_row_the_variants_go_down():
+    one = Grid(rows=GRID.rows[:1], columns=(OFF, ON), rounds=3, min_steps=3, min_s=0.0)
+    assert cells(one, RESULTS[:1]) == [
+        ["", "batch_size=8"],
+        ["pipelined=off", "276.4 (GPU 85 %)"],
+        ["pipelined=on", "293.7, +6.2 % [+5.9, +6.5] (GPU 99 %)"],
+    ]
+
+
+def test_without_rows_the_head_says_what_stands_below():
+    none = Grid(rows=({},), columns=(OFF, ON), rounds=3, min_steps=3, min_s=0.0)
+    assert cells(none, RESULTS[:1])[0] == ["", "steps/s"]
+
+
+def test_where_batch_sizes_differ_the_rate_is_what_the_change_is_of():
+    """Steps of 64 samples are fewer than steps of 8, and yet the throughput is higher."""
+    sizes = ({"batch_size": "8"}, {"batch_size": "64"})
+    grid = Grid(rows=({},), columns=sizes, rounds=3, min_steps=3, min_s=0.0)
+    results = [
+        [
+            CellResult(steps_per_s=281.0, samples_per_s=2248.0),
+            CellResult(steps_per_s=80.3, samples_per_s=5139.2, change=found(1.286)),
+        ]
+    ]
+    assert legend(grid).startswith("samples/s, change of the throughput against")
+    assert cells(grid, results) == [
+        ["", "samples/s"],
+        ["batch_size=8", "2248.0"],
+        ["batch_size=64", "5139.2, +128.6 %"],
+    ]
+    assert legend(GRID).startswith("steps/s, change of the throughput against")
+
+
+def test_two_columns_are_as_narrow_as_it_gets():
+    one = Grid(rows=GRID.rows[:1], columns=(OFF, ON), rounds=3, min_steps=3, min_s=0.0)
+    table = cells(one, RESULTS[:1])
+    assert as_text(table, columns=20) == as_text(table)
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (CellResult(), "–"),
+        (CellResult(steps_per_s=0.123456), "0.1235"),
+        (CellResult(steps_per_s=9.99), "9.99"),
+        (CellResult(steps_per_s=1234.5678), "1234.6"),
+        (CellResult(steps_per_s=20.0, change=found(0.1)), "20.0, +10.0 %"),
+        (CellResult(steps_per_s=20.0, util_pct=0.0, cpu_pct=90.0), "20.0 (GPU 0 %)"),
+        (
+            CellResult(failure="precision=tf32: a CPU has no TF32"),
+            "precision=tf32: a CPU has no TF32",
+        ),
+        (CellResult(steps_per_s=20.0, failure="CUDA out of memory. Tried …"), "out of memory"),
+    ],
+)
+def test_a_cell_says_what_a_setting_was_worth_or_why_that_is_not_known(result, text):
+    assert cell(result) == text
+
+
+@pytest.mark.parametrize(
+    ("estimate", "text"),
+    [
+        (found(0.0631, 0.0591, 0.0677), "+6.3 % [+5.9, +6.8]"),
+        (found(-0.021, -0.03, -0.012), "-2.1 % [-3.0, -1.2]"),
+        (found(-0.0001, -0.0004, 0.0003), "+0.0 % [+0.0, +0.0]"),
+        (found(1.9, -0.9, float("inf")), "+190.0 % [-90.0, +inf]"),
+        (found(0.1), "+10.0 %"),
+    ],
+)
+def test_a_change_is_told_with_its_interval_in_percent(estimate, text):
+    assert change(estimate) == text
+
+
+def test_a_variant_is_the_first_one_plus_what_differs():
+    columns = (
+        {"augment_on": "cpu", "rotation": "per_image", "pin_memory": "off", "data": "loader"},
+        {"augment_on": "gpu", "rotation": "per_image", "pin_memory": "off", "data": "loader"},
+        {"augment_on": "gpu", "rotation": "batched", "pin_memory": "on", "data": "loader"},
+    )
+    assert [label(column, columns) for column in columns] == [
+        "augment_on=cpu rotation=per_image pin_memory=off",  # data is the same in all
+        "augment_on=gpu",
+        "augment_on=gpu rotation=batched pin_memory=on",
+    ]
+
+
+def test_a_variant_alone_is_named_in_full():
+    assert label(OFF, (OFF,)) == "pipelined=off"

@@ -1,0 +1,349 @@
+"""The clock turns borders into the device's own times, and never waits for one."""
+
+import math
+import time
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudash.instrument.clock import Clock
+from gpudash.instrument.timestamps import HostBorders
+from gpudash.protocol import Step
+from workloads.training import Trained
+from workloads.workload import Phase
+
+
+@dataclass
+class Device:
+    """A device whose work is a list of borders with the times at which it reaches them."""
+
+    host_s: float = 100.0
+    pace: float = 1.0  # of its clock, against the host's
+    passed_until: int = 10**9
+    times_ms: list[float] = field(default_factory=list)
+    next_ms: float = 0.0
+    free: set[int] = field(default_factory=set)
+    recorded: int = 0
+
+    def record(self) -> int:
+        self.recorded += 1
+        self.times_ms.append(self.next_ms)
+        return len(self.times_ms) - 1
+
+    def passed(self, border: int, /) -> bool:
+        return border < self.passed_until
+
+    def between_ms(self, earlier: int, later: int, /) -> float:
+        assert not {earlier, later} & self.free, "a released border was read"
+        return self.times_ms[later] - self.times_ms[earlier]
+
+    def tie(self) -> tuple[int, float]:
+        self.times_ms.append(0.0)
+        return 0, self.host_s
+
+    def release(self, border: int, /) -> None:
+        assert border not in self.free, "released twice"
+        self.free.add(border)
+
+    def cpu_s(self) -> float | None:
+        return None
+
+    def now(self) -> float:
+        return self.host_s
+
+    def idle(self) -> None:
+        """What is recorded next is reached at once, unless the device is at work until later."""
+        self.next_ms = max(self.next_ms, (self.host_s - 100) * 1e3 * self.pace)
+
+
+SERIAL: tuple[Phase, ...] = ("copy", "first", "forward", "backward", "optimizer", "idle")
+SECOND: tuple[Phase, ...] = ("forward", "backward", "optimizer", "idle")
+FIRST: tuple[Phase, ...] = ("copy", "first", "idle")
+
+
+@pytest.fixture
+def device() -> Device:
+    return Device()
+
+
+@pytest.fixture
+def clock(device: Device) -> Clock[int]:
+    return Clock(device, now=device.now, phases_every_s=0.0)
+
+
+def trained(step: int) -> Trained:
+    return Trained(torch.tensor(float(step)), samples=8)
+
+
+def enqueue(
+    clock: Clock[int],
+    device: Device,
+    marks: list[tuple[Phase, float]],
+    step: int | None,
+    host_ms: float = 1.0,
+    data_ms: float = 0.0,
+) -> None:
+    """One iteration: each mark with the device time, in ms, at which it is reached."""
+    device.idle()
+    mark = clock.begin()
+    for phase, at_ms in marks:
+        device.next_ms = at_ms
+        mark(phase)
+    device.next_ms = next(at_ms for phase, at_ms in marks if phase == "idle")  # of training
+    device.host_s += host_ms / 1e3
+    clock.end(trained(step) if step else None, step or 0, segment=0, data_s=data_ms / 1e3)
+
+
+def serial(begin_ms: float, *durations_ms: float) -> list[tuple[Phase, float]]:
+    times = [begin_ms]
+    for duration in durations_ms:
+        times.append(times[-1] + duration)
+    return list(zip(SERIAL, times, strict=True))
+
+
+def finished(clock: Clock[int], device: Device, at_s: float) -> list[Step]:
+    device.host_s = at_s
+    return [step for step, _ in clock.finished()]
+
+
+def test_phases_are_the_devices_own_times(clock: Clock[int], device: Device) -> None:
+    enqueue(clock, device, serial(10, 1, 2, 3, 4, 5), 1)
+    (step,) = finished(clock, device, 101)
+    phases = (step.copy_ms, step.first_ms, step.forward_ms, step.backward_ms, step.optimizer_ms)
+    assert phases == (1, 2, 3, 4, 5)
+    assert step.device_ms == 15
+    assert step.overlap_ms is None
+    assert step.finished_s == pytest.approx(100.025)
+
+
+def test_a_step_counts_when_the_device_has_finished_it(clock: Clock[int], device: Device) -> None:
+    enqueue(clock, device, serial(0, 1, 1, 1, 1, 1), 1)
+    enqueue(clock, device, serial(5, 1, 1, 1, 1, 1), 2)
+    device.passed_until = 9  # all of the first step, none of the second's end
+    assert [step.step for step in finished(clock, device, 100.006)] == [1]
+    assert clock.until_s == 100.006
+    assert finished(clock, device, 100.007) == []
+    device.passed_until = 100
+    assert [step.step for step in finished(clock, device, 100.02)] == [2]
+
+
+def test_a_look_in_vain_is_no_steps_cost(clock: Clock[int], device: Device) -> None:
+    enqueue(clock, device, serial(0, 1, 1, 1, 1, 1), 1)
+    spent_s = clock.spent_s
+    device.passed_until = 0
+    assert finished(clock, device, 100.001) == []
+    assert clock.spent_s == spent_s  # the host looks again and again while it has nothing to do
+    device.passed_until = 100
+    assert len(finished(clock, device, 100.02)) == 1
+    assert clock.spent_s > spent_s
+
+
+def test_the_host_running_ahead_does_not_shorten_a_step(clock: Clock[int], device: Device) -> None:
+    for number in range(1, 4):
+        enqueue(clock, device, serial(number * 50, 10, 10, 10, 10, 10), number, host_ms=0.5)
+    first, *others = finished(clock, device, 101)
+    assert [step.step_ms for step in others] == [50, 50]
+    assert all(step.host_ms == pytest.approx(0.5) for step in (first, *others))
+
+
+def test_two_streams_report_a_step_with_its_own_halves(clock: Clock[int], device: Device) -> None:
+    def prepare(at_ms: float) -> list[tuple[Phase, float]]:
+        return list(zip(FIRST, (at_ms, at_ms + 1, at_ms + 4), strict=True))
+
+    def train(at_ms: float) -> list[tuple[Phase, float]]:
+        return list(zip(SECOND, (at_ms, at_ms + 2, at_ms + 4, at_ms + 6), strict=True))
+
+    enqueue(clock, device, prepare(0), None)
+    enqueue(clock, device, [*train(4), *prepare(5)], 1)
+    enqueue(clock, device, train(10), 2)  # drained
+    one, two = finished(clock, device, 101)
+    assert (one.copy_ms, one.first_ms, one.overlap_ms) == (1, 3, None)  # nothing ran before
+    assert (two.copy_ms, two.first_ms) == (1, 3)
+    assert two.overlap_ms == 4  # all of its preparation, beside the training of step 1
+    assert two.device_ms == 1 + 3 + 6 - 4
+    assert two.step_ms == 6
+
+
+def test_a_step_contains_the_wait_before_it(clock: Clock[int], device: Device) -> None:
+    prepare = list(zip(FIRST, (0, 1, 2), strict=True))
+    train = list(zip(SECOND, (4, 5, 6, 7), strict=True))
+    enqueue(clock, device, prepare, None, host_ms=9, data_ms=7)
+    enqueue(clock, device, [*train, *prepare], 1, host_ms=5, data_ms=2)
+    enqueue(clock, device, train, 2, host_ms=1)  # drained
+    enqueue(clock, device, serial(20, 1, 1, 1, 1, 1), 3, host_ms=4, data_ms=3)
+    steps = finished(clock, device, 101)
+    assert [step.data_ms for step in steps] == [7 + 2, 0, 3]  # step 1 waited for two batches
+    assert [step.host_ms for step in steps] == pytest.approx([3, 1, 1])  # of its turn, without
+
+
+def test_after_a_break_a_step_begins_with_itself(clock: Clock[int], device: Device) -> None:
+    enqueue(clock, device, serial(0, 1, 1, 1, 1, 1), 1)
+    assert finished(clock, device, 100.005)[0].step_ms == pytest.approx(5)
+    device.host_s = 200.0  # a long pause
+    clock.interrupt()
+    enqueue(clock, device, serial(100_001, 1, 1, 1, 1, 1), 2)
+    (step,) = finished(clock, device, 201)
+    assert step.step_ms == pytest.approx(6)
+    assert step.finished_s == pytest.approx(200.006)
+
+
+def test_a_break_while_the_device_still_works_counts_no_time_twice(
+    clock: Clock[int], device: Device
+) -> None:
+    enqueue(clock, device, serial(0, 100, 100, 100, 100, 100), 1)  # the host is far ahead
+    clock.interrupt()
+    enqueue(clock, device, serial(500, 10, 10, 10, 10, 10), 2)
+    one, two = finished(clock, device, 101)
+    assert one.step_ms + two.step_ms == pytest.approx(550)
+
+
+def test_clocks_that_drift_apart_take_nothing_from_the_step_after_a_pause(
+    clock: Clock[int], device: Device
+) -> None:
+    device.pace = 0.99
+    enqueue(clock, device, serial(0, 1, 1, 1, 1, 1), 1)
+    finished(clock, device, 100.005)
+    device.host_s = 200.0
+    clock.interrupt()
+    enqueue(clock, device, serial(99_000, 1, 1, 1, 1, 1), 2)
+    (step,) = finished(clock, device, 201)
+    assert step.step_ms == pytest.approx(5)
+    assert step.finished_s == pytest.approx(200.005)
+
+
+def test_the_pace_of_before_a_break_is_forgotten(clock: Clock[int], device: Device) -> None:
+    for number in (1, 2):
+        enqueue(clock, device, serial(5 * number, 1, 1, 1, 1, 1), number)
+    finished(clock, device, 100.02)
+    assert clock.step_ms == 5
+    enqueue(clock, device, serial(20, 1, 1, 1, 1, 1), 3)
+    clock.interrupt()
+    enqueue(clock, device, serial(1000, 100, 100, 100, 100, 100), 4)
+    assert [step.step for step in finished(clock, device, 102)] == [3, 4]
+    assert clock.step_ms == math.inf  # a first step is no measure of the others
+    enqueue(clock, device, serial(2000, 100, 100, 100, 100, 100), 5)
+    finished(clock, device, 104)
+    assert clock.step_ms == 1000
+
+
+def test_a_pause_between_the_halves_is_in_no_step(clock: Clock[int], device: Device) -> None:
+    enqueue(clock, device, list(zip(FIRST, (0, 1, 2), strict=True)), None)
+    device.host_s = 150.0
+    clock.interrupt()
+    enqueue(clock, device, list(zip(SECOND, (50_000, 50_001, 50_002, 50_003), strict=True)), 1)
+    (step,) = finished(clock, device, 151)
+    assert step.step_ms == pytest.approx(3)
+
+
+def test_what_failed_half_way_is_forgotten(clock: Clock[int], device: Device) -> None:
+    mark = clock.begin()
+    mark("copy")
+    clock.interrupt()
+    enqueue(clock, device, serial(10, 1, 1, 1, 1, 1), 1)
+    assert len(finished(clock, device, 101)) == 1
+
+
+@given(st.lists(st.floats(0.1, 500), min_size=1, max_size=30), st.integers(1, 5))
+def test_times_add_up_and_never_leave_what_causality_allows(
+    steps_ms: list[float], look_every: int
+) -> None:
+    device = Device()
+    clock = Clock(device, now=device.now)
+    seen: list[Step] = []
+    at_ms = 0.0
+    for number, step_ms in enumerate(steps_ms, 1):
+        looked_s = clock.until_s
+        enqueue(clock, device, serial(at_ms, *[step_ms / 5] * 5), number, host_ms=0.0)
+        at_ms += step_ms
+        if number % look_every == 0:
+            steps = finished(clock, device, 100 + at_ms / 1e3)
+            assert all(looked_s <= step.finished_s or step in seen for step in steps[-1:])
+            assert all(step.finished_s <= clock.until_s for step in steps)
+            seen += steps
+    seen += finished(clock, device, 100 + at_ms / 1e3)
+    assert [step.step for step in seen] == list(range(1, len(steps_ms) + 1))
+    assert sum(step.step_ms for step in seen) == pytest.approx(sum(steps_ms))
+
+
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_phases_are_measured_now_and_then_and_ends_always(
+    device: Device, *, pipelined: bool
+) -> None:
+    clock = Clock(device, now=device.now, phases_every_s=0.1)
+    if pipelined:
+        enqueue(clock, device, list(zip(FIRST, (0, 1, 2), strict=True)), None, host_ms=10)
+    for number in range(1, 41):
+        marks = serial(number * 10, 1, 1, 1, 1, 1)
+        if pipelined:
+            marks = [
+                *marks[2:],
+                *zip(FIRST, (number * 10 + 6, number * 10 + 7, number * 10 + 8), strict=True),
+            ]
+        enqueue(clock, device, marks, number, host_ms=10)
+    steps = finished(clock, device, 101)
+    assert [step.step for step in steps] == list(range(1, 41))
+    assert all(step.step_ms == 10 for step in steps[1:])
+    measured = [step for step in steps if step.device_ms is not None]
+    assert len(measured) == (3 if pipelined else 8)
+    assert all((step.first_ms, step.backward_ms, step.device_ms) == (1, 1, 5) for step in measured)
+    assert all((step.overlap_ms is not None) == pipelined for step in measured)
+    assert device.recorded < 40 * 3  # of six or seven borders a step
+
+
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_every_border_is_reused(device: Device, *, pipelined: bool) -> None:
+    clock = Clock(device, now=device.now, phases_every_s=0.01)
+    for number in range(1, 40):
+        device.host_s = 100 + number * 0.005
+        if number % 10 == 1:
+            clock.interrupt()
+        at_ms = number * 5.0
+        marks = serial(at_ms, 1, 1, 1, 1, 1)
+        if pipelined:
+            marks = [*marks[2:], *zip(FIRST, (at_ms, at_ms + 1, at_ms + 2), strict=True)]
+        if pipelined and number == 1:
+            enqueue(clock, device, marks[-3:], None)
+        else:
+            enqueue(clock, device, marks, number)
+        finished(clock, device, device.host_s + 1)
+    in_use = len(device.times_ms) - len(device.free)
+    # the newest step's end and training half; on two streams what is prepared for the next one too
+    assert in_use == (8 if pipelined else 5)
+
+
+def test_on_a_cpu_a_step_knows_what_cpu_time_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, cpu_s = 100.0, 7.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(time, "process_time", lambda: cpu_s)
+    clock = Clock(HostBorders(), now=lambda: now_s, phases_every_s=math.inf)
+    steps = []
+    for number, (wall_ms, used_ms) in enumerate([(10, 9), (5000, 8), (10, 20)], start=1):
+        if number == 3:  # what is used in a break is no step's
+            clock.interrupt()
+            now_s, cpu_s = now_s + 1, cpu_s + 1
+        mark = clock.begin()
+        for phase in SERIAL:
+            mark(phase)
+        now_s, cpu_s = now_s + wall_ms / 1e3, cpu_s + used_ms / 1e3
+        clock.end(trained(number), number, segment=0)
+        steps += [step for step, _ in clock.finished()]
+    assert [step.step_ms for step in steps] == pytest.approx([10, 5000, 10])
+    assert [step.cpu_ms for step in steps] == pytest.approx([9, 8, 20])
+
+
+def test_on_a_gpu_the_cpu_time_says_nothing_of_a_step(clock: Clock[int], device: Device) -> None:
+    enqueue(clock, device, serial(10, 1, 2, 3, 4, 5), 1)
+    (step,) = finished(clock, device, 101)
+    assert step.cpu_ms is None
+
+
+def test_on_a_cpu_the_host_is_the_device() -> None:
+    borders = HostBorders()
+    border, now = borders.tie()
+    assert border == now
+    later = borders.record()
+    assert borders.passed(later)
+    assert borders.between_ms(border, later) == (later - border) * 1e3

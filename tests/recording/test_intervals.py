@@ -1,0 +1,363 @@
+import msgspec
+import pytest
+
+from gpudash.protocol import Paused, Progress
+from gpudash.recording.intervals import GRACE_S, SWITCH_S, Intervals
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host
+
+
+def fold(items, *, close_s=None, interval_s=0.5, began_s=BEGAN_S):
+    intervals = Intervals(began_s, interval_s)
+    rows = [row for item in items for row in intervals.fold(item)]
+    return rows if close_s is None else [*rows, *intervals.close(close_s)]
+
+
+def test_a_row_counts_the_steps_that_finished_in_it():
+    run = Trainer()
+    rows = fold([run.start(), *run.steps(20, 100.0)], close_s=run.now_s)
+    assert [row.steps for row in rows] == [5, 5, 5, 5]
+    assert [row.step for row in rows] == [5, 10, 15, 20]
+    assert [row.ended_s - BEGAN_S for row in rows] == pytest.approx([0.5, 1.0, 1.5, 2.0])
+    first = rows[0]
+    assert (first.steps_per_s, first.samples_per_s) == (10.0, 80.0)
+    assert (first.step_ms_p50, first.data_ms, first.host_ms, first.device_ms) == (100, 1, 2, 40)
+    assert (first.workload, first.segment, first.settings) == ("encdec", 0, run.settings)
+
+
+@pytest.mark.parametrize("sample", [gpu, host])
+def test_a_row_leaves_with_the_first_sample_from_after_its_end(sample):
+    run = Trainer()
+    intervals = Intervals(BEGAN_S, 0.1)
+    items = [run.start(), *run.steps(2), run.wait(0.05), sample(BEGAN_S + 0.1 - 0.01)]
+    assert [intervals.fold(item) for item in items] == [()] * 5
+    assert len(intervals.fold(sample(BEGAN_S + 0.1 + 0.01))) == 1
+
+
+def test_a_row_with_samples_still_waits_for_its_steps():
+    run = Trainer()
+    intervals = Intervals(BEGAN_S, 0.1)
+    intervals.fold(run.start())
+    assert intervals.fold(host(BEGAN_S + 0.25)) == ()
+    assert [row.steps for item in run.steps(4) for row in intervals.fold(item)] == [2, 2]
+
+
+def test_a_row_waits_for_the_energy_counter_to_be_read_after_its_end():
+    run = Trainer()
+    intervals = Intervals(BEGAN_S, 0.1)
+    items = [run.start(), gpu(BEGAN_S, energy_j=0.0), *run.steps(20), host(run.now_s)]
+    assert [row for item in items for row in intervals.fold(item)] == []
+    rows = intervals.fold(gpu(run.now_s + 0.1, energy_j=330.0))
+    assert [row.gpus[0].energy_j for row in rows] == pytest.approx([30.0] * 10)
+
+
+def test_a_row_waits_only_so_long_for_a_sample():
+    run = Trainer()
+    intervals = Intervals(BEGAN_S)
+    intervals.fold(run.start())
+    run.now_s = BEGAN_S + 0.5 + GRACE_S - 0.01
+    assert intervals.fold(run.progress()) == ()
+    run.now_s += 0.02
+    assert len(intervals.fold(run.progress())) == 1
+
+
+def test_time_before_the_worker_is_ready_is_recorded_as_idle():
+    run = Trainer(BEGAN_S + 1.0)
+    rows = fold([run.start(), *run.steps(10)], close_s=run.now_s)
+    assert [row.steps for row in rows[:2]] == [0, 0]
+    assert rows[0].steps_per_s == 0.0
+    assert rows[0].step_ms_p50 is None
+    assert rows[0].data_ms is None
+
+
+def test_a_pause_is_recorded_as_idle():
+    run = Trainer()
+    items = [run.start(), *run.steps(10), run.pause(), run.wait(1.0), run.resume(), *run.steps(10)]
+    rows = fold(items, close_s=run.now_s)
+    assert [row.steps for row in rows] == [10, 0, 0, 10]
+
+
+def test_a_row_says_how_long_of_it_the_training_was_under_way():
+    run = Trainer(BEGAN_S + 0.25)
+    items = [run.start(), *run.steps(10), run.pause(), run.wait(0.5), run.resume(), *run.steps(5)]
+    run.now_s += 0.25
+    items += [run.change(batch_size="16"), *run.steps(5)]
+    run.now_s += 0.25
+    items += [run.start(), *run.steps(5)]
+    rows = fold(items, close_s=run.now_s)
+    assert [row.ended_s - BEGAN_S for row in rows] == [0.5, 1, 1.5, 1.75, 2, 2.25, 2.5]
+    assert [row.train_s for row in rows] == pytest.approx([0.25, 0.25, 0.25, 0, 0.25, 0, 0.25])
+
+
+def test_a_worker_that_stands_still_counts_as_training():
+    run = Trainer()
+    rows = fold([run.start(), *run.steps(10), run.step(5000.0)], close_s=run.now_s)
+    assert [row.train_s for row in rows] == pytest.approx([0.5] * 11)
+
+
+def test_a_pause_begins_when_the_device_has_finished_the_last_step_before_it():
+    run = Trainer()
+    items = [run.start(), *run.steps(2, 1100.0)]
+    paused = Paused(at_s=BEGAN_S + 0.1, after_step=2)  # the host runs ahead of the device
+    silent = [Progress(until_s=BEGAN_S + at_s, steps=(), total_steps=0, total_samples=0)
+              for at_s in (0.2, 0.8)]  # fmt: skip
+    items = [items[0], paused, *silent, *items[1:], run.wait(0.8), run.resume(), *run.steps(1)]
+    rows = fold(items, close_s=run.now_s)
+    assert sum(row.train_s for row in rows) == pytest.approx(2 * 1.1 + 0.05)
+
+
+def test_a_change_before_the_first_step_is_a_switch_too():
+    run = Trainer()
+    items = [run.start()]
+    run.now_s += 0.4
+    rows = fold([*items, run.change(batch_size="16"), *run.steps(2)], close_s=run.now_s)
+    assert [(row.segment, row.steps, row.train_s) for row in rows] == [
+        (1, 0, 0), (1, 2, pytest.approx(0.1)),
+    ]  # fmt: skip
+
+
+def test_a_change_cuts_the_row_where_the_last_step_before_it_finished():
+    run = Trainer()
+    items = [run.start(), *run.steps(14), run.change(pipelined="on"), *run.steps(6)]
+    rows = fold(items, close_s=run.now_s)
+    assert [row.segment for row in rows] == [0, 0, 1]
+    assert [row.settings["pipelined"] for row in rows] == ["off", "off", "on"]
+    assert [row.steps for row in rows] == [10, 4, 6]
+    assert rows[1].ended_s == pytest.approx(BEGAN_S + 0.7)
+
+
+def test_a_switch_is_in_no_row_with_steps():
+    run = Trainer()
+    items = [run.start(), *run.steps(24)]  # for 1.2 s
+    run.now_s += 0.26
+    items += [run.change(batch_size="16"), *run.steps(25, 20.0)]
+    rows = fold(items, close_s=run.now_s)
+    assert [(row.segment, row.steps) for row in rows] == [
+        (0, 10), (0, 10), (0, 4), (1, 0), (1, 2), (1, 23),
+    ]  # fmt: skip
+    assert [row.steps_per_s for row in rows] == pytest.approx([20.0] * 3 + [0.0] + [50.0] * 2)
+    assert rows[3].ended_s - rows[3].began_s == pytest.approx(0.26)
+
+
+def test_a_long_switch_has_several_rows_and_the_device_is_seen_to_be_idle_in_it():
+    run = Trainer()
+    items = [run.start(), *run.steps(20)]
+    run.now_s += 2.0
+    items += [run.change(data="loader"), *run.steps(40)]
+    moments = [tick / 5 for tick in range(1, 18)]
+    items += [gpu(BEGAN_S + at_s, util_pct=0.0 if at_s >= 2 else 90.0) for at_s in moments]
+    rows = fold(in_order(items), close_s=run.now_s)[2:]
+    assert [row.steps for row in rows] == [0, 0, 0, 0, 10, 10, 10, 10]
+    assert [row.gpus[0].util_pct for row in rows[:5]] == [None, 0.0, 0.0, 0.0, None]
+
+
+def test_a_switch_of_no_length_to_speak_of_has_no_row():
+    run = Trainer()
+    items = [run.start(), *run.steps(14)]
+    run.now_s += 0.9 * SWITCH_S
+    items += [run.change(pipelined="on"), *run.steps(12)]
+    rows = fold(items, close_s=run.now_s)
+    assert [row.segment for row in rows] == [0, 0, 1, 1]
+    assert all(row.steps for row in rows)
+
+
+def test_a_change_announced_ahead_of_the_device_cuts_where_its_steps_begin():
+    run = Trainer()
+    first = run.steps(14)
+    changed = run.change(pipelined="on")
+    rows = fold([run.start(), *first[:10], changed], close_s=None)
+    assert rows == []
+    run = Trainer()
+    items = [run.start(), *first[:10], changed, *first[10:]]
+    run.now_s, run.number, run.segment = BEGAN_S + 0.7, 14, 1
+    rows = fold([*items, *run.steps(6)], close_s=run.now_s)
+    assert [(row.segment, row.steps) for row in rows] == [(0, 10), (0, 4), (1, 6)]
+
+
+def test_a_change_during_a_long_pause_revises_no_row():
+    run = Trainer()
+    items = [run.start(), *run.steps(5), run.pause(), run.wait(3.0)]
+    items += [run.change(batch_size="16"), run.resume(), *run.steps(5)]
+    rows = fold(items, close_s=run.now_s)
+    assert [row.segment for row in rows] == sorted(row.segment for row in rows)
+    assert sum(row.steps for row in rows if row.segment == 1) == 5
+
+
+def test_a_step_under_settings_that_were_not_announced_still_has_a_row_of_its_own():
+    run = Trainer()
+    items = [run.start()]
+    run.segment = 1
+    items += run.steps(1, 300.0)
+    rows = fold(items, close_s=run.now_s)
+    assert [(row.segment, row.steps) for row in rows] == [(1, 1)]
+
+
+def test_settings_that_no_step_was_trained_under_get_no_row():
+    run = Trainer()
+    items = [run.start(), *run.steps(5), run.change(batch_size="16"), run.change(batch_size="32")]
+    rows = fold([*items, *run.steps(5)], close_s=run.now_s)
+    assert [row.segment for row in rows] == [0, 2]
+
+
+def test_a_restart_begins_a_new_segment_and_counts_steps_anew():
+    run = Trainer()
+    items = [run.start(), *run.steps(10), run.change(pipelined="on"), *run.steps(10)]
+    run.now_s += 1.0
+    items += [run.start(), *run.steps(10)]
+    rows = fold(items, close_s=run.now_s)
+    assert [row.segment for row in rows] == [0, 1, 1, 1, 2]
+    assert [row.step for row in rows] == [10, 20, 20, 20, 10]
+    assert rows[-1].settings["pipelined"] == "off"
+
+
+def test_close_ends_with_a_row_as_long_as_what_is_left_and_never_an_empty_one():
+    run = Trainer()
+    items = [run.start(), *run.steps(11)]
+    assert [row.steps for row in fold(items, close_s=run.now_s)] == [10, 1]
+    assert [row.steps for row in fold(items[:-1], close_s=BEGAN_S + 0.5)] == [10]
+    intervals = Intervals(BEGAN_S)
+    assert intervals.close(BEGAN_S) == ()
+    assert intervals.close(BEGAN_S + 9.0) == ()
+
+
+def test_a_loss_appears_in_the_row_of_its_step_and_not_before():
+    run = Trainer()
+    items = [run.start(), *run.steps(20)]
+    rows = fold(items, close_s=run.now_s)
+    assert [row.loss for row in rows] == [1 / 10, 1 / 20]
+
+
+def test_samples_are_averaged_and_what_was_not_measured_stays_empty():
+    run = Trainer()
+    samples = [
+        gpu(BEGAN_S + 1.1, util_pct=80.0, throttle="none"),
+        gpu(BEGAN_S + 1.3, util_pct=90.0, throttle="power+thermal"),
+        gpu(BEGAN_S + 1.6, throttle="none"),
+        host(BEGAN_S + 1.2),
+    ]
+    rows = fold([run.start(), *samples, *run.steps(40)], close_s=run.now_s)[2:]
+    first, second = (row.gpus[0] for row in rows)
+    assert (first.util_pct, first.power_w, first.throttle) == (85.0, None, "power+thermal")
+    assert (second.util_pct, second.throttle) == (None, "none")
+    assert [row.cpu_pct for row in rows] == [150.0, None]
+
+
+def test_a_mean_that_reaches_back_into_other_settings_is_in_no_row_of_the_new_ones():
+    """As a sampler tells it: five times a second, activity once a second and repeated."""
+    run = Trainer()
+    items = [run.start(), *run.steps(60)]  # for 3 s
+    items += [run.change(pipelined="on"), *run.steps(60)]
+    for tick in range(1, 30):
+        at_s = tick / 5
+        slow_s = max(at_s - 0.4, 0.0) // 1 + 0.4  # read at 0.4, 1.4, 2.4 …
+        active = 10.0 if slow_s < 3 else 55.0 if slow_s < 4 else 90.0
+        activity = {"sm_active_pct": active, "activity_since_s": BEGAN_S + slow_s - 1}
+        busy = 10.0 if at_s <= 3 else 10 + 80 * min(at_s - 3, 1)  # over the second before
+        items.append(gpu(BEGAN_S + at_s, util_pct=busy, power_w=300.0, **activity))
+    rows = [row for row in fold(in_order(items), close_s=run.now_s) if row.segment == 1]
+    assert [row.gpus[0].sm_active_pct for row in rows] == [None, None, 90.0, 90.0, 90.0, 90.0]
+    assert [row.gpus[0].util_pct for row in rows] == [None, 90.0, 90.0, 90.0, 90.0, 90.0]
+    assert all(row.gpus[0].power_w == 300.0 for row in rows)
+
+
+def in_order(items):
+    """Samples of a moment after the worker's records of it."""
+    moments = [getattr(item, "until_s", getattr(item, "at_s", 0.0)) for item in items]
+    return [items[index] for index in sorted(range(len(items)), key=moments.__getitem__)]
+
+
+def test_a_gpu_is_in_every_row_from_its_first_sample_on():
+    run = Trainer()
+    other = gpu(BEGAN_S + 0.6, index=1, uuid="GPU-2222", util_pct=10.0)
+    rows = fold([run.start(), gpu(BEGAN_S + 0.1), other, *run.steps(30)], close_s=run.now_s)
+    assert [[one.uuid for one in row.gpus] for row in rows] == [
+        ["GPU-1111"],
+        ["GPU-1111", "GPU-2222"],
+        ["GPU-1111", "GPU-2222"],
+    ]
+
+
+def metered(run, seconds, reach_samples_s, watts=300.0):
+    """A counter read once a second, which samples repeat once they know of it."""
+    items = []
+    for tick in range(seconds * 5):
+        at_s = BEGAN_S + tick / 5
+        known = [at for at, late_s in enumerate(reach_samples_s) if BEGAN_S + at + late_s <= at_s]
+        energy = {"energy_j": 7000.0 + watts * known[-1], "energy_at_s": BEGAN_S + known[-1]}
+        items += [gpu(at_s, **energy), *run.steps(2, 100.0)]
+    return items
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.6])
+def test_energy_is_even_although_its_counter_is_read_once_a_second(late_s):
+    run = Trainer()
+    late = [0.0] + [late_s, 0.0] * 3  # every other reading takes long
+    rows = fold([run.start(), *metered(run, 6, late)], close_s=run.now_s)
+    energies = [row.gpus[0].energy_j for row in rows]
+    assert energies[:10] == pytest.approx([150.0] * 10)
+    assert energies[-1] is None  # the counter was never read after its end
+
+
+def test_a_counter_that_stood_still_between_two_readings_spent_nothing():
+    run = Trainer()
+    readings = [gpu(BEGAN_S + at, energy_j=500.0) for at in range(3)]
+    rows = fold([run.start(), *readings, *run.steps(80)], close_s=run.now_s)
+    assert [row.gpus[0].energy_j for row in rows[:4]] == [0.0] * 4
+
+
+def test_energy_across_a_gap_in_the_readings_or_a_reset_counter_is_not_measured():
+    run = Trainer()
+    readings = [gpu(BEGAN_S, energy_j=500.0), gpu(BEGAN_S + 0.6, energy_j=3.0)]
+    rows = fold([run.start(), *readings, *run.steps(40)], close_s=run.now_s)
+    assert [row.gpus[0].energy_j for row in rows] == [None] * 4
+
+
+def test_another_rank_is_left_out():
+    run = Trainer()
+    stranger = run.step()
+    rows = fold(
+        [run.start(), type(stranger)(**{**as_dict(stranger), "rank": 1})], close_s=run.now_s
+    )
+    assert sum(row.steps for row in rows) == 0
+
+
+def as_dict(record):
+    return {name: getattr(record, name) for name in record.__struct_fields__}
+
+
+@pytest.mark.parametrize("length", [0.0, -1.0, float("nan"), float("inf")])
+def test_an_interval_needs_a_positive_length(length):
+    with pytest.raises(ValueError, match="positive length"):
+        Intervals(BEGAN_S, length)
+
+
+def making(report, skipped, **transform_ms):
+    return msgspec.structs.replace(report, transform_ms=transform_ms, skipped_samples=skipped)
+
+
+def test_what_loader_workers_report_is_the_newest_in_the_row():
+    run = Trainer()
+    items = [
+        run.start(),
+        making(run.step(100.0), 0, decode=1.0),
+        making(run.step(100.0), 2, decode=2.0),
+        making(run.step(200.0), 2),  # no batch was taken since the one before
+        making(run.step(400.0), 3, decode=4.0),
+        making(run.step(200.0), 3),
+    ]
+    rows = fold(items, close_s=BEGAN_S + 1.2)
+    assert [row.transform_ms for row in rows] == [{"decode": 2.0}, {"decode": 4.0}, {}]
+    assert [row.skipped_samples for row in rows] == [2, 3, 3]
+
+
+def test_skipped_samples_are_unknown_before_the_first_report_and_after_a_restart():
+    run = Trainer(BEGAN_S + 0.6)
+    items = [run.start(), *(making(report, 5) for report in run.steps(9, 100.0))]
+    items += [run.start(), run.wait(0.4), *run.steps(6, 100.0)]
+    rows = fold(items, close_s=run.now_s)
+    assert [(row.segment, row.skipped_samples) for row in rows] == [
+        (0, None),
+        (0, 5),
+        (0, 5),
+        (1, 0),
+        (1, 0),
+    ]

@@ -1,0 +1,319 @@
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpudash.errors import ExistsError, RecordingError
+from gpudash.protocol import Failed
+from gpudash.recording import provenance as metadata
+from gpudash.recording.provenance import Failure, Metadata, path_beside
+from gpudash.recording.recordings import Recordings
+from gpudash.recording.writer import Origin, Recording
+from gpudash.views.time_breakdown import Account
+from tests.recording.test_csv_file import interval, scripted
+from tests.scripted_run import BEGAN_S, started
+
+ORIGIN = Origin(
+    began_s=BEGAN_S,
+    began_utc=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+    interval_s=0.5,
+    command=("gpudash", "encdec", "--record", "run.csv"),
+    versions={"gpudash": "0.1.0", "driver": "570.1"},
+)
+
+
+def described(recorder):
+    return msgspec.json.decode(recorder.metadata_path.read_bytes(), type=Metadata)
+
+
+def test_the_provenance_lies_beside_the_record(tmp_path):
+    assert path_beside(tmp_path / "run.csv") == tmp_path / "run.json"
+    assert path_beside(tmp_path / "run.txt") == tmp_path / "run.txt.json"
+    assert path_beside(tmp_path / "run") == tmp_path / "run.json"
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("folder", [".", "..", "/"])
+def test_a_folder_of_any_name_is_refused_in_a_line(folder, force):
+    with pytest.raises(RecordingError, match="it is a folder"):
+        Recording(Path(folder), ORIGIN, force=force)
+
+
+def test_the_provenance_is_there_from_the_start_and_complete_at_the_end(tmp_path):
+    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    first = described(recorder)
+    assert (first.complete, first.started_utc) == (False, "2026-01-02T03:04:05.000Z")
+    assert (first.seed, first.interval_s, first.command) == (None, 0.5, ORIGIN.command)
+    assert {"gpudash", "driver", "python"} <= first.versions.keys()
+    assert first.device is None
+    recorder.started(started(BEGAN_S, {"batch_size": "8", "seed": "7"}))
+    assert described(recorder).seed == 7
+    assert described(recorder).device.uuid == "GPU-1111"
+    assert described(recorder).versions["torch"] == "2.11.0"
+    recorder.close()
+    recorder.close()
+    assert described(recorder).complete
+
+
+def test_each_segment_is_described_as_soon_as_its_first_row_is_written(tmp_path):
+    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    for row in scripted():
+        recorder.write(row)
+        assert described(recorder).segments[-1].number == row.segment
+    recorder.close()
+    segments = described(recorder).segments
+    assert [segment.number for segment in segments] == [0, 1, 2]
+    assert [segment.settings["pipelined"] for segment in segments] == ["off", "on", "off"]
+    assert [segment.began_s for segment in segments] == pytest.approx([0.0, 2.2, 4.9])
+
+
+def test_no_draft_is_left_behind(tmp_path):
+    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder.write(interval())
+    recorder.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.csv", "run.json"]
+
+
+def test_an_interval_that_began_before_the_recording_is_left_out(tmp_path):
+    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder.write(interval(began_s=BEGAN_S - 0.1))
+    assert recorder.rows == 0
+    recorder.write(interval())
+    assert recorder.rows == 1
+    recorder.close()
+
+
+@pytest.mark.parametrize("name", ["run.csv", "run.json"])
+def test_neither_file_is_overwritten_unless_forced(tmp_path, name):
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(RecordingError, match=rf"{name} exists; --force overwrites it"):
+        Recording(tmp_path / "run.csv", ORIGIN)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "precious"
+    Recording(tmp_path / "run.csv", ORIGIN, force=True).close()
+    assert json.loads((tmp_path / "run.json").read_text())["complete"]
+
+
+def test_the_file_that_was_asked_for_is_named_first(tmp_path):
+    (tmp_path / "run.json").touch()
+    beside = r"^cannot record to .*run\.csv: .*run\.json exists; --force overwrites it$"
+    with pytest.raises(ExistsError, match=beside) as refused:
+        Recording(tmp_path / "run.csv", ORIGIN)
+    assert refused.value.fact.endswith("run.json exists")  # as the dashboard says it
+    (tmp_path / "run.csv").touch()
+    with pytest.raises(ExistsError, match=r"run\.csv exists; --force overwrites it$"):
+        Recording(tmp_path / "run.csv", ORIGIN)
+
+
+OLD = {"run.csv": "precious rows", "run.json": "their provenance"}
+
+
+def contents(folder):
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def forced(folder, old):
+    for name in old:
+        (folder / name).write_text(OLD[name])
+    return Recording(folder / "run.csv", ORIGIN, force=True)
+
+
+OLD_FILES = pytest.mark.parametrize("old", [["run.csv"], ["run.json"], ["run.csv", "run.json"]])
+
+
+@OLD_FILES
+@pytest.mark.parametrize("end", [Recording.discard, Recording.abandon])
+def test_force_destroys_nothing_where_no_worker_started(tmp_path, old, end):
+    recorder = forced(tmp_path, old)
+    visible = {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")}
+    assert visible == set(old)
+    end(recorder)
+    assert contents(tmp_path) == {name: OLD[name] for name in old}
+    recorder.discard()
+    recorder.close()
+    assert contents(tmp_path) == {name: OLD[name] for name in old}
+
+
+@OLD_FILES
+@pytest.mark.parametrize("begins", ["write", "close"])
+def test_force_replaces_both_files_once_there_is_something_to_replace_them(tmp_path, old, begins):
+    recorder = forced(tmp_path, old)
+    assert (recorder.path, recorder.metadata_path) == (tmp_path / "run.csv", tmp_path / "run.json")
+    recorder.started(started(BEGAN_S))
+    assert all((tmp_path / name).read_text() == OLD[name] for name in old)  # no row yet
+    if begins == "write":
+        recorder.write(interval())
+    else:
+        recorder.close()
+    assert (tmp_path / "run.csv").read_text().startswith("time_s,")
+    assert described(recorder).started_utc == "2026-01-02T03:04:05.000Z"
+    recorder.close()
+    assert sorted(contents(tmp_path)) == ["run.csv", "run.json"]
+    assert described(recorder).complete
+
+
+def test_force_with_nothing_to_replace_creates_the_files_at_once(tmp_path):
+    recorder = forced(tmp_path, [])
+    assert sorted(contents(tmp_path)) == ["run.csv", "run.json"]
+    recorder.discard()
+    assert not contents(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["run.csv", "run.json"])
+def test_drafts_that_cannot_take_their_place_are_reported_and_removed(tmp_path, name):
+    recorder = forced(tmp_path, OLD)
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    with pytest.raises(RecordingError, match=rf"cannot .*{name}: it is a folder"):
+        recorder.write(interval())
+    assert recorder.failed == (name == "run.csv")
+    recorder.write(interval())
+    recorder.close()
+    assert recorder.rows == (2 if name == "run.json" else 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.csv", "run.json"]
+    if name == "run.csv":
+        recorder.discard()
+        assert (tmp_path / "run.json").read_text() == OLD["run.json"]
+
+
+def test_an_abandoned_recording_keeps_its_rows_and_stays_incomplete(tmp_path):
+    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder.write(interval())
+    recorder.abandon()
+    recorder.write(interval())
+    recorder.close()
+    assert recorder.rows == 1
+    assert not described(recorder).complete
+
+
+def failed(at_s):
+    return Failed(at_s=at_s, kind="out_of_memory", sentence="out of memory with batch_size=64")
+
+
+def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(tmp_path):
+    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder.write(interval())
+    recorder.training_failed(failed(BEGAN_S + 1.23456))
+    recorder.close(account(1.0))
+    found = described(recorder)
+    assert (found.complete, found.account) == (False, account(1.0))
+    sentence = "out of memory with batch_size=64"
+    assert found.failures == (Failure(at_s=1.235, kind="out_of_memory", sentence=sentence),)
+    assert found.schema_version == 2
+
+
+def test_a_recording_whose_training_was_restarted_after_a_failure_is_complete(tmp_path):
+    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder.training_failed(failed(BEGAN_S + 1))
+    recorder.started(started(BEGAN_S + 2))
+    recorder.close()
+    assert described(recorder).complete
+    assert [failure.at_s for failure in described(recorder).failures] == [1.0]
+
+
+def test_a_failure_after_the_end_of_a_recording_is_no_part_of_it(tmp_path):
+    first, second = (Recording(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
+    recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
+    recordings.begin(first, None, BEGAN_S, account(0.0))
+    recordings.begin(second, None, BEGAN_S + 4, account(4.0))
+    recordings.training_failed(failed(BEGAN_S + 5))
+    recordings.close(account(5.0))
+    assert [(described(one).complete, len(described(one).failures)) for one in (first, second)] == [
+        (True, 0),
+        (False, 1),
+    ]
+
+
+def test_where_the_provenance_cannot_be_written_nothing_is_left(tmp_path):
+    (tmp_path / "run.json").mkdir()
+    with pytest.raises(RecordingError, match=r"cannot write .*run\.json"):
+        Recording(tmp_path / "run.csv", ORIGIN, force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_lost_provenance_is_reported_once_and_costs_no_row(tmp_path, monkeypatch):
+    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+
+    def refuse(*_, **__):
+        raise RecordingError("cannot write run.json: the disk is full")
+
+    monkeypatch.setattr(metadata, "write", refuse)
+    with pytest.raises(RecordingError, match=r"run\.json"):
+        recorder.write(interval())
+    recorder.write(interval(segment=1))
+    recorder.close()
+    assert recorder.rows == 2
+
+
+def test_a_command_of_any_bytes_can_be_described(tmp_path):
+    origin = msgspec.structs.replace(ORIGIN, command=("gpudash", "\udcff", 'a "b"\n'))
+    recorder = Recording(tmp_path / "run.csv", origin)
+    assert described(recorder).command == ("gpudash", "\ufffd", 'a "b"\n')
+    recorder.close()
+
+
+def test_a_recording_that_lost_its_rows_is_not_complete(tmp_path, monkeypatch):
+    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+
+    def full(fd, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gpudash.recording.csv_file.os.write", full)
+    with pytest.raises(RecordingError, match="the disk is full"):
+        recorder.write(interval())
+    assert recorder.failed
+    recorder.write(interval())
+    recorder.close()
+    assert not described(recorder).complete
+
+
+def account(wall_s, paused_s=0.0):
+    return Account(wall_s=wall_s, phases_s=wall_s - paused_s, paused_s=paused_s)
+
+
+def test_the_account_is_unknown_until_the_end(tmp_path):
+    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder.write(interval())
+    assert described(recorder).account is None
+    recorder.close(account(1.23456789))
+    assert described(recorder).account == account(1.234568)
+    assert list(json.loads(recorder.metadata_path.read_text())["account"]) == [
+        "wall_s",
+        "phases_s",
+        "data_s",
+        "paused_s",
+        "switching_s",
+        "restarting_s",
+        "unexplained_s",
+    ]
+
+
+def test_each_recording_accounts_for_its_own_time(tmp_path):
+    first, second = (Recording(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
+    recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
+    recordings.begin(first, None, BEGAN_S, account(10.0))
+    recordings.begin(second, None, BEGAN_S + 4, account(13.5, paused_s=1.0))
+    recordings.write([interval(), interval(began_s=BEGAN_S + 5, ended_s=BEGAN_S + 5.5)])
+    assert described(first).account == account(3.5, paused_s=1.0)
+    recordings.end(BEGAN_S + 7, account(17.0, paused_s=1.0))
+    recordings.close(account(99.0))
+    assert described(second).account == account(3.5)
+    assert described(second).complete
+
+
+def test_a_screen_is_given_a_name_of_two_lines_as_one(tmp_path):
+    recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
+    recordings.begin(Recording(tmp_path / "a\nb.csv", ORIGIN), None, BEGAN_S, account(10.0))
+    assert recordings.shown.path.isprintable()
+    recordings.close(account(10.0))
+
+
+def test_where_no_step_was_recorded_there_is_no_account(tmp_path):
+    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
+    recordings.begin(recorder, None, BEGAN_S, account(10.0))
+    recordings.close(account(10.0))
+    assert described(recorder).complete
+    assert described(recorder).account is None

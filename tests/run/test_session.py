@@ -1,0 +1,277 @@
+"""One run, end to end, without a screen: real worker, real sampler, real files."""
+
+import csv
+import json
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from gpudash.errors import RecordingError, WorkerError
+from gpudash.protocol import Failed, Plan
+from gpudash.run.session import Session
+from gpudash.snapshot import Snapshot
+
+PATIENCE_S = 90
+SMALL = {"batch_size": "2", "num_workers": "0", "model_scale": "small"}
+
+
+class Screen:
+    """A listener that remembers."""
+
+    def __init__(self) -> None:
+        self.newest = Snapshot()
+        self.log: list[str] = []
+        self.failures: list[Failed] = []
+
+    def on_snapshot(self, snapshot: Snapshot, /) -> None:
+        self.newest = snapshot
+
+    def on_log(self, lines: Sequence[str], /) -> None:
+        self.log += lines
+
+    def on_failure(self, failure: Failed, /) -> None:
+        self.failures.append(failure)
+
+    def until(self, condition: Callable[[Snapshot], object]) -> Snapshot:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition(self.newest):
+            assert time.monotonic() < deadline, (self.newest.state, self.newest.status, self.log)
+            time.sleep(0.01)
+        return self.newest
+
+
+Begin = Callable[..., tuple[Session, Screen]]
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where two cores are shared, two threads wait for each other most of the time."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    sessions: list[Session] = []
+
+    def start(
+        record: Path | None = None, rate_hz: float = 20, **plan: object
+    ) -> tuple[Session, Screen]:
+        settings = SMALL | plan.pop("settings", {})
+        planned = Plan(workload="encdec", device="cpu", settings=settings, **plan)
+        session, screen = make(planned, rate_hz)
+        if record is not None:
+            session.record(record)
+        session.start(screen)
+        return session, screen
+
+    def make(plan: Plan, rate_hz: float) -> tuple[Session, Screen]:
+        sessions.append(Session(plan, rate_hz=rate_hz))
+        return sessions[-1], Screen()
+
+    yield start
+    for session in sessions:
+        session.close()
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_recorded_run_accounts_for_every_step(begin: Begin, tmp_path: Path) -> None:
+    session, screen = begin(record=tmp_path / "run.csv", steps=60)
+    assert session.wait(PATIENCE_S)
+    session.close()
+    rows = rows_of(tmp_path / "run.csv")
+    assert sum(int(row["steps"]) for row in rows) == 60
+    assert rows[-1]["step"] == "60"
+    assert {row["gpu_index"] for row in rows} == {""}  # no GPU was read: empty, not 0
+    assert screen.newest.state == "finished"
+    assert screen.newest.gpu_missing is not None
+    assert screen.newest.gpu_missing.startswith("training on the CPU")
+    described = json.loads((tmp_path / "run.json").read_text())
+    assert described["complete"]
+    assert described["seed"] == 0
+    assert described["segments"][0]["settings"]["model_scale"] == "small"
+    account = described["account"]
+    parts = account.keys() - {"wall_s"}
+    assert sum(account[part] for part in parts) == pytest.approx(account["wall_s"], abs=1e-5)
+    assert 0 < account["phases_s"] <= account["wall_s"]
+    assert {row["skipped_samples"] for row in rows} <= {"", "0"}
+    assert rows[-1]["skipped_samples"] == "0"
+
+
+def test_the_last_snapshot_knows_every_step_that_was_recorded(begin: Begin, tmp_path: Path) -> None:
+    session, screen = begin(record=tmp_path / "run.csv", rate_hz=0.01, steps=30)
+    assert session.wait(PATIENCE_S)
+    session.close()
+    assert rows_of(tmp_path / "run.csv")[-1]["step"] == "30"
+    assert (screen.newest.state, screen.newest.total_steps) == ("finished", 30)
+
+
+def test_levers_move_while_the_same_worker_trains_on(begin: Begin, tmp_path: Path) -> None:
+    session, screen = begin(record=tmp_path / "run.csv")
+    pid = screen.until(lambda s: s.total_steps > 20).worker_pid
+    session.change({"batch_size": "4"})
+    screen.until(lambda s: s.settings.get("batch_size") == "4" and not s.pending)
+    session.change({"batch_size": "0"})
+    screen.until(lambda s: "whole number" in s.status)
+    settled = screen.until(lambda s: s.results and s.results[-1].steps > 5)
+    assert settled.worker_pid == pid
+    assert [row.number for row in settled.results] == [1, 2]
+    assert settled.results[1].configuration == "batch_size=4"
+    assert settled.markers[-1].label == "batch_size=4"
+    session.close()
+    rows = rows_of(tmp_path / "run.csv")
+    assert [row["segment"] for row in rows] == sorted(row["segment"] for row in rows)
+    assert {(row["segment"], row["batch_size"]) for row in rows} == {("0", "2"), ("1", "4")}
+
+
+def test_a_refusal_is_on_the_log_whole(begin: Begin) -> None:
+    """A status line may have no room for the half that helps."""
+    session, screen = begin()
+    screen.until(lambda s: s.total_steps > 0)
+    session.change({"batch_size": "1000000"})
+    screen.until(lambda s: "refused" in s.status)
+    assert any(line.endswith("GiB are available") for line in screen.log)
+
+
+def test_a_dead_worker_is_told_and_another_one_takes_over(begin: Begin) -> None:
+    session, screen = begin()
+    first = screen.until(lambda s: s.results and s.results[0].steps > 5)
+    assert first.worker_pid is not None
+    session.change({"pipelined": "on"})
+    screen.until(lambda s: any("no streams" in line for line in screen.log))
+    os.kill(first.worker_pid, signal.SIGKILL)
+    failed = screen.until(lambda s: s.state == "failed")
+    assert failed.status == "the training process was killed by SIGKILL"  # no printed line did it
+    assert screen.failures[0].kind == "error"
+    session.restart(Plan(workload="encdec", device="cpu", settings=SMALL | {"batch_size": "4"}))
+    again = screen.until(lambda s: s.results and s.results[-1].configuration == "batch_size=4")
+    assert again.worker_pid != first.worker_pid
+    assert again.results[0].steps >= first.results[0].steps
+    assert session.failure is None
+
+
+def test_a_recording_names_the_failure_that_ended_it(begin: Begin, tmp_path: Path) -> None:
+    session, screen = begin(record=tmp_path / "run.csv")
+    pid = screen.until(lambda s: s.recording and s.recording.rows).worker_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    assert session.wait(PATIENCE_S)
+    session.close()
+    described = json.loads((tmp_path / "run.json").read_text())
+    assert not described["complete"]
+    (failure,) = described["failures"]
+    assert failure["sentence"] == "the training process was killed by SIGKILL"
+    assert 0 < failure["at_s"] <= float(rows_of(tmp_path / "run.csv")[-1]["time_s"])
+
+
+def test_a_recording_names_a_failure_of_gpudash_itself(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, screen = begin(record=tmp_path / "run.csv")
+    screen.until(lambda s: s.recording and s.recording.rows)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("gpudash.run.session.Reconciliation.fold", fail)
+    assert session.wait(PATIENCE_S)
+    described = json.loads((tmp_path / "run.json").read_text())
+    assert not described["complete"]
+    sentences = [failure["sentence"] for failure in described["failures"]]
+    assert sentences == ["gpudash itself failed: ZeroDivisionError: oops"]
+
+
+def test_a_restart_that_fails_leaves_the_plan_as_it_was(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, _ = begin()
+    plan = session.plan
+
+    def refuse(_plan: Plan) -> None:
+        raise WorkerError("the training process could not start")
+
+    monkeypatch.setattr("gpudash.run.session.WorkerLink", refuse)
+    with pytest.raises(WorkerError):
+        session.restart(Plan(workload="augment", settings={}))
+    assert session.plan == plan
+
+
+def test_a_bad_setting_fails_with_its_reason_and_leaves_no_file(
+    begin: Begin, tmp_path: Path
+) -> None:
+    session, screen = begin(record=tmp_path / "run.csv", settings={"batch_size": "900000"})
+    assert session.wait(PATIENCE_S)
+    assert session.failure is not None
+    assert session.failure.kind == "bad_setting"
+    session.close()
+    assert list(tmp_path.iterdir()) == []
+    assert "GiB are available" in screen.newest.status
+
+
+def test_recording_goes_on_and_off_while_training(begin: Begin, tmp_path: Path) -> None:
+    session, screen = begin()
+    screen.until(lambda s: s.total_steps > 5)
+    session.record(tmp_path / "a.csv")
+    shown = screen.until(lambda s: s.recording and s.recording.rows > 1).recording
+    assert shown is not None
+    assert shown.path == str(tmp_path / "a.csv")
+    session.stop_recording()
+    screen.until(lambda s: s.recording is None)
+    session.record(tmp_path / "b.csv")
+    screen.until(lambda s: s.recording is not None)
+    with pytest.raises(RecordingError, match="b.csv is being recorded"):
+        session.record(tmp_path / "b.csv", force=True)
+    screen.until(lambda s: s.recording and s.recording.rows > 1)
+    session.close()
+    for name in ("a", "b"):
+        assert len(rows_of(tmp_path / f"{name}.csv")) > 1
+        described = json.loads((tmp_path / f"{name}.json").read_text())
+        assert described["complete"]
+        recorded_s = float(rows_of(tmp_path / f"{name}.csv")[-1]["time_s"])
+        # from the newest step reported at the begin to the newest one reported at the end
+        assert described["account"]["wall_s"] == pytest.approx(recorded_s, abs=1.0)
+
+
+def test_what_is_asked_before_the_start_is_done_after_it(tmp_path: Path) -> None:
+    session, screen = Session(Plan(workload="encdec", device="cpu", settings=SMALL)), Screen()
+    session.new_row()
+    session.pause()
+    session.resume()
+    session.start(screen)
+    screen.until(lambda s: s.worker_pid)
+    session.close()
+    assert session.failure is None
+
+
+def test_stopping_before_torch_has_loaded_is_quick_and_clean(begin: Begin, tmp_path: Path) -> None:
+    session, _ = begin(record=tmp_path / "run.csv")
+    session.stop()
+    assert session.wait(PATIENCE_S)
+    session.close()
+    assert session.failure is None
+    assert json.loads((tmp_path / "run.json").read_text())["complete"]
+
+
+def test_no_socket_of_a_loader_worker_outlives_it(
+    begin: Begin, short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(short_path))
+    session, screen = begin(settings={"num_workers": "1"})
+    first = screen.until(lambda s: s.total_steps > 5)
+    assert list(short_path.rglob("listener-*"))
+    assert first.worker_pid is not None
+    os.kill(first.worker_pid, signal.SIGKILL)
+    screen.until(lambda s: s.state == "failed")
+    assert not list(short_path.iterdir())
+    session.restart(Plan(workload="encdec", device="cpu", settings=SMALL | {"num_workers": "1"}))
+    screen.until(lambda s: s.state == "training" and s.total_steps > 5)
+    session.close()
+    assert not list(short_path.iterdir())

@@ -1,0 +1,172 @@
+"""The loop's clock against an outside one: what a workload slept, where, and how often it stepped.
+
+Everything is compared as a ratio, so a busy machine, on which sleeps take longer, fails nothing.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from gpudash.protocol import (
+    Block,
+    Blocks,
+    Change,
+    Changed,
+    Device,
+    Event,
+    Pause,
+    Paused,
+    Progress,
+    Resume,
+    Resumed,
+    Started,
+    Timed,
+)
+from gpudash.views.time_breakdown import Account, Reconciliation
+from tests.worker.in_process import FakeEntry, Run
+from tests.workloads.trainings import one_thread
+from workloads.levers import Value
+
+RUN_S = 1.5
+PHASE_S, OUTSIDE_S = 0.004, 0.002
+
+
+@pytest.fixture(autouse=True)
+def quick() -> Iterator[None]:
+    with one_thread():
+        yield
+
+
+@dataclass
+class Stopwatch:
+    """What the workload itself sees: how long its sleeps really took, and when steps ended."""
+
+    within_s: float = 0.0
+    outside_s: float = 0.0
+    ends_s: list[float] = field(default_factory=list)
+
+    def within(self, _values: Mapping[str, Value]) -> None:
+        """Sleep in a phase."""
+        began_s = time.monotonic()
+        time.sleep(PHASE_S)
+        self.within_s += time.monotonic() - began_s
+
+    def end(self, _values: Mapping[str, Value]) -> None:
+        """Note the end of a step."""
+        self.ends_s.append(time.monotonic())
+
+    def end_and_sleep(self, values: Mapping[str, Value]) -> None:
+        """Note the end of a step, and sleep outside every phase."""
+        self.end(values)
+        time.sleep(OUTSIDE_S)
+        self.outside_s += time.monotonic() - self.ends_s[-1]
+
+
+def begin(at_s: float) -> Started:
+    device = Device(kind="cpu", name="CPU")
+    return Started(
+        at_s=at_s, pid=1, workload="", device=device, settings={}, settling_steps=2, versions={}
+    )
+
+
+def account(run: Run, began_s: float) -> Account:
+    reconciliation = Reconciliation()
+    for event in [begin(began_s), *run.events]:
+        reconciliation.fold(event)
+    return reconciliation.account()
+
+
+def stop_after(seconds: float) -> Callable[[Run, Event], None]:
+    began_s = time.monotonic()
+
+    def react(run: Run, _event: Event) -> None:
+        if time.monotonic() - began_s > seconds:
+            run.stop()
+
+    return react
+
+
+def test_a_sleep_outside_every_phase_is_unexplained_in_full():
+    watch = Stopwatch()
+    entry = FakeEntry(during={"forward": watch.within, "idle": watch.end_and_sleep})
+    began_s = time.monotonic()
+    run = Run(entry, stop_after(RUN_S)).until_stopped()
+    found = account(run, began_s)
+    assert len(run.steps) > 50
+    assert found.wall_s == pytest.approx(watch.ends_s[-1] - began_s, rel=0.02)
+    assert found.unexplained_s == pytest.approx(watch.outside_s, rel=0.3)
+    assert found.phases_s == pytest.approx(watch.within_s, rel=0.2)
+    assert (found.paused_s, found.switching_s) == (0, 0)
+
+
+def test_a_training_that_stays_within_its_phases_leaves_little_unexplained():
+    watch = Stopwatch()
+    entry = FakeEntry(during={"forward": watch.within, "idle": watch.end})
+    began_s = time.monotonic()
+    found = account(Run(entry, stop_after(RUN_S)).until_stopped(), began_s)
+    assert found.unexplained_share is not None
+    assert found.unexplained_share < 0.1
+
+
+def test_pauses_and_switches_are_neither_phases_nor_unexplained():
+    watch = Stopwatch()
+    entry = FakeEntry(
+        during={"forward": watch.within, "idle": watch.end}, building=lambda _: time.sleep(0.1)
+    )
+    script = [Pause(), Resume(), Change(settings={"batch_size": "3"})]
+
+    def react(run: Run, event: Event) -> None:
+        paused, resumed = run.of(Paused), run.of(Resumed)
+        waited = paused and event is run.of(Progress)[-1] and event.until_s > paused[0].at_s + 0.3
+        due = {3: bool(run.steps), 2: waited, 1: bool(resumed)}.get(len(script), False)
+        if due:
+            run.send(script.pop(0))
+        if run.of(Changed) and run.steps[-1].segment == 1:
+            run.stop()
+
+    run = Run(entry, react)
+    began_s = time.monotonic()
+    found = account(run.until_stopped(), began_s)
+    (paused,), (resumed,), (changed,) = run.of(Paused), run.of(Resumed), run.of(Changed)
+    assert found.paused_s == pytest.approx(resumed.at_s - paused.at_s, rel=0.05)
+    assert found.switching_s == pytest.approx(changed.took_ms / 1e3, rel=0.05)
+    assert found.switching_s >= 0.1
+    assert found.unexplained_s < 0.2 * found.wall_s
+
+
+def moved(number: int) -> Block:
+    """Return a block: pipelined, another batch size, or as it was."""
+    changes = ({"pipelined": "on"}, {"batch_size": "3"}, {})[number % 3]
+    return Block(number=number, changes=changes, min_steps=5, min_s=0.0)
+
+
+@pytest.mark.parametrize("switching", [False, True])
+def test_steps_a_second_agree_with_an_outside_stopwatch(*, switching: bool):
+    watch = Stopwatch()
+    entry = FakeEntry(during={"forward": watch.within, "idle": watch.end})
+    run = Run(entry, stop_after(RUN_S))
+    blocks = tuple(moved(number) for number in range(200))
+    run.until_stopped(*([Blocks(blocks=blocks)] if switching else []))
+    assert len(run.of(Changed)) > 10 if switching else not run.of(Changed)
+    steps = run.steps
+    assert len(steps) == len(watch.ends_s) > 50  # none lost, none invented
+    ours = (len(steps) - 1) / (steps[-1].finished_s - steps[0].finished_s)
+    theirs = (len(watch.ends_s) - 1) / (watch.ends_s[-1] - watch.ends_s[0])
+    assert ours == pytest.approx(theirs, rel=0.02)
+
+
+def test_what_is_trained_without_instruments_is_not_unexplained():
+    watch = Stopwatch()
+    entry = FakeEntry(during={"forward": watch.within, "idle": watch.end})
+    blocks = tuple(
+        Block(number=number, changes={}, min_steps=20, min_s=0.0, stopwatch=stopwatch)
+        for number, stopwatch in enumerate(["bare", "instrumented"] * 4)
+    )
+    began_s = time.monotonic()
+    run = Run(entry, stop_after(RUN_S)).until_stopped(Blocks(blocks=blocks))
+    found = account(run, began_s)
+    assert sum(timed.seconds for timed in run.of(Timed)) > 0.5 * found.wall_s
+    assert found.unexplained_share is not None
+    assert found.unexplained_share < 0.1

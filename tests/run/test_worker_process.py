@@ -1,0 +1,119 @@
+"""The parent's side: every line arrives, nothing holds up the reader, nothing is left behind."""
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpudash.errors import WorkerError
+from gpudash.protocol import Plan
+from gpudash.run import worker_process as link
+from gpudash.run.worker_process import READ_BYTES, TURN_BYTES, WorkerLink, _Lines
+
+PLAN = Plan(workload="encdec", settings={})
+
+PIPE_BYTES = 1 << 16
+TEXT = "".join(f"line {number}\n" for number in range(300_000))
+READS: dict[str, Callable[[_Lines], list[str]]] = {
+    "events": lambda lines: [line.decode() for line in lines.read()],
+    "printed": _Lines.read_text,
+}
+
+
+@pytest.mark.parametrize("kind", READS)
+def test_a_flood_is_read_in_turns_and_no_line_is_lost(kind, tmp_path):
+    path = tmp_path / "flood"
+    path.write_text(TEXT)
+    lines = _Lines(os.open(path, os.O_RDONLY))
+    turns = []
+    while not lines.ended:
+        turns.append(READS[kind](lines))
+    lines.close()
+    assert [line for turn in turns for line in turn] == TEXT.splitlines()
+    assert len(turns) > 3
+    longest = max(sum(len(line) + 1 for line in turn) for turn in turns)
+    assert longest <= TURN_BYTES + READ_BYTES
+
+
+@pytest.mark.parametrize("kind", READS)
+def test_one_turn_reads_all_that_a_dead_worker_left(kind):
+    reading, writing = os.pipe()
+    lines = _Lines(reading)
+    left = TEXT.encode()[: PIPE_BYTES - 1].rpartition(b"\n")[0] + b"\n"
+    assert os.write(writing, left) == len(left)
+    os.close(writing)
+    assert READS[kind](lines) == left.decode().splitlines()
+    assert lines.ended
+    lines.close()
+
+
+def test_a_worker_that_no_signal_ends_is_waited_for_no_longer_than_said(monkeypatch):
+    """As one in an uninterruptible call of the GPU's driver."""
+    monkeypatch.setattr(link, "REAP_S", 0.2)
+    monkeypatch.setattr(WorkerLink, "kill", lambda self: None)
+    worker = WorkerLink(PLAN)
+    try:
+        began_s = time.monotonic()
+        worker.close()
+        assert 0.2 <= time.monotonic() - began_s < 5
+        assert worker.exit_code() is None
+    finally:
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker._process.wait()
+
+
+def open_files() -> set[str]:
+    return {fd.name for fd in Path("/proc/self/fd").iterdir()}
+
+
+@pytest.fixture
+def temporary(short_path, monkeypatch):
+    """Where a link makes its directory."""
+    monkeypatch.setattr(tempfile, "tempdir", str(short_path))
+    return short_path
+
+
+def test_where_no_directory_can_be_made_the_reason_is_told(temporary, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary / "full"))
+    with pytest.raises(WorkerError, match="could not start: .*No such file"):
+        WorkerLink(PLAN)
+
+
+@pytest.mark.parametrize("fails", range(5))
+def test_where_a_pipe_is_refused_nothing_is_left_behind(fails, temporary, monkeypatch):
+    """Events, output, errors, commands, and what Popen itself needs."""
+    make, made = os.pipe, []
+
+    def pipe():
+        if len(made) == fails:
+            raise OSError(24, "Too many open files")
+        made.append(make())
+        return made[-1]
+
+    before = open_files()
+    monkeypatch.setattr(os, "pipe", pipe)
+    with pytest.raises(WorkerError, match="could not start: .*Too many open files"):
+        WorkerLink(PLAN)
+    assert open_files() == before
+    assert not list(temporary.iterdir())
+
+
+def test_where_no_python_can_be_started_nothing_is_left_behind(temporary, monkeypatch):
+    before = open_files()
+    monkeypatch.setattr(sys, "executable", str(temporary / "python"))
+    with pytest.raises(WorkerError, match="could not start: .*No such file"):
+        WorkerLink(PLAN)
+    assert open_files() == before
+    assert not list(temporary.iterdir())
+
+
+def test_a_closed_link_leaves_nothing_behind(temporary):
+    before = open_files()
+    WorkerLink(PLAN).close()
+    assert open_files() == before
+    assert not list(temporary.iterdir())

@@ -1,0 +1,194 @@
+"""A worker that runs blocks as worker/loop.py does, over the real BlockQueue and no device.
+
+Its clock is made up, its steps last what `step_ms` says of the settings, and the device is
+`behind` steps late: a block's Changed arrives before the last steps of the one before.
+"""
+
+import itertools
+
+from gpudash.protocol import (
+    Blocks,
+    Change,
+    Changed,
+    Finished,
+    Progress,
+    Refused,
+    Started,
+    Step,
+)
+from gpudash.worker.block_queue import BlockQueue
+from tests.scripted_run import BEGAN_S, started
+
+SETTLING = 2
+SETTLING_MS = 1000.0
+LAST_MS = 0.001
+"""What must not be counted lasts so long, or so short, that it would show."""
+
+
+class Worker:
+    """Turn it, and collect what it has sent."""
+
+    def __init__(self, step_ms=lambda settings: 50.0, behind=3, refuses=None, too_big=None):
+        self.step_ms = step_ms
+        self.behind = behind
+        self.refuses = refuses or (lambda settings: None)
+        self.too_big = too_big or (lambda settings: False)
+        self.settings = {"pipelined": "off", "batch_size": "8", "num_workers": "2"}
+        self.proven = dict(self.settings)
+        self.now_s = BEGAN_S
+        self.blocks = BlockQueue()
+        self.segment = 0
+        self.trained = 0
+        self.settles_until = 0
+        self.waiting = []  # steps enqueued and not finished
+        self.sent = []
+        self.began = []  # numbers of the blocks, in order
+        self.paused = False
+        self.skipped = 0  # samples that could not be read
+
+    def start(self) -> Started:
+        return started(self.now_s, dict(self.settings))
+
+    def obey(self, command):
+        match command:
+            case Blocks():
+                self.blocks.replace(command.blocks, self.settings)
+            case Change():
+                self.blocks.end()
+                self.switch(command.settings)
+
+    def turn(self):
+        """One turn of the loop: the next block if it is time, a step, a report."""
+        if not self.paused:
+            self.turn_blocks()
+            if self.too_big(self.settings):
+                self.retreat()
+            else:
+                self.iterate()
+        self.report(self.behind)
+
+    def turn_blocks(self):
+        blocks = self.blocks
+        if not blocks.running or not blocks.is_over(self.trained, self.now_s):
+            return
+        block = blocks.take()
+        if block is None:
+            home = blocks.home
+            blocks.end()
+            self.switch(home)
+            return
+        wanted = blocks.home | block.changes
+        if reason := self.refuses(wanted):
+            self.sent.append(Refused(changes=block.changes, reason=reason, block=block.number))
+            blocks.current = None
+            return
+        self.began.append(block.number)
+        self.switch(wanted, block.number)
+
+    def switch(self, settings, block=None):
+        self.iterate(LAST_MS)  # drained: nothing runs beside it
+        before, self.settings = self.settings, self.settings | settings
+        self.segment += 1
+        self.settles_until = self.trained + SETTLING
+        self.blocks.entered(self.trained, SETTLING)
+        self.sent.append(
+            Changed(
+                at_s=self.now_s,
+                segment=self.segment,
+                after_step=self.trained,
+                changes={k: v for k, v in self.settings.items() if before[k] != v},
+                settings=dict(self.settings),
+                took_ms=0.5,
+                settling_steps=SETTLING,
+                block=block,
+            )
+        )
+
+    def retreat(self):
+        failed, block = self.settings, self.blocks.current
+        self.switch(self.proven)
+        self.blocks.current = None
+        number = block.number if block else None
+        self.sent.append(
+            Refused(changes=failed, reason=f"out of memory with {failed}", block=number)
+        )
+
+    def iterate(self, step_ms=None):
+        self.trained += 1
+        settling = self.trained <= self.settles_until
+        step_ms = step_ms or (SETTLING_MS if settling else self.step_ms(self.settings))
+        self.now_s += step_ms / 1e3
+        self.waiting.append(
+            Step(
+                step=self.trained,
+                segment=self.segment,
+                samples=int(self.settings["batch_size"]),
+                finished_s=self.now_s,
+                step_ms=step_ms,
+                data_ms=0.1,
+                host_ms=2.0,
+            )
+        )
+
+    def report(self, behind=0):
+        done = self.waiting[: max(len(self.waiting) - behind, 0)]
+        self.waiting = self.waiting[len(done) :]
+        if done and done[-1].segment == self.segment:
+            self.proven = dict(self.settings)
+        self.sent.append(
+            Progress(
+                until_s=self.now_s,
+                steps=tuple(done),
+                total_steps=self.trained - len(self.waiting),
+                total_samples=0,
+                skipped_samples=self.skipped,
+            )
+        )
+
+    def finish(self):
+        self.report()
+        self.sent.append(Finished(at_s=self.now_s, total_steps=self.trained))
+
+    def take(self):
+        sent, self.sent = self.sent, []
+        return sent
+
+
+class Conducted:
+    """An experiment and its worker, as the session connects them; commands arrive late."""
+
+    def __init__(self, experiment, worker, first_number=0, delay=0):
+        self.experiment = experiment
+        self.worker = worker
+        self.delay = delay
+        self.commands = []  # those sent after the first
+        self.results = []  # what else `fold` returned
+        self._underway = []
+        self._turns = itertools.count()
+        self.send(experiment.begin(worker.start(), first_number))
+
+    def send(self, command):
+        self._underway.append((next(self._turns) + self.delay, command))
+
+    def turn(self, turns=1):
+        for _ in range(turns):
+            now = next(self._turns)
+            while self._underway and self._underway[0][0] < now:
+                self.worker.obey(self._underway.pop(0)[1])
+            self.worker.turn()
+            for record in self.worker.take():
+                self.tell(record)
+
+    def tell(self, record):
+        command = self.experiment.fold(record)
+        if command is not None:
+            self.commands.append(command)
+            self.send(command)
+
+    def run(self, most=20_000):
+        """Turn until the experiment is done."""
+        for _ in range(most):
+            if self.experiment.done:
+                return self
+            self.turn()
+        raise AssertionError("it never ends")

@@ -1,0 +1,262 @@
+"""CPU and memory of a real process tree whose members come and go."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from gpudash.telemetry import processes as host
+from gpudash.telemetry.processes import HostReader, _Process, _Usage
+
+CHILD = "import time; print(flush=True); time.sleep(60)"
+BURNT_S = 0.2
+BURN = f"import time\nwhile time.process_time() < {BURNT_S}: pass\n{CHILD}"
+PARENT = f"""
+import os, subprocess, sys, threading
+children = []
+started, over = threading.Event(), threading.Event()
+
+def spawn(what={CHILD!r}):
+    command = [sys.executable, "-c", what]
+    children.append(subprocess.Popen(command, stdout=subprocess.PIPE))
+    children[-1].stdout.readline()  # it is up
+
+def spawn_and_wait():
+    spawn()
+    started.set()
+    over.wait()  # a thread's children are handed to another one when it ends
+
+for line in sys.stdin:
+    if line == "spawn\\n":
+        spawn()
+    elif line == "spawn from a thread\\n":
+        threading.Thread(target=spawn_and_wait, daemon=True).start()
+        started.wait()
+    elif line == "burn\\n":
+        spawn({BURN!r})
+    elif line == "kill\\n":
+        child = children.pop()
+        child.kill()
+        child.wait()
+    elif line == "leave a zombie\\n":
+        children[-1].kill()
+        os.waitid(os.P_PID, children[-1].pid, os.WEXITED | os.WNOWAIT)  # dead, and not reaped
+    elif line == "work\\n":
+        sum(range(5_000_000))
+    print("done", flush=True)
+"""
+
+
+class Clock:
+    """Moves only when told, so that a test decides how much time a reading covers."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Worker:
+    """A process that spawns and kills children on command."""
+
+    def __init__(self) -> None:
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-c", PARENT]
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+
+    def does(self, *commands: str) -> None:
+        assert self.process.stdin
+        assert self.process.stdout
+        for command in commands:
+            self.process.stdin.write(f"{command}\n")
+            self.process.stdin.flush()
+            assert self.process.stdout.readline() == "done\n"
+
+    def end(self) -> None:
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            child.kill()
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    running = Worker()
+    running.does("nothing")  # the interpreter is up
+    yield running
+    if running.process.poll() is None:
+        running.end()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def rss_mib(reader: HostReader) -> float:
+    reading = reader.read().worker_rss_mib
+    assert reading is not None
+    return reading
+
+
+def test_the_first_reading_has_memory_but_no_cpu(worker: Worker):
+    sample = HostReader(worker.process.pid).read()
+    assert sample.cpu_pct is None
+    assert sample.worker_rss_mib
+
+
+def test_memory_is_that_of_the_operating_system_in_mib(worker: Worker):
+    expected = psutil.Process(worker.process.pid).memory_info().rss / 1024**2
+    assert rss_mib(HostReader(worker.process.pid)) == pytest.approx(expected, rel=0.05)
+
+
+def test_cpu_is_percent_of_one_core_over_the_time_between(worker: Worker, clock: Clock):
+    reader, process = HostReader(worker.process.pid, clock), psutil.Process(worker.process.pid)
+    reader.read()
+    before = process.cpu_times()
+    worker.does("work")
+    clock.now_s += 0.5
+    cpu_pct = reader.read().cpu_pct
+    after = process.cpu_times()
+    used_s = after.user + after.system - before.user - before.system
+    assert cpu_pct
+    assert cpu_pct == pytest.approx(100 * used_s / 0.5, rel=0.1)
+
+
+@pytest.mark.parametrize("lists_children", {host.LISTS_CHILDREN, False})
+def test_children_count_as_soon_as_they_are_there(
+    worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch, *, lists_children: bool
+):
+    monkeypatch.setattr(host, "LISTS_CHILDREN", lists_children)
+    reader = HostReader(worker.process.pid, clock)
+    alone = rss_mib(reader)
+    worker.does("spawn", "spawn")
+    assert rss_mib(reader) > 1.5 * alone
+
+
+def test_a_child_of_any_thread_counts(worker: Worker, clock: Clock):
+    reader = HostReader(worker.process.pid, clock)
+    alone = rss_mib(reader)
+    worker.does("spawn from a thread")
+    assert rss_mib(reader) > 1.5 * alone
+
+
+def cpu_s(reader: HostReader, clock: Clock) -> float:
+    """CPU seconds that the next reading states, a second after the one before."""
+    clock.now_s += 1.0
+    cpu_pct = reader.read().cpu_pct
+    assert cpu_pct is not None
+    return cpu_pct / 100
+
+
+def test_processes_that_replace_each_other_are_charged_for_all_they_used(
+    worker: Worker, clock: Clock
+):
+    reader = HostReader(worker.process.pid, clock)
+    reader.read()
+    worker.does("burn")
+    for _ in range(3):
+        assert BURNT_S - 0.02 < cpu_s(reader, clock) < 2 * BURNT_S
+        worker.does("kill", "burn")
+    worker.does("kill", "burn", "kill")  # born and reaped between two readings
+    assert 2 * BURNT_S - 0.04 < cpu_s(reader, clock) < 4 * BURNT_S
+
+
+@pytest.mark.parametrize("told_s", [5.2, 0.0])
+def test_what_a_parent_is_told_a_moment_late_is_not_charged_twice(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, told_s: float
+):
+    """A child that had used 5 s used 0.2 s more and was reaped after its parent had been read."""
+    used: dict[int, tuple[float, float]] = {1: (1.0, 0.0), 2: (5.0, 0.0)}
+    monkeypatch.setattr(host, "_tree", lambda _: list(used))
+    monkeypatch.setattr(
+        host,
+        "_read",
+        lambda pid: {_Process(pid, 0): _Usage(*used[pid], 1.0)} if pid in used else {},
+    )
+    reader = HostReader(1, clock)
+    reader.read()
+    del used[2]
+    assert cpu_s(reader, clock) == 0.0
+    used[1] = (1.0, told_s)
+    assert cpu_s(reader, clock) == pytest.approx(max(told_s - 5.0, 0.0))
+    used[1] = (1.0, told_s + 3.0)  # of another child, that came and went
+    assert cpu_s(reader, clock) == pytest.approx(3.0)
+
+
+def test_a_reading_that_fails_makes_nobody_new(
+    worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    worker.does("burn")
+    reader = HostReader(worker.process.pid, clock)
+    reader.read()
+    with monkeypatch.context() as patched:
+        patched.setattr(host, "_text", broken)
+        with pytest.raises(OSError, match="too many"):
+            reader.read()
+    assert cpu_s(reader, clock) < BURNT_S / 2
+
+
+def broken(_: str) -> bytes:
+    raise OSError("too many open files")
+
+
+def test_a_child_that_is_reaped_is_not_charged_again(worker: Worker, clock: Clock):
+    reader = HostReader(worker.process.pid, clock)
+    worker.does("spawn")
+    reader.read()
+    worker.does("leave a zombie")
+    as_zombie_s = cpu_s(reader, clock)
+    worker.does("kill")
+    assert as_zombie_s < 0.05
+    assert cpu_s(reader, clock) < 0.05  # an interpreter's start takes some 20 ms, and ticks are 10
+
+
+@pytest.mark.parametrize("end", ["kill", "leave a zombie"])
+def test_a_child_that_ends_stops_counting_and_takes_nothing_back(
+    worker: Worker, clock: Clock, end: str
+):
+    worker.does("spawn", "work")
+    reader = HostReader(worker.process.pid, clock)
+    both = rss_mib(reader)
+    worker.does(end)
+    clock.now_s += 0.5
+    sample = reader.read()
+    assert sample.worker_rss_mib is not None
+    assert sample.worker_rss_mib < both
+    assert sample.cpu_pct is not None
+    assert sample.cpu_pct >= 0
+
+
+def test_a_worker_that_is_gone_reads_as_not_measured(worker: Worker, clock: Clock):
+    reader = HostReader(worker.process.pid, clock)
+    reader.read()
+    worker.end()
+    clock.now_s += 0.1
+    sample = reader.read()
+    assert (sample.cpu_pct, sample.worker_rss_mib) == (None, None)
+
+
+def test_a_worker_that_never_was_reads_as_not_measured(worker: Worker):
+    worker.end()
+    assert HostReader(worker.process.pid).read().worker_rss_mib is None
+
+
+def test_our_own_time_is_averaged_over_some_seconds(
+    worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    cpu_s = 3.0
+    monkeypatch.setattr("time.process_time", lambda: cpu_s)
+    reader = HostReader(worker.process.pid, clock)
+    assert reader.read().own_cpu_pct is None
+    shares = []
+    for burst in range(60):
+        clock.now_s += 0.2
+        cpu_s += 0.07 if burst % 3 == 0 and burst < 30 else 0.0
+        shares.append(reader.read().own_cpu_pct)
+    assert shares[0] == pytest.approx(35)
+    assert shares[20:29] == pytest.approx([100 * 0.07 / 0.6] * 9, rel=0.15)
+    assert shares[-1] == 0

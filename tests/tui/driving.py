@@ -1,0 +1,84 @@
+"""Driving the real app over a fake engine, and reading what is on its screen."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from textual.pilot import Pilot
+
+from gpudash.snapshot import Snapshot
+from gpudash.tui.app import Dashboard
+from tests.tui.fake_engine import FakeEngine
+
+
+@dataclass
+class Driver:
+    """The app under test, its engine and the hand on its keys."""
+
+    app: Dashboard
+    engine: FakeEngine
+    pilot: Pilot[None]
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.settle()
+
+    async def type(self, text: str) -> None:
+        names = {".": "full_stop", "-": "minus", "/": "slash", "_": "underscore"}
+        await self.press(*(names.get(character, character) for character in text))
+
+    async def choose(self, lever: str) -> None:
+        """Move the cursor down to a lever."""
+        while self.app._main.levers.chosen.name != lever:
+            await self.press("down")
+
+    async def show(self, snapshot: Snapshot) -> None:
+        self.engine.publish(snapshot)
+        await self.settle()
+
+    async def settle(self) -> None:
+        await self.pilot.pause()
+        await self.pilot.pause()
+
+    async def until(self, text: str) -> None:
+        """Wait until the screen shows `text`; the test's own time limit is the limit."""
+        while text not in self.text():
+            await self.pilot.pause(0.02)
+
+    async def click(self, text: str, nth: int = 0) -> None:
+        """Click on the nth place at which the screen shows `text`."""
+        places = [(line.index(text) + 1, y) for y, line in enumerate(self.lines()) if text in line]
+        await self.pilot.click(offset=places[nth])
+        await self.settle()
+
+    def lines(self) -> list[str]:
+        return [strip.text for strip in self.app.screen._compositor.render_strips()]
+
+    def text(self) -> str:
+        return "\n".join(self.lines())
+
+    def notices(self) -> list[str]:
+        return [notice.message for notice in self.app._notifications]
+
+
+@asynccontextmanager
+async def dashboard(
+    size: tuple[int, int] = (120, 40),
+    engine: FakeEngine | None = None,
+    snapshot: Snapshot | None = None,
+    *,
+    notifications: bool = False,
+    **options,
+) -> AsyncIterator[Driver]:
+    """Run the app until it has started its engine, and show it a snapshot."""
+    engine = engine or FakeEngine()
+    app = Dashboard(lambda: engine, engine.plan, **{"rate_hz": 1000.0, **options})
+    async with app.run_test(size=size, notifications=notifications) as pilot:
+        driver = Driver(app=app, engine=engine, pilot=pilot)
+        while engine.listener is None:
+            await pilot.pause(0.01)
+        while not app._main.query("#throughput").first()._can_draw:
+            await pilot.pause(0.01)
+        if snapshot is not None:
+            await driver.show(snapshot)
+        yield driver

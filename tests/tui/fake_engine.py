@@ -1,0 +1,242 @@
+"""An engine without a training: scripted snapshots, and a record of every call.
+
+Tests publish snapshots by hand; a demo or a benchmark lets `play` do it from a thread, as
+the real engine does.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpudash.compare.ab import Question
+from gpudash.errors import ExistsError, RecordingError, WorkerError
+from gpudash.protocol import Device, GpuSample, HostSample, Plan, Settings
+from gpudash.snapshot import Marker, Recording, Result, Series, Snapshot
+from gpudash.tui.engine import Listener
+from workloads import CATALOGUE
+from workloads.levers import resolve
+
+H200 = Device(kind="cuda", name="NVIDIA H200", uuid="GPU-0", mem_total_mib=143_771.0)
+CPU = Device(kind="cpu", name="AMD EPYC 7R13")
+NO_GPU = "the NVIDIA driver is not installed on this machine"
+
+
+def settings(**changes: str) -> Settings:
+    """Every lever of the default workload."""
+    return resolve(
+        CATALOGUE["encdec"].levers, {"num_workers": "8", "model_scale": "full", **changes}
+    )
+
+
+def wave(ticks: int, level: float, *, phase: float = 0.0, swing: float = 0.05) -> tuple[float, ...]:
+    """A plausible series: a level, some swing, a little noise that is always the same."""
+    return tuple(
+        level * (1 + swing * math.sin((tick + phase) / 7) + swing / 3 * math.sin(tick * 12.9898))
+        for tick in range(ticks)
+    )
+
+
+def series(ticks: int, *, on_gpu: bool = True, moved: float = 0.0) -> Series:
+    """Series of `ticks` points; the second half pipelined, a little faster."""
+    half = ticks // 2
+    speed = tuple(
+        value * (1.0 if tick < half else 1.07)
+        for tick, value in enumerate(wave(ticks, 276.4, phase=moved, swing=0.02))
+    )
+    absent: tuple[float | None, ...] = (None,) * ticks
+    return Series(
+        at_s=tuple(0.5 * (tick + 1) + moved for tick in range(ticks)),
+        steps_per_s=speed,
+        samples_per_s=tuple(8 * value for value in speed),
+        util_pct=wave(ticks, 88, phase=moved) if on_gpu else absent,
+        sm_active_pct=wave(ticks, 61, phase=moved, swing=0.08) if on_gpu else absent,
+        mem_used_mib=wave(ticks, 6200, swing=0.01) if on_gpu else absent,
+        power_w=wave(ticks, 410, phase=moved) if on_gpu else absent,
+        cpu_pct=wave(ticks, 380, phase=moved),
+        worker_rss_mib=wave(ticks, 3100, swing=0.01),
+        step_ms=wave(ticks, 3.6, phase=moved),
+        data_ms=wave(ticks, 0.21, phase=moved, swing=0.5),
+        copy_ms=wave(ticks, 0.34, phase=moved) if on_gpu else absent,
+        first_ms=wave(ticks, 0.92, phase=moved),
+        forward_ms=wave(ticks, 0.74, phase=moved),
+        backward_ms=wave(ticks, 1.42, phase=moved),
+        optimizer_ms=wave(ticks, 0.18, phase=moved),
+        host_ms=wave(ticks, 2.1, phase=moved),
+        device_ms=wave(ticks, 3.4, phase=moved),
+    )
+
+
+def result(number: int, configuration: str, rate: float, **changes: Any) -> Result:
+    """A row of the results table."""
+    row = Result(
+        number=number,
+        configuration=configuration,
+        settings=settings(),
+        steps=1240 * number,
+        steps_per_s=rate,
+        samples_per_s=8 * rate,
+        step_ms_p50=1000 / rate,
+        step_ms_p95=1300 / rate,
+        host_ms=600 / rate,
+        util_pct=85.0 + number,
+        cpu_pct=380.0,
+        ratio=rate / 276.4,
+        live=False,
+    )
+    return msgspec.structs.replace(row, **changes)
+
+
+def training(ticks: int = 60, *, on_gpu: bool = True, moved: float = 0.0) -> Snapshot:
+    """A run in full swing."""
+    device: dict[str, Any] = {} if on_gpu else {"util_pct": None}
+    return Snapshot(
+        state="training",
+        status="training",
+        elapsed_s=ticks * 0.5 + moved,
+        workload="encdec",
+        device=H200 if on_gpu else CPU,
+        settings=settings(pipelined="on"),
+        worker_pid=4242,
+        total_steps=12_345,
+        total_samples=98_760,
+        steps_per_s=295.7 + math.sin(moved),
+        samples_per_s=2366.0 + 8 * math.sin(moved),
+        step_ms_p50=3.41,
+        step_ms_p95=3.92,
+        loss=0.6931,
+        gpu=gpu_sample() if on_gpu else None,
+        gpu_missing=None if on_gpu else NO_GPU,
+        host=HostSample(at_s=0.0, cpu_pct=381.0, worker_rss_mib=3140.0),
+        series=series(ticks, on_gpu=on_gpu, moved=moved),
+        markers=(Marker(at_s=ticks * 0.25, label="pipelined=on"),),
+        results=(
+            result(1, "batch_size=8, data=loader", 276.4, ratio=1.0, **device),
+            result(2, "pipelined=on", 295.7 + math.sin(moved), live=True, **device),
+        ),
+    )
+
+
+def gpu_sample(**changes: Any) -> GpuSample:
+    """A reading with most values."""
+    return GpuSample(
+        **{
+            "at_s": 0.0,
+            "index": 3,
+            "uuid": "GPU-0",
+            "name": "NVIDIA H200",
+            "util_pct": 88.0,
+            "mem_util_pct": 41.0,
+            "mem_used_mib": 6213.0,
+            "mem_total_mib": 143_771.0,
+            "power_w": 412.0,
+            "temperature_c": 51.0,
+            "sm_clock_mhz": 1980.0,
+            "throttle": "none",
+            "sm_active_pct": 61.0,
+            "sm_occupancy_pct": 24.0,
+            "tensor_active_pct": 17.0,
+            "dram_active_pct": 33.0,
+            **changes,
+        }
+    )
+
+
+class FakeEngine:
+    """Remembers what it was told; publishes what a test or a script says."""
+
+    def __init__(self, plan: Plan | None = None) -> None:
+        self.plan = plan or Plan(workload="encdec", settings={})
+        self.calls: list[tuple[Any, ...]] = []
+        self.listener: Listener | None = None
+        self.started_on: threading.Thread | None = None
+        self.refuse_record: str | None = None
+        self.refuse_worker: str | None = None
+        self.recording_failure: RecordingError | None = None
+        self._playing = threading.Event()
+
+    # ── what the dashboard calls ────────────────────────────────────────────────────────
+
+    def start(self, listener: Listener) -> None:
+        self.calls.append(("start",))
+        self.started_on = threading.current_thread()
+        self._start_worker()
+        self.listener = listener
+
+    def change(self, settings: Settings) -> None:
+        self.calls.append(("change", dict(settings)))
+
+    def compare(self, question: Question) -> None:
+        self.calls.append(("compare", question))
+
+    def end_comparison(self) -> None:
+        self.calls.append(("end_comparison",))
+
+    def pause(self) -> None:
+        self.calls.append(("pause",))
+
+    def resume(self) -> None:
+        self.calls.append(("resume",))
+
+    def restart(self, plan: Plan) -> None:
+        self.calls.append(("restart", plan))
+        self.plan = plan
+        self._start_worker()
+
+    def new_row(self) -> None:
+        self.calls.append(("new_row",))
+
+    def record(self, path: Path, *, force: bool = False) -> None:
+        self.calls.append(("record", path, force))
+        if self.refuse_record is not None:
+            raise RecordingError(self.refuse_record)
+        if path.exists() and not force:
+            raise ExistsError(f"{path} exists")
+
+    def stop_recording(self) -> None:
+        self.calls.append(("stop_recording",))
+
+    def _start_worker(self) -> None:
+        if self.refuse_worker is not None:
+            raise WorkerError(self.refuse_worker)
+
+    # ── what a test or a script calls ───────────────────────────────────────────────────
+
+    def told(self, name: str) -> list[tuple[Any, ...]]:
+        """The arguments of every call of this name."""
+        return [call[1:] for call in self.calls if call[0] == name]
+
+    def publish(self, snapshot: Snapshot) -> None:
+        assert self.listener is not None, "the dashboard has not started the engine"
+        self.listener.on_snapshot(snapshot)
+
+    def log(self, *lines: str) -> None:
+        assert self.listener is not None, "the dashboard has not started the engine"
+        self.listener.on_log(lines)
+
+    def play(self, snapshots: Sequence[Snapshot], rate_hz: float) -> threading.Thread:
+        """Publish the snapshots again and again from a thread until `stop`."""
+
+        def loop() -> None:
+            begin = time.monotonic()
+            count = 0
+            while not self._playing.is_set():
+                self.publish(snapshots[count % len(snapshots)])
+                count += 1
+                self._playing.wait(max(begin + count / rate_hz - time.monotonic(), 0))
+
+        thread = threading.Thread(target=loop, daemon=True)
+        thread.start()
+        return thread
+
+    def stop(self) -> None:
+        self._playing.set()
+
+
+def recording(path: str = "run.csv", rows: int = 270) -> Recording:
+    """A file being written."""
+    return Recording(path=path, rows=rows)

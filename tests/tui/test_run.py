@@ -1,0 +1,241 @@
+"""Keys that start, pause, restart and record, against an engine that is slow or says no."""
+
+import msgspec
+import pytest
+
+from gpudash.errors import RecordingError
+from gpudash.protocol import Plan
+from gpudash.tui.app import Dashboard
+from gpudash.tui.asked import PATIENCE
+from gpudash.tui.control import Control
+from gpudash.tui.inbox import Inbox
+from tests.tui.driving import dashboard
+from tests.tui.fake_engine import FakeEngine, recording, settings, training
+
+changed = msgspec.structs.replace
+PAUSED = changed(training(), state="paused", status="paused")
+DEAD = ("failed", "finished", "stopped")
+
+
+def running(engine=None, **values):
+    """A control that has seen a worker run with these levers."""
+    engine = engine or FakeEngine()
+    control = Control(lambda: engine, engine.plan)
+    control.begin(Inbox(knock=lambda: None))
+    control.take(in_force(**values))
+    return control
+
+
+def in_force(**values):
+    return changed(training(), settings=settings(**values))
+
+
+def ask(control, **values):
+    for name, value in values.items():
+        control.change(control.lever(name), value)
+
+
+def restarted(control):
+    """The settings that a restart sends."""
+    control.restart()
+    return control.engine.told("restart")[-1][0].settings
+
+
+# ── pause ───────────────────────────────────────────────────────────────────────────────
+
+
+def pauses(engine):
+    return [call[0] for call in engine.calls if call[0] in ("pause", "resume")]
+
+
+async def test_two_quick_presses_of_space_go_on():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("space", "space", "space")
+        assert pauses(d.engine) == ["pause", "resume", "pause"]
+        await d.show(PAUSED)
+        await d.press("space", "space")
+        assert pauses(d.engine)[3:] == ["resume", "pause"]
+
+
+async def test_a_pause_behind_a_long_step_can_still_be_taken_back():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("space")
+        for tick in range(3 * PATIENCE):
+            await d.show(training(moved=float(tick)))
+        await d.press("space")
+        assert pauses(d.engine) == ["pause", "resume"]
+
+
+async def test_a_pause_asked_of_a_dead_worker_is_forgotten():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("space")
+        await d.show(changed(training(), state="failed"))
+        await d.show(training())
+        await d.press("space")
+        assert pauses(d.engine) == ["pause", "pause"]
+
+
+# ── restart ─────────────────────────────────────────────────────────────────────────────
+
+
+def planned(**values):
+    return FakeEngine(Plan(workload="encdec", settings=values))
+
+
+def test_a_restart_sends_the_plan_and_not_what_the_worker_made_of_it():
+    control = running(planned(model_scale="auto"), model_scale="small")
+    assert restarted(control) == {"model_scale": "auto"}
+
+
+def test_a_restart_sends_what_was_changed_and_accepted_on_top():
+    control = running(planned(model_scale="auto"), model_scale="small")
+    ask(control, batch_size="32")
+    control.take(in_force(model_scale="small", batch_size="32"))
+    for _ in range(2 * PATIENCE):
+        control.take(in_force(model_scale="small", batch_size="32"))
+    assert restarted(control) == {"model_scale": "auto", "batch_size": "32"}
+    assert restarted(control) == {"model_scale": "auto", "batch_size": "32"}
+
+
+def test_a_restart_sends_what_is_asked_for_and_not_answered_yet():
+    control = running()
+    control.take(changed(training(), pending={"data": "cached"}))
+    ask(control, batch_size="32")
+    assert restarted(control) == {"data": "cached", "batch_size": "32"}
+
+
+def test_a_restart_sends_nothing_that_was_refused():
+    control = running(planned(model_scale="auto"), model_scale="small")
+    ask(control, model_scale="full", batch_size="1048576")
+    for _ in range(2 * PATIENCE):
+        control.take(in_force(model_scale="small"))
+    assert restarted(control) == {"model_scale": "auto"}
+
+
+def test_a_restart_follows_the_worker_back_after_out_of_memory():
+    control = running(planned(batch_size="8"), batch_size="8")
+    for value in ("16", "4096"):
+        ask(control, batch_size=value)
+        control.take(in_force(batch_size=value))
+    control.take(in_force(batch_size="16"))
+    assert restarted(control) == {"batch_size": "16"}
+
+
+def test_a_value_resolved_by_the_worker_is_sent_as_it_was_asked_for():
+    control = running(planned(model_scale="full"), model_scale="full")
+    ask(control, model_scale="auto")
+    control.take(changed(in_force(model_scale="full"), pending={"model_scale": "auto"}))
+    control.take(in_force(model_scale="small"))
+    assert restarted(control) == {"model_scale": "auto"}
+
+
+def test_steps_through_a_lever_faster_than_they_are_made_end_at_the_last():
+    control = running()
+    ask(control, batch_size="16")
+    ask(control, batch_size="32")
+    control.take(in_force(batch_size="16"))
+    control.take(in_force(batch_size="32"))
+    assert restarted(control) == {"batch_size": "32"}
+
+
+def test_what_is_lowered_after_a_failure_wins():
+    control = running(planned(batch_size="64"), batch_size="64")
+    ask(control, batch_size="4096")
+    control.take(in_force(batch_size="4096"))
+    control.take(changed(in_force(batch_size="4096"), state="failed"))
+    ask(control, batch_size="16")
+    assert restarted(control) == {"batch_size": "16"}
+
+
+def test_a_restart_after_choosing_a_workload_is_of_that_workload():
+    control = running()
+    ask(control, batch_size="32")
+    control.start_workload("encdec")
+    control.plan = changed(control.plan, workload="other")
+    control.take(changed(training(), pending={"batch_size": "32"}))
+    assert restarted(control) == {}
+    assert control.engine.told("restart")[-1][0].workload == "other"
+
+
+# ── a worker that cannot be started ─────────────────────────────────────────────────────
+
+
+async def test_a_worker_that_cannot_start_is_told_and_tried_again():
+    engine = FakeEngine()
+    engine.refuse_worker = "cannot start the training process: no more processes"
+    app = Dashboard(lambda: engine, engine.plan)
+    async with app.run_test(size=(120, 40)) as pilot:
+        while not app._notifications:
+            await pilot.pause(0.01)
+        text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+        assert f"{engine.refuse_worker} · change a setting and press R" in text
+        await pilot.press("minus", "R")
+        await pilot.pause()
+        assert engine.told("start") == [(), ()]
+        engine.refuse_worker = None
+        await pilot.press("R")
+        await pilot.pause()
+        assert engine.told("start") == [(), (), ()]
+        assert engine.plan.settings == {"batch_size": "4"}
+        assert engine.listener is app.inbox
+
+
+@pytest.mark.parametrize("state", ["training", "failed"])
+async def test_a_restart_that_cannot_be_is_told_and_forgets_nothing(state):
+    async with dashboard(snapshot=changed(training(), state=state)) as d:
+        d.engine.refuse_worker = "cannot start the training process: no more processes"
+        await d.press("plus", "R")
+        assert d.notices() == [d.engine.refuse_worker]
+        assert "8 → 16 …" in d.text()
+
+
+# ── recording ───────────────────────────────────────────────────────────────────────────
+
+
+RECORDING = changed(training(), recording=recording("/data/run.csv"))
+
+
+@pytest.mark.parametrize("state", DEAD)
+async def test_where_nothing_runs_there_is_nothing_to_record(state, tmp_path):
+    async with dashboard(snapshot=changed(training(), state=state)) as d:
+        await d.press("r")
+        assert d.app.screen is d.app._main
+        assert d.notices() == ["nothing is running to record; press R first"]
+        d.app._record(str(tmp_path / "run.csv"))  # the run ended while the dialog was open
+        assert d.engine.told("record") == []
+
+
+async def test_ending_a_recording_is_told_once_and_not_before_it_is_done():
+    async with dashboard(snapshot=RECORDING) as d:
+        await d.press("r", "r")
+        assert d.engine.told("stop_recording") == [()]
+        assert set(d.notices()) == {"completing /data/run.csv"}
+        told = d.notices()
+        await d.show(training())
+        assert d.notices() == told
+        await d.show(RECORDING)
+        await d.press("r")
+        assert d.engine.told("stop_recording") == [(), ()]
+
+
+async def test_a_recording_that_ends_with_the_run_is_told():
+    async with dashboard(snapshot=RECORDING) as d:
+        await d.show(changed(training(), state="finished"))
+        assert d.notices() == ["recording complete: /data/run.csv"]
+
+
+async def test_a_recording_that_failed_is_not_called_complete():
+    async with dashboard(snapshot=RECORDING) as d:
+        d.engine.recording_failure = RecordingError("the recording ended: disk full")
+        await d.show(training())
+        assert d.notices() == []
+        await d.show(RECORDING)
+        await d.show(changed(training(), state="finished"))
+        assert d.notices() == ["recording complete: /data/run.csv"]
+
+
+async def test_a_recording_without_a_row_leaves_no_file_to_tell_of():
+    empty = changed(training(), state="starting", recording=recording("/data/run.csv", 0))
+    async with dashboard(snapshot=empty) as d:
+        await d.show(changed(training(), state="failed"))
+        assert d.notices() == []

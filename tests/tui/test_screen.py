@@ -1,0 +1,507 @@
+"""What is on the screen in every state and at every size."""
+
+import math
+import os
+import subprocess
+import sys
+import threading
+
+import msgspec
+import pytest
+
+from gpudash.protocol import Failed
+from gpudash.snapshot import Marker, Series, Snapshot
+from gpudash.tui.screens.main import LEAST
+from gpudash.tui.widgets.chart import Chart
+from tests.tui.driving import dashboard
+from tests.tui.fake_engine import NO_GPU, recording, result, series, settings, training
+from workloads import CATALOGUE
+
+BRAILLE = range(0x2801, 0x2900)
+
+
+def drawn(text: str) -> int:
+    """How many cells hold a piece of a line."""
+    return sum(ord(character) in BRAILLE for character in text)
+
+
+async def test_before_anything_runs_the_screen_says_what_it_waits_for():
+    async with dashboard() as d:
+        await d.show(Snapshot(workload="encdec", status="importing torch"))
+        text = d.text()
+        assert "importing torch" in text
+        assert text.count("waiting for the first step") == 4
+        assert drawn(text) == 0
+        assert "steps/s     –" in text
+        assert "num_workers" in text
+
+
+async def test_a_run_in_full_swing():
+    async with dashboard(snapshot=training()) as d:
+        text = d.text()
+        for shown in (
+            "NVIDIA H200",
+            "▶ training",
+            "step  12,345",
+            "steps/s   296",
+            "samples/s 2,366",
+            "loss 0.6931",
+            "0:00:30",
+            "util  88 %",
+            "6.1 GiB",
+            "412 W",
+            "bwd 1.4",
+            "1.07×",
+            "util %",
+            "┊pipelined=on",
+        ):
+            assert shown in text
+        assert drawn(text) > 150
+        assert "no GPU is read" not in text
+
+
+async def test_without_a_gpu_the_cpu_is_shown_and_one_line_says_why():
+    async with dashboard(size=(160, 40), snapshot=training(on_gpu=False)) as d:
+        text = d.text()
+        assert text.count("no GPU is read: ") == 1
+        assert NO_GPU[:30] in text
+        assert "of one core  381 %" in text
+        assert "power     –" in text
+        assert "CPU %" in text
+        assert "util %" not in text
+        assert "3.1 GiB" in text
+
+
+async def test_a_failure_is_told_in_words_and_its_traceback_is_in_the_log():
+    async with dashboard() as d:
+        d.engine.log("Traceback (most recent call last):", '  File "x.py", line 1', "KeyError: 'a'")
+        failed = Snapshot(state="failed", status="the worker failed: KeyError 'a'")
+        await d.show(failed)
+        text = d.text()
+        assert "✗ failed" in text
+        assert "KeyError 'a' · change a setting and press R to restart" in text
+        assert text.count("press R") == 1
+        assert "KeyError: 'a'" in text
+        assert text.count("nothing measured") == 4
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 16)])
+async def test_a_long_failure_leaves_room_for_what_to_do_and_is_in_the_log_in_full(size):
+    sentence = "batch_size=900000: " + "needs more memory than there is, " * 5 + "far more."
+    async with dashboard(size=size) as d:
+        d.engine.listener.on_failure(Failed(at_s=1.0, kind="bad_setting", sentence=sentence))
+        await d.show(Snapshot(state="failed", status=sentence, gpu_missing="waiting"))
+        assert d.lines()[-2].rstrip().endswith("… · change a setting and press R to restart")
+        assert "waiting" not in d.text()
+        assert d.app._main.query_one("#log").lines[-1] == sentence
+
+
+async def test_a_notice_hides_neither_status_nor_keys():
+    async with dashboard(snapshot=training(), notifications=True) as d:
+        await d.show(msgspec.structs.replace(training(), state="finished"))
+        await d.press("space")
+        await d.until("nothing is running")
+        assert "press R to restart" in d.lines()[-2]
+        assert "q quit" in d.lines()[-1]
+        assert not any("▌" in line for line in d.lines()[-2:])  # its left border
+
+
+async def test_a_paused_run_and_a_recording_show_in_the_header():
+    snapshot = msgspec.structs.replace(
+        training(), state="paused", recording=recording("/data/run.csv", 1234)
+    )
+    async with dashboard(size=(200, 50), snapshot=snapshot) as d:
+        assert "‖ paused" in d.lines()[0]
+        assert "● REC" in d.lines()[0]
+        assert "run.csv 1,234 rows" in d.lines()[0]
+
+
+async def test_a_pending_change_from_the_engine_shows_until_it_is_in_force():
+    waiting = msgspec.structs.replace(training(), pending={"batch_size": "64"})
+    async with dashboard(snapshot=waiting) as d:
+        assert "8 → 64 …" in d.text()
+        await d.show(msgspec.structs.replace(training(), settings=settings(batch_size="64")))
+        assert "…" not in "".join(line for line in d.lines() if "batch_size   " in line)
+
+
+async def test_a_workload_the_catalogue_does_not_know_is_shown_without_levers():
+    async with dashboard(snapshot=msgspec.structs.replace(training(), workload="own")) as d:
+        await d.press("p", "plus", "tab", "enter")
+        assert "none known" in d.text()
+        assert d.engine.told("change") == []
+        assert d.notices()[0].startswith("unknown lever 'pipelined'")
+
+
+@pytest.mark.parametrize("size", [(200, 50), (120, 40), (110, 34), (80, 24), (60, 16)])
+async def test_every_size_shows_throughput_results_and_keys(size):
+    async with dashboard(size=size, snapshot=training()) as d:
+        lines = d.lines()
+        assert all(len(line) <= size[0] for line in lines)
+        text = d.text()
+        assert drawn(text) > 20
+        for shown in ("throughput", "steps/s", "1.07×", "▶ training", "? help", "q quit"):
+            assert shown in text
+
+
+@pytest.mark.parametrize("size", [(200, 50), (120, 40), (80, 24)])
+async def test_the_footer_keeps_the_way_to_the_themes(size):
+    busy = msgspec.structs.replace(training(), state="paused", recording=recording())
+    for snapshot in (training(), busy):
+        async with dashboard(size=size, snapshot=snapshot) as d:
+            for shown in ("p pipeline", "+ batch", "- batch", "^p menu"):
+                assert shown in d.lines()[-1]
+
+
+async def test_the_palette_opens_by_mouse():
+    async with dashboard(size=(80, 24), snapshot=training()) as d:
+        await d.click("^p menu")
+        while d.app.screen is d.app._main:
+            await d.pilot.pause(0.02)
+
+
+@pytest.mark.parametrize("size", [(110, 34), (80, 24)])
+async def test_no_row_between_the_bars_is_wasted(size):
+    async with dashboard(size=size, snapshot=training()) as d:
+        body = d.app._main.query_one("#body").region
+        assert (body.y, body.height) == (1, size[1] - 3)
+
+
+async def test_with_a_planned_time_the_training_is_counted_and_not_its_start():
+    timed = msgspec.structs.replace(training(), planned_s=5.0)
+    async with dashboard(snapshot=timed) as d:
+        assert "0:00:00/0:00:05" in d.lines()[0]
+        await d.show(msgspec.structs.replace(timed, training_s=3.4))
+        assert "0:00:03/0:00:05" in d.lines()[0]
+
+
+@pytest.mark.parametrize("size", [(20, 5), (59, 40), (120, 15), (1, 1), (46, 3)])
+async def test_too_small_says_so_and_recovers(size):
+    async with dashboard(size=size, snapshot=training()) as d:
+        shown = " ".join(d.text().split())
+        if size[0] >= 20:
+            assert f"terminal too small: {size[0]}×{size[1]}, needs at least" in shown
+            assert f"{LEAST[0]}×{LEAST[1]}" in shown
+        assert "samples/s" not in shown
+        await d.pilot.resize_terminal(100, 30)
+        await d.settle()
+        await d.until("samples/s")
+        assert drawn(d.text()) > 20
+        assert "too small" not in d.text()
+
+
+async def test_shrinking_and_growing_again_and_again():
+    async with dashboard(snapshot=training()) as d:
+        for size in [(200, 50), (20, 5), (80, 24), (61, 17), (120, 40), (2, 2), (120, 40)]:
+            await d.pilot.resize_terminal(*size)
+            await d.show(training(moved=float(size[0])))
+        assert drawn(d.text()) > 150
+
+
+@pytest.mark.parametrize("view", ["levers", "log"])
+async def test_v_goes_through_the_panes_of_a_small_terminal(view):
+    async with dashboard(size=(80, 24), snapshot=training()) as d:
+        await d.press(*["v"] * (1 if view == "levers" else 2))
+        assert f"▸ {view}" in d.text()
+        assert "configuration" not in d.text()
+        await d.press(*["v"] * (2 if view == "levers" else 1))
+        assert "configuration" in d.text()
+
+
+@pytest.mark.parametrize("size", [(200, 50), (121, 40), (120, 40), (80, 24), (61, 16)])
+@pytest.mark.parametrize("on_gpu", [True, False])
+async def test_the_charts_share_their_time_axis(size, on_gpu):
+    async with dashboard(size=size, snapshot=training(on_gpu=on_gpu)) as d:
+        shown = [chart for chart in d.app._main.query(Chart) if chart.display]
+        assert len(shown) == (2 if size[1] == 16 else 4)
+        axes = [chart.render_line(chart.size.height - 1).text.rstrip() for chart in shown]
+        assert len(set(axes)) == 1
+        rows = [[chart.render_line(y).text for y in range(chart.size.height)] for chart in shown]
+        assert len({row.index("┊") for chart in rows for row in chart if "┊" in row}) == 1
+
+
+@pytest.mark.parametrize("workload", CATALOGUE)
+async def test_levers_beyond_the_panel_are_pointed_to_and_explanations_are_complete(workload):
+    snapshot = Snapshot(workload=workload, state="training")
+    async with dashboard(snapshot=snapshot) as d:
+        levers = d.app._main.levers
+        for _ in d.app.control.levers:
+            text = " ".join(levers.render_line(y).text.strip() for y in range(levers.size.height))
+            assert f"Takes effect: {levers.chosen.effect}." in text
+            ends = d.app.control.levers[-1].name, d.app.control.levers[0].name
+            assert ("↓" in text, "↑" in text) == tuple(f"{name}  " not in text for name in ends)
+            await d.press("down")
+
+
+async def test_at_80_columns_results_can_be_told_apart():
+    rows = (result(1, "pipelined=off batch_size=8", 9.0), result(2, "pipelined=on", 10.0))
+    snapshot = msgspec.structs.replace(training(), results=rows)
+    async with dashboard(size=(80, 24), snapshot=snapshot) as d:
+        assert "1 pipelined=off batch_size=8 " in d.text()
+
+
+@pytest.mark.parametrize(("missing", "shown"), [(3, "bwd 1.4"), (12, "bwd    –")])
+async def test_a_slow_steps_phases_stay_in_sight_between_two_of_its_ends(missing, shown):
+    before = training().series
+    after = msgspec.structs.replace(
+        before, backward_ms=before.backward_ms[:-missing] + (None,) * missing
+    )
+    async with dashboard(snapshot=msgspec.structs.replace(training(), series=after)) as d:
+        assert shown in d.text()
+
+
+async def test_a_cuda_graph_is_a_phase_of_its_own_where_there_is_one():
+    before = training().series
+    graph = msgspec.structs.replace(before, graph_ms=(None,) * 30 + (2.13,) * 30)
+    async with dashboard(size=(200, 50), snapshot=training()) as d:
+        assert "graph" not in d.lines()[12:20]
+        await d.show(msgspec.structs.replace(training(), series=graph))
+        assert "graph 2.13" in d.text()
+
+
+async def test_notes_are_told_apart_in_the_status_line():
+    snapshot = msgspec.structs.replace(training(), notes=("one: chosen", "two: chosen"))
+    async with dashboard(snapshot=snapshot) as d:
+        assert "training · one: chosen · two: chosen" in d.lines()[-2]
+
+
+async def test_more_results_than_rows_keep_the_first_and_the_newest_in_sight():
+    rows = tuple(result(n, f"setting {n}", 200.0 + n) for n in range(1, 30))
+    snapshot = msgspec.structs.replace(training(), results=rows)
+    async with dashboard(size=(80, 24), snapshot=snapshot) as d:
+        assert "setting 1 " in d.text()
+        assert "setting 29" in d.text()
+        await d.press(*["pageup"] * 10)
+        assert "setting 29" not in d.text()
+        assert "setting 1 " in d.text()
+
+
+async def test_only_rows_that_changed_are_repainted(monkeypatch):
+    async with dashboard(snapshot=training()) as d:
+        asked = []
+        table = d.app._main.query_one("#results")
+        monkeypatch.setattr(table, "refresh", lambda *regions, **_: asked.extend(regions))
+        await d.show(training(moved=1.0))
+        assert [region.y for region in asked] == [2]  # head and first row stay
+        asked.clear()
+        await d.show(training(moved=1.0))
+        assert asked == []
+
+
+async def test_lines_are_drawn_again_only_for_new_data(monkeypatch):
+    async with dashboard(snapshot=training()) as d:
+        from gpudash.tui import plot
+
+        calls = []
+        real = plot.draw
+        monkeypatch.setattr(plot, "draw", lambda *a: calls.append(a) or real(*a))
+        await d.show(msgspec.structs.replace(training(), steps_per_s=1.0, elapsed_s=99.0))
+        assert "steps/s  1.00" in d.text()
+        assert calls == []
+        await d.show(training(61))
+        assert len(calls) == 4
+
+
+# ── values that are missing or odd ──────────────────────────────────────────────────────
+
+ODD = {
+    "all None": (None,) * 40,
+    "nan": (math.nan,) * 40,
+    "infinite": (math.inf, -math.inf) * 20,
+    "mixed": (1.0, None, math.nan, math.inf, -math.inf, 2.0, 1e308, 1e-308) * 5,
+    "zero": (0.0,) * 40,
+    "negative": (-1.0, 2.0) * 20,
+    "empty": (),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+async def test_charts_survive_any_values(name):
+    odd = Series(
+        at_s=tuple(0.5 * tick for tick in range(1, 41)),
+        **{
+            field: ODD[name]
+            for field in Series.__struct_fields__
+            if field not in ("tick_s", "at_s")
+        },
+    )
+    snapshot = msgspec.structs.replace(
+        training(), series=odd, loss=math.nan, steps_per_s=math.inf, samples_per_s=math.nan
+    )
+    async with dashboard(snapshot=snapshot) as d:
+        text = d.text()
+        assert "loss nan" in text
+        assert "inf" not in text
+        if name in ("all None", "nan", "infinite", "empty"):
+            assert text.count("waiting for the first step") == 4
+            assert drawn(text) == 0
+
+
+async def test_an_axis_that_leaves_out_a_slow_first_step_says_so():
+    slow = msgspec.structs.replace(
+        training().series, forward_ms=(200.0, *training().series.forward_ms[1:])
+    )
+    async with dashboard(snapshot=training()) as d:
+        assert "↑" not in d.text()
+        await d.show(msgspec.structs.replace(training(), series=slow))
+        assert "↑" in d.text()
+
+
+@pytest.mark.parametrize("ticks", [0, 1, 2])
+async def test_the_first_points(ticks):
+    async with dashboard(snapshot=training(ticks)) as d:
+        assert (drawn(d.text()) > 0) == (ticks > 0)
+
+
+async def test_a_marker_outside_the_chart_or_with_odd_text_does_no_harm():
+    markers = tuple(
+        Marker(at_s=at, label=label)
+        for at, label in [
+            (-5.0, "a"),
+            (1e9, "b"),
+            (math.nan, "c"),
+            (5.0, "[red]\x1b[31m"),
+            (29.5, ""),
+        ]
+    )
+    async with dashboard(snapshot=msgspec.structs.replace(training(), markers=markers)) as d:
+        assert "[red]␛[31m" in d.text()
+        assert "\x1b" not in d.text()
+
+
+# ── the log ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_log_shows_hostile_text_as_it_is():
+    async with dashboard(size=(200, 50), snapshot=training()) as d:
+        d.engine.log(
+            "[bold red]x[/] [@click=app.leave]y[/]",
+            "\x1b[2J\x1b[31mred\x07\rover\x00\x7f",
+            "bad \ufffd bytes, \u202eoverride, tab\tbed, wide 漢字",
+            "",
+            "[/unbalanced",
+        )
+        await d.settle()
+        text = d.text()
+        assert "[bold red]x[/] [@click=app.leave]y[/]" in text
+        assert "␛[2J␛[31mred␇␍over␀␡" in text
+        assert "�override" in text
+        assert "[/unbalanced" in text
+        assert not any(character in text for character in "\x1b\x07\r\x00\x7f\u202e\t")
+
+
+async def test_hostile_text_anywhere_else_is_plain_too():
+    hostile = "\x1b[31m[red]evil\n2"
+    snapshot = msgspec.structs.replace(
+        training(),
+        status=hostile,
+        notes=(hostile,),
+        device=msgspec.structs.replace(training().device, name=hostile),
+        gpu_missing=hostile,
+        results=(result(1, hostile, 1.0),),
+        recording=recording(hostile),
+    )
+    async with dashboard(size=(200, 50), snapshot=snapshot) as d:
+        await d.press("g")
+        assert "\x1b" not in d.text()
+        assert "␛[31m[red]evil" in d.text()
+
+
+async def test_the_log_is_bounded_and_cuts_endless_lines():
+    async with dashboard(snapshot=training()) as d:
+        d.engine.log(*(f"line {n}" for n in range(5000)))
+        d.engine.log("x" * 1_000_000)
+        await d.settle()
+        log = d.app._main.query_one("#log")
+        assert len(log.lines) == 2000
+        assert sum(map(len, log.lines)) < 40_000
+        assert "996,000 more characters" in d.text()
+
+
+async def test_the_log_stays_where_it_was_scrolled_to():
+    async with dashboard(snapshot=training()) as d:
+        d.engine.log(*(f"line {n}." for n in range(100)))
+        await d.settle()
+        await d.press("pageup")
+        assert "line 99." not in d.text()
+        d.engine.log("line 100.")
+        await d.settle()
+        assert "line 100." not in d.text()
+        await d.press("pagedown", "pagedown")
+        assert "line 100." in d.text()
+
+
+# ── pace ────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_snapshots_that_come_faster_than_painted_are_dropped_not_queued():
+    async with dashboard(rate_hz=4.0) as d:
+        shown = []
+        real = d.app.control.take
+        d.app.control.take = lambda snapshot: (shown.append(snapshot.total_steps), real(snapshot))
+        last = 3000
+
+        def flood():
+            for step in range(1, last + 1):
+                d.engine.publish(msgspec.structs.replace(SMALL, total_steps=step))
+
+        thread = threading.Thread(target=flood)
+        thread.start()
+        while not shown or shown[-1] != last:
+            await d.pilot.pause(0.02)
+        thread.join()
+        assert len(shown) < last / 10
+        assert shown == sorted(shown)
+
+
+SMALL = Snapshot(state="training", workload="encdec", series=series(2))
+
+
+async def test_the_engine_never_waits_for_a_stuck_screen():
+    async with dashboard() as d:
+        done = threading.Event()
+
+        def flood():
+            for _ in range(1000):
+                d.engine.publish(SMALL)
+                d.engine.log("line")
+            done.set()
+
+        thread = threading.Thread(target=flood)
+        thread.start()
+        thread.join()  # the event loop stands still meanwhile
+        assert done.is_set()
+        await d.settle()
+
+
+# ── imports ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_dashboard_imports_nothing_heavy():
+    code = """
+import sys, gpudash.tui.app
+heavy = {"torch", "torchvision", "scipy", "PIL", "plotext", "pynvml", "numpy", "markdown_it"}
+heavy |= {"psutil", "gpudash.run.session"}
+print(sorted(heavy & set(sys.modules)))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert ran.stdout.strip() == "[]"
+
+
+def test_running_it_imports_plotext_and_still_nothing_else():
+    code = """
+import asyncio, sys
+from tests.tui.driving import dashboard
+from tests.tui.fake_engine import training
+async def main():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("p", "g")
+asyncio.run(main())
+heavy = {"torch", "torchvision", "scipy", "PIL", "plotext", "pynvml", "numpy"}
+print(sorted(heavy & set(sys.modules)))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert ran.stdout.strip() == "['plotext']"

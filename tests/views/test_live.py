@@ -1,0 +1,483 @@
+import sys
+
+import msgspec
+import pytest
+
+from gpudash.protocol import Failed, Paused, Plan, Refused, Resumed, Status
+from gpudash.snapshot import ComparisonShown, Recording
+from gpudash.views.live import STALL_S, Window
+from gpudash.views.time_breakdown import Account
+from tests.scripted_run import BEGAN_S, DEVICE, PLAN, SETTINGS, Trainer, gpu, host
+
+
+class Watched:
+    """A window, and the trainer that it watches."""
+
+    def __init__(self, plan=PLAN):
+        self.window = Window(plan, BEGAN_S)
+        self.run = Trainer()
+
+    def feed(self, *items):
+        for item in items:
+            self.window.fold(item, self.run.now_s)
+        return self
+
+    def trained(self, count=40, step_ms=50.0):
+        return self.feed(self.run.start(), *self.run.steps(count, step_ms))
+
+    def now(self, later_s=0.0):
+        return self.window.snapshot(self.run.now_s + later_s)
+
+
+def test_before_the_worker_is_ready_the_window_says_what_it_waits_for():
+    watched = Watched(Plan(workload="encdec", settings={"batch_size": "4"}, steps=200))
+    shown = watched.now()
+    assert (shown.state, shown.status, shown.workload) == ("starting", "starting", "encdec")
+    assert shown.settings == {"batch_size": "4"}
+    assert shown.planned_steps == 200
+    assert shown.steps_per_s is None
+    shown = watched.feed(Status(text="loading torch")).now()
+    assert (shown.state, shown.status) == ("starting", "loading torch")
+
+
+def test_a_training_is_shown_with_its_rates_counts_and_loss():
+    shown = Watched().trained().now()
+    assert (shown.state, shown.status) == ("training", "training")
+    assert (shown.worker_pid, shown.device, shown.settings) == (42, DEVICE, SETTINGS)
+    assert (shown.total_steps, shown.total_samples, shown.loss) == (40, 320, 1 / 40)
+    assert shown.steps_per_s == pytest.approx(20.0)
+    assert shown.samples_per_s == pytest.approx(160.0)
+    assert (shown.step_ms_p50, shown.step_ms_p95) == (50.0, 50.0)
+    assert shown.elapsed_s == pytest.approx(2.0)
+    assert shown.series.steps_per_s[1:] == pytest.approx((20.0,) * 3)
+    assert shown.notes == ("8 loader workers",)
+
+
+def test_a_change_is_pending_until_the_worker_answers_and_then_marked():
+    watched = Watched().trained()
+    watched.window.asked({"batch_size": "16"})
+    shown = watched.now()
+    assert (shown.state, shown.pending) == ("switching", {"batch_size": "16"})
+    assert shown.status == "switching batch_size to 16 …"
+    shown = watched.feed(watched.run.change(batch_size="16")).now()
+    assert (shown.state, shown.pending, shown.status) == ("training", {}, "training")
+    assert shown.settings["batch_size"] == "16"
+    assert [(mark.at_s, mark.label) for mark in shown.markers] == [(2.0, "batch_size=16")]
+
+
+def test_a_refused_change_is_explained_until_something_else_happens():
+    watched = Watched().trained()
+    watched.window.asked({"batch_size": "99999"})
+    shown = watched.feed(
+        Refused(changes={"batch_size": "99999"}, reason="batch_size=99999: too large")
+    ).now()
+    assert (shown.state, shown.pending) == ("training", {})
+    assert shown.status == "training – refused: batch_size=99999: too large"
+    assert (shown.refused, shown.refusals) == ({"batch_size": "99999"}, 1)
+    assert watched.feed(watched.run.pause()).now().status == "paused: space resumes"
+
+
+def test_a_paused_training_stands_still_and_comes_back():
+    watched = Watched().trained()
+    shown = watched.feed(watched.run.pause(), watched.run.wait(2.0)).now()
+    assert (shown.state, shown.status) == ("paused", "paused: space resumes")
+    assert (shown.steps_per_s, shown.step_ms_p50) == (0.0, None)
+    assert shown.series.steps_per_s[-2:] == (0.0, 0.0)
+    assert shown.series.step_ms[-1] is None
+    shown = watched.feed(watched.run.resume()).now()
+    assert shown.state == "training"
+    assert shown.steps_per_s == pytest.approx(20.0)
+    assert [mark.label for mark in shown.markers] == ["paused", "resumed"]
+
+
+def test_the_first_steps_after_a_change_or_a_pause_are_left_out_of_the_results():
+    watched = Watched().trained()
+    change = msgspec.structs.replace(watched.run.change(data="loader"), settling_steps=17)
+    watched.feed(change, *watched.run.steps(18))
+    assert [row.steps for row in watched.now().results] == [35, 1]
+    watched.feed(watched.run.pause(), watched.run.wait(2.0), watched.run.resume())
+    watched.feed(*watched.run.steps(18))
+    assert [row.steps for row in watched.now().results] == [35, 2]
+
+
+def test_a_slow_step_in_progress_is_waited_for_and_then_drawn_level():
+    watched = Watched().trained(3, 3000.0)
+    before = watched.now().series
+    shown = watched.feed(watched.run.wait(2.5)).now()
+    assert shown.series is before
+    assert shown.steps_per_s == pytest.approx(1 / 3)
+    watched.run.now_s -= 2.5
+    shown = watched.feed(watched.run.step(3000.0)).now()
+    assert shown.series.steps_per_s[1:] == pytest.approx([1 / 3] * 23)
+
+
+def test_a_stuck_training_is_drawn_as_standing_still():
+    watched = Watched().trained()
+    shown = watched.feed(watched.run.wait(STALL_S + 3.0)).now()
+    assert shown.series.steps_per_s[-1] == 0.0
+    assert shown.steps_per_s < 10.0
+
+
+def test_the_end_is_shown_with_the_time_it_took():
+    watched = Watched().trained()
+    shown = watched.feed(watched.run.finish()).now(later_s=60.0)
+    assert (shown.state, shown.status) == ("finished", "finished after 40 steps")
+    assert shown.elapsed_s == pytest.approx(2.0)
+    assert shown.steps_per_s is None
+    assert not shown.results[0].live
+
+
+def test_the_training_is_timed_from_each_workers_start_to_its_end():
+    watched = Watched()
+    watched.run.now_s += 5.0
+    assert watched.now().training_s is None
+    shown = watched.trained().now()
+    assert (shown.training_s, shown.elapsed_s) == (pytest.approx(2.0), pytest.approx(7.0))
+    watched.window.restarted(PLAN, watched.run.now_s)
+    assert watched.now().training_s is None
+    shown = watched.trained(20).feed(watched.run.finish()).now(later_s=60.0)
+    assert shown.training_s == pytest.approx(1.0)
+
+
+def test_what_is_told_stays_until_the_runs_next_turn():
+    watched = Watched().trained()
+    watched.window.tell("the recording ended: disk full")
+    shown = watched.feed(*watched.run.steps(3), gpu(BEGAN_S + 2.0), host(BEGAN_S + 2.0)).now()
+    assert shown.status == "training – the recording ended: disk full"
+    assert watched.feed(watched.run.change(pipelined="on")).now().status == "training"
+
+
+def test_notes_are_those_of_the_settings_in_force():
+    watched = Watched().trained()
+    assert watched.now().notes == ("8 loader workers",)
+    noted = msgspec.structs.replace(watched.run.change(pipelined="on"), notes=("no streams",))
+    assert watched.feed(noted).now().notes == ("no streams",)
+    assert watched.feed(watched.run.change(pipelined="off")).now().notes == ()
+
+
+def test_going_back_after_out_of_memory_is_explained():
+    watched = Watched().trained()
+    reason = "out of memory with batch_size=4096: went back to batch_size=8"
+    shown = watched.feed(
+        watched.run.change(batch_size="8"),
+        Refused(changes={"batch_size": "4096"}, reason=reason),
+        *watched.run.steps(3),
+    ).now()
+    assert shown.status == f"training – refused: {reason}"
+
+
+def test_a_failure_says_what_happened():
+    watched = Watched().trained()
+    watched.window.asked({"batch_size": "4096"})
+    shown = watched.feed(Failed(at_s=1.0, kind="out_of_memory", sentence="The GPU is full.")).now()
+    assert shown.state == "failed"
+    assert shown.status == "The GPU is full"
+    assert shown.pending == {}
+    assert shown.steps_per_s is None
+
+
+def test_a_run_ended_on_purpose_is_stopped():
+    watched = Watched().trained()
+    watched.window.stopped(watched.run.now_s)
+    assert (watched.now().state, watched.now().status) == ("stopped", "stopped")
+
+
+@pytest.mark.parametrize("end", ["failed", "stopped"])
+def test_the_time_stands_still_once_the_run_has_ended(end):
+    watched = Watched().trained()
+    if end == "failed":
+        watched.feed(Failed(at_s=1.0, kind="error", sentence="The worker is gone."))
+    else:
+        watched.window.stopped(watched.run.now_s)
+    shown = watched.now(later_s=60.0)
+    assert (shown.state, shown.elapsed_s, shown.training_s) == (end, 2.0, 2.0)
+    watched.window.restarted(PLAN, watched.run.now_s + 70.0)
+    assert watched.now(later_s=75.0).elapsed_s == pytest.approx(77.0)
+
+
+def test_a_restart_keeps_the_past_and_mixes_nothing():
+    watched = Watched().trained()
+    watched.feed(watched.run.pause())
+    plan = Plan(workload="encdec", settings=SETTINGS | {"batch_size": "4"})
+    watched.window.restarted(plan, watched.run.now_s)
+    shown = watched.now()
+    assert (shown.state, shown.status, shown.total_steps) == ("starting", "restarting", 0)
+    assert shown.worker_pid is None
+    watched.run.now_s += 2.0
+    start = watched.run.start(plan.settings)
+    shown = watched.feed(start, *watched.run.steps(40, 100.0)).now()
+    assert [row.steps for row in shown.results] == [35, 35]
+    assert [row.live for row in shown.results] == [False, True]
+    assert shown.total_steps == 40
+    assert shown.steps_per_s == pytest.approx(10.0)
+    assert shown.markers[-1].label == "restart"
+    rates = shown.series.steps_per_s
+    assert rates[1:4] == pytest.approx((20.0,) * 3)
+    assert rates[4:9] == (None,) * 5  # nobody was there to train
+    assert rates[9:] == pytest.approx((10.0,) * 7)
+
+
+def test_another_workload_is_named_where_it_begins():
+    watched = Watched().trained()
+    watched.window.restarted(Plan(workload="augment", settings={}), watched.run.now_s)
+    assert watched.now().markers[-1].label == "workload=augment"
+
+
+def test_the_gpu_trained_on_is_shown_and_no_other():
+    watched = Watched().trained()
+    mine, other = gpu(BEGAN_S + 1.9), gpu(BEGAN_S + 1.9, uuid="GPU-2222", index=1)
+    shown = watched.feed(mine, other, host(BEGAN_S + 1.9, 321.0)).now()
+    assert shown.gpu == mine
+    assert shown.host.cpu_pct == 321.0
+
+
+def test_what_the_session_knows_is_passed_on():
+    watched = Watched()
+    watched.window.gpu_missing = "no NVIDIA driver"
+    watched.window.recording = Recording(path="run.csv", rows=3)
+    shown = watched.now()
+    assert shown.gpu_missing == "no NVIDIA driver"
+    assert shown.recording == Recording(path="run.csv", rows=3)
+
+
+def test_old_markers_leave_with_their_ticks():
+    watched = Watched().trained()
+    watched.feed(watched.run.change(pipelined="on"))
+    assert len(watched.now(later_s=590.0).markers) == 1
+    assert watched.now(later_s=610.0).markers == ()
+
+
+def test_another_rank_changes_nothing_shown():
+    watched = Watched().trained()
+    before = watched.now()
+    stranger = msgspec.structs.replace(watched.run.step(), rank=1)
+    watched.feed(stranger, msgspec.structs.replace(watched.run.change(pipelined="on"), rank=1))
+    now = msgspec.structs.replace(
+        watched.now(), elapsed_s=before.elapsed_s, training_s=before.training_s
+    )
+    assert now == before
+
+
+def test_a_snapshot_of_a_long_run_costs_no_more_than_of_a_short_one():
+    def calls(steps):
+        watched = Watched().trained(steps, 150.0)
+        watched.now()
+        watched.feed(watched.run.step(150.0))
+        count = 0
+
+        def counted(frame, event, arg):
+            nonlocal count
+            count += 1
+
+        sys.setprofile(counted)
+        try:
+            watched.now()
+        finally:
+            sys.setprofile(None)
+        return count
+
+    # both are longer than what is kept, ten minutes and 4096 steps
+    assert calls(15_000) <= 1.1 * calls(5_000)
+
+
+# ── blocks of a comparison ──────────────────────────────────────────────────────────────
+
+VERDICT = "pipelined=on is 6.3 % faster [5.9, 6.8], 40 pairs, A/A check passed"
+
+
+def block(watched, number, **changes):
+    """The worker enters a block and trains in it."""
+    event = watched.run.change(**changes)
+    return watched.feed(msgspec.structs.replace(event, block=number), *watched.run.steps(8))
+
+
+def home(watched, **changes):
+    """The worker has left the blocks and trains on."""
+    return watched.feed(watched.run.change(**changes), *watched.run.steps(8))
+
+
+def comparison(pairs=0, **values):
+    known = {"change": None, "low": None, "high": None, "verdict": None, "failure": None}
+    return ComparisonShown(
+        lever="pipelined",
+        a="off",
+        b="on",
+        pairs=pairs,
+        planned_pairs=40,
+        history=(),
+        steps_per_s=(None, None),
+        host_ms=(None, None),
+        **(known | values),
+    )
+
+
+def labels(shown):
+    return [marker.label for marker in shown.markers]
+
+
+def test_blocks_make_neither_rows_nor_markers_nor_settings_of_their_own():
+    watched = Watched().trained()
+    watched.window.comparison = comparison(3)
+    before = watched.now()
+    for number, value in enumerate(("off", "on", "on", "off", "off", "on")):
+        shown = block(watched, number, pipelined=value).now()
+        assert (shown.state, shown.settings, shown.pending) == ("training", SETTINGS, {})
+        assert shown.status == "A/B: pipelined off or on, 3 of 40 pairs; a ends it"
+        assert shown.results == before.results
+        assert shown.notes == before.notes
+        assert labels(shown) == ["A/B"]
+    shown = home(watched, pipelined="off").now()
+    assert (shown.settings, shown.status) == (SETTINGS, "training")
+    assert labels(shown) == ["A/B", "end of A/B"]
+    assert [(row.number, row.steps) for row in shown.results] == [(1, 35 + 8 - 5)]
+    assert shown.total_steps == 40 + 7 * 8
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_verdict_is_kept_in_the_table_and_told_once_the_blocks_are_over(early):
+    watched = Watched().trained()
+    watched.window.comparison = comparison(40)
+    block(watched, 0, pipelined="on")
+    if early:
+        watched.window.verdict(VERDICT)
+        assert watched.now().status.startswith("A/B: ")
+    home(watched, pipelined="off")
+    if not early:
+        watched.window.verdict(VERDICT)
+    shown = watched.now()
+    assert shown.status == f"training – {VERDICT}"
+    row, verdict = shown.results
+    assert (row.number, row.live, row.verdict) == (1, True, False)
+    assert (verdict.configuration, verdict.verdict, verdict.live) == (VERDICT, True, False)
+    assert watched.feed(watched.run.change(batch_size="16")).now().status == "training"
+
+
+def test_a_verdict_is_not_told_again_after_a_later_comparison_without_one():
+    watched = Watched().trained()
+    block(watched, 0, pipelined="on")
+    watched.window.verdict(VERDICT)
+    home(watched, pipelined="off", batch_size="16")  # the user's change ended the blocks
+    assert watched.now().status == f"training – {VERDICT}"
+    block(watched, 1, pipelined="on")
+    assert home(watched, pipelined="off").now().status == "training"
+
+
+def test_a_change_that_ends_the_blocks_is_named_without_the_way_back():
+    watched = Watched().trained()
+    block(watched, 0, pipelined="on")
+    watched.window.asked({"batch_size": "16"})
+    assert watched.now().status == "switching batch_size to 16 …"
+    shown = home(watched, pipelined="off", batch_size="16").now()
+    assert labels(shown) == ["A/B", "batch_size=16"]
+    assert (shown.state, shown.settings) == ("training", SETTINGS | {"batch_size": "16"})
+    assert [row.configuration for row in shown.results][1:] == ["batch_size=16"]
+
+
+def test_out_of_memory_in_a_block_is_told_once_the_blocks_are_over():
+    watched = Watched().trained()
+    watched.window.comparison = comparison()
+    block(watched, 0, batch_size="8")
+    reason = "out of memory with batch_size=4096: went back to batch_size=8"
+    refused = Refused(changes={"batch_size": "4096"}, reason=reason, block=1)
+    watched.feed(watched.run.change(batch_size="8"), refused)  # it tells in this order
+    assert watched.now().status.startswith("A/B: ")
+    assert labels(watched.now()) == ["A/B"]
+    shown = home(watched).now()
+    assert shown.status == f"training – refused: {reason}"
+    assert labels(shown) == ["A/B", "end of A/B"]
+    assert [row.number for row in shown.results] == [1]
+
+
+def test_a_first_block_that_cannot_be_makes_no_row_and_no_marker():
+    watched = Watched().trained()
+    reason = "cuda_graph=on needs a GPU"
+    watched.feed(Refused(changes={"cuda_graph": "on"}, reason=reason, block=0))
+    shown = home(watched).now()
+    assert shown.status == f"training – refused: {reason}"
+    assert labels(shown) == []
+    assert [row.number for row in shown.results] == [1]
+
+
+def test_blocks_end_what_was_told_before_them():
+    watched = Watched().trained()
+    watched.window.comparison = comparison(3)
+    watched.window.tell("refused: cuda_graph=on: needs a CUDA device")
+    assert block(watched, 0, pipelined="on").now().status.endswith("a ends it")
+
+
+def test_a_pause_within_blocks_is_a_pause():
+    watched = Watched().trained()
+    watched.window.comparison = comparison(3)
+    block(watched, 0, pipelined="on")
+    assert watched.feed(watched.run.pause()).now().status == "paused: space resumes"
+    assert watched.feed(watched.run.resume()).now().status.startswith("A/B: ")
+    home(watched, pipelined="off")
+    assert labels(watched.now()) == ["A/B", "paused", "resumed", "end of A/B"]
+
+
+def test_a_restart_within_blocks_ends_them():
+    watched = Watched().trained()
+    watched.window.comparison = comparison(3)
+    block(watched, 0, pipelined="on")
+    watched.window.verdict(VERDICT)
+    watched.window.restarted(PLAN, watched.run.now_s)
+    shown = watched.feed(watched.run.start(), *watched.run.steps(8)).now()
+    assert shown.status == "training"
+    shown = watched.feed(watched.run.change(pipelined="on")).now()
+    assert labels(shown)[-1] == "pipelined=on"
+    assert shown.status == "training"
+
+
+def test_an_end_within_blocks_is_an_end():
+    watched = Watched().trained()
+    watched.window.comparison = comparison(3)
+    block(watched, 0, pipelined="on")
+    assert watched.feed(watched.run.finish()).now().status == "finished after 48 steps"
+
+
+def test_a_new_row_within_blocks_begins_when_they_are_over():
+    watched = Watched().trained()
+    block(watched, 0, pipelined="on")
+    watched.window.new_row()
+    block(watched, 1, pipelined="off")
+    home(watched)
+    assert [row.steps for row in watched.now().results] == [35, 3]
+
+
+def test_what_the_worker_says_of_its_own_cost_and_its_loader_is_passed_on():
+    watched = Watched().trained()
+    assert (watched.now().instruments_ms, watched.now().transform_ms) == (0.0, {})
+    last = msgspec.structs.replace(
+        watched.run.step(), transform_ms={"decode": 2.5}, skipped_samples=3, instruments_ms=0.02
+    )
+    shown = watched.feed(last).now()
+    assert shown.instruments_ms == pytest.approx(0.02 / watched.run.number)  # of all steps lately
+    assert shown.skipped_samples == 3
+    assert shown.transform_ms == {"decode": 2.5}
+    quiet = msgspec.structs.replace(watched.run.wait(0.05), skipped_samples=3, instruments_ms=9.0)
+    shown = watched.feed(quiet).now()  # no step was finished, no sample made
+    assert shown.instruments_ms == pytest.approx(9.02 / watched.run.number)
+    assert shown.transform_ms == {"decode": 2.5}
+
+
+def test_a_training_in_which_no_step_finishes_says_for_how_long():
+    watched = Watched().trained()
+    assert watched.now().quiet_s is None
+    ended_s = watched.run.now_s
+    assert watched.window.snapshot(ended_s + 4.9).quiet_s is None
+    assert watched.window.snapshot(ended_s + 30).quiet_s == pytest.approx(30, abs=1)
+    paused = watched.feed(Paused(at_s=ended_s))
+    assert paused.window.snapshot(ended_s + 30).quiet_s is None
+    resumed = watched.feed(Resumed(at_s=ended_s + 40))
+    assert resumed.window.snapshot(ended_s + 44).quiet_s is None
+    watched.run.now_s = ended_s + 46
+    assert watched.feed(watched.run.step()).window.snapshot(watched.run.now_s).quiet_s is None
+    finished = watched.feed(watched.run.finish())
+    assert finished.window.snapshot(watched.run.now_s + 30).quiet_s is None
+
+
+def test_the_unexplained_time_is_a_share_of_the_run():
+    watched = Watched().trained()
+    assert watched.now().unexplained_pct is None
+    watched.window.account = Account(wall_s=20.0, phases_s=19.0, unexplained_s=1.0)
+    assert watched.now().unexplained_pct == pytest.approx(5.0)

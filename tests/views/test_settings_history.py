@@ -1,0 +1,298 @@
+import pytest
+
+from gpudash.views.settings_history import MOST_ROWS, RESERVOIR, WARMUP_STEPS, ResultsTable
+from tests.scripted_run import BEGAN_S, SETTINGS, Trainer, gpu, host
+
+
+class Bench:
+    """A table, and a trainer that feeds it."""
+
+    def __init__(self):
+        self.table = ResultsTable()
+        self.run = Trainer()
+        self.start()
+
+    def start(self, settings=SETTINGS, workload="encdec", settling=2):
+        self.run.start(settings, workload)
+        self.table.start(workload, settings, settling)
+
+    def train(self, count, step_ms=50.0):
+        for progress in self.run.steps(count, step_ms):
+            self.table.step(progress.steps[0])
+
+    def change(self, settling=2, **changes):
+        event = self.run.change(**changes)
+        self.table.change(event.segment, event.settings, settling)
+
+    def pause(self, seconds):
+        self.run.wait(seconds)
+        self.table.resumed()
+
+    def rows(self, *, live=True):
+        return self.table.results(live=live)
+
+
+def test_the_first_steps_are_left_out_as_warm_up():
+    bench = Bench()
+    bench.train(WARMUP_STEPS, 900.0)
+    assert bench.rows()[0].steps == 0
+    assert bench.rows()[0].steps_per_s is None
+    bench.train(40, 50.0)
+    (row,) = bench.rows()
+    assert (row.number, row.steps, row.step_ms_p50, row.ratio) == (1, 40, 50.0, 1.0)
+    assert row.steps_per_s == pytest.approx(20.0)
+    assert row.samples_per_s == pytest.approx(160.0)
+    assert row.live
+
+
+def test_a_change_begins_a_row_named_by_what_differs_from_the_first():
+    bench = Bench()
+    bench.train(20)
+    bench.change(pipelined="on")
+    bench.train(20, 40.0)
+    bench.change(pipelined="off")
+    bench.train(20)
+    rows = bench.rows()
+    assert [row.configuration for row in rows] == [
+        "pipelined=off batch_size=8",
+        "pipelined=on",
+        "as row 1",
+    ]
+    assert [row.ratio for row in rows] == pytest.approx([1.0, 1.25, 1.0])
+    assert [row.live for row in rows] == [False, False, True]
+
+
+def test_steps_still_on_the_device_count_in_the_row_before_the_change():
+    bench = Bench()
+    bench.train(10)
+    in_flight = bench.run.steps(3)
+    bench.change(pipelined="on")
+    for progress in in_flight:
+        bench.table.step(progress.steps[0])
+    bench.train(WARMUP_STEPS + 1)
+    assert [row.steps for row in bench.rows()] == [10 - WARMUP_STEPS + 3, 1]
+
+
+def test_a_row_in_which_nothing_was_measured_vanishes_and_numbers_stay_consecutive():
+    bench = Bench()
+    bench.train(20)
+    bench.change(batch_size="16")
+    assert [row.number for row in bench.rows()] == [1, 2]
+    bench.change(batch_size="32")
+    bench.train(20)
+    rows = bench.rows()
+    assert [(row.number, row.configuration) for row in rows] == [
+        (1, "pipelined=off batch_size=8"),
+        (2, "batch_size=32"),
+    ]
+
+
+def test_a_new_row_keeps_what_is_warm_warm():
+    bench = Bench()
+    bench.train(20)
+    bench.table.new_row()
+    bench.train(4)
+    assert [row.steps for row in bench.rows()] == [15, 4]
+    assert bench.rows()[1].configuration == "as row 1"
+
+
+def test_a_new_row_during_warm_up_waits_for_the_rest_of_it():
+    bench = Bench()
+    bench.train(2)
+    bench.table.new_row()
+    bench.train(4)
+    assert [row.steps for row in bench.rows()] == [1]
+
+
+def test_pauses_do_not_dilute_a_row():
+    bench = Bench()
+    bench.train(40)
+    bench.table.sample(gpu(bench.run.now_s - 0.1, util_pct=90.0))
+    bench.run.wait(60.0)
+    bench.table.sample(gpu(bench.run.now_s - 30.0, util_pct=0.0))
+    bench.train(20)
+    (row,) = bench.rows()
+    assert row.steps_per_s == pytest.approx(20.0)
+    assert row.util_pct == 90.0
+
+
+HOARD = 9
+
+
+def test_batches_that_a_loader_hoards_in_a_pause_are_not_taken_for_its_pace():
+    bench = Bench()
+    bench.start(settling=HOARD)
+    bench.train(HOARD, 10.0)  # it was faster than the start of the training
+    bench.train(20, 75.0)
+    bench.pause(2.0)
+    bench.train(HOARD, 10.0)
+    bench.train(20, 75.0)
+    (row,) = bench.rows()
+    assert (row.steps, row.steps_per_s) == (40, pytest.approx(1 / 0.075))
+
+
+def test_after_a_change_as_many_steps_are_left_out_as_the_worker_says():
+    bench = Bench()
+    bench.train(20)
+    bench.change(settling=17, data="loader")
+    bench.train(17, 10.0)
+    bench.train(20, 75.0)
+    bench.pause(2.0)
+    bench.train(17, 10.0)
+    bench.train(20, 75.0)
+    assert bench.rows()[1].steps_per_s == pytest.approx(1 / 0.075)
+    bench.table.new_row()
+    bench.pause(2.0)
+    bench.train(17, 10.0)
+    bench.train(20, 75.0)
+    assert [row.steps for row in bench.rows()] == [15, 40, 20]
+
+
+def test_after_blocks_as_many_steps_are_left_out_as_the_worker_says():
+    bench = Bench()
+    bench.train(20)
+    bench.table.go_on(bench.run.change(pipelined="off").segment, 17)
+    bench.train(17, 10.0)
+    bench.train(20)
+    assert bench.rows()[0].steps_per_s == pytest.approx(20.0)
+
+
+def test_samples_count_between_the_first_and_the_last_counted_step_whenever_they_come():
+    bench = Bench()
+    bench.table.sample(gpu(BEGAN_S + 0.1, util_pct=1.0))  # in the warm-up
+    bench.table.sample(gpu(BEGAN_S + 1.4, util_pct=80.0))  # ahead of its step
+    bench.train(40)
+    bench.table.sample(gpu(BEGAN_S + 1.6, util_pct=100.0))  # after its step
+    bench.table.sample(host(BEGAN_S + 1.6, cpu_pct=150.0))
+    bench.table.sample(gpu(BEGAN_S + 2.2, util_pct=2.0))  # no step is known for it yet
+    (row,) = bench.rows()
+    assert (row.util_pct, row.cpu_pct) == (90.0, 150.0)
+
+
+def test_a_utilisation_that_reaches_back_into_other_settings_or_a_pause_does_not_count():
+    bench = Bench()
+    bench.train(40)
+    bench.change(pipelined="on")
+    for begin in (bench.change, lambda: bench.pause(2.0)):
+        begin()
+        bench.train(WARMUP_STEPS + 1, 3.0)
+        bench.table.sample(gpu(bench.run.now_s - 0.001, util_pct=10.0))
+        bench.train(40)
+        bench.table.sample(gpu(bench.run.now_s - 0.001, util_pct=90.0))
+    assert bench.rows()[-1].util_pct == 90.0
+
+
+def test_a_restarted_worker_never_counts_in_an_old_row():
+    bench = Bench()
+    bench.train(20)
+    bench.start(SETTINGS | {"pipelined": "on"})
+    bench.train(20)
+    rows = bench.rows()
+    assert [(row.steps, row.configuration) for row in rows] == [
+        (15, "pipelined=off batch_size=8"),
+        (15, "pipelined=on"),
+    ]
+
+
+def test_another_workload_is_named_and_has_no_ratio():
+    bench = Bench()
+    bench.train(20)
+    bench.start(SETTINGS, "augment")
+    bench.train(20)
+    assert bench.rows()[1].configuration == "workload=augment"
+    assert bench.rows()[1].ratio is None
+
+
+def test_percentiles_cover_the_latest_steps_and_rates_cover_all():
+    bench = Bench()
+    bench.train(WARMUP_STEPS)
+    bench.train(100, 900.0)
+    bench.train(RESERVOIR, 10.0)
+    (row,) = bench.rows()
+    assert row.step_ms_p95 == 10.0
+    assert row.steps_per_s == pytest.approx((100 + RESERVOIR) / (90.0 + RESERVOIR / 100))
+
+
+def test_the_table_is_bounded_and_keeps_the_first_row_and_the_numbers():
+    bench = Bench()
+    bench.train(10)
+    for index in range(MOST_ROWS + 20):
+        bench.change(batch_size=str(8 + index))
+        bench.train(WARMUP_STEPS + 1)
+    rows = bench.rows()
+    assert len(rows) == MOST_ROWS
+    assert rows[0].number == 1
+    assert rows[-1].number == MOST_ROWS + 21
+    assert [row.number for row in rows[1:]] == list(range(23, MOST_ROWS + 22))
+
+
+def test_a_row_that_stands_still_is_the_same_object():
+    bench = Bench()
+    bench.train(20)
+    bench.change(pipelined="on")
+    before = bench.rows()[0]
+    bench.train(20)
+    assert bench.rows()[0] is before
+    assert not bench.rows(live=False)[1].live
+
+
+def test_after_blocks_a_row_goes_on_and_counts_none_of_their_steps():
+    bench = Bench()
+    bench.train(20)
+    for value in ("on", "off", "on"):
+        bench.run.change(pipelined=value)  # a block's: the table is not told
+        bench.train(10, 10.0)
+        bench.table.sample(gpu(bench.run.now_s - 0.01, util_pct=1.0))
+    bench.table.go_on(bench.run.change(pipelined="off").segment, 2)
+    bench.train(WARMUP_STEPS, 900.0)
+    bench.train(30)
+    bench.table.sample(gpu(bench.run.now_s - 0.01, util_pct=90.0))
+    (row,) = bench.rows()
+    assert (row.steps, row.util_pct, row.live) == (45, 90.0, True)
+    assert row.steps_per_s == pytest.approx(20.0)
+    bench.change(batch_size="16")
+    bench.train(20)
+    assert [row.steps for row in bench.rows()] == [45, 15]
+
+
+def test_verdicts_stand_below_the_row_they_were_found_in():
+    bench = Bench()
+    bench.train(20)
+    bench.table.verdict("one")
+    bench.table.verdict("two")
+    bench.change(pipelined="on")
+    bench.train(20)
+    bench.table.verdict("three")
+    rows = bench.rows()
+    assert [(row.number, row.verdict, row.live) for row in rows] == [
+        (1, False, False), (1, True, False), (1, True, False), (2, False, True), (2, True, False),
+    ]  # fmt: skip
+    assert [row.configuration for row in rows if row.verdict] == ["one", "two", "three"]
+    assert rows[1] is bench.rows()[1]
+    assert all(row.steps_per_s is None and row.ratio is None for row in rows if row.verdict)
+
+
+def test_a_row_with_a_verdict_stays_though_nothing_was_measured_in_it():
+    bench = Bench()
+    bench.train(20)
+    bench.change(pipelined="on")
+    bench.table.verdict("one")
+    bench.change(batch_size="16")
+    bench.train(20)
+    assert [(row.number, row.verdict) for row in bench.rows()] == [
+        (1, False), (2, False), (2, True), (3, False),
+    ]  # fmt: skip
+
+
+def test_before_the_first_worker_there_is_nothing_to_keep_a_verdict_in():
+    table = ResultsTable()
+    table.verdict("one")
+    table.go_on(3, 2)
+    table.resumed()
+    assert table.results(live=True) == ()
+
+
+def test_the_host_time_of_a_row_is_the_mean_of_its_steps():
+    bench = Bench()
+    bench.train(20)
+    assert bench.rows()[0].host_ms == pytest.approx(2.0)

@@ -1,0 +1,80 @@
+import pytest
+
+from gpudash.views.throughput import REPORT_S, UNKNOWN, RecentSteps, WholeRun
+from tests.scripted_run import Trainer, started, step
+
+
+def recent(*progresses):
+    steps = RecentSteps()
+    for progress in progresses:
+        for one in progress.steps:
+            steps.add(one)
+    return steps
+
+
+def test_the_rate_covers_the_last_two_seconds():
+    run = Trainer()
+    rate = recent(*run.steps(100, 100.0), *run.steps(100, 25.0)).rate(0.0)
+    assert rate.steps_per_s == pytest.approx(40.0)
+    assert rate.samples_per_s == pytest.approx(320.0)
+    assert (rate.step_ms_p50, rate.step_ms_p95) == (25.0, 25.0)
+
+
+def test_slow_steps_are_averaged_over_the_last_few():
+    run = Trainer()
+    rate = recent(*run.steps(2, 9000.0), *run.steps(3, 4000.0)).rate(3.0)
+    assert rate.steps_per_s == pytest.approx(0.25)
+
+
+def test_a_pause_between_steps_does_not_dilute_the_rate():
+    run = Trainer()
+    first = run.steps(10)
+    run.wait(0.5)
+    assert recent(*first, *run.steps(10)).rate(0.0).steps_per_s == pytest.approx(20.0)
+
+
+def test_the_rate_of_a_stuck_training_falls_towards_zero():
+    run = Trainer()
+    steps = recent(*run.steps(20))
+    assert steps.rate(REPORT_S).steps_per_s == pytest.approx(20.0)
+    assert steps.rate(9.0).steps_per_s == pytest.approx(2.0)
+    assert steps.rate(99.0).steps_per_s == pytest.approx(0.2)
+
+
+def test_another_segment_starts_afresh():
+    run = Trainer()
+    steps = recent(*run.steps(20))
+    steps.add(step(21, run.now_s + 0.1, 100.0, segment=1))
+    assert steps.rate(0.0).steps_per_s == pytest.approx(10.0)
+
+
+def test_without_a_step_nothing_is_known():
+    assert RecentSteps().rate(5.0) is UNKNOWN
+
+
+def whole(*records):
+    run = WholeRun()
+    for record in records:
+        run.fold(record)
+    return run
+
+
+def test_a_whole_run_counts_every_step_after_its_first_one():
+    run = Trainer()
+    first, rest = run.steps(1, 9000.0), run.steps(200, 25.0) + run.steps(100, 100.0)
+    assert whole(*first).steps_per_s is None
+    assert whole(*first, *rest).steps_per_s == pytest.approx(300 / 15.0)
+
+
+def test_a_pause_does_not_dilute_the_rate_of_a_whole_run():
+    run = Trainer()
+    before = run.steps(11, 50.0)
+    run.wait(60.0)
+    assert whole(*before, *run.steps(10, 50.0)).steps_per_s == pytest.approx(20.0)
+
+
+def test_another_worker_is_another_run():
+    run = Trainer()
+    steps = run.steps(11, 50.0)
+    assert whole(*steps, started(90.0, {})).steps_per_s is None
+    assert whole(*steps, started(90.0, {}), *run.steps(3, 100.0)).steps_per_s == pytest.approx(10)

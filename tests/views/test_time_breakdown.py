@@ -1,0 +1,275 @@
+"""Every second of wall time has a name, and what has none is shown in full."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudash.protocol import (
+    Changed,
+    Device,
+    Failed,
+    Finished,
+    Paused,
+    Progress,
+    Resumed,
+    Started,
+    Step,
+    Timed,
+)
+from gpudash.views.time_breakdown import Account, Reconciliation
+
+
+def started(at_s: float) -> Started:
+    return Started(
+        settling_steps=2,
+        at_s=at_s,
+        pid=1,
+        workload="encdec",
+        device=Device(kind="cpu", name="CPU"),
+        settings={},
+        versions={},
+    )
+
+
+def step(
+    finished_s: float, step_ms: float, *, device_ms=None, data_ms=0.0, cpu_ms=None, number=1
+) -> Step:
+    return Step(
+        cpu_ms=cpu_ms,
+        step=number,
+        segment=0,
+        samples=8,
+        finished_s=finished_s,
+        step_ms=step_ms,
+        data_ms=data_ms,
+        host_ms=step_ms,
+        device_ms=device_ms,
+    )
+
+
+def progress(*steps: Step) -> Progress:
+    until_s = steps[-1].finished_s if steps else 0.0
+    return Progress(until_s=until_s, steps=steps, total_steps=len(steps), total_samples=0)
+
+
+def changed(at_s: float, took_ms: float) -> Changed:
+    return Changed(
+        at_s=at_s,
+        segment=1,
+        after_step=1,
+        changes={},
+        settings={},
+        took_ms=took_ms,
+        settling_steps=2,
+    )
+
+
+def account(*items: object) -> Account:
+    reconciliation = Reconciliation()
+    for item in items:
+        reconciliation.fold(item)
+    return reconciliation.account()
+
+
+def parts(found: Account) -> float:
+    names = ("phases_s", "data_s", "paused_s", "switching_s", "restarting_s", "unexplained_s")
+    return sum(getattr(found, name) for name in names)
+
+
+def test_a_device_at_work_all_the_time_leaves_nothing_unexplained():
+    found = account(started(10), progress(step(10.1, 100, device_ms=100)))
+    assert found.wall_s == pytest.approx(0.1)
+    assert found.phases_s == pytest.approx(0.1)
+    assert found.unexplained_share == pytest.approx(0)
+
+
+def test_waiting_for_data_is_explained_as_far_as_the_device_was_idle():
+    hidden = account(started(0), progress(step(0.1, 100, device_ms=100, data_ms=60)))
+    assert hidden.data_s == 0
+    exposed = account(started(0), progress(step(0.1, 100, device_ms=40, data_ms=50)))
+    assert exposed.data_s == pytest.approx(0.05)
+    assert exposed.unexplained_s == pytest.approx(0.01)
+
+
+def test_a_sleep_between_the_phases_shows_up_in_full():
+    steps = [step(0.02 * (i + 1), 20, device_ms=15) for i in range(50)]  # 5 ms of each sleep
+    found = account(started(0), progress(*steps))
+    assert found.unexplained_s == pytest.approx(50 * 0.005)
+    assert found.unexplained_share == pytest.approx(0.25)
+
+
+def test_the_shares_of_the_measured_steps_stand_for_the_others():
+    steps = [step(0.01, 10, device_ms=8), step(0.02, 10), step(0.03, 10), step(0.04, 10)]
+    assert account(started(0), progress(*steps)).unexplained_s == pytest.approx(4 * 0.002)
+
+
+def test_time_without_the_cpu_is_unexplained_whether_or_not_the_step_was_measured():
+    """A worker that is stopped for five seconds; phases were measured in the step before."""
+    steps = [step(0.01, 10, device_ms=10, cpu_ms=10), step(5.02, 5010, data_ms=2, cpu_ms=8)]
+    found = account(started(0), progress(*steps))
+    assert (found.phases_s, found.data_s) == pytest.approx((0.018, 0.002))
+    assert found.unexplained_s == pytest.approx(5.0)
+
+
+def test_cpu_time_of_several_threads_explains_no_more_than_the_step():
+    steps = [step(0.01, 10, data_ms=4, cpu_ms=20), step(0.02, 10, cpu_ms=5)]
+    found = account(started(0), progress(*steps))
+    assert (found.phases_s, found.data_s) == pytest.approx((0.011, 0.004))
+    assert found.unexplained_s == pytest.approx(0.005)
+
+
+def test_a_pause_and_a_switch_are_known_for_what_they_are():
+    found = account(
+        started(0),
+        progress(step(1, 1000, device_ms=1000)),
+        Paused(at_s=0.9),  # the device went on until 1.0
+        Resumed(at_s=3),
+        changed(3.5, took_ms=400),
+        progress(step(4.6, 1000, device_ms=1000)),
+    )
+    assert found.wall_s == pytest.approx(4.6)
+    assert found.paused_s == pytest.approx(2.0)
+    assert found.switching_s == pytest.approx(0.4)
+    assert found.unexplained_s == pytest.approx(0.2)  # 3.0 to 3.1 and 3.5 to 3.6
+
+
+def test_a_restart_lasts_from_the_last_step_until_another_worker_is_ready():
+    found = account(
+        started(0),
+        progress(step(1, 1000, device_ms=1000)),
+        started(11),
+        progress(step(12, 1000, device_ms=1000)),
+    )
+    assert (found.wall_s, found.restarting_s) == pytest.approx((12, 10))
+    assert found.unexplained_s == pytest.approx(0)
+
+
+def test_what_is_known_of_the_time_before_a_restart_is_no_part_of_it():
+    found = account(
+        started(0),
+        progress(step(1, 1000, device_ms=1000)),
+        Paused(at_s=1),
+        Resumed(at_s=4),
+        started(11),
+    )
+    assert (found.wall_s, found.paused_s, found.restarting_s) == pytest.approx((11, 3, 7))
+
+
+@pytest.mark.parametrize(
+    "end", [Finished(at_s=1, total_steps=1), Failed(at_s=1.0, kind="error", sentence="gone")]
+)
+def test_the_time_between_a_run_that_had_ended_and_the_next_is_nobodys(end):
+    found = account(
+        started(0),
+        progress(step(1, 1000, device_ms=1000)),
+        end,
+        started(600),
+        progress(step(601, 1000, device_ms=1000)),
+    )
+    assert (found.wall_s, found.restarting_s) == pytest.approx((2, 0))
+
+
+def test_what_passes_between_the_last_step_and_a_failure_is_in_the_account():
+    """A loader worker that dies is noticed seconds later."""
+    failed = Failed(at_s=3.5, kind="error", sentence="gone")
+    found = account(started(0), progress(step(1, 1000, device_ms=1000)), failed)
+    assert (found.wall_s, found.unexplained_s) == pytest.approx((3.5, 2.5))
+
+
+def test_a_run_that_ends_while_it_is_paused_was_paused_until_then():
+    found = account(
+        started(0),
+        progress(step(1, 1000, device_ms=1000)),
+        Paused(at_s=1),
+        Finished(at_s=9, total_steps=1),
+    )
+    assert (found.wall_s, found.paused_s, found.unexplained_s) == pytest.approx((9, 8, 0))
+
+
+def test_before_the_first_step_there_is_nothing_to_share_out():
+    assert account(started(0)).unexplained_share is None
+
+
+def test_what_a_recording_adds_is_the_difference():
+    reconciliation = Reconciliation()
+    reconciliation.fold(started(0))
+    reconciliation.fold(progress(step(1, 1000, device_ms=900)))
+    before = reconciliation.account()
+    reconciliation.fold(progress(step(3, 2000, device_ms=1800)))
+    assert reconciliation.account().since(before).wall_s == pytest.approx(2)
+
+
+moments = st.floats(0.001, 2.0)
+
+
+whys = st.sampled_from(["pause", "change", "restart"])
+
+
+@given(st.lists(st.tuples(moments, moments, st.floats(0, 1), whys), min_size=1))
+def test_the_parts_always_add_up(script: list[tuple[float, float, float, str]]):
+    reconciliation, now = Reconciliation(), 0.0
+    reconciliation.fold(started(now))
+    for gap_s, step_s, share, why in script:
+        if why == "restart":
+            reconciliation.fold(started(now + gap_s * share))
+        elif why == "pause":
+            reconciliation.fold(Paused(at_s=now))
+            reconciliation.fold(Resumed(at_s=now + gap_s * share))
+        else:
+            reconciliation.fold(changed(now + gap_s, took_ms=gap_s * share * 1e3))
+        now += gap_s + step_s
+        ms = step_s * 1e3
+        reconciliation.fold(progress(step(now, ms, device_ms=ms * share, data_ms=ms / 3)))
+    found = reconciliation.account()
+    assert found.wall_s == pytest.approx(now)
+    assert parts(found) == pytest.approx(found.wall_s)
+    assert min(found.phases_s, found.data_s, found.paused_s, found.switching_s) >= 0
+    assert found.unexplained_s >= -1e-9
+
+
+anytime = st.floats(-1e6, 1e6)
+unmeasured = st.none() | anytime
+reports = st.lists(
+    st.builds(step, anytime, anytime, device_ms=unmeasured, data_ms=anytime, cpu_ms=unmeasured),
+    max_size=4,
+).map(lambda steps: progress(*steps))
+events = st.one_of(
+    reports,
+    st.builds(started, anytime),
+    st.builds(changed, anytime, anytime),
+    st.builds(Paused, at_s=anytime),
+    st.builds(Resumed, at_s=anytime),
+    st.builds(Finished, at_s=anytime, total_steps=st.just(1)),
+    st.builds(
+        Timed, at_s=anytime, seconds=anytime, block=st.just(0), steps=st.just(1), samples=st.just(1)
+    ),
+)
+
+
+@given(st.lists(events))
+def test_whatever_comes_in_the_parts_add_up_and_none_is_negative(items: list[object]):
+    found = account(started(0), *items)
+    assert parts(found) == pytest.approx(found.wall_s)
+    assert all(getattr(found, name) >= 0 for name in found.__struct_fields__)
+
+
+def test_what_came_before_a_recording_changes_nothing_in_it():
+    """Long steps are measured more often than short ones: their shares stand for themselves."""
+    reconciliation, now = Reconciliation(), 0.0
+    reconciliation.fold(started(now))
+    for number in range(1000):  # short, half idle, one in ten measured
+        now += 0.005
+        device_ms = 2.5 if number % 10 == 0 else None
+        reconciliation.fold(progress(step(now, 5, device_ms=device_ms)))
+    before = reconciliation.account()
+    for _ in range(10):
+        now += 0.1
+        reconciliation.fold(progress(step(now, 100, device_ms=100)))
+    recorded = reconciliation.account().since(before)
+    assert recorded.phases_s == pytest.approx(recorded.wall_s, rel=0.05)
+    assert recorded.unexplained_s == pytest.approx(0, abs=0.05)
+
+
+def test_an_account_is_written_in_microseconds():
+    rounded = Account(wall_s=1.23456789, phases_s=1.2345678).rounded()
+    assert (rounded.wall_s, rounded.phases_s) == (1.234568, 1.234568)

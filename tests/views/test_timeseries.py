@@ -1,0 +1,110 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpudash.views.timeseries import CAPACITY, TICK_S, Ticks
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host, step
+
+
+def trained(durations_ms, *, began_s=BEGAN_S):
+    """Steps back to back from the run's begin; everything is known up to the last."""
+    run = Trainer(began_s)
+    ticks = Ticks(BEGAN_S)
+    ticks.begin(began_s - TICK_S)
+    for duration_ms in durations_ms:
+        ticks.step(run.step(duration_ms).steps[0])
+    ticks.cover(run.now_s)
+    return ticks, run
+
+
+def test_steady_steps_draw_a_level_line():
+    ticks, _ = trained([30.0] * 100)
+    series = ticks.series()
+    assert series.at_s == (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
+    assert series.steps_per_s == pytest.approx([1000 / 30] * 6)
+    assert series.samples_per_s == pytest.approx([8000 / 30] * 6)
+    assert series.step_ms == pytest.approx([30.0] * 6)
+    assert series.forward_ms == pytest.approx([10.0] * 6)
+    assert series.copy_ms == (None,) * 6
+
+
+def test_a_step_longer_than_a_tick_draws_no_tooth():
+    ticks, _ = trained([3000.0, 3000.0])
+    assert ticks.series().steps_per_s == pytest.approx([1 / 3] * 12)
+    assert ticks.series().step_ms == pytest.approx([3000.0] * 12)
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(st.lists(st.integers(1, 4000), min_size=1, max_size=40))
+def test_rates_times_the_length_of_a_tick_add_up_to_the_steps(durations_ms):
+    ticks, run = trained(durations_ms)
+    ticks.cover(run.now_s + TICK_S)
+    assert sum(ticks.series().steps_per_s) * TICK_S == pytest.approx(len(durations_ms))
+
+
+def test_idle_ticks_are_a_measured_zero_without_times():
+    ticks, run = trained([50.0] * 10)
+    ticks.cover(run.now_s + 1.0)
+    assert ticks.series().steps_per_s == pytest.approx((20.0, 0.0, 0.0))
+    assert ticks.series().step_ms[1:] == (None, None)
+
+
+def test_a_tick_is_absent_until_it_is_known_what_was_trained_in_it():
+    ticks = Ticks(BEGAN_S)
+    ticks.begin(BEGAN_S - TICK_S)
+    ticks.step(step(1, BEGAN_S + 0.45))
+    ticks.cover(BEGAN_S + 0.49)
+    assert ticks.series().at_s == ()
+    ticks.cover(BEGAN_S + 0.5)
+    assert ticks.series().at_s == (0.5,)
+
+
+def test_before_a_worker_is_ready_only_samples_are_known():
+    ticks = Ticks(BEGAN_S)
+    for tick in range(8):
+        ticks.gpu(gpu(BEGAN_S + tick / 4, util_pct=10.0 * tick))
+        ticks.host(host(BEGAN_S + tick / 4, cpu_pct=100.0))
+    ticks.begin(BEGAN_S + 0.7)
+    ticks.cover(BEGAN_S + 1.5)
+    series = ticks.series()
+    assert series.steps_per_s == (None, None, 0.0)
+    assert series.util_pct == (5.0, 25.0, 45.0)
+    assert series.power_w == (None, None, None)
+    assert series.cpu_pct == (100.0, 100.0, 100.0)
+
+
+def test_nan_never_reaches_a_chart():
+    ticks = Ticks(BEGAN_S)
+    ticks.gpu(gpu(BEGAN_S + 0.1, util_pct=float("nan"), power_w=float("inf")))
+    ticks.cover(BEGAN_S + 0.5)
+    assert ticks.series().util_pct == (None,)
+    assert ticks.series().power_w == (None,)
+
+
+def test_the_series_is_the_same_object_until_a_tick_that_is_over_changes():
+    ticks, run = trained([50.0] * 10)
+    before = ticks.series()
+    ticks.step(run.step().steps[0])
+    ticks.cover(run.now_s)
+    assert ticks.series() is before
+    ticks.gpu(gpu(BEGAN_S + 0.1, util_pct=50.0))
+    assert ticks.series().util_pct == (50.0,)
+
+
+def test_only_the_last_ten_minutes_are_kept():
+    ticks, run = trained([])
+    for _ in range(2 * CAPACITY + 700):
+        run.now_s += TICK_S
+        ticks.step(step(1, run.now_s, step_ms=TICK_S * 1000))
+        ticks.cover(run.now_s)
+    series = ticks.series()
+    assert len(series.at_s) == CAPACITY
+    assert len(ticks._ticks) <= 2 * CAPACITY + 1
+    assert series.at_s[-1] == pytest.approx((2 * CAPACITY + 700) * TICK_S)
+
+
+def test_a_long_silence_costs_no_more_than_what_is_kept():
+    ticks, run = trained([50.0])
+    ticks.cover(run.now_s + 1e7)
+    assert len(ticks.series().at_s) == CAPACITY
+    assert len(ticks._ticks) <= 2 * CAPACITY + 1

@@ -1,0 +1,132 @@
+import pytest
+
+from gpudash.protocol import Block
+from gpudash.worker.block_queue import BlockQueue
+
+HOME = {"pipelined": "off", "batch_size": "8"}
+
+
+def block(number, min_steps=3, min_s=0.0):
+    return Block(number=number, changes={"pipelined": "on"}, min_steps=min_steps, min_s=min_s)
+
+
+def queue_of(*numbers, **length):
+    queue = BlockQueue()
+    queue.replace([block(number, **length) for number in numbers], HOME)
+    return queue
+
+
+def numbers_left(queue):
+    return [taken.number for taken in iter(queue.take, None)]
+
+
+def test_without_blocks_nothing_runs():
+    queue = BlockQueue()
+    assert not queue.running
+    assert queue.take() is None
+    queue.replace([], HOME)
+    assert not queue.running
+
+
+def test_blocks_are_taken_in_order_and_home_is_where_they_began():
+    queue = queue_of(4, 5)
+    assert queue.running
+    assert queue.home == HOME
+    assert queue.is_over(0, 0.0)  # so that the first one begins
+    assert numbers_left(queue) == [4, 5]
+    assert queue.running  # until the settings are home again
+    queue.end()
+    assert not queue.running
+
+
+def test_a_block_lasts_its_steps_after_the_settling_ones_and_one_more():
+    """The last step is not measured: after it, nothing is prepared on the other stream."""
+    queue = queue_of(0, min_steps=3)
+    queue.take()
+    queue.entered(step=100, settling_steps=2)
+    over = [step for step in range(100, 110) if queue.is_over(step, float(step))]
+    assert over == [106, 107, 108, 109]  # 101 and 102 settle, 103 to 105 are measured
+
+
+def test_a_block_lasts_its_seconds_too_and_settling_does_not_count():
+    queue = queue_of(0, min_steps=1, min_s=10.0)
+    queue.take()
+    queue.entered(step=0, settling_steps=2)
+    assert not queue.is_over(1, 1000.0)
+    assert not queue.is_over(2, 2000.0)  # settled: the seconds begin here
+    assert not queue.is_over(50, 2009.9)
+    assert queue.is_over(51, 2010.0)
+
+
+def test_where_batches_come_in_bursts_whole_ones_are_measured():
+    """A new loader's bursts always begin alike: a part of one would be off by as much each time."""
+    queue = queue_of(0, min_steps=3)
+    queue.take()
+    queue.entered(step=100, settling_steps=2, burst_steps=4)
+    over = [step for step in range(100, 120) if queue.is_over(step, float(step))]
+    assert over == [111, 115, 119]  # 103 to 110 are the first two bursts, 111 is left out
+
+
+def test_every_block_begins_anew():
+    queue = queue_of(0, 1, min_steps=1, min_s=1.0)
+    queue.take()
+    queue.entered(0, 0)
+    assert not queue.is_over(0, 0.0)
+    assert queue.is_over(2, 1.0)
+    queue.take()
+    queue.entered(2, 0)
+    assert not queue.is_over(3, 5.0)
+    assert queue.is_over(4, 6.0)
+
+
+def test_new_blocks_replace_those_that_wait_and_home_stays():
+    queue = queue_of(0, 1, 2)
+    queue.take()
+    queue.entered(0, 0)
+    queue.replace([block(7), block(8)], {"pipelined": "on", "batch_size": "8"})
+    assert queue.home == HOME
+    assert not queue.is_over(1, 1.0)  # the one in progress is run to its end
+    assert numbers_left(queue) == [7, 8]
+
+
+def test_a_block_that_was_begun_is_never_run_again():
+    """A late command still names blocks that the worker has taken meanwhile."""
+    queue = queue_of(0, 1, 2, 3)
+    queue.take()
+    queue.take()
+    queue.replace([block(1), block(2), block(3)], HOME)
+    assert numbers_left(queue) == [2, 3]
+    queue.end()
+    queue.replace([block(3)], HOME)
+    assert not queue.running
+
+
+def test_no_blocks_at_all_end_the_one_in_progress():
+    queue = queue_of(0, 1)
+    queue.take()
+    queue.entered(0, 0)
+    queue.replace([], HOME)
+    assert queue.is_over(0, 0.0)
+    assert queue.take() is None
+    assert queue.home == HOME
+
+
+def test_late_blocks_that_have_all_been_run_end_nothing():
+    queue = queue_of(0, 1)
+    queue.take()
+    queue.entered(0, 0)
+    queue.replace([block(0)], HOME)
+    assert queue.current == block(0)
+    assert not queue.is_over(1, 1.0)
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+def test_another_change_forgets_everything(taken):
+    queue = queue_of(0, 1)
+    for _ in range(taken):
+        queue.take()
+    queue.end()
+    assert not queue.running
+    assert queue.take() is None
+    queue.replace([block(2)], {"pipelined": "on"})
+    assert queue.home == {"pipelined": "on"}  # what is in force now
