@@ -48,9 +48,9 @@ class SlowedEncoderDecoder(EncoderDecoder):
         super().configure(values)
         self._slowed = bool(values["slowed"])
 
-    def second(self, prepared: Prepared, mark: Mark) -> Tensor:
+    def train(self, prepared: Prepared, mark: Mark) -> Tensor:
         """Train, and spend what the slowdown takes on the device."""
-        loss = super().second(prepared, mark)
+        loss = super().train(prepared, mark)
         if self._slowed:
             if self._device.type == "cuda":
                 cycles = int(self.pause_ms * 1e3 * cycles_per_us(self._device))
@@ -141,7 +141,7 @@ class Driver:
 
 
 STARTED = Started(
-    settling_steps=2,
+    warmup_steps=2,
     at_s=0.0,
     pid=0,
     workload="",

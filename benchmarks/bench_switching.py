@@ -3,7 +3,7 @@
     python benchmarks/bench_switching.py
 
 Against the real worker over its pipes, in milliseconds: from sending a command to `Changed`
-(`answer_ms`) and to the end of the first step under the new setting (`first_ms`), what the
+(`answer_ms`) and to the end of the first step under the new setting (`prepare_ms`), what the
 change took the host (`took_ms`), and from the last step before to the first after (`gap_ms`),
 beside the step itself.
 """
@@ -14,7 +14,7 @@ import statistics
 import time
 
 from gpudash.protocol import Change, Changed, Failed, Plan, Progress, Refused, Step
-from gpudash.run.worker_process import WorkerLink
+from gpudash.run.worker_process import WorkerProcess
 
 TIMEOUT_S = 120
 LOOK_S = 0.025
@@ -32,7 +32,7 @@ class Worker:
     """A worker, and what it has said."""
 
     def __init__(self, plan: Plan) -> None:
-        self.link = WorkerLink(plan)
+        self.link = WorkerProcess(plan)
         self.steps: list[Step] = []
         self.changes: list[Changed] = []
 
@@ -71,7 +71,7 @@ class Worker:
         return {
             "answer_ms": (answered_s - sent_s) * 1e3,
             "took_ms": changed.took_ms,
-            "first_ms": (after[0].finished_s - sent_s) * 1e3,
+            "prepare_ms": (after[0].finished_s - sent_s) * 1e3,
             "gap_ms": (after[0].finished_s - before[-1].finished_s) * 1e3,
             "step_ms": statistics.median(s.step_ms for s in after[5:]),
         }
@@ -92,7 +92,7 @@ def measure(name: str, worker: Worker) -> None:
     }
     for what, changes in cases.items():
         costs = [worker.change(**change) for change in changes]
-        for key in ("answer_ms", "first_ms", "took_ms", "gap_ms", "step_ms"):
+        for key in ("answer_ms", "prepare_ms", "took_ms", "gap_ms", "step_ms"):
             values = [cost[key] for cost in costs]
             print(f"{what}: {key} median {statistics.median(values):.1f}, most {max(values):.1f}")
         print(json.dumps({"what": what, "costs": costs}), flush=True)

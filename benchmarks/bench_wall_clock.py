@@ -1,8 +1,8 @@
-"""Compare the steps/s that gpudash states with a stopwatch outside of it.
+"""Compare the steps/s that gpudash states with a wall_clock outside of it.
 
     python benchmarks/bench_wall_clock.py --seconds 10
 
-The real worker trains while pipelining is switched every second. The stopwatch is this
+The real worker trains while pipelining is switched every second. The wall_clock is this
 process's wall clock at the arrival of reports and the worker's running total of steps; against
 it stand the steps' own durations, as every figure of gpudash is made of them.
 """
@@ -12,7 +12,7 @@ import json
 import time
 
 from gpudash.protocol import Change, Failed, Plan, Progress, Refused, Step
-from gpudash.run.worker_process import WorkerLink
+from gpudash.run.worker_process import WorkerProcess
 
 WARMUP_STEPS = 20
 
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     arguments = parser.parse_args()
     settings = {"data": "cached", "batch_size": arguments.batch_size}
-    link = WorkerLink(Plan(workload="encdec", settings=settings, device=arguments.device))
+    link = WorkerProcess(Plan(workload="encdec", settings=settings, device=arguments.device))
     arrivals: list[tuple[float, int]] = []  # when a report came, and the steps finished by then
     steps: list[Step] = []
     switched_s, values = time.monotonic(), ["on", "off"]
@@ -48,7 +48,7 @@ def main() -> None:
     between = [step for step in steps if first < step.step <= last]
     stated = len(between) / (sum(step.step_ms for step in between) / 1e3)
     off_pct = 100 * (stated / outside - 1)
-    print(f"stopwatch {outside:.2f} steps/s, stated {stated:.2f}: {off_pct:+.2f} %")
+    print(f"wall_clock {outside:.2f} steps/s, stated {stated:.2f}: {off_pct:+.2f} %")
     print(json.dumps({"outside": outside, "stated": stated, "steps": len(between)}))
 
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gpudash.protocol import GpuSample
+from gpudash.protocol import GpuReading
 
 UTIL_WINDOW_S = 1.0
 """NVML averages utilisation over 1/6 to 1 s, depending on the GPU, and does not say over what."""
@@ -17,7 +17,7 @@ ACTIVITY = (
 )
 
 
-def since(sample: GpuSample, began_s: float) -> GpuSample:
+def since(sample: GpuReading, began_s: float) -> GpuReading:
     """Return the sample without the means over a time that began before `began_s` (monotonic)."""
     before: tuple[str, ...] = ()
     if sample.at_s - UTIL_WINDOW_S < began_s:

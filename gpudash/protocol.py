@@ -46,7 +46,7 @@ class Started(Record, frozen=True, kw_only=True):
     device: Device
     settings: Settings
     """Every lever with the value in force, `auto` resolved."""
-    settling_steps: int
+    warmup_steps: int
     """Steps until loader, caches and schedule have settled: what is measured leaves them out."""
     versions: dict[str, str]
     notes: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     CPU time in every step.
     """
     copy_ms: float | None = None
-    first_ms: float | None = None
+    prepare_ms: float | None = None
     forward_ms: float | None = None
     backward_ms: float | None = None
     optimizer_ms: float | None = None
@@ -119,7 +119,7 @@ class Changed(Record, frozen=True, kw_only=True):
     settings: Settings
     took_ms: float
     """Host time from the command's arrival until the next step may start."""
-    settling_steps: int
+    warmup_steps: int
     """As in `Started`."""
     notes: tuple[str, ...] = ()
     """What the user should know about these settings on this device, one sentence each."""
@@ -128,11 +128,11 @@ class Changed(Record, frozen=True, kw_only=True):
 
 
 class Timed(Record, frozen=True, kw_only=True):
-    """A block under the stopwatch: wall clock between two moments at which the device was idle."""
+    """A block timed by the wall clock, between two moments at which the device was idle."""
 
     rank: int = 0
     at_s: float
-    """When the stopwatch stopped."""
+    """When the wall clock was read last."""
     block: int
     steps: int
     samples: int
@@ -228,7 +228,7 @@ class Block(Record, frozen=True, kw_only=True):
     min_s: float
     """It lasts until both are reached, counted after the settling steps; the last step of a
     block, which runs with nothing beside it on two streams, does not count either."""
-    stopwatch: Literal["instrumented", "bare"] | None = None
+    wall_clock: Literal["instrumented", "uninstrumented"] | None = None
     """Time it from outside, with or without the instruments: what they cost."""
 
 
@@ -247,7 +247,7 @@ Command: TypeAlias = Change | Pause | Resume | Stop | Blocks
 # ── telemetry → session ─────────────────────────────────────────────────────────────────
 
 
-class GpuSample(Record, frozen=True, kw_only=True):
+class GpuReading(Record, frozen=True, kw_only=True):
     """One reading of one GPU. Every value may be missing on its own."""
 
     at_s: float
@@ -278,7 +278,7 @@ class GpuSample(Record, frozen=True, kw_only=True):
     """When that counter was read: samples repeat it until it is read again."""
 
 
-class HostSample(Record, frozen=True, kw_only=True):
+class HostReading(Record, frozen=True, kw_only=True):
     """One reading of the training processes: the worker and its loader workers."""
 
     at_s: float
@@ -292,4 +292,4 @@ class HostSample(Record, frozen=True, kw_only=True):
     """… and its resident memory."""
 
 
-Sample: TypeAlias = GpuSample | HostSample
+Reading: TypeAlias = GpuReading | HostReading

@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from gpudash.protocol import Device, Failed, GpuSample, HostSample, Settings
+from gpudash.protocol import Device, Failed, GpuReading, HostReading, Settings
 
 State: TypeAlias = Literal[
     "starting", "training", "switching", "paused", "finished", "failed", "stopped"
@@ -39,7 +39,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     step_ms: Values = ()
     data_ms: Values = ()
     copy_ms: Values = ()
-    first_ms: Values = ()
+    prepare_ms: Values = ()
     forward_ms: Values = ()
     backward_ms: Values = ()
     optimizer_ms: Values = ()
@@ -125,7 +125,7 @@ class ComparisonShown(msgspec.Struct, frozen=True, kw_only=True):
         return self.verdict is not None or self.failure is not None
 
 
-class Recording(msgspec.Struct, frozen=True, kw_only=True):
+class RecordingStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The CSV file being written."""
 
     path: str
@@ -168,14 +168,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """How long no step has finished, where that is longer than steps are: something compiles,
     the loader is late. None where steps come as they should."""
     loss: float | None = None
-    gpu: GpuSample | None = None
+    gpu: GpuReading | None = None
     gpu_missing: str | None = None
     """Why no GPU is read, as a sentence; None while one is read."""
-    host: HostSample | None = None
+    host: HostReading | None = None
     series: Series = Series()
     markers: tuple[Marker, ...] = ()
     results: tuple[Result, ...] = ()
-    recording: Recording | None = None
+    recording: RecordingStatus | None = None
     comparison: ComparisonShown | None = None
     """The A/B comparison in progress, or the last one."""
     transform_ms: dict[str, float] = msgspec.field(default_factory=dict)
@@ -184,7 +184,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Unreadable samples passed over."""
     instruments_ms: float | None = None
     """What measuring and reporting took of the host's time in a step, lately."""
-    unexplained_pct: float | None = None
+    unattributed_pct: float | None = None
     """Share of the run's time that is neither phases, data, pause, switching nor restart."""
 
 

@@ -4,8 +4,8 @@ from gpudash.protocol import (
     Changed,
     Device,
     Finished,
-    GpuSample,
-    HostSample,
+    GpuReading,
+    HostReading,
     Paused,
     Plan,
     Progress,
@@ -28,7 +28,7 @@ def started(at_s: float, settings: Settings = SETTINGS, workload: str = "encdec"
         workload=workload,
         device=DEVICE,
         settings=settings,
-        settling_steps=2,
+        warmup_steps=2,
         versions={"torch": "2.11.0"},
         notes=("8 loader workers",),
     )
@@ -48,15 +48,15 @@ def step(number: int, finished_s: float, step_ms: float = 50.0, segment: int = 0
     )
 
 
-def gpu(at_s: float, **values: object) -> GpuSample:
+def gpu(at_s: float, **values: object) -> GpuReading:
     named = {"index": 0, "uuid": "GPU-1111", "name": "NVIDIA H200", **values}
     if "energy_j" in values:
         named.setdefault("energy_at_s", at_s)
-    return GpuSample(at_s=at_s, **named)
+    return GpuReading(at_s=at_s, **named)
 
 
-def host(at_s: float, cpu_pct: float = 150.0) -> HostSample:
-    return HostSample(at_s=at_s, cpu_pct=cpu_pct, worker_rss_mib=512.0)
+def host(at_s: float, cpu_pct: float = 150.0) -> HostReading:
+    return HostReading(at_s=at_s, cpu_pct=cpu_pct, worker_rss_mib=512.0)
 
 
 class Trainer:
@@ -106,7 +106,7 @@ class Trainer:
             changes=changes,
             settings=self.settings,
             took_ms=0.5,
-            settling_steps=2,
+            warmup_steps=2,
         )
 
     def pause(self) -> Paused:

@@ -19,7 +19,7 @@ from gpudash.protocol import (
 from gpudash.worker.block_queue import BlockQueue
 from tests.scripted_run import BEGAN_S, started
 
-SETTLING = 2
+WARMUP = 2
 SETTLING_MS = 1000.0
 LAST_MS = 0.001
 """What must not be counted lasts so long, or so short, that it would show."""
@@ -73,11 +73,11 @@ class Worker:
             return
         block = blocks.take()
         if block is None:
-            home = blocks.home
+            baseline = blocks.baseline
             blocks.end()
-            self.switch(home)
+            self.switch(baseline)
             return
-        wanted = blocks.home | block.changes
+        wanted = blocks.baseline | block.changes
         if reason := self.refuses(wanted):
             self.sent.append(Refused(changes=block.changes, reason=reason, block=block.number))
             blocks.current = None
@@ -89,8 +89,8 @@ class Worker:
         self.iterate(LAST_MS)  # drained: nothing runs beside it
         before, self.settings = self.settings, self.settings | settings
         self.segment += 1
-        self.settles_until = self.trained + SETTLING
-        self.blocks.entered(self.trained, SETTLING)
+        self.settles_until = self.trained + WARMUP
+        self.blocks.entered(self.trained, WARMUP)
         self.sent.append(
             Changed(
                 at_s=self.now_s,
@@ -99,7 +99,7 @@ class Worker:
                 changes={k: v for k, v in self.settings.items() if before[k] != v},
                 settings=dict(self.settings),
                 took_ms=0.5,
-                settling_steps=SETTLING,
+                warmup_steps=WARMUP,
                 block=block,
             )
         )

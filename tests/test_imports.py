@@ -20,7 +20,8 @@ def loaded_by(code: str) -> set[str]:
 @pytest.mark.parametrize(
     "code",
     [
-        "import gpudash.commands.main, gpudash.run.session, gpudash.tui.app, gpudash.commands.headless, gpudash.commands.doctor",
+        "import gpudash.commands.main, gpudash.commands.headless, gpudash.commands.doctor",
+        "import gpudash.run.session, gpudash.tui.app",
         "import gpudash.run.worker_process",
         "import workloads",
         "from gpudash.commands.main import main; main(['list'])",

@@ -27,7 +27,7 @@ from workloads.augmentations import (
     draw,
     rotate_each,
 )
-from workloads.compute_options import Learner, Trade
+from workloads.compute_options import ComputeOptions, Learner
 from workloads.encdec import NUM_CLASSES, SCALES, Scale, build_encoder
 from workloads.levers import Value
 from workloads.synthetic import RandomSamples
@@ -69,7 +69,7 @@ def build_classifier(scale: Scale) -> nn.Sequential:
 
 
 class Augment:
-    """The workload: `first` copies and augments, `second` trains the classifier."""
+    """The workload: `prepare` copies and augments, `train` trains the classifier."""
 
     def __init__(self, values: Mapping[str, Value], device: torch.device) -> None:
         self._scale = SCALES[str(values["model_scale"])]
@@ -82,8 +82,8 @@ class Augment:
         self._one_by_one = False
 
     def configure(self, values: Mapping[str, Value]) -> None:
-        """Compute the model as the levers of the trade say, and rotate as `rotation` does."""
-        self._classifier.configure(Trade.of(values))
+        """Compute the model as the optimizations say, and rotate as `rotation` does."""
+        self._classifier.configure(ComputeOptions.of(values))
         self._one_by_one = values["rotation"] == "per_image"
 
     def samples(self, values: Mapping[str, Value]) -> Samples:
@@ -111,19 +111,19 @@ class Augment:
         activations = batch_size * pixels * (2 * 2 * scale.channels) * 4
         return batch, activations + 8 * augmented
 
-    def first(self, batch: Batch, mark: Mark) -> Prepared:
+    def prepare(self, batch: Batch, mark: Mark) -> Prepared:
         """Copy the batch to the device and augment the images, if they are not yet."""
         mark("copy")
         # from pageable memory the host waits here until the driver has staged the copies
         images, labels, *parameters = [t.to(self._device, non_blocking=True) for t in batch]
-        mark("first")
+        mark("prepare")
         if not parameters:  # the loader workers have applied them
             return images, labels
         rotate = self._rotation(batch[-1], parameters[0])
         with torch.no_grad():
             return self._augment(images, parameters[0], rotate), labels
 
-    def second(self, prepared: Prepared, mark: Mark) -> Tensor:
+    def train(self, prepared: Prepared, mark: Mark) -> Tensor:
         """Train the classifier on images (B, 3, S, S) float32 and labels (B,)."""
         images, labels = prepared
         return self._classifier.train(images, labels, mark)

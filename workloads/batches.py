@@ -35,7 +35,7 @@ class InputReport:
     """Unreadable samples passed over."""
 
 
-class Feed(Protocol):
+class BatchSource(Protocol):
     """An endless supply of batches."""
 
     def __next__(self) -> Batch:
@@ -96,7 +96,7 @@ class _Reports:
         self._sums = torch.zeros(len(self._transforms) + 1, dtype=torch.float64)
 
 
-class LoaderFeed:
+class LoaderBatches:
     """Batches made by loader workers, or by this process where there are none.
 
     Raises LeverError where the system has no room for so many workers.
@@ -149,7 +149,7 @@ class LoaderFeed:
         del self._batches  # the iterator's finalizer is the loader's only way to end early
 
 
-class ReplayFeed:
+class RepeatedBatches:
     """The same few batches over and over: a ceiling without input cost."""
 
     def __init__(self, batches: list[Batch], reports: _Reports) -> None:
@@ -168,18 +168,18 @@ class ReplayFeed:
         self._batches = cycle([])
 
 
-def make_feed(
+def make_batches(
     dataset: Samples,
     values: Mapping[str, Value],
     device: torch.device,
     cursor: int,
-) -> Feed:
-    """Return the feed that the levers ask for, starting at sample `cursor`."""
+) -> BatchSource:
+    """Return the batches that the levers ask for, starting at sample `cursor`."""
     batch_size = int(values["batch_size"])
     indices = Consecutive(len(dataset), batch_size, cursor)
     pin_memory = bool(values["pin_memory"]) and device.type == "cuda"
     if values["data"] == "loader":
-        return LoaderFeed(
+        return LoaderBatches(
             dataset,
             indices,
             num_workers=int(values["num_workers"]),
@@ -194,10 +194,10 @@ def make_feed(
     if values["data"] == "resident":
         batches = [tuple(t.to(device) for t in batch) for batch in batches]
         if device.type == "cuda":
-            torch.cuda.synchronize(device)  # sync: once per new feed, so any stream may read
+            torch.cuda.synchronize(device)  # sync: once per new batches, so any stream may read
     elif pin_memory:
         batches = [tuple(t.pin_memory() for t in batch) for batch in batches]
-    return ReplayFeed(batches, reports)
+    return RepeatedBatches(batches, reports)
 
 
 def batches_held(values: Mapping[str, Value]) -> int:

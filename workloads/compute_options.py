@@ -1,6 +1,6 @@
-"""The levers of the trade: how a model is computed, never what.
+"""The optimizations: how a model is computed, never what.
 
-`Trade` is their setting, `Net` a model computed that way, `Learner` a model with its loss
+`ComputeOptions` is their setting, `Net` a model computed that way, `Learner` a model with its loss
 and optimizer trained that way. Weights are the same objects whatever the levers say, so
 they may be moved between two steps.
 """
@@ -31,8 +31,8 @@ EAGER_BEFORE_CAPTURE = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trade:
-    """One setting of the levers of the trade; as it stands, PyTorch's defaults but for a thread."""
+class ComputeOptions:
+    """One setting of the optimizations; as it stands, PyTorch's defaults but for a thread."""
 
     precision: str = "tf32"
     channels_last: bool = False
@@ -42,7 +42,7 @@ class Trade:
     cuda_graph: bool = False
 
     @classmethod
-    def of(cls, values: Mapping[str, Value]) -> "Trade":
+    def of(cls, values: Mapping[str, Value]) -> "ComputeOptions":
         """Pick them out of all levers."""
         return cls(
             precision=str(values["precision"]),
@@ -89,31 +89,31 @@ class Trade:
 
 
 class Net:
-    """A model, computed as the levers of the trade say."""
+    """A model, computed as the optimizations say."""
 
     def __init__(self, module: nn.Module, device: torch.device) -> None:
         self.module = module
         self._device = device
         self._compiled: Callable[[Tensor], Tensor] | None = None
-        self._trade = Trade()
+        self._options = ComputeOptions()
 
-    def configure(self, trade: Trade) -> None:
+    def configure(self, options: ComputeOptions) -> None:
         """Compute that way from now on."""
-        if trade.channels_last != self._trade.channels_last:
+        if options.channels_last != self._options.channels_last:
             self._compiled = None  # it was compiled for weights in the other order
-        self._trade = trade
-        trade.arrange(self.module)
+        self._options = options
+        options.arrange(self.module)
         convolutions = torch.backends.cudnn.conv  # type: ignore[attr-defined]  # made at run time
-        convolutions.fp32_precision = "ieee" if trade.precision == "fp32" else "tf32"
-        if trade.compile and self._compiled is None:
+        convolutions.fp32_precision = "ieee" if options.precision == "fp32" else "tf32"
+        if options.compile and self._compiled is None:
             self._compiled = _compiled(self.module)
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the model's output for images (B, C, H, W)."""
-        trade = self._trade
-        forward = self._compiled if trade.compile and self._compiled else self.module
-        with trade.autocast(self._device):
-            output: Tensor = forward(trade.layout(images))
+        options = self._options
+        forward = self._compiled if options.compile and self._compiled else self.module
+        with options.autocast(self._device):
+            output: Tensor = forward(options.layout(images))
         return output
 
 
@@ -125,18 +125,20 @@ class Learner:
         self._optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)  # torch's default lr
         self._net = Net(model, device)
         self._device = device
-        self._trade = Trade()
+        self._options = ComputeOptions()
         self._graph: _GraphedStep | None = None  # lives on while only cuda_graph is off
 
-    def configure(self, trade: Trade) -> None:
+    def configure(self, options: ComputeOptions) -> None:
         """Train that way from now on; weights and optimizer live on."""
-        if _kernels(trade) != _kernels(self._trade):
+        if _kernels(options) != _kernels(self._options):
             self._graph = None  # it recorded others
-        self._trade = trade
-        self._net.configure(trade)
+        self._options = options
+        self._net.configure(options)
         for group in self._optimizer.param_groups:
-            group["fused"] = trade.fused_optimizer or None  # None: torch chooses, foreach on a GPU
-        if trade.cuda_graph and self._graph is None:
+            group["fused"] = (
+                options.fused_optimizer or None
+            )  # None: torch chooses, foreach on a GPU
+        if options.cuda_graph and self._graph is None:
             self._graph = _GraphedStep(self._step)
 
     def minimise(self, criterion: Criterion) -> None:
@@ -147,7 +149,7 @@ class Learner:
 
     def train(self, inputs: Tensor, targets: Tensor, mark: Mark) -> Tensor:
         """Train on inputs (B, …) and targets (B, …). Returns the loss ()."""
-        if self._trade.cuda_graph and self._graph is not None:
+        if self._options.cuda_graph and self._graph is not None:
             return self._graph(inputs, targets, mark)
         return self._step(inputs, targets, mark)
 
@@ -155,19 +157,19 @@ class Learner:
         mark("forward")
         self._optimizer.zero_grad()
         outputs = self._net(inputs)
-        with self._trade.autocast(self._device):
+        with self._options.autocast(self._device):
             loss = self._criterion(outputs, targets)  # ()
         mark("backward")
-        with torch.autograd.set_multithreading_enabled(self._trade.backward_thread == "autograd"):
+        with torch.autograd.set_multithreading_enabled(self._options.backward_thread == "autograd"):
             loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         mark("optimizer")
         self._optimizer.step()
         return loss.detach()
 
 
-def _kernels(trade: Trade) -> Trade:
+def _kernels(options: ComputeOptions) -> ComputeOptions:
     """Return the setting without what changes no kernel of a step."""
-    return replace(trade, backward_thread="caller", cuda_graph=False)
+    return replace(options, backward_thread="caller", cuda_graph=False)
 
 
 class _GraphedStep:

@@ -14,7 +14,7 @@ from math import log2
 import torch
 from torch import Tensor, nn
 
-from workloads.compute_options import Learner, Net, Trade
+from workloads.compute_options import ComputeOptions, Learner, Net
 from workloads.levers import Value
 from workloads.synthetic import RandomSamples
 from workloads.workload import Batch, Mark, Prepared, Samples
@@ -77,7 +77,7 @@ def build_decoder(scale: Scale) -> nn.Sequential:
 
 
 class EncoderDecoder:
-    """The workload: `first` copies and encodes, `second` trains the decoder."""
+    """The workload: `prepare` copies and encodes, `train` trains the decoder."""
 
     def __init__(self, values: Mapping[str, Value], device: torch.device) -> None:
         self._scale = SCALES[str(values["model_scale"])]
@@ -90,10 +90,10 @@ class EncoderDecoder:
         self._device = device
 
     def configure(self, values: Mapping[str, Value]) -> None:
-        """Compute both models as the levers of the trade say."""
-        trade = Trade.of(values)
-        self._encode.configure(trade)
-        self._decoder.configure(trade)
+        """Compute both models as the optimizations say."""
+        options = ComputeOptions.of(values)
+        self._encode.configure(options)
+        self._decoder.configure(options)
 
     def samples(self, _values: Mapping[str, Value]) -> Samples:
         """Return random images with their classes."""
@@ -118,19 +118,19 @@ class EncoderDecoder:
         activations = batch_size * pixels * (3 * 2 * scale.channels + 2 * NUM_CLASSES) * 4
         return batch, activations
 
-    def first(self, batch: Batch, mark: Mark) -> Prepared:
+    def prepare(self, batch: Batch, mark: Mark) -> Prepared:
         """Copy the batch to the device and encode the images."""
         images, labels = batch  # (B, 3, S, S) float32, (B, S, S) int64
         mark("copy")
         # from pageable memory the host waits here until the driver has staged the copy
         images = images.to(self._device, non_blocking=True)
         labels = labels.to(self._device, non_blocking=True)
-        mark("first")
+        mark("prepare")
         with torch.no_grad():
             features = self._encode(images)  # (B, E, 1, 1)
         return features, labels
 
-    def second(self, prepared: Prepared, mark: Mark) -> Tensor:
+    def train(self, prepared: Prepared, mark: Mark) -> Tensor:
         """Train the decoder on features and labels."""
         features, labels = prepared
         return self._decoder.train(features, labels, mark)

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from workloads.compute_options import Learner, Trade
+from workloads.compute_options import ComputeOptions, Learner
 from workloads.jpeg_files import FILES, JpegFiles
 from workloads.jpeg_stages import KEY_BITS, SIDE, STAGES, UNREADABLE, Stage, nvimgcodec, run, yuv
 from workloads.levers import Value
@@ -118,7 +118,7 @@ def build_model(scale: Scale) -> nn.Sequential:
 
 
 class JpegInput:
-    """The workload: `first` copies, and makes what the workers left; `second` trains."""
+    """The workload: `prepare` copies, and makes what the workers left; `train` trains."""
 
     def __init__(self, values: Mapping[str, Value], device: torch.device) -> None:
         self._files = JpegFiles.cached(FILES)
@@ -139,8 +139,8 @@ class JpegInput:
         yuv(device)  # sync: here, so that no step waits for it
 
     def configure(self, values: Mapping[str, Value]) -> None:
-        """Compute the model as the levers of the trade say; finish samples as `input` says."""
-        self._classifier.configure(Trade.of(values))
+        """Compute the model as the optimizations say; finish samples as `input` says."""
+        self._classifier.configure(ComputeOptions.of(values))
         self._stage = STAGES[str(values["input"])]
 
     def samples(self, values: Mapping[str, Value]) -> Samples:
@@ -177,7 +177,7 @@ class JpegInput:
         second = crops // scale.stride**2 * 7 * scale.channels * 4
         return batch, first + second
 
-    def first(self, batch: Batch, mark: Mark) -> Prepared:
+    def prepare(self, batch: Batch, mark: Mark) -> Prepared:
         """Copy the batch to the device; mask and convert it there, if the stage does."""
         pixels, labels, keys = batch  # (B, 3, S, S) float32 or uint8, (B,) int64, (B,) int64
         mark("copy")
@@ -185,12 +185,12 @@ class JpegInput:
         pixels = pixels.to(self._device, non_blocking=True)
         labels = labels.to(self._device, non_blocking=True)
         keys = keys.to(self._device, non_blocking=True)
-        mark("first")
+        mark("prepare")
         for step in self._stage.device:
             pixels = step.apply(pixels, keys)
         return pixels, labels  # (B, 3, S, S) float32, (B,) int64
 
-    def second(self, prepared: Prepared, mark: Mark) -> Tensor:
+    def train(self, prepared: Prepared, mark: Mark) -> Tensor:
         """Train on crops and classes."""
         pixels, labels = prepared
         return self._classifier.train(pixels, labels, mark)

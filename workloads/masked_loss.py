@@ -33,7 +33,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from workloads.compute_options import Learner, Trade
+from workloads.compute_options import ComputeOptions, Learner
 from workloads.levers import Value
 from workloads.synthetic import RandomSamples
 from workloads.workload import Batch, Mark, Prepared, Samples
@@ -178,7 +178,7 @@ def build_model(scale: Scale) -> nn.Sequential:
 
 
 class MaskedSegmentation:
-    """The workload: `first` copies, `second` trains under the chosen form of the loss."""
+    """The workload: `prepare` copies, `train` trains under the chosen form of the loss."""
 
     def __init__(self, values: Mapping[str, Value], device: torch.device) -> None:
         self._scale = SCALES[str(values["model_scale"])]
@@ -189,9 +189,9 @@ class MaskedSegmentation:
         self._device = device
 
     def configure(self, values: Mapping[str, Value]) -> None:
-        """Exchange the loss; compute the model as the levers of the trade say."""
+        """Exchange the loss; compute the model as the optimizations say."""
         self._learner.minimise(LOSSES[str(values["loss"])])
-        self._learner.configure(Trade.of(values))
+        self._learner.configure(ComputeOptions.of(values))
 
     def samples(self, _values: Mapping[str, Value]) -> Samples:
         """Return random images with labels from −1 (ignore) to 9 (background)."""
@@ -223,7 +223,7 @@ class MaskedSegmentation:
         indices = pixels * NUM_CLASSES * 4 * 8 if values["loss"] in WAITING else 0
         return batch, activations + indices
 
-    def first(self, batch: Batch, mark: Mark) -> Prepared:
+    def prepare(self, batch: Batch, mark: Mark) -> Prepared:
         """Copy the batch to the device."""
         images, labels = batch  # (B, 3, S, S) float32, (B, S, S) int64
         mark("copy")
@@ -233,7 +233,7 @@ class MaskedSegmentation:
             labels.to(self._device, non_blocking=True),
         )
 
-    def second(self, prepared: Prepared, mark: Mark) -> Tensor:
+    def train(self, prepared: Prepared, mark: Mark) -> Tensor:
         """Train the model on images and labels."""
         images, labels = prepared
         return self._learner.train(images, labels, mark)

@@ -1,17 +1,17 @@
 """When the two halves of a step run: one after the other, or side by side on two streams.
 
-    Serial       first(0) second(0) first(1) second(1) …            one stream
-    DualStream   first(0) first(1)  first(2) …                      a side stream
-                          second(0) second(1) …                     the current one
+    Serial       prepare(0) train(0) prepare(1) train(1) …            one stream
+    DualStream   prepare(0) prepare(1)  prepare(2) …                      a side stream
+                          train(0) train(1) …                     the current one
 
 Training runs at a higher priority than the side stream: where both have blocks of threads
 waiting, the device takes those that the next step waits for, and preparation fills the gaps.
 At equal priority preparation also gets in the way, and half of the gain is lost.
 
-The side stream stays one batch ahead and no more: first(n+1) waits for second(n-1).
+The side stream stays one batch ahead and no more: prepare(n+1) waits for train(n-1).
 Without that bound the host's run-ahead would let it hoard prepared batches.
 
-The host enqueues "second of n, then first of n+1", so both schedules see the same batches
+The host enqueues "train on n, then prepare n+1", so both schedules see the same batches
 in the same order, and after `drain` both have trained on all of them: losses and weights
 are equal. The idea is the source's (C. Rand, Pipelining AI/ML Training Workloads with CUDA
 Streams, 2025); what differs is that nothing here races:
@@ -58,7 +58,7 @@ class Schedule(Protocol):
 
 @cache
 def training_stream(device: torch.device) -> torch.cuda.Stream:
-    """Return the stream of high priority for second halves, and for all of a serial step.
+    """Return the stream of high priority for training halves, and for all of a serial step.
 
     One for every training of a process, so that they are ordered behind each other.
     """
@@ -66,7 +66,7 @@ def training_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 def side_stream(device: torch.device) -> torch.cuda.Stream | None:
-    """Return the stream for first halves, or None on a device without streams.
+    """Return the stream for preparing halves, or None on a device without streams.
 
     One for each training, which keeps it: the caching allocator holds memory for each stream apart.
     """
@@ -87,8 +87,8 @@ class Serial:
 
     def step(self, batch: Batch, mark: Mark) -> Tensor:
         """Prepare the batch and train on it."""
-        prepared = self._workload.first(batch, mark)
-        loss = self._workload.second(prepared, mark)
+        prepared = self._workload.prepare(batch, mark)
+        loss = self._workload.train(prepared, mark)
         mark("idle")
         return loss
 
@@ -127,7 +127,7 @@ class DualStream:
         in_training = self._prepared
         self._train(mark)
         with _on(self._side):
-            self._prepared = self._workload.first(batch, mark)
+            self._prepared = self._workload.prepare(batch, mark)
             mark("idle")
         if self._side is not None:
             self._ready = self._side.record_event(self._ready)
@@ -150,7 +150,7 @@ class DualStream:
         prepared, self._prepared = self._prepared, None
         if self._main is not None and self._ready is not None:
             self._main.wait_event(self._ready)
-        loss = self._workload.second(prepared, mark)
+        loss = self._workload.train(prepared, mark)
         mark("idle")
         if self._main is not None:
             self._trained = self._main.record_event(self._trained)

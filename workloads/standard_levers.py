@@ -155,7 +155,7 @@ TRADE: tuple[Lever, ...] = (
         source="torch.cuda.graph",
     ),
 )
-"""The levers of the trade."""
+"""The optimizations."""
 
 SEED = Count(
     name="seed",

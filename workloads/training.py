@@ -1,7 +1,7 @@
-"""One workload being trained: its halves, its feed of batches, its schedule, its levers.
+"""One workload being trained: its halves, its batches of batches, its schedule, its levers.
 
 Levers are changed between two steps. What a change costs follows from what it touches: a
-schedule is swapped at once, a feed is built anew at the cursor, and only a rebuilt model
+schedule is swapped at once, a batches is built anew at the cursor, and only a rebuilt model
 starts from new weights. Everything else — weights, optimizer, data order — lives on.
 """
 
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from workloads import Entry
-from workloads.batches import Feed, InputReport, batches_held, make_feed
-from workloads.compute_options import EAGER_BEFORE_CAPTURE, Trade
+from workloads.batches import BatchSource, InputReport, batches_held, make_batches
+from workloads.compute_options import EAGER_BEFORE_CAPTURE, ComputeOptions
 from workloads.levers import AUTO, Effect, LeverError, Value, phrase, resolve
 from workloads.memory import available_host_bytes
 from workloads.schedule import DualStream, Schedule, Serial, side_stream, training_stream
@@ -49,7 +49,7 @@ def pick_device(name: str) -> torch.device:
 
 
 class Training:
-    """A workload, its feed and its schedule, stepped by whoever owns the loop.
+    """A workload, its batches and its schedule, stepped by whoever owns the loop.
 
     To be stepped from the thread that made it, whose current CUDA stream it sets for good.
     """
@@ -68,14 +68,14 @@ class Training:
         self._chosen = {
             name: value for name, value in on_cpu.items() if settings.get(name, AUTO) == AUTO
         }
-        self.settings = self._settle({**settings, **self._chosen})
+        self.settings = self._resolve({**settings, **self._chosen})
         self._check_memory(self.settings, available_host_bytes())
         self._side_stream = side_stream(device)
         self._cursor = 0  # samples trained on since the model was built
         self._skipped = 0  # by feeds that are gone, and not reported so far
         self._workload = self._build_workload()
         self._built = self.settings  # what the workload was built with
-        self._feed: Feed | None = self._build_feed()
+        self._batches: BatchSource | None = self._build_batches()
         self._schedule = self._build_schedule()
 
     @property
@@ -84,7 +84,7 @@ class Training:
         return self._schedule.pending
 
     @property
-    def settling_steps(self) -> int:
+    def warmup_steps(self) -> int:
         """Steps after the start or the latest change until their cost has passed."""
         steps = SETTLING_STEPS
         if self.settings["cuda_graph"] == "on":
@@ -126,9 +126,9 @@ class Training:
 
     def step(self, mark: Mark = unmarked) -> Trained | None:
         """Take one batch through the schedule; return the step trained meanwhile, if any."""
-        assert self._feed is not None
+        assert self._batches is not None
         began_s = time.perf_counter()
-        batch = next(self._feed)
+        batch = next(self._batches)
         self.data_s = time.perf_counter() - began_s
         try:
             return self._count(self._schedule.step(batch, mark))
@@ -143,26 +143,26 @@ class Training:
 
     def check(self, changes: Mapping[str, str]) -> dict[str, str]:
         """Return the settings that `changes` leads to. Raises LeverError, also for the same."""
-        settled = self.settle(changes)
-        if settled == self.settings:
+        resolved = self.resolve(changes)
+        if resolved == self.settings:
             raise LeverError(f"{phrase(changes)}: nothing changes")
-        return settled
+        return resolved
 
-    def settle(self, changes: Mapping[str, str]) -> dict[str, str]:
+    def resolve(self, changes: Mapping[str, str]) -> dict[str, str]:
         """Return the settings that `changes` leads to. Raises LeverError for what cannot be."""
-        settled = self._settle({**self.settings, **changes})
-        if self._touched(self.settings, settled, "new loader", "rebuilt model"):
+        resolved = self._resolve({**self.settings, **changes})
+        if self._touched(self.settings, resolved, "new loader", "rebuilt model"):
             # what is held now is let go of
             held = sum(self._host_bytes(self.settings))
-            self._check_memory(settled, available_host_bytes() + held)
-        return settled
+            self._check_memory(resolved, available_host_bytes() + held)
+        return resolved
 
     def change(self, changes: Mapping[str, str]) -> None:
         """Settle these changes and put them in force; nothing may be pending. Raises LeverError."""
-        self.enter(self.settle(changes))
+        self.enter(self.resolve(changes))
 
     def enter(self, wanted: Mapping[str, str]) -> None:
-        """Put settled settings in force; nothing may be pending.
+        """Put resolved settings in force; nothing may be pending.
 
         Raises LeverError for what only building shows; then `recover` has to follow.
         """
@@ -188,7 +188,7 @@ class Training:
 
     def input_report(self) -> InputReport:
         """Return what making the batches since the last call took and met."""
-        made = self._feed.report() if self._feed is not None else InputReport()
+        made = self._batches.report() if self._batches is not None else InputReport()
         skipped, self._skipped = self._skipped + made.skipped, 0
         return InputReport(transform_ms=made.transform_ms, skipped=skipped)
 
@@ -199,10 +199,10 @@ class Training:
 
     def close(self) -> None:
         """End loader workers."""
-        if self._feed is not None:
-            self._skipped += self._feed.report().skipped
-            self._feed.close()
-            self._feed = None
+        if self._batches is not None:
+            self._skipped += self._batches.report().skipped
+            self._batches.close()
+            self._batches = None
 
     def _count(self, loss: Tensor | None) -> Trained | None:
         if loss is None:
@@ -219,16 +219,18 @@ class Training:
     def _parse(self, settings: Mapping[str, str]) -> dict[str, Value]:
         return {lever.name: lever.parse(settings[lever.name]) for lever in self._entry.levers}
 
-    def _settle(self, settings: Mapping[str, str]) -> dict[str, str]:
+    def _resolve(self, settings: Mapping[str, str]) -> dict[str, str]:
         """Return every lever's value, `auto` resolved. Raises LeverError for what cannot be."""
-        settled = resolve(self._entry.levers, settings)
-        if settled["model_scale"] == AUTO:
-            settled["model_scale"] = "full" if self.device.type == "cuda" else "small"
-        values = self._parse(settled)
-        refusal = Trade.of(values).refusal(self.device) or self._kind.refusal(values, self.device)
+        resolved = resolve(self._entry.levers, settings)
+        if resolved["model_scale"] == AUTO:
+            resolved["model_scale"] = "full" if self.device.type == "cuda" else "small"
+        values = self._parse(resolved)
+        refusal = ComputeOptions.of(values).refusal(self.device) or self._kind.refusal(
+            values, self.device
+        )
         if refusal:
             raise LeverError(refusal)
-        return settled
+        return resolved
 
     def _touched(
         self, before: Mapping[str, str], after: Mapping[str, str], *effects: Effect
@@ -265,16 +267,16 @@ class Training:
             self._workload = self._build_workload()
             self._built = self.settings
             self._cursor = 0
-        self._feed = self._build_feed()
+        self._batches = self._build_batches()
 
     def _build_workload(self) -> Workload:
         workload = self._kind(self._values, self.device)
         workload.configure(self._values)
         return workload
 
-    def _build_feed(self) -> Feed:
+    def _build_batches(self) -> BatchSource:
         samples = self._workload.samples(self._values)
-        return make_feed(samples, self._values, self.device, self._cursor)
+        return make_batches(samples, self._values, self.device, self._cursor)
 
     def _build_schedule(self) -> Schedule:
         if self._values["pipelined"]:

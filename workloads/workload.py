@@ -1,9 +1,9 @@
-"""What a workload is: a training step cut in two, G = second ∘ first.
+"""What a workload is: a training step cut in two, G = train ∘ prepare.
 
-`first` prepares a batch (copy, encode with a frozen encoder, augment, decode) and needs no
-gradients; `second` trains on what was prepared. Because nothing in `first` depends on the
-weights that `second` changes, a schedule is free to run `first` of batch n+1 beside
-`second` of batch n. A workload says what the halves do, never when they run.
+`prepare` prepares a batch (copy, encode with a frozen encoder, augment, decode) and needs no
+gradients; `train` trains on what was prepared. Because nothing in `prepare` depends on the
+weights that `train` changes, a schedule is free to run `prepare` of batch n+1 beside
+`train` of batch n. A workload says what the halves do, never when they run.
 """
 
 from collections.abc import Mapping, Sized
@@ -18,9 +18,9 @@ from workloads.levers import Value
 Batch: TypeAlias = tuple[Tensor, ...]
 """What the loader yields, on the host (or on the device, with data=resident)."""
 Prepared: TypeAlias = tuple[Tensor, ...]
-"""What crosses from `first` to `second`, on the device."""
+"""What crosses from `prepare` to `train`, on the device."""
 
-Phase: TypeAlias = Literal["copy", "first", "forward", "backward", "optimizer", "graph", "idle"]
+Phase: TypeAlias = Literal["copy", "prepare", "forward", "backward", "optimizer", "graph", "idle"]
 """`graph` stands for forward, backward and optimizer replayed as one CUDA graph."""
 
 
@@ -30,7 +30,7 @@ class Samples(Dataset[Batch], Sized):
     transforms: tuple[str, ...] = ()
     """What a loader worker does to a sample, if that is measured: then the last tensor of each
     sample is (T+1,) float32, the milliseconds of each transform and how many unreadable
-    samples were passed over. It goes no further than the feed."""
+    samples were passed over. It goes no further than the batches."""
 
 
 class Mark(Protocol):
@@ -72,8 +72,8 @@ class Workload(Protocol):
     def host_bytes(values: Mapping[str, Value], device: torch.device) -> tuple[int, int]:
         """Return the bytes of one batch and of what training on it needs, both on the host."""
 
-    def first(self, batch: Batch, mark: Mark) -> Prepared:
-        """Prepare a batch on the current stream; marks copy and first."""
+    def prepare(self, batch: Batch, mark: Mark) -> Prepared:
+        """Prepare a batch on the current stream; marks copy and prepare."""
 
-    def second(self, prepared: Prepared, mark: Mark) -> Tensor:
+    def train(self, prepared: Prepared, mark: Mark) -> Tensor:
         """Train on a prepared batch; marks forward, backward, optimizer. Returns the loss ()."""

@@ -23,13 +23,13 @@ from gpudash.commands.options import (
     whole,
 )
 from gpudash.commands.stdout import complain, say
-from gpudash.compare.sweep import plot as plotting
-from gpudash.compare.sweep import table as tables
+from gpudash.compare.sweep import plot
+from gpudash.compare.sweep import table as sweep_table
 from gpudash.compare.sweep.file import Provenance, SweepFile
 from gpudash.compare.sweep.grid import Grid, Sweep
 from gpudash.compare.sweep.presets import ON_CPU, ON_GPU, Preset
 from gpudash.errors import RecordingError, UsageError
-from gpudash.protocol import Blocks, Device, Event, Plan, Progress, Sample, Settings, Started
+from gpudash.protocol import Blocks, Device, Event, Plan, Progress, Reading, Settings, Started
 from gpudash.recording.files import reason, refuse_existing, shown
 from gpudash.recording.provenance import path_beside, plain
 from gpudash.run import child
@@ -187,7 +187,7 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
         if resume and self.csv is None:
             raise UsageError("--resume goes with --csv FILE.csv, the file of the sweep to finish")
         if self.plot is not None:
-            plotting.check(self.plot)
+            plot.check(self.plot)
         at_the_end = [path for path in (self.markdown, self.plot) if path is not None]
         at_once = [self.csv, path_beside(self.csv)] if self.csv is not None else []
         places = [path.absolute() for path in (*at_once, *at_the_end)]
@@ -256,7 +256,7 @@ class RecordedSweep:
         self.done = self._sweep.done
         return command
 
-    def fold(self, item: Event | Sample, /) -> Blocks | None:
+    def fold(self, item: Event | Reading, /) -> Blocks | None:
         """Take one record."""
         if self.done:
             return None
@@ -297,7 +297,7 @@ class RecordedSweep:
 def run_sweep(
     session: Session, sweep: Sweep, file: SweepFile | None, outputs: Outputs, command: Sequence[str]
 ) -> int:
-    """Run what is missing of the sweep and print its table. Returns the exit code."""
+    """Run what is missing of the sweep and print its sweep_table. Returns the exit code."""
     news = News()
     recorded = RecordedSweep(sweep, file)
     session.conduct(recorded)
@@ -340,18 +340,18 @@ def _publish(
     """Write and print the table. Returns why a file could not be written. Raises OutputError."""
     unwritten = None
     results = sweep.results()
-    table = tables.cells(sweep.grid, results)
+    table = sweep_table.cells(sweep.grid, results)
     columns = shutil.get_terminal_size((160, 24)).columns
-    legend = tables.legend(sweep.grid)
+    legend = sweep_table.legend(sweep.grid)
     remarks = unreadable(skipped_samples)
     try:  # the files first: they are kept, whatever becomes of the output
         if outputs.markdown is not None:
             _write_markdown(outputs.markdown, title, legend, table, command, remarks)
         if outputs.plot is not None:
-            plotting.draw(outputs.plot, title, sweep.grid, results)
+            plot.draw(outputs.plot, title, sweep.grid, results)
     except RecordingError as error:
         unwritten = str(error)
-    say("\n".join([title, legend, "", tables.as_text(table, columns), *remarks]))
+    say("\n".join([title, legend, "", sweep_table.as_text(table, columns), *remarks]))
     return unwritten
 
 
@@ -373,7 +373,7 @@ def title_of(
         and (name in plan.settings or name == BY_MACHINE or value != default[name])
     }
     head = f"{plan.workload} on {device.name}"
-    return "; ".join([f"{head}: {tables.pairs(fixed)}" if fixed else head, *notes])
+    return "; ".join([f"{head}: {sweep_table.pairs(fixed)}" if fixed else head, *notes])
 
 
 def _conclude(
@@ -431,7 +431,7 @@ def _write_markdown(
     remarks: Sequence[str],
 ) -> None:
     line = shlex.join(plain(word) for word in command)
-    text = f"## {title}\n\n`{line}`: {legend}.\n\n{tables.as_markdown(table)}\n"
+    text = f"## {title}\n\n`{line}`: {legend}.\n\n{sweep_table.as_markdown(table)}\n"
     text += "".join(f"\n{remark}\n" for remark in remarks)
     try:
         path.write_text(text, encoding="utf-8")

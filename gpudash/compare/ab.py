@@ -17,7 +17,7 @@ from gpudash.compare.paired_t import (
     same_setting_check,
     verdict,
 )
-from gpudash.protocol import Block, Blocks, Event, Sample, Started
+from gpudash.protocol import Block, Blocks, Event, Reading, Started
 from gpudash.snapshot import ComparisonShown
 
 PAIRS = 40
@@ -30,7 +30,7 @@ RUN_S = 1.0
 
 
 INSTRUMENTS = "instruments"
-"""Not a lever of the training: gpudash's own instruments, on or off, under the stopwatch."""
+"""Not a lever of the training: gpudash's own instruments, on or off, timed by the wall clock."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,9 +59,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
             return Block(
                 number=number, changes={self.lever: value}, min_steps=min_steps, min_s=min_s
             )
-        stopwatch: Literal["instrumented", "bare"] = "instrumented" if value == "on" else "bare"
+        wall_clock: Literal["instrumented", "uninstrumented"] = (
+            "instrumented" if value == "on" else "uninstrumented"
+        )
         return Block(
-            number=number, changes={}, min_steps=min_steps, min_s=min_s, stopwatch=stopwatch
+            number=number, changes={}, min_steps=min_steps, min_s=min_s, wall_clock=wall_clock
         )
 
 
@@ -108,7 +110,7 @@ class Comparison:
         self._log = BlockLog(blocks)
         return Blocks(blocks=blocks)
 
-    def fold(self, item: Event | Sample, /) -> Blocks | None:
+    def fold(self, item: Event | Reading, /) -> Blocks | None:
         """Take one record; return a command if the worker is to stop the blocks early."""
         if self.done:
             return None

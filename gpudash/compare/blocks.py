@@ -12,12 +12,12 @@ from gpudash.protocol import (
     Event,
     Failed,
     Finished,
-    GpuSample,
-    HostSample,
+    GpuReading,
+    HostReading,
     Progress,
+    Reading,
     Refused,
     Resumed,
-    Sample,
     Settings,
     Started,
     Step,
@@ -36,9 +36,9 @@ PATIENCE_STEPS = 3
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """A block that was run: sums and means over its steps.
 
-    The settling ones are left out; so is the last one, which ran beside no other where the
+    The warmup ones are left out; so is the last one, which ran beside no other where the
     next batch is prepared on a second stream: the worker drains before it switches.
-    Under the stopwatch all steps count, and only its time is known.
+    Timed by the wall clock, all steps count, and only its time is known.
     """
 
     number: int
@@ -46,7 +46,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     samples: int
     busy_s: float
-    """Sum of the steps' durations, as the device finished them; or the stopwatch's time."""
+    """Sum of the steps' durations, as the device finished them; or the wall-clock time."""
     host_ms: float | None = None
     """Mean time the host was occupied with a step."""
     util_pct: float | None = None
@@ -75,21 +75,21 @@ class _Open:
         self.number = number
         self.segment = event.segment
         self.settings = event.settings
-        self._settling_steps = event.settling_steps
-        self.settling = event.settling_steps
+        self._warmup_steps = event.warmup_steps
+        self.warmup = event.warmup_steps
         self.last_step: int | None = None  # known once the worker has left the block
         self.steps: list[Step] = []
         self.timed: Timed | None = None
 
     def count(self, step: Step) -> None:
-        if self.settling:
-            self.settling -= 1
+        if self.warmup:
+            self.warmup -= 1
         else:
             self.steps.append(step)
 
     def begin_again(self) -> None:
         """Leave out what was counted: a loader hoards batches while the training pauses."""
-        self.settling = self._settling_steps
+        self.warmup = self._warmup_steps
         self.steps = []
 
 
@@ -102,14 +102,14 @@ class BlockLog:
     def __init__(self, blocks: Iterable[Block] = ()) -> None:
         self._blocks = {block.number: block for block in blocks}
         self._open: deque[_Open] = deque()
-        self._gpu: deque[GpuSample] = deque(maxlen=SAMPLES_KEPT)
-        self._host: deque[HostSample] = deque(maxlen=SAMPLES_KEPT)
+        self._gpu: deque[GpuReading] = deque(maxlen=SAMPLES_KEPT)
+        self._host: deque[HostReading] = deque(maxlen=SAMPLES_KEPT)
         self._begun = False
         self._left: Changed | None = None  # to other settings, and no block has begun since
         self.over: str | None = None
         """Why no further outcome will come; None while one may."""
 
-    def fold(self, item: Event | Sample) -> tuple[Outcome, ...]:
+    def fold(self, item: Event | Reading) -> tuple[Outcome, ...]:
         """Take one record; return the blocks whose outcome is known now."""
         match item:
             case Changed(rank=0):
@@ -123,15 +123,15 @@ class BlockLog:
                 return self._progress(item)
             case Finished() | Failed() | Started():  # another worker, if it is Started
                 self.over = "the training ended"
-            case GpuSample():
+            case GpuReading():
                 self._gpu.append(item)
-            case HostSample():
+            case HostReading():
                 self._host.append(item)
             case _:
                 self._within(item)
         return ()
 
-    def _within(self, item: Event | Sample) -> None:
+    def _within(self, item: Event | Reading) -> None:
         """Take what concerns the block that the worker is in."""
         for one in self._open:
             if one.last_step is not None:
@@ -174,7 +174,7 @@ class BlockLog:
 
     def _measured(self, one: _Open, last_step: int) -> Measured | None:
         block = self._blocks[one.number]
-        if block.stopwatch is not None:
+        if block.wall_clock is not None:
             return _timed(one, block)
         steps = [step for step in one.steps if step.step < last_step]
         if len(steps) < block.min_steps:

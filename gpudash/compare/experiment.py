@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from gpudash.protocol import Blocks, Event, Sample, Started
+from gpudash.protocol import Blocks, Event, Reading, Started
 from gpudash.snapshot import ComparisonShown
 
 
@@ -20,7 +20,7 @@ class Experiment(Protocol):
     def begin(self, started: Started, first_number: int, /) -> Blocks:
         """Return what the worker is to run, its blocks numbered from `first_number`."""
 
-    def fold(self, item: Event | Sample, /) -> Blocks | None:
+    def fold(self, item: Event | Reading, /) -> Blocks | None:
         """Take one record that came after `begin`; another `Started` means another worker.
 
         Returns a new command where the worker is to run something else.

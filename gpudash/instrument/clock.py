@@ -1,6 +1,6 @@
 """When did the device finish, and where did the time of a step go: measured without waiting.
 
-After every step a border is recorded: a time stamp (CPU) or an event on the current stream
+After every step a timestamp is recorded: a time stamp (CPU) or an event on the current stream
 (CUDA). Events are read back some steps later, once the device has passed them. Nothing here
 ever waits for the device.
 
@@ -11,8 +11,8 @@ and before its last event was seen done.
 
 Phases are measured in two iterations out of those of each 100 ms (on two streams, both halves
 of one step), and are None in the others. There the clock is the workload's `mark`, which
-records a border at each call; else `mark` only keeps the names, without a line of Python: between
-the calls of a step the interpreter's caches are cold, and everything done then is felt by
+records a timestamp at each call; else `mark` only keeps the names, without a line of Python:
+between the calls of a step the interpreter's caches are cold, and everything done then is felt by
 short steps. What can wait is done later, for many steps at once.
 """
 
@@ -27,12 +27,12 @@ from typing import Generic, TypeAlias
 import msgspec
 from torch import Tensor
 
-from gpudash.instrument.timestamps import Borders, BorderT
+from gpudash.instrument.timestamps import Timestamps, TimestampT
 from gpudash.protocol import Step
 from workloads.training import Trained
 from workloads.workload import Mark, Phase
 
-Marks: TypeAlias = list[tuple[Phase, BorderT]]
+Marks: TypeAlias = list[tuple[Phase, TimestampT]]
 """Phases and where they begin; empty where that was not recorded."""
 
 PHASES_EVERY_S = 0.1
@@ -40,23 +40,23 @@ PHASES_IN_A_ROW = 2
 """On two streams the halves of a step lie in two iterations: both must be measured."""
 
 
-class _First(msgspec.Struct, Generic[BorderT], frozen=True, kw_only=True, gc=False):
+class _First(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc=False):
     """A preparing half."""
 
-    marks: Marks[BorderT]
+    marks: Marks[TimestampT]
     ahead: bool
     """On a stream of its own, beside the training on the batch before."""
 
 
-class _Break(msgspec.Struct, Generic[BorderT], frozen=True, gc=False):
+class _Break(msgspec.Struct, Generic[TimestampT], frozen=True, gc=False):
     """Where training went on after a pause or a change: the next step's time starts there."""
 
     at_s: float
-    border: BorderT
+    timestamp: TimestampT
     cpu_s: float | None
 
 
-class _Iteration(msgspec.Struct, Generic[BorderT], frozen=True, kw_only=True, gc=False):
+class _Iteration(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc=False):
     """One turn of the loop, as the host has enqueued it."""
 
     trained: Trained | None
@@ -64,66 +64,66 @@ class _Iteration(msgspec.Struct, Generic[BorderT], frozen=True, kw_only=True, gc
     step: int
     segment: int
     phases: list[Phase]
-    borders: list[BorderT]
+    timestamps: list[TimestampT]
     """Where each phase begins; empty where that was not recorded."""
-    end: BorderT | None
+    end: TimestampT | None
     """After its step, if it trained one."""
     cpu_s: float | None
     """The process's CPU time at its end; None on a GPU."""
     began_s: float
     ended_s: float
     data_ms: float
-    after: _Break[BorderT] | None
+    after: _Break[TimestampT] | None
     """If this step is the first after a break."""
 
 
-def halves(marks: Marks[BorderT]) -> tuple[Marks[BorderT], Marks[BorderT]]:
+def halves(marks: Marks[TimestampT]) -> tuple[Marks[TimestampT], Marks[TimestampT]]:
     """Cut an iteration's marks into its first and its second half, each with its end.
 
     Serial marks copy first forward backward optimizer idle; two streams mark forward
     backward optimizer idle, then copy first idle for the next batch. Either may be empty.
     A step replayed as a CUDA graph marks graph instead of forward backward optimizer.
     """
-    first: Marks[BorderT] = []
-    second: Marks[BorderT] = []
-    current: Marks[BorderT] | None = None
-    for phase, border in marks:
+    first: Marks[TimestampT] = []
+    second: Marks[TimestampT] = []
+    current: Marks[TimestampT] | None = None
+    for phase, timestamp in marks:
         if current and phase in ("forward", "graph", "idle"):
-            current.append(("idle", border))
+            current.append(("idle", timestamp))
             current = None
         if phase in ("copy", "forward", "graph"):
             current = first if phase == "copy" else second
         if current is not None:
-            current.append((phase, border))
+            current.append((phase, timestamp))
     return first, second
 
 
-class Clock(Generic[BorderT]):
+class Clock(Generic[TimestampT]):
     """The loop's instrument: `begin` before an iteration, `end` after it, `finished` at times."""
 
     def __init__(
         self,
-        borders: Borders[BorderT],
+        timestamps: Timestamps[TimestampT],
         now: Callable[[], float] = time.monotonic,
         phases_every_s: float = PHASES_EVERY_S,
     ) -> None:
-        self._borders = borders
+        self._timestamps = timestamps
         self._now = now
         self._phases_every_s = phases_every_s
         self._phases_due_s = -math.inf
         self._phases_left = 0  # iterations to measure in full
         self._phases: list[Phase] = []  # of the iteration in progress
-        self._recorded: list[BorderT] = []  # and, if they are measured, where each begins
-        self._iterations: deque[_Iteration[BorderT]] = deque()
-        self._prepared: _First[BorderT] | None = None  # and not trained on so far
+        self._recorded: list[TimestampT] = []  # and, if they are measured, where each begins
+        self._iterations: deque[_Iteration[TimestampT]] = deque()
+        self._prepared: _First[TimestampT] | None = None  # and not trained on so far
         self._waited_ms = 0.0  # for batches, since the step before
         # the end of the newest measured step, on the device and in the host's time
-        self._reference, self._reference_s = borders.tie()
-        self._reference_cpu_s = borders.cpu_s()
-        self._second: Marks[BorderT] = []  # its training half, where that was measured
+        self._reference, self._reference_s = timestamps.tie()
+        self._reference_cpu_s = timestamps.cpu_s()
+        self._second: Marks[TimestampT] = []  # its training half, where that was measured
         self._broken = True
         self._broke_s = self._reference_s
-        self._after: _Break[BorderT] | None = None
+        self._after: _Break[TimestampT] | None = None
         self.began_s = self._reference_s
         """When the host began the newest iteration."""
         self.step_ms = math.inf
@@ -143,8 +143,8 @@ class Clock(Generic[BorderT]):
         self.began_s = self._now()
         if self._broken:
             if self._after is not None:
-                self._borders.release(self._after.border)
-            after = _Break(self.began_s, self._borders.record(), self._borders.cpu_s())
+                self._timestamps.release(self._after.timestamp)
+            after = _Break(self.began_s, self._timestamps.record(), self._timestamps.cpu_s())
             self._broken, self._after = False, after
         if self.began_s >= self._phases_due_s:
             self._phases_due_s = self.began_s + self._phases_every_s
@@ -159,7 +159,7 @@ class Clock(Generic[BorderT]):
         """Begin `phase` on the current stream; `idle` ends a half."""
         called_s = perf_counter()
         self._phases.append(phase)
-        self._recorded.append(self._borders.record())
+        self._recorded.append(self._timestamps.record())
         self.spent_s += perf_counter() - called_s
 
     def interrupt(self) -> None:
@@ -178,9 +178,9 @@ class Clock(Generic[BorderT]):
                 step=step,
                 segment=segment,
                 phases=self._phases,
-                borders=self._recorded,
-                end=self._borders.record() if trained else None,
-                cpu_s=self._borders.cpu_s(),
+                timestamps=self._recorded,
+                end=self._timestamps.record() if trained else None,
+                cpu_s=self._timestamps.cpu_s(),
                 began_s=self.began_s,
                 ended_s=ended_s,
                 data_ms=data_s * 1e3,
@@ -198,7 +198,7 @@ class Clock(Generic[BorderT]):
         done = []
         while self._iterations:
             iteration = self._iterations[0]
-            if iteration.end is not None and not self._borders.passed(iteration.end):
+            if iteration.end is not None and not self._timestamps.passed(iteration.end):
                 break
             self._iterations.popleft()
             first, second = self._pair(iteration)
@@ -212,18 +212,18 @@ class Clock(Generic[BorderT]):
         return done
 
     def _pair(
-        self, iteration: _Iteration[BorderT]
-    ) -> tuple[_First[BorderT] | None, Marks[BorderT]]:
+        self, iteration: _Iteration[TimestampT]
+    ) -> tuple[_First[TimestampT] | None, Marks[TimestampT]]:
         """Return both halves of the iteration's step, the first of which may lie in the one before.
 
         Keeps the half that this iteration has prepared for the next one.
         """
         phases = iteration.phases
         serial = iteration.trained is not None and phases[:1] == ["copy"]
-        first: Marks[BorderT] = []
-        second: Marks[BorderT] = []
-        if iteration.borders:
-            first, second = halves(list(zip(phases, iteration.borders, strict=True)))
+        first: Marks[TimestampT] = []
+        second: Marks[TimestampT] = []
+        if iteration.timestamps:
+            first, second = halves(list(zip(phases, iteration.timestamps, strict=True)))
         fetched = None
         if "copy" in phases:
             fetched = _First(marks=first, ahead=not serial)
@@ -234,22 +234,22 @@ class Clock(Generic[BorderT]):
 
     def _measure(
         self,
-        iteration: _Iteration[BorderT],
-        first: _First[BorderT],
-        second: Marks[BorderT],
+        iteration: _Iteration[TimestampT],
+        first: _First[TimestampT],
+        second: Marks[TimestampT],
         now: float,
     ) -> Step:
         trained, end, after = iteration.trained, iteration.end, iteration.after
         assert trained is not None
         assert end is not None
         if after is None:
-            began_s, step_ms = self._reference_s, self._borders.between_ms(self._reference, end)
+            began_s, step_ms = self._reference_s, self._timestamps.between_ms(self._reference, end)
             began_cpu_s = self._reference_cpu_s
-        else:  # a device still at work then reaches the border with its last step before
+        else:  # a device still at work then reaches the timestamp with its last step before
             began_s = max(after.at_s, self._reference_s)
-            step_ms = self._borders.between_ms(after.border, end)
+            step_ms = self._timestamps.between_ms(after.timestamp, end)
             began_cpu_s = after.cpu_s
-            self._borders.release(after.border)
+            self._timestamps.release(after.timestamp)
         cpu_ms = None
         if iteration.cpu_s is not None and began_cpu_s is not None:
             cpu_ms = (iteration.cpu_s - began_cpu_s) * 1e3
@@ -275,17 +275,19 @@ class Clock(Generic[BorderT]):
         self._reference_cpu_s = iteration.cpu_s
         return record
 
-    def _within(self, first: _First[BorderT], second: Marks[BorderT]) -> dict[str, float | None]:
-        """Return the fields of `Step` that come from borders within it."""
-        first_ms, second_ms = self._phases_ms(first.marks), self._phases_ms(second)
+    def _within(
+        self, first: _First[TimestampT], second: Marks[TimestampT]
+    ) -> dict[str, float | None]:
+        """Return the fields of `Step` that come from timestamps within it."""
+        prepare_ms, second_ms = self._phases_ms(first.marks), self._phases_ms(second)
         overlap_ms = self._overlap_ms(first)
         device_ms = None
-        if first_ms and second_ms and not (first.ahead and overlap_ms is None):
-            device_ms = sum(first_ms.values()) + sum(second_ms.values()) - (overlap_ms or 0.0)
+        if prepare_ms and second_ms and not (first.ahead and overlap_ms is None):
+            device_ms = sum(prepare_ms.values()) + sum(second_ms.values()) - (overlap_ms or 0.0)
         return {
             "device_ms": device_ms,
-            "copy_ms": first_ms.get("copy"),
-            "first_ms": first_ms.get("first"),
+            "copy_ms": prepare_ms.get("copy"),
+            "prepare_ms": prepare_ms.get("prepare"),
             "forward_ms": second_ms.get("forward"),
             "backward_ms": second_ms.get("backward"),
             "optimizer_ms": second_ms.get("optimizer"),
@@ -293,30 +295,30 @@ class Clock(Generic[BorderT]):
             "overlap_ms": overlap_ms,
         }
 
-    def _phases_ms(self, marks: Marks[BorderT]) -> dict[Phase, float]:
-        """Return what each phase took; empty where its borders were not recorded."""
-        between_ms = self._borders.between_ms
+    def _phases_ms(self, marks: Marks[TimestampT]) -> dict[Phase, float]:
+        """Return what each phase took; empty where its timestamps were not recorded."""
+        between_ms = self._timestamps.between_ms
         return {phase: between_ms(begin, end) for (phase, begin), (_, end) in pairwise(marks)}
 
-    def _overlap_ms(self, first: _First[BorderT]) -> float | None:
+    def _overlap_ms(self, first: _First[TimestampT]) -> float | None:
         """How long a first half ran beside the second half of the step before."""
         if not first.ahead or not first.marks or not self._second:
             return None
         ended = self._second[-1][1]
-        lasted_ms = self._borders.between_ms(self._second[0][1], ended)
-        begin = self._borders.between_ms(ended, first.marks[0][1])
-        end = self._borders.between_ms(ended, first.marks[-1][1])
+        lasted_ms = self._timestamps.between_ms(self._second[0][1], ended)
+        begin = self._timestamps.between_ms(ended, first.marks[0][1])
+        end = self._timestamps.between_ms(ended, first.marks[-1][1])
         return max(0.0, min(end, 0.0) - max(begin, -lasted_ms))
 
-    def _release(self, first: Marks[BorderT], second: Marks[BorderT]) -> None:
+    def _release(self, first: Marks[TimestampT], second: Marks[TimestampT]) -> None:
         """Give back what no later step is measured from, and keep the training half."""
-        self._borders.release(self._reference)
+        self._timestamps.release(self._reference)
         if not (first or second or self._second):
             return
-        kept = {id(border) for _, border in second}
-        # serial halves share a border
-        borders = {id(border): border for _, border in (*self._second, *first)}
-        for border_id, border in borders.items():
-            if border_id not in kept:
-                self._borders.release(border)
+        kept = {id(timestamp) for _, timestamp in second}
+        # serial halves share a timestamp
+        timestamps = {id(timestamp): timestamp for _, timestamp in (*self._second, *first)}
+        for timestamp_id, timestamp in timestamps.items():
+            if timestamp_id not in kept:
+                self._timestamps.release(timestamp)
         self._second = second

@@ -15,7 +15,7 @@ from workloads.workload import Phase
 
 STEPS = 1000
 REPEATS = 5
-SERIAL: tuple[Phase, ...] = ("copy", "first", "forward", "backward", "optimizer", "idle")
+SERIAL: tuple[Phase, ...] = ("copy", "prepare", "forward", "backward", "optimizer", "idle")
 
 
 def instruments_us(device: torch.device) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gpudash.instrument.clock import PHASES_EVERY_S, Clock
 from gpudash.instrument.loss import DeviceLoss, HostLoss, LossReader
-from gpudash.instrument.timestamps import EventBorders, HostBorders
+from gpudash.instrument.timestamps import EventTimestamps, HostTimestamps
 from gpudash.protocol import Event, Progress, Step
 from workloads.training import Training
 
@@ -105,6 +105,6 @@ def instruments(
 ) -> tuple[Clock[torch.Event] | Clock[float], LossReader]:
     """Return what measures a step on this kind of device and what reads its loss."""
     if device.type == "cuda":
-        borders = EventBorders(device)
-        return Clock(borders, phases_every_s=phases_every_s), DeviceLoss(device)
-    return Clock(HostBorders(), phases_every_s=phases_every_s), HostLoss()
+        timestamps = EventTimestamps(device)
+        return Clock(timestamps, phases_every_s=phases_every_s), DeviceLoss(device)
+    return Clock(HostTimestamps(), phases_every_s=phases_every_s), HostLoss()

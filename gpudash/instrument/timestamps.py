@@ -1,36 +1,36 @@
-"""How the border between two phases is recorded on one kind of device, and read back."""
+"""How the timestamp between two phases is recorded on one kind of device, and read back."""
 
 import time
 from typing import Protocol, TypeVar
 
 import torch
 
-BorderT = TypeVar("BorderT")
+TimestampT = TypeVar("TimestampT")
 
 
-class Borders(Protocol[BorderT]):
-    """How phase borders are recorded on one kind of device."""
+class Timestamps(Protocol[TimestampT]):
+    """How phase timestamps are recorded on one kind of device."""
 
-    def record(self) -> BorderT:
-        """Return a border after everything enqueued so far on the current stream."""
+    def record(self) -> TimestampT:
+        """Return a timestamp after everything enqueued so far on the current stream."""
 
-    def passed(self, border: BorderT, /) -> bool:
+    def passed(self, timestamp: TimestampT, /) -> bool:
         """Has the device reached it? Does not wait."""
 
-    def between_ms(self, earlier: BorderT, later: BorderT, /) -> float:
-        """Return the device's time from one passed border to another, in milliseconds."""
+    def between_ms(self, earlier: TimestampT, later: TimestampT, /) -> float:
+        """Return the device's time from one passed timestamp to another, in milliseconds."""
 
-    def tie(self) -> tuple[BorderT, float]:
-        """Return a border and its `time.monotonic()`; waits for the device, once."""
+    def tie(self) -> tuple[TimestampT, float]:
+        """Return a timestamp and its `time.monotonic()`; waits for the device, once."""
 
-    def release(self, border: BorderT, /) -> None:
-        """Take back a border that is no longer needed."""
+    def release(self, timestamp: TimestampT, /) -> None:
+        """Take back a timestamp that is no longer needed."""
 
     def cpu_s(self) -> float | None:
         """Return the CPU time of this process, where it does the device's work; else None."""
 
 
-class HostBorders:
+class HostTimestamps:
     """Time stamps: on a CPU, work is finished when the call returns."""
 
     def record(self) -> float:
@@ -58,11 +58,11 @@ class HostBorders:
         return time.process_time()
 
 
-class EventBorders:
+class EventTimestamps:
     """CUDA events with timing, reused.
 
     `torch.Event`, as `torch.cuda.Event` looks the current stream up in Python: 32 µs instead of
-    7 for a border in the middle of a step (docs/results.md).
+    7 for a timestamp in the middle of a step (docs/results.md).
     """
 
     def __init__(self, device: torch.device) -> None:

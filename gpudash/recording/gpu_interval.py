@@ -7,7 +7,7 @@ from math import inf
 import msgspec
 
 from gpudash.metrics import ACTIVITY, UTILISATION, since
-from gpudash.protocol import GpuSample
+from gpudash.protocol import GpuReading
 from gpudash.statistics import mean
 
 ENERGY_REACH_S = 1.3
@@ -57,11 +57,11 @@ class GpuTrack:
         self._uuid = uuid
         self.first_s = inf
         """When the GPU was first seen: it has no part in intervals that ended before."""
-        self._samples: list[GpuSample] = []
+        self._samples: list[GpuReading] = []
         self._counter: list[tuple[float, float]] = []  # (energy_at_s, energy_j), in that order
         self._border: tuple[float, float | None] | None = None  # where the last interval ended
 
-    def add(self, sample: GpuSample) -> None:
+    def add(self, sample: GpuReading) -> None:
         """Take a sample, in any order; one from before the last interval's end is left out."""
         self.first_s = min(self.first_s, sample.at_s)
         insort(self._samples, sample, key=_time)
@@ -127,7 +127,7 @@ def _union(throttles: Iterable[str | None]) -> str | None:
     return "+".join(sorted(seen - {"none"})) or "none"
 
 
-def _time(sample: GpuSample) -> float:
+def _time(sample: GpuReading) -> float:
     return sample.at_s
 
 

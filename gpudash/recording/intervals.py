@@ -20,12 +20,12 @@ import msgspec
 from gpudash.protocol import (
     Changed,
     Event,
-    GpuSample,
-    HostSample,
+    GpuReading,
+    HostReading,
     Paused,
     Progress,
+    Reading,
     Resumed,
-    Sample,
     Settings,
     Started,
     Step,
@@ -134,10 +134,10 @@ class Intervals:
         self._inputs: deque[_Input] = deque()
         self._skipped_samples: int | None = None
         self._gpus: dict[str, GpuTrack] = {}
-        self._host: list[HostSample] = []
+        self._host: list[HostReading] = []
         self._closed = False
 
-    def fold(self, item: Event | Sample) -> tuple[Interval, ...]:
+    def fold(self, item: Event | Reading) -> tuple[Interval, ...]:
         """Take one record; return the rows that are complete now."""
         match item:
             case Started(rank=0):
@@ -151,11 +151,11 @@ class Intervals:
                 self._pause()
             case Resumed():
                 self._go_on(item.at_s)
-            case GpuSample():
+            case GpuReading():
                 track = self._gpus.setdefault(item.uuid, GpuTrack(item.index, item.uuid))
                 track.add(item)
                 self._sampled(item.at_s)
-            case HostSample():
+            case HostReading():
                 insort(self._host, item, key=_time)
                 self._sampled(item.at_s)
             case _:
@@ -338,7 +338,7 @@ class Intervals:
             self._step = taken[-1].step
         return taken
 
-    def _take_host(self, began_s: float, end_s: float) -> list[HostSample]:
+    def _take_host(self, began_s: float, end_s: float) -> list[HostReading]:
         first = bisect_right(self._host, began_s, key=_time)
         end = bisect_right(self._host, end_s, key=_time)
         taken = self._host[first:end]
@@ -371,5 +371,5 @@ def outside_s(began_s: float, ended_s: float, stretches: Iterable[tuple[float, f
     return found_s + (ended_s - reached_s)
 
 
-def _time(sample: HostSample) -> float:
+def _time(sample: HostReading) -> float:
     return sample.at_s

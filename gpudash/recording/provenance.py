@@ -14,7 +14,7 @@ import msgspec
 from gpudash.errors import RecordingError
 from gpudash.protocol import Device, Settings
 from gpudash.recording.files import draft_beside, reason, shown
-from gpudash.views.time_breakdown import Account
+from gpudash.views.time_breakdown import TimeBreakdown
 
 SCHEMA_VERSION = 2
 """Raised whenever a reader of older files would misread a new one."""
@@ -59,7 +59,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     """None until the worker has started."""
     segments: tuple[Segment, ...] = ()
     failures: tuple[Failure, ...] = ()
-    account: Account | None = None
+    account: TimeBreakdown | None = None
     """Where the recorded time up to its last step went; None while the recording goes on."""
 
 

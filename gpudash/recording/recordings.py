@@ -16,20 +16,20 @@ from gpudash.errors import RecordingError
 from gpudash.protocol import Failed, Started
 from gpudash.recording.files import shown
 from gpudash.recording.intervals import Interval
-from gpudash.recording.writer import Recording
-from gpudash.views.time_breakdown import Account
+from gpudash.recording.writer import RecordingWriter
+from gpudash.views.time_breakdown import TimeBreakdown
 
 ItemT = TypeVar("ItemT")
 
 
 @dataclass
 class _Active:
-    recording: Recording
-    before: Account
+    recording: RecordingWriter
+    before: TimeBreakdown
     """Where the time before it went."""
     until_s: float = math.inf
     """Rows that begin from then on are not its own."""
-    after: Account | None = None
+    after: TimeBreakdown | None = None
     """Where the time up to then went."""
 
     def close(self) -> None:
@@ -52,24 +52,28 @@ class Recordings:
         return any(active.recording.path.resolve() == path.resolve() for active in self._active)
 
     @property
-    def shown(self) -> snapshot.Recording | None:
+    def shown(self) -> snapshot.RecordingStatus | None:
         """The one that goes on."""
         for active in self._active:
             if active.until_s == math.inf:
                 path, rows = shown(active.recording.path), active.recording.rows
-                return snapshot.Recording(path=path, rows=rows)
+                return snapshot.RecordingStatus(path=path, rows=rows)
         return None
 
     def begin(
-        self, recording: Recording, started: Started | None, now_s: float, account: Account
+        self,
+        recording: RecordingWriter,
+        started: Started | None,
+        now_s: float,
+        account: TimeBreakdown,
     ) -> None:
         """Feed this one from now on, and end the one before."""
         self.end(now_s, account)
         self._active.append(_Active(recording, account))
         if started is not None:
-            self._guard(self._active[-1], Recording.started, started)
+            self._guard(self._active[-1], RecordingWriter.started, started)
 
-    def end(self, now_s: float, account: Account) -> None:
+    def end(self, now_s: float, account: TimeBreakdown) -> None:
         """Take no later rows; those that have begun leave when they are complete."""
         for active in self._active:
             active.until_s = min(active.until_s, now_s)
@@ -78,13 +82,13 @@ class Recordings:
     def started(self, event: Started) -> None:
         """Note a worker's device, seed and versions."""
         for active in list(self._active):
-            self._guard(active, Recording.started, event)
+            self._guard(active, RecordingWriter.started, event)
 
     def training_failed(self, event: Failed) -> None:
         """Note the failure in those that were not to end before it."""
         for active in list(self._active):
             if event.at_s < active.until_s:
-                self._guard(active, Recording.training_failed, event)
+                self._guard(active, RecordingWriter.training_failed, event)
 
     def write(self, intervals: Iterable[Interval]) -> None:
         """Write rows, each where it belongs."""
@@ -95,10 +99,10 @@ class Recordings:
                     active.close()
                 else:
                     before = active.recording.rows
-                    self._guard(active, Recording.write, interval)
+                    self._guard(active, RecordingWriter.write, interval)
                     self.rows += active.recording.rows - before
 
-    def close(self, account: Account) -> None:
+    def close(self, account: TimeBreakdown) -> None:
         """Complete all."""
         self.end(math.inf, account)
         while self._active:
@@ -117,7 +121,7 @@ class Recordings:
             self._active.pop().recording.abandon()
 
     def _guard(
-        self, active: _Active, action: Callable[[Recording, ItemT], None], item: ItemT
+        self, active: _Active, action: Callable[[RecordingWriter, ItemT], None], item: ItemT
     ) -> None:
         try:
             action(active.recording, item)

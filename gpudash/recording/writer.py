@@ -10,12 +10,12 @@ import msgspec
 
 from gpudash.errors import RecordingError
 from gpudash.protocol import Failed, Started
-from gpudash.recording import provenance as metadata
+from gpudash.recording import provenance
 from gpudash.recording.csv_file import CsvRecording, wall_time
 from gpudash.recording.files import draft_beside, refuse_existing, shown
 from gpudash.recording.intervals import Interval
 from gpudash.recording.provenance import Failure, Metadata, Segment
-from gpudash.views.time_breakdown import Account
+from gpudash.views.time_breakdown import TimeBreakdown
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Of gpudash and whatever the session knows; the worker's come with its start."""
 
 
-class Recording:
+class RecordingWriter:
     """Both files, created at once and kept consistent until `close`.
 
     Where `force` has something to overwrite, both are hidden drafts until the worker has
@@ -45,7 +45,7 @@ class Recording:
     def __init__(self, path: Path, origin: Origin, *, force: bool = False) -> None:
         """Create both files. Without `force`, neither may exist. Raises RecordingError."""
         self.path = path
-        self.metadata_path = metadata.path_beside(path)
+        self.metadata_path = provenance.path_beside(path)
         if not force:
             refuse_existing(path, self.metadata_path)
         replacing = force and (os.path.lexists(path) or os.path.lexists(self.metadata_path))
@@ -64,7 +64,7 @@ class Recording:
         self._metadata = Metadata(
             started_utc=wall_time(origin.began_utc),
             interval_s=origin.interval_s,
-            command=tuple(metadata.plain(argument) for argument in origin.command),
+            command=tuple(provenance.plain(argument) for argument in origin.command),
             platform=platform.platform(),
             versions={"python": platform.python_version()} | origin.versions,
         )
@@ -135,7 +135,7 @@ class Recording:
         self._csv.close()
         self._described = False
 
-    def close(self, account: Account | None = None) -> None:
+    def close(self, account: TimeBreakdown | None = None) -> None:
         """Complete both files. Closing again does nothing."""
         with suppress(RecordingError):  # no row is lost by it; there is nobody left to act
             self._take_place()
@@ -156,7 +156,7 @@ class Recording:
             return
         try:
             self._csv.take_place()
-            metadata.move(self._described_at, self.metadata_path)
+            provenance.move(self._described_at, self.metadata_path)
         except RecordingError:
             self._discard_metadata()
             raise
@@ -173,7 +173,7 @@ class Recording:
         self._metadata = msgspec.structs.replace(self._metadata, **changes)
         if self._described and self._described_at is not None:
             try:
-                metadata.write(self._described_at, self._metadata, known_as=self.metadata_path)
+                provenance.write(self._described_at, self._metadata, known_as=self.metadata_path)
             except RecordingError:
                 self._described = False
                 raise

@@ -31,9 +31,9 @@ from gpudash.protocol import (
     Finished,
     Pause,
     Plan,
+    Reading,
     Refused,
     Resume,
-    Sample,
     Settings,
     Started,
     Stop,
@@ -41,13 +41,13 @@ from gpudash.protocol import (
 from gpudash.recording.files import shown
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.recordings import Recordings
-from gpudash.recording.writer import Origin, Recording
-from gpudash.run.worker_process import WorkerLink
+from gpudash.recording.writer import Origin, RecordingWriter
+from gpudash.run.worker_process import WorkerProcess
 from gpudash.snapshot import Listener, Snapshot
 from gpudash.telemetry.sampler import Sampler
-from gpudash.views.live import Window
+from gpudash.views.live import LiveView
 from gpudash.views.throughput import WholeRun
-from gpudash.views.time_breakdown import Reconciliation
+from gpudash.views.time_breakdown import TimeAccount
 
 INTERVAL_S = 0.5
 POLL_S = 0.05
@@ -74,18 +74,18 @@ class Session:
         self._snapshot_every_s = 1.0 / rate_hz
         self._command = tuple(command)
         self._requests: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._samples: SimpleQueue[Sample] = SimpleQueue()
+        self._samples: SimpleQueue[Reading] = SimpleQueue()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         self._sampler = Sampler(self._samples.put)
         self._thread = threading.Thread(target=self._run, name="gpudash-session", daemon=True)
-        self._link: WorkerLink | None = None
+        self._link: WorkerProcess | None = None
         self._watched: set[int] = set()
         self._last_word: Finished | Failed | None = None
         self._stop_asked = False
         self._recordings = Recordings(self._tell_recording_failure)
-        self._reconciliation = Reconciliation()
+        self._time = TimeAccount()
         self._whole_run = WholeRun()
         self._experiment: Experiment | None = None
         self._experiment_waits = False  # for the worker to be ready
@@ -122,8 +122,8 @@ class Session:
     def start(self, listener: Listener) -> None:
         """Start worker, sampler and thread. Call from the main thread. Raises WorkerError."""
         self._listener = listener
-        self._window = Window(self._plan, time.monotonic())
-        self._adopt(WorkerLink(self._plan))
+        self._live = LiveView(self._plan, time.monotonic())
+        self._adopt(WorkerProcess(self._plan))
         self._sampler.start()
         self._thread.start()
 
@@ -131,7 +131,7 @@ class Session:
         """Set levers at the next step boundary."""
 
         def ask() -> None:
-            self._window.asked(settings)
+            self._live.asked(settings)
             self._send(Change(settings=settings))
 
         self._ask(ask)
@@ -152,14 +152,14 @@ class Session:
         """Kill the worker and start another. Call from the main thread. Raises WorkerError."""
         if not self._thread.is_alive():
             raise WorkerError("gpudash itself failed: quit and start it again")
-        link = WorkerLink(plan)
+        link = WorkerProcess(plan)
         self._plan = plan
 
         def replace() -> None:
             self._read_worker()  # what it said last
             self._cancel_comparison("the training was restarted")
             self._release()
-            self._window.restarted(plan, time.monotonic())
+            self._live.restarted(plan, time.monotonic())
             self._adopt(link)
 
         self._ask(replace)
@@ -193,7 +193,7 @@ class Session:
 
     def new_row(self) -> None:
         """Begin a new row of the results table with the settings in force."""
-        self._ask(lambda: self._window.new_row())  # noqa: PLW0108  # there is none before the start
+        self._ask(lambda: self._live.new_row())  # noqa: PLW0108  # there is none before the start
 
     def record(self, path: Path, *, force: bool = False) -> None:
         """Write a CSV from now on. Raises RecordingError where the file cannot be made."""
@@ -208,17 +208,17 @@ class Session:
             command=self._command,
             versions={"gpudash": gpudash.__version__},
         )
-        recording = Recording(path, origin, force=force)
+        recording = RecordingWriter(path, origin, force=force)
 
         def begin() -> None:
-            account = self._reconciliation.account()
+            account = self._time.account()
             self._recordings.begin(recording, self._started, origin.began_s, account)
 
         self._ask(begin)
 
     def stop_recording(self) -> None:
         """Complete the CSV and close it."""
-        self._ask(lambda: self._recordings.end(time.monotonic(), self._reconciliation.account()))
+        self._ask(lambda: self._recordings.end(time.monotonic(), self._time.account()))
 
     def close(self) -> None:
         """End everything and complete the recording; waits for it. Closing twice is closing."""
@@ -269,8 +269,8 @@ class Session:
             now_s = time.monotonic()
             self.failure = Failed(at_s=now_s, kind="error", sentence=sentence, traceback=trace)
             self._listener.on_failure(self.failure)
-            self._window.fold(self.failure, now_s)
-            self._listener.on_snapshot(self._window.snapshot(now_s))
+            self._live.fold(self.failure, now_s)
+            self._listener.on_snapshot(self._live.snapshot(now_s))
             self._recordings.training_failed(self.failure)
             self._recordings.abandon()
         finally:
@@ -323,7 +323,7 @@ class Session:
             while True:
                 self._take(self._samples.get_nowait())
 
-    def _take(self, item: Event | Sample) -> None:
+    def _take(self, item: Event | Reading) -> None:
         """Write first, then fold."""
         match item:
             case Started():
@@ -342,12 +342,12 @@ class Session:
                 self._listener.on_failure(item)
         if self._intervals is not None:
             self._recordings.write(self._intervals.fold(item))
-        self._window.fold(item, time.monotonic())
-        self._reconciliation.fold(item)
+        self._live.fold(item, time.monotonic())
+        self._time.fold(item)
         self._whole_run.fold(item)
         self._fold_experiment(item)
 
-    def _fold_experiment(self, item: Event | Sample) -> None:
+    def _fold_experiment(self, item: Event | Reading) -> None:
         if self._experiment is None:
             return
         if self._experiment_waits:
@@ -359,7 +359,7 @@ class Session:
             self._send(command)
         found = self._experiment.verdict
         if found is not None and found != known:
-            self._window.verdict(found)
+            self._live.verdict(found)
 
     def _begin_experiment(self) -> None:
         if self._experiment is None or self._started is None:
@@ -370,15 +370,15 @@ class Session:
         self._send(command)
 
     def _snapshot(self, now_s: float) -> Snapshot:
-        self._window.gpu_missing = self._sampler.gpu_missing
-        self._window.recording = self._recordings.shown
-        self._window.comparison = self._experiment.shown() if self._experiment else None
-        self._window.account = self._reconciliation.account()
-        return self._window.snapshot(now_s)
+        self._live.gpu_missing = self._sampler.gpu_missing
+        self._live.recording = self._recordings.shown
+        self._live.comparison = self._experiment.shown() if self._experiment else None
+        self._live.account = self._time.account()
+        return self._live.snapshot(now_s)
 
     # ── the worker ──────────────────────────────────────────────────────────────────────
 
-    def _adopt(self, link: WorkerLink) -> None:
+    def _adopt(self, link: WorkerProcess) -> None:
         self._link = link
         self._last_word = None
         self._last_words = []
@@ -412,7 +412,7 @@ class Session:
             return
         self._read_worker()  # what it said last
         if self._stop_asked:
-            self._window.stopped(time.monotonic())
+            self._live.stopped(time.monotonic())
         elif self._last_word is None:
             failed = Failed(at_s=time.monotonic(), kind="error", sentence=self._obituary(code))
             self._take(failed)
@@ -445,9 +445,9 @@ class Session:
             self._intervals = None
         if self.failure is not None:
             self._recordings.discard_empty()  # or the next try would need --force
-        self._recordings.close(self._reconciliation.account())
+        self._recordings.close(self._time.account())
 
     def _tell_recording_failure(self, error: RecordingError) -> None:
         self.recording_failure = error
-        self._window.tell(str(error))
+        self._live.tell(str(error))
         self._listener.on_log([str(error)])

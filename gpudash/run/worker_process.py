@@ -1,7 +1,7 @@
 """The parent's side of the worker: start it, talk to it, notice its end.
 
 Nothing here waits for the worker, but `close` for a killed one, and not for ever. Only the
-thread that consumes the events calls `read_*`, `exit_code` and `close`; `WorkerLink` itself is
+thread that consumes the events calls `read_*`, `exit_code` and `close`; `WorkerProcess` itself is
 made on the main thread, because the kernel kills the child when the thread that started it ends.
 """
 
@@ -28,7 +28,7 @@ LINE_LIMIT = 1 << 12
 """A line that the worker prints is cut here: a progress bar may never end one."""
 
 
-class WorkerLink:
+class WorkerProcess:
     """A running worker process, its pipes and its process group."""
 
     def __init__(self, plan: Plan) -> None:

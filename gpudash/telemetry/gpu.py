@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gpudash.protocol import GpuSample
+from gpudash.protocol import GpuReading
 from gpudash.telemetry.gpm import Activity
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured, Nvml, first_measured
 from gpudash.telemetry.processes import MIB
@@ -38,7 +38,7 @@ THROTTLE_REASONS = {
 
 
 class SlowReading(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of a `GpuSample` that are read once a second, in its units."""
+    """The values of a `GpuReading` that are read once a second, in its units."""
 
     at_s: float
     sm_active_pct: float | None = None
@@ -78,12 +78,12 @@ class Gpu:
         self._pcie = ByteCounters(nvml, handle)
         self._activity_s: float | None = None  # up to when its means have been read
 
-    def fast(self) -> GpuSample:
+    def fast(self) -> GpuReading:
         """Read what takes microseconds; the slow values are None."""
         at_s = time.monotonic()
         util_pct, mem_util_pct = or_none(self.utilisation) or (None, None)
         used_mib, total_mib = or_none(self.memory) or (None, None)
-        return GpuSample(
+        return GpuReading(
             at_s=at_s,
             index=self.id.index,
             uuid=self.id.uuid,

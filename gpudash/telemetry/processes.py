@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import psutil
 
-from gpudash.protocol import HostSample
+from gpudash.protocol import HostReading
 
 MIB = 1024 * 1024
 OWN_SPAN_S = 5.0
@@ -64,7 +64,7 @@ class HostReader:
         self._before: dict[_Process, _Usage] = {}
         self._ended_s = 0.0  # of those that ended, what no parent had been told of when read
 
-    def read(self) -> HostSample:
+    def read(self) -> HostReading:
         """CPU percent (of one core, None at first) and resident MiB; None once all are gone."""
         now_s = self._clock()
         found = self._find()
@@ -74,7 +74,7 @@ class HostReader:
             cpu_pct = 100 * self._used_s(found) / (now_s - self._read_s)
         self._read_s, self._before = now_s, found
         own = next(iter(_read(os.getpid()).values()), None)
-        return HostSample(
+        return HostReading(
             at_s=now_s,
             cpu_pct=cpu_pct,
             worker_rss_mib=rss_mib or None,

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from gpudash.protocol import HostSample, Sample
+from gpudash.protocol import HostReading, Reading
 from gpudash.telemetry.gpu import Gpu, GpuName, SlowReading, list_gpus, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable
 from gpudash.telemetry.processes import HostReader
@@ -36,7 +36,7 @@ class Sampler:
 
     def __init__(
         self,
-        emit: Callable[[Sample], None],
+        emit: Callable[[Reading], None],
         *,
         fast_s: float = FAST_S,
         slow_s: float = SLOW_S,
@@ -158,7 +158,7 @@ class Target:
         except Exception as error:  # noqa: BLE001  # told to the user, and the thread lives on
             self.missing = _sentence(error)
 
-    def read_fast(self, stale_s: float) -> Iterator[Sample]:
+    def read_fast(self, stale_s: float) -> Iterator[Reading]:
         """Host and GPU now, each stamped with its own time."""
         yield self._read_host()
         with self._in_use:
@@ -166,13 +166,13 @@ class Target:
         if sample is not None:
             yield sample
 
-    def _read_host(self) -> HostSample:
+    def _read_host(self) -> HostReading:
         try:
             return self._host.read()
         except Exception:  # noqa: BLE001  # an unreadable /proc must not end the GPU's samples
-            return HostSample(at_s=time.monotonic())
+            return HostReading(at_s=time.monotonic())
 
-    def _read_gpu(self, stale_s: float) -> Sample | None:
+    def _read_gpu(self, stale_s: float) -> Reading | None:
         if self._gpu is None or self.missing is not None:
             return None
         slow = self._slow  # before the fast values: a sample holds nothing from after its time

@@ -46,7 +46,7 @@ SHORTEST_S = 30.0
 """The time axis never shows less, so that the first points do not stretch over the chart."""
 
 
-class Window(msgspec.Struct, frozen=True, kw_only=True):
+class TimeRange(msgspec.Struct, frozen=True, kw_only=True):
     """The stretch of time a chart shows, and how wide one bin of it is."""
 
     begin_s: float
@@ -74,17 +74,17 @@ def axis_top(value: float, least: float = 0.0) -> float:
     return least if 0 < least >= value else nice_ceiling(value * _HEADROOM)
 
 
-def window_of(at_s: Sequence[float], tick_s: float, columns: int) -> Window:
-    """Return the window for these ticks on a chart `columns` points wide."""
+def time_range_of(at_s: Sequence[float], tick_s: float, columns: int) -> TimeRange:
+    """Return the time_range for these ticks on a chart `columns` points wide."""
     newest = at_s[-1] if at_s else 0.0
     oldest = max(at_s[0] - tick_s, 0.0) if at_s else 0.0
     span = max(newest - oldest, SHORTEST_S)
     bin_s = _bin_width(span / max(columns, 1), tick_s)
     length = bin_s * max(columns, 1)
     if newest <= length:
-        return Window(begin_s=0.0, end_s=length, bin_s=bin_s)
+        return TimeRange(begin_s=0.0, end_s=length, bin_s=bin_s)
     end = math.ceil(newest / bin_s - 1e-9) * bin_s
-    return Window(begin_s=end - length, end_s=end, bin_s=bin_s)
+    return TimeRange(begin_s=end - length, end_s=end, bin_s=bin_s)
 
 
 def _bin_width(at_least_s: float, tick_s: float) -> float:
@@ -96,23 +96,25 @@ def _bin_width(at_least_s: float, tick_s: float) -> float:
     return ticks * tick
 
 
-def bins_of(at_s: Sequence[float], window: Window) -> list[tuple[int, slice]]:
-    """Return (bin, its stretch of the series) for the bins of the window that hold a tick.
+def bins_of(at_s: Sequence[float], time_range: TimeRange) -> list[tuple[int, slice]]:
+    """Return (bin, its stretch of the series) for the bins of the time_range that hold a tick.
 
     A tick is named by its end: the one that ends on a border belongs to the bin before it.
     """
     bins = []
-    begin = bisect_right(at_s, window.begin_s + _SLACK_S)
-    until = bisect_right(at_s, window.end_s + _SLACK_S)
+    begin = bisect_right(at_s, time_range.begin_s + _SLACK_S)
+    until = bisect_right(at_s, time_range.end_s + _SLACK_S)
     while begin < until:
-        number = math.ceil((at_s[begin] - _SLACK_S) / window.bin_s) - 1
-        end = bisect_right(at_s, (number + 1) * window.bin_s + _SLACK_S, begin + 1, until)
+        number = math.ceil((at_s[begin] - _SLACK_S) / time_range.bin_s) - 1
+        end = bisect_right(at_s, (number + 1) * time_range.bin_s + _SLACK_S, begin + 1, until)
         bins.append((number, slice(begin, end)))
         begin = end
     return bins
 
 
-def cut(values: Sequence[float | None], bins: Sequence[tuple[int, slice]], window: Window) -> Runs:
+def cut(
+    values: Sequence[float | None], bins: Sequence[tuple[int, slice]], time_range: TimeRange
+) -> Runs:
     """Return one mean per bin as runs of points, broken where a whole bin is missing.
 
     None, nan and infinity never get out: they would end the process inside plotext.
@@ -125,7 +127,7 @@ def cut(values: Sequence[float | None], bins: Sequence[tuple[int, slice]], windo
             continue
         if last is None or number != last + 1:
             runs.append([])
-        runs[-1].append(((number + 0.5) * window.bin_s, mean))
+        runs[-1].append(((number + 0.5) * time_range.bin_s, mean))
         last = number
     return runs
 
@@ -166,14 +168,15 @@ def latest(values: Sequence[float | None]) -> float | None:
     return next((value for value in recent if value is not None and math.isfinite(value)), None)
 
 
-def time_ticks(window: Window, columns: int, label_width: int = 8) -> list[float]:
-    """Return round moments inside the window, far enough apart for their labels."""
+def time_ticks(time_range: TimeRange, columns: int, label_width: int = 8) -> list[float]:
+    """Return round moments inside the time_range, far enough apart for their labels."""
     room = max(columns // label_width, 1)
     apart = next(
-        (float(s) for s in _NICE_SECONDS if window.length_s / s <= room), float(_NICE_SECONDS[-1])
+        (float(s) for s in _NICE_SECONDS if time_range.length_s / s <= room),
+        float(_NICE_SECONDS[-1]),
     )
-    if window.length_s / apart > room:  # days: any whole number of the longest step
-        apart *= math.ceil(window.length_s / apart / room)
-    first = math.ceil(window.begin_s / apart - 1e-9)
-    last = math.floor(window.end_s / apart + 1e-9)
+    if time_range.length_s / apart > room:  # days: any whole number of the longest step
+        apart *= math.ceil(time_range.length_s / apart / room)
+    first = math.ceil(time_range.begin_s / apart - 1e-9)
+    last = math.floor(time_range.end_s / apart + 1e-9)
     return [index * apart for index in range(first, last + 1)]

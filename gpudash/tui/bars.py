@@ -114,8 +114,8 @@ def _asides(snapshot: Snapshot) -> list[str]:
             f"gpudash takes {fmt.percent(host.own_cpu_pct)} of a core, "
             f"{fmt.memory(host.own_rss_mib)}, {1000 * snapshot.instruments_ms:.0f} µs a step"
         )
-    if snapshot.unexplained_pct is not None:
-        asides.append(f"{snapshot.unexplained_pct:.1f} % of the time unexplained")
+    if snapshot.unattributed_pct is not None:
+        asides.append(f"{snapshot.unattributed_pct:.1f} % of the time unattributed")
     return asides
 
 

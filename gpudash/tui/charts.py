@@ -11,7 +11,7 @@ from gpudash.tui.axes import latest
 
 Side: TypeAlias = Literal["left", "right"]
 
-PHASES = ("data", "copy", "first", "forward", "backward", "optimizer")
+PHASES = ("data", "copy", "prepare", "forward", "backward", "optimizer")
 RUNS_AHEAD = 0.8
 """Share of the step up to which a busy host still gets ahead of the device."""
 WAITS_FOR_DATA = 0.1
@@ -206,7 +206,7 @@ def step_time(snapshot: Snapshot) -> ChartData:
     columns: dict[str, Values] = {
         "data": series.data_ms,
         "copy": series.copy_ms,
-        "first": series.first_ms,
+        "prepare": series.prepare_ms,
         "forward": series.forward_ms,
         "backward": series.backward_ms,
         "optimizer": series.optimizer_ms,

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from gpudash.tui.axes import Runs, Window
+from gpudash.tui.axes import Runs, TimeRange
 
 Cell: TypeAlias = tuple[str, int | None]
 """A character and the index of the line it belongs to; None where it is blank."""
@@ -74,7 +74,7 @@ _MARKERS = [
 ]
 
 
-def draw(lines: Sequence[Line], window: Window, width: int, height: int) -> Canvas:
+def draw(lines: Sequence[Line], time_range: TimeRange, width: int, height: int) -> Canvas:
     """Return `height` rows of `width` cells with the lines, later ones on top."""
     if width < 1 or height < 1:
         return []
@@ -85,7 +85,7 @@ def draw(lines: Sequence[Line], window: Window, width: int, height: int) -> Canv
     _FIGURE.ruler("y").lim(0.5 / height, 1 - 0.5 / height)
     drawn = False
     for number, line in enumerate(lines):
-        xs, ys, begins = _unit_points(line, window, height)
+        xs, ys, begins = _unit_points(line, time_range, height)
         if xs:
             signal = _FIGURE.signal(xs, ys, marker=_MARKERS[number % len(_MARKERS)]).lines()
             for begin in begins:
@@ -100,7 +100,7 @@ def draw(lines: Sequence[Line], window: Window, width: int, height: int) -> Canv
 
 
 def _unit_points(
-    line: Line, window: Window, height: int
+    line: Line, time_range: TimeRange, height: int
 ) -> tuple[list[float], list[float], list[int]]:
     """Return x and y from 0 to 1, and the indices at which a new stretch begins.
 
@@ -111,7 +111,7 @@ def _unit_points(
     ys: list[float] = []
     begins: list[int] = []
     levels = height * DOTS_PER_ROW
-    begin_s, length_s = window.begin_s, window.length_s
+    begin_s, length_s = time_range.begin_s, time_range.length_s
     for run in line.runs:
         begins.append(begin := len(xs))
         for at_s, value in run:

@@ -15,23 +15,23 @@ from gpudash.protocol import (
     Event,
     Failed,
     Finished,
-    GpuSample,
-    HostSample,
+    GpuReading,
+    HostReading,
     Paused,
     Plan,
     Progress,
+    Reading,
     Refused,
     Resumed,
-    Sample,
     Settings,
     Started,
     Status,
 )
-from gpudash.snapshot import ComparisonShown, Marker, Recording, Snapshot, State
+from gpudash.snapshot import ComparisonShown, Marker, RecordingStatus, Snapshot, State
 from gpudash.views.pending import Pending
-from gpudash.views.settings_history import ResultsTable
+from gpudash.views.settings_history import SettingsHistory
 from gpudash.views.throughput import IDLE, UNKNOWN, Rate, RecentSteps
-from gpudash.views.time_breakdown import Account
+from gpudash.views.time_breakdown import TimeBreakdown
 from gpudash.views.timeseries import CAPACITY, TICK_S, Ticks
 from workloads.levers import phrase
 
@@ -48,7 +48,7 @@ END_OF_BLOCKS = "end of A/B"
 _Phase: TypeAlias = Literal["starting", "training", "finished", "failed", "stopped"]
 
 
-class Window:
+class LiveView:
     """Folds what arrives, in order of arrival; `snapshot` tells what to show.
 
     What is set from outside, by the session, shows as it is.
@@ -56,30 +56,30 @@ class Window:
 
     def __init__(self, plan: Plan, began_s: float) -> None:
         self.gpu_missing: str | None = None
-        self.recording: Recording | None = None
+        self.recording: RecordingStatus | None = None
         self.comparison: ComparisonShown | None = None
-        self.account = Account()
+        self.account = TimeBreakdown()
         self._began_s = began_s
         self._ended_s: float | None = None
         self._ticks = Ticks(began_s)
-        self._results = ResultsTable()
+        self._results = SettingsHistory()
         self._refusals = 0
         self._recent = RecentSteps()
         self._pending = Pending()
         self._markers: deque[Marker] = deque(maxlen=MOST_MARKERS)
         self._busy_since_s = began_s  # the newest step's end, or what the training began with
-        self._gpu: GpuSample | None = None
-        self._host: HostSample | None = None
+        self._gpu: GpuReading | None = None
+        self._host: HostReading | None = None
         self._await(plan, "starting")
 
-    def fold(self, item: Event | Sample, now_s: float) -> None:
+    def fold(self, item: Event | Reading, now_s: float) -> None:
         """Take one event of the worker or one sample as it arrives."""
         match item:
             case Progress():
                 self._progress(item)
-            case GpuSample():
+            case GpuReading():
                 self._sample_gpu(item)
-            case HostSample():
+            case HostReading():
                 self._host = item
                 self._ticks.host(item)
                 self._results.sample(item)
@@ -127,7 +127,7 @@ class Window:
         """Return what is to be shown at `now_s`."""
         rate = self._rate(now_s)
         ended_s = now_s if self._ended_s is None else self._ended_s
-        unexplained = self.account.unexplained_share
+        unattributed = self.account.unattributed_share
         shown_from_s = now_s - self._began_s - CAPACITY * TICK_S
         return Snapshot(
             state=self._state(),
@@ -163,7 +163,7 @@ class Window:
             transform_ms=self._transform_ms,
             skipped_samples=self._skipped_samples,
             instruments_ms=self._instruments_ms(),
-            unexplained_pct=None if unexplained is None else 100 * unexplained,
+            unattributed_pct=None if unattributed is None else 100 * unattributed,
         )
 
     def _await(self, plan: Plan, sentence: str) -> None:
@@ -218,7 +218,7 @@ class Window:
         self._workload, self._settings = event.workload, event.settings
         self._busy_since_s = self._trains_since_s = event.at_s
         self._ticks.begin(event.at_s)
-        self._results.start(event.workload, event.settings, event.settling_steps)
+        self._results.start(event.workload, event.settings, event.warmup_steps)
 
     def _change(self, event: Changed) -> None:
         if event.rank:
@@ -239,11 +239,11 @@ class Window:
         if not changes:
             if were_blocks:
                 self._mark(event.at_s, END_OF_BLOCKS)
-            self._results.go_on(event.segment, event.settling_steps)
+            self._results.go_on(event.segment, event.warmup_steps)
             return
         self._settings = event.settings
         self._mark(event.at_s, phrase(changes))
-        self._results.change(event.segment, event.settings, event.settling_steps)
+        self._results.change(event.segment, event.settings, event.warmup_steps)
 
     def _refuse(self, event: Refused) -> None:
         reason = f"refused: {event.reason}"  # the reason names the lever
@@ -278,14 +278,14 @@ class Window:
         waiting = not self._paused and quiet_s <= self._patience_s(STALL_S)
         self._ticks.cover(self._busy_since_s if waiting else event.until_s)
 
-    def _sample_gpu(self, sample: GpuSample) -> None:
+    def _sample_gpu(self, sample: GpuReading) -> None:
         if not self._is_shown(sample):
             return
         self._gpu = sample
         self._ticks.gpu(sample)
         self._results.sample(sample)
 
-    def _is_shown(self, sample: GpuSample) -> bool:
+    def _is_shown(self, sample: GpuReading) -> bool:
         """Only one GPU is shown: the one trained on, or the first seen if that is unknown."""
         if self._device is not None and self._device.uuid is not None:
             return sample.uuid == self._device.uuid

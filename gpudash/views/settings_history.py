@@ -11,7 +11,7 @@ from collections import deque
 from functools import lru_cache
 
 from gpudash.metrics import since
-from gpudash.protocol import GpuSample, HostSample, Sample, Settings, Step
+from gpudash.protocol import GpuReading, HostReading, Reading, Settings, Step
 from gpudash.snapshot import Result
 from gpudash.statistics import mean, percentiles
 
@@ -79,11 +79,11 @@ class _Row:
         self.host_ms.add(step.host_ms)
         self.shown = None
 
-    def sample(self, sample: Sample) -> None:
+    def sample(self, sample: Reading) -> None:
         """Take a sample if it was taken while counted steps were in progress."""
         if self.span is None or not self.span[0] <= sample.at_s <= self.span[1]:
             return
-        if isinstance(sample, GpuSample):
+        if isinstance(sample, GpuReading):
             self.util.add(since(sample, self.span[0]).util_pct)
         else:
             self.cpu.add(sample.cpu_pct)
@@ -124,13 +124,13 @@ class _Row:
         )
 
 
-class ResultsTable:
+class SettingsHistory:
     """Folds steps and samples into rows, one per setting tried."""
 
     def __init__(self) -> None:
         self._rows: list[_Row] = []
         self._dropped = 0
-        self._waiting: deque[Sample] = deque(maxlen=1024)  # taken after the newest step known
+        self._waiting: deque[Reading] = deque(maxlen=1024)  # taken after the newest step known
         self._base = 0  # added to the worker's count of segments: a new worker's differ
 
     def start(self, workload: str, settings: Settings, settling: int) -> None:
@@ -182,7 +182,7 @@ class ResultsTable:
         while self._waiting and self._waiting[0].at_s <= step.finished_s:
             row.sample(self._waiting.popleft())
 
-    def sample(self, sample: GpuSample | HostSample) -> None:
+    def sample(self, sample: GpuReading | HostReading) -> None:
         """Take a sample; it counts once the step it was taken in is known."""
         row = self._rows[-1] if self._rows else None
         if row is not None and row.span is not None and sample.at_s <= row.span[1]:

@@ -6,7 +6,7 @@ Right now is over the last two seconds of finished steps, or the last few if slo
 from collections import deque
 from typing import NamedTuple
 
-from gpudash.protocol import Event, Progress, Sample, Started, Step
+from gpudash.protocol import Event, Progress, Reading, Started, Step
 from gpudash.statistics import percentiles
 
 SPAN_S = 2.0
@@ -83,7 +83,7 @@ class WholeRun:
         self._steps = -1  # after the first one
         self._busy_s = 0.0
 
-    def fold(self, item: Event | Sample) -> None:
+    def fold(self, item: Event | Reading) -> None:
         """Take one record; another worker begins anew."""
         match item:
             case Started(rank=0):

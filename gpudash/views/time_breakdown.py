@@ -1,14 +1,14 @@
 """Where the wall time went, down to what nobody can explain. No I/O, no clock.
 
 Between a worker's start and the end of its newest step, or its own end, every moment lies either
-in a step's duration or in a gap beside it. A gap is paused, switching, or unexplained; from
+in a step's duration or in a gap beside it. A gap is paused, switching, or unattributed; from
 one worker's last step until another is ready the run restarts, unless it had ended. In
 a step, the device was at work on its halves (overlap counted once), or idle; idle time is
-explained as far as the host waited for data meanwhile, and unexplained beyond that.
+explained as far as the host waited for data meanwhile, and unattributed beyond that.
 
 Phases are measured in some steps only; their shares stand for the steps since the ones
 measured before. So what is added over a stretch is that stretch's own. On a CPU every step knows
-the CPU time it had: the device was at work for so long, and time lost to others is unexplained.
+the CPU time it had: the device was at work for so long, and time lost to others is unattributed.
 """
 
 from typing import Literal, TypeAlias, get_args
@@ -22,8 +22,8 @@ from gpudash.protocol import (
     Finished,
     Paused,
     Progress,
+    Reading,
     Resumed,
-    Sample,
     Started,
     Step,
     Timed,
@@ -32,7 +32,7 @@ from gpudash.protocol import (
 Why: TypeAlias = Literal["paused", "switching", "restarting", "timed"]
 
 
-class Account(msgspec.Struct, frozen=True, kw_only=True):
+class TimeBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     """Wall seconds and what they went into; the parts add up to `wall_s`."""
 
     wall_s: float = 0.0
@@ -44,25 +44,27 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     switching_s: float = 0.0
     restarting_s: float = 0.0
     """There was no worker that could train: one was killed and the next not ready yet."""
-    unexplained_s: float = 0.0
+    unattributed_s: float = 0.0
 
     @property
-    def unexplained_share(self) -> float | None:
+    def unattributed_share(self) -> float | None:
         """From 0 to 1; None where no time has passed."""
-        return self.unexplained_s / self.wall_s if self.wall_s > 0 else None
+        return self.unattributed_s / self.wall_s if self.wall_s > 0 else None
 
-    def since(self, before: "Account") -> "Account":
+    def since(self, before: "TimeBreakdown") -> "TimeBreakdown":
         """Return what was added after `before`."""
         names = self.__struct_fields__
-        return Account(**{name: getattr(self, name) - getattr(before, name) for name in names})
+        return TimeBreakdown(
+            **{name: getattr(self, name) - getattr(before, name) for name in names}
+        )
 
-    def rounded(self) -> "Account":
+    def rounded(self) -> "TimeBreakdown":
         """Return it to the microsecond, for a file."""
         names = self.__struct_fields__
-        return Account(**{name: round(getattr(self, name), 6) for name in names})
+        return TimeBreakdown(**{name: round(getattr(self, name), 6) for name in names})
 
 
-class Reconciliation:
+class TimeAccount:
     """Folds a worker's events into an account; several workers of a run add up."""
 
     def __init__(self) -> None:
@@ -76,7 +78,7 @@ class Reconciliation:
         self._shares = (1.0, 0.0)  # of those: the device was busy, the host waited for data
         self._measured_s = self._busy_s = self._waited_s = 0.0  # in the report being folded
 
-    def fold(self, item: Event | Sample) -> None:
+    def fold(self, item: Event | Reading) -> None:
         """Take one record."""
         match item:
             case Started(rank=0):
@@ -97,17 +99,17 @@ class Reconciliation:
                 self._stretches.append((self._paused_s, item.at_s, "paused"))
                 self._paused_s = None
 
-    def account(self) -> Account:
+    def account(self) -> TimeBreakdown:
         """Return where the time up to the newest step went."""
-        phases_s, data_s, unexplained_s = self._shared()
-        return Account(
+        phases_s, data_s, unattributed_s = self._shared()
+        return TimeBreakdown(
             wall_s=self._wall_s,
             phases_s=self._phases_s + phases_s + self._gaps["timed"],
             data_s=self._data_s + data_s,
             paused_s=self._gaps["paused"],
             switching_s=self._gaps["switching"],
             restarting_s=self._gaps["restarting"],
-            unexplained_s=self._unexplained_s + unexplained_s,
+            unattributed_s=self._unexplained_s + unattributed_s,
         )
 
     def _finish(self, at_s: float) -> None:

@@ -7,7 +7,7 @@ length still add up to the steps trained. The times of a tick weigh its steps by
 
 from math import floor, isfinite
 
-from gpudash.protocol import GpuSample, HostSample, Step
+from gpudash.protocol import GpuReading, HostReading, Step
 from gpudash.snapshot import Series, Values
 
 TICK_S = 0.5
@@ -18,7 +18,7 @@ _TIMES = (
     "step_ms",
     "data_ms",
     "copy_ms",
-    "first_ms",
+    "prepare_ms",
     "forward_ms",
     "backward_ms",
     "optimizer_ms",
@@ -115,13 +115,13 @@ class Ticks:
             tick.times.add(times, share)
             self._touch(tick)
 
-    def gpu(self, sample: GpuSample) -> None:
+    def gpu(self, sample: GpuReading) -> None:
         """Take a sample of the GPU that is shown."""
         tick = self._sampled(sample.at_s)
         if tick is not None:
             tick.gpu.add(tuple(getattr(sample, name) for name in _GPU))
 
-    def host(self, sample: HostSample) -> None:
+    def host(self, sample: HostReading) -> None:
         """Take a sample of the training processes."""
         tick = self._sampled(sample.at_s)
         if tick is not None:

@@ -1,1 +1,1 @@
-"""The training process: `link` is the parent's side, everything else runs in the child."""
+"""The training process: our own loop, measured by the instrument."""

@@ -77,7 +77,7 @@ def build(plan: Plan, events: EventPipe) -> "Training":
         workload=plan.workload,
         device=described,
         settings=dict(training.settings),
-        settling_steps=training.settling_steps,
+        warmup_steps=training.warmup_steps,
         versions=versions(),
         notes=training.notes,
     )

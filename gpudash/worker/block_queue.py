@@ -14,7 +14,7 @@ class BlockQueue:
         self._waiting: deque[Block] = deque()
         self._newest = -1  # number of the newest block begun
         self.current: Block | None = None
-        self.home: Settings | None = None
+        self.baseline: Settings | None = None
         """The settings to go back to; None while no blocks are run."""
         self._from_step = 0  # the block in progress is measured after this step …
         self._from_s = inf  # … and from the moment that step was seen
@@ -23,7 +23,7 @@ class BlockQueue:
     @property
     def running(self) -> bool:
         """Whether blocks are being run."""
-        return self.home is not None
+        return self.baseline is not None
 
     def replace(self, blocks: Sequence[Block], settings: Settings) -> None:
         """Take the blocks still to be run; `settings` are those in force.
@@ -31,8 +31,8 @@ class BlockQueue:
         None at all end the block in progress too; else it is run to its end.
         """
         self._waiting = deque(block for block in blocks if block.number > self._newest)
-        if self.home is None and self._waiting:
-            self.home = dict(settings)
+        if self.baseline is None and self._waiting:
+            self.baseline = dict(settings)
         elif not blocks:
             self.current = None
 
@@ -43,13 +43,13 @@ class BlockQueue:
             self._newest = self.current.number
         return self.current
 
-    def entered(self, step: int, settling_steps: int, burst_steps: int = 1) -> None:
+    def entered(self, step: int, warmup_steps: int, burst_steps: int = 1) -> None:
         """Note that the block in progress begins after `step`.
 
         Where batches arrive `burst_steps` at a time, whole bursts are measured, two or more:
         a new loader's always begin alike, and a part of one would be off by as much each time.
         """
-        self._from_step = step + settling_steps
+        self._from_step = step + warmup_steps
         self._from_s = inf
         self._burst_steps = burst_steps
 
@@ -75,4 +75,4 @@ class BlockQueue:
     def end(self) -> None:
         """Forget everything: another change has been asked for, or the blocks are over."""
         self._waiting.clear()
-        self.current = self.home = None
+        self.current = self.baseline = None

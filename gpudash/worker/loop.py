@@ -1,7 +1,7 @@
 """The child's loop: step, obey, report.
 
 While levers stay as they are, nothing in here waits for the device, but around a block under the
-stopwatch. A command is obeyed between two steps, within 25 ms; in a block without instruments,
+wall_clock. A command is obeyed between two steps, within 25 ms; in a block without instruments,
 after it.
 """
 
@@ -65,8 +65,8 @@ class Loop:
         self._reports = Reports(training, self._clock, losses, send)
         self._segment = 0
         self._noted = set(training.notes)  # these the session has been told at the start
-        self._proven = dict(training.settings)  # settings with which a step went through
-        self._settled_step = 0  # from here on they have shown what they need
+        self._last_good = dict(training.settings)  # settings with which a step went through
+        self._warm_from_step = 0  # from here on they have shown what they need
         self._blocks = BlockQueue()
         self._paused = False
         self._stopping = False
@@ -79,7 +79,7 @@ class Loop:
         while not self._done():
             if self._blocks.running and not self._paused:
                 self._turn_blocks()
-                if self._done():  # within a block under the stopwatch
+                if self._done():  # within a block timed by the wall clock
                     break
             self._turn()
         self._drain()
@@ -135,7 +135,7 @@ class Loop:
         try:
             trained = training.step(mark)
         except (RuntimeError, MemoryError) as error:
-            if not self._may_retreat(error):
+            if not self._may_roll_back(error):
                 raise
         else:
             self._clock.end(trained, training.trained_steps, self._segment, training.data_s)
@@ -143,23 +143,23 @@ class Loop:
         # here the traceback is gone, whose frames held the step's tensors
         steps = training.trained_steps - before  # two streams: trained, then failed to prepare
         self._reports.count(steps, steps * int(training.settings["batch_size"]))
-        self._retreat(self._clock.began_s)
+        self._roll_back(self._clock.began_s)
 
     def _break(self) -> None:
         """Begin anew: neither the time until now nor the pace so far is the next step's."""
         self._clock.interrupt()
         self._enough = MIN_AHEAD
 
-    def _may_retreat(self, error: Exception) -> bool:
+    def _may_roll_back(self, error: Exception) -> bool:
         """Tell whether settings that are not proven yet need too much memory."""
-        return is_out_of_memory(error) and self._training.settings != self._proven
+        return is_out_of_memory(error) and self._training.settings != self._last_good
 
     def _fits(self, action: Callable[[], None]) -> bool:
         """Run it; return False where it needs too much memory and there is a way back."""
         try:
             action()
         except (RuntimeError, MemoryError) as error:
-            if not self._may_retreat(error):
+            if not self._may_roll_back(error):
                 raise
             return False
         return True
@@ -172,8 +172,8 @@ class Loop:
 
     def _report(self) -> None:
         newest = self._reports.send()
-        if newest and newest.segment == self._segment and newest.step > self._settled_step:
-            self._proven = dict(self._training.settings)
+        if newest and newest.segment == self._segment and newest.step > self._warm_from_step:
+            self._last_good = dict(self._training.settings)
 
     def _obey(self, command: Command) -> None:
         match command:
@@ -198,10 +198,10 @@ class Loop:
 
     def _change(self, changes: Settings) -> None:
         began_s = time.monotonic()
-        changes = self._way_home() | changes
+        changes = self._way_back() | changes
         try:
             if self._blocks.running:  # then any change ends them, whatever is in force just now
-                wanted = self._training.settle(changes)
+                wanted = self._training.resolve(changes)
             else:
                 wanted = self._training.check(changes)
         except LeverError as error:
@@ -218,61 +218,61 @@ class Loop:
         try:
             fits = self._fits(lambda: self._training.enter(wanted))
         except LeverError as error:  # found while building: a data directory that is gone
-            self._retreat(began_s, str(error))
+            self._roll_back(began_s, str(error))
             return
         if fits:
             self._entered_segment(changes, began_s, block)
         else:
-            self._retreat(began_s)
+            self._roll_back(began_s)
 
     def _begin_block(self) -> None:
         training = self._training
-        self._blocks.entered(training.trained_steps, training.settling_steps, training.burst_steps)
+        self._blocks.entered(training.trained_steps, training.warmup_steps, training.burst_steps)
 
-    def _way_home(self) -> Settings:
+    def _way_back(self) -> Settings:
         """Return the changes that lead back to before the blocks, if any are run."""
-        return _difference(self._training.settings, self._blocks.home or {})
+        return _difference(self._training.settings, self._blocks.baseline or {})
 
     def _turn_blocks(self) -> None:
         """Go on to the next block when the one in progress has lasted long enough."""
         blocks, training = self._blocks, self._training
         if not self._block_is_over():
             return
-        began_s, home = time.monotonic(), blocks.home
-        assert home is not None
+        began_s, baseline = time.monotonic(), blocks.baseline
+        assert baseline is not None
         block = blocks.take()
         if block is None:
-            changes = self._way_home()
+            changes = self._way_back()
             blocks.end()
-            self._switch(changes, home, began_s)
+            self._switch(changes, baseline, began_s)
             return
         try:
-            wanted = training.settle(home | block.changes)
+            wanted = training.resolve(baseline | block.changes)
         except LeverError as error:
             self._send(Refused(changes=block.changes, reason=str(error), block=block.number))
             blocks.current = None
             return
         self._switch(_difference(training.settings, wanted), wanted, began_s, block.number)
-        if block.stopwatch is not None and blocks.current is block:
+        if block.wall_clock is not None and blocks.current is block:
             self._time(block)
 
     def _time(self, block: Block) -> None:
-        """Run a whole block under the stopwatch, from an idle device to an idle device."""
+        """Run a whole block timed by the wall clock, from an idle device to an idle device."""
         training = self._training
-        began_s, first = self._start_stopwatch()
-        if block.stopwatch == "bare":
-            if not self._fits(self._run_bare):
-                self._retreat(time.monotonic())
+        began_s, first = self._start_wall_clock()
+        if block.wall_clock == "uninstrumented":
+            if not self._fits(self._run_uninstrumented):
+                self._roll_back(time.monotonic())
         else:
             while not self._block_is_over():
                 was_paused = self._paused
                 self._turn()
                 if was_paused and not self._paused:  # the block begins anew
-                    began_s, first = self._start_stopwatch()
+                    began_s, first = self._start_wall_clock()
             self._drain()
         if self._blocks.current is not block:  # refused, or ended by a change
             return
-        training.synchronize()  # sync: the stopwatch stops
+        training.synchronize()  # sync: the wall clock stops
         now_s, steps = time.monotonic(), training.trained_steps - first
         self._send(
             Timed(
@@ -284,14 +284,14 @@ class Loop:
             )
         )
 
-    def _start_stopwatch(self) -> tuple[float, int]:
+    def _start_wall_clock(self) -> tuple[float, int]:
         """Return the moment and the steps trained, with everything before done and reported."""
         self._drain()
-        self._training.synchronize()  # sync: the stopwatch starts
+        self._training.synchronize()  # sync: the wall clock starts
         self._report()  # or these steps would be counted after those without instruments
         return time.monotonic(), self._training.trained_steps
 
-    def _run_bare(self) -> None:
+    def _run_uninstrumented(self) -> None:
         """Step with nothing around it; commands wait until the block is over."""
         training = self._training
         first = training.trained_steps
@@ -314,7 +314,7 @@ class Loop:
         self._segment += 1
         self._break()
         training = self._training
-        self._settled_step = training.trained_steps + training.settling_steps
+        self._warm_from_step = training.trained_steps + training.warmup_steps
         self._begin_block()
         now = time.monotonic()
         self._send(
@@ -325,7 +325,7 @@ class Loop:
                 changes=changes,
                 settings=dict(training.settings),
                 took_ms=(now - began_s) * 1e3,
-                settling_steps=training.settling_steps,
+                warmup_steps=training.warmup_steps,
                 notes=training.notes,
                 block=block,
             )
@@ -335,17 +335,17 @@ class Loop:
                 print(note, flush=True)
         self._noted.update(training.notes)
 
-    def _retreat(self, began_s: float, why: str = "") -> None:
+    def _roll_back(self, began_s: float, why: str = "") -> None:
         """Go back to the settings that were last seen to work; `why`, if not for memory.
 
         What has been tried since `began_s` is part of what the change took.
         """
         failed = self._training.settings
-        changes = {name: value for name, value in failed.items() if self._proven[name] != value}
-        self._training.recover(self._proven)
+        changes = {name: value for name, value in failed.items() if self._last_good[name] != value}
+        self._training.recover(self._last_good)
         if self._training.device.type == "cuda":
             torch.cuda.empty_cache()
-        restored = {name: self._proven[name] for name in changes}
+        restored = {name: self._last_good[name] for name in changes}
         why = why or f"out of memory with {phrase(changes)}"
         reason = f"{why}: went back to {phrase(restored)}"
         self._entered_segment(restored, began_s)

@@ -238,7 +238,7 @@ def test_what_the_locale_cannot_print_is_replaced() -> None:
 @pytest.mark.parametrize(
     "command",
     [["-m", "gpudash", "list"], ["-m", "gpudash", "--version"], BARE],
-    ids=["list", "version", "bare"],
+    ids=["list", "version", "uninstrumented"],
 )
 def test_an_output_that_is_full_is_one_line_and_exit_code_1(command: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:

@@ -55,9 +55,11 @@ def test_a_lever_that_needs_a_rebuild_alternates_short_runs(short_runs, length):
 def test_the_instruments_are_compared_under_the_stopwatch():
     question = Question(lever=INSTRUMENTS, a="on", b="off", pairs=8)
     blocks = Comparison(question).begin(Worker().start(), 0).blocks
-    assert {block.stopwatch for block in blocks} == {"instrumented", "bare"}
+    assert {block.wall_clock for block in blocks} == {"instrumented", "uninstrumented"}
     assert all(block.changes == {} for block in blocks)
-    assert blocks[0].stopwatch == ("instrumented" if block_order(8, 0)[0] == "AB" else "bare")
+    assert blocks[0].wall_clock == (
+        "instrumented" if block_order(8, 0)[0] == "AB" else "uninstrumented"
+    )
 
 
 # ── to the verdict ──────────────────────────────────────────────────────────────────────

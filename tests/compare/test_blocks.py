@@ -19,19 +19,19 @@ from gpudash.protocol import (
     Timed,
 )
 from tests.scripted_run import BEGAN_S, gpu, host, started, step
-from tests.scripted_worker import SETTLING, Worker
+from tests.scripted_worker import WARMUP, Worker
 
 OFF, ON = {"pipelined": "off"}, {"pipelined": "on"}
 
 
-def blocks_of(*numbers, min_steps=2, stopwatch=None):
+def blocks_of(*numbers, min_steps=2, wall_clock=None):
     return [
         Block(
             number=number,
             changes=ON if number % 2 else OFF,
             min_steps=min_steps,
             min_s=0.0,
-            stopwatch=stopwatch,
+            wall_clock=wall_clock,
         )
         for number in numbers
     ]
@@ -51,7 +51,7 @@ class Bench:
         for record in records:
             self.outcomes += self.log.fold(record)
 
-    def changed(self, block, after_step, settling_steps=SETTLING):
+    def changed(self, block, after_step, warmup_steps=WARMUP):
         self.segment += 1
         self.tell(
             Changed(
@@ -61,7 +61,7 @@ class Bench:
                 changes={},
                 settings=ON,
                 took_ms=1.0,
-                settling_steps=settling_steps,
+                warmup_steps=warmup_steps,
                 block=block,
             )
         )
@@ -110,8 +110,8 @@ def test_steps_still_on_the_device_at_the_switch_belong_to_the_block_before():
 
 def test_several_blocks_may_end_in_one_report():
     bench = Bench(0, 1)
-    bench.changed(block=0, after_step=0, settling_steps=0)
-    bench.changed(block=1, after_step=3, settling_steps=0)
+    bench.changed(block=0, after_step=0, warmup_steps=0)
+    bench.changed(block=1, after_step=3, warmup_steps=0)
     bench.changed(block=None, after_step=6)
     steps = [
         step(number, BEGAN_S + number, 10.0 * number, segment)
@@ -227,7 +227,7 @@ def test_it_is_over_when_the_training_ends(end):
 
 def test_utilisation_is_that_of_the_block_and_of_no_moment_before():
     bench = Bench(0)
-    bench.changed(block=0, after_step=0, settling_steps=0)
+    bench.changed(block=0, after_step=0, warmup_steps=0)
     for at_s, value in [(-0.1, 1.0), (LAG_S - 0.05, 2.0), (0.3, 80.0), (0.9, 100.0), (1.1, 3.0)]:
         bench.tell(gpu(BEGAN_S + at_s, util_pct=value), host(BEGAN_S + at_s, cpu_pct=value))
     bench.finished(500.0, 500.0, 200.0)
@@ -239,7 +239,7 @@ def test_utilisation_is_that_of_the_block_and_of_no_moment_before():
 
 def test_a_block_too_short_for_a_reading_has_no_utilisation():
     bench = Bench(0)
-    bench.changed(block=0, after_step=0, settling_steps=0)
+    bench.changed(block=0, after_step=0, warmup_steps=0)
     bench.tell(gpu(BEGAN_S + 0.05, util_pct=80.0), host(BEGAN_S + 0.05))
     bench.finished(50.0, 50.0, 50.0)
     bench.changed(block=None, after_step=3)
@@ -249,7 +249,7 @@ def test_a_block_too_short_for_a_reading_has_no_utilisation():
 
 @pytest.mark.parametrize("reports_steps", [True, False])
 def test_under_the_stopwatch_its_time_is_the_blocks(reports_steps):
-    bench = Bench(0, 1, stopwatch="instrumented" if reports_steps else "bare")
+    bench = Bench(0, 1, wall_clock="instrumented" if reports_steps else "uninstrumented")
     bench.changed(block=0, after_step=0)
     if reports_steps:
         bench.finished(*[50.0] * 6)
@@ -262,7 +262,7 @@ def test_under_the_stopwatch_its_time_is_the_blocks(reports_steps):
 
 @pytest.mark.parametrize("steps", [1, 6])
 def test_a_stopwatch_that_was_cut_short_has_no_outcome(steps):
-    bench = Bench(0, stopwatch="instrumented")
+    bench = Bench(0, wall_clock="instrumented")
     bench.changed(block=0, after_step=0)
     if steps == 1:  # told to end the blocks: it is left, but not home yet
         bench.tell(Timed(at_s=1.0, block=0, steps=1, samples=8, seconds=0.1))
@@ -276,7 +276,7 @@ def test_a_stopwatch_that_was_cut_short_has_no_outcome(steps):
 
 def test_another_ranks_records_are_left_out():
     bench = Bench(0)
-    bench.changed(block=0, after_step=0, settling_steps=0)
+    bench.changed(block=0, after_step=0, warmup_steps=0)
     other = Changed(
         rank=1,
         at_s=0.0,
@@ -285,7 +285,7 @@ def test_another_ranks_records_are_left_out():
         changes={},
         settings=ON,
         took_ms=1.0,
-        settling_steps=2,
+        warmup_steps=2,
     )
     bench.tell(other)
     bench.finished(50.0, 50.0, 50.0)
@@ -366,7 +366,7 @@ def expected(blocks, records):
     entered = [record for record in records if isinstance(record, Changed)]
     for event, following in pairwise(entered):
         own = [one for one in steps if one.segment == event.segment]
-        kept = [one for one in own[SETTLING:] if one.step < following.after_step]
+        kept = [one for one in own[WARMUP:] if one.step < following.after_step]
         runs = event.block is not None and event.block not in refused
         if runs and len(kept) >= least[event.block]:
             yield event.block, kept

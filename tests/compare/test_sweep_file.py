@@ -57,7 +57,7 @@ def provenance(**changes):
 
 def started(device=H200, versions=VERSIONS, **settings):
     return Started(
-        settling_steps=2,
+        warmup_steps=2,
         at_s=0.0,
         pid=42,
         workload="encdec",

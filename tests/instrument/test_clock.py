@@ -1,4 +1,4 @@
-"""The clock turns borders into the device's own times, and never waits for one."""
+"""The clock turns timestamps into the device's own times, and never waits for one."""
 
 import math
 import time
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.instrument.clock import Clock
-from gpudash.instrument.timestamps import HostBorders
+from gpudash.instrument.timestamps import HostTimestamps
 from gpudash.protocol import Step
 from workloads.training import Trained
 from workloads.workload import Phase
@@ -18,7 +18,7 @@ from workloads.workload import Phase
 
 @dataclass
 class Device:
-    """A device whose work is a list of borders with the times at which it reaches them."""
+    """A device whose work is a list of timestamps with the times at which it reaches them."""
 
     host_s: float = 100.0
     pace: float = 1.0  # of its clock, against the host's
@@ -33,20 +33,20 @@ class Device:
         self.times_ms.append(self.next_ms)
         return len(self.times_ms) - 1
 
-    def passed(self, border: int, /) -> bool:
-        return border < self.passed_until
+    def passed(self, timestamp: int, /) -> bool:
+        return timestamp < self.passed_until
 
     def between_ms(self, earlier: int, later: int, /) -> float:
-        assert not {earlier, later} & self.free, "a released border was read"
+        assert not {earlier, later} & self.free, "a released timestamp was read"
         return self.times_ms[later] - self.times_ms[earlier]
 
     def tie(self) -> tuple[int, float]:
         self.times_ms.append(0.0)
         return 0, self.host_s
 
-    def release(self, border: int, /) -> None:
-        assert border not in self.free, "released twice"
-        self.free.add(border)
+    def release(self, timestamp: int, /) -> None:
+        assert timestamp not in self.free, "released twice"
+        self.free.add(timestamp)
 
     def cpu_s(self) -> float | None:
         return None
@@ -59,9 +59,9 @@ class Device:
         self.next_ms = max(self.next_ms, (self.host_s - 100) * 1e3 * self.pace)
 
 
-SERIAL: tuple[Phase, ...] = ("copy", "first", "forward", "backward", "optimizer", "idle")
+SERIAL: tuple[Phase, ...] = ("copy", "prepare", "forward", "backward", "optimizer", "idle")
 SECOND: tuple[Phase, ...] = ("forward", "backward", "optimizer", "idle")
-FIRST: tuple[Phase, ...] = ("copy", "first", "idle")
+FIRST: tuple[Phase, ...] = ("copy", "prepare", "idle")
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def finished(clock: Clock[int], device: Device, at_s: float) -> list[Step]:
 def test_phases_are_the_devices_own_times(clock: Clock[int], device: Device) -> None:
     enqueue(clock, device, serial(10, 1, 2, 3, 4, 5), 1)
     (step,) = finished(clock, device, 101)
-    phases = (step.copy_ms, step.first_ms, step.forward_ms, step.backward_ms, step.optimizer_ms)
+    phases = (step.copy_ms, step.prepare_ms, step.forward_ms, step.backward_ms, step.optimizer_ms)
     assert phases == (1, 2, 3, 4, 5)
     assert step.device_ms == 15
     assert step.overlap_ms is None
@@ -160,8 +160,8 @@ def test_two_streams_report_a_step_with_its_own_halves(clock: Clock[int], device
     enqueue(clock, device, [*train(4), *prepare(5)], 1)
     enqueue(clock, device, train(10), 2)  # drained
     one, two = finished(clock, device, 101)
-    assert (one.copy_ms, one.first_ms, one.overlap_ms) == (1, 3, None)  # nothing ran before
-    assert (two.copy_ms, two.first_ms) == (1, 3)
+    assert (one.copy_ms, one.prepare_ms, one.overlap_ms) == (1, 3, None)  # nothing ran before
+    assert (two.copy_ms, two.prepare_ms) == (1, 3)
     assert two.overlap_ms == 4  # all of its preparation, beside the training of step 1
     assert two.device_ms == 1 + 3 + 6 - 4
     assert two.step_ms == 6
@@ -288,9 +288,11 @@ def test_phases_are_measured_now_and_then_and_ends_always(
     assert all(step.step_ms == 10 for step in steps[1:])
     measured = [step for step in steps if step.device_ms is not None]
     assert len(measured) == (3 if pipelined else 8)
-    assert all((step.first_ms, step.backward_ms, step.device_ms) == (1, 1, 5) for step in measured)
+    assert all(
+        (step.prepare_ms, step.backward_ms, step.device_ms) == (1, 1, 5) for step in measured
+    )
     assert all((step.overlap_ms is not None) == pipelined for step in measured)
-    assert device.recorded < 40 * 3  # of six or seven borders a step
+    assert device.recorded < 40 * 3  # of six or seven timestamps a step
 
 
 @pytest.mark.parametrize("pipelined", [False, True])
@@ -318,7 +320,7 @@ def test_on_a_cpu_a_step_knows_what_cpu_time_it_had(monkeypatch: pytest.MonkeyPa
     now_s, cpu_s = 100.0, 7.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     monkeypatch.setattr(time, "process_time", lambda: cpu_s)
-    clock = Clock(HostBorders(), now=lambda: now_s, phases_every_s=math.inf)
+    clock = Clock(HostTimestamps(), now=lambda: now_s, phases_every_s=math.inf)
     steps = []
     for number, (wall_ms, used_ms) in enumerate([(10, 9), (5000, 8), (10, 20)], start=1):
         if number == 3:  # what is used in a break is no step's
@@ -341,9 +343,9 @@ def test_on_a_gpu_the_cpu_time_says_nothing_of_a_step(clock: Clock[int], device:
 
 
 def test_on_a_cpu_the_host_is_the_device() -> None:
-    borders = HostBorders()
-    border, now = borders.tie()
-    assert border == now
-    later = borders.record()
-    assert borders.passed(later)
-    assert borders.between_ms(border, later) == (later - border) * 1e3
+    timestamps = HostTimestamps()
+    timestamp, now = timestamps.tie()
+    assert timestamp == now
+    later = timestamps.record()
+    assert timestamps.passed(later)
+    assert timestamps.between_ms(timestamp, later) == (later - timestamp) * 1e3

@@ -7,11 +7,11 @@ import pytest
 
 from gpudash.errors import ExistsError, RecordingError
 from gpudash.protocol import Failed
-from gpudash.recording import provenance as metadata
+from gpudash.recording import provenance
 from gpudash.recording.provenance import Failure, Metadata, path_beside
 from gpudash.recording.recordings import Recordings
-from gpudash.recording.writer import Origin, Recording
-from gpudash.views.time_breakdown import Account
+from gpudash.recording.writer import Origin, RecordingWriter
+from gpudash.views.time_breakdown import TimeBreakdown
 from tests.recording.test_csv_file import interval, scripted
 from tests.scripted_run import BEGAN_S, started
 
@@ -38,11 +38,11 @@ def test_the_provenance_lies_beside_the_record(tmp_path):
 @pytest.mark.parametrize("folder", [".", "..", "/"])
 def test_a_folder_of_any_name_is_refused_in_a_line(folder, force):
     with pytest.raises(RecordingError, match="it is a folder"):
-        Recording(Path(folder), ORIGIN, force=force)
+        RecordingWriter(Path(folder), ORIGIN, force=force)
 
 
 def test_the_provenance_is_there_from_the_start_and_complete_at_the_end(tmp_path):
-    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     first = described(recorder)
     assert (first.complete, first.started_utc) == (False, "2026-01-02T03:04:05.000Z")
     assert (first.seed, first.interval_s, first.command) == (None, 0.5, ORIGIN.command)
@@ -58,7 +58,7 @@ def test_the_provenance_is_there_from_the_start_and_complete_at_the_end(tmp_path
 
 
 def test_each_segment_is_described_as_soon_as_its_first_row_is_written(tmp_path):
-    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     for row in scripted():
         recorder.write(row)
         assert described(recorder).segments[-1].number == row.segment
@@ -70,14 +70,14 @@ def test_each_segment_is_described_as_soon_as_its_first_row_is_written(tmp_path)
 
 
 def test_no_draft_is_left_behind(tmp_path):
-    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     recorder.write(interval())
     recorder.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.csv", "run.json"]
 
 
 def test_an_interval_that_began_before_the_recording_is_left_out(tmp_path):
-    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     recorder.write(interval(began_s=BEGAN_S - 0.1))
     assert recorder.rows == 0
     recorder.write(interval())
@@ -89,10 +89,10 @@ def test_an_interval_that_began_before_the_recording_is_left_out(tmp_path):
 def test_neither_file_is_overwritten_unless_forced(tmp_path, name):
     (tmp_path / name).write_text("precious")
     with pytest.raises(RecordingError, match=rf"{name} exists; --force overwrites it"):
-        Recording(tmp_path / "run.csv", ORIGIN)
+        RecordingWriter(tmp_path / "run.csv", ORIGIN)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "precious"
-    Recording(tmp_path / "run.csv", ORIGIN, force=True).close()
+    RecordingWriter(tmp_path / "run.csv", ORIGIN, force=True).close()
     assert json.loads((tmp_path / "run.json").read_text())["complete"]
 
 
@@ -100,11 +100,11 @@ def test_the_file_that_was_asked_for_is_named_first(tmp_path):
     (tmp_path / "run.json").touch()
     beside = r"^cannot record to .*run\.csv: .*run\.json exists; --force overwrites it$"
     with pytest.raises(ExistsError, match=beside) as refused:
-        Recording(tmp_path / "run.csv", ORIGIN)
+        RecordingWriter(tmp_path / "run.csv", ORIGIN)
     assert refused.value.fact.endswith("run.json exists")  # as the dashboard says it
     (tmp_path / "run.csv").touch()
     with pytest.raises(ExistsError, match=r"run\.csv exists; --force overwrites it$"):
-        Recording(tmp_path / "run.csv", ORIGIN)
+        RecordingWriter(tmp_path / "run.csv", ORIGIN)
 
 
 OLD = {"run.csv": "precious rows", "run.json": "their provenance"}
@@ -117,14 +117,14 @@ def contents(folder):
 def forced(folder, old):
     for name in old:
         (folder / name).write_text(OLD[name])
-    return Recording(folder / "run.csv", ORIGIN, force=True)
+    return RecordingWriter(folder / "run.csv", ORIGIN, force=True)
 
 
 OLD_FILES = pytest.mark.parametrize("old", [["run.csv"], ["run.json"], ["run.csv", "run.json"]])
 
 
 @OLD_FILES
-@pytest.mark.parametrize("end", [Recording.discard, Recording.abandon])
+@pytest.mark.parametrize("end", [RecordingWriter.discard, RecordingWriter.abandon])
 def test_force_destroys_nothing_where_no_worker_started(tmp_path, old, end):
     recorder = forced(tmp_path, old)
     visible = {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")}
@@ -179,7 +179,7 @@ def test_drafts_that_cannot_take_their_place_are_reported_and_removed(tmp_path, 
 
 
 def test_an_abandoned_recording_keeps_its_rows_and_stays_incomplete(tmp_path):
-    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     recorder.write(interval())
     recorder.abandon()
     recorder.write(interval())
@@ -193,7 +193,7 @@ def failed(at_s):
 
 
 def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(tmp_path):
-    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     recorder.write(interval())
     recorder.training_failed(failed(BEGAN_S + 1.23456))
     recorder.close(account(1.0))
@@ -205,7 +205,7 @@ def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(tmp_path)
 
 
 def test_a_recording_whose_training_was_restarted_after_a_failure_is_complete(tmp_path):
-    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     recorder.training_failed(failed(BEGAN_S + 1))
     recorder.started(started(BEGAN_S + 2))
     recorder.close()
@@ -214,7 +214,7 @@ def test_a_recording_whose_training_was_restarted_after_a_failure_is_complete(tm
 
 
 def test_a_failure_after_the_end_of_a_recording_is_no_part_of_it(tmp_path):
-    first, second = (Recording(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
+    first, second = (RecordingWriter(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
     recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
     recordings.begin(first, None, BEGAN_S, account(0.0))
     recordings.begin(second, None, BEGAN_S + 4, account(4.0))
@@ -229,17 +229,17 @@ def test_a_failure_after_the_end_of_a_recording_is_no_part_of_it(tmp_path):
 def test_where_the_provenance_cannot_be_written_nothing_is_left(tmp_path):
     (tmp_path / "run.json").mkdir()
     with pytest.raises(RecordingError, match=r"cannot write .*run\.json"):
-        Recording(tmp_path / "run.csv", ORIGIN, force=True)
+        RecordingWriter(tmp_path / "run.csv", ORIGIN, force=True)
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
 def test_a_lost_provenance_is_reported_once_and_costs_no_row(tmp_path, monkeypatch):
-    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
 
     def refuse(*_, **__):
         raise RecordingError("cannot write run.json: the disk is full")
 
-    monkeypatch.setattr(metadata, "write", refuse)
+    monkeypatch.setattr(provenance, "write", refuse)
     with pytest.raises(RecordingError, match=r"run\.json"):
         recorder.write(interval())
     recorder.write(interval(segment=1))
@@ -249,13 +249,13 @@ def test_a_lost_provenance_is_reported_once_and_costs_no_row(tmp_path, monkeypat
 
 def test_a_command_of_any_bytes_can_be_described(tmp_path):
     origin = msgspec.structs.replace(ORIGIN, command=("gpudash", "\udcff", 'a "b"\n'))
-    recorder = Recording(tmp_path / "run.csv", origin)
+    recorder = RecordingWriter(tmp_path / "run.csv", origin)
     assert described(recorder).command == ("gpudash", "\ufffd", 'a "b"\n')
     recorder.close()
 
 
 def test_a_recording_that_lost_its_rows_is_not_complete(tmp_path, monkeypatch):
-    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
 
     def full(fd, data):
         raise OSError(28, "No space left on device")
@@ -270,11 +270,11 @@ def test_a_recording_that_lost_its_rows_is_not_complete(tmp_path, monkeypatch):
 
 
 def account(wall_s, paused_s=0.0):
-    return Account(wall_s=wall_s, phases_s=wall_s - paused_s, paused_s=paused_s)
+    return TimeBreakdown(wall_s=wall_s, phases_s=wall_s - paused_s, paused_s=paused_s)
 
 
 def test_the_account_is_unknown_until_the_end(tmp_path):
-    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     recorder.write(interval())
     assert described(recorder).account is None
     recorder.close(account(1.23456789))
@@ -286,12 +286,12 @@ def test_the_account_is_unknown_until_the_end(tmp_path):
         "paused_s",
         "switching_s",
         "restarting_s",
-        "unexplained_s",
+        "unattributed_s",
     ]
 
 
 def test_each_recording_accounts_for_its_own_time(tmp_path):
-    first, second = (Recording(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
+    first, second = (RecordingWriter(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
     recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
     recordings.begin(first, None, BEGAN_S, account(10.0))
     recordings.begin(second, None, BEGAN_S + 4, account(13.5, paused_s=1.0))
@@ -305,13 +305,13 @@ def test_each_recording_accounts_for_its_own_time(tmp_path):
 
 def test_a_screen_is_given_a_name_of_two_lines_as_one(tmp_path):
     recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
-    recordings.begin(Recording(tmp_path / "a\nb.csv", ORIGIN), None, BEGAN_S, account(10.0))
+    recordings.begin(RecordingWriter(tmp_path / "a\nb.csv", ORIGIN), None, BEGAN_S, account(10.0))
     assert recordings.shown.path.isprintable()
     recordings.close(account(10.0))
 
 
 def test_where_no_step_was_recorded_there_is_no_account(tmp_path):
-    recorder = Recording(tmp_path / "run.csv", ORIGIN)
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
     recordings.begin(recorder, None, BEGAN_S, account(10.0))
     recordings.close(account(10.0))

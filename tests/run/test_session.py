@@ -181,7 +181,7 @@ def test_a_recording_names_a_failure_of_gpudash_itself(
     def fail(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("gpudash.run.session.Reconciliation.fold", fail)
+    monkeypatch.setattr("gpudash.run.session.TimeAccount.fold", fail)
     assert session.wait(PATIENCE_S)
     described = json.loads((tmp_path / "run.json").read_text())
     assert not described["complete"]
@@ -198,7 +198,7 @@ def test_a_restart_that_fails_leaves_the_plan_as_it_was(
     def refuse(_plan: Plan) -> None:
         raise WorkerError("the training process could not start")
 
-    monkeypatch.setattr("gpudash.run.session.WorkerLink", refuse)
+    monkeypatch.setattr("gpudash.run.session.WorkerProcess", refuse)
     with pytest.raises(WorkerError):
         session.restart(Plan(workload="augment", settings={}))
     assert session.plan == plan

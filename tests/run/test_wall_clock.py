@@ -24,7 +24,7 @@ from gpudash.protocol import (
     Started,
     Timed,
 )
-from gpudash.views.time_breakdown import Account, Reconciliation
+from gpudash.views.time_breakdown import TimeAccount, TimeBreakdown
 from tests.worker.in_process import FakeEntry, Run
 from tests.workloads.trainings import one_thread
 from workloads.levers import Value
@@ -67,12 +67,12 @@ class Stopwatch:
 def begin(at_s: float) -> Started:
     device = Device(kind="cpu", name="CPU")
     return Started(
-        at_s=at_s, pid=1, workload="", device=device, settings={}, settling_steps=2, versions={}
+        at_s=at_s, pid=1, workload="", device=device, settings={}, warmup_steps=2, versions={}
     )
 
 
-def account(run: Run, began_s: float) -> Account:
-    reconciliation = Reconciliation()
+def account(run: Run, began_s: float) -> TimeBreakdown:
+    reconciliation = TimeAccount()
     for event in [begin(began_s), *run.events]:
         reconciliation.fold(event)
     return reconciliation.account()
@@ -96,7 +96,7 @@ def test_a_sleep_outside_every_phase_is_unexplained_in_full():
     found = account(run, began_s)
     assert len(run.steps) > 50
     assert found.wall_s == pytest.approx(watch.ends_s[-1] - began_s, rel=0.02)
-    assert found.unexplained_s == pytest.approx(watch.outside_s, rel=0.3)
+    assert found.unattributed_s == pytest.approx(watch.outside_s, rel=0.3)
     assert found.phases_s == pytest.approx(watch.within_s, rel=0.2)
     assert (found.paused_s, found.switching_s) == (0, 0)
 
@@ -106,8 +106,8 @@ def test_a_training_that_stays_within_its_phases_leaves_little_unexplained():
     entry = FakeEntry(during={"forward": watch.within, "idle": watch.end})
     began_s = time.monotonic()
     found = account(Run(entry, stop_after(RUN_S)).until_stopped(), began_s)
-    assert found.unexplained_share is not None
-    assert found.unexplained_share < 0.1
+    assert found.unattributed_share is not None
+    assert found.unattributed_share < 0.1
 
 
 def test_pauses_and_switches_are_neither_phases_nor_unexplained():
@@ -133,7 +133,7 @@ def test_pauses_and_switches_are_neither_phases_nor_unexplained():
     assert found.paused_s == pytest.approx(resumed.at_s - paused.at_s, rel=0.05)
     assert found.switching_s == pytest.approx(changed.took_ms / 1e3, rel=0.05)
     assert found.switching_s >= 0.1
-    assert found.unexplained_s < 0.2 * found.wall_s
+    assert found.unattributed_s < 0.2 * found.wall_s
 
 
 def moved(number: int) -> Block:
@@ -161,12 +161,12 @@ def test_what_is_trained_without_instruments_is_not_unexplained():
     watch = Stopwatch()
     entry = FakeEntry(during={"forward": watch.within, "idle": watch.end})
     blocks = tuple(
-        Block(number=number, changes={}, min_steps=20, min_s=0.0, stopwatch=stopwatch)
-        for number, stopwatch in enumerate(["bare", "instrumented"] * 4)
+        Block(number=number, changes={}, min_steps=20, min_s=0.0, wall_clock=wall_clock)
+        for number, wall_clock in enumerate(["uninstrumented", "instrumented"] * 4)
     )
     began_s = time.monotonic()
     run = Run(entry, stop_after(RUN_S)).until_stopped(Blocks(blocks=blocks))
     found = account(run, began_s)
     assert sum(timed.seconds for timed in run.of(Timed)) > 0.5 * found.wall_s
-    assert found.unexplained_share is not None
-    assert found.unexplained_share < 0.1
+    assert found.unattributed_share is not None
+    assert found.unattributed_share < 0.1

@@ -12,8 +12,8 @@ import pytest
 
 from gpudash.errors import WorkerError
 from gpudash.protocol import Plan
-from gpudash.run import worker_process as link
-from gpudash.run.worker_process import READ_BYTES, TURN_BYTES, WorkerLink, _Lines
+from gpudash.run import worker_process
+from gpudash.run.worker_process import READ_BYTES, TURN_BYTES, WorkerProcess, _Lines
 
 PLAN = Plan(workload="encdec", settings={})
 
@@ -54,9 +54,9 @@ def test_one_turn_reads_all_that_a_dead_worker_left(kind):
 
 def test_a_worker_that_no_signal_ends_is_waited_for_no_longer_than_said(monkeypatch):
     """As one in an uninterruptible call of the GPU's driver."""
-    monkeypatch.setattr(link, "REAP_S", 0.2)
-    monkeypatch.setattr(WorkerLink, "kill", lambda self: None)
-    worker = WorkerLink(PLAN)
+    monkeypatch.setattr(worker_process, "REAP_S", 0.2)
+    monkeypatch.setattr(WorkerProcess, "kill", lambda self: None)
+    worker = WorkerProcess(PLAN)
     try:
         began_s = time.monotonic()
         worker.close()
@@ -81,7 +81,7 @@ def temporary(short_path, monkeypatch):
 def test_where_no_directory_can_be_made_the_reason_is_told(temporary, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "full"))
     with pytest.raises(WorkerError, match="could not start: .*No such file"):
-        WorkerLink(PLAN)
+        WorkerProcess(PLAN)
 
 
 @pytest.mark.parametrize("fails", range(5))
@@ -98,7 +98,7 @@ def test_where_a_pipe_is_refused_nothing_is_left_behind(fails, temporary, monkey
     before = open_files()
     monkeypatch.setattr(os, "pipe", pipe)
     with pytest.raises(WorkerError, match="could not start: .*Too many open files"):
-        WorkerLink(PLAN)
+        WorkerProcess(PLAN)
     assert open_files() == before
     assert not list(temporary.iterdir())
 
@@ -107,13 +107,13 @@ def test_where_no_python_can_be_started_nothing_is_left_behind(temporary, monkey
     before = open_files()
     monkeypatch.setattr(sys, "executable", str(temporary / "python"))
     with pytest.raises(WorkerError, match="could not start: .*No such file"):
-        WorkerLink(PLAN)
+        WorkerProcess(PLAN)
     assert open_files() == before
     assert not list(temporary.iterdir())
 
 
 def test_a_closed_link_leaves_nothing_behind(temporary):
     before = open_files()
-    WorkerLink(PLAN).close()
+    WorkerProcess(PLAN).close()
     assert open_files() == before
     assert not list(temporary.iterdir())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from gpudash.telemetry import processes as host
+from gpudash.telemetry import processes
 from gpudash.telemetry.processes import HostReader, _Process, _Usage
 
 CHILD = "import time; print(flush=True); time.sleep(60)"
@@ -126,11 +126,11 @@ def test_cpu_is_percent_of_one_core_over_the_time_between(worker: Worker, clock:
     assert cpu_pct == pytest.approx(100 * used_s / 0.5, rel=0.1)
 
 
-@pytest.mark.parametrize("lists_children", {host.LISTS_CHILDREN, False})
+@pytest.mark.parametrize("lists_children", {processes.LISTS_CHILDREN, False})
 def test_children_count_as_soon_as_they_are_there(
     worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch, *, lists_children: bool
 ):
-    monkeypatch.setattr(host, "LISTS_CHILDREN", lists_children)
+    monkeypatch.setattr(processes, "LISTS_CHILDREN", lists_children)
     reader = HostReader(worker.process.pid, clock)
     alone = rss_mib(reader)
     worker.does("spawn", "spawn")
@@ -171,9 +171,9 @@ def test_what_a_parent_is_told_a_moment_late_is_not_charged_twice(
 ):
     """A child that had used 5 s used 0.2 s more and was reaped after its parent had been read."""
     used: dict[int, tuple[float, float]] = {1: (1.0, 0.0), 2: (5.0, 0.0)}
-    monkeypatch.setattr(host, "_tree", lambda _: list(used))
+    monkeypatch.setattr(processes, "_tree", lambda _: list(used))
     monkeypatch.setattr(
-        host,
+        processes,
         "_read",
         lambda pid: {_Process(pid, 0): _Usage(*used[pid], 1.0)} if pid in used else {},
     )
@@ -194,7 +194,7 @@ def test_a_reading_that_fails_makes_nobody_new(
     reader = HostReader(worker.process.pid, clock)
     reader.read()
     with monkeypatch.context() as patched:
-        patched.setattr(host, "_text", broken)
+        patched.setattr(processes, "_text", broken)
         with pytest.raises(OSError, match="too many"):
             reader.read()
     assert cpu_s(reader, clock) < BURNT_S / 2

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pytest
 
-from gpudash.protocol import GpuSample, HostSample, Sample
+from gpudash.protocol import GpuReading, HostReading, Reading
 from gpudash.telemetry.gpu import Gpu, GpuName
 from gpudash.telemetry.nvml import GpuUnavailable
 from gpudash.telemetry.sampler import STALE_S, Sampler
@@ -25,7 +25,7 @@ class Stream:
     """A sampler at ten times its usual pace, and all that it has emitted."""
 
     def __init__(self) -> None:
-        self.samples: list[Sample] = []
+        self.samples: list[Reading] = []
         self.listings = 0
         self.sampler = self.made()
 
@@ -46,12 +46,12 @@ class Stream:
         return "580", tuple(GpuName(index=0, uuid=FIRST, name=name) for name in found)
 
     @property
-    def gpu(self) -> list[GpuSample]:
-        return [each for each in list(self.samples) if isinstance(each, GpuSample)]
+    def gpu(self) -> list[GpuReading]:
+        return [each for each in list(self.samples) if isinstance(each, GpuReading)]
 
     @property
-    def host(self) -> list[HostSample]:
-        return [each for each in list(self.samples) if isinstance(each, HostSample)]
+    def host(self) -> list[HostReading]:
+        return [each for each in list(self.samples) if isinstance(each, HostReading)]
 
 
 def until(holds: Callable[[], object]) -> None:

@@ -15,8 +15,8 @@ import msgspec
 
 from gpudash.compare.ab import Question
 from gpudash.errors import ExistsError, RecordingError, WorkerError
-from gpudash.protocol import Device, GpuSample, HostSample, Plan, Settings
-from gpudash.snapshot import Marker, Recording, Result, Series, Snapshot
+from gpudash.protocol import Device, GpuReading, HostReading, Plan, Settings
+from gpudash.snapshot import Marker, RecordingStatus, Result, Series, Snapshot
 from gpudash.tui.engine import Listener
 from workloads import CATALOGUE
 from workloads.levers import resolve
@@ -62,7 +62,7 @@ def series(ticks: int, *, on_gpu: bool = True, moved: float = 0.0) -> Series:
         step_ms=wave(ticks, 3.6, phase=moved),
         data_ms=wave(ticks, 0.21, phase=moved, swing=0.5),
         copy_ms=wave(ticks, 0.34, phase=moved) if on_gpu else absent,
-        first_ms=wave(ticks, 0.92, phase=moved),
+        prepare_ms=wave(ticks, 0.92, phase=moved),
         forward_ms=wave(ticks, 0.74, phase=moved),
         backward_ms=wave(ticks, 1.42, phase=moved),
         optimizer_ms=wave(ticks, 0.18, phase=moved),
@@ -111,7 +111,7 @@ def training(ticks: int = 60, *, on_gpu: bool = True, moved: float = 0.0) -> Sna
         loss=0.6931,
         gpu=gpu_sample() if on_gpu else None,
         gpu_missing=None if on_gpu else NO_GPU,
-        host=HostSample(at_s=0.0, cpu_pct=381.0, worker_rss_mib=3140.0),
+        host=HostReading(at_s=0.0, cpu_pct=381.0, worker_rss_mib=3140.0),
         series=series(ticks, on_gpu=on_gpu, moved=moved),
         markers=(Marker(at_s=ticks * 0.25, label="pipelined=on"),),
         results=(
@@ -121,9 +121,9 @@ def training(ticks: int = 60, *, on_gpu: bool = True, moved: float = 0.0) -> Sna
     )
 
 
-def gpu_sample(**changes: Any) -> GpuSample:
+def gpu_sample(**changes: Any) -> GpuReading:
     """A reading with most values."""
-    return GpuSample(
+    return GpuReading(
         **{
             "at_s": 0.0,
             "index": 3,
@@ -237,6 +237,6 @@ class FakeEngine:
         self._playing.set()
 
 
-def recording(path: str = "run.csv", rows: int = 270) -> Recording:
+def recording(path: str = "run.csv", rows: int = 270) -> RecordingStatus:
     """A file being written."""
-    return Recording(path=path, rows=rows)
+    return RecordingStatus(path=path, rows=rows)

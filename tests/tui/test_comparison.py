@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.compare.ab import Question
-from gpudash.protocol import HostSample
+from gpudash.protocol import HostReading
 from gpudash.snapshot import ComparisonShown
 from gpudash.tui.asked import PATIENCE
 from gpudash.tui.screens.dialog import AskChoice, AskText
@@ -369,7 +369,7 @@ async def test_the_device_panel_is_seen_whole_beside_or_instead_of_it(size):
         d.app._main.open_comparison()
         await d.press("g")
         assert "│ trains on NVIDIA H200" in d.text()
-        assert "time unexplained" in d.text()
+        assert "time unattributed" in d.text()
         assert d.app._main.region.contains_region(d.app._main.query_one("#device").region)
         await d.press("g")
         assert "20/40 pairs" in d.text()
@@ -517,7 +517,7 @@ async def test_the_time_in_which_both_streams_were_busy_is_a_line_of_the_activit
         assert "both streams  25 %" in d.text()
 
 
-OWN = HostSample(at_s=0.0, cpu_pct=381.0, worker_rss_mib=3140.0, own_cpu_pct=3.2, own_rss_mib=61.0)
+OWN = HostReading(at_s=0.0, cpu_pct=381.0, worker_rss_mib=3140.0, own_cpu_pct=3.2, own_rss_mib=61.0)
 
 
 async def test_a_training_that_compiles_for_long_is_not_taken_for_one_that_hangs():
@@ -527,16 +527,16 @@ async def test_a_training_that_compiles_for_long_is_not_taken_for_one_that_hangs
 
 async def test_its_own_cost_and_what_it_cannot_explain_are_in_sight():
     snapshot = changed(
-        training(), host=OWN, instruments_ms=0.0123, unexplained_pct=1.26, skipped_samples=1234
+        training(), host=OWN, instruments_ms=0.0123, unattributed_pct=1.26, skipped_samples=1234
     )
     async with dashboard(size=(200, 50), snapshot=snapshot) as d:
         assert "gpudash takes 3 % of a core, 61 MiB, 12 µs a step" in d.lines()[-2]
-        assert "1.3 % of the time unexplained" in d.lines()[-2]
+        assert "1.3 % of the time unattributed" in d.lines()[-2]
         assert "1,234 unreadable samples skipped" in d.lines()[-2]
         await d.press("g")
         for name, value in (
             ("instruments in a step", "12 µs"),
-            ("time unexplained", "1 %"),
+            ("time unattributed", "1 %"),
             ("unreadable samples skipped", "1,234"),
         ):
             assert any(name in line and value in line for line in d.lines())

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from gpudash.protocol import Failed, Paused, Plan, Refused, Resumed, Status
-from gpudash.snapshot import ComparisonShown, Recording
-from gpudash.views.live import STALL_S, Window
-from gpudash.views.time_breakdown import Account
+from gpudash.snapshot import ComparisonShown, RecordingStatus
+from gpudash.views.live import STALL_S, LiveView
+from gpudash.views.time_breakdown import TimeBreakdown
 from tests.scripted_run import BEGAN_S, DEVICE, PLAN, SETTINGS, Trainer, gpu, host
 
 
@@ -14,7 +14,7 @@ class Watched:
     """A window, and the trainer that it watches."""
 
     def __init__(self, plan=PLAN):
-        self.window = Window(plan, BEGAN_S)
+        self.window = LiveView(plan, BEGAN_S)
         self.run = Trainer()
 
     def feed(self, *items):
@@ -92,7 +92,7 @@ def test_a_paused_training_stands_still_and_comes_back():
 
 def test_the_first_steps_after_a_change_or_a_pause_are_left_out_of_the_results():
     watched = Watched().trained()
-    change = msgspec.structs.replace(watched.run.change(data="loader"), settling_steps=17)
+    change = msgspec.structs.replace(watched.run.change(data="loader"), warmup_steps=17)
     watched.feed(change, *watched.run.steps(18))
     assert [row.steps for row in watched.now().results] == [35, 1]
     watched.feed(watched.run.pause(), watched.run.wait(2.0), watched.run.resume())
@@ -234,10 +234,10 @@ def test_the_gpu_trained_on_is_shown_and_no_other():
 def test_what_the_session_knows_is_passed_on():
     watched = Watched()
     watched.window.gpu_missing = "no NVIDIA driver"
-    watched.window.recording = Recording(path="run.csv", rows=3)
+    watched.window.recording = RecordingStatus(path="run.csv", rows=3)
     shown = watched.now()
     assert shown.gpu_missing == "no NVIDIA driver"
-    assert shown.recording == Recording(path="run.csv", rows=3)
+    assert shown.recording == RecordingStatus(path="run.csv", rows=3)
 
 
 def test_old_markers_leave_with_their_ticks():
@@ -478,6 +478,6 @@ def test_a_training_in_which_no_step_finishes_says_for_how_long():
 
 def test_the_unexplained_time_is_a_share_of_the_run():
     watched = Watched().trained()
-    assert watched.now().unexplained_pct is None
-    watched.window.account = Account(wall_s=20.0, phases_s=19.0, unexplained_s=1.0)
-    assert watched.now().unexplained_pct == pytest.approx(5.0)
+    assert watched.now().unattributed_pct is None
+    watched.window.account = TimeBreakdown(wall_s=20.0, phases_s=19.0, unattributed_s=1.0)
+    assert watched.now().unattributed_pct == pytest.approx(5.0)

@@ -1,6 +1,6 @@
 import pytest
 
-from gpudash.views.settings_history import MOST_ROWS, RESERVOIR, WARMUP_STEPS, ResultsTable
+from gpudash.views.settings_history import MOST_ROWS, RESERVOIR, WARMUP_STEPS, SettingsHistory
 from tests.scripted_run import BEGAN_S, SETTINGS, Trainer, gpu, host
 
 
@@ -8,7 +8,7 @@ class Bench:
     """A table, and a trainer that feeds it."""
 
     def __init__(self):
-        self.table = ResultsTable()
+        self.table = SettingsHistory()
         self.run = Trainer()
         self.start()
 
@@ -285,7 +285,7 @@ def test_a_row_with_a_verdict_stays_though_nothing_was_measured_in_it():
 
 
 def test_before_the_first_worker_there_is_nothing_to_keep_a_verdict_in():
-    table = ResultsTable()
+    table = SettingsHistory()
     table.verdict("one")
     table.go_on(3, 2)
     table.resumed()

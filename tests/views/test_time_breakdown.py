@@ -16,12 +16,12 @@ from gpudash.protocol import (
     Step,
     Timed,
 )
-from gpudash.views.time_breakdown import Account, Reconciliation
+from gpudash.views.time_breakdown import TimeAccount, TimeBreakdown
 
 
 def started(at_s: float) -> Started:
     return Started(
-        settling_steps=2,
+        warmup_steps=2,
         at_s=at_s,
         pid=1,
         workload="encdec",
@@ -60,19 +60,19 @@ def changed(at_s: float, took_ms: float) -> Changed:
         changes={},
         settings={},
         took_ms=took_ms,
-        settling_steps=2,
+        warmup_steps=2,
     )
 
 
-def account(*items: object) -> Account:
-    reconciliation = Reconciliation()
+def account(*items: object) -> TimeBreakdown:
+    reconciliation = TimeAccount()
     for item in items:
         reconciliation.fold(item)
     return reconciliation.account()
 
 
-def parts(found: Account) -> float:
-    names = ("phases_s", "data_s", "paused_s", "switching_s", "restarting_s", "unexplained_s")
+def parts(found: TimeBreakdown) -> float:
+    names = ("phases_s", "data_s", "paused_s", "switching_s", "restarting_s", "unattributed_s")
     return sum(getattr(found, name) for name in names)
 
 
@@ -80,7 +80,7 @@ def test_a_device_at_work_all_the_time_leaves_nothing_unexplained():
     found = account(started(10), progress(step(10.1, 100, device_ms=100)))
     assert found.wall_s == pytest.approx(0.1)
     assert found.phases_s == pytest.approx(0.1)
-    assert found.unexplained_share == pytest.approx(0)
+    assert found.unattributed_share == pytest.approx(0)
 
 
 def test_waiting_for_data_is_explained_as_far_as_the_device_was_idle():
@@ -88,19 +88,19 @@ def test_waiting_for_data_is_explained_as_far_as_the_device_was_idle():
     assert hidden.data_s == 0
     exposed = account(started(0), progress(step(0.1, 100, device_ms=40, data_ms=50)))
     assert exposed.data_s == pytest.approx(0.05)
-    assert exposed.unexplained_s == pytest.approx(0.01)
+    assert exposed.unattributed_s == pytest.approx(0.01)
 
 
 def test_a_sleep_between_the_phases_shows_up_in_full():
     steps = [step(0.02 * (i + 1), 20, device_ms=15) for i in range(50)]  # 5 ms of each sleep
     found = account(started(0), progress(*steps))
-    assert found.unexplained_s == pytest.approx(50 * 0.005)
-    assert found.unexplained_share == pytest.approx(0.25)
+    assert found.unattributed_s == pytest.approx(50 * 0.005)
+    assert found.unattributed_share == pytest.approx(0.25)
 
 
 def test_the_shares_of_the_measured_steps_stand_for_the_others():
     steps = [step(0.01, 10, device_ms=8), step(0.02, 10), step(0.03, 10), step(0.04, 10)]
-    assert account(started(0), progress(*steps)).unexplained_s == pytest.approx(4 * 0.002)
+    assert account(started(0), progress(*steps)).unattributed_s == pytest.approx(4 * 0.002)
 
 
 def test_time_without_the_cpu_is_unexplained_whether_or_not_the_step_was_measured():
@@ -108,14 +108,14 @@ def test_time_without_the_cpu_is_unexplained_whether_or_not_the_step_was_measure
     steps = [step(0.01, 10, device_ms=10, cpu_ms=10), step(5.02, 5010, data_ms=2, cpu_ms=8)]
     found = account(started(0), progress(*steps))
     assert (found.phases_s, found.data_s) == pytest.approx((0.018, 0.002))
-    assert found.unexplained_s == pytest.approx(5.0)
+    assert found.unattributed_s == pytest.approx(5.0)
 
 
 def test_cpu_time_of_several_threads_explains_no_more_than_the_step():
     steps = [step(0.01, 10, data_ms=4, cpu_ms=20), step(0.02, 10, cpu_ms=5)]
     found = account(started(0), progress(*steps))
     assert (found.phases_s, found.data_s) == pytest.approx((0.011, 0.004))
-    assert found.unexplained_s == pytest.approx(0.005)
+    assert found.unattributed_s == pytest.approx(0.005)
 
 
 def test_a_pause_and_a_switch_are_known_for_what_they_are():
@@ -130,7 +130,7 @@ def test_a_pause_and_a_switch_are_known_for_what_they_are():
     assert found.wall_s == pytest.approx(4.6)
     assert found.paused_s == pytest.approx(2.0)
     assert found.switching_s == pytest.approx(0.4)
-    assert found.unexplained_s == pytest.approx(0.2)  # 3.0 to 3.1 and 3.5 to 3.6
+    assert found.unattributed_s == pytest.approx(0.2)  # 3.0 to 3.1 and 3.5 to 3.6
 
 
 def test_a_restart_lasts_from_the_last_step_until_another_worker_is_ready():
@@ -141,7 +141,7 @@ def test_a_restart_lasts_from_the_last_step_until_another_worker_is_ready():
         progress(step(12, 1000, device_ms=1000)),
     )
     assert (found.wall_s, found.restarting_s) == pytest.approx((12, 10))
-    assert found.unexplained_s == pytest.approx(0)
+    assert found.unattributed_s == pytest.approx(0)
 
 
 def test_what_is_known_of_the_time_before_a_restart_is_no_part_of_it():
@@ -173,7 +173,7 @@ def test_what_passes_between_the_last_step_and_a_failure_is_in_the_account():
     """A loader worker that dies is noticed seconds later."""
     failed = Failed(at_s=3.5, kind="error", sentence="gone")
     found = account(started(0), progress(step(1, 1000, device_ms=1000)), failed)
-    assert (found.wall_s, found.unexplained_s) == pytest.approx((3.5, 2.5))
+    assert (found.wall_s, found.unattributed_s) == pytest.approx((3.5, 2.5))
 
 
 def test_a_run_that_ends_while_it_is_paused_was_paused_until_then():
@@ -183,15 +183,15 @@ def test_a_run_that_ends_while_it_is_paused_was_paused_until_then():
         Paused(at_s=1),
         Finished(at_s=9, total_steps=1),
     )
-    assert (found.wall_s, found.paused_s, found.unexplained_s) == pytest.approx((9, 8, 0))
+    assert (found.wall_s, found.paused_s, found.unattributed_s) == pytest.approx((9, 8, 0))
 
 
 def test_before_the_first_step_there_is_nothing_to_share_out():
-    assert account(started(0)).unexplained_share is None
+    assert account(started(0)).unattributed_share is None
 
 
 def test_what_a_recording_adds_is_the_difference():
-    reconciliation = Reconciliation()
+    reconciliation = TimeAccount()
     reconciliation.fold(started(0))
     reconciliation.fold(progress(step(1, 1000, device_ms=900)))
     before = reconciliation.account()
@@ -207,7 +207,7 @@ whys = st.sampled_from(["pause", "change", "restart"])
 
 @given(st.lists(st.tuples(moments, moments, st.floats(0, 1), whys), min_size=1))
 def test_the_parts_always_add_up(script: list[tuple[float, float, float, str]]):
-    reconciliation, now = Reconciliation(), 0.0
+    reconciliation, now = TimeAccount(), 0.0
     reconciliation.fold(started(now))
     for gap_s, step_s, share, why in script:
         if why == "restart":
@@ -224,7 +224,7 @@ def test_the_parts_always_add_up(script: list[tuple[float, float, float, str]]):
     assert found.wall_s == pytest.approx(now)
     assert parts(found) == pytest.approx(found.wall_s)
     assert min(found.phases_s, found.data_s, found.paused_s, found.switching_s) >= 0
-    assert found.unexplained_s >= -1e-9
+    assert found.unattributed_s >= -1e-9
 
 
 anytime = st.floats(-1e6, 1e6)
@@ -255,7 +255,7 @@ def test_whatever_comes_in_the_parts_add_up_and_none_is_negative(items: list[obj
 
 def test_what_came_before_a_recording_changes_nothing_in_it():
     """Long steps are measured more often than short ones: their shares stand for themselves."""
-    reconciliation, now = Reconciliation(), 0.0
+    reconciliation, now = TimeAccount(), 0.0
     reconciliation.fold(started(now))
     for number in range(1000):  # short, half idle, one in ten measured
         now += 0.005
@@ -267,9 +267,9 @@ def test_what_came_before_a_recording_changes_nothing_in_it():
         reconciliation.fold(progress(step(now, 100, device_ms=100)))
     recorded = reconciliation.account().since(before)
     assert recorded.phases_s == pytest.approx(recorded.wall_s, rel=0.05)
-    assert recorded.unexplained_s == pytest.approx(0, abs=0.05)
+    assert recorded.unattributed_s == pytest.approx(0, abs=0.05)
 
 
 def test_an_account_is_written_in_microseconds():
-    rounded = Account(wall_s=1.23456789, phases_s=1.2345678).rounded()
+    rounded = TimeBreakdown(wall_s=1.23456789, phases_s=1.2345678).rounded()
     assert (rounded.wall_s, rounded.phases_s) == (1.234568, 1.234568)

@@ -47,7 +47,7 @@ class FakeEntry(Entry):
     during: Mapping[Phase, Callable[[Mapping[str, Value]], None]] = field(default_factory=dict)
     """What is done in a phase; `idle` stands for after the step, in no phase."""
     building: Callable[[Mapping[str, Value]], None] = nothing
-    """What is done when a feed is built."""
+    """What is done when a batches is built."""
 
     def build(self) -> type:
         """Return the workload."""
@@ -72,11 +72,11 @@ class FakeEntry(Entry):
             def host_bytes(_values: Mapping[str, Value], _device: torch.device) -> tuple[int, int]:
                 return 0, 0
 
-            def first(self, batch: Batch, mark: Mark) -> Prepared:
-                self._do(mark, "copy", "first")
+            def prepare(self, batch: Batch, mark: Mark) -> Prepared:
+                self._do(mark, "copy", "prepare")
                 return batch
 
-            def second(self, _prepared: Prepared, mark: Mark) -> Tensor:
+            def train(self, _prepared: Prepared, mark: Mark) -> Tensor:
                 self._do(mark, "forward", "backward", "optimizer", "idle")
                 return torch.zeros(())
 

@@ -31,7 +31,7 @@ def test_without_blocks_nothing_runs():
 def test_blocks_are_taken_in_order_and_home_is_where_they_began():
     queue = queue_of(4, 5)
     assert queue.running
-    assert queue.home == HOME
+    assert queue.baseline == HOME
     assert queue.is_over(0, 0.0)  # so that the first one begins
     assert numbers_left(queue) == [4, 5]
     assert queue.running  # until the settings are home again
@@ -43,7 +43,7 @@ def test_a_block_lasts_its_steps_after_the_settling_ones_and_one_more():
     """The last step is not measured: after it, nothing is prepared on the other stream."""
     queue = queue_of(0, min_steps=3)
     queue.take()
-    queue.entered(step=100, settling_steps=2)
+    queue.entered(step=100, warmup_steps=2)
     over = [step for step in range(100, 110) if queue.is_over(step, float(step))]
     assert over == [106, 107, 108, 109]  # 101 and 102 settle, 103 to 105 are measured
 
@@ -51,7 +51,7 @@ def test_a_block_lasts_its_steps_after_the_settling_ones_and_one_more():
 def test_a_block_lasts_its_seconds_too_and_settling_does_not_count():
     queue = queue_of(0, min_steps=1, min_s=10.0)
     queue.take()
-    queue.entered(step=0, settling_steps=2)
+    queue.entered(step=0, warmup_steps=2)
     assert not queue.is_over(1, 1000.0)
     assert not queue.is_over(2, 2000.0)  # settled: the seconds begin here
     assert not queue.is_over(50, 2009.9)
@@ -62,7 +62,7 @@ def test_where_batches_come_in_bursts_whole_ones_are_measured():
     """A new loader's bursts always begin alike: a part of one would be off by as much each time."""
     queue = queue_of(0, min_steps=3)
     queue.take()
-    queue.entered(step=100, settling_steps=2, burst_steps=4)
+    queue.entered(step=100, warmup_steps=2, burst_steps=4)
     over = [step for step in range(100, 120) if queue.is_over(step, float(step))]
     assert over == [111, 115, 119]  # 103 to 110 are the first two bursts, 111 is left out
 
@@ -84,7 +84,7 @@ def test_new_blocks_replace_those_that_wait_and_home_stays():
     queue.take()
     queue.entered(0, 0)
     queue.replace([block(7), block(8)], {"pipelined": "on", "batch_size": "8"})
-    assert queue.home == HOME
+    assert queue.baseline == HOME
     assert not queue.is_over(1, 1.0)  # the one in progress is run to its end
     assert numbers_left(queue) == [7, 8]
 
@@ -108,7 +108,7 @@ def test_no_blocks_at_all_end_the_one_in_progress():
     queue.replace([], HOME)
     assert queue.is_over(0, 0.0)
     assert queue.take() is None
-    assert queue.home == HOME
+    assert queue.baseline == HOME
 
 
 def test_late_blocks_that_have_all_been_run_end_nothing():
@@ -129,4 +129,4 @@ def test_another_change_forgets_everything(taken):
     assert not queue.running
     assert queue.take() is None
     queue.replace([block(2)], {"pipelined": "on"})
-    assert queue.home == {"pipelined": "on"}  # what is in force now
+    assert queue.baseline == {"pipelined": "on"}  # what is in force now

@@ -1,4 +1,4 @@
-"""Blocks in the real loop: in order, home again, and unmoved by what happens in between."""
+"""Blocks in the real loop: in order, baseline again, and unmoved by what happens in between."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -45,10 +45,10 @@ def work(_values: Mapping[str, Value]) -> None:
 ENTRY = FakeEntry(during={"forward": work})
 
 
-def blocks(*changes: dict[str, str], stopwatch: str | None = None) -> Blocks:
+def blocks(*changes: dict[str, str], wall_clock: str | None = None) -> Blocks:
     return Blocks(
         blocks=tuple(
-            Block(number=i, changes=one, min_steps=MIN_STEPS, min_s=0.0, stopwatch=stopwatch)
+            Block(number=i, changes=one, min_steps=MIN_STEPS, min_s=0.0, wall_clock=wall_clock)
             for i, one in enumerate(changes)
         )
     )
@@ -72,7 +72,7 @@ def reaches(run: Run, event: Event) -> bool:
 def when(
     condition: Callable[[Event], bool], *commands: object, then: Callable = stop_at_home
 ) -> Callable[[Run, Event], None]:
-    """Send commands at the first event that fits; stop at home."""
+    """Send commands at the first event that fits; stop at baseline."""
     left = list(commands)
 
     def react(run: Run, event: Event) -> None:
@@ -97,19 +97,19 @@ def numbered(run: Run) -> None:
 def test_blocks_are_run_in_order_and_then_it_is_as_before():
     run = Run(ENTRY, stop_at_home).until_stopped(THREE)
     assert run.entered == [0, 1, 2, None]
-    home = run.training.settings
+    baseline = run.training.settings
     assert [event.settings for event in run.of(Changed)] == [
-        home | {"pipelined": "on"},
-        home | {"batch_size": "3"},  # the block's own change alone
-        home,
-        home,
+        baseline | {"pipelined": "on"},
+        baseline | {"batch_size": "3"},  # the block's own change alone
+        baseline,
+        baseline,
     ]
-    assert home["batch_size"] == SETTINGS["batch_size"]
+    assert baseline["batch_size"] == SETTINGS["batch_size"]
     assert not run.of(Refused)
     numbered(run)
     for event in run.of(Changed)[:3]:
         steps = [step for step in run.steps if step.segment == event.segment]
-        assert len(steps) == event.settling_steps + MIN_STEPS + 1, event.settings
+        assert len(steps) == event.warmup_steps + MIN_STEPS + 1, event.settings
 
 
 @pytest.mark.parametrize("pipelined", ["off", "on"])
@@ -118,7 +118,7 @@ def test_a_block_from_the_loader_measures_whole_bursts(pipelined: str):
     run = Run(ENTRY, stop_at_home, SETTINGS | loader).until_stopped(blocks({"batch_size": "3"}, {}))
     for event in run.of(Changed)[:2]:
         steps = [step for step in run.steps if step.segment == event.segment]
-        measured = len(steps) - event.settling_steps - 1  # as analysis.blocks counts them
+        measured = len(steps) - event.warmup_steps - 1  # as analysis.blocks counts them
         assert measured == 4  # two bursts, though three steps were asked for
 
 
@@ -158,20 +158,20 @@ def test_a_refused_change_leaves_the_comparison_running():
     assert run.training.settings["batch_size"] == "2"
 
 
-@pytest.mark.parametrize("stopwatch", [None, "instrumented", "bare"])
-def test_out_of_memory_costs_the_block_and_not_the_run(stopwatch: str | None):
+@pytest.mark.parametrize("wall_clock", [None, "instrumented", "uninstrumented"])
+def test_out_of_memory_costs_the_block_and_not_the_run(wall_clock: str | None):
     def fail(values: Mapping[str, Value]) -> None:
         if values["batch_size"] == 4:
             raise torch.OutOfMemoryError("CUDA out of memory")
         work(values)
 
-    asked = blocks({"pipelined": "on"}, {"batch_size": "4"}, {}, stopwatch=stopwatch)
+    asked = blocks({"pipelined": "on"}, {"batch_size": "4"}, {}, wall_clock=wall_clock)
     run = Run(FakeEntry(during={"forward": fail}), stop_at_home).until_stopped(asked)
     (refused,) = run.of(Refused)
     assert (refused.block, refused.changes["batch_size"]) == (1, "4")
     assert "out of memory" in refused.reason
     assert [number for number in run.entered if number is not None] == [0, 1, 2]
-    assert [timed.block for timed in run.of(Timed)] == ([0, 2] if stopwatch else [])
+    assert [timed.block for timed in run.of(Timed)] == ([0, 2] if wall_clock else [])
     assert run.training.settings["batch_size"] == "2"
     assert run.training.settings["pipelined"] == "off"
 
@@ -185,8 +185,8 @@ def test_no_blocks_at_all_end_them_early():
     numbered(run)
 
 
-@pytest.mark.parametrize("stopwatch", [None, "instrumented"])
-def test_a_pause_within_a_block_is_no_part_of_it(stopwatch: str | None):
+@pytest.mark.parametrize("wall_clock", [None, "instrumented"])
+def test_a_pause_within_a_block_is_no_part_of_it(wall_clock: str | None):
     paused_s = 0.9
 
     def react(run: Run, event: Event) -> None:
@@ -199,9 +199,11 @@ def test_a_pause_within_a_block_is_no_part_of_it(stopwatch: str | None):
         stop_at_home(run, event)
 
     long = [{"pipelined": "on"}, {"batch_size": "3"}, {}]
-    asked = blocks(*long, stopwatch=stopwatch).blocks
+    asked = blocks(*long, wall_clock=wall_clock).blocks
     asked = tuple(  # longer than a command takes to be read, and than a busy machine holds us up
-        Block(number=one.number, changes=one.changes, min_steps=20, min_s=0.3, stopwatch=stopwatch)
+        Block(
+            number=one.number, changes=one.changes, min_steps=20, min_s=0.3, wall_clock=wall_clock
+        )
         for one in asked
     )
     run = Run(ENTRY, react).until_stopped(Blocks(blocks=asked))
@@ -209,18 +211,18 @@ def test_a_pause_within_a_block_is_no_part_of_it(stopwatch: str | None):
     (resumed,) = run.of(Resumed)
     first = run.of(Changed)[0]
     after = [s for s in run.steps if s.segment == first.segment and s.finished_s > resumed.at_s]
-    assert len(after) > first.settling_steps + 20  # a whole block since then
+    assert len(after) > first.warmup_steps + 20  # a whole block since then
     numbered(run)
-    if stopwatch:
+    if wall_clock:
         timed_first = run.of(Timed)[0]
         assert timed_first.at_s - timed_first.seconds >= resumed.at_s
         paces = [timed.seconds / timed.steps for timed in run.of(Timed)]
         assert paces[0] < 2 * max(paces[1:])
 
 
-@pytest.mark.parametrize("stopwatch", ["instrumented", "bare"])
-def test_a_block_under_the_stopwatch_counts_its_steps_and_samples(stopwatch: str):
-    asked = blocks({"pipelined": "on"}, {"batch_size": "3"}, {}, stopwatch=stopwatch)
+@pytest.mark.parametrize("wall_clock", ["instrumented", "uninstrumented"])
+def test_a_block_under_the_stopwatch_counts_its_steps_and_samples(wall_clock: str):
+    asked = blocks({"pipelined": "on"}, {"batch_size": "3"}, {}, wall_clock=wall_clock)
     run = Run(ENTRY, stop_at_home).until_stopped(asked)
     timed = run.of(Timed)
     assert [one.block for one in timed] == [0, 1, 2]
@@ -230,7 +232,7 @@ def test_a_block_under_the_stopwatch_counts_its_steps_and_samples(stopwatch: str
         assert one.seconds >= one.steps * STEP_S
     totals = [(event.total_steps, event.total_samples) for event in run.of(Progress)]
     assert totals == sorted(totals)
-    bare = timed if stopwatch == "bare" else []
+    bare = timed if wall_clock == "uninstrumented" else []
     samples = sum(one.samples for one in (*bare, *run.steps))
     assert totals[-1] == (run.training.trained_steps, samples)
     assert len(run.steps) + sum(one.steps for one in bare) == run.training.trained_steps
@@ -239,7 +241,7 @@ def test_a_block_under_the_stopwatch_counts_its_steps_and_samples(stopwatch: str
 
 def test_a_run_that_ends_within_a_bare_block_has_counted_it():
     plan = Plan(workload="fake", settings={}, steps=200)
-    endless = Block(number=0, changes={}, min_steps=1000, min_s=0.0, stopwatch="bare")
+    endless = Block(number=0, changes={}, min_steps=1000, min_s=0.0, wall_clock="uninstrumented")
     first = when(lambda event: bool(getattr(event, "steps", ())), Blocks(blocks=(endless,)))
     run = Run(ENTRY, first, plan=plan).until_stopped()
     assert run.of(Finished)[0].total_steps == run.training.trained_steps == 200
@@ -298,7 +300,7 @@ def test_a_step_trained_before_the_next_batch_did_not_fit_counts():
         if failed and run.of(Refused) and reaches(run, event):
             run.stop()
 
-    entry = FakeEntry(during={"first": prepare, "forward": train})
+    entry = FakeEntry(during={"prepare": prepare, "forward": train})
     run = Run(entry, bigger_at_first, SETTINGS | {"pipelined": "on"}).until_stopped()
     assert run.training.trained_steps == len(trained)
     assert run.of(Finished)[0].total_steps == len(trained)

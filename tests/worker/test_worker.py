@@ -32,7 +32,7 @@ from gpudash.protocol import (
     Step,
     Stop,
 )
-from gpudash.run.worker_process import WorkerLink
+from gpudash.run.worker_process import WorkerProcess
 
 PATIENCE_S = 90
 SMALL = {"batch_size": "2", "num_workers": "1", "model_scale": "small"}
@@ -42,7 +42,7 @@ class Worker:
     """A worker and everything it has said so far."""
 
     def __init__(self, plan: Plan) -> None:
-        self.link = WorkerLink(plan)
+        self.link = WorkerProcess(plan)
         self.events: list[Event] = []
         self.printed: list[str] = []
 
@@ -214,8 +214,8 @@ def test_a_segfault_leaves_the_stack_on_the_log(start: Callable[..., Worker]) ->
 PARENT = """
 import sys, time
 from gpudash.protocol import Plan, Progress
-from gpudash.run.worker_process import WorkerLink
-link = WorkerLink(Plan(workload="encdec", settings={"num_workers": "2"}, device="cpu"))
+from gpudash.run.worker_process import WorkerProcess
+link = WorkerProcess(Plan(workload="encdec", settings={"num_workers": "2"}, device="cpu"))
 while not any(isinstance(e, Progress) and e.steps for e in link.read_events()):
     time.sleep(0.01)
 print(link.pid, flush=True)

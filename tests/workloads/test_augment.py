@@ -170,7 +170,7 @@ def test_a_batch_is_augmented_as_its_samples_are(
 ) -> None:
     workload = make(device, augment_on="gpu", rotation=rotation)._workload
     images, labels, parameters = batch_of(count)
-    prepared, prepared_labels = workload.first((images, labels, parameters), unmarked)
+    prepared, prepared_labels = workload.prepare((images, labels, parameters), unmarked)
     one_by_one = [
         augment_sample(i.to(device), p)[0] for i, p in zip(images, parameters, strict=True)
     ]
@@ -181,7 +181,7 @@ def test_a_batch_is_augmented_as_its_samples_are(
 
 def test_both_rotations_prepare_the_same_bits(make: Make) -> None:
     loop, batched = (
-        make(augment_on="gpu", rotation=r)._workload.first(batch_of(4), unmarked)
+        make(augment_on="gpu", rotation=r)._workload.prepare(batch_of(4), unmarked)
         for r in ("per_image", "batched")
     )
     assert torch.equal(loop[0], batched[0])
@@ -190,7 +190,7 @@ def test_both_rotations_prepare_the_same_bits(make: Make) -> None:
 def test_augmenting_leaves_the_batch_as_it_was(make: Make) -> None:
     """data=resident and data=cached replay it."""
     batch, untouched = batch_of(2), batch_of(2)
-    make(augment_on="gpu", rotation="batched")._workload.first(batch, unmarked)
+    make(augment_on="gpu", rotation="batched")._workload.prepare(batch, unmarked)
     assert_same(list(batch), list(untouched))
 
 
@@ -323,7 +323,7 @@ class Counter(TorchDispatchMode):
 
 
 def preparing(make: Make, count: int, loaded_on: str = "cpu") -> Counter:
-    """Count what `first` does with a batch on a GPU that is not there."""
+    """Count what `prepare` does with a batch on a GPU that is not there."""
     workload = make(augment_on="gpu", rotation="batched")._workload
     with FakeTensorMode():
         workload._device = torch.device("cuda")
@@ -332,7 +332,7 @@ def preparing(make: Make, count: int, loaded_on: str = "cpu") -> Counter:
         labels = torch.empty(count, dtype=torch.int64, device=loaded_on)
         parameters = torch.empty(count, 4, dtype=torch.float64, device=loaded_on)
         with Counter() as counter:
-            prepared = workload.first((images, labels, parameters), unmarked)
+            prepared = workload.prepare((images, labels, parameters), unmarked)
         assert {t.device.type for t in prepared} == {"cuda"}
     return counter
 

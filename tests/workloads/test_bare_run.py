@@ -9,7 +9,7 @@ from workloads import __main__ as bare
 from workloads.training import Training
 
 
-@pytest.mark.parametrize("when", ["_build_workload", "_build_feed", "step"])
+@pytest.mark.parametrize("when", ["_build_workload", "_build_batches", "step"])
 @pytest.mark.parametrize(
     "error",
     [

@@ -1,4 +1,4 @@
-"""The levers of the trade change how a step is computed, never what.
+"""The optimizations change how a step is computed, never what.
 
 Tolerances, of losses (about 2.3) and of weights (up to 0.5): another kernel adds up in another
 order, which leaves 1e-5 of a value on a CPU and 1e-4 on a GPU, where no two runs agree to the
@@ -31,7 +31,13 @@ from tests.workloads.trainings import (
     weights,
 )
 from workloads import CATALOGUE
-from workloads.compute_options import EAGER_BEFORE_CAPTURE, Learner, Net, Trade, _GraphedStep
+from workloads.compute_options import (
+    EAGER_BEFORE_CAPTURE,
+    ComputeOptions,
+    Learner,
+    Net,
+    _GraphedStep,
+)
 from workloads.levers import LeverError
 from workloads.training import Training
 from workloads.workload import unmarked
@@ -158,7 +164,7 @@ def test_channels_last_lays_out_weights_and_images(make: Make) -> None:
             )
     images = torch.zeros(2, 3, 8, 8)
     assert not images.is_contiguous(memory_format=torch.channels_last)
-    laid_out = workload._encode._trade.layout(images)
+    laid_out = workload._encode._options.layout(images)
     assert laid_out.is_contiguous(memory_format=torch.channels_last)
     training.change({"channels_last": "off"})
     assert all(parameter.is_contiguous() for parameter in parameters(training))
@@ -192,7 +198,7 @@ def test_only_the_backward_pass_may_run_on_a_thread_of_autograds(value: str) -> 
     allowed: list[bool] = []
     model.weight.register_hook(lambda _: allowed.append(torch._C._is_multithreading_enabled()))
     learner = Learner(model, nn.MSELoss(), CPU)
-    learner.configure(Trade(precision="fp32", backward_thread=value))
+    learner.configure(ComputeOptions(precision="fp32", backward_thread=value))
     learner.train(torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 1, 1), unmarked)
     assert allowed == [value == "autograd"]
     assert torch._C._is_multithreading_enabled()  # PyTorch's default is back
@@ -217,7 +223,7 @@ def test_bf16_computes_in_bf16(make: Make) -> None:
 
 @pytest.mark.parametrize(("precision", "convolutions"), [("fp32", "ieee"), ("tf32", "tf32")])
 def test_the_precision_reaches_the_convolutions(precision: str, convolutions: str) -> None:
-    Net(nn.Conv2d(1, 1, 1), CPU).configure(Trade(precision=precision))
+    Net(nn.Conv2d(1, 1, 1), CPU).configure(ComputeOptions(precision=precision))
     made_at_run_time: Any = torch.backends.cudnn
     assert made_at_run_time.conv.fp32_precision == convolutions
 
@@ -265,7 +271,7 @@ def test_compiling_without_a_compiler_is_refused_in_one_line(
 
 AVAILABLE = CUDA if torch.cuda.is_available() else CPU
 needs_compiler = pytest.mark.skipif(
-    Trade(precision="fp32", compile=True).refusal(AVAILABLE) is not None,
+    ComputeOptions(precision="fp32", compile=True).refusal(AVAILABLE) is not None,
     reason="needs a C++ compiler and, with a GPU, triton",
 )
 
@@ -295,7 +301,7 @@ def test_compiling_mid_run_computes_the_same_and_leaves_no_process_behind(make: 
 def test_compiling_takes_no_other_process_however_late_it_is_asked_for(make: Make) -> None:
     training = make()
     train(training, 1)  # the optimizer's first step imports the compiler, and its settings
-    training._workload._decoder._net.configure(Trade(precision="fp32", compile=True))
+    training._workload._decoder._net.configure(ComputeOptions(precision="fp32", compile=True))
     import torch._inductor.config
 
     assert torch._inductor.config.compile_threads == 1
@@ -361,7 +367,7 @@ def test_recording_trains_on_every_batch_once(fake_graphs: type[FakeGraph]) -> N
 
 
 def test_a_recording_outlives_its_switch_and_nothing_else() -> None:
-    on = Trade(precision="fp32", cuda_graph=True)
+    on = ComputeOptions(precision="fp32", cuda_graph=True)
     learner = Learner(nn.Conv2d(1, 1, 3), nn.MSELoss(), CPU)
     learner.configure(on)
     recorded = learner._graph

@@ -28,7 +28,7 @@ COUNTS = {
     "seed": ["0", "1"],
 }
 NEVER = {"compile", "model_scale"}
-"""Seconds to switch: tests/workloads/test_compute_options.py and test_training.py switch them once."""
+"""Seconds to switch: test_compute_options.py and test_training.py switch them once."""
 # torchvision 0.29 says that torchcodec will take over; 0.26 works without a word
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The image decoding:DeprecationWarning"),

@@ -81,7 +81,7 @@ def test_every_stage_makes_the_baselines_samples(
 ) -> None:
     baseline = default_collate([JpegCrops(written.paths, STAGES["baseline"], 7)[i] for i in (4, 9)])
     made = JpegCrops(written.paths, stage(name), 7).__getitems__([4, 9])
-    pixels, labels = make(device, input=name)._workload.first(
+    pixels, labels = make(device, input=name)._workload.prepare(
         default_collate(made)[:-1], mark=unmarked
     )
     assert pixels.shape == (2, 3, 256, 256)

@@ -131,11 +131,11 @@ class Halves:
     def encode(self, images: Tensor) -> Tensor:
         return images * self.frozen
 
-    def first(self, batch: Batch, mark: Mark) -> Prepared:
+    def prepare(self, batch: Batch, mark: Mark) -> Prepared:
         images, labels = self.copy(batch)
         return self.encode(images), labels
 
-    def second(self, prepared: Prepared, mark: Mark) -> Tensor:
+    def train(self, prepared: Prepared, mark: Mark) -> Tensor:
         features, labels = prepared
         error = features * self.trained - labels
         self.trained.sub_(error * features)
@@ -183,7 +183,7 @@ def source_order(halves: Halves, *, wait_for_copies: bool) -> None:
         if features is not None:
             with decoder_stream:
                 decoder_stream.wait_stream(encoder_stream)
-                halves.second((features, labels), unmarked)
+                halves.train((features, labels), unmarked)
         if wait_for_copies:
             encoder_stream.wait_stream(torch.cuda.current_stream())
         with encoder_stream:
@@ -213,11 +213,11 @@ def test_the_check_notices_a_schedule_that_does_not_wait(
 
 def test_the_check_notices_what_is_let_go_of_while_it_is_trained_on(cuda: FakeCuda) -> None:
     class LetsGo(Halves):
-        def first(self, batch: Batch, mark: Mark) -> Prepared:
-            return list(super().first(batch, mark))  # so that the schedule's hold holds nothing
+        def prepare(self, batch: Batch, mark: Mark) -> Prepared:
+            return list(super().prepare(batch, mark))  # so that the schedule's hold holds nothing
 
-        def second(self, prepared: Prepared, mark: Mark) -> Tensor:
-            loss = super().second(prepared, mark)
+        def train(self, prepared: Prepared, mark: Mark) -> Tensor:
+            loss = super().train(prepared, mark)
             prepared.clear()
             return loss
 

@@ -194,7 +194,7 @@ def test_a_failed_step_is_taken_again_after_recovery(make: Make) -> None:
     losses = train(training, 2)
     before = dict(training.settings)
     training.change({"batch_size": "4"})
-    training._feed.__next__()  # the batch on which the step failed
+    training._batches.__next__()  # the batch on which the step failed
     training.recover(before)
     assert_same(CPU, losses + train(training, 2), train(untouched, 4))
 

@@ -18,7 +18,7 @@ import msgspec
 from gpudash.compare.sweep.grid import BlockRow, Grid, whole_rounds
 from gpudash.errors import RecordingError, UsageError
 from gpudash.protocol import Device, Settings, Started
-from gpudash.recording import provenance as metadata
+from gpudash.recording import provenance
 from gpudash.recording.csv_file import decimals, text
 from gpudash.recording.files import Output, reason, refuse_existing, shown
 from gpudash.recording.provenance import path_beside
@@ -231,7 +231,7 @@ class SweepFile:
 
     def _write_provenance(self) -> None:
         if not self._hidden:
-            metadata.write(path_beside(self._path), self._provenance)
+            provenance.write(path_beside(self._path), self._provenance)
 
 
 def read_rows(path: Path) -> list[BlockRow]:

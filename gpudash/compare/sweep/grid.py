@@ -10,7 +10,7 @@ import msgspec
 
 from gpudash.compare.blocks import BlockLog, Measured, Outcome
 from gpudash.compare.paired_t import Estimate, estimate, round_order
-from gpudash.protocol import Block, Blocks, Event, Sample, Settings
+from gpudash.protocol import Block, Blocks, Event, Reading, Settings
 from gpudash.statistics import mean
 
 OUT_OF_MEMORY = "out of memory"
@@ -143,7 +143,7 @@ class Sweep:
         self._log = BlockLog(command.blocks)
         return command
 
-    def fold(self, item: Event | Sample) -> tuple[list[BlockRow], Blocks | None]:
+    def fold(self, item: Event | Reading) -> tuple[list[BlockRow], Blocks | None]:
         """Take one record; return what it completes, and a new command if one is needed."""
         if self.done:
             return [], None

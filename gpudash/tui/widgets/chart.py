@@ -16,14 +16,14 @@ from rich.style import Style
 from gpudash import format as fmt
 from gpudash.tui.axes import (
     Runs,
-    Window,
+    TimeRange,
     axis_top,
     bins_of,
     cut,
     highest,
+    time_range_of,
     time_ticks,
     usual_highest,
-    window_of,
 )
 from gpudash.tui.charts import ChartData, ChartLine, Side
 from gpudash.tui.widgets.painted import Painted, Row, width_of
@@ -118,10 +118,10 @@ class Chart(Painted):
 
     def _body(self, width: int, height: int) -> Iterator[Row]:
         gutter, columns = self._columns(width)
-        window = window_of(self.data.at_s, self.data.tick_s, columns)
-        bins = bins_of(self.data.at_s, window)
+        time_range = time_range_of(self.data.at_s, self.data.tick_s, columns)
+        bins = bins_of(self.data.at_s, time_range)
         runs = {
-            line.label: cut(line.values, bins, window)
+            line.label: cut(line.values, bins, time_range)
             for line in sorted(self.data.lines, key=lambda line: line.colour)
         }
         if not any(runs.values()) or not self._can_draw:
@@ -129,19 +129,19 @@ class Chart(Painted):
             return
         sides: tuple[Side, Side] = ("left", "right")
         tops = {side: self._top(side, runs) for side in sides}
-        canvas = self._canvas(runs, tops, window, columns, height)
+        canvas = self._canvas(runs, tops, time_range, columns, height)
         cut_off = any(
             highest(run) > tops["left"] for run in runs.values() if self.data.cuts_outliers
         )
         has_right = gutter > 0 and self._measured_on("right")
-        overlay = self._overlay(canvas, window, columns)
+        overlay = self._overlay(canvas, time_range, columns)
         for y, row in enumerate(overlay):
             yield [
                 *(self._axis("left", y, height, tops["left"], cut=cut_off) if gutter else []),
                 *row,
                 *(self._axis("right", y, height, tops["right"]) if has_right else []),
             ]
-        yield self._time_axis(window, gutter, columns)
+        yield self._time_axis(time_range, gutter, columns)
 
     def _columns(self, width: int) -> tuple[int, int]:
         """Return the width of a y axis and of the plot between two of them.
@@ -173,27 +173,27 @@ class Chart(Painted):
         self,
         runs: dict[str, Runs],
         tops: dict[Side, float],
-        window: Window,
+        time_range: TimeRange,
         columns: int,
         height: int,
     ) -> "Canvas":
         from gpudash.tui.plot import Line, draw  # noqa: PLC0415  # 0.1 s, after the first paint
 
         side_of = {line.label: line.side for line in self.data.lines}
-        key = (runs, tops, window, columns, height)
+        key = (runs, tops, time_range, columns, height)
         if self._drawn is None or self._drawn[0] != key:
             lines = [Line(runs=cut_, top=tops[side_of[label]]) for label, cut_ in runs.items()]
-            self._drawn = (key, draw(lines, window, columns, height))
+            self._drawn = (key, draw(lines, time_range, columns, height))
         return self._drawn[1]
 
     # ── markers, axes ───────────────────────────────────────────────────────────────────
 
-    def _overlay(self, canvas: "Canvas", window: Window, columns: int) -> Iterator[Row]:
+    def _overlay(self, canvas: "Canvas", time_range: TimeRange, columns: int) -> Iterator[Row]:
         """Yield the rows of the plot with the markers behind the lines."""
         lines = sorted(self.data.lines, key=lambda line: line.colour)
         styles: dict[int | None, Style | None] = dict(enumerate(map(self._colour, lines)))
         styles |= {MARKER: self.ink("dim"), None: None}
-        marked = self._marked(window, columns)
+        marked = self._marked(time_range, columns)
         labels = self._labels(canvas, marked, columns) if self.data.name_markers else {}
         for y, cells in enumerate(canvas):
             row = list(cells)
@@ -207,12 +207,12 @@ class Chart(Painted):
                 for index, group in groupby(row, key=itemgetter(1))
             ]
 
-    def _marked(self, window: Window, columns: int) -> dict[int, str]:
-        """Return column → label of the markers in the window; the last one in a column."""
+    def _marked(self, time_range: TimeRange, columns: int) -> dict[int, str]:
+        """Return column → label of the markers in the time_range; the last one in a column."""
         marked = {}
         for at in self.data.markers:
-            if window.begin_s <= at.at_s < window.end_s:
-                x = int((at.at_s - window.begin_s) / window.length_s * columns)
+            if time_range.begin_s <= at.at_s < time_range.end_s:
+                x = int((at.at_s - time_range.begin_s) / time_range.length_s * columns)
                 marked[min(x, columns - 1)] = at.label
         return marked
 
@@ -247,12 +247,12 @@ class Chart(Painted):
             return [Segment(f"{text:>5}{tick}", frame)]
         return [Segment(f"{'├' if text else '│'}{text:<5}", frame)]
 
-    def _time_axis(self, window: Window, left: int, columns: int) -> Row:
+    def _time_axis(self, time_range: TimeRange, left: int, columns: int) -> Row:
         """Return the last row: round moments, in seconds since the run began."""
         cells = [" "] * (left + columns + 1)
-        for at_s in time_ticks(window, columns):
+        for at_s in time_ticks(time_range, columns):
             label = f"{at_s:.0f}s"
-            x = left + round((at_s - window.begin_s) / window.length_s * columns)
+            x = left + round((at_s - time_range.begin_s) / time_range.length_s * columns)
             x = min(max(x - len(label) // 2, 0), len(cells) - len(label))
             if x >= 0 and all(cell == " " for cell in cells[max(x - 1, 0) : x + len(label) + 1]):
                 cells[x : x + len(label)] = label

@@ -51,7 +51,7 @@ def device_lines(snapshot: Snapshot) -> list[tuple[str, str]]:
         ("CPU, % of one core", fmt.percent(host.own_cpu_pct if host else None)),
         ("memory", fmt.memory(host.own_rss_mib if host else None)),
         ("instruments in a step", fmt.with_unit(_microseconds(snapshot.instruments_ms), "µs")),
-        ("time unexplained", fmt.percent(snapshot.unexplained_pct)),
+        ("time unattributed", fmt.percent(snapshot.unattributed_pct)),
     ]
     if snapshot.transform_ms:
         lines.append(("a sample in a loader worker", ""))
