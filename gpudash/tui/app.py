@@ -23,7 +23,7 @@ from gpudash.tui.control import Control
 from gpudash.tui.engine import Engine
 from gpudash.tui.inbox import Inbox
 from gpudash.tui.keys import KEYS
-from gpudash.tui.screens.dialog import AskChoice, AskText, Confirm
+from gpudash.tui.screens.dialog import Answer, AskChoice, AskText, Confirm, Dialog
 from gpudash.tui.screens.help import Help
 from gpudash.tui.screens.main import MainScreen
 from gpudash.tui.signals import leave_on_signals
@@ -97,6 +97,13 @@ class Dashboard(App[None]):
     def _refuse(self, error: Exception) -> None:
         self.notify(str(error), severity="error", markup=False)
 
+    def _open(
+        self, dialog: Dialog[Answer], answered: Callable[[Answer | None], None] | None = None
+    ) -> None:
+        """Open a dialog, unless its like is open: the key is held, or it was a double click."""
+        if not isinstance(self.screen, type(dialog)):
+            self.push_screen(dialog, answered)
+
     # ── levers ──────────────────────────────────────────────────────────────────────────
 
     def _ask(self, request: Callable[[], None]) -> bool:
@@ -149,9 +156,9 @@ class Dashboard(App[None]):
             self._step(lever.name, 1)
         elif isinstance(lever, Choice):
             choices = dict.fromkeys(lever.choices, "")
-            self.push_screen(AskChoice(lever.name, choices, value, hint), answered)
+            self._open(AskChoice(lever.name, choices, value, hint), answered)
         else:
-            self.push_screen(AskText(lever.name, value, f"{lever.valid}; {hint}"), answered)
+            self._open(AskText(lever.name, value, f"{lever.valid}; {hint}"), answered)
 
     def action_compare(self) -> None:
         """Compare the lever under the cursor as it is with another value; or end that."""
@@ -174,12 +181,10 @@ class Dashboard(App[None]):
             answered(lever.step(value, 1))
         elif isinstance(lever, Choice):
             others = {choice: "" for choice in lever.choices if choice not in (value, AUTO)}
-            self.push_screen(AskChoice(f"A/B {lever.name}", others, "", hint), answered)
+            self._open(AskChoice(f"A/B {lever.name}", others, "", hint), answered)
         else:
             other = lever.step(value, 1)
-            self.push_screen(
-                AskText(f"A/B {lever.name}", other, f"{lever.valid}; {hint}"), answered
-            )
+            self._open(AskText(f"A/B {lever.name}", other, f"{lever.valid}; {hint}"), answered)
 
     # ── the run ─────────────────────────────────────────────────────────────────────────
 
@@ -193,7 +198,7 @@ class Dashboard(App[None]):
 
         choices = {entry.name: entry.summary for entry in CATALOGUE.values()}
         hint = "another workload starts from new weights"
-        self.push_screen(AskChoice("workload", choices, current, hint), answered)
+        self._open(AskChoice("workload", choices, current, hint), answered)
 
     def action_pause(self) -> None:
         """Pause or go on."""
@@ -231,9 +236,7 @@ class Dashboard(App[None]):
                 self.notify("a recording needs a file name", severity="error", markup=False)
 
         proposed = self.control.file_name(datetime.now())  # noqa: DTZ005  # the user's own clock
-        self.push_screen(
-            AskText("record to", proposed, "a CSV file, and a JSON beside it"), answered
-        )
+        self._open(AskText("record to", proposed, "a CSV file, and a JSON beside it"), answered)
 
     def _record(self, name: str, *, force: bool = False) -> None:
         try:
@@ -248,7 +251,7 @@ class Dashboard(App[None]):
             if agreed:
                 self._record(name, force=True)
 
-        self.push_screen(Confirm(f"{fact}. Replace it?", "replace the file", "keep it"), answered)
+        self._open(Confirm(f"{fact}. Replace it?", "replace the file", "keep it"), answered)
 
     # ── everything else ─────────────────────────────────────────────────────────────────
 
@@ -270,7 +273,7 @@ class Dashboard(App[None]):
 
     def action_help(self) -> None:
         """List every key."""
-        self.push_screen(Help())
+        self._open(Help())
 
     def action_leave(self) -> None:
         """Quit; ask first if a recording would be cut short."""
@@ -284,7 +287,7 @@ class Dashboard(App[None]):
                 self.action_leave_now()
 
         question = f"Recording to {recording.path}, {recording.rows:,} rows so far. Quit?"
-        self.push_screen(Confirm(question, "complete the file and quit", "go on"), answered)
+        self._open(Confirm(question, "complete the file and quit", "go on"), answered)
 
     def action_leave_now(self) -> None:
         """Complete a recording and quit."""

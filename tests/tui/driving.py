@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from textual import events
 from textual.pilot import Pilot
 
 from gpudash.snapshot import Snapshot
@@ -21,6 +22,12 @@ class Driver:
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
+        await self.settle()
+
+    async def press_together(self, *keys: str) -> None:
+        """Press keys that arrive in one write of the terminal: none waits for the one before."""
+        for key in keys:
+            self.app.post_message(events.Key(key, {"enter": "\r"}.get(key, key)))
         await self.settle()
 
     async def type(self, text: str) -> None:
@@ -45,10 +52,10 @@ class Driver:
         while text not in self.text():
             await self.pilot.pause(0.02)
 
-    async def click(self, text: str, nth: int = 0) -> None:
+    async def click(self, text: str, nth: int = 0, times: int = 1) -> None:
         """Click on the nth place at which the screen shows `text`."""
         places = [(line.index(text) + 1, y) for y, line in enumerate(self.lines()) if text in line]
-        await self.pilot.click(offset=places[nth])
+        await self.pilot.click(offset=places[nth], times=times)
         await self.settle()
 
     def lines(self) -> list[str]:

@@ -267,6 +267,62 @@ async def test_a_theme_repaints_what_is_painted():
         assert before != after
 
 
+# ── keys that arrive together ───────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("presses", [2, 3, 8])
+async def test_a_dialog_answers_the_first_of_several_enters_alone(presses):
+    async with dashboard(snapshot=training()) as d:
+        await d.press("down", "enter")
+        await d.type("24")
+        await d.press_together(*["enter"] * presses)
+        assert d.engine.told("change") == [({"batch_size": "24"},)]
+        assert d.app.screen is d.app._main
+
+
+@pytest.mark.parametrize("opening", ["w", "r", "question_mark"])
+async def test_two_enters_close_a_dialog_once(opening, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    async with dashboard(snapshot=training()) as d:
+        await d.press(opening)
+        await d.press_together("enter", "enter")
+        assert d.app.screen is d.app._main
+        assert len(d.engine.told("record")) == (opening == "r")
+
+
+async def test_two_enters_on_an_existing_file_leave_the_question_open(tmp_path):
+    target = tmp_path / "old.csv"
+    target.touch()
+    async with dashboard(snapshot=training()) as d:
+        await d.press("r")
+        d.app.screen.query_one("Input").value = str(target)
+        await d.press_together("enter", "enter")
+        assert isinstance(d.app.screen, Confirm)
+        assert d.engine.told("record") == [(target, False)]
+
+
+@pytest.mark.parametrize("answer", ["enter", "y"])
+async def test_leaving_is_answered_once(answer):
+    snapshot = msgspec.structs.replace(training(), recording=recording())
+    async with dashboard(snapshot=snapshot) as d:
+        await d.press("q")
+        await d.press_together(answer, answer)
+        assert d.app._exit == (answer == "y")
+        assert len(d.engine.told("stop_recording")) == (answer == "y")
+
+
+@pytest.mark.parametrize("key", ["enter", "w", "r", "question_mark", "ctrl+q"])
+async def test_a_held_key_opens_one_dialog_at_a_time(key):
+    snapshot = training()
+    if key == "ctrl+q":
+        snapshot = msgspec.structs.replace(snapshot, recording=recording())
+    async with dashboard(snapshot=snapshot) as d:
+        await d.press("down")
+        for _ in range(8):
+            await d.press_together(*[key] * 5)
+            assert len(d.app.screen_stack) <= 2
+
+
 # ── mouse ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -283,6 +339,12 @@ async def test_a_click_on_a_lever_changes_it():
     async with dashboard(snapshot=training()) as d:
         await d.click("pin_memory")
         assert d.engine.told("change") == [({"pin_memory": "on"},)]
+
+
+async def test_two_clicks_on_a_lever_open_one_dialog():
+    async with dashboard(snapshot=training()) as d:
+        await d.click("batch_size  ", times=2)
+        assert len(d.app.screen_stack) == 2
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 16)])

@@ -134,6 +134,18 @@ def test_an_ab_at_the_terminal(terminal: Type) -> None:
     assert screen.end() == 0
 
 
+def test_two_enters_in_one_write_answer_a_dialog_once(terminal: Type) -> None:
+    screen = terminal("masked_loss", "--set", "data=cached", "--batch-size", "1")
+    screen.until(r"training +step +\d*[1-9]\d*")
+    screen.press("\x1b[B\r")
+    screen.until("enter accepts")
+    screen.press("2\r\r")
+    screen.until(r"batch_size +2 ")
+    screen.until(r"▸ 2 batch_size=2 +\d+ +[\d.]+ ")
+    screen.press("q")
+    assert screen.end() == 0
+
+
 def test_a_small_terminal_says_so_and_recovers(terminal: Type) -> None:
     screen = terminal(columns=20, rows=5)
     screen.until(r"(?s)too\s+small.*20×5")

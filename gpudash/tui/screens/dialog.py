@@ -1,8 +1,9 @@
-"""The dialogs: each asks one thing, answers with its result or None, and leaves on Escape."""
+"""The dialogs: each asks one thing, answers once, with its result or None, and leaves on Escape."""
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
@@ -24,7 +25,18 @@ def plain_lines(content: str) -> str:
     return "\n".join(plain(line) for line in content.split("\n"))
 
 
-class AskText(ModalScreen[str]):
+Answer = TypeVar("Answer")
+
+
+class Dialog(ModalScreen[Answer]):
+    """A screen above the main one that answers once."""
+
+    def dismiss(self, result: Answer | None = None) -> AwaitComplete:
+        """Answer; the second of two Enters that arrive together finds it answered."""
+        return super().dismiss(result) if self.is_active else AwaitComplete()
+
+
+class AskText(Dialog[str]):
     """Asks for a number or a file name; Enter answers."""
 
     BINDINGS: ClassVar[list[BindingType]] = [LEAVE]
@@ -46,7 +58,7 @@ class AskText(ModalScreen[str]):
         self.dismiss(event.value.strip())
 
 
-class AskChoice(ModalScreen[str]):
+class AskChoice(Dialog[str]):
     """Asks for one of a few names, each with a line on what it is."""
 
     BINDINGS: ClassVar[list[BindingType]] = [LEAVE]
@@ -79,7 +91,7 @@ class AskChoice(ModalScreen[str]):
         self.dismiss(event.option.id)
 
 
-class Confirm(ModalScreen[bool]):
+class Confirm(Dialog[bool]):
     """Asks yes or no; `y`, Enter or a click on yes agree, all else does not."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -5,10 +5,9 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 
 from gpudash.tui.keys import KEYS
-from gpudash.tui.screens.dialog import text
+from gpudash.tui.screens.dialog import Dialog, text
 
 READING = """\
 ▸ marks the live row; `ratio` is samples/s over the first row's.
@@ -25,7 +24,7 @@ def keys_text() -> str:
     return "\n".join(f"{key.shown:>7}  {key.help}" for key in KEYS)
 
 
-class Help(ModalScreen[None]):
+class Help(Dialog[None]):
     """Lists the keys; any of Escape, `?`, `q` and Enter leaves."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
