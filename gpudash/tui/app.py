@@ -300,6 +300,11 @@ class Dashboard(App[None]):
         if self._running_loop is not None and not self._running_loop.is_closed():
             self._running_loop.call_soon_threadsafe(self.action_leave_now)
 
+    def action_command_palette(self) -> None:
+        """Show the palette, where it has room: in none, Textual's fails at PageUp."""
+        if not self._main.too_small:
+            super().action_command_palette()
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002  # all ours
         """Yield the palette: every key's action, and the themes."""
         for key in KEYS:

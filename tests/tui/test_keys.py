@@ -257,6 +257,14 @@ async def test_the_palette_opens_and_runs_a_command():
         assert d.app.screen is d.app._main
 
 
+@pytest.mark.parametrize("size", [(30, 3), (5, 2)])
+@pytest.mark.parametrize("key", ["pageup", "pagedown"])
+async def test_the_palette_is_not_opened_where_it_has_no_room(size, key):
+    async with dashboard(size=size, snapshot=training()) as d:
+        await d.press("ctrl+p", key)
+        assert d.app.screen is d.app._main
+
+
 async def test_a_theme_repaints_what_is_painted():
     async with dashboard(snapshot=training()) as d:
         before = d.app._main.query_one("#throughput").render_line(0)

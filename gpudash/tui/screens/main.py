@@ -87,6 +87,11 @@ class MainScreen(Screen[None]):
             )
 
     @property
+    def too_small(self) -> bool:
+        """Whether nothing is shown but that the terminal is too small."""
+        return self.has_class("-too-small")
+
+    @property
     def compact(self) -> bool:
         """Whether three panes share one place."""
         return self.has_class("-compact")
