@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import ClassVar
 
+from rich.markup import escape
 from textual import work
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 
 from gpudash.errors import ExistsError, GpudashError
 from gpudash.protocol import Plan
+from gpudash.tui.containment import ContainedApp
 from gpudash.tui.control import Control
 from gpudash.tui.engine import Engine
 from gpudash.tui.inbox import Inbox
@@ -37,7 +39,7 @@ class Arrived(Message):
     """There is something in the inbox."""
 
 
-class Dashboard(App[None]):
+class Dashboard(ContainedApp):
     """The screen of a run."""
 
     TITLE = "gpudash"
@@ -89,10 +91,20 @@ class Dashboard(App[None]):
     def _deliver(self) -> None:
         self._painted_s = time.monotonic()
         mail = self.inbox.take()
-        notice = self.control.take(mail.snapshot) if mail.snapshot is not None else None
-        if notice:
-            self.notify(notice, markup=False)
+        with self.contained():
+            notice = self.control.take(mail.snapshot) if mail.snapshot is not None else None
+            if notice:
+                self.notify(notice, markup=False)
         self._main.show(mail.lines)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a training runs, or is about to."""
+        return self.control.alive
+
+    def tell(self, line: str) -> None:
+        """Show a line in the log."""
+        self.inbox.on_log([line])
 
     def _refuse(self, error: Exception) -> None:
         self.notify(str(error), severity="error", markup=False)
@@ -294,6 +306,11 @@ class Dashboard(App[None]):
         if self.control.snapshot.recording is not None:
             self.control.stop_recording(self.control.snapshot.recording.path)
         self.exit()
+
+    def give_up(self, sentence: str) -> None:
+        """Complete a recording and quit: there is no main screen to go on with."""
+        self.action_leave_now()
+        self.exit(return_code=1, message=escape(f"gpudash: {sentence}"))
 
     def leave_soon(self) -> None:
         """Leave; from any thread, and from a signal's handler."""

@@ -77,6 +77,11 @@ class Control:
         """No worker lives: levers set up the next start."""
         return self.snapshot.state in ENDED
 
+    @property
+    def alive(self) -> bool:
+        """A worker lives, or is being started."""
+        return self._begun and not self.dead
+
     # ── levers ──────────────────────────────────────────────────────────────────────────
 
     @property

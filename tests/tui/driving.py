@@ -75,9 +75,13 @@ async def dashboard(
     snapshot: Snapshot | None = None,
     *,
     notifications: bool = False,
+    fails: bool = False,
     **options,
 ) -> AsyncIterator[Driver]:
-    """Run the app until it has started its engine, and show it a snapshot."""
+    """Run the app until it has started its engine, and show it a snapshot.
+
+    A failure that the app outlives fails the test all the same, but where `fails` expects one.
+    """
     engine = engine or FakeEngine()
     app = Dashboard(lambda: engine, engine.plan, **{"rate_hz": 1000.0, **options})
     async with app.run_test(size=size, notifications=notifications) as pilot:
@@ -89,3 +93,4 @@ async def dashboard(
         if snapshot is not None:
             await driver.show(snapshot)
         yield driver
+        assert fails == bool(app.failures), app.failures

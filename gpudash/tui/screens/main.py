@@ -13,6 +13,7 @@ from textual.widgets import Static
 from gpudash.snapshot import Snapshot
 from gpudash.tui import bars
 from gpudash.tui.charts import CHARTS
+from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.keys import KEYS
 from gpudash.tui.widgets.bar import Bar
@@ -33,7 +34,7 @@ FOUR_CHARTS_ROWS = 20
 """Fewer rows show two charts instead of four."""
 
 
-class MainScreen(Screen[None]):
+class MainScreen(Contained, Screen[None]):
     """The dashboard. It shows what it is given; actions are the app's."""
 
     AUTO_FOCUS = None  # keys belong to the screen, there is no focus to wander off
@@ -101,23 +102,32 @@ class MainScreen(Screen[None]):
     def show(self, lines: Sequence[str] = ()) -> None:
         """Hand the newest state to every widget; each paints what changed."""
         control, snapshot = self._control, self._control.snapshot
-        self.query_one("#header", Bar).show(bars.header(snapshot))
-        self.query_one("#status", StatusLine).show(bars.status(snapshot, control.next_start))
-        self.query_one("#footer", Bar).show(
-            bars.footer(
-                snapshot.state,
-                recording=snapshot.recording is not None,
-                comparing=control.comparing,
-                small=self.compact,
+        with self.query_one("#header", Bar).contained() as header:
+            header.show(bars.header(snapshot))
+        with self.query_one("#status", StatusLine).contained() as status:
+            status.show(bars.status(snapshot, control.next_start))
+        with self.query_one("#footer", Bar).contained() as footer:
+            footer.show(
+                bars.footer(
+                    snapshot.state,
+                    recording=snapshot.recording is not None,
+                    comparing=control.comparing,
+                    small=self.compact,
+                )
             )
-        )
         for name, chart_of in CHARTS.items():
-            self.query_one(f"#{name}", Chart).show(chart_of(snapshot))
-        self.query_one("#results", ResultsTable).show(snapshot.results, on_gpu=_on_gpu(snapshot))
-        self.query_one("#levers", LeverPanel).show(control.rows())
-        self.query_one("#log", LogPane).add(lines)
-        self.query_one("#device", DevicePanel).show(snapshot)
-        self.query_one("#comparison", ComparisonPanel).show(snapshot.comparison)
+            with self.query_one(f"#{name}", Chart).contained() as chart:
+                chart.show(chart_of(snapshot))
+        with self.query_one("#results", ResultsTable).contained() as results:
+            results.show(snapshot.results, on_gpu=_on_gpu(snapshot))
+        with self.query_one("#levers", LeverPanel).contained() as levers:
+            levers.show(control.rows())
+        with self.query_one("#log", LogPane).contained() as log:
+            log.add(lines)
+        with self.query_one("#device", DevicePanel).contained() as device:
+            device.show(snapshot)
+        with self.query_one("#comparison", ComparisonPanel).contained() as comparison:
+            comparison.show(snapshot.comparison)
 
     def allow_drawing(self) -> None:
         """Let the charts draw: plotext has been imported."""

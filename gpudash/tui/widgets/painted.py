@@ -1,8 +1,10 @@
 """The base of every widget here: rows painted as strips, only changed rows refreshed."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
+from typing import Self
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -12,6 +14,8 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.style import Style as ThemedStyle
 from textual.widget import Widget
+
+from gpudash.tui.containment import Contained, PartFailed
 
 Row = list[Segment]
 
@@ -41,7 +45,7 @@ of them in each widget several times before the first frame."""
 VARIABLE = re.compile(r"\$([\w-]+)")
 
 
-class Painted(Widget):
+class Painted(Contained, Widget):
     """A widget that knows how to draw itself as rows of segments at its present size."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  # Textual's own name
@@ -50,10 +54,28 @@ class Painted(Widget):
         self._painted_size: Size | None = None
         self._base: Style | None = None
         self._inks: dict[str, Style] = {}
+        self._complaint: str | None = None  # what failed as it was last brought up to date
 
     def rows(self, width: int, height: int) -> Iterable[Row]:
         """Return the rows; what is beyond `width` or `height` is cut off."""
         raise NotImplementedError
+
+    @contextmanager
+    def contained(self) -> Iterator[Self]:
+        """Bring the widget up to date in here: where that fails it says so, until it succeeds."""
+        before, self._complaint = self._complaint, None
+        try:
+            yield self
+        except Exception as error:  # noqa: BLE001  # whatever it is, the others are shown
+            self._complaint = self._fail(error)
+        if before or self._complaint:
+            self.repaint()
+
+    def _fail(self, error: Exception) -> str:
+        """Tell the app; return the line to show."""
+        failed = PartFailed(self, error)
+        self.post_message(failed)
+        return failed.sentence
 
     def repaint(self) -> None:
         """Draw again and have the terminal shown those rows that differ."""
@@ -76,9 +98,18 @@ class Painted(Widget):
         if self._base is None:
             self._base = self.rich_style  # a millisecond of walking up the tree
         base = self._base
-        rows = islice(self.rows(width, height), height) if width and height else ()
-        strips = [_strip(row, width, base) for row in rows]
+        try:
+            strips = [_strip(row, width, base) for row in self._rows(width, height)]
+        except Exception as error:  # noqa: BLE001  # whatever it is, the others are painted
+            strips = [_strip([Segment(f" {self._fail(error)}")], width, base)]
         return strips + [Strip.blank(width, base)] * (height - len(strips))
+
+    def _rows(self, width: int, height: int) -> Iterable[Row]:
+        if not (width and height):
+            return ()
+        if self._complaint:
+            return ([Segment(f" {self._complaint}")],)
+        return islice(self.rows(width, height), height)
 
     def notify_style_update(self) -> None:
         """Draw in the new theme's colours."""

@@ -1,0 +1,200 @@
+"""Whatever fails on the screen, the training goes on: what failed is closed; the log says so."""
+
+import asyncio
+from itertools import count
+
+import msgspec
+import pytest
+from textual.widgets import Input, OptionList
+
+from gpudash.snapshot import Snapshot
+from gpudash.tui import bars
+from gpudash.tui.screens import help as help_screen
+from gpudash.tui.screens.main import MainScreen
+from gpudash.tui.widgets.painted import Painted
+from tests.tui.driving import Driver, dashboard
+from tests.tui.fake_engine import recording, training
+
+PARTS = (
+    "header bar",
+    "throughput chart",
+    "levers panel",
+    "results table",
+    "log pane",
+    "status line",
+    "footer bar",
+)
+
+
+def broken(*_args, **_kwargs):
+    raise KeyError(0)
+
+
+def said(d: Driver) -> list[str]:
+    """What the log has of failures."""
+    return [line for line in d.app._main.query_one("#log").lines if line.startswith("gpudash: ")]
+
+
+async def assert_goes_on(d: Driver, *, said_of: str) -> None:
+    """The log has one line of it; keys and snapshots arrive."""
+    await d.show(training(moved=50.0))
+    (line,) = said(d)
+    assert line.startswith(f"gpudash: {said_of} failed")
+    assert line.endswith("; the training goes on")
+    assert "KeyError: 0" in line
+    assert d.app.screen is d.app._main
+    before = len(d.engine.told("change"))
+    await d.press("p")
+    assert len(d.engine.told("change")) == before + 1
+    assert "off …" in d.text() or "on …" in d.text()
+
+
+@pytest.mark.parametrize("part", PARTS)
+async def test_a_widget_that_cannot_paint_says_so_in_its_place_until_it_can(part, monkeypatch):
+    name = part.split()[0]
+    async with dashboard(snapshot=training(), fails=True) as d:
+        widget = d.app._main.query_one(f"#{name}", Painted)
+        with monkeypatch.context() as patch:
+            patch.setattr(widget, "rows", broken)
+            widget.repaint()
+            for tick in range(8):
+                await d.show(training(moved=float(tick)))
+            if widget.size.width > 40:
+                assert f"the {part} failed: KeyError: 0" in d.text()
+        widget.repaint()
+        assert (
+            "KeyError"
+            not in "".join(
+                strip.text for strip in map(widget.render_line, range(widget.size.height))
+            )
+            or name == "log"
+        )
+        await assert_goes_on(d, said_of=f"the {part}")
+
+
+async def test_what_cannot_be_computed_costs_its_own_widget_alone(monkeypatch):
+    async with dashboard(snapshot=training(), fails=True) as d:
+        with monkeypatch.context() as patch:
+            patch.setattr(bars, "header", broken)
+            for tick in range(8):
+                await d.show(training(ticks=60 + tick))
+            assert d.lines()[0].strip() == "the header bar failed: KeyError: 0"
+            assert d.app._main.query_one("#status").rows(100, 1) is not None
+        await assert_goes_on(d, said_of="the header bar")
+        assert "KeyError" not in d.lines()[0]
+
+
+async def test_an_action_that_fails_is_told_once_however_often_it_is_pressed(monkeypatch):
+    async with dashboard(snapshot=training(), fails=True) as d:
+        monkeypatch.setattr(d.engine, "new_row", broken)
+        await d.press("n", "n", "n")
+        await assert_goes_on(d, said_of="the main screen")
+
+
+@pytest.mark.parametrize("where", ["set_timer", "call_later", "call_after_refresh", "run_worker"])
+async def test_a_callback_that_fails(where):
+    async def fail():
+        broken()
+
+    async with dashboard(snapshot=training(), fails=True) as d:
+        if where == "set_timer":
+            d.app.set_timer(0.001, broken)
+        else:
+            getattr(d.app, where)(fail)
+        while not said(d):
+            await d.pilot.pause(0.01)
+        await assert_goes_on(d, said_of="the main screen")
+
+
+async def test_a_handler_of_the_main_screen_that_fails(monkeypatch):
+    async with dashboard(snapshot=training(), fails=True) as d:
+        with monkeypatch.context() as patch:
+            patch.setattr(MainScreen, "on_resize", broken)
+            await d.pilot.resize_terminal(130, 42)
+            await d.settle()
+        await assert_goes_on(d, said_of="the main screen")
+
+
+async def test_a_snapshot_that_cannot_be_taken_leaves_an_open_dialog_alone(monkeypatch):
+    async with dashboard(snapshot=training(), fails=True) as d:
+        await d.press("down", "enter")
+        with monkeypatch.context() as patch:
+            patch.setattr(d.app.control, "take", broken)
+            await d.show(training(moved=1.0))
+        assert d.app.screen.query(Input)
+        await d.press("escape")
+        await assert_goes_on(d, said_of="the main screen")
+
+
+async def test_a_dialog_that_fails_is_closed(monkeypatch):
+    async with dashboard(snapshot=training(), fails=True) as d:
+        await d.press("w")
+        monkeypatch.setattr(OptionList, "action_cursor_down", broken)
+        await d.press("down")
+        await assert_goes_on(d, said_of="the open dialog")
+
+
+async def test_a_dialog_that_cannot_be_composed_is_closed(monkeypatch):
+    async with dashboard(snapshot=training(), fails=True) as d:
+        monkeypatch.setattr(help_screen, "keys_text", broken)
+        await d.press("question_mark")
+        await assert_goes_on(d, said_of="the open dialog")
+
+
+async def test_an_answer_that_cannot_be_obeyed_is_told(monkeypatch):
+    async with dashboard(snapshot=training(), fails=True) as d:
+        await d.press("w", "down")
+        with monkeypatch.context() as patch:
+            patch.setattr(d.engine, "restart", broken)
+            await d.press("enter")
+        await assert_goes_on(d, said_of="the main screen")
+
+
+async def test_a_palette_that_lost_its_room_is_closed():
+    """Textual's KeyError at PageUp in a list without a row."""
+    async with dashboard(snapshot=training(), fails=True) as d:
+        await d.press("ctrl+p")
+        await d.until("New row of the results")
+        await d.pilot.resize_terminal(30, 3)
+        await d.press("pageup")
+        await d.pilot.resize_terminal(120, 40)
+        await d.settle()
+        await assert_goes_on(d, said_of="the open dialog")
+
+
+async def test_two_enters_in_the_palette_run_a_command_once():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("ctrl+p")
+        await d.type("new")
+        await d.until("New row of the results")
+        await d.press_together("enter", "enter")
+        while not d.engine.told("new_row"):
+            await d.pilot.pause(0.02)
+        await d.settle()
+        assert d.app.screen is d.app._main
+        assert d.engine.told("new_row") == [()]
+
+
+async def test_without_a_training_a_failure_ends_the_app(monkeypatch):
+    async def press_a_key_that_fails():
+        async with dashboard(snapshot=Snapshot(state="finished")) as d:
+            monkeypatch.setattr(d.engine, "new_row", broken)
+            await d.press("n")
+
+    with pytest.raises(KeyError):
+        await press_a_key_that_fails()
+
+
+async def test_a_main_screen_that_can_never_be_painted_is_left_in_order(monkeypatch):
+    snapshot = msgspec.structs.replace(training(), recording=recording())
+    async with dashboard(snapshot=snapshot, fails=True) as d:
+        monkeypatch.setattr(d.app._main._compositor, "update_widgets", broken)
+        for tick in count():
+            if d.app._exit:
+                break
+            d.engine.publish(msgspec.structs.replace(snapshot, elapsed_s=float(tick)))
+            await asyncio.sleep(0.01)  # not the pilot's: it paints by itself
+        assert d.engine.told("stop_recording") == [()]
+        assert d.app.return_code == 1
+        (line,) = d.app.failures.values()
+        assert line.startswith("gpudash: the main screen failed: KeyError: 0")
