@@ -44,7 +44,7 @@ class SlowedEncoderDecoder(EncoderDecoder):
         self._slowed = False
 
     def configure(self, values: Mapping[str, Value]) -> None:
-        """Put the lever in force."""
+        """Apply the lever."""
         super().configure(values)
         self._slowed = bool(values["slowed"])
 

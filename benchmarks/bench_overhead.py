@@ -46,10 +46,10 @@ def recorded(batch_size: int, steps: int) -> float:
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))
     # the last row is cut off by the end
-    settled = [row for row in rows if int(row["step"]) >= WARMUP_STEPS][:-1]
-    if len(settled) < MIN_ROWS:
-        raise SystemExit(f"{len(settled)} rows after the warm-up are too few: raise --steps")
-    first, last = settled[0], settled[-1]
+    warm = [row for row in rows if int(row["step"]) >= WARMUP_STEPS][:-1]
+    if len(warm) < MIN_ROWS:
+        raise SystemExit(f"{len(warm)} rows after the warm-up are too few: raise --steps")
+    first, last = warm[0], warm[-1]
     seconds = float(last["time_s"]) - float(first["time_s"])
     return (int(last["step"]) - int(first["step"])) / seconds
 

@@ -14,9 +14,9 @@ from workloads.standard_levers import (
     INPUT,
     JPEG,
     MASKS,
+    OPTIMIZATIONS,
     SEED,
     STREAMS,
-    TRADE,
     batch_size,
     model_scale,
     pipelined,
@@ -56,7 +56,7 @@ CATALOGUE: dict[str, Entry] = {
                 pipelined("Encode batch n+1 on one CUDA stream while n trains on another."),
                 batch_size(8),
                 *INPUT,
-                *TRADE,
+                *OPTIMIZATIONS,
                 model_scale(
                     full="256×256 images, 16 to 4096 channels",
                     small="64×64 images, 8 to 512 channels",
@@ -94,7 +94,7 @@ CATALOGUE: dict[str, Entry] = {
                     source="per_image: the source's; batched: torch.nn.functional.grid_sample",
                 ),
                 *INPUT,
-                *TRADE,
+                *OPTIMIZATIONS,
                 model_scale(
                     full="256×256 images, 16 to 4096 channels",
                     small="64×64 images, 8 to 512 channels",
@@ -123,7 +123,7 @@ CATALOGUE: dict[str, Entry] = {
                     source=f"{MASKS}; minmax: gpudash",
                 ),
                 *INPUT,
-                *TRADE,
+                *OPTIMIZATIONS,
                 model_scale(
                     full="256×256 images, 10 hidden convolutions",
                     small="32×32 images, 4 hidden convolutions",
@@ -161,7 +161,7 @@ CATALOGUE: dict[str, Entry] = {
                     source=f"{JPEG}; from on_device: gpudash, torchvision, nvImageCodec",
                 ),
                 *INPUT,
-                *TRADE,
+                *OPTIMIZATIONS,
                 model_scale(
                     full="30 channels from the whole crop on",
                     small="4 channels after a stride of 8, the same files and crops",

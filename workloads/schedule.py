@@ -9,7 +9,7 @@ waiting, the device takes those that the next step waits for, and preparation fi
 At equal priority preparation also gets in the way, and half of the gain is lost.
 
 The side stream stays one batch ahead and no more: prepare(n+1) waits for train(n-1).
-Without that bound the host's run-ahead would let it hoard prepared batches.
+Without that bound the host's run-ahead would let it pile up prepared batches.
 
 The host enqueues "train on n, then prepare n+1", so both schedules see the same batches
 in the same order, and after `drain` both have trained on all of them: losses and weights

@@ -101,7 +101,7 @@ INPUT: tuple[Lever, ...] = (
 )
 """How batches reach the step."""
 
-TRADE: tuple[Lever, ...] = (
+OPTIMIZATIONS: tuple[Lever, ...] = (
     Choice(
         name="precision",
         default="tf32",
@@ -155,7 +155,7 @@ TRADE: tuple[Lever, ...] = (
         source="torch.cuda.graph",
     ),
 )
-"""The optimizations."""
+"""The optimizations: how a model is computed, never what."""
 
 SEED = Count(
     name="seed",

@@ -20,7 +20,7 @@ from workloads.memory import available_host_bytes
 from workloads.schedule import DualStream, Schedule, Serial, side_stream, training_stream
 from workloads.workload import Mark, Workload, unmarked
 
-SETTLING_STEPS = 2
+WARMUP_STEPS = 2
 """A schedule fills, an allocator finds its blocks."""
 
 
@@ -86,11 +86,11 @@ class Training:
     @property
     def warmup_steps(self) -> int:
         """Steps after the start or the latest change until their cost has passed."""
-        steps = SETTLING_STEPS
+        steps = WARMUP_STEPS
         if self.settings["cuda_graph"] == "on":
             steps += EAGER_BEFORE_CAPTURE + 1
         if self.settings["data"] == "loader":
-            # what the loader has hoarded hides its pace until it is used up
+            # prefetched batches mask the loader's rate until they are used up
             steps += batches_held(self._values)
         return steps
 
@@ -117,7 +117,7 @@ class Training:
 
     @property
     def chosen(self) -> dict[str, str]:
-        """The settings in force that are not their levers' defaults."""
+        """The active settings that are not their levers' defaults."""
         return {
             lever.name: self.settings[lever.name]
             for lever in self._entry.levers
@@ -158,11 +158,11 @@ class Training:
         return resolved
 
     def change(self, changes: Mapping[str, str]) -> None:
-        """Settle these changes and put them in force; nothing may be pending. Raises LeverError."""
+        """Resolve these changes and apply them; nothing may be pending. Raises LeverError."""
         self.enter(self.resolve(changes))
 
     def enter(self, wanted: Mapping[str, str]) -> None:
-        """Put resolved settings in force; nothing may be pending.
+        """Apply resolved settings; nothing may be pending.
 
         Raises LeverError for what only building shows; then `recover` has to follow.
         """

@@ -59,7 +59,7 @@ class Workload(Protocol):
         """Build model and optimizer. Seeded by `values["seed"]`. `configure` comes next."""
 
     def configure(self, values: Mapping[str, Value]) -> None:
-        """Put in force what needs neither a new loader nor a rebuilt model."""
+        """Apply what needs neither a new loader nor a rebuilt model."""
 
     def samples(self, values: Mapping[str, Value]) -> Samples:
         """Return the dataset as the loader workers make it under these levers."""

@@ -139,6 +139,8 @@ def _preset(arguments: argparse.Namespace) -> Preset | None:
         raise UsageError(f"say what to sweep: --vary LEVER=A,B,… or --preset {'|'.join(ON_GPU)}")
     if arguments.preset is None:
         return None
+    if arguments.preset == "trade":  # its first name, a promise of the command line
+        arguments.preset = "optimizations"
     if arguments.preset not in ON_GPU:
         raise UsageError(f"preset {arguments.preset!r} does not exist; valid: {', '.join(ON_GPU)}")
     return ON_GPU[arguments.preset]

@@ -150,6 +150,15 @@ def test_a_presets_size_is_for_the_device_that_was_asked_for(monkeypatch, device
     assert trains_on_gpu(device) is found
 
 
+def test_trade_still_names_the_preset_of_the_optimizations(monkeypatch, tmp_path):
+    swept = []
+    monkeypatch.setattr("gpudash.commands.sweep.check_grid", lambda *asked: swept.append(asked))
+    monkeypatch.setattr("gpudash.commands.sweep.run_sweep", lambda *_: 0)
+    for name in ("trade", "optimizations"):
+        assert main(["--preset", name, "--device", "cpu"]) == 0
+    assert swept[0] == swept[1]
+
+
 def test_a_cell_that_does_not_exist_is_refused_before_anything_runs():
     bad = msgspec.structs.replace(GRID, rows=({"batch_size": "8"}, {"batch_size": "0"}))
     with pytest.raises(LeverError, match="'0' is not valid"):

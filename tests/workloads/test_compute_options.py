@@ -148,7 +148,7 @@ def test_fewer_bits_stay_near(make: Make, device: torch.device, precision: str) 
 # ---- the levers do something
 
 
-def test_as_it_stands_the_trade_is_pytorchs_default(make: Make) -> None:
+def test_by_default_the_options_are_pytorchs(make: Make) -> None:
     ours = make()._workload._decoder._optimizer.param_groups[0]
     plain = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1e-3).param_groups[0]
     assert {**ours, "params": None} == {**plain, "params": None}

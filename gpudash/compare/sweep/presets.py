@@ -79,7 +79,7 @@ ON_GPU = {
         ),
         min_steps=16,  # two bursts of the loader
     ),
-    "trade": Preset(
+    "optimizations": Preset(
         workload="encdec",
         settings={"data": "resident"},
         rows=_batches(8, 64),
@@ -93,7 +93,7 @@ ON_GPU = {
         ),
     ),
 }
-"""By name; the sources' sizes. `trade`: its levers on the first experiment, one upon another."""
+"""By name; the sources' sizes. `optimizations`: added one by one on the first experiment."""
 
 ON_CPU = {
     "encdec": msgspec.structs.replace(ON_GPU["encdec"], rows=_batches(4, 8, 16), min_steps=5),
@@ -110,8 +110,8 @@ ON_CPU = {
         min_steps=15,  # the loader's pace is uneven where its workers have no core of their own
         rounds=8,
     ),
-    "trade": msgspec.structs.replace(
-        ON_GPU["trade"],
+    "optimizations": msgspec.structs.replace(
+        ON_GPU["optimizations"],
         rows=_batches(8),
         columns=(
             {"channels_last": "off", "fused_optimizer": "off"},
@@ -121,4 +121,4 @@ ON_CPU = {
         min_steps=5,
     ),
 }
-"""The same stages (of `trade`, what a CPU can do) in sizes that two cores finish in ten minutes."""
+"""The same stages (of `optimizations`, those for a CPU), sized for ten minutes on two cores."""
