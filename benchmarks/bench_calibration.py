@@ -85,10 +85,9 @@ def cycles_per_us(device: torch.device) -> float:
 class ShortComparison(Comparison):
     """The same procedure in blocks as short as it allows."""
 
-    def begin(self, started: Started, first_number: int, /) -> Blocks:
+    def begin(self, started: Started, run: int, /) -> tuple[Block, ...]:
         """Return the same blocks, shorter."""
-        blocks = super().begin(started, first_number).blocks
-        return Blocks(blocks=tuple(shortened(block) for block in blocks))
+        return tuple(shortened(block) for block in super().begin(started, run))
 
 
 def shortened(block: Block) -> Block:
@@ -117,9 +116,9 @@ class Driver:
     def _hear(self, event: Event) -> None:
         if self._comparison is None:
             return
-        command = self._comparison.fold(event)
-        if command is not None:
-            self._send(command)
+        blocks = self._comparison.fold(event)
+        if blocks is not None:
+            self._send(Blocks(id=0, run=self._number, blocks=blocks))
         if self._comparison.done:
             if self._comparison.found is None or self._comparison.verdict is None:
                 raise SystemExit(f"no verdict: {self._comparison.failure}")
@@ -129,12 +128,12 @@ class Driver:
     def _next(self) -> None:
         if not self._questions:
             self._comparison = None
-            self._send(Stop())
+            self._send(Stop(id=0))
             return
         self._comparison = ShortComparison(self._questions.pop())
+        self._number += 1
         blocks = self._comparison.begin(STARTED, self._number)
-        self._number += len(blocks.blocks)
-        self._send(blocks)
+        self._send(Blocks(id=0, run=self._number, blocks=blocks))
 
     def _send(self, command: Command) -> None:
         os.write(self._commands_fd, msgspec.json.encode(command) + b"\n")

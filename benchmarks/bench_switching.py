@@ -61,7 +61,7 @@ class Worker:
         self.changes.clear()
         time.sleep(random.uniform(0, LOOK_S))  # a key is not pressed right after a report
         sent_s = time.monotonic()
-        self.link.send(Change(settings=settings))
+        self.link.send(Change(id=1, settings=settings))
         while not self.changes:
             self.read()
         answered_s, changed = time.monotonic(), self.changes[0]

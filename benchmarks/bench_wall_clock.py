@@ -40,7 +40,7 @@ def main() -> None:
                     raise SystemExit(str(event))
         if arrivals and time.monotonic() - switched_s > 1:
             switched_s = time.monotonic()
-            link.send(Change(settings={"pipelined": values[0]}))
+            link.send(Change(id=1, settings={"pipelined": values[0]}))
             values.reverse()
     link.close()
     (began_s, first), (ended_s, last) = arrivals[0], arrivals[-1]

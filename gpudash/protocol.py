@@ -20,6 +20,15 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="typ
 # ── worker → session ────────────────────────────────────────────────────────────────────
 
 
+class Note(Record, frozen=True, kw_only=True):
+    """What the user should know about the active settings on this device."""
+
+    lever: str | None
+    """The lever it is about; None: about no single one."""
+    text: str
+    """One sentence."""
+
+
 class Status(Record, frozen=True, kw_only=True):
     """What the worker is doing while it is not training yet, as a sentence for the user."""
 
@@ -45,12 +54,13 @@ class Started(Record, frozen=True, kw_only=True):
     workload: str
     device: Device
     settings: Settings
-    """Every lever with the value in force, `auto` resolved."""
+    """Every lever with its active value, `auto` resolved."""
+    requested: Settings = {}
+    """The levers that were asked for, as asked, `auto` kept: what a restart sends."""
     warmup_steps: int
-    """Steps until loader, caches and schedule have settled: what is measured leaves them out."""
+    """Steps until loader, caches and schedule are warm: what is measured leaves them out."""
     versions: dict[str, str]
-    notes: tuple[str, ...] = ()
-    """What the user should know about these settings on this device, one sentence each."""
+    notes: tuple[Note, ...] = ()
 
 
 class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=False):
@@ -112,6 +122,8 @@ class Changed(Record, frozen=True, kw_only=True):
 
     rank: int = 0
     at_s: float
+    answers: tuple[int, ...] = ()
+    """The commands that this answers; empty where none asked for it."""
     segment: int
     after_step: int
     """The last step enqueued with the settings before."""
@@ -119,12 +131,14 @@ class Changed(Record, frozen=True, kw_only=True):
     settings: Settings
     took_ms: float
     """Host time from the command's arrival until the next step may start."""
+    requested: Settings = {}
     warmup_steps: int
-    """As in `Started`."""
-    notes: tuple[str, ...] = ()
-    """What the user should know about these settings on this device, one sentence each."""
+    """Both as in `Started`; what blocks run with was not requested."""
+    notes: tuple[Note, ...] = ()
+    run: int | None = None
+    """The run of blocks inside of which it was; None outside of one."""
     block: int | None = None
-    """The block of a comparison or a sweep that begins here; None outside of one."""
+    """The block that begins here; None where one only ends."""
 
 
 class Timed(Record, frozen=True, kw_only=True):
@@ -139,33 +153,57 @@ class Timed(Record, frozen=True, kw_only=True):
     seconds: float
 
 
-class Refused(Record, frozen=True, kw_only=True):
-    """A change that cannot be: the training goes on as it was."""
+RefusalKind: TypeAlias = Literal["bad_setting", "out_of_memory"]
 
+
+class Refused(Record, frozen=True, kw_only=True):
+    """A change that cannot be: the training goes on as it was.
+
+    What is given up for want of memory may have trained a while: a `Changed` back follows.
+    """
+
+    answers: tuple[int, ...] = ()
+    kind: RefusalKind
     changes: Settings
     reason: str
+    run: int | None = None
     block: int | None = None
-    """The block that was to run with these settings."""
+    """The block that was to run with these settings, and its run."""
+
+
+class BlocksEnded(Record, frozen=True, kw_only=True):
+    """A run of blocks is over; the settings are those from before it, or the user's new ones."""
+
+    at_s: float
+    answers: tuple[int, ...] = ()
+    """Every `Blocks` of the run."""
+    run: int
+    why: str
+    """As a clause, for the user."""
 
 
 class Paused(Record, frozen=True, kw_only=True):
-    """No further step is started until a Resume."""
+    """No further step is started until a Resume; said again to each further Pause."""
 
     at_s: float
+    answers: tuple[int, ...] = ()
     after_step: int = 0
     """The last step enqueued: the device may still be at work on it."""
 
 
 class Resumed(Record, frozen=True, kw_only=True):
-    """Training goes on."""
+    """Training goes on, perhaps as before."""
 
     at_s: float
+    answers: tuple[int, ...] = ()
 
 
 class Finished(Record, frozen=True, kw_only=True):
-    """The planned number of steps, or the planned time, is reached; the worker exits."""
+    """The planned number of steps or time is reached, or a Stop obeyed; the worker exits."""
 
     at_s: float
+    answers: tuple[int, ...] = ()
+    """Every Stop, and whatever came too late to be obeyed."""
     total_steps: int
 
 
@@ -181,7 +219,17 @@ class Failed(Record, frozen=True, kw_only=True):
 
 
 Event: TypeAlias = (
-    Status | Started | Progress | Changed | Timed | Refused | Paused | Resumed | Finished | Failed
+    Status
+    | Started
+    | Progress
+    | Changed
+    | Timed
+    | Refused
+    | BlocksEnded
+    | Paused
+    | Resumed
+    | Finished
+    | Failed
 )
 
 # ── session → worker ────────────────────────────────────────────────────────────────────
@@ -199,21 +247,28 @@ class Plan(Record, frozen=True, kw_only=True):
     duration_s: float | None = None
 
 
-class Change(Record, frozen=True, kw_only=True):
+class Command(Record, frozen=True, kw_only=True):
+    """What the session asks for. Exactly one event answers it, naming its id."""
+
+    id: int
+    """Counts up within a session."""
+
+
+class Change(Command, frozen=True, kw_only=True):
     """Set these levers at the next step boundary."""
 
     settings: Settings
 
 
-class Pause(Record, frozen=True, kw_only=True):
+class Pause(Command, frozen=True, kw_only=True):
     """Stop between two steps."""
 
 
-class Resume(Record, frozen=True, kw_only=True):
+class Resume(Command, frozen=True, kw_only=True):
     """Go on after a Pause."""
 
 
-class Stop(Record, frozen=True, kw_only=True):
+class Stop(Command, frozen=True, kw_only=True):
     """Finish the step in progress, report it and exit."""
 
 
@@ -221,28 +276,31 @@ class Block(Record, frozen=True, kw_only=True):
     """A stretch of training under one setting, long enough to be measured."""
 
     number: int
-    """Counts up within a worker's life: none is run twice."""
+    """Counts up within a run of blocks: none is run twice."""
     changes: Settings
     """Levers, on top of those that the blocks began with."""
     min_steps: int
     min_s: float
-    """It lasts until both are reached, counted after the settling steps; the last step of a
+    """It lasts until both are reached, counted after the warm-up; the last step of a
     block, which runs with nothing beside it on two streams, does not count either."""
     wall_clock: Literal["instrumented", "uninstrumented"] | None = None
     """Time it from outside, with or without the instruments: what they cost."""
 
 
-class Blocks(Record, frozen=True, kw_only=True):
-    """Run these blocks, one after the other, instead of those that still wait to be run.
+class Blocks(Command, frozen=True, kw_only=True):
+    """Run these blocks, one after the other, instead of the run's blocks that still wait.
 
     The worker switches by itself: no message has to travel between two blocks. Afterwards
-    the levers are as before the first one. Any other Change ends the blocks.
+    the levers are as before the first one. No blocks at all end the run; so do a Change and
+    another run.
     """
 
+    run: int
+    """Numbers the comparison or the sweep, counting up within a session."""
     blocks: tuple[Block, ...]
 
 
-Command: TypeAlias = Change | Pause | Resume | Stop | Blocks
+AnyCommand: TypeAlias = Change | Pause | Resume | Stop | Blocks
 
 # ── telemetry → session ─────────────────────────────────────────────────────────────────
 

@@ -146,13 +146,15 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     workload: str = ""
     device: Device | None = None
     settings: Settings = msgspec.field(default_factory=dict)
-    """Levers in force; before the worker has started, those asked for."""
+    """Active levers; before the worker has started, those asked for."""
+    requested: Settings = msgspec.field(default_factory=dict)
+    """The levers that were asked for, as asked: what a restart sends."""
     pending: Settings = msgspec.field(default_factory=dict)
-    """Asked for and not in force yet."""
-    refused: Settings = msgspec.field(default_factory=dict)
-    """What this worker refused last …"""
-    refusals: int = 0
-    """… and how many changes were refused since the run began."""
+    """Asked for and not answered yet."""
+    pausing: bool | None = None
+    """Asked to pause (True) or to go on, and not answered yet."""
+    last_command: int = 0
+    """The newest request of the screen's that this snapshot knows of."""
     notes: tuple[str, ...] = ()
     worker_pid: int | None = None
     total_steps: int = 0

@@ -6,6 +6,7 @@ from gpudash.protocol import (
     Finished,
     GpuReading,
     HostReading,
+    Note,
     Paused,
     Plan,
     Progress,
@@ -30,7 +31,7 @@ def started(at_s: float, settings: Settings = SETTINGS, workload: str = "encdec"
         settings=settings,
         warmup_steps=2,
         versions={"torch": "2.11.0"},
-        notes=("8 loader workers",),
+        notes=(Note(lever=None, text="8 loader workers"),),
     )
 
 

@@ -8,6 +8,7 @@ import itertools
 
 from gpudash.protocol import (
     Blocks,
+    BlocksEnded,
     Change,
     Changed,
     Finished,
@@ -52,10 +53,24 @@ class Worker:
     def obey(self, command):
         match command:
             case Blocks():
-                self.blocks.replace(command.blocks, self.settings)
+                if self.blocks.running and command.run > self.blocks.run:
+                    self.leave_blocks("other blocks began")
+                if not self.blocks.take_in(command, self.settings):
+                    answers = (command.id,)
+                    ended = BlocksEnded(
+                        at_s=self.now_s, answers=answers, run=command.run, why="it had ended before"
+                    )
+                    self.sent.append(ended)
             case Change():
-                self.blocks.end()
-                self.switch(command.settings)
+                self.blocks.current = None
+                self.switch(command.settings, answers=(command.id,))
+                if self.blocks.running:
+                    self.sent.append(self.blocks.end(self.now_s, "another change ended it"))
+
+    def leave_blocks(self, why):
+        self.blocks.current = None
+        self.switch(self.blocks.baseline)
+        self.sent.append(self.blocks.end(self.now_s, why))
 
     def turn(self):
         """One turn of the loop: the next block if it is time, a step, a report."""
@@ -73,19 +88,17 @@ class Worker:
             return
         block = blocks.take()
         if block is None:
-            baseline = blocks.baseline
-            blocks.end()
-            self.switch(baseline)
+            self.leave_blocks("no block is left")
             return
         wanted = blocks.baseline | block.changes
         if reason := self.refuses(wanted):
-            self.sent.append(Refused(changes=block.changes, reason=reason, block=block.number))
+            self.refuse("bad_setting", block.changes, reason)
             blocks.current = None
             return
         self.began.append(block.number)
-        self.switch(wanted, block.number)
+        self.switch(wanted)
 
-    def switch(self, settings, block=None):
+    def switch(self, settings, answers=()):
         self.iterate(LAST_MS)  # drained: nothing runs beside it
         before, self.settings = self.settings, self.settings | settings
         self.segment += 1
@@ -94,23 +107,34 @@ class Worker:
         self.sent.append(
             Changed(
                 at_s=self.now_s,
+                answers=answers,
                 segment=self.segment,
                 after_step=self.trained,
                 changes={k: v for k, v in self.settings.items() if before[k] != v},
                 settings=dict(self.settings),
                 took_ms=0.5,
                 warmup_steps=WARMUP,
-                block=block,
+                run=None if answers else self.blocks.run,
+                block=self.blocks.current.number if self.blocks.current else None,
             )
         )
 
     def retreat(self):
-        failed, block = self.settings, self.blocks.current
-        self.switch(self.proven)
+        failed = self.settings
+        self.refuse("out_of_memory", failed, f"out of memory with {failed}")
         self.blocks.current = None
-        number = block.number if block else None
+        self.switch(self.proven)
+
+    def refuse(self, kind, changes, reason):
+        block = self.blocks.current
         self.sent.append(
-            Refused(changes=failed, reason=f"out of memory with {failed}", block=number)
+            Refused(
+                kind=kind,
+                changes=changes,
+                reason=reason,
+                run=self.blocks.run if block else None,
+                block=block.number if block else None,
+            )
         )
 
     def iterate(self, step_ms=None):
@@ -147,6 +171,8 @@ class Worker:
 
     def finish(self):
         self.report()
+        if self.blocks.running:
+            self.sent.append(self.blocks.end(self.now_s, "the training ended"))
         self.sent.append(Finished(at_s=self.now_s, total_steps=self.trained))
 
     def take(self):
@@ -157,17 +183,20 @@ class Worker:
 class Conducted:
     """An experiment and its worker, as the session connects them; commands arrive late."""
 
-    def __init__(self, experiment, worker, first_number=0, delay=0):
+    def __init__(self, experiment, worker, run=0, delay=0):
         self.experiment = experiment
         self.worker = worker
         self.delay = delay
-        self.commands = []  # those sent after the first
+        self.number = run
+        self.commands = []  # blocks sent after the first
         self.results = []  # what else `fold` returned
         self._underway = []
         self._turns = itertools.count()
-        self.send(experiment.begin(worker.start(), first_number))
+        self._ids = itertools.count()
+        self.send(experiment.begin(worker.start(), run))
 
-    def send(self, command):
+    def send(self, blocks):
+        command = Blocks(id=next(self._ids), run=self.number, blocks=blocks)
         self._underway.append((next(self._turns) + self.delay, command))
 
     def turn(self, turns=1):
@@ -180,10 +209,10 @@ class Conducted:
                 self.tell(record)
 
     def tell(self, record):
-        command = self.experiment.fold(record)
-        if command is not None:
-            self.commands.append(command)
-            self.send(command)
+        blocks = self.experiment.fold(record)
+        if blocks is not None:
+            self.commands.append(blocks)
+            self.send(blocks)
 
     def run(self, most=20_000):
         """Turn until the experiment is done."""

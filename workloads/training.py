@@ -101,19 +101,18 @@ class Training:
         return max(1, int(self.settings["num_workers"])) if from_loader else 1
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What the user should know about these settings on this device."""
-        pinned = self._values["pin_memory"] and self.device.type == "cpu"
-        chosen = (
-            f"{name}={value}: chosen for the CPU"
+    def notes(self) -> dict[str, str]:
+        """What the user should know about these settings on this device: lever → sentence."""
+        notes = {
+            name: f"{name}={value}: chosen for the CPU"
             for name, value in self._chosen.items()
             if self.settings[name] == value
-        )
-        return (
-            *chosen,
-            *([self._schedule.note] if self._schedule.note else []),
-            *(["pin_memory=on: does nothing on a CPU"] if pinned else []),
-        )
+        }
+        if self._schedule.note:
+            notes["pipelined"] = self._schedule.note
+        if self._values["pin_memory"] and self.device.type == "cpu":
+            notes["pin_memory"] = "pin_memory=on: does nothing on a CPU"
+        return notes
 
     @property
     def chosen(self) -> dict[str, str]:

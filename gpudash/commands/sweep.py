@@ -7,7 +7,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Sequence
-from itertools import product
+from itertools import product, zip_longest
 from pathlib import Path
 
 import msgspec
@@ -29,7 +29,17 @@ from gpudash.compare.sweep.file import Provenance, SweepFile
 from gpudash.compare.sweep.grid import Grid, Sweep
 from gpudash.compare.sweep.presets import ON_CPU, ON_GPU, Preset
 from gpudash.errors import RecordingError, UsageError
-from gpudash.protocol import Blocks, Device, Event, Plan, Progress, Reading, Settings, Started
+from gpudash.protocol import (
+    Block,
+    Device,
+    Event,
+    Note,
+    Plan,
+    Progress,
+    Reading,
+    Settings,
+    Started,
+)
 from gpudash.recording.files import reason, refuse_existing, shown
 from gpudash.recording.provenance import path_beside, plain
 from gpudash.run import child
@@ -94,7 +104,9 @@ def main(argv: Sequence[str]) -> int:
     ran = file.earlier if file else None
     if file and ran and ran.device and sweep.blocks_done == sweep.blocks_planned:
         file.close()
-        title = title_of(plan, grid, ran.device, ran.in_force or {}, ran.notes)
+        both = zip_longest(ran.notes, ran.noted)
+        notes = [Note(lever=lever, text=text or "") for text, lever in both]
+        title = title_of(plan, grid, ran.device, ran.in_force or {}, notes)
         return print_measured(sweep, title, ran.skipped_samples or 0, outputs, command)
     session = Session(plan, command=command)
     try:
@@ -242,8 +254,8 @@ class RecordedSweep:
         self.refusal: str | None = None
         """Why it was not begun: the file's blocks were measured elsewhere."""
 
-    def begin(self, started: Started, first_number: int, /) -> Blocks:
-        """Return what the worker is to run."""
+    def begin(self, started: Started, run: int, /) -> tuple[Block, ...]:
+        """Return what the worker is to run, under this number."""
         self._began_s = time.monotonic()
         self.started = started
         try:
@@ -251,20 +263,20 @@ class RecordedSweep:
                 self._file.started_on(started)
         except UsageError as error:
             self.done, self.refusal = True, str(error)
-            return Blocks(blocks=())
+            return ()
         except RecordingError as error:
             return self._fail(str(error))
-        command = self._sweep.begin(first_number)
+        blocks = self._sweep.begin(run)
         self.done = self._sweep.done
-        return command
+        return blocks
 
-    def fold(self, item: Event | Reading, /) -> Blocks | None:
+    def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
         """Take one record."""
         if self.done:
             return None
         if isinstance(item, Progress):
             self.skipped_samples = self._skipped_before + item.skipped_samples
-        rows, command = self._sweep.fold(item)
+        rows, blocks = self._sweep.fold(item)
         try:
             if self._file is not None and rows:
                 for row in rows:
@@ -273,7 +285,7 @@ class RecordedSweep:
         except RecordingError as error:
             return self._fail(str(error))
         self.done, self.failure = self._sweep.done, self._sweep.failure
-        return command
+        return blocks
 
     def shown(self) -> None:
         """Return nothing: a sweep has no place on the dashboard."""
@@ -291,9 +303,9 @@ class RecordedSweep:
             line += f", {elapsed_s / fresh * (planned - done):.0f} s left"
         return ", ".join([line, *silence(snapshot)])
 
-    def _fail(self, reason: str) -> Blocks:
+    def _fail(self, reason: str) -> tuple[Block, ...]:
         self.done, self.failure = True, reason
-        return Blocks(blocks=())
+        return ()
 
 
 def run_sweep(
@@ -358,15 +370,15 @@ def _publish(
 
 
 def title_of(
-    plan: Plan, grid: Grid, device: Device, in_force: Settings, worker_notes: Sequence[str]
+    plan: Plan, grid: Grid, device: Device, in_force: Settings, worker_notes: Sequence[Note]
 ) -> str:
     """Return, in a line, what was measured beside what the table says.
 
     Named are the levers that were set, those in force with another value than `gpudash list`
     says, and the one whose default is this machine's; the worker's notes tell of some of them.
     """
-    notes = [note for note in worker_notes if note.partition("=")[0] not in grid.varied]
-    told = {note.partition("=")[0] for note in notes}
+    notes = [note for note in worker_notes if note.lever not in grid.varied]
+    told = {note.lever for note in notes}
     default = {lever.name: lever.default_text for lever in find_workload(plan.workload).levers}
     fixed = {
         name: value
@@ -375,7 +387,8 @@ def title_of(
         and (name in plan.settings or name == BY_MACHINE or value != default[name])
     }
     head = f"{plan.workload} on {device.name}"
-    return "; ".join([f"{head}: {sweep_table.pairs(fixed)}" if fixed else head, *notes])
+    head = f"{head}: {sweep_table.pairs(fixed)}" if fixed else head
+    return "; ".join([head, *(note.text for note in notes)])
 
 
 def _conclude(

@@ -17,7 +17,7 @@ from gpudash.compare.paired_t import (
     same_setting_check,
     verdict,
 )
-from gpudash.protocol import Block, Blocks, Event, Reading, Started
+from gpudash.protocol import Block, Event, Reading, Started
 from gpudash.snapshot import ComparisonShown
 
 PAIRS = 40
@@ -72,7 +72,6 @@ class Comparison:
 
     def __init__(self, question: Question) -> None:
         self.question = question
-        self._first_number = 0
         self._orders = block_order(question.pairs, question.seed)
         self._log = BlockLog()
         self._measured: dict[int, Measured] = {}
@@ -99,19 +98,18 @@ class Comparison:
         """The A/A check so far."""
         return same_setting_check(self._pairs, self._orders[: len(self._pairs)])
 
-    def begin(self, _started: Started, first_number: int, /) -> Blocks:
-        """Return what the worker is to run, its blocks numbered from `first_number`."""
-        self._first_number = first_number
+    def begin(self, _started: Started, run: int, /) -> tuple[Block, ...]:
+        """Return what the worker is to run, under this number."""
         question = self.question
         blocks = tuple(
-            question.block(first_number + index, question.a if side == "A" else question.b)
-            for index, side in enumerate("".join(self._orders))
+            question.block(number, question.a if side == "A" else question.b)
+            for number, side in enumerate("".join(self._orders))
         )
-        self._log = BlockLog(blocks)
-        return Blocks(blocks=blocks)
+        self._log = BlockLog(run, blocks)
+        return blocks
 
-    def fold(self, item: Event | Reading, /) -> Blocks | None:
-        """Take one record; return a command if the worker is to stop the blocks early."""
+    def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
+        """Take one record; return no blocks if the worker is to end them early, else None."""
         if self.done:
             return None
         for outcome in self._log.fold(item):
@@ -123,7 +121,7 @@ class Comparison:
         if self._stopping or not self._is_over:
             return None
         self._stopping = True
-        return Blocks(blocks=())
+        return ()
 
     def cancel(self, reason: str) -> None:
         """Take no further pair: somebody ended it."""
@@ -168,7 +166,7 @@ class Comparison:
             return
         self._measured[outcome.number] = outcome
         pair = len(self._pairs)
-        number = self._first_number + 2 * pair
+        number = 2 * pair
         if number not in self._measured or number + 1 not in self._measured:
             return
         first, second = self._measured.pop(number), self._measured.pop(number + 1)

@@ -8,14 +8,17 @@ import msgspec
 
 from gpudash.protocol import (
     Block,
+    BlocksEnded,
     Changed,
     Event,
     Failed,
     Finished,
     GpuReading,
     HostReading,
+    Paused,
     Progress,
     Reading,
+    RefusalKind,
     Refused,
     Resumed,
     Settings,
@@ -28,9 +31,6 @@ from gpudash.statistics import mean
 LAG_S = 0.25
 """A utilisation read so soon after the block began still tells of the time before."""
 SAMPLES_KEPT = 512
-PATIENCE_S = 2.0
-PATIENCE_STEPS = 3
-"""No block begins that has not begun so long, and so many steps, after another change."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +62,7 @@ class NotRun(msgspec.Struct, frozen=True, kw_only=True):
     """A block whose settings cannot be."""
 
     number: int
+    kind: RefusalKind
     reason: str
 
 
@@ -94,18 +95,19 @@ class _Open:
 
 
 class BlockLog:
-    """Folds a worker's events and samples into the outcomes of these blocks, in their order.
+    """Folds a worker's events and readings into the outcomes of this run's blocks, in their order.
 
     A block that was left before its least number of steps has none: another change cut it off.
     """
 
-    def __init__(self, blocks: Iterable[Block] = ()) -> None:
+    def __init__(self, run: int = -1, blocks: Iterable[Block] = ()) -> None:
+        self._run = run
         self._blocks = {block.number: block for block in blocks}
         self._open: deque[_Open] = deque()
         self._gpu: deque[GpuReading] = deque(maxlen=SAMPLES_KEPT)
         self._host: deque[HostReading] = deque(maxlen=SAMPLES_KEPT)
-        self._begun = False
-        self._left: Changed | None = None  # to other settings, and no block has begun since
+        self._paused = False
+        self._ended: str | None = None  # why, while steps of the last block may be unfinished
         self.over: str | None = None
         """Why no further outcome will come; None while one may."""
 
@@ -114,13 +116,15 @@ class BlockLog:
         match item:
             case Changed(rank=0):
                 self._change(item)
-            case Refused(block=int(number), reason=reason) if number in self._blocks:
-                # out of memory, the worker first says that it went back to other settings
-                self._begun, self._left = True, None
+            case Refused(run=self._run, block=int(number)):
                 self._open = deque(one for one in self._open if one.number != number)
-                return (NotRun(number=number, reason=reason),)
+                return (NotRun(number=number, kind=item.kind, reason=item.reason),)
             case Progress(rank=0):
                 return self._progress(item)
+            case BlocksEnded(run=self._run):
+                self._ended = item.why
+            case Paused():
+                self._paused = True
             case Finished() | Failed() | Started():  # another worker, if it is Started
                 self.over = "the training ended"
             case GpuReading():
@@ -136,20 +140,18 @@ class BlockLog:
         for one in self._open:
             if one.last_step is not None:
                 continue
-            if isinstance(item, Resumed):
+            if isinstance(item, Resumed) and self._paused:
                 one.begin_again()
             elif isinstance(item, Timed) and item.block == one.number:
                 one.timed = item
+        self._paused = self._paused and not isinstance(item, Resumed)
 
     def _change(self, event: Changed) -> None:
         for one in self._open:
             if one.last_step is None:
                 one.last_step = event.after_step
-        if event.block in self._blocks:
+        if event.run == self._run and event.block is not None:
             self._open.append(_Open(event, event.block))
-            self._begun, self._left = True, None
-        else:
-            self._left = event
 
     def _progress(self, event: Progress) -> tuple[Outcome, ...]:
         for step in event.steps:
@@ -163,14 +165,9 @@ class BlockLog:
                 break
             measured = self._measured(self._open.popleft(), last_step)
             done += [measured] if measured is not None else []
-        if self._left is not None and not self._open and self._is_for_good(self._left, event):
-            self.over = "another change ended it"
+        if not self._open:
+            self.over = self._ended
         return tuple(done)
-
-    def _is_for_good(self, left: Changed, now: Progress) -> bool:
-        """Tell whether blocks were left, or, with none begun, a change from before is told."""
-        waited = now.until_s - left.at_s >= PATIENCE_S
-        return self._begun or (waited and now.total_steps >= left.after_step + PATIENCE_STEPS)
 
     def _measured(self, one: _Open, last_step: int) -> Measured | None:
         block = self._blocks[one.number]

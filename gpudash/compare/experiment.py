@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from gpudash.protocol import Blocks, Event, Reading, Started
+from gpudash.protocol import Block, Event, Reading, Started
 from gpudash.snapshot import ComparisonShown
 
 
@@ -17,13 +17,13 @@ class Experiment(Protocol):
     verdict: str | None
     """What was found, once it is."""
 
-    def begin(self, started: Started, first_number: int, /) -> Blocks:
-        """Return what the worker is to run, its blocks numbered from `first_number`."""
+    def begin(self, started: Started, run: int, /) -> tuple[Block, ...]:
+        """Return what the worker is to run, under this number; none where there is nothing."""
 
-    def fold(self, item: Event | Reading, /) -> Blocks | None:
+    def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
         """Take one record that came after `begin`; another `Started` means another worker.
 
-        Returns a new command where the worker is to run something else.
+        Returns other blocks where the worker is to run those instead; none of them end the run.
         """
 
     def shown(self) -> ComparisonShown | None:

@@ -9,7 +9,7 @@ import select
 
 import msgspec
 
-from gpudash.protocol import Command, Event
+from gpudash.protocol import AnyCommand, Event
 
 READ_BYTES = 1 << 16
 
@@ -58,9 +58,9 @@ class CommandPipe:
         os.set_blocking(fd, False)
         self._fd = fd
         self._partial = b""
-        self._decoder = msgspec.json.Decoder(Command)
+        self._decoder = msgspec.json.Decoder(AnyCommand)
 
-    def read(self) -> list[Command]:
+    def read(self) -> list[AnyCommand]:
         """Return the commands that have arrived. Raises ParentGone at end of file."""
         try:
             received = os.read(self._fd, READ_BYTES)

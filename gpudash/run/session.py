@@ -7,6 +7,7 @@ the session does runs on that thread; the methods below leave a request there an
 """
 
 import contextlib
+import itertools
 import os
 import selectors
 import signal
@@ -23,9 +24,10 @@ from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.experiment import Experiment
 from gpudash.errors import RecordingError, WorkerError
 from gpudash.protocol import (
+    AnyCommand,
+    Block,
     Blocks,
     Change,
-    Command,
     Event,
     Failed,
     Finished,
@@ -74,6 +76,7 @@ class Session:
         self._snapshot_every_s = 1.0 / rate_hz
         self._command = tuple(command)
         self._requests: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._ids = itertools.count(1)
         self._samples: SimpleQueue[Reading] = SimpleQueue()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector = selectors.DefaultSelector()
@@ -89,7 +92,7 @@ class Session:
         self._whole_run = WholeRun()
         self._experiment: Experiment | None = None
         self._experiment_waits = False  # for the worker to be ready
-        self._next_block = 0
+        self._block_runs = 0
         self._intervals: Intervals | None = None
         self._started: Started | None = None
         self._ended = False
@@ -127,26 +130,23 @@ class Session:
         self._sampler.start()
         self._thread.start()
 
-    def change(self, settings: Settings) -> None:
+    # those that ask something of the training return the id by which a snapshot knows of it
+
+    def change(self, settings: Settings) -> int:
         """Set levers at the next step boundary."""
+        return self._request(lambda number: self._send(Change(id=number, settings=settings)))
 
-        def ask() -> None:
-            self._live.asked(settings)
-            self._send(Change(settings=settings))
-
-        self._ask(ask)
-
-    def pause(self) -> None:
+    def pause(self) -> int:
         """Stop between two steps."""
-        self._ask(lambda: self._send(Pause()))
+        return self._request(lambda number: self._send(Pause(id=number)))
 
-    def resume(self) -> None:
+    def resume(self) -> int:
         """Go on after `pause`."""
-        self._ask(lambda: self._send(Resume()))
+        return self._request(lambda number: self._send(Resume(id=number)))
 
-    def stop(self) -> None:
+    def stop(self) -> int:
         """Have the worker finish its step and exit; it is killed if that takes too long."""
-        self._ask(self._stop)
+        return self._request(self._stop)
 
     def restart(self, plan: Plan) -> None:
         """Kill the worker and start another. Call from the main thread. Raises WorkerError."""
@@ -164,27 +164,27 @@ class Session:
 
         self._ask(replace)
 
-    def conduct(self, experiment: Experiment) -> None:
+    def conduct(self, experiment: Experiment) -> int:
         """Run a comparison or a sweep, as soon as the worker is ready; another one ends."""
 
-        def begin() -> None:
+        def begin(_number: int) -> None:
             self._experiment, self._experiment_waits = experiment, True
             self._begin_experiment()
 
-        self._ask(begin)
+        return self._request(begin)
 
-    def compare(self, question: Question) -> None:
+    def compare(self, question: Question) -> int:
         """Run an A/B comparison; its verdict is kept in the table of results."""
-        self.conduct(Comparison(question))
+        return self.conduct(Comparison(question))
 
-    def end_comparison(self) -> None:
+    def end_comparison(self) -> int:
         """Have the worker go back to the levers from before the comparison."""
 
-        def end() -> None:
+        def end(number: int) -> None:
             self._cancel_comparison("ended")
-            self._send(Blocks(blocks=()))
+            self._send(Blocks(id=number, run=self._block_runs, blocks=()))
 
-        self._ask(end)
+        return self._request(end)
 
     def _cancel_comparison(self, reason: str) -> None:
         if isinstance(self._experiment, Comparison):
@@ -244,6 +244,17 @@ class Session:
         while not self._ended and time.monotonic() < deadline_s:
             time.sleep(min(POLL_S, timeout_s))
         return self._ended
+
+    def _request(self, request: Callable[[int], None]) -> int:
+        """Ask something of the training; return the request's id."""
+        number = next(self._ids)
+
+        def take() -> None:
+            self._live.last_command = number
+            request(number)
+
+        self._ask(take)
+        return number
 
     def _ask(self, request: Callable[[], None]) -> None:
         self._requests.put(request)
@@ -331,7 +342,7 @@ class Session:
                 self._sampler.watch(item.pid, item.device.uuid)
                 self._intervals = self._intervals or Intervals(item.at_s, self._interval_s)
                 self._recordings.started(item)
-                self._listener.on_log(item.notes)
+                self._listener.on_log([note.text for note in item.notes])
             case Refused():
                 self._listener.on_log([item.reason])  # whole: a status line may be too short
             case Finished():
@@ -354,9 +365,9 @@ class Session:
             self._begin_experiment()
             return
         known = self._experiment.verdict
-        command = self._experiment.fold(item)
-        if command is not None:
-            self._send(command)
+        blocks = self._experiment.fold(item)
+        if blocks is not None:
+            self._send_blocks(blocks)
         found = self._experiment.verdict
         if found is not None and found != known:
             self._live.verdict(found)
@@ -365,9 +376,11 @@ class Session:
         if self._experiment is None or self._started is None:
             return
         self._experiment_waits = False
-        command = self._experiment.begin(self._started, self._next_block)
-        self._next_block += len(command.blocks)
-        self._send(command)
+        self._block_runs += 1
+        self._send_blocks(self._experiment.begin(self._started, self._block_runs))
+
+    def _send_blocks(self, blocks: tuple[Block, ...]) -> None:
+        self._send(Blocks(id=next(self._ids), run=self._block_runs, blocks=blocks))
 
     def _snapshot(self, now_s: float) -> Snapshot:
         self._live.gpu_missing = self._sampler.gpu_missing
@@ -391,13 +404,14 @@ class Session:
         for fd in self._watched:
             self._selector.register(fd, selectors.EVENT_READ)
 
-    def _send(self, command: Command) -> None:
+    def _send(self, command: AnyCommand) -> None:
         if self._link is not None:
+            self._live.sent(command)
             self._link.send(command)
 
-    def _stop(self) -> None:
+    def _stop(self, number: int) -> None:
         self._stop_asked = True
-        self._send(Stop())
+        self._send(Stop(id=number))
         # a worker that is still importing reads no commands
         patience_s = STOP_TIMEOUT_S if self._started else 0.0
         self._kill_at_s = time.monotonic() + patience_s

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 import msgspec
 
 from gpudash.errors import WorkerError
-from gpudash.protocol import Command, Event, Plan
+from gpudash.protocol import AnyCommand, Event, Plan
 from gpudash.run import child, scratch
 
 READ_BYTES = 1 << 16
@@ -76,7 +76,7 @@ class WorkerProcess:
         """What to watch for something to read; those at their end are left out."""
         return tuple(lines.fd for lines in (self._events, *self._printed) if not lines.ended)
 
-    def send(self, command: Command) -> None:
+    def send(self, command: AnyCommand) -> None:
         """Hand the command over; a worker that is gone or busy does not hold us up."""
         self._unsent += msgspec.json.encode(command) + b"\n"
         self.flush()

@@ -8,18 +8,19 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from gpudash.compare.ab import Question
 from gpudash.errors import GpudashError, RecordingError, UsageError
 from gpudash.protocol import Plan, Settings
-from gpudash.snapshot import ENDED, ComparisonShown, Listener, Snapshot
-from gpudash.tui.asked import PATIENCE, Asked
-from gpudash.tui.chosen import Chosen
+from gpudash.snapshot import ENDED, Listener, Snapshot
 from gpudash.tui.engine import Engine
 from workloads import CATALOGUE, find_workload
 from workloads.levers import Lever, LeverError, find, resolve
+
+WishT = TypeVar("WishT")
 
 
 def levers_of(workload: str) -> tuple[Lever, ...]:
@@ -33,9 +34,17 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
 
     lever: Lever
     value: str
-    """In force, or about to be where nothing runs."""
+    """Active, or about to be where nothing runs."""
     pending: str | None
-    """Asked for and not in force yet."""
+    """Asked for and not active yet."""
+
+
+class Request(NamedTuple, Generic[WishT]):
+    """What was asked of the run, and no snapshot knows of yet."""
+
+    number: int | None
+    """The engine's; None where nothing runs: it is for the next start."""
+    wish: WishT
 
 
 class Control:
@@ -46,14 +55,13 @@ class Control:
         self.plan = plan
         """What the worker was last started with, or is going to be."""
         self.snapshot = Snapshot(workload=plan.workload)
-        self._asked = Asked()
-        self._chosen = Chosen()
+        self._asked: dict[str, Request[str]] = {}  # lever → value
+        self._asked_pause: Request[bool] | None = None
+        self._asked_comparison: Request[bool] | None = None  # to begin one, or to end it
         self._listener: Listener | None = None
         self._begun = False
         self._completing: str | None = None  # the recording the user has ended
         self._told: RecordingError | None = None
-        self._awaits_comparison = 0  # snapshots that may pass until one shows what was asked for …
-        self._comparison_before: ComparisonShown | None = None  # … and not this one
 
     @cached_property
     def engine(self) -> Engine:
@@ -63,14 +71,21 @@ class Control:
     def take(self, snapshot: Snapshot) -> str | None:
         """Make this the newest snapshot; return a notice where something ended by itself."""
         before, self.snapshot = self.snapshot, snapshot
-        self._chosen.reconcile(snapshot)
-        seen = snapshot.comparison != self._comparison_before
-        self._awaits_comparison = 0 if seen else max(self._awaits_comparison - 1, 0)
-        if self.dead:
-            self._asked.pause = None
-        else:
-            self._asked.reconcile(snapshot)
+        if self.dead:  # what was asked for, the next start gets
+            self._asked_pause = self._asked_comparison = None
+            return self._recording_ended(before)
+        self._asked = {k: one for k, one in self._asked.items() if self._is_open(one)}
+        if not self._is_open(self._asked_pause):
+            self._asked_pause = None
+        if not self._is_open(self._asked_comparison):
+            self._asked_comparison = None
         return self._recording_ended(before)
+
+    def _is_open(self, request: Request[WishT] | None) -> bool:
+        """Tell whether the newest snapshot does not know of it."""
+        if request is None:
+            return False
+        return request.number is None or request.number > self.snapshot.last_command
 
     @property
     def dead(self) -> bool:
@@ -95,8 +110,8 @@ class Control:
         return levers_of(self.workload)
 
     @property
-    def in_force(self) -> Settings:
-        """Every lever's value in force; before anything ran, the one planned."""
+    def active(self) -> Settings:
+        """Every lever's active value; before anything ran, the one planned."""
         planned = self.plan.settings
         try:
             planned = resolve(self.levers, planned)
@@ -106,32 +121,37 @@ class Control:
 
     @property
     def wanted(self) -> Settings:
-        """The values in force, with everything asked for on top."""
-        return {**self.in_force, **self.snapshot.pending, **self._asked.settings}
+        """The active values, with everything asked for on top."""
+        return {**self.active, **self._changes}
+
+    @property
+    def _changes(self) -> Settings:
+        """Everything asked for and not answered."""
+        asked = {name: request.wish for name, request in self._asked.items()}
+        return {**self.snapshot.pending, **asked}
 
     @property
     def next_start(self) -> Settings:
         """What a restart would set differently, while no worker lives."""
-        in_force = self.in_force
-        changed = {**self.snapshot.pending, **self._asked.settings}
-        return {k: v for k, v in changed.items() if self.dead and v != in_force.get(k)}
+        active = self.active
+        return {k: v for k, v in self._changes.items() if self.dead and v != active.get(k)}
 
     def rows(self) -> tuple[LeverRow, ...]:
         """Return the levers as the panel shows them."""
-        in_force, wanted = self.in_force, self.wanted
+        active, wanted = self.active, self.wanted
         return tuple(
             LeverRow(
                 lever=lever,
-                value=in_force.get(lever.name, lever.default_text),
+                value=active.get(lever.name, lever.default_text),
                 pending=wanted[lever.name]
-                if wanted.get(lever.name) != in_force.get(lever.name)
+                if wanted.get(lever.name) != active.get(lever.name)
                 else None,
             )
             for lever in self.levers
         )
 
     def value(self, lever: Lever) -> str:
-        """Return the value last asked for, or the one in force."""
+        """Return the value last asked for, or the active one."""
         return self.wanted.get(lever.name, lever.default_text)
 
     def change(self, lever: Lever, text: str) -> None:
@@ -139,10 +159,8 @@ class Control:
         value = lever.canonical(text)
         if value == self.value(lever):
             return
-        self._asked.ask(lever.name, value)
-        if not self.dead:
-            self._chosen.ask(lever.name, value, self.in_force.get(lever.name))
-            self.engine.change({lever.name: value})
+        number = None if self.dead else self.engine.change({lever.name: value})
+        self._asked[lever.name] = Request(number, value)
 
     def step(self, lever: Lever, direction: int) -> None:
         """Ask for the neighbouring value. Raises LeverError."""
@@ -159,10 +177,8 @@ class Control:
         """Whether an A/B comparison is being run, or was asked for a moment ago."""
         if self.dead or self.snapshot.state == "starting":  # it ended with its worker
             return False
-        return self._runs_comparison or self._awaits_comparison > 0
-
-    @property
-    def _runs_comparison(self) -> bool:
+        if self._asked_comparison is not None:
+            return self._asked_comparison.wish
         shown = self.snapshot.comparison
         return shown is not None and not shown.is_over
 
@@ -180,19 +196,19 @@ class Control:
         if a == b:
             raise UsageError(f"{lever.name} is {a} already; an A/B needs another value")
         short_runs = lever.effect != "next step"
-        self.engine.compare(Question(lever=lever.name, a=a, b=b, short_runs=short_runs))
-        self._awaits_comparison = PATIENCE
-        self._comparison_before = self.snapshot.comparison
+        question = Question(lever=lever.name, a=a, b=b, short_runs=short_runs)
+        self._asked_comparison = Request(self.engine.compare(question), True)
 
     def end_comparison(self) -> str:
         """End the comparison that is run, without a verdict; return a notice."""
-        self._awaits_comparison = 0
-        self.engine.end_comparison()
+        self._asked_comparison = Request(self.engine.end_comparison(), False)
         return f"the A/B ends {'once the training goes on' if self._pausing else 'after this step'}"
 
     @property
     def _pausing(self) -> bool:
-        asked = self._asked.pause
+        if self._asked_pause is not None:
+            return self._asked_pause.wish
+        asked = self.snapshot.pausing
         return self.snapshot.state == "paused" if asked is None else asked
 
     # ── the run ─────────────────────────────────────────────────────────────────────────
@@ -217,20 +233,18 @@ class Control:
         if self.dead:
             return "nothing is running; press R to restart"
         pause = not self._pausing
-        self._asked.pause = pause
-        if pause:
-            self.engine.pause()
-        else:
-            self.engine.resume()
+        number = self.engine.pause() if pause else self.engine.resume()
+        self._asked_pause = Request(number, pause)
         return None
 
     def restart(self) -> None:
         """Start the same plan again, with what was asked for since. Raises WorkerError."""
-        plan = self.plan
-        settings = {**plan.settings, **self._chosen.in_force(self.snapshot.settings)}
+        plan, snapshot = self.plan, self.snapshot
+        settings = plan.settings
         if self.workload == plan.workload:  # else the snapshot is still the last workload's
-            settings |= self.snapshot.pending
-        self._start(plan.workload, settings | self._asked.settings)
+            settings = {**settings, **snapshot.requested, **snapshot.pending}
+        asked = {name: request.wish for name, request in self._asked.items()}
+        self._start(plan.workload, settings | asked)
 
     def start_workload(self, name: str) -> None:
         """Start another workload with its defaults.
@@ -250,8 +264,8 @@ class Control:
         if begun or plan != self.plan:
             self.engine.restart(plan)
         self.plan = plan
-        self._asked.clear()
-        self._chosen.clear()
+        self._asked = {}
+        self._asked_pause = self._asked_comparison = None
 
     # ── recording ───────────────────────────────────────────────────────────────────────
 

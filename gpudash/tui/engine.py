@@ -13,7 +13,10 @@ from gpudash.snapshot import Listener
 
 
 class Engine(Protocol):
-    """A run that can be watched and changed. Every method but `close` returns at once."""
+    """A run that can be watched and changed. Every method but `close` returns at once.
+
+    What asks something of the training returns the request's id: see `Snapshot.last_command`.
+    """
 
     recording_failure: RecordingError | None
     """Why the last recording to fail ended early; None while none has."""
@@ -24,19 +27,19 @@ class Engine(Protocol):
         Raises WorkerError; it may be called again then.
         """
 
-    def change(self, settings: Settings) -> None:
+    def change(self, settings: Settings) -> int:
         """Set levers at the next step boundary."""
 
-    def compare(self, question: Question) -> None:
+    def compare(self, question: Question) -> int:
         """Run an A/B comparison in blocks, and go back to the levers as they are."""
 
-    def end_comparison(self) -> None:
+    def end_comparison(self) -> int:
         """End the comparison that is run, without a verdict."""
 
-    def pause(self) -> None:
+    def pause(self) -> int:
         """Stop between two steps."""
 
-    def resume(self) -> None:
+    def resume(self) -> int:
         """Go on after `pause`."""
 
     def restart(self, plan: Plan) -> None:

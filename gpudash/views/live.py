@@ -6,10 +6,12 @@ Records of other ranks than 0 are left out until the screen knows of ranks.
 """
 
 from collections import deque
-from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from gpudash.protocol import (
+    AnyCommand,
+    BlocksEnded,
+    Change,
     Changed,
     Device,
     Event,
@@ -17,18 +19,20 @@ from gpudash.protocol import (
     Finished,
     GpuReading,
     HostReading,
+    Note,
+    Pause,
     Paused,
     Plan,
     Progress,
     Reading,
     Refused,
+    Resume,
     Resumed,
     Settings,
     Started,
     Status,
 )
 from gpudash.snapshot import ComparisonShown, Marker, RecordingStatus, Snapshot, State
-from gpudash.views.pending import Pending
 from gpudash.views.settings_history import SettingsHistory
 from gpudash.views.throughput import IDLE, UNKNOWN, Rate, RecentSteps
 from gpudash.views.time_breakdown import TimeBreakdown
@@ -43,7 +47,6 @@ QUIET_S = 5.0
 MOST_MARKERS = 200
 INSTRUMENT_REPORTS = 100
 """Reports, five seconds of them, that the instruments' own time is averaged over."""
-END_OF_BLOCKS = "end of A/B"
 
 _Phase: TypeAlias = Literal["starting", "training", "finished", "failed", "stopped"]
 
@@ -59,13 +62,13 @@ class LiveView:
         self.recording: RecordingStatus | None = None
         self.comparison: ComparisonShown | None = None
         self.account = TimeBreakdown()
+        self.last_command = 0
         self._began_s = began_s
         self._ended_s: float | None = None
         self._ticks = Ticks(began_s)
         self._results = SettingsHistory()
-        self._refusals = 0
         self._recent = RecentSteps()
-        self._pending = Pending()
+        self._unanswered: dict[int, AnyCommand] = {}
         self._markers: deque[Marker] = deque(maxlen=MOST_MARKERS)
         self._busy_since_s = began_s  # the newest step's end, or what the training began with
         self._gpu: GpuReading | None = None
@@ -73,7 +76,9 @@ class LiveView:
         self._await(plan, "starting")
 
     def fold(self, item: Event | Reading, now_s: float) -> None:
-        """Take one event of the worker or one sample as it arrives."""
+        """Take one event of the worker or one reading as it arrives."""
+        for command in getattr(item, "answers", ()):
+            self._unanswered.pop(command, None)
         match item:
             case Progress():
                 self._progress(item)
@@ -92,10 +97,11 @@ class LiveView:
             case _:
                 self._turn(item, now_s)
 
-    def asked(self, changes: Mapping[str, str]) -> None:
-        """Note a change sent to the worker: pending until it answers."""
-        self._pending.ask(changes)
-        self._notice = ""
+    def sent(self, command: AnyCommand) -> None:
+        """Note a command sent to the worker: pending until it answers."""
+        self._unanswered[command.id] = command
+        if isinstance(command, Change):
+            self._notice = ""
 
     def tell(self, sentence: str) -> None:
         """Show a sentence beside the state until the run takes its next turn."""
@@ -137,10 +143,11 @@ class LiveView:
             workload=self._workload,
             device=self._device,
             settings=self._settings,
-            pending=self._pending.beside(self._settings),
-            refused=self._refused,
-            refusals=self._refusals,
-            notes=self._notes,
+            requested=self._requested,
+            pending=self._pending,
+            pausing=self._pausing,
+            last_command=self.last_command,
+            notes=tuple(note.text for note in self._notes),
             worker_pid=self._pid,
             total_steps=self._total_steps,
             total_samples=self._total_samples,
@@ -175,9 +182,9 @@ class LiveView:
         self._paused = False
         self._workload = plan.workload
         self._settings: Settings = dict(plan.settings)
-        self._refused: Settings = {}
+        self._requested: Settings = plan.settings
         self._device: Device | None = None
-        self._notes: tuple[str, ...] = ()
+        self._notes: tuple[Note, ...] = ()
         self._pid: int | None = None
         self._total_steps = 0
         self._total_samples = 0
@@ -186,20 +193,23 @@ class LiveView:
         self._transform_ms: dict[str, float] = {}
         self._skipped_samples = 0
         self._in_blocks = False  # of a comparison
+        self._left_block: Changed | None = None  # at the run's end, what the worker is back at
         self._verdict = ""  # or why there is none: told once the blocks are over
         self._trains_since_s: float | None = None
         self._ended_s = None
         self._recent.clear()
-        self._pending.clear()
+        self._unanswered.clear()
 
     def _turn(self, item: Event, now_s: float) -> None:
         match item:
             case Status():
                 self._sentence = item.text
-            case Paused():
+            case BlocksEnded():
+                self._end_blocks()
+            case Paused() if not self._paused:
                 self._mark(item.at_s, "paused")
                 self._paused, self._notice = True, ""
-            case Resumed():
+            case Resumed() if self._paused:
                 self._mark(item.at_s, "resumed")
                 self._paused, self._notice = False, ""
                 self._busy_since_s = max(self._busy_since_s, item.at_s)
@@ -216,6 +226,7 @@ class LiveView:
         self._phase, self._sentence = "training", "training"
         self._pid, self._device, self._notes = event.pid, event.device, event.notes
         self._workload, self._settings = event.workload, event.settings
+        self._requested = event.requested
         self._busy_since_s = self._trains_since_s = event.at_s
         self._ticks.begin(event.at_s)
         self._results.start(event.workload, event.settings, event.warmup_steps)
@@ -224,21 +235,33 @@ class LiveView:
         if event.rank:
             return
         self._sentence = "training"
-        if event.block is not None:  # too short for a row, a marker and settings of their own
-            if not self._in_blocks:
-                self._in_blocks, self._notice = True, ""
-                self._mark(event.at_s, "A/B")
+        if event.run is None:
+            self._enter(event)
             return
-        self._notes = event.notes
-        self._pending.answer(event.changes)
-        were_blocks, self._in_blocks = self._in_blocks, False
+        # blocks are too short for a row, a marker and settings of their own
+        self._left_block = None if event.block is not None else event
+        if event.block is not None and not self._in_blocks:
+            self._in_blocks, self._notice = True, ""
+            self._mark(event.at_s, "A/B")
+
+    def _end_blocks(self) -> None:
+        if self._left_block is not None:
+            self._enter(self._left_block)
+        self._in_blocks, self._left_block = False, None
         self._notice, self._verdict = self._verdict, ""
+
+    def _enter(self, event: Changed) -> None:
+        """Show the settings that a user's change, or the end of the blocks, has led to."""
+        self._notes, self._requested = event.notes, event.requested
         changes = event.changes
-        if were_blocks:  # the worker counts from the last block, whoever watches from before
+        if event.answers:
+            self._notice = ""
+        if self._in_blocks:  # the worker counts from the last block, whoever watches from before
             changes = {k: v for k, v in event.settings.items() if v != self._settings.get(k)}
+            self._in_blocks, self._left_block = False, None
+            if not changes:
+                self._mark(event.at_s, "end of A/B")
         if not changes:
-            if were_blocks:
-                self._mark(event.at_s, END_OF_BLOCKS)
             self._results.go_on(event.segment, event.warmup_steps)
             return
         self._settings = event.settings
@@ -249,15 +272,9 @@ class LiveView:
         reason = f"refused: {event.reason}"  # the reason names the lever
         self._sentence = "training"
         if event.block is None:
-            self._pending.answer(event.changes)
-            self._notice, self._refused = reason, event.changes
-            self._refusals += 1
-            return
-        self._verdict = reason
-        if self._markers and self._markers[-1].label == END_OF_BLOCKS and not self._in_blocks:
-            # out of memory, the worker went back first; the blocks are not over yet
-            self._markers.pop()
-            self._in_blocks = True
+            self._notice = reason
+        else:
+            self._verdict = reason
 
     def _progress(self, event: Progress) -> None:
         if event.rank:
@@ -295,17 +312,32 @@ class LiveView:
         self._phase, self._sentence, self._notice = phase, sentence, ""
         if self._ended_s is None:
             self._ended_s = at_s
-        self._pending.clear()
+        self._unanswered.clear()
 
     def _mark(self, at_s: float, label: str) -> None:
         self._markers.append(Marker(at_s=at_s - self._began_s, label=label))
+
+    @property
+    def _pending(self) -> Settings:
+        """What is asked for and differs from the active settings."""
+        asked: Settings = {}
+        for command in self._unanswered.values():
+            if isinstance(command, Change):
+                asked |= command.settings
+        return {name: value for name, value in asked.items() if self._settings.get(name) != value}
+
+    @property
+    def _pausing(self) -> bool | None:
+        """Whether the newest unanswered wish is to pause, or to go on; None without one."""
+        asked = [c for c in self._unanswered.values() if isinstance(c, Pause | Resume)]
+        return isinstance(asked[-1], Pause) if asked else None
 
     def _state(self) -> State:
         if self._phase != "training":
             return self._phase
         if self._paused:
             return "paused"
-        return "switching" if self._pending.beside(self._settings) else "training"
+        return "switching" if self._pending else "training"
 
     def _status(self) -> str:
         sentence = self._sentence
@@ -317,8 +349,7 @@ class LiveView:
             case "paused":
                 sentence = "paused: space resumes"
             case "switching" if sentence == "training":
-                pending = self._pending.beside(self._settings)
-                wanted = ", ".join(f"{name} to {value}" for name, value in pending.items())
+                wanted = ", ".join(f"{name} to {value}" for name, value in self._pending.items())
                 sentence = f"switching {wanted} …"
         return f"{sentence} – {self._notice}" if self._notice else sentence
 

@@ -20,7 +20,7 @@ import msgspec
 
 from gpudash.instrument.device import nvml_uuid
 from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
-from gpudash.protocol import Device, Failed, Plan, Started, Status
+from gpudash.protocol import Device, Failed, Note, Plan, Started, Status
 from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, phrase
 from workloads.lifetime import die_with
@@ -77,9 +77,10 @@ def build(plan: Plan, events: EventPipe) -> "Training":
         workload=plan.workload,
         device=described,
         settings=dict(training.settings),
+        requested=plan.settings,
         warmup_steps=training.warmup_steps,
         versions=versions(),
-        notes=training.notes,
+        notes=tuple(Note(lever=lever, text=text) for lever, text in training.notes.items()),
     )
     events.send(started)
     return training

@@ -1,10 +1,9 @@
-"""Which block of a comparison is being run, and when it is over. No I/O, no clock."""
+"""Which block of a run of blocks is in progress, and when it is over. No I/O, no clock."""
 
 from collections import deque
-from collections.abc import Sequence
 from math import inf
 
-from gpudash.protocol import Block, Settings
+from gpudash.protocol import Block, Blocks, BlocksEnded, Settings
 
 
 class BlockQueue:
@@ -13,9 +12,13 @@ class BlockQueue:
     def __init__(self) -> None:
         self._waiting: deque[Block] = deque()
         self._newest = -1  # number of the newest block begun
+        self._newest_run = -1
+        self._answers: tuple[int, ...] = ()  # ids of the run's commands
+        self.run: int | None = None
+        """The run in progress; None while no blocks are run."""
         self.current: Block | None = None
-        self.baseline: Settings | None = None
-        """The settings to go back to; None while no blocks are run."""
+        self.baseline: Settings = {}
+        """The settings to go back to."""
         self._from_step = 0  # the block in progress is measured after this step …
         self._from_s = inf  # … and from the moment that step was seen
         self._burst_steps = 1
@@ -23,18 +26,25 @@ class BlockQueue:
     @property
     def running(self) -> bool:
         """Whether blocks are being run."""
-        return self.baseline is not None
+        return self.run is not None
 
-    def replace(self, blocks: Sequence[Block], settings: Settings) -> None:
-        """Take the blocks still to be run; `settings` are those in force.
+    def take_in(self, command: Blocks, settings: Settings) -> bool:
+        """Take the run's blocks still to be run; `settings` are the active ones.
 
-        None at all end the block in progress too; else it is run to its end.
+        None at all end the block in progress too; else it is run to its end. Returns False,
+        and does nothing, for a run that has ended or is not to begin.
         """
-        self._waiting = deque(block for block in blocks if block.number > self._newest)
-        if self.baseline is None and self._waiting:
+        if not self.running and command.blocks and command.run > self._newest_run:
+            self.run = self._newest_run = command.run
             self.baseline = dict(settings)
-        elif not blocks:
+            self._answers, self._newest = (), -1
+        if self.run != command.run:
+            return False
+        self._answers += (command.id,)
+        self._waiting = deque(block for block in command.blocks if block.number > self._newest)
+        if not command.blocks:
             self.current = None
+        return True
 
     def take(self) -> Block | None:
         """Begin the next block and return it; None if there is none."""
@@ -72,7 +82,10 @@ class BlockQueue:
             and now_s - self._from_s >= self.current.min_s
         )
 
-    def end(self) -> None:
-        """Forget everything: another change has been asked for, or the blocks are over."""
+    def end(self, at_s: float, why: str) -> BlocksEnded:
+        """Forget the run in progress; return what is to be said of its end."""
+        assert self.run is not None
+        ended = BlocksEnded(at_s=at_s, answers=self._answers, run=self.run, why=why)
+        self.run = self.current = None
         self._waiting.clear()
-        self.current = self.baseline = None
+        return ended

@@ -8,21 +8,25 @@ after it.
 import time
 from collections.abc import Callable
 
+import msgspec
 import torch
 
 from gpudash.instrument.pipes import CommandPipe
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports, instruments
 from gpudash.protocol import (
+    AnyCommand,
     Block,
     Blocks,
+    BlocksEnded,
     Change,
     Changed,
-    Command,
     Event,
     Finished,
+    Note,
     Pause,
     Paused,
     Plan,
+    RefusalKind,
     Refused,
     Resume,
     Resumed,
@@ -64,12 +68,14 @@ class Loop:
         self._clock, losses = instruments(training.device)
         self._reports = Reports(training, self._clock, losses, send)
         self._segment = 0
-        self._noted = set(training.notes)  # these the session has been told at the start
-        self._last_good = dict(training.settings)  # settings with which a step went through
+        self._noted = set(training.notes.values())  # the session has been told at the start
+        self._requested = plan.settings
+        self._last_good = dict(training.settings)  # settings with which a step went through …
+        self._last_good_requested = plan.settings  # … and how they had been asked for
         self._warm_from_step = 0  # from here on they have shown what they need
         self._blocks = BlockQueue()
-        self._paused = False
-        self._stopping = False
+        self._paused: Paused | None = None
+        self._stops: tuple[int, ...] = ()
         self._due_s = 0.0  # commands and reports
         self._enough: float = MIN_AHEAD  # steps that keep the device busy
         self._began_s = time.monotonic()
@@ -84,7 +90,11 @@ class Loop:
             self._turn()
         self._drain()
         self._reports.send_last()
-        self._send(Finished(at_s=time.monotonic(), total_steps=self._reports.total_steps))
+        if self._blocks.running:
+            self._send(self._blocks.end(time.monotonic(), "the training ended"))
+        answers = (*self._stops, *(command.id for command in self._commands.read()))
+        total_steps = self._reports.total_steps
+        self._send(Finished(at_s=time.monotonic(), answers=answers, total_steps=total_steps))
 
     def _turn(self) -> None:
         """See to what is due, then take a step, unless the device has enough to do."""
@@ -94,7 +104,7 @@ class Loop:
             if now_s >= self._reports.due_s:
                 self._report()
             self._obey_commands()
-            if self._stopping:
+            if self._stops:
                 return
         if self._paused:
             self._rest(REPORT_EVERY_S)
@@ -117,7 +127,7 @@ class Loop:
 
     def _done(self) -> bool:
         plan, training = self._plan, self._training
-        if self._stopping:
+        if self._stops:
             return True
         if plan.steps is not None and training.trained_steps + training.pending >= plan.steps:
             return True
@@ -174,56 +184,85 @@ class Loop:
         newest = self._reports.send()
         if newest and newest.segment == self._segment and newest.step > self._warm_from_step:
             self._last_good = dict(self._training.settings)
+            self._last_good_requested = self._requested
 
-    def _obey(self, command: Command) -> None:
+    def _obey(self, command: AnyCommand) -> None:
         match command:
             case Change():
-                self._change(command.settings)
+                self._change(command)
             case Blocks():
-                self._blocks.replace(command.blocks, self._training.settings)
-            case Pause() if not self._paused:
-                self._paused = True
-                step = self._training.trained_steps
-                self._send(Paused(at_s=time.monotonic(), after_step=step))
-            case Resume() if self._paused:
-                self._paused = False
-                self._break()
-                # what the loader has hoarded meanwhile is no block's own
-                self._begin_block()
-                self._send(Resumed(at_s=time.monotonic()))
+                self._take_blocks(command)
+            case Pause():
+                self._pause(command)
+            case Resume():
+                self._resume(command)
             case Stop():
-                self._stopping = True
-            case _:
-                pass  # pausing twice is pausing once
+                self._stops += (command.id,)
 
-    def _change(self, changes: Settings) -> None:
-        began_s = time.monotonic()
-        changes = self._way_back() | changes
+    def _pause(self, command: Pause) -> None:
+        paused = self._paused or Paused(
+            at_s=time.monotonic(), after_step=self._training.trained_steps
+        )
+        self._paused = msgspec.structs.replace(paused, answers=(command.id,))
+        self._send(self._paused)
+
+    def _resume(self, command: Resume) -> None:
+        if self._paused:
+            self._paused = None
+            self._break()
+            # what the loader has hoarded meanwhile is no block's own
+            self._begin_block()
+        self._send(Resumed(at_s=time.monotonic(), answers=(command.id,)))
+
+    def _take_blocks(self, command: Blocks) -> None:
+        run = self._blocks.run
+        if run is not None and command.run > run:
+            self._leave_blocks("other blocks began")
+        if not self._blocks.take_in(command, self._training.settings):
+            now_s, answers = time.monotonic(), (command.id,)
+            why = "it had ended before"
+            self._send(BlocksEnded(at_s=now_s, answers=answers, run=command.run, why=why))
+
+    def _change(self, command: Change) -> None:
+        began_s, answers = time.monotonic(), (command.id,)
+        changes = self._way_back() | command.settings
         try:
-            if self._blocks.running:  # then any change ends them, whatever is in force just now
+            if self._blocks.running:  # then any change ends them, whatever is active just now
                 wanted = self._training.resolve(changes)
             else:
                 wanted = self._training.check(changes)
         except LeverError as error:
-            self._send(Refused(changes=changes, reason=str(error)))
+            self._send(
+                Refused(
+                    answers=answers, kind="bad_setting", changes=command.settings, reason=str(error)
+                )
+            )
             return
-        self._blocks.end()
-        self._switch(changes, wanted, began_s)
+        self._blocks.current = None
+        self._switch(changes, wanted, began_s, answers, self._requested | command.settings)
+        if self._blocks.running:
+            self._send(self._blocks.end(time.monotonic(), "another change ended it"))
 
     def _switch(
-        self, changes: Settings, wanted: Settings, began_s: float, block: int | None = None
+        self,
+        changes: Settings,
+        wanted: Settings,
+        began_s: float,
+        answers: tuple[int, ...] = (),
+        requested: Settings | None = None,
     ) -> None:
-        """Put in force the settled settings that `changes` leads to, or go back to what worked."""
+        """Enter the resolved settings that `changes` leads to, or go back to what worked."""
         self._drain()
         try:
             fits = self._fits(lambda: self._training.enter(wanted))
         except LeverError as error:  # found while building: a data directory that is gone
-            self._roll_back(began_s, str(error))
+            self._roll_back(began_s, answers, str(error))
             return
         if fits:
-            self._entered_segment(changes, began_s, block)
+            self._requested = requested or self._requested
+            self._entered_segment(changes, began_s, answers)
         else:
-            self._roll_back(began_s)
+            self._roll_back(began_s, answers)
 
     def _begin_block(self) -> None:
         training = self._training
@@ -231,28 +270,32 @@ class Loop:
 
     def _way_back(self) -> Settings:
         """Return the changes that lead back to before the blocks, if any are run."""
-        return _difference(self._training.settings, self._blocks.baseline or {})
+        running = self._blocks.running
+        return _difference(self._training.settings, self._blocks.baseline) if running else {}
+
+    def _leave_blocks(self, why: str) -> None:
+        """Go back to the settings from before the blocks."""
+        began_s, changes = time.monotonic(), self._way_back()
+        self._blocks.current = None
+        self._switch(changes, self._blocks.baseline, began_s)
+        self._send(self._blocks.end(time.monotonic(), why))
 
     def _turn_blocks(self) -> None:
         """Go on to the next block when the one in progress has lasted long enough."""
         blocks, training = self._blocks, self._training
         if not self._block_is_over():
             return
-        began_s, baseline = time.monotonic(), blocks.baseline
-        assert baseline is not None
-        block = blocks.take()
+        began_s, block = time.monotonic(), blocks.take()
         if block is None:
-            changes = self._way_back()
-            blocks.end()
-            self._switch(changes, baseline, began_s)
+            self._leave_blocks("no block is left")
             return
         try:
-            wanted = training.resolve(baseline | block.changes)
+            wanted = training.resolve(blocks.baseline | block.changes)
         except LeverError as error:
-            self._send(Refused(changes=block.changes, reason=str(error), block=block.number))
+            self._refuse("bad_setting", block.changes, str(error))
             blocks.current = None
             return
-        self._switch(_difference(training.settings, wanted), wanted, began_s, block.number)
+        self._switch(_difference(training.settings, wanted), wanted, began_s)
         if block.wall_clock is not None and blocks.current is block:
             self._time(block)
 
@@ -265,7 +308,7 @@ class Loop:
                 self._roll_back(time.monotonic())
         else:
             while not self._block_is_over():
-                was_paused = self._paused
+                was_paused = self._paused is not None
                 self._turn()
                 if was_paused and not self._paused:  # the block begins anew
                     began_s, first = self._start_wall_clock()
@@ -310,32 +353,37 @@ class Loop:
         )
         return over or self._done()
 
-    def _entered_segment(self, changes: Settings, began_s: float, block: int | None = None) -> None:
+    def _entered_segment(
+        self, changes: Settings, began_s: float, answers: tuple[int, ...] = ()
+    ) -> None:
         self._segment += 1
         self._break()
         training = self._training
         self._warm_from_step = training.trained_steps + training.warmup_steps
         self._begin_block()
-        now = time.monotonic()
+        blocks, now = self._blocks, time.monotonic()
         self._send(
             Changed(
                 at_s=now,
+                answers=answers,
                 segment=self._segment,
                 after_step=training.trained_steps,
                 changes=changes,
                 settings=dict(training.settings),
+                requested=self._requested,
                 took_ms=(now - began_s) * 1e3,
                 warmup_steps=training.warmup_steps,
-                notes=training.notes,
-                block=block,
+                notes=tuple(Note(lever=lever, text=text) for lever, text in training.notes.items()),
+                run=None if answers else blocks.run,
+                block=blocks.current.number if blocks.current else None,
             )
         )
-        for note in training.notes:
+        for note in training.notes.values():
             if note not in self._noted:  # told once, however often a comparison switches
                 print(note, flush=True)
-        self._noted.update(training.notes)
+        self._noted.update(training.notes.values())
 
-    def _roll_back(self, began_s: float, why: str = "") -> None:
+    def _roll_back(self, began_s: float, answers: tuple[int, ...] = (), why: str = "") -> None:
         """Go back to the settings that were last seen to work; `why`, if not for memory.
 
         What has been tried since `began_s` is part of what the change took.
@@ -346,12 +394,33 @@ class Loop:
         if self._training.device.type == "cuda":
             torch.cuda.empty_cache()
         restored = {name: self._last_good[name] for name in changes}
-        why = why or f"out of memory with {phrase(changes)}"
-        reason = f"{why}: went back to {phrase(restored)}"
+        self._requested = self._last_good_requested
+        reason = (
+            f"{why or f'out of memory with {phrase(changes)}'}: went back to {phrase(restored)}"
+        )
+        self._refuse("bad_setting" if why else "out_of_memory", changes, reason, answers)
+        self._blocks.current = None
         self._entered_segment(restored, began_s)
-        block, self._blocks.current = self._blocks.current, None
-        number = block.number if block else None
-        self._send(Refused(changes=changes, reason=reason, block=number))
+
+    def _refuse(
+        self,
+        kind: RefusalKind,
+        changes: Settings,
+        reason: str,
+        answers: tuple[int, ...] = (),
+    ) -> None:
+        """Say what cannot be: settings asked for, or those of the block in progress."""
+        block = self._blocks.current
+        self._send(
+            Refused(
+                answers=answers,
+                kind=kind,
+                changes=changes,
+                reason=reason,
+                run=self._blocks.run if block else None,
+                block=block.number if block else None,
+            )
+        )
 
 
 def _difference(before: Settings, after: Settings) -> Settings:

@@ -20,7 +20,7 @@ from gpudash.compare.sweep.file import Provenance, SweepFile, read_rows
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep
 from gpudash.compare.sweep.presets import ON_CPU, ON_GPU
 from gpudash.errors import OutputError, RecordingError, UsageError
-from gpudash.protocol import Device, Failed, Plan
+from gpudash.protocol import Device, Failed, Note, Plan
 from gpudash.snapshot import Snapshot
 from tests.scripted_run import DEVICE, started
 from tests.scripted_session import ScriptedSession
@@ -305,7 +305,10 @@ def test_the_title_names_what_was_set_and_what_this_machine_chose():
 
 
 def test_the_title_says_what_was_chosen_for_the_cpu():
-    notes = ("model_scale=small: chosen for the CPU", "precision=fp32: chosen for the CPU")
+    notes = (
+        Note(lever="model_scale", text="model_scale=small: chosen for the CPU"),
+        Note(lever="precision", text="precision=fp32: chosen for the CPU"),
+    )
     cpu = Device(kind="cpu", name="CPU, 2 threads")
     assert titled(notes=notes, device=cpu, model_scale="small", precision="fp32") == (
         "encdec on CPU, 2 threads: num_workers=8; "
@@ -318,7 +321,7 @@ def test_the_title_says_nothing_of_what_is_varied():
     grid = msgspec.structs.replace(
         GRID, rows=({},), columns=({"precision": "fp32", "num_workers": "0"},)
     )
-    notes = ("precision=fp32: chosen for the CPU",)
+    notes = (Note(lever="precision", text="precision=fp32: chosen for the CPU"),)
     assert titled(notes=notes, precision="fp32", grid=grid) == (
         "encdec on NVIDIA H200: model_scale=full"
     )

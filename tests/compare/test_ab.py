@@ -12,10 +12,10 @@ from gpudash.compare.ab import (
     Question,
 )
 from gpudash.compare.paired_t import MIN_PAIRS, block_order
-from gpudash.protocol import Blocks, Change
+from gpudash.protocol import Change
 from tests.scripted_worker import Conducted, Worker
 
-STOP = Blocks(blocks=())
+STOP = ()
 
 
 def pipelined(pairs=4, **question):
@@ -37,8 +37,8 @@ def conduct(question, **worker):
 
 def test_each_pair_runs_both_values_in_the_order_that_was_drawn():
     question = pipelined(pairs=20, seed=3)
-    blocks = Comparison(question).begin(Worker().start(), 100).blocks
-    assert [block.number for block in blocks] == list(range(100, 140))
+    blocks = Comparison(question).begin(Worker().start(), 0)
+    assert [block.number for block in blocks] == list(range(40))
     values = ["A" if block.changes == {"pipelined": "off"} else "B" for block in blocks]
     assert "".join(values) == "".join(block_order(20, seed=3))
     assert {"AB", "BA"} == set(block_order(20, seed=3))
@@ -48,13 +48,13 @@ def test_each_pair_runs_both_values_in_the_order_that_was_drawn():
     ("short_runs", "length"), [(False, (MIN_STEPS, BLOCK_S)), (True, (RUN_MIN_STEPS, RUN_S))]
 )
 def test_a_lever_that_needs_a_rebuild_alternates_short_runs(short_runs, length):
-    blocks = Comparison(pipelined(short_runs=short_runs)).begin(Worker().start(), 0).blocks
+    blocks = Comparison(pipelined(short_runs=short_runs)).begin(Worker().start(), 0)
     assert {(block.min_steps, block.min_s) for block in blocks} == {length}
 
 
 def test_the_instruments_are_compared_under_the_stopwatch():
     question = Question(lever=INSTRUMENTS, a="on", b="off", pairs=8)
-    blocks = Comparison(question).begin(Worker().start(), 0).blocks
+    blocks = Comparison(question).begin(Worker().start(), 0)
     assert {block.wall_clock for block in blocks} == {"instrumented", "uninstrumented"}
     assert all(block.changes == {} for block in blocks)
     assert blocks[0].wall_clock == (
@@ -171,7 +171,7 @@ def test_another_change_ends_it():
     done = conduct(pipelined())
     done.turn(30)
     assert done.experiment.found is not None
-    done.worker.obey(Change(settings={"num_workers": "4"}))
+    done.worker.obey(Change(id=9, settings={"num_workers": "4"}))
     done.run()
     assert done.experiment.failure == "another change ended it"
     assert done.experiment.verdict is None
@@ -181,7 +181,7 @@ def test_another_change_ends_it():
 
 def test_a_change_from_just_before_it_does_not_end_it():
     worker = Worker(step_ms=faster(1.25))
-    worker.obey(Change(settings={"num_workers": "4"}))
+    worker.obey(Change(id=9, settings={"num_workers": "4"}))
     done = Conducted(Comparison(pipelined()), worker, delay=5).run()
     assert done.experiment.verdict is not None
 
@@ -192,7 +192,7 @@ def test_a_comparison_follows_one_that_was_cut_off():
     first = Conducted(Comparison(pipelined()), worker)
     first.turn(20)
     assert worker.blocks.running
-    second = Conducted(Comparison(pipelined(pairs=5)), worker, first_number=8, delay=2).run()
+    second = Conducted(Comparison(pipelined(pairs=5)), worker, run=1, delay=2).run()
     assert second.experiment.found.pairs == 5
     assert second.experiment.found.change == pytest.approx(0.25)
     assert worker.settings["pipelined"] == "off"

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpudash.compare.blocks import LAG_S, PATIENCE_S, BlockLog, Measured, NotRun
+from gpudash.compare.blocks import LAG_S, BlockLog, Measured, NotRun
 from gpudash.protocol import (
     Block,
     Blocks,
+    BlocksEnded,
     Change,
     Changed,
     Failed,
@@ -22,6 +23,9 @@ from tests.scripted_run import BEGAN_S, gpu, host, started, step
 from tests.scripted_worker import WARMUP, Worker
 
 OFF, ON = {"pipelined": "off"}, {"pipelined": "on"}
+
+
+RUN = 3
 
 
 def blocks_of(*numbers, min_steps=2, wall_clock=None):
@@ -37,11 +41,15 @@ def blocks_of(*numbers, min_steps=2, wall_clock=None):
     ]
 
 
+def refused(block, reason, kind="bad_setting"):
+    return Refused(kind=kind, changes=OFF, reason=reason, run=RUN, block=block)
+
+
 class Bench:
     """A log, and the worker's records written by hand."""
 
     def __init__(self, *numbers, **length):
-        self.log = BlockLog(blocks_of(*numbers, **length))
+        self.log = BlockLog(RUN, blocks_of(*numbers, **length))
         self.now_s = BEGAN_S
         self.segment = 0
         self.step = 0
@@ -51,7 +59,7 @@ class Bench:
         for record in records:
             self.outcomes += self.log.fold(record)
 
-    def changed(self, block, after_step, warmup_steps=WARMUP):
+    def changed(self, block, after_step, warmup_steps=WARMUP, run=RUN):
         self.segment += 1
         self.tell(
             Changed(
@@ -62,9 +70,13 @@ class Bench:
                 settings=ON,
                 took_ms=1.0,
                 warmup_steps=warmup_steps,
+                run=run,
                 block=block,
             )
         )
+
+    def ended(self, why="no block is left"):
+        self.tell(BlocksEnded(at_s=self.now_s, run=RUN, why=why))
 
     def finished(self, *times_ms, segment=None):
         """Report steps that the device has finished."""
@@ -128,7 +140,8 @@ def test_a_block_that_was_cut_short_has_no_outcome():
     bench = Bench(0, min_steps=3)
     bench.changed(block=0, after_step=0)
     bench.finished(900.0, 900.0, 50.0, 50.0)
-    bench.changed(block=None, after_step=5)
+    bench.changed(block=None, after_step=5, run=None)
+    bench.ended("another change ended it")
     bench.finished(1.0, segment=1)
     assert bench.outcomes == []
     assert bench.log.over == "another change ended it"
@@ -136,74 +149,63 @@ def test_a_block_that_was_cut_short_has_no_outcome():
 
 def test_settings_that_cannot_be_are_told_with_the_reason():
     bench = Bench(0, 1)
-    bench.tell(Refused(changes=OFF, reason="no such thing", block=0))
-    assert bench.outcomes == [NotRun(number=0, reason="no such thing")]
+    bench.tell(refused(0, "no such thing"))
+    assert bench.outcomes == [NotRun(number=0, kind="bad_setting", reason="no such thing")]
     bench.finished(50.0)
     assert bench.log.over is None
 
 
-def test_out_of_memory_the_way_back_comes_first_and_ends_nothing():
+def test_a_block_that_is_given_up_has_no_other_outcome_and_ends_nothing():
     bench = Bench(0, 1)
     bench.changed(block=0, after_step=0)
     bench.finished(900.0)  # a step went through before memory ran out
+    bench.tell(refused(0, "too big", "out_of_memory"))
     bench.changed(block=None, after_step=1)
-    bench.tell(Refused(changes=OFF, reason="out of memory", block=0))
     bench.finished(50.0)
-    assert bench.outcomes == [NotRun(number=0, reason="out of memory")]
+    assert bench.outcomes == [NotRun(number=0, kind="out_of_memory", reason="too big")]
     assert bench.log.over is None
     bench.changed(block=1, after_step=2)
     bench.finished(900.0, 900.0, 50.0, 50.0, 50.0)
     bench.changed(block=None, after_step=7)
+    bench.ended()
     bench.finished(50.0)
     assert [one.number for one in bench.outcomes] == [0, 1]
     assert bench.log.over is not None
 
 
-def test_out_of_memory_in_two_switches_in_a_row_ends_nothing():
-    bench = Bench(0, 1, 2)
-    for number in (0, 1):
-        bench.changed(block=None, after_step=0)
-        bench.tell(Refused(changes=OFF, reason="out of memory", block=number))
-    bench.finished(50.0)
-    assert [one.number for one in bench.outcomes] == [0, 1]
-    assert bench.log.over is None
-
-
-def test_it_is_over_once_the_last_block_is_left_and_reported():
+def test_it_is_over_once_the_run_has_ended_and_its_last_block_is_reported():
     bench = Bench(0)
     bench.changed(block=0, after_step=0)
     bench.finished(900.0, 900.0, 50.0, 50.0)
     bench.changed(block=None, after_step=5)
+    bench.ended()
     assert bench.log.over is None
     bench.finished(50.0, segment=1)
     assert len(bench.outcomes) == 1
-    assert bench.log.over is not None
+    assert bench.log.over == "no block is left"
 
 
-@pytest.mark.parametrize("steps", [[50.0] * 30, [PATIENCE_S * 1e3] * 2], ids=["soon", "slowly"])
-def test_a_change_from_before_the_first_block_ends_nothing(steps):
+def test_a_change_from_before_the_first_block_ends_nothing():
     bench = Bench(0)
-    bench.changed(block=None, after_step=0)
-    bench.finished(*steps)
-    assert bench.log.over is None
-    bench.changed(block=0, after_step=bench.step)
-    bench.finished(*[900.0] * 20)
+    bench.changed(block=None, after_step=0, run=None)
+    bench.finished(*[900.0] * 30)
     assert bench.log.over is None
 
 
-def test_a_change_that_came_before_the_first_block_could_begin_ended_it():
+def test_a_run_that_ends_before_its_first_block_is_over():
     bench = Bench(0)
-    bench.changed(block=None, after_step=0)
-    bench.finished(*[PATIENCE_S * 1e3] * 3)
+    bench.ended("another change ended it")
+    bench.finished(50.0)
     assert bench.log.over == "another change ended it"
 
 
 def test_blocks_of_an_earlier_experiment_are_not_its_own():
     bench = Bench(10, 11)
-    bench.changed(block=3, after_step=0)
+    bench.changed(block=10, after_step=0, run=RUN - 1)
     bench.finished(900.0, 900.0, 50.0, 50.0, 50.0)
-    bench.tell(Refused(changes=OFF, reason="too late", block=4))
-    bench.changed(block=None, after_step=5)
+    bench.tell(msgspec.structs.replace(refused(11, "too late"), run=RUN - 1))
+    bench.changed(block=None, after_step=5, run=RUN - 1)
+    bench.tell(BlocksEnded(at_s=bench.now_s, run=RUN - 1, why="other blocks began"))
     bench.finished(50.0)
     assert bench.outcomes == []
     assert bench.log.over is None
@@ -320,12 +322,12 @@ def runs(draw):
         refuses=lambda s: "no" if bad == "refused" and s["batch_size"] == "16" else None,
         too_big=lambda s: bad == "too big" and s["batch_size"] == "16",
     )
-    worker.obey(Blocks(blocks=tuple(blocks)))
+    worker.obey(Blocks(id=1, run=RUN, blocks=tuple(blocks)))
     cut = draw(st.one_of(st.none(), st.integers(1, 30)))
     turns = 0
     while worker.blocks.running:
         if turns == cut:
-            worker.obey(Change(settings={"num_workers": "4"}))
+            worker.obey(Change(id=2, settings={"num_workers": "4"}))
             break
         turns += 1
         worker.turn()
@@ -345,15 +347,13 @@ def late(data, records):
         total = steps[-1].step if steps else total
         return Progress(until_s=0.0, steps=steps, total_steps=total, total_samples=0)
 
-    for at, record in enumerate(records):
+    for record in records:
         if isinstance(record, Progress):
             waiting.extend(record.steps)
             behind.append(report(data.draw(st.integers(0, len(waiting)))))
             continue
         behind.append(record)
-        # going back and the refusal come in one breath; elsewhere a report may lie between
-        together = isinstance(record, Changed) and isinstance(records[at + 1], Refused)
-        if not together and data.draw(st.booleans()):
+        if data.draw(st.booleans()):
             behind.append(report(data.draw(st.integers(0, len(waiting)))))
     return [*behind, report(len(waiting))]
 
@@ -376,7 +376,7 @@ def expected(blocks, records):
 @given(runs(), st.data())
 def test_no_step_is_counted_twice_or_in_the_wrong_block(run, data):
     blocks, records = run
-    log = BlockLog(blocks)
+    log = BlockLog(RUN, blocks)
     outcomes = [one for record in late(data, records) for one in log.fold(record)]
     measured = [one for one in outcomes if isinstance(one, Measured)]
     truth = list(expected(blocks, records))
@@ -393,11 +393,11 @@ def test_no_step_is_counted_twice_or_in_the_wrong_block(run, data):
 
 def test_the_scripted_worker_marks_what_must_not_be_counted():
     worker = Worker()
-    worker.obey(Blocks(blocks=tuple(blocks_of(0, 1))))
+    worker.obey(Blocks(id=1, run=RUN, blocks=tuple(blocks_of(0, 1))))
     while worker.blocks.running:
         worker.turn()
     worker.finish()
-    log = BlockLog(blocks_of(0, 1))
+    log = BlockLog(RUN, blocks_of(0, 1))
     outcomes = [one for record in worker.take() for one in log.fold(record)]
     assert [(one.number, one.settings["pipelined"]) for one in outcomes] == [(0, "off"), (1, "on")]
     assert [one.busy_s / one.steps for one in outcomes] == pytest.approx([0.05, 0.05])

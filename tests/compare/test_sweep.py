@@ -5,7 +5,7 @@ import pytest
 
 from gpudash.compare.paired_t import estimate
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep, whole_rounds
-from gpudash.protocol import Blocks, Change
+from gpudash.protocol import Change
 from tests.scripted_run import gpu
 from tests.scripted_worker import Conducted, Worker
 
@@ -32,8 +32,8 @@ class Experiment:
     def done(self):
         return self.sweep.done
 
-    def begin(self, _started, first_number):
-        return self.sweep.begin(first_number)
+    def begin(self, _started, run):
+        return self.sweep.begin(run)
 
     def fold(self, record):
         rows, command = self.sweep.fold(record)
@@ -47,9 +47,9 @@ def step_ms(settings):
     return 50.0 * (samples / 8) ** 0.5 / (1.25 if settings["pipelined"] == "on" else 1.0)
 
 
-def swept(grid=GRID, known=(), *, first_number=0, delay=0, **worker):
+def swept(grid=GRID, known=(), *, run=0, delay=0, **worker):
     worker = Worker(**{"step_ms": step_ms, **worker})
-    return Conducted(Experiment(Sweep(grid, known)), worker, first_number, delay)
+    return Conducted(Experiment(Sweep(grid, known)), worker, run, delay)
 
 
 def too_big(settings):
@@ -82,8 +82,8 @@ def test_every_round_visits_each_cell_once_in_another_order():
 
 @pytest.mark.parametrize("behind", [0, 3, 9])
 def test_every_block_is_measured_under_its_own_settings(behind):
-    done = swept(first_number=40, behind=behind).run()
-    assert done.worker.began == list(range(40, 58))
+    done = swept(run=40, behind=behind).run()
+    assert done.worker.began == list(range(18))
     assert done.experiment.sweep.failure is None
     for row in done.experiment.rows:
         settings = BASE | GRID.changes(row.cell)
@@ -196,13 +196,13 @@ def test_a_cell_out_of_memory_is_left_out_from_then_on_and_the_sweep_goes_on(beh
 
 def test_a_command_names_what_is_still_missing_under_the_same_numbers():
     done = swept(too_big=too_big)
-    planned = {block.number: block for block in done.experiment.sweep.begin(0).blocks}
+    planned = {block.number: block for block in done.experiment.sweep.begin(0)}
     done.run()
     for command in done.commands:
-        assert all(planned[block.number] == block for block in command.blocks)
-        numbers = [block.number for block in command.blocks]
+        assert all(planned[block.number] == block for block in command)
+        numbers = [block.number for block in command]
         assert numbers == sorted(numbers)
-    left = {tuple(sorted(block.changes.items())) for block in done.commands[-1].blocks}
+    left = {tuple(sorted(block.changes.items())) for block in done.commands[-1]}
     big = {tuple(sorted(GRID.changes(cell).items())) for cell in BIG}
     assert not left & big
 
@@ -210,7 +210,9 @@ def test_a_command_names_what_is_still_missing_under_the_same_numbers():
 def test_settings_that_cannot_be_are_left_out_with_their_reason():
     done = swept(refuses=lambda s: "no streams" if s["pipelined"] == "on" else None).run()
     sweep = done.experiment.sweep
-    assert sweep.failures == {1: "no streams", 3: "no streams", 5: "no streams"}
+    assert {cell: row.failure for cell, row in sweep.failures.items()} == dict.fromkeys(
+        (1, 3, 5), "no streams"
+    )
     assert sweep.failure is None
     assert Counter(row.cell for row in done.experiment.rows if not row.failure) == {
         0: 3,
@@ -256,7 +258,7 @@ def test_the_end_of_the_training_right_after_the_last_block_is_no_failure():
 def test_another_change_ends_it_and_the_block_it_cut_off_is_not_kept(turns):
     done = swept()
     done.turn(turns)
-    done.worker.obey(Change(settings={"num_workers": "4"}))
+    done.worker.obey(Change(id=9, settings={"num_workers": "4"}))
     done.run()
     sweep, rows = done.experiment.sweep, done.experiment.rows
     assert sweep.failure == "another change ended it"
@@ -292,13 +294,13 @@ def test_a_sweep_resumed_runs_only_what_is_missing():
     while len(first.experiment.rows) < 8:
         first.turn()
     known = whole_rounds(GRID, first.experiment.rows)
-    rest = swept(known=known, first_number=100).run()
+    rest = swept(known=known).run()
     assert rest.experiment.sweep.failure is None
     both = visited(known) + visited(rest.experiment.rows)
     assert sorted(both) == [(turn, cell) for turn in range(3) for cell in range(6)]
     # in the very order of a sweep that was not interrupted
     assert both == visited(swept().run().experiment.rows)
-    assert rest.worker.began == list(range(100, 112))
+    assert rest.worker.began == list(range(12))
     assert rest.experiment.sweep.results()[0][1].change.pairs == 3
 
 
@@ -318,7 +320,7 @@ def test_rounds_may_be_added():
 
 def test_a_sweep_with_nothing_missing_is_done_at_once():
     sweep = Sweep(GRID, swept().run().experiment.rows)
-    assert sweep.begin(0) == Blocks(blocks=())
+    assert sweep.begin(0) == ()
     assert sweep.done
     assert sweep.fold(Worker().start()) == ([], None)
     assert sweep.failure is None

@@ -32,13 +32,18 @@ ROWS = [
         util_pct=85.0,
         cpu_pct=120.0,
     ),
-    BlockRow(round=0, cell=3, failure="out of memory with batch_size=16: went back"),
+    BlockRow(
+        round=0,
+        cell=3,
+        failure="out of memory with batch_size=16: went back",
+        failure_kind="out_of_memory",
+    ),
     BlockRow(round=0, cell=0, steps=12, samples=96, busy_s=0.625),
     BlockRow(round=0, cell=2, steps=10, samples=160, busy_s=0.75),
 ]
 UNFINISHED = [
     BlockRow(round=1, cell=2, steps=10, samples=160, busy_s=0.5),
-    BlockRow(round=1, cell=1, failure="out of memory"),
+    BlockRow(round=1, cell=1, failure="out of memory", failure_kind="out_of_memory"),
 ]
 """Cell 0 of round 1 is missing; cell 3 failed before."""
 
@@ -91,11 +96,11 @@ def described(folder):
 def test_every_block_is_a_row_with_its_levers_and_an_empty_cell_was_not_measured(tmp_path):
     assert finished(tmp_path).read_text() == (
         "round,cell,steps,samples,busy_s,steps_per_s,samples_per_s,step_ms,host_ms,"
-        "gpu_util_pct,cpu_pct,failure,batch_size,pipelined\n"
-        "0,1,10,80,0.500000,20.0000,160.000,50.0000,1.2500,85.0,120.0,,8,on\n"
-        "0,3,,,,,,,,,,out of memory with batch_size=16: went back,16,on\n"
-        "0,0,12,96,0.625000,19.2000,153.600,52.0833,,,,,8,off\n"
-        "0,2,10,160,0.750000,13.3333,213.333,75.0000,,,,,16,off\n"
+        "gpu_util_pct,cpu_pct,failure,batch_size,pipelined,failure_kind\n"
+        "0,1,10,80,0.500000,20.0000,160.000,50.0000,1.2500,85.0,120.0,,8,on,\n"
+        "0,3,,,,,,,,,,out of memory with batch_size=16: went back,16,on,out_of_memory\n"
+        "0,0,12,96,0.625000,19.2000,153.600,52.0833,,,,,8,off,\n"
+        "0,2,10,160,0.750000,13.3333,213.333,75.0000,,,,,16,off,\n"
     )
 
 
@@ -151,7 +156,9 @@ def test_force_overwrites_both(tmp_path):
     assert described(tmp_path).workload == "augment"
 
 
-@pytest.mark.parametrize("rows", [[], [BlockRow(round=0, cell=0, failure="it cannot be")]])
+@pytest.mark.parametrize(
+    "rows", [[], [BlockRow(round=0, cell=0, failure="it cannot be", failure_kind="bad_setting")]]
+)
 def test_a_sweep_that_measures_nothing_overwrites_nothing(tmp_path, rows):
     """A device that is not there, say: the blocks of before are all there is."""
     finished(tmp_path)
@@ -380,7 +387,7 @@ def test_a_sweep_that_never_started_may_be_resumed_anywhere(tmp_path):
 def test_what_is_not_a_sweeps_file_is_refused_in_a_line(tmp_path, text):
     path = finished(tmp_path)
     header = path.read_text().splitlines(keepends=True)[0]
-    data = header + "0,one,,,,,,,,,,,8,on\n" if text is None else text
+    data = header + "0,one,,,,,,,,,,,8,on,\n" if text is None else text
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
     with pytest.raises(UsageError, match=r"s\.csv is not a sweep's file"):
         open_file(tmp_path, resume=True)
@@ -424,4 +431,4 @@ def test_every_reader_of_csv_reads_it(tmp_path):
     with finished(tmp_path).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["pipelined"] for row in rows] == ["on", "on", "off", "off"]
-    assert {len(row) for row in rows} == {14}
+    assert {len(row) for row in rows} == {15}

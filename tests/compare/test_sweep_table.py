@@ -25,7 +25,7 @@ RESULTS = [
     ],
     [
         CellResult(steps_per_s=4.5934, cpu_pct=140.2),
-        CellResult(failure="out of memory with batch_size=128: went back to batch_size=8"),
+        CellResult(failure="out of memory: went back to batch_size=8", out_of_memory=True),
     ],
 ]
 
@@ -124,7 +124,7 @@ def test_two_columns_are_as_narrow_as_it_gets():
             CellResult(failure="precision=tf32: a CPU has no TF32"),
             "precision=tf32: a CPU has no TF32",
         ),
-        (CellResult(steps_per_s=20.0, failure="CUDA out of memory. Tried …"), "out of memory"),
+        (CellResult(steps_per_s=20.0, failure="went back", out_of_memory=True), "out of memory"),
     ],
 )
 def test_a_cell_says_what_a_setting_was_worth_or_why_that_is_not_known(result, text):

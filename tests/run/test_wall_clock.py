@@ -115,7 +115,7 @@ def test_pauses_and_switches_are_neither_phases_nor_unexplained():
     entry = FakeEntry(
         during={"forward": watch.within, "idle": watch.end}, building=lambda _: time.sleep(0.1)
     )
-    script = [Pause(), Resume(), Change(settings={"batch_size": "3"})]
+    script = [Pause(id=2), Resume(id=3), Change(id=1, settings={"batch_size": "3"})]
 
     def react(run: Run, event: Event) -> None:
         paused, resumed = run.of(Paused), run.of(Resumed)
@@ -148,7 +148,7 @@ def test_steps_a_second_agree_with_an_outside_stopwatch(*, switching: bool):
     entry = FakeEntry(during={"forward": watch.within, "idle": watch.end})
     run = Run(entry, stop_after(RUN_S))
     blocks = tuple(moved(number) for number in range(200))
-    run.until_stopped(*([Blocks(blocks=blocks)] if switching else []))
+    run.until_stopped(*([Blocks(id=4, run=1, blocks=blocks)] if switching else []))
     assert len(run.of(Changed)) > 10 if switching else not run.of(Changed)
     steps = run.steps
     assert len(steps) == len(watch.ends_s) > 50  # none lost, none invented
@@ -165,7 +165,7 @@ def test_what_is_trained_without_instruments_is_not_unexplained():
         for number, wall_clock in enumerate(["uninstrumented", "instrumented"] * 4)
     )
     began_s = time.monotonic()
-    run = Run(entry, stop_after(RUN_S)).until_stopped(Blocks(blocks=blocks))
+    run = Run(entry, stop_after(RUN_S)).until_stopped(Blocks(id=4, run=1, blocks=blocks))
     found = account(run, began_s)
     assert sum(timed.seconds for timed in run.of(Timed)) > 0.5 * found.wall_s
     assert found.unattributed_share is not None

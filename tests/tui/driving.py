@@ -39,8 +39,8 @@ class Driver:
         while self.app._main.levers.chosen.name != lever:
             await self.press("down")
 
-    async def show(self, snapshot: Snapshot) -> None:
-        self.engine.publish(snapshot)
+    async def show(self, snapshot: Snapshot, last_command: int | None = None) -> None:
+        self.engine.publish(snapshot, last_command)
         await self.settle()
 
     async def settle(self) -> None:

@@ -152,6 +152,7 @@ class FakeEngine:
     def __init__(self, plan: Plan | None = None) -> None:
         self.plan = plan or Plan(workload="encdec", settings={})
         self.calls: list[tuple[Any, ...]] = []
+        self.requests = 0
         self.listener: Listener | None = None
         self.started_on: threading.Thread | None = None
         self.refuse_record: str | None = None
@@ -167,20 +168,20 @@ class FakeEngine:
         self._start_worker()
         self.listener = listener
 
-    def change(self, settings: Settings) -> None:
-        self.calls.append(("change", dict(settings)))
+    def change(self, settings: Settings) -> int:
+        return self._request(("change", dict(settings)))
 
-    def compare(self, question: Question) -> None:
-        self.calls.append(("compare", question))
+    def compare(self, question: Question) -> int:
+        return self._request(("compare", question))
 
-    def end_comparison(self) -> None:
-        self.calls.append(("end_comparison",))
+    def end_comparison(self) -> int:
+        return self._request(("end_comparison",))
 
-    def pause(self) -> None:
-        self.calls.append(("pause",))
+    def pause(self) -> int:
+        return self._request(("pause",))
 
-    def resume(self) -> None:
-        self.calls.append(("resume",))
+    def resume(self) -> int:
+        return self._request(("resume",))
 
     def restart(self, plan: Plan) -> None:
         self.calls.append(("restart", plan))
@@ -200,6 +201,11 @@ class FakeEngine:
     def stop_recording(self) -> None:
         self.calls.append(("stop_recording",))
 
+    def _request(self, call: tuple[Any, ...]) -> int:
+        self.calls.append(call)
+        self.requests += 1
+        return self.requests
+
     def _start_worker(self) -> None:
         if self.refuse_worker is not None:
             raise WorkerError(self.refuse_worker)
@@ -210,9 +216,11 @@ class FakeEngine:
         """The arguments of every call of this name."""
         return [call[1:] for call in self.calls if call[0] == name]
 
-    def publish(self, snapshot: Snapshot) -> None:
+    def publish(self, snapshot: Snapshot, last_command: int | None = None) -> None:
+        """Publish a snapshot that knows of every request, or of those up to one."""
         assert self.listener is not None, "the dashboard has not started the engine"
-        self.listener.on_snapshot(snapshot)
+        known = self.requests if last_command is None else last_command
+        self.listener.on_snapshot(msgspec.structs.replace(snapshot, last_command=known))
 
     def log(self, *lines: str) -> None:
         assert self.listener is not None, "the dashboard has not started the engine"

@@ -6,7 +6,6 @@ import pytest
 from gpudash.errors import RecordingError
 from gpudash.protocol import Plan
 from gpudash.tui.app import Dashboard
-from gpudash.tui.asked import PATIENCE
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import Inbox
 from tests.tui.driving import dashboard
@@ -26,8 +25,10 @@ def running(engine=None, **values):
     return control
 
 
-def in_force(**values):
-    return changed(training(), settings=settings(**values))
+def in_force(requested=None, last_command=0, /, **values):
+    """A snapshot of a worker with these active levers, which knows of so many requests."""
+    shown = changed(training(), settings=settings(**values), last_command=last_command)
+    return changed(shown, requested=requested or {})
 
 
 def ask(control, **values):
@@ -60,8 +61,8 @@ async def test_two_quick_presses_of_space_go_on():
 async def test_a_pause_behind_a_long_step_can_still_be_taken_back():
     async with dashboard(snapshot=training()) as d:
         await d.press("space")
-        for tick in range(3 * PATIENCE):
-            await d.show(training(moved=float(tick)))
+        await d.show(training(), last_command=0)  # the engine does not know of it yet
+        await d.show(changed(training(), pausing=True))
         await d.press("space")
         assert pauses(d.engine) == ["pause", "resume"]
 
@@ -90,9 +91,8 @@ def test_a_restart_sends_the_plan_and_not_what_the_worker_made_of_it():
 def test_a_restart_sends_what_was_changed_and_accepted_on_top():
     control = running(planned(model_scale="auto"), model_scale="small")
     ask(control, batch_size="32")
-    control.take(in_force(model_scale="small", batch_size="32"))
-    for _ in range(2 * PATIENCE):
-        control.take(in_force(model_scale="small", batch_size="32"))
+    requested = {"model_scale": "auto", "batch_size": "32"}
+    control.take(in_force(requested, 1, model_scale="small", batch_size="32"))
     assert restarted(control) == {"model_scale": "auto", "batch_size": "32"}
     assert restarted(control) == {"model_scale": "auto", "batch_size": "32"}
 
@@ -107,25 +107,24 @@ def test_a_restart_sends_what_is_asked_for_and_not_answered_yet():
 def test_a_restart_sends_nothing_that_was_refused():
     control = running(planned(model_scale="auto"), model_scale="small")
     ask(control, model_scale="full", batch_size="1048576")
-    for _ in range(2 * PATIENCE):
-        control.take(in_force(model_scale="small"))
+    control.take(in_force({"model_scale": "auto"}, 2, model_scale="small"))
     assert restarted(control) == {"model_scale": "auto"}
 
 
 def test_a_restart_follows_the_worker_back_after_out_of_memory():
     control = running(planned(batch_size="8"), batch_size="8")
-    for value in ("16", "4096"):
+    for number, value in enumerate(("16", "4096"), start=1):
         ask(control, batch_size=value)
-        control.take(in_force(batch_size=value))
-    control.take(in_force(batch_size="16"))
+        control.take(in_force({"batch_size": value}, number, batch_size=value))
+    control.take(in_force({"batch_size": "16"}, 2, batch_size="16"))
     assert restarted(control) == {"batch_size": "16"}
 
 
 def test_a_value_resolved_by_the_worker_is_sent_as_it_was_asked_for():
     control = running(planned(model_scale="full"), model_scale="full")
     ask(control, model_scale="auto")
-    control.take(changed(in_force(model_scale="full"), pending={"model_scale": "auto"}))
-    control.take(in_force(model_scale="small"))
+    control.take(changed(in_force({}, 1, model_scale="full"), pending={"model_scale": "auto"}))
+    control.take(in_force({"model_scale": "auto"}, 1, model_scale="small"))
     assert restarted(control) == {"model_scale": "auto"}
 
 
@@ -133,16 +132,18 @@ def test_steps_through_a_lever_faster_than_they_are_made_end_at_the_last():
     control = running()
     ask(control, batch_size="16")
     ask(control, batch_size="32")
-    control.take(in_force(batch_size="16"))
-    control.take(in_force(batch_size="32"))
+    control.take(in_force({"batch_size": "16"}, 1, batch_size="16"))
+    assert restarted(control) == {"batch_size": "32"}
+    control.take(in_force({"batch_size": "32"}, 2, batch_size="32"))
     assert restarted(control) == {"batch_size": "32"}
 
 
 def test_what_is_lowered_after_a_failure_wins():
     control = running(planned(batch_size="64"), batch_size="64")
     ask(control, batch_size="4096")
-    control.take(in_force(batch_size="4096"))
-    control.take(changed(in_force(batch_size="4096"), state="failed"))
+    tried = in_force({"batch_size": "4096"}, 1, batch_size="4096")
+    control.take(tried)
+    control.take(changed(tried, state="failed"))
     ask(control, batch_size="16")
     assert restarted(control) == {"batch_size": "16"}
 

@@ -3,7 +3,17 @@ import sys
 import msgspec
 import pytest
 
-from gpudash.protocol import Failed, Paused, Plan, Refused, Resumed, Status
+from gpudash.protocol import (
+    BlocksEnded,
+    Change,
+    Failed,
+    Note,
+    Paused,
+    Plan,
+    Refused,
+    Resumed,
+    Status,
+)
 from gpudash.snapshot import ComparisonShown, RecordingStatus
 from gpudash.views.live import STALL_S, LiveView
 from gpudash.views.time_breakdown import TimeBreakdown
@@ -55,7 +65,7 @@ def test_a_training_is_shown_with_its_rates_counts_and_loss():
 
 def test_a_change_is_pending_until_the_worker_answers_and_then_marked():
     watched = Watched().trained()
-    watched.window.asked({"batch_size": "16"})
+    watched.window.sent(Change(id=7, settings={"batch_size": "16"}))
     shown = watched.now()
     assert (shown.state, shown.pending) == ("switching", {"batch_size": "16"})
     assert shown.status == "switching batch_size to 16 …"
@@ -67,13 +77,17 @@ def test_a_change_is_pending_until_the_worker_answers_and_then_marked():
 
 def test_a_refused_change_is_explained_until_something_else_happens():
     watched = Watched().trained()
-    watched.window.asked({"batch_size": "99999"})
+    watched.window.sent(Change(id=7, settings={"batch_size": "99999"}))
     shown = watched.feed(
-        Refused(changes={"batch_size": "99999"}, reason="batch_size=99999: too large")
+        Refused(
+            answers=(7,),
+            kind="bad_setting",
+            changes={"batch_size": "99999"},
+            reason="batch_size=99999: too large",
+        )
     ).now()
     assert (shown.state, shown.pending) == ("training", {})
     assert shown.status == "training – refused: batch_size=99999: too large"
-    assert (shown.refused, shown.refusals) == ({"batch_size": "99999"}, 1)
     assert watched.feed(watched.run.pause()).now().status == "paused: space resumes"
 
 
@@ -144,13 +158,15 @@ def test_what_is_told_stays_until_the_runs_next_turn():
     watched.window.tell("the recording ended: disk full")
     shown = watched.feed(*watched.run.steps(3), gpu(BEGAN_S + 2.0), host(BEGAN_S + 2.0)).now()
     assert shown.status == "training – the recording ended: disk full"
-    assert watched.feed(watched.run.change(pipelined="on")).now().status == "training"
+    changed = msgspec.structs.replace(watched.run.change(pipelined="on"), answers=(7,))
+    assert watched.feed(changed).now().status == "training"
 
 
 def test_notes_are_those_of_the_settings_in_force():
     watched = Watched().trained()
     assert watched.now().notes == ("8 loader workers",)
-    noted = msgspec.structs.replace(watched.run.change(pipelined="on"), notes=("no streams",))
+    note = Note(lever=None, text="no streams")
+    noted = msgspec.structs.replace(watched.run.change(pipelined="on"), notes=(note,))
     assert watched.feed(noted).now().notes == ("no streams",)
     assert watched.feed(watched.run.change(pipelined="off")).now().notes == ()
 
@@ -159,8 +175,8 @@ def test_going_back_after_out_of_memory_is_explained():
     watched = Watched().trained()
     reason = "out of memory with batch_size=4096: went back to batch_size=8"
     shown = watched.feed(
+        Refused(answers=(7,), kind="bad_setting", changes={"batch_size": "4096"}, reason=reason),
         watched.run.change(batch_size="8"),
-        Refused(changes={"batch_size": "4096"}, reason=reason),
         *watched.run.steps(3),
     ).now()
     assert shown.status == f"training – refused: {reason}"
@@ -168,7 +184,7 @@ def test_going_back_after_out_of_memory_is_explained():
 
 def test_a_failure_says_what_happened():
     watched = Watched().trained()
-    watched.window.asked({"batch_size": "4096"})
+    watched.window.sent(Change(id=7, settings={"batch_size": "4096"}))
     shown = watched.feed(Failed(at_s=1.0, kind="out_of_memory", sentence="The GPU is full.")).now()
     assert shown.state == "failed"
     assert shown.status == "The GPU is full"
@@ -288,12 +304,17 @@ VERDICT = "pipelined=on is 6.3 % faster [5.9, 6.8], 40 pairs, A/A check passed"
 def block(watched, number, **changes):
     """The worker enters a block and trains in it."""
     event = watched.run.change(**changes)
-    return watched.feed(msgspec.structs.replace(event, block=number), *watched.run.steps(8))
+    entered = msgspec.structs.replace(event, run=1, block=number)
+    return watched.feed(entered, *watched.run.steps(8))
 
 
-def home(watched, **changes):
-    """The worker has left the blocks and trains on."""
-    return watched.feed(watched.run.change(**changes), *watched.run.steps(8))
+def home(watched, run=1, **changes):
+    """The worker has left the blocks and trains on; without a run, at a user's change."""
+    event = msgspec.structs.replace(watched.run.change(**changes), run=run)
+    if run is None:
+        event = msgspec.structs.replace(event, answers=(7,))
+    ended = BlocksEnded(at_s=watched.run.now_s, run=1, why="no block is left")
+    return watched.feed(event, ended, *watched.run.steps(8))
 
 
 def comparison(pairs=0, **values):
@@ -349,14 +370,15 @@ def test_a_verdict_is_kept_in_the_table_and_told_once_the_blocks_are_over(early)
     row, verdict = shown.results
     assert (row.number, row.live, row.verdict) == (1, True, False)
     assert (verdict.configuration, verdict.verdict, verdict.live) == (VERDICT, True, False)
-    assert watched.feed(watched.run.change(batch_size="16")).now().status == "training"
+    changed = msgspec.structs.replace(watched.run.change(batch_size="16"), answers=(7,))
+    assert watched.feed(changed).now().status == "training"
 
 
 def test_a_verdict_is_not_told_again_after_a_later_comparison_without_one():
     watched = Watched().trained()
     block(watched, 0, pipelined="on")
     watched.window.verdict(VERDICT)
-    home(watched, pipelined="off", batch_size="16")  # the user's change ended the blocks
+    home(watched, None, pipelined="off", batch_size="16")  # the user's change ended the blocks
     assert watched.now().status == f"training – {VERDICT}"
     block(watched, 1, pipelined="on")
     assert home(watched, pipelined="off").now().status == "training"
@@ -365,9 +387,9 @@ def test_a_verdict_is_not_told_again_after_a_later_comparison_without_one():
 def test_a_change_that_ends_the_blocks_is_named_without_the_way_back():
     watched = Watched().trained()
     block(watched, 0, pipelined="on")
-    watched.window.asked({"batch_size": "16"})
+    watched.window.sent(Change(id=7, settings={"batch_size": "16"}))
     assert watched.now().status == "switching batch_size to 16 …"
-    shown = home(watched, pipelined="off", batch_size="16").now()
+    shown = home(watched, None, pipelined="off", batch_size="16").now()
     assert labels(shown) == ["A/B", "batch_size=16"]
     assert (shown.state, shown.settings) == ("training", SETTINGS | {"batch_size": "16"})
     assert [row.configuration for row in shown.results][1:] == ["batch_size=16"]
@@ -378,8 +400,11 @@ def test_out_of_memory_in_a_block_is_told_once_the_blocks_are_over():
     watched.window.comparison = comparison()
     block(watched, 0, batch_size="8")
     reason = "out of memory with batch_size=4096: went back to batch_size=8"
-    refused = Refused(changes={"batch_size": "4096"}, reason=reason, block=1)
-    watched.feed(watched.run.change(batch_size="8"), refused)  # it tells in this order
+    refused = Refused(
+        kind="bad_setting", changes={"batch_size": "4096"}, reason=reason, run=1, block=1
+    )
+    back = msgspec.structs.replace(watched.run.change(batch_size="8"), run=1)
+    watched.feed(refused, back)  # it tells in this order
     assert watched.now().status.startswith("A/B: ")
     assert labels(watched.now()) == ["A/B"]
     shown = home(watched).now()
@@ -391,7 +416,9 @@ def test_out_of_memory_in_a_block_is_told_once_the_blocks_are_over():
 def test_a_first_block_that_cannot_be_makes_no_row_and_no_marker():
     watched = Watched().trained()
     reason = "cuda_graph=on needs a GPU"
-    watched.feed(Refused(changes={"cuda_graph": "on"}, reason=reason, block=0))
+    watched.feed(
+        Refused(kind="bad_setting", changes={"cuda_graph": "on"}, reason=reason, run=1, block=0)
+    )
     shown = home(watched).now()
     assert shown.status == f"training – refused: {reason}"
     assert labels(shown) == []

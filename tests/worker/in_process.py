@@ -112,7 +112,7 @@ class Run:
 
     def stop(self) -> None:
         """Ask it to end."""
-        self.send(Stop())
+        self.send(Stop(id=0))
 
     def until_stopped(self, *commands: Command) -> "Run":
         """Run it with these commands waiting; return what it has become."""

@@ -1,6 +1,8 @@
+import itertools
+
 import pytest
 
-from gpudash.protocol import Block
+from gpudash.protocol import Block, Blocks
 from gpudash.worker.block_queue import BlockQueue
 
 HOME = {"pipelined": "off", "batch_size": "8"}
@@ -10,9 +12,18 @@ def block(number, min_steps=3, min_s=0.0):
     return Block(number=number, changes={"pipelined": "on"}, min_steps=min_steps, min_s=min_s)
 
 
+RUNS = itertools.count(1)
+
+
+def take_in(queue, blocks, settings, run=None):
+    """Give the run in progress these blocks, or begin another one."""
+    run = run or queue.run or next(RUNS)
+    return queue.take_in(Blocks(id=run, run=run, blocks=tuple(blocks)), settings)
+
+
 def queue_of(*numbers, **length):
     queue = BlockQueue()
-    queue.replace([block(number, **length) for number in numbers], HOME)
+    take_in(queue, [block(number, **length) for number in numbers], HOME)
     return queue
 
 
@@ -24,7 +35,7 @@ def test_without_blocks_nothing_runs():
     queue = BlockQueue()
     assert not queue.running
     assert queue.take() is None
-    queue.replace([], HOME)
+    take_in(queue, [], HOME)
     assert not queue.running
 
 
@@ -35,7 +46,7 @@ def test_blocks_are_taken_in_order_and_home_is_where_they_began():
     assert queue.is_over(0, 0.0)  # so that the first one begins
     assert numbers_left(queue) == [4, 5]
     assert queue.running  # until the settings are home again
-    queue.end()
+    queue.end(1.0, "")
     assert not queue.running
 
 
@@ -83,7 +94,7 @@ def test_new_blocks_replace_those_that_wait_and_home_stays():
     queue = queue_of(0, 1, 2)
     queue.take()
     queue.entered(0, 0)
-    queue.replace([block(7), block(8)], {"pipelined": "on", "batch_size": "8"})
+    take_in(queue, [block(7), block(8)], {"pipelined": "on", "batch_size": "8"})
     assert queue.baseline == HOME
     assert not queue.is_over(1, 1.0)  # the one in progress is run to its end
     assert numbers_left(queue) == [7, 8]
@@ -94,10 +105,10 @@ def test_a_block_that_was_begun_is_never_run_again():
     queue = queue_of(0, 1, 2, 3)
     queue.take()
     queue.take()
-    queue.replace([block(1), block(2), block(3)], HOME)
+    take_in(queue, [block(1), block(2), block(3)], HOME)
     assert numbers_left(queue) == [2, 3]
-    queue.end()
-    queue.replace([block(3)], HOME)
+    ended = queue.end(1.0, "")
+    assert not take_in(queue, [block(3)], HOME, ended.run)
     assert not queue.running
 
 
@@ -105,7 +116,7 @@ def test_no_blocks_at_all_end_the_one_in_progress():
     queue = queue_of(0, 1)
     queue.take()
     queue.entered(0, 0)
-    queue.replace([], HOME)
+    take_in(queue, [], HOME)
     assert queue.is_over(0, 0.0)
     assert queue.take() is None
     assert queue.baseline == HOME
@@ -115,7 +126,7 @@ def test_late_blocks_that_have_all_been_run_end_nothing():
     queue = queue_of(0, 1)
     queue.take()
     queue.entered(0, 0)
-    queue.replace([block(0)], HOME)
+    take_in(queue, [block(0)], HOME)
     assert queue.current == block(0)
     assert not queue.is_over(1, 1.0)
 
@@ -125,8 +136,8 @@ def test_another_change_forgets_everything(taken):
     queue = queue_of(0, 1)
     for _ in range(taken):
         queue.take()
-    queue.end()
+    queue.end(1.0, "")
     assert not queue.running
     assert queue.take() is None
-    queue.replace([block(2)], {"pipelined": "on"})
+    take_in(queue, [block(2)], {"pipelined": "on"})
     assert queue.baseline == {"pipelined": "on"}  # what is in force now

@@ -47,10 +47,12 @@ ENTRY = FakeEntry(during={"forward": work})
 
 def blocks(*changes: dict[str, str], wall_clock: str | None = None) -> Blocks:
     return Blocks(
+        id=1,
+        run=1,
         blocks=tuple(
             Block(number=i, changes=one, min_steps=MIN_STEPS, min_s=0.0, wall_clock=wall_clock)
             for i, one in enumerate(changes)
-        )
+        ),
     )
 
 
@@ -65,7 +67,7 @@ def stop_at_home(run: Run, event: Event) -> None:
 
 def reaches(run: Run, event: Event) -> bool:
     """Tell whether a step of the newest segment is in this report."""
-    newest = run.of(Changed)[-1].segment
+    newest = max((changed.segment for changed in run.of(Changed)), default=0)
     return isinstance(event, Progress) and any(step.segment == newest for step in event.steps)
 
 
@@ -123,7 +125,7 @@ def test_a_block_from_the_loader_measures_whole_bursts(pipelined: str):
 
 
 def test_a_change_ends_the_blocks_at_home_with_the_change():
-    change = Change(settings={"batch_size": "4"})
+    change = Change(id=9, settings={"batch_size": "4"})
     run = Run(ENTRY, when(begins(0), change)).until_stopped(
         blocks({"pipelined": "on"}, *[{"batch_size": "3"}] * 50)
     )
@@ -138,11 +140,13 @@ def test_a_change_ends_the_blocks_at_home_with_the_change():
 @pytest.mark.parametrize("value", ["off", "on"])
 def test_a_change_to_what_the_block_or_home_has_ends_the_blocks_too(value: str):
     """Whether it moves anything depends on the block in progress, which the user cannot know."""
-    change = Change(settings={"pipelined": value})
+    change = Change(id=9, settings={"pipelined": value})
     long = Block(number=0, changes={"pipelined": "on"}, min_steps=300, min_s=0.0)
     at_home = Block(number=1, changes={}, min_steps=300, min_s=0.0)
     for first in (long, at_home):
-        run = Run(ENTRY, when(begins(first.number), change)).until_stopped(Blocks(blocks=(first,)))
+        run = Run(ENTRY, when(begins(first.number), change)).until_stopped(
+            Blocks(id=9, run=1, blocks=(first,))
+        )
         assert run.entered == [first.number, None]
         assert not run.of(Refused)
         assert run.training.settings["pipelined"] == value
@@ -151,7 +155,7 @@ def test_a_change_to_what_the_block_or_home_has_ends_the_blocks_too(value: str):
 
 
 def test_a_refused_change_leaves_the_comparison_running():
-    change = Change(settings={"batch_size": "0"})
+    change = Change(id=9, settings={"batch_size": "0"})
     run = Run(ENTRY, when(begins(0), change)).until_stopped(THREE)
     assert [event.changes for event in run.of(Refused)] == [change.settings]
     assert run.entered == [0, 1, 2, None]
@@ -178,7 +182,7 @@ def test_out_of_memory_costs_the_block_and_not_the_run(wall_clock: str | None):
 
 def test_no_blocks_at_all_end_them_early():
     many = blocks(*[{"pipelined": "on"}, {}] * 50)
-    run = Run(ENTRY, when(begins(0), Blocks(blocks=()))).until_stopped(many)
+    run = Run(ENTRY, when(begins(0), Blocks(id=9, run=1, blocks=()))).until_stopped(many)
     assert run.entered[-1] is None
     assert len(run.entered) < 50
     assert run.training.settings["pipelined"] == "off"
@@ -191,11 +195,11 @@ def test_a_pause_within_a_block_is_no_part_of_it(wall_clock: str | None):
 
     def react(run: Run, event: Event) -> None:
         if begins(0)(event):
-            run.send(Pause())
+            run.send(Pause(id=2))
         paused = run.of(Paused)
         resumed = isinstance(event, Progress) and paused and not run.of(Resumed)
         if resumed and event.until_s > paused[0].at_s + paused_s:
-            run.send(Resume())
+            run.send(Resume(id=3))
         stop_at_home(run, event)
 
     long = [{"pipelined": "on"}, {"batch_size": "3"}, {}]
@@ -206,7 +210,7 @@ def test_a_pause_within_a_block_is_no_part_of_it(wall_clock: str | None):
         )
         for one in asked
     )
-    run = Run(ENTRY, react).until_stopped(Blocks(blocks=asked))
+    run = Run(ENTRY, react).until_stopped(Blocks(id=9, run=1, blocks=asked))
     assert run.entered == [0, 1, 2, None]
     (resumed,) = run.of(Resumed)
     first = run.of(Changed)[0]
@@ -242,7 +246,9 @@ def test_a_block_under_the_stopwatch_counts_its_steps_and_samples(wall_clock: st
 def test_a_run_that_ends_within_a_bare_block_has_counted_it():
     plan = Plan(workload="fake", settings={}, steps=200)
     endless = Block(number=0, changes={}, min_steps=1000, min_s=0.0, wall_clock="uninstrumented")
-    first = when(lambda event: bool(getattr(event, "steps", ())), Blocks(blocks=(endless,)))
+    first = when(
+        lambda event: bool(getattr(event, "steps", ())), Blocks(id=9, run=1, blocks=(endless,))
+    )
     run = Run(ENTRY, first, plan=plan).until_stopped()
     assert run.of(Finished)[0].total_steps == run.training.trained_steps == 200
     assert run.of(Progress)[-1].total_samples == 400
@@ -259,7 +265,7 @@ def test_what_fails_while_a_change_is_built_is_refused(*, within_block: bool):
     command = (
         blocks({"batch_size": "4"}, {"pipelined": "on"})
         if within_block
-        else Change(settings={"batch_size": "4"})
+        else Change(id=9, settings={"batch_size": "4"})
     )
 
     def proven(event: Event) -> bool:
@@ -296,7 +302,7 @@ def test_a_step_trained_before_the_next_batch_did_not_fit_counts():
 
     def bigger_at_first(run: Run, event: Event) -> None:
         if isinstance(event, Progress) and event.steps and not run.entered:
-            run.send(Change(settings={"batch_size": "4"}))
+            run.send(Change(id=9, settings={"batch_size": "4"}))
         if failed and run.of(Refused) and reaches(run, event):
             run.stop()
 
@@ -309,7 +315,9 @@ def test_a_step_trained_before_the_next_batch_did_not_fit_counts():
 
 
 def test_the_last_loss_is_the_last_steps():
-    run = Run(ENTRY, when(lambda event: bool(getattr(event, "steps", ())), Stop(), then=nothing))
+    run = Run(
+        ENTRY, when(lambda event: bool(getattr(event, "steps", ())), Stop(id=4), then=nothing)
+    )
     last = run.until_stopped().of(Progress)[-1]
     assert last.loss_step == last.total_steps == run.training.trained_steps
 

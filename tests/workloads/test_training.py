@@ -133,18 +133,18 @@ def test_the_full_model_is_the_sources(make: Make) -> None:
 def test_auto_is_small_on_a_cpu_and_says_so(make: Make) -> None:
     training = make(model_scale="auto")
     assert training.settings["model_scale"] == "small"
-    assert any("model_scale=small" in note for note in training.notes)
+    assert any("model_scale=small" in note for note in training.notes.values())
 
 
 def test_a_cpu_says_that_it_has_no_streams(make: Make) -> None:
-    assert any("no streams" in note for note in make(pipelined="on").notes)
+    assert any("no streams" in note for note in make(pipelined="on").notes.values())
 
 
 def test_a_choice_that_holds_no_longer_is_not_noted(make: Make) -> None:
     training = make(precision="auto")
-    assert "precision=fp32: chosen for the CPU" in training.notes
+    assert "precision=fp32: chosen for the CPU" in training.notes.values()
     training.change({"precision": "bf16"})
-    assert not any("precision" in note for note in training.notes)
+    assert not any("precision" in note for note in training.notes.values())
 
 
 def test_loader_workers_that_cannot_all_begin_are_refused_and_none_is_left(

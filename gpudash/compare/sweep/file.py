@@ -17,7 +17,7 @@ import msgspec
 
 from gpudash.compare.sweep.grid import BlockRow, Grid, whole_rounds
 from gpudash.errors import RecordingError, UsageError
-from gpudash.protocol import Device, Settings, Started
+from gpudash.protocol import Device, RefusalKind, Settings, Started
 from gpudash.recording import provenance
 from gpudash.recording.csv_file import decimals, text
 from gpudash.recording.files import Output, reason, refuse_existing, shown
@@ -39,6 +39,8 @@ CELLS = {
     "cpu_pct": decimals(1),
     "failure": text,
 }
+KIND = "failure_kind"
+"""Stands last, behind the levers: files of before have none."""
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +58,9 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     in_force: Settings | None = None
     """Every lever that not every cell sets, `auto` resolved; None until the worker has started."""
     notes: tuple[str, ...] = ()
-    """What the worker said of these settings on this device when it started."""
+    """What the worker said of these settings on this device when it started …"""
+    noted: tuple[str | None, ...] = ()
+    """… and which lever each of them is about."""
     skipped_samples: int | None = None
     """Unreadable ones, in all of the sweep's runs until their last block; None before the first."""
     versions: dict[str, str]
@@ -100,6 +104,7 @@ class SweepFile:
         self.known: list[BlockRow] = []
         self._there: list[BlockRow] = []
         self._output: Output | None = None
+        self._has_kind = True
         self._hidden = False
         """What it replaces is still there: nothing has been measured to take its place."""
         if resume:
@@ -126,10 +131,11 @@ class SweepFile:
             _lock(self._fd, path)
             if self._output is None:
                 self._there = read_rows(path)
+                self._has_kind = _whole_lines(path).partition(b"\n")[0].endswith(KIND.encode())
                 self.known = whole_rounds(provenance.grid, self._there)
                 _cut_torn_line(path)
             else:
-                self._write([*CELLS, *self._levers])
+                self._write([*CELLS, *self._levers, KIND])
                 self._write_provenance()
         except (UsageError, RecordingError):
             self.close()
@@ -147,7 +153,8 @@ class SweepFile:
             in_force={
                 name: value for name, value in started.settings.items() if name not in varied
             },
-            notes=started.notes,
+            notes=tuple(note.text for note in started.notes),
+            noted=tuple(note.lever for note in started.notes),
             versions=self._provenance.versions | started.versions,
         )
         if self.earlier is not None and self.earlier.device is not None:
@@ -168,7 +175,8 @@ class SweepFile:
         }
         levers = self._provenance.grid.changes(row.cell)
         cells = [write(values[name]) for name, write in CELLS.items()]
-        self._write([*cells, *(levers.get(name, "") for name in self._levers)])
+        kind = [row.failure_kind or ""] if self._has_kind else []
+        self._write([*cells, *(levers.get(name, "") for name in self._levers), *kind])
         if self._output is not None and not row.refused:
             self._output.take_place()
             self._output, self._hidden = None, False  # it is worth keeping
@@ -261,6 +269,7 @@ def _row(cells: dict[str, str]) -> BlockRow:
         util_pct=number("gpu_util_pct"),
         cpu_pct=number("cpu_pct"),
         failure=cells["failure"] or None,
+        failure_kind=msgspec.convert(cells.get(KIND) or None, RefusalKind | None),
     )
 
 

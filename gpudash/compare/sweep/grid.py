@@ -10,11 +10,8 @@ import msgspec
 
 from gpudash.compare.blocks import BlockLog, Measured, Outcome
 from gpudash.compare.paired_t import Estimate, estimate, round_order
-from gpudash.protocol import Block, Blocks, Event, Reading, Settings
+from gpudash.protocol import Block, Event, Reading, RefusalKind, Settings
 from gpudash.statistics import mean
-
-OUT_OF_MEMORY = "out of memory"
-"""What the reason holds where a setting may be, but does not fit."""
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,11 +54,13 @@ class BlockRow(msgspec.Struct, frozen=True, kw_only=True):
     util_pct: float | None = None
     cpu_pct: float | None = None
     failure: str | None = None
+    failure_kind: RefusalKind | None = None
+    """None also where an older file does not say."""
 
     @property
     def refused(self) -> bool:
         """Its setting cannot be here, however much memory there is."""
-        return self.failure is not None and not _is_of_memory(self.failure)
+        return self.failure_kind == "bad_setting"
 
     @property
     def ms_per_sample(self) -> float | None:
@@ -98,6 +97,8 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
     change: Estimate | None = None
     """Throughput against the row's first column; None for that one, or if not measured."""
     failure: str | None = None
+    out_of_memory: bool = False
+    """That is why it failed."""
 
 
 class Sweep:
@@ -107,8 +108,8 @@ class Sweep:
         self.grid = grid
         self._log = BlockLog()
         self._known: dict[tuple[int, int], BlockRow] = {}
-        self.failures: dict[int, str] = {}
-        """Cells that cannot be run, and why."""
+        self.failures: dict[int, BlockRow] = {}
+        """Cells that cannot be run."""
         for row in known:
             self._keep(row)
         self._numbers: dict[int, tuple[int, int]] = {}
@@ -130,21 +131,21 @@ class Sweep:
     @property
     def refusals(self) -> list[str]:
         """Why not a single cell can be run, each reason once; empty where one may be."""
-        reasons = self.failures.values()
-        if self._known or len(reasons) < self.grid.cells or any(map(_is_of_memory, reasons)):
+        rows = self.failures.values()
+        if len(rows) < self.grid.cells or self._known or not all(row.refused for row in rows):
             return []
-        return list(dict.fromkeys(reasons))
+        return list(dict.fromkeys(row.failure for row in rows if row.failure is not None))
 
-    def begin(self, first_number: int) -> Blocks:
-        """Return what the worker is to run, its blocks numbered from `first_number`."""
-        self._numbers = dict(enumerate(self._missing(), start=first_number))
+    def begin(self, run: int) -> tuple[Block, ...]:
+        """Return what the worker is to run, under this number."""
+        self._numbers = dict(enumerate(self._missing()))
         self.done = not self._numbers
-        command = self._command()
-        self._log = BlockLog(command.blocks)
-        return command
+        blocks = self._blocks()
+        self._log = BlockLog(run, blocks)
+        return blocks
 
-    def fold(self, item: Event | Reading) -> tuple[list[BlockRow], Blocks | None]:
-        """Take one record; return what it completes, and a new command if one is needed."""
+    def fold(self, item: Event | Reading) -> tuple[list[BlockRow], tuple[Block, ...] | None]:
+        """Take one record; return what it completes, and other blocks to run if they change."""
         if self.done:
             return [], None
         rows = [row for outcome in self._log.fold(item) if (row := self._take(outcome))]
@@ -152,7 +153,7 @@ class Sweep:
             self.done = True
             self.failure = self._log.over if self._missing() else None
             return rows, None
-        return rows, self._command() if any(row.failure for row in rows) else None
+        return rows, self._blocks() if any(row.failure for row in rows) else None
 
     def results(self) -> list[list[CellResult]]:
         """Return the table as far as it is known, rows of columns."""
@@ -162,19 +163,17 @@ class Sweep:
             for row in range(len(self.grid.rows))
         ]
 
-    def _command(self) -> Blocks:
+    def _blocks(self) -> tuple[Block, ...]:
         grid, missing = self.grid, set(self._missing())
-        return Blocks(
-            blocks=tuple(
-                Block(
-                    number=number,
-                    changes=grid.changes(cell),
-                    min_steps=grid.min_steps,
-                    min_s=grid.min_s,
-                )
-                for number, (turn, cell) in self._numbers.items()
-                if (turn, cell) in missing
+        return tuple(
+            Block(
+                number=number,
+                changes=grid.changes(cell),
+                min_steps=grid.min_steps,
+                min_s=grid.min_s,
             )
+            for number, (turn, cell) in self._numbers.items()
+            if (turn, cell) in missing
         )
 
     def _missing(self) -> list[tuple[int, int]]:
@@ -202,7 +201,7 @@ class Sweep:
                 cpu_pct=outcome.cpu_pct,
             )
         elif cell not in self.failures:
-            row = BlockRow(round=turn, cell=cell, failure=outcome.reason)
+            row = BlockRow(round=turn, cell=cell, failure=outcome.reason, failure_kind=outcome.kind)
         else:
             return None
         self._keep(row)
@@ -212,14 +211,16 @@ class Sweep:
         if row.failure is None:
             self._known[row.round, row.cell] = row
         else:
-            self.failures[row.cell] = row.failure
+            self.failures[row.cell] = row
 
     def _result(self, cell: int, base: int) -> CellResult:
         own, first = self._rounds(cell), self._rounds(base)
-        failure = self.failures.get(cell)
+        failed = self.failures.get(cell)
+        failure = failed.failure if failed else None
+        out_of_memory = failed is not None and failed.failure_kind == "out_of_memory"
         busy_s = sum(row.busy_s or 0 for row in own.values())
         if not busy_s:
-            return CellResult(failure=failure)
+            return CellResult(failure=failure, out_of_memory=out_of_memory)
         steps = sum(row.steps or 0 for row in own.values())
         pairs = [
             (first[turn].ms_per_sample, row.ms_per_sample)
@@ -235,11 +236,8 @@ class Sweep:
             cpu_pct=mean(row.cpu_pct for row in own.values()),
             change=estimate(costs) if costs and cell != base else None,
             failure=failure,
+            out_of_memory=out_of_memory,
         )
 
     def _rounds(self, cell: int) -> dict[int, BlockRow]:
         return {turn: row for (turn, one), row in sorted(self._known.items()) if one == cell}
-
-
-def _is_of_memory(failure: str) -> bool:
-    return OUT_OF_MEMORY in failure

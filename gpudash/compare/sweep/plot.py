@@ -47,7 +47,7 @@ def draw(path: Path, title: str, grid: Grid, results: Sequence[Sequence[CellResu
 def _note(result: CellResult) -> str:
     """Return what stands beside a bar; one of length 0 says that, or why, nothing was measured."""
     if result.failure is not None:
-        return why_not(result.failure)
+        return why_not(result)
     if result.samples_per_s is None:
         return figure(None)
     return "" if result.change is None else change(result.change)

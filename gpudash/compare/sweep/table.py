@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gpudash.compare.paired_t import Estimate
-from gpudash.compare.sweep.grid import OUT_OF_MEMORY, CellResult, Grid
+from gpudash.compare.sweep.grid import CellResult, Grid
 from gpudash.protocol import Settings
 
 
@@ -55,7 +55,7 @@ def pairs(settings: Settings) -> str:
 def cell(result: CellResult, unit: str = "steps/s") -> str:
     """Return what one setting was worth, or why it is not known."""
     if result.failure is not None:
-        return why_not(result.failure)
+        return why_not(result)
     rate = result.steps_per_s if unit == "steps/s" else result.samples_per_s
     if rate is None:
         return "–"
@@ -79,9 +79,9 @@ def figure(value: float | None) -> str:
     return f"{value:.4g}" if value < 10 else f"{value:.1f}"
 
 
-def why_not(failure: str) -> str:
+def why_not(result: CellResult) -> str:
     """Return why a setting could not be measured, short where the reason is well known."""
-    return OUT_OF_MEMORY if OUT_OF_MEMORY in failure else failure
+    return "out of memory" if result.out_of_memory else result.failure or ""
 
 
 def change(found: Estimate) -> str:

@@ -1,0 +1,162 @@
+"""Every command has exactly one answer that names it, whatever the worker is doing."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import pytest
+import torch
+
+from gpudash.protocol import (
+    AnyCommand,
+    Block,
+    Blocks,
+    BlocksEnded,
+    Change,
+    Changed,
+    Event,
+    Finished,
+    Pause,
+    Paused,
+    Plan,
+    Progress,
+    Refused,
+    Resume,
+    Resumed,
+    Stop,
+)
+from tests.worker.in_process import FakeEntry, Run
+from tests.workloads.trainings import one_thread
+from workloads.levers import Value
+
+
+@pytest.fixture(autouse=True)
+def quick() -> Iterator[None]:
+    with one_thread():
+        yield
+
+
+def work(values: Mapping[str, Value]) -> None:
+    if values["batch_size"] == 4:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    time.sleep(0.0005)
+
+
+def blocks(number: int, run: int, *changes: dict[str, str], min_steps: int = 3) -> Blocks:
+    made = [
+        Block(number=i, changes=one, min_steps=min_steps, min_s=0.0)
+        for i, one in enumerate(changes)
+    ]
+    return Blocks(id=number, run=run, blocks=tuple(made))
+
+
+LONG = blocks(1, 1, {"pipelined": "on"}, {}, min_steps=10**6)
+CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event]]]] = {
+    "changes": (
+        [Change(id=1, settings={"batch_size": "3"}), Change(id=2, settings={"batch_size": "0"})],
+        {1: Changed, 2: Refused},
+    ),
+    "a change to what is": ([Change(id=1, settings={"batch_size": "2"})], {1: Refused}),
+    "pausing twice": ([Pause(id=1), Pause(id=2)], {1: Paused, 2: Paused}),
+    "going on twice": (
+        [Resume(id=1), Pause(id=2), Resume(id=3), Resume(id=4)],
+        {1: Resumed, 2: Paused, 3: Resumed, 4: Resumed},
+    ),
+    "under pause": (
+        [Pause(id=1), Change(id=2, settings={"batch_size": "3"}), Change(id=3, settings={"x": ""})],
+        {1: Paused, 2: Changed, 3: Refused},
+    ),
+    "blocks": ([blocks(1, 1, {"pipelined": "on"}, {})], {1: BlocksEnded}),
+    "other blocks of the run": ([LONG, blocks(2, 1)], {1: BlocksEnded, 2: BlocksEnded}),
+    "another run": ([LONG, blocks(2, 2, {})], {1: BlocksEnded, 2: BlocksEnded}),
+    "a run that has ended": ([LONG, blocks(2, 1), blocks(3, 1, {})], dict.fromkeys((1, 2, 3))),
+    "nothing to end": ([blocks(1, 1)], {1: BlocksEnded}),
+    "a change in blocks": (
+        [LONG, Change(id=2, settings={"batch_size": "3"})],
+        {1: BlocksEnded, 2: Changed},
+    ),
+    "a refusal in blocks": (
+        [LONG, Change(id=2, settings={"batch_size": "0"}), blocks(3, 1)],
+        {1: BlocksEnded, 2: Refused, 3: BlocksEnded},
+    ),
+    "a pause in blocks": (
+        [LONG, Pause(id=2), Resume(id=3), Pause(id=4), blocks(5, 1), Resume(id=6)],
+        dict.fromkeys(range(1, 7)),
+    ),
+    "out of memory": ([Change(id=1, settings={"batch_size": "4"})], {1: Changed}),
+    "out of memory in blocks": ([blocks(1, 1, {"batch_size": "4"}, {})], {1: BlocksEnded}),
+    "a stop in blocks": ([LONG, Pause(id=2), Stop(id=3)], dict.fromkeys((1, 2, 3))),
+    "stopping twice": ([Stop(id=1), Stop(id=2), Pause(id=3)], dict.fromkeys((1, 2, 3))),
+}
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["together", "one by one"])
+@pytest.mark.parametrize("case", CASES)
+def test_every_command_has_one_answer_that_names_it(case: str, *, together: bool) -> None:
+    commands, expected = CASES[case]
+    left = list(commands)
+
+    def react(run: Run, event: Event) -> None:
+        if not isinstance(event, Progress):
+            return
+        if left:
+            for command in left if together else left[:1]:
+                run.send(command)
+            del left[: len(left) if together else 1]
+        elif expected.keys() <= answered(run).keys():
+            run.stop()
+
+    run = Run(FakeEntry(during={"forward": work}), react).until_stopped()
+    answers = answered(run)
+    answers.pop(0, None)  # the stop that ends the test
+    assert answers.keys() == expected.keys()
+    assert all(len(events) == 1 for events in answers.values()), answers
+    for number, kind in expected.items():
+        assert kind in (None, type(answers[number][0])), answers[number]
+
+
+def answered(run: Run) -> dict[int, list[Event]]:
+    """Return the events that name each command."""
+    named: dict[int, list[Event]] = {}
+    for event in run.events:
+        for number, count in Counter(getattr(event, "answers", ())).items():
+            named.setdefault(number, []).extend([event] * count)
+    return named
+
+
+def test_pausing_twice_moves_nothing() -> None:
+    run = Run(FakeEntry(during={"forward": work}), stop_after(Paused, 2))
+    first, second = run.until_stopped(Pause(id=1), Pause(id=2)).of(Paused)
+    assert (first.at_s, first.after_step) == (second.at_s, second.after_step)
+
+
+def test_what_comes_too_late_is_answered_by_the_end() -> None:
+    def react(run: Run, event: Event) -> None:
+        if isinstance(event, Progress) and event.total_steps == 5:
+            run.send(Change(id=1, settings={"batch_size": "3"}))
+
+    plan = Plan(workload="fake", settings={}, steps=5)
+    run = Run(FakeEntry(during={"forward": work}), react, plan=plan).until_stopped()
+    assert set(run.of(Finished)[0].answers) == {1}
+    assert not run.of(Changed)
+
+
+def test_a_change_given_up_later_says_so_before_the_way_back_and_answers_nobody() -> None:
+    run = Run(FakeEntry(during={"forward": work}), stop_after(Changed, 2))
+    run.until_stopped(Change(id=1, settings={"batch_size": "4"}))
+    told = [event for event in run.events if isinstance(event, Changed | Refused)]
+    assert [(type(event), event.answers) for event in told] == [
+        (Changed, (1,)),
+        (Refused, ()),
+        (Changed, ()),
+    ]
+    assert told[1].kind == "out_of_memory"
+    assert [event.requested for event in run.of(Changed)] == [{"batch_size": "4"}, {}]
+
+
+def stop_after(kind: type[Event], count: int):  # a reaction, as above
+    def react(run: Run, event: Event) -> None:
+        if isinstance(event, Progress) and len(run.of(kind)) == count:
+            run.stop()
+
+    return react
