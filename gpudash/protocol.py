@@ -45,6 +45,16 @@ class Device(Record, frozen=True, kw_only=True):
     mem_total_mib: float | None = None
 
 
+class Phase(Record, frozen=True, kw_only=True):
+    """A part of a step that is measured on its own."""
+
+    name: str
+    label: str
+    """What the screen calls it."""
+    lane: Literal["prepare", "train"]
+    """The half of a step that it belongs to: making a batch ready, or training on it."""
+
+
 class Started(Record, frozen=True, kw_only=True):
     """The worker is ready: the first step comes next."""
 

@@ -7,12 +7,11 @@ at the cursor, so the order survives a change of batch size or of loader workers
 import os
 import signal
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
 from multiprocessing import active_children
 from multiprocessing.util import get_temp_dir
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch.utils.data import DataLoader, Sampler, default_collate
@@ -25,13 +24,12 @@ CACHED_BATCHES = 4
 """How many real batches data=cached and data=resident replay."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class InputReport:
+class InputReport(NamedTuple):
     """What making the samples took and met, since the report before."""
 
-    transform_ms: dict[str, float] = field(default_factory=dict)
+    transform_ms: dict[str, float]
     """Mean milliseconds a sample spent in each transform of a loader worker."""
-    skipped: int = 0
+    skipped: int
     """Unreadable samples passed over."""
 
 
@@ -83,7 +81,7 @@ class _Reports:
     def report(self) -> InputReport:
         """Return means and sums over what was taken since the last call."""
         if not self._samples:
-            return InputReport()
+            return InputReport({}, 0)
         *sums_ms, skipped = self._sums.tolist()
         means_ms = [sum_ms / self._samples for sum_ms in sums_ms]
         self._begin()

@@ -187,7 +187,7 @@ class Training:
 
     def input_report(self) -> InputReport:
         """Return what making the batches since the last call took and met."""
-        made = self._batches.report() if self._batches is not None else InputReport()
+        made = self._batches.report() if self._batches is not None else InputReport({}, 0)
         skipped, self._skipped = self._skipped + made.skipped, 0
         return InputReport(transform_ms=made.transform_ms, skipped=skipped)
 

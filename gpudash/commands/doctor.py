@@ -32,13 +32,13 @@ MARKS = {True: "ok", False: "no", None: "–"}
 
 ASK_TORCH = """
 import json, torch
-from gpudash.instrument.device import nvml_uuid
+from gpudash.instrument.device import describe_device
 from gpudash.instrument.overhead import instruments_us
 devices = []
 if torch.cuda.is_available():
     for index in range(torch.cuda.device_count()):
-        found = torch.cuda.get_device_properties(index)
-        devices.append([found.name, nvml_uuid(found.name, found.uuid)])
+        found = describe_device(torch.device("cuda", index))
+        devices.append([found.name, found.uuid])
 found = {"version": torch.__version__, "cuda": torch.version.cuda, "devices": devices}
 try:
     found["instruments_us"] = instruments_us(torch.device("cuda:0" if devices else "cpu"))

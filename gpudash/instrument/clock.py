@@ -9,18 +9,21 @@ so rates are the device's own. The chain is tied to the host's clock once, befor
 step, and kept within what causality allows: a step ends after the host began to enqueue it
 and before its last event was seen done.
 
+The clock is told which phases there are, and which of them prepare a batch or train on it. A
+phase lasts until the next mark, which may name no phase, or until the step's end. An iteration that
+begins with preparing trains on what it prepares, any other on what the one before has prepared.
+
 Phases are measured in two iterations out of those of each 100 ms (on two streams, both halves
-of one step), and are None in the others. There the clock is the workload's `mark`, which
-records a timestamp at each call; else `mark` only keeps the names, without a line of Python:
-between the calls of a step the interpreter's caches are cold, and everything done then is felt by
-short steps. What can wait is done later, for many steps at once.
+of one step), and are None in the others. There `mark` records a timestamp at each call; else it
+only keeps the names, without a line of Python: between the calls of a step the interpreter's
+caches are cold, and everything done then is felt by short steps. What can wait is done later, for
+many steps at once.
 """
 
 import math
 import time
 from collections import deque
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Generic, TypeAlias
 
@@ -28,24 +31,16 @@ import msgspec
 from torch import Tensor
 
 from gpudash.instrument.timestamps import Timestamps, TimestampT
-from gpudash.protocol import Step
-from workloads.training import Trained
-from workloads.workload import Mark, Phase
+from gpudash.protocol import Phase, Step
 
-Marks: TypeAlias = list[tuple[Phase, TimestampT]]
-"""Phases and where they begin; empty where that was not recorded."""
+Mark: TypeAlias = Callable[[str], None]
+"""Told the name of what begins, on the current stream."""
+Spans: TypeAlias = list[tuple[str, TimestampT, TimestampT]]
+"""The phases of a half, each with its begin and its end."""
 
 PHASES_EVERY_S = 0.1
 PHASES_IN_A_ROW = 2
 """On two streams the halves of a step lie in two iterations: both must be measured."""
-
-
-class _First(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc=False):
-    """A preparing half."""
-
-    marks: Marks[TimestampT]
-    ahead: bool
-    """On a stream of its own, beside the training on the batch before."""
 
 
 class _Break(msgspec.Struct, Generic[TimestampT], frozen=True, gc=False):
@@ -59,43 +54,33 @@ class _Break(msgspec.Struct, Generic[TimestampT], frozen=True, gc=False):
 class _Iteration(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc=False):
     """One turn of the loop, as the host has enqueued it."""
 
-    trained: Trained | None
+    step: int | None
     """None where it only prepared a batch."""
-    step: int
     segment: int
-    phases: list[Phase]
+    samples: int
+    loss: Tensor | None
+    names: list[str]
+    """Of its marks."""
     timestamps: list[TimestampT]
-    """Where each phase begins; empty where that was not recorded."""
+    """Of its marks; empty where they were not recorded."""
     end: TimestampT | None
     """After its step, if it trained one."""
     cpu_s: float | None
     """The process's CPU time at its end; None on a GPU."""
     began_s: float
     ended_s: float
-    data_ms: float
+    data_s: float
     after: _Break[TimestampT] | None
     """If this step is the first after a break."""
 
 
-def halves(marks: Marks[TimestampT]) -> tuple[Marks[TimestampT], Marks[TimestampT]]:
-    """Cut an iteration's marks into its first and its second half, each with its end.
+class _Halves(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc=False):
+    """The halves of one step, as far as they were recorded."""
 
-    Serial marks copy first forward backward optimizer idle; two streams mark forward
-    backward optimizer idle, then copy first idle for the next batch. Either may be empty.
-    A step replayed as a CUDA graph marks graph instead of forward backward optimizer.
-    """
-    first: Marks[TimestampT] = []
-    second: Marks[TimestampT] = []
-    current: Marks[TimestampT] | None = None
-    for phase, timestamp in marks:
-        if current and phase in ("forward", "graph", "idle"):
-            current.append(("idle", timestamp))
-            current = None
-        if phase in ("copy", "forward", "graph"):
-            current = first if phase == "copy" else second
-        if current is not None:
-            current.append((phase, timestamp))
-    return first, second
+    prepare: Spans[TimestampT]
+    train: Spans[TimestampT]
+    ahead: bool
+    """Prepared in the iteration before, maybe beside the training of the step before."""
 
 
 class Clock(Generic[TimestampT]):
@@ -104,26 +89,30 @@ class Clock(Generic[TimestampT]):
     def __init__(
         self,
         timestamps: Timestamps[TimestampT],
+        phases: Iterable[Phase],
         now: Callable[[], float] = time.monotonic,
         phases_every_s: float = PHASES_EVERY_S,
     ) -> None:
         self._timestamps = timestamps
+        self._lanes = {phase.name: phase.lane for phase in phases}
         self._now = now
         self._phases_every_s = phases_every_s
         self._phases_due_s = -math.inf
         self._phases_left = 0  # iterations to measure in full
-        self._phases: list[Phase] = []  # of the iteration in progress
-        self._recorded: list[TimestampT] = []  # and, if they are measured, where each begins
+        self._names: list[str] = []  # of the marks of the iteration in progress
+        self._recorded: list[TimestampT] = []  # their timestamps, if it is measured in full
         self._iterations: deque[_Iteration[TimestampT]] = deque()
-        self._prepared: _First[TimestampT] | None = None  # and not trained on so far
+        self._prepared: Spans[TimestampT] = []  # and not trained on so far
         self._waited_ms = 0.0  # for batches, since the step before
         # the end of the newest measured step, on the device and in the host's time
         self._reference, self._reference_s = timestamps.tie()
         self._reference_cpu_s = timestamps.cpu_s()
-        self._second: Marks[TimestampT] = []  # its training half, where that was measured
+        self._trained: Spans[TimestampT] = []  # its training half, where that was measured
         self._broken = True
         self._broke_s = self._reference_s
         self._after: _Break[TimestampT] | None = None
+        self.segment = 0
+        """`segment` of the steps that are ended from now on."""
         self.began_s = self._reference_s
         """When the host began the newest iteration."""
         self.step_ms = math.inf
@@ -149,16 +138,16 @@ class Clock(Generic[TimestampT]):
         if self.began_s >= self._phases_due_s:
             self._phases_due_s = self.began_s + self._phases_every_s
             self._phases_left = PHASES_IN_A_ROW
-        self._phases, self._recorded = [], []
+        self._names, self._recorded = [], []
         if not self._phases_left:
-            return self._phases.append
+            return self._names.append
         self._phases_left -= 1
         return self._mark
 
-    def _mark(self, phase: Phase, /) -> None:
-        """Begin `phase` on the current stream; `idle` ends a half."""
+    def _mark(self, name: str, /) -> None:
+        """End the phase in progress on the current stream, and begin the one of that name."""
         called_s = perf_counter()
-        self._phases.append(phase)
+        self._names.append(name)
         self._recorded.append(self._timestamps.record())
         self.spent_s += perf_counter() - called_s
 
@@ -166,32 +155,36 @@ class Clock(Generic[TimestampT]):
         """Declare a break: the next step's time starts with itself, not with the one before."""
         self._broken, self._broke_s, self.step_ms = True, self._now(), math.inf
 
-    def end(self, trained: Trained | None, step: int, segment: int, data_s: float = 0.0) -> None:
+    def end(
+        self, step: int | None, samples: int = 0, loss: Tensor | None = None, data_s: float = 0.0
+    ) -> None:
         """Close the iteration, in which the host waited `data_s` for its batch.
 
-        `trained` is None where it trained no step; else it was `step`, under `segment`.
+        It trained `step` on `samples`, with `loss` () if that is to be shown; `step` is None where
+        it only prepared a batch.
         """
         ended_s = self._now()
         self._iterations.append(
             _Iteration(
-                trained=trained,
                 step=step,
-                segment=segment,
-                phases=self._phases,
+                segment=self.segment,
+                samples=samples,
+                loss=loss,
+                names=self._names,
                 timestamps=self._recorded,
-                end=self._timestamps.record() if trained else None,
+                end=None if step is None else self._timestamps.record(),
                 cpu_s=self._timestamps.cpu_s(),
                 began_s=self.began_s,
                 ended_s=ended_s,
-                data_ms=data_s * 1e3,
+                data_s=data_s,
                 after=self._after,
             )
         )
-        if trained:
+        if step is not None:
             self._after = None
         self.spent_s += self._now() - ended_s
 
-    def finished(self) -> list[tuple[Step, Tensor]]:
+    def finished(self) -> list[tuple[Step, Tensor | None]]:
         """Return the steps finished since the last call, with their losses. Never waits."""
         called_s, enqueued = perf_counter(), self.enqueued
         now = self._now()
@@ -201,46 +194,39 @@ class Clock(Generic[TimestampT]):
             if iteration.end is not None and not self._timestamps.passed(iteration.end):
                 break
             self._iterations.popleft()
-            first, second = self._pair(iteration)
-            self._waited_ms += iteration.data_ms
-            if iteration.trained is not None:
-                assert first is not None, "a workload marks `copy` in its first half"
-                done.append((self._measure(iteration, first, second, now), iteration.trained.loss))
+            self._waited_ms += iteration.data_s * 1e3
+            halves = self._halves(iteration)
+            if iteration.end is not None:
+                done.append((self._measure(iteration, halves, now), iteration.loss))
         self.until_s = now
         if self.enqueued < enqueued:  # else the host is waiting for the device
             self.spent_s += perf_counter() - called_s
         return done
 
-    def _pair(
-        self, iteration: _Iteration[TimestampT]
-    ) -> tuple[_First[TimestampT] | None, Marks[TimestampT]]:
+    def _halves(self, iteration: _Iteration[TimestampT]) -> _Halves[TimestampT]:
         """Return both halves of the iteration's step, the first of which may lie in the one before.
 
-        Keeps the half that this iteration has prepared for the next one.
+        Keeps what this iteration has prepared for the next one.
         """
-        phases = iteration.phases
-        serial = iteration.trained is not None and phases[:1] == ["copy"]
-        first: Marks[TimestampT] = []
-        second: Marks[TimestampT] = []
+        prepare: Spans[TimestampT] = []
+        train: Spans[TimestampT] = []
         if iteration.timestamps:
-            first, second = halves(list(zip(phases, iteration.timestamps, strict=True)))
-        fetched = None
-        if "copy" in phases:
-            fetched = _First(marks=first, ahead=not serial)
-        if serial:
-            return fetched, second
-        prepared, self._prepared = self._prepared, fetched
-        return prepared, second
+            ends = [*iteration.timestamps[1:], iteration.end]
+            for name, begin, end in zip(iteration.names, iteration.timestamps, ends, strict=True):
+                if name in self._lanes and end is not None:
+                    half = prepare if self._lanes[name] == "prepare" else train
+                    half.append((name, begin, end))
+        begins = next(filter(None, map(self._lanes.get, iteration.names)), None)
+        ahead = iteration.end is None or begins != "prepare"
+        if ahead:
+            prepare, self._prepared = self._prepared, prepare
+        return _Halves(prepare=prepare, train=train, ahead=ahead and prepare != [])
 
     def _measure(
-        self,
-        iteration: _Iteration[TimestampT],
-        first: _First[TimestampT],
-        second: Marks[TimestampT],
-        now: float,
+        self, iteration: _Iteration[TimestampT], halves: _Halves[TimestampT], now: float
     ) -> Step:
-        trained, end, after = iteration.trained, iteration.end, iteration.after
-        assert trained is not None
+        step, end, after = iteration.step, iteration.end, iteration.after
+        assert step is not None
         assert end is not None
         if after is None:
             began_s, step_ms = self._reference_s, self._timestamps.between_ms(self._reference, end)
@@ -257,68 +243,70 @@ class Clock(Generic[TimestampT]):
         earliest = self.until_s if iteration.ended_s <= self.until_s else iteration.began_s
         finished_s = min(max(began_s + step_ms / 1e3, earliest, self._reference_s), now)
         record = Step(
-            step=iteration.step,
+            step=step,
             segment=iteration.segment,
-            samples=trained.samples,
+            samples=iteration.samples,
             finished_s=finished_s,
             step_ms=step_ms,
             data_ms=self._waited_ms,
-            host_ms=(iteration.ended_s - iteration.began_s) * 1e3 - iteration.data_ms,
+            host_ms=(iteration.ended_s - iteration.began_s) * 1e3 - iteration.data_s * 1e3,
             cpu_ms=cpu_ms,
-            **(self._within(first, second) if first.marks or second else {}),
+            **(self._within(halves) if halves.prepare or halves.train else {}),
         )
         self._waited_ms = 0.0
-        self._release(first.marks, second)
+        self._release(halves)
         if after is None and iteration.began_s >= self._broke_s:
             self.step_ms = step_ms
         self._reference, self._reference_s = end, finished_s
         self._reference_cpu_s = iteration.cpu_s
         return record
 
-    def _within(
-        self, first: _First[TimestampT], second: Marks[TimestampT]
-    ) -> dict[str, float | None]:
+    def _within(self, halves: _Halves[TimestampT]) -> dict[str, float | None]:
         """Return the fields of `Step` that come from timestamps within it."""
-        prepare_ms, second_ms = self._phases_ms(first.marks), self._phases_ms(second)
-        overlap_ms = self._overlap_ms(first)
+        phases_ms = self._phases_ms([*halves.prepare, *halves.train])
+        overlap_ms = self._overlap_ms(halves)
         device_ms = None
-        if prepare_ms and second_ms and not (first.ahead and overlap_ms is None):
-            device_ms = sum(prepare_ms.values()) + sum(second_ms.values()) - (overlap_ms or 0.0)
+        measured = {self._lanes[name] for name in phases_ms}
+        if measured == set(self._lanes.values()) and not (halves.ahead and overlap_ms is None):
+            device_ms = sum(phases_ms.values()) - (overlap_ms or 0.0)
         return {
             "device_ms": device_ms,
-            "copy_ms": prepare_ms.get("copy"),
-            "prepare_ms": prepare_ms.get("prepare"),
-            "forward_ms": second_ms.get("forward"),
-            "backward_ms": second_ms.get("backward"),
-            "optimizer_ms": second_ms.get("optimizer"),
-            "graph_ms": second_ms.get("graph"),
+            "copy_ms": phases_ms.get("copy"),
+            "prepare_ms": phases_ms.get("prepare"),
+            "forward_ms": phases_ms.get("forward"),
+            "backward_ms": phases_ms.get("backward"),
+            "optimizer_ms": phases_ms.get("optimizer"),
+            "graph_ms": phases_ms.get("graph"),
             "overlap_ms": overlap_ms,
         }
 
-    def _phases_ms(self, marks: Marks[TimestampT]) -> dict[Phase, float]:
-        """Return what each phase took; empty where its timestamps were not recorded."""
-        between_ms = self._timestamps.between_ms
-        return {phase: between_ms(begin, end) for (phase, begin), (_, end) in pairwise(marks)}
+    def _phases_ms(self, spans: Spans[TimestampT]) -> dict[str, float]:
+        """Return what each phase took; one that came more than once is added up."""
+        phases_ms: dict[str, float] = {}
+        for name, begin, end in spans:
+            phases_ms[name] = phases_ms.get(name, 0.0) + self._timestamps.between_ms(begin, end)
+        return phases_ms
 
-    def _overlap_ms(self, first: _First[TimestampT]) -> float | None:
+    def _overlap_ms(self, halves: _Halves[TimestampT]) -> float | None:
         """How long a first half ran beside the second half of the step before."""
-        if not first.ahead or not first.marks or not self._second:
+        if not halves.ahead or not self._trained:
             return None
-        ended = self._second[-1][1]
-        lasted_ms = self._timestamps.between_ms(self._second[0][1], ended)
-        begin = self._timestamps.between_ms(ended, first.marks[0][1])
-        end = self._timestamps.between_ms(ended, first.marks[-1][1])
+        ended = self._trained[-1][2]
+        lasted_ms = self._timestamps.between_ms(self._trained[0][1], ended)
+        begin = self._timestamps.between_ms(ended, halves.prepare[0][1])
+        end = self._timestamps.between_ms(ended, halves.prepare[-1][2])
         return max(0.0, min(end, 0.0) - max(begin, -lasted_ms))
 
-    def _release(self, first: Marks[TimestampT], second: Marks[TimestampT]) -> None:
+    def _release(self, halves: _Halves[TimestampT]) -> None:
         """Give back what no later step is measured from, and keep the training half."""
-        self._timestamps.release(self._reference)
-        if not (first or second or self._second):
+        if not (halves.prepare or halves.train or self._trained):
+            self._timestamps.release(self._reference)
             return
-        kept = {id(timestamp) for _, timestamp in second}
-        # serial halves share a timestamp
-        timestamps = {id(timestamp): timestamp for _, timestamp in (*self._second, *first)}
-        for timestamp_id, timestamp in timestamps.items():
-            if timestamp_id not in kept:
-                self._timestamps.release(timestamp)
-        self._second = second
+        # one timestamp may end a phase and begin another, or end a phase and its step
+        used = {id(self._reference): self._reference}
+        for _, *borders in (*self._trained, *halves.prepare):
+            used |= {id(timestamp): timestamp for timestamp in borders}
+        kept = {id(timestamp) for _, *borders in halves.train for timestamp in borders}
+        for timestamp_id in used.keys() - kept:
+            self._timestamps.release(used[timestamp_id])
+        self._trained = halves.train

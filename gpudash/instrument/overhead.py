@@ -10,12 +10,12 @@ import time
 import torch
 
 from gpudash.instrument.reporter import instruments
-from workloads.training import Trained
-from workloads.workload import Phase
+from gpudash.protocol import Phase
 
 STEPS = 1000
 REPEATS = 5
-SERIAL: tuple[Phase, ...] = ("copy", "prepare", "forward", "backward", "optimizer", "idle")
+NAMES = ("copy", "prepare", "forward", "backward", "optimizer")
+PHASES = tuple(Phase(name=name, label=name, lane="train") for name in NAMES)
 
 
 def instruments_us(device: torch.device) -> tuple[float, float]:
@@ -27,13 +27,14 @@ def instruments_us(device: torch.device) -> tuple[float, float]:
 
 
 def _step_us(device: torch.device, phases_every_s: float) -> float:
-    clock, _ = instruments(device, phases_every_s)
+    clock, _ = instruments(device, PHASES, phases_every_s)
     loss = torch.zeros((), device=device)
     began_s = time.perf_counter()
     for step in range(STEPS):
         mark = clock.begin()
-        for phase in SERIAL:
-            mark(phase)
-        clock.end(Trained(loss, samples=1), step, segment=0)
+        for name in NAMES:
+            mark(name)
+        mark("idle")
+        clock.end(step, 1, loss)
         clock.finished()
     return (time.perf_counter() - began_s) / STEPS * 1e6

@@ -4,7 +4,7 @@ About 20 reports a second; the totals let a reader that is late lose nothing.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -12,8 +12,7 @@ from torch import Tensor
 from gpudash.instrument.clock import PHASES_EVERY_S, Clock
 from gpudash.instrument.loss import DeviceLoss, HostLoss, LossReader
 from gpudash.instrument.timestamps import EventTimestamps, HostTimestamps
-from gpudash.protocol import Event, Progress, Step
-from workloads.training import Training
+from gpudash.protocol import Event, Phase, Progress, Step
 
 REPORT_EVERY_S = 0.05
 LOSS_EVERY_S = 0.25
@@ -24,16 +23,23 @@ class Reports:
 
     def __init__(
         self,
-        training: Training,
         clock: Clock[torch.Event] | Clock[float],
         losses: LossReader,
+        input_report: Callable[[], tuple[dict[str, float], int]],
+        synchronize: Callable[[], None],
         send: Callable[[Event], None],
     ) -> None:
-        self._training = training
+        """Report to `send`.
+
+        `input_report` returns `transform_ms` of `Progress` and how many samples were skipped, since
+        its last call; `synchronize` waits until the device has finished everything enqueued.
+        """
         self._clock = clock
         self._losses = losses
+        self._input_report = input_report
+        self._synchronize = synchronize
         self._send = send
-        self._finished: list[tuple[Step, Tensor]] = []
+        self._finished: list[tuple[Step, Tensor | None]] = []
         self._newest: tuple[int, Tensor] | None = None  # step and loss
         self._total_samples = 0
         self._skipped_samples = 0
@@ -65,14 +71,15 @@ class Reports:
         steps = tuple(step for step, _ in finished)
         loss_step, loss = self._losses.newest() or (None, None)
         if finished:
-            self._newest = steps[-1].step, finished[-1][1]
-            if began_s >= self._loss_due_s:
+            step, newest_loss = finished[-1]
+            self._newest = (step.step, newest_loss) if newest_loss is not None else None
+            if self._newest and began_s >= self._loss_due_s:
                 self._loss_due_s = began_s + LOSS_EVERY_S
                 self._losses.request(*self._newest)
             self.total_steps = steps[-1].step
             self._total_samples += sum(step.samples for step in steps)
-        made = self._training.input_report()
-        self._skipped_samples += made.skipped
+        transform_ms, skipped = self._input_report()
+        self._skipped_samples += skipped
         self._send(
             Progress(
                 until_s=self._clock.until_s,
@@ -81,7 +88,7 @@ class Reports:
                 total_samples=self._total_samples,
                 loss=loss,
                 loss_step=loss_step,
-                transform_ms=made.transform_ms,
+                transform_ms=transform_ms,
                 skipped_samples=self._skipped_samples,
                 instruments_ms=spent_ms,
             )
@@ -92,19 +99,19 @@ class Reports:
 
     def send_last(self) -> None:
         """Report what is left, the loss of the last step included; waits for the device."""
-        self._training.synchronize()  # sync: the run is over, and a loss asked for has come
+        self._synchronize()  # sync: the run is over, and a loss asked for has come
         self.send()
         if self._newest is not None:
             self._losses.request(*self._newest)
-        self._training.synchronize()  # sync: the loss just asked for
+        self._synchronize()  # sync: the loss just asked for
         self.send()
 
 
 def instruments(
-    device: torch.device, phases_every_s: float = PHASES_EVERY_S
+    device: torch.device, phases: Iterable[Phase], phases_every_s: float = PHASES_EVERY_S
 ) -> tuple[Clock[torch.Event] | Clock[float], LossReader]:
-    """Return what measures a step on this kind of device and what reads its loss."""
+    """Return what measures a step's phases on this kind of device and what reads its loss."""
     if device.type == "cuda":
-        timestamps = EventTimestamps(device)
-        return Clock(timestamps, phases_every_s=phases_every_s), DeviceLoss(device)
-    return Clock(HostTimestamps(), phases_every_s=phases_every_s), HostLoss()
+        clock = Clock(EventTimestamps(device), phases, phases_every_s=phases_every_s)
+        return clock, DeviceLoss(device)
+    return Clock(HostTimestamps(), phases, phases_every_s=phases_every_s), HostLoss()

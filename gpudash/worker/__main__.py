@@ -7,7 +7,6 @@ imported, so that the user knows what the wait is for.
 
 import faulthandler
 import os
-import platform
 import sys
 import tempfile
 import time
@@ -18,9 +17,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpudash.instrument.device import nvml_uuid
 from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
-from gpudash.protocol import Device, Failed, Note, Plan, Started, Status
+from gpudash.protocol import Failed, Note, Plan, Started, Status
 from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, phrase
 from workloads.lifetime import die_with
@@ -64,11 +62,12 @@ def keep_sockets_in(directory: str) -> None:
 def build(plan: Plan, events: EventPipe) -> "Training":
     """Build the workload and report it. Raises what goes wrong on the way."""
     # here and not above: this is what takes the seconds
+    from gpudash.instrument.device import describe_device, versions  # noqa: PLC0415  # see above
     from workloads import find_workload  # noqa: PLC0415  # see above
     from workloads.training import Training, pick_device  # noqa: PLC0415  # see above
 
     device = pick_device(plan.device)
-    described = describe_device(device.type, device.index)
+    described = describe_device(device)
     events.send(Status(text=f"building {plan.workload} on {described.name}"))
     training = Training(find_workload(plan.workload), plan.settings, device)
     started = Started(
@@ -94,34 +93,6 @@ def train(training: "Training", plan: Plan, events: EventPipe, commands: Command
         Loop(training, plan, commands, events.send).run()
     finally:
         training.close()
-
-
-def describe_device(kind: str, index: int | None) -> Device:
-    """Return the device as torch knows it; a GPU's UUID in NVML's form."""
-    import torch  # noqa: PLC0415  # loaded by now
-
-    if kind == "cpu":
-        return Device(kind="cpu", name=f"CPU, {torch.get_num_threads()} threads")
-    properties = torch.cuda.get_device_properties(index or 0)
-    return Device(
-        kind="cuda",
-        name=properties.name,
-        uuid=nvml_uuid(properties.name, properties.uuid),
-        mem_total_mib=properties.total_memory / 2**20,
-    )
-
-
-def versions() -> dict[str, str]:
-    """Return what a figure depends on, for the provenance of a recording."""
-    import torch  # noqa: PLC0415  # loaded by now
-
-    found = {"python": platform.python_version(), "torch": str(torch.__version__)}
-    if torch.version.cuda:
-        found["cuda"] = torch.version.cuda
-    cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # in torch
-    if cudnn:
-        found["cudnn"] = str(cudnn)
-    return found
 
 
 def describe(error: Exception, workload: str, asked: Mapping[str, str]) -> Failed:

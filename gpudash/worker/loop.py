@@ -35,6 +35,7 @@ from gpudash.protocol import (
     Timed,
 )
 from gpudash.worker.block_queue import BlockQueue
+from gpudash.worker.phases import PHASES
 from workloads.levers import LeverError, phrase
 from workloads.memory import is_out_of_memory
 from workloads.training import Training
@@ -65,9 +66,9 @@ class Loop:
         self._plan = plan
         self._commands = commands
         self._send = send
-        self._clock, losses = instruments(training.device)
-        self._reports = Reports(training, self._clock, losses, send)
-        self._segment = 0
+        self._clock, losses = instruments(training.device, PHASES)
+        reported = training.input_report, training.synchronize
+        self._reports = Reports(self._clock, losses, *reported, send)
         self._noted = set(training.notes.values())  # the session has been told at the start
         self._requested = plan.settings
         self._last_good = dict(training.settings)  # settings with which a step went through …
@@ -141,14 +142,18 @@ class Loop:
 
     def _iterate(self) -> None:
         training, before = self._training, self._training.trained_steps
-        mark = self._clock.begin()
         try:
-            trained = training.step(mark)
+            trained = training.step(self._clock.begin())
         except (RuntimeError, MemoryError) as error:
             if not self._may_roll_back(error):
                 raise
         else:
-            self._clock.end(trained, training.trained_steps, self._segment, training.data_s)
+            if trained is None:  # on two streams: only prepared a batch
+                self._clock.end(None, data_s=training.data_s)
+            else:
+                self._clock.end(
+                    training.trained_steps, trained.samples, trained.loss, training.data_s
+                )
             return
         # here the traceback is gone, whose frames held the step's tensors
         steps = training.trained_steps - before  # two streams: trained, then failed to prepare
@@ -178,11 +183,12 @@ class Loop:
         training = self._training
         if training.pending:
             trained = training.drain(self._clock.begin())
-            self._clock.end(trained, training.trained_steps, self._segment)
+            assert trained is not None, "it was pending"
+            self._clock.end(training.trained_steps, trained.samples, trained.loss)
 
     def _report(self) -> None:
         newest = self._reports.send()
-        if newest and newest.segment == self._segment and newest.step > self._warm_from_step:
+        if newest and newest.segment == self._clock.segment and newest.step > self._warm_from_step:
             self._last_good = dict(self._training.settings)
             self._last_good_requested = self._requested
 
@@ -356,7 +362,7 @@ class Loop:
     def _entered_segment(
         self, changes: Settings, began_s: float, answers: tuple[int, ...] = ()
     ) -> None:
-        self._segment += 1
+        self._clock.segment += 1
         self._break()
         training = self._training
         self._warm_from_step = training.trained_steps + training.warmup_steps
@@ -366,7 +372,7 @@ class Loop:
             Changed(
                 at_s=now,
                 answers=answers,
-                segment=self._segment,
+                segment=self._clock.segment,
                 after_step=training.trained_steps,
                 changes=changes,
                 settings=dict(training.settings),

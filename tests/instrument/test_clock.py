@@ -5,15 +5,12 @@ import time
 from dataclasses import dataclass, field
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.timestamps import HostTimestamps
-from gpudash.protocol import Step
-from workloads.training import Trained
-from workloads.workload import Phase
+from gpudash.protocol import Phase, Step
 
 
 @dataclass
@@ -59,9 +56,13 @@ class Device:
         self.next_ms = max(self.next_ms, (self.host_s - 100) * 1e3 * self.pace)
 
 
-SERIAL: tuple[Phase, ...] = ("copy", "prepare", "forward", "backward", "optimizer", "idle")
-SECOND: tuple[Phase, ...] = ("forward", "backward", "optimizer", "idle")
-FIRST: tuple[Phase, ...] = ("copy", "prepare", "idle")
+SERIAL = ("copy", "prepare", "forward", "backward", "optimizer", "idle")
+SECOND = ("forward", "backward", "optimizer", "idle")
+FIRST = ("copy", "prepare", "idle")
+PHASES = (
+    *(Phase(name=name, label=name, lane="prepare") for name in FIRST[:-1]),
+    *(Phase(name=name, label=name, lane="train") for name in SECOND[:-1]),
+)
 
 
 @pytest.fixture
@@ -71,17 +72,13 @@ def device() -> Device:
 
 @pytest.fixture
 def clock(device: Device) -> Clock[int]:
-    return Clock(device, now=device.now, phases_every_s=0.0)
-
-
-def trained(step: int) -> Trained:
-    return Trained(torch.tensor(float(step)), samples=8)
+    return Clock(device, PHASES, now=device.now, phases_every_s=0.0)
 
 
 def enqueue(
     clock: Clock[int],
     device: Device,
-    marks: list[tuple[Phase, float]],
+    marks: list[tuple[str, float]],
     step: int | None,
     host_ms: float = 1.0,
     data_ms: float = 0.0,
@@ -94,10 +91,10 @@ def enqueue(
         mark(phase)
     device.next_ms = next(at_ms for phase, at_ms in marks if phase == "idle")  # of training
     device.host_s += host_ms / 1e3
-    clock.end(trained(step) if step else None, step or 0, segment=0, data_s=data_ms / 1e3)
+    clock.end(step, samples=8, data_s=data_ms / 1e3)
 
 
-def serial(begin_ms: float, *durations_ms: float) -> list[tuple[Phase, float]]:
+def serial(begin_ms: float, *durations_ms: float) -> list[tuple[str, float]]:
     times = [begin_ms]
     for duration in durations_ms:
         times.append(times[-1] + duration)
@@ -150,10 +147,10 @@ def test_the_host_running_ahead_does_not_shorten_a_step(clock: Clock[int], devic
 
 
 def test_two_streams_report_a_step_with_its_own_halves(clock: Clock[int], device: Device) -> None:
-    def prepare(at_ms: float) -> list[tuple[Phase, float]]:
+    def prepare(at_ms: float) -> list[tuple[str, float]]:
         return list(zip(FIRST, (at_ms, at_ms + 1, at_ms + 4), strict=True))
 
-    def train(at_ms: float) -> list[tuple[Phase, float]]:
+    def train(at_ms: float) -> list[tuple[str, float]]:
         return list(zip(SECOND, (at_ms, at_ms + 2, at_ms + 4, at_ms + 6), strict=True))
 
     enqueue(clock, device, prepare(0), None)
@@ -251,7 +248,7 @@ def test_times_add_up_and_never_leave_what_causality_allows(
     steps_ms: list[float], look_every: int
 ) -> None:
     device = Device()
-    clock = Clock(device, now=device.now)
+    clock = Clock(device, PHASES, now=device.now)
     seen: list[Step] = []
     at_ms = 0.0
     for number, step_ms in enumerate(steps_ms, 1):
@@ -272,7 +269,7 @@ def test_times_add_up_and_never_leave_what_causality_allows(
 def test_phases_are_measured_now_and_then_and_ends_always(
     device: Device, *, pipelined: bool
 ) -> None:
-    clock = Clock(device, now=device.now, phases_every_s=0.1)
+    clock = Clock(device, PHASES, now=device.now, phases_every_s=0.1)
     if pipelined:
         enqueue(clock, device, list(zip(FIRST, (0, 1, 2), strict=True)), None, host_ms=10)
     for number in range(1, 41):
@@ -297,7 +294,7 @@ def test_phases_are_measured_now_and_then_and_ends_always(
 
 @pytest.mark.parametrize("pipelined", [False, True])
 def test_every_border_is_reused(device: Device, *, pipelined: bool) -> None:
-    clock = Clock(device, now=device.now, phases_every_s=0.01)
+    clock = Clock(device, PHASES, now=device.now, phases_every_s=0.01)
     for number in range(1, 40):
         device.host_s = 100 + number * 0.005
         if number % 10 == 1:
@@ -320,7 +317,7 @@ def test_on_a_cpu_a_step_knows_what_cpu_time_it_had(monkeypatch: pytest.MonkeyPa
     now_s, cpu_s = 100.0, 7.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     monkeypatch.setattr(time, "process_time", lambda: cpu_s)
-    clock = Clock(HostTimestamps(), now=lambda: now_s, phases_every_s=math.inf)
+    clock = Clock(HostTimestamps(), PHASES, now=lambda: now_s, phases_every_s=math.inf)
     steps = []
     for number, (wall_ms, used_ms) in enumerate([(10, 9), (5000, 8), (10, 20)], start=1):
         if number == 3:  # what is used in a break is no step's
@@ -330,7 +327,7 @@ def test_on_a_cpu_a_step_knows_what_cpu_time_it_had(monkeypatch: pytest.MonkeyPa
         for phase in SERIAL:
             mark(phase)
         now_s, cpu_s = now_s + wall_ms / 1e3, cpu_s + used_ms / 1e3
-        clock.end(trained(number), number, segment=0)
+        clock.end(number, samples=8)
         steps += [step for step, _ in clock.finished()]
     assert [step.step_ms for step in steps] == pytest.approx([10, 5000, 10])
     assert [step.cpu_ms for step in steps] == pytest.approx([9, 8, 20])
