@@ -107,6 +107,7 @@ class Clock(Generic[TimestampT]):
         # the end of the newest measured step, on the device and in the host's time
         self._reference, self._reference_s = timestamps.tie()
         self._reference_cpu_s = timestamps.cpu_s()
+        self._held = [self._reference]  # what the next step may still be measured from
         self._trained: Spans[TimestampT] = []  # its training half, where that was measured
         self._broken = True
         self._broke_s = self._reference_s
@@ -196,7 +197,9 @@ class Clock(Generic[TimestampT]):
             self._iterations.popleft()
             self._waited_ms += iteration.data_s * 1e3
             halves = self._halves(iteration)
-            if iteration.end is not None:
+            if iteration.end is None:
+                self._held += iteration.timestamps
+            else:
                 done.append((self._measure(iteration, halves, now), iteration.loss))
         self.until_s = now
         if self.enqueued < enqueued:  # else the host is waiting for the device
@@ -208,19 +211,18 @@ class Clock(Generic[TimestampT]):
 
         Keeps what this iteration has prepared for the next one.
         """
-        prepare: Spans[TimestampT] = []
-        train: Spans[TimestampT] = []
+        spans: dict[str, Spans[TimestampT]] = {"prepare": [], "train": []}
         if iteration.timestamps:
             ends = [*iteration.timestamps[1:], iteration.end]
             for name, begin, end in zip(iteration.names, iteration.timestamps, ends, strict=True):
                 if name in self._lanes and end is not None:
-                    half = prepare if self._lanes[name] == "prepare" else train
-                    half.append((name, begin, end))
+                    spans[self._lanes[name]].append((name, begin, end))
+        prepare = spans["prepare"]
         begins = next(filter(None, map(self._lanes.get, iteration.names)), None)
         ahead = iteration.end is None or begins != "prepare"
         if ahead:
             prepare, self._prepared = self._prepared, prepare
-        return _Halves(prepare=prepare, train=train, ahead=ahead and prepare != [])
+        return _Halves(prepare=prepare, train=spans["train"], ahead=ahead and prepare != [])
 
     def _measure(
         self, iteration: _Iteration[TimestampT], halves: _Halves[TimestampT], now: float
@@ -254,7 +256,9 @@ class Clock(Generic[TimestampT]):
             **(self._within(halves) if halves.prepare or halves.train else {}),
         )
         self._waited_ms = 0.0
-        self._release(halves)
+        self._timestamps.release(*self._held)
+        self._held = [*iteration.timestamps, end]
+        self._trained = halves.train
         if after is None and iteration.began_s >= self._broke_s:
             self.step_ms = step_ms
         self._reference, self._reference_s = end, finished_s
@@ -296,17 +300,3 @@ class Clock(Generic[TimestampT]):
         begin = self._timestamps.between_ms(ended, halves.prepare[0][1])
         end = self._timestamps.between_ms(ended, halves.prepare[-1][2])
         return max(0.0, min(end, 0.0) - max(begin, -lasted_ms))
-
-    def _release(self, halves: _Halves[TimestampT]) -> None:
-        """Give back what no later step is measured from, and keep the training half."""
-        if not (halves.prepare or halves.train or self._trained):
-            self._timestamps.release(self._reference)
-            return
-        # one timestamp may end a phase and begin another, or end a phase and its step
-        used = {id(self._reference): self._reference}
-        for _, *borders in (*self._trained, *halves.prepare):
-            used |= {id(timestamp): timestamp for timestamp in borders}
-        kept = {id(timestamp) for _, *borders in halves.train for timestamp in borders}
-        for timestamp_id in used.keys() - kept:
-            self._timestamps.release(used[timestamp_id])
-        self._trained = halves.train

@@ -23,8 +23,8 @@ class Timestamps(Protocol[TimestampT]):
     def tie(self) -> tuple[TimestampT, float]:
         """Return a timestamp and its `time.monotonic()`; waits for the device, once."""
 
-    def release(self, timestamp: TimestampT, /) -> None:
-        """Take back a timestamp that is no longer needed."""
+    def release(self, *timestamps: TimestampT) -> None:
+        """Take back timestamps that are no longer needed."""
 
     def cpu_s(self) -> float | None:
         """Return the CPU time of this process, where it does the device's work; else None."""
@@ -50,7 +50,7 @@ class HostTimestamps:
         now = time.monotonic()
         return now, now
 
-    def release(self, _border: float, /) -> None:
+    def release(self, *_timestamps: float) -> None:
         """Keep nothing."""
 
     def cpu_s(self) -> float:
@@ -90,9 +90,9 @@ class EventTimestamps:
         event.synchronize()  # sync: same
         return event, time.monotonic()
 
-    def release(self, event: torch.Event, /) -> None:
-        """Reuse the event."""
-        self._free.append(event)
+    def release(self, *events: torch.Event) -> None:
+        """Reuse the events."""
+        self._free += events
 
     def cpu_s(self) -> None:
         """Return None: the device is another one."""
