@@ -116,6 +116,37 @@ def test_phases_are_the_devices_own_times(clock: Clock[int], device: Device) -> 
     assert step.finished_s == pytest.approx(100.025)
 
 
+def test_a_phase_that_comes_more_than_once_is_added_up(clock: Clock[int], device: Device) -> None:
+    twice = ("copy", "prepare", "forward", "backward", "forward", "backward", "optimizer", "idle")
+    enqueue(clock, device, list(zip(twice, (0, 1, 3, 6, 10, 15, 21, 28), strict=True)), 1)
+    (step,) = finished(clock, device, 101)
+    assert (step.forward_ms, step.backward_ms) == (3 + 5, 4 + 6)
+    assert step.device_ms == 28
+
+
+def test_a_mark_that_names_no_phase_ends_the_one_before(clock: Clock[int], device: Device) -> None:
+    names = ("hook", "copy", "prepare", "forward", "hook", "backward", "optimizer", "idle")
+    enqueue(clock, device, list(zip(names, (0, 1, 3, 6, 10, 15, 21, 28), strict=True)), 1)
+    (step,) = finished(clock, device, 101)
+    assert (step.copy_ms, step.forward_ms, step.backward_ms) == (2, 4, 6)
+    assert step.device_ms == 2 + 3 + 4 + 6 + 7
+    assert step.overlap_ms is None  # it prepared what it trained on, whatever came first
+
+
+def test_a_step_of_which_one_half_was_not_measured_does_not_say_how_long_it_took(
+    device: Device,
+) -> None:
+    clock = Clock(device, PHASES, now=device.now, phases_every_s=math.inf)
+    enqueue(clock, device, serial(0, 1, 1, 1, 1, 1), 1)
+    prepare = list(zip(FIRST, (5, 6, 8), strict=True))
+    train = list(zip(SECOND, (10, 11, 12, 13), strict=True))
+    enqueue(clock, device, prepare, None)  # the last one measured
+    enqueue(clock, device, train, 2)
+    _, step = finished(clock, device, 101)
+    assert (step.copy_ms, step.prepare_ms) == (1, 2)
+    assert step.forward_ms is step.device_ms is None
+
+
 def test_a_step_counts_when_the_device_has_finished_it(clock: Clock[int], device: Device) -> None:
     enqueue(clock, device, serial(0, 1, 1, 1, 1, 1), 1)
     enqueue(clock, device, serial(5, 1, 1, 1, 1, 1), 2)

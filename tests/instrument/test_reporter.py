@@ -1,0 +1,163 @@
+"""Reports add up to what the steps were, and never to more."""
+
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from gpudash.instrument import reporter
+from gpudash.instrument.loss import HostLoss
+from gpudash.instrument.reporter import LOSS_EVERY_S, REPORT_EVERY_S, Reports
+from gpudash.protocol import Progress, Step
+
+
+@dataclass
+class Clock:
+    """A clock of which a test says what it has found."""
+
+    found: list[tuple[Step, Tensor | None]] = field(default_factory=list)
+    spent_s: float = 0.0
+    until_s: float = 0.0
+
+    def finished(self) -> list[tuple[Step, Tensor | None]]:
+        found, self.found = self.found, []
+        return found
+
+
+class Run:
+    """Reports, the hands of their clock, and what they have said."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 100.0
+        self.input_costs_s = 0.0
+        self.transform_ms: dict[str, float] = {}
+        self.skipped = 0
+        self.waited = 0
+        self.heard: list[Progress] = []
+        self.clock = Clock()
+        monkeypatch.setattr(reporter.time, "monotonic", lambda: self.now_s)
+        self.reports = Reports(
+            self.clock, HostLoss(), self._input, self._synchronize, self.heard.append
+        )
+
+    def _input(self) -> tuple[dict[str, float], int]:
+        self.now_s += self.input_costs_s
+        return self.transform_ms, self.skipped
+
+    def _synchronize(self) -> None:
+        self.waited += 1
+
+    def finish(self, step: int, samples: int = 8, *, loss: float | None = None) -> None:
+        record = Step(
+            step=step,
+            segment=0,
+            samples=samples,
+            finished_s=self.now_s,
+            step_ms=1.0,
+            data_ms=0.0,
+            host_ms=0.0,
+        )
+        self.clock.found.append((record, None if loss is None else torch.tensor(loss)))
+
+    def send(self) -> Progress:
+        self.reports.send()
+        return self.heard[-1]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    return Run(monkeypatch)
+
+
+@given(st.lists(st.lists(st.integers(1, 64), max_size=4), min_size=1, max_size=8), st.data())
+def test_every_step_is_reported_once_and_totals_are_running_sums(
+    batches: list[list[int]], data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        run, step, uncounted, samples_seen = Run(monkeypatch), 0, 0, 0
+        for samples in batches:
+            for number in samples:
+                step += 1
+                samples_seen += number
+                run.finish(step, number)
+                if data.draw(st.booleans()):
+                    run.reports.look()
+            if data.draw(st.booleans()):  # some steps that no instrument sees, before a report
+                run.send()
+                run.reports.count(2, 6)
+                step, uncounted = step + 2, uncounted + 2
+                samples_seen += 6
+                assert run.reports.total_steps == step
+            last = run.send()
+            assert (last.total_steps, last.total_samples) == (step, samples_seen)
+        reported = [step.step for report in run.heard for step in report.steps]
+        assert reported == sorted({*reported})
+        assert len(reported) == step - uncounted
+
+
+def test_the_newest_step_is_returned_and_none_where_none_has_finished(run: Run) -> None:
+    assert run.reports.send() is None
+    run.finish(1)
+    run.finish(2)
+    newest = run.reports.send()
+    assert newest is not None
+    assert newest.step == 2
+    assert run.reports.send() is None
+
+
+def test_a_loss_is_asked_for_now_and_then_and_told_once(run: Run) -> None:
+    run.finish(1, loss=7.0)
+    assert run.send().loss is None  # asked for
+    run.finish(2, loss=6.0)
+    told = run.send()  # too soon for the next
+    assert (told.loss_step, told.loss) == (1, 7.0)
+    assert run.send().loss is None
+    run.now_s += LOSS_EVERY_S
+    run.finish(3, loss=5.0)
+    run.send()
+    told = run.send()
+    assert (told.loss_step, told.loss) == (3, 5.0)
+
+
+def test_a_loss_that_nobody_told_is_not_asked_for(run: Run) -> None:
+    run.finish(1)
+    run.reports.send_last()
+    assert [report.loss for report in run.heard] == [None, None]
+
+
+def test_at_the_end_the_loss_of_the_last_step_is_told_after_a_wait(run: Run) -> None:
+    run.finish(1, loss=7.0)
+    run.send()
+    run.finish(2, loss=6.0)  # too soon, but for the end
+    run.reports.send_last()
+    assert run.waited == 2
+    assert (run.heard[-1].loss_step, run.heard[-1].loss) == (2, 6.0)
+
+
+def test_skipped_samples_add_up_and_transforms_do_not(run: Run) -> None:
+    run.skipped, run.transform_ms = 3, {"decode": 2.0}
+    assert (run.send().skipped_samples, run.heard[-1].transform_ms) == (3, {"decode": 2.0})
+    run.skipped, run.transform_ms = 2, {}
+    assert (run.send().skipped_samples, run.heard[-1].transform_ms) == (5, {})
+
+
+def test_what_instruments_took_is_told_once_a_report_by_the_next_one(run: Run) -> None:
+    run.clock.spent_s, run.reports.spent_s = 0.002, 0.001
+    run.input_costs_s = 0.004
+    assert run.send().instruments_ms == pytest.approx(2 + 1)
+    run.input_costs_s = 0.0
+    assert run.send().instruments_ms == pytest.approx(4)  # the report before
+    assert run.send().instruments_ms == 0
+
+
+def test_a_late_report_does_not_hurry_the_ones_after_it(run: Run) -> None:
+    assert run.reports.due_s == pytest.approx(100 + REPORT_EVERY_S)
+    run.now_s = 100.01 + REPORT_EVERY_S  # a little late: the grid stays
+    run.send()
+    assert run.reports.due_s == pytest.approx(100 + 2 * REPORT_EVERY_S)
+    run.now_s = 200.0  # a pause: nothing is caught up on
+    run.send()
+    assert run.reports.due_s == pytest.approx(200)
