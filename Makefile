@@ -1,10 +1,11 @@
 # make run    set up and open the dashboard          make test   set up and check everything
+#                                                   make mutants  do the tests notice small mistakes
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test lint types contracts unit lock clean
+.PHONY: run test lint types contracts unit mutants lock clean
 
 run: $(READY)
 	@$(BIN)/gpudash $(ARGS)
@@ -24,6 +25,9 @@ contracts: $(READY)
 unit: $(READY)
 	$(BIN)/python -m pytest
 
+mutants: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/mutants.py
+
 # versions and hashes are pinned in requirements.txt; `make lock` renews it
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else \
@@ -38,4 +42,4 @@ lock:
 	  --no-emit-index-url --no-emit-find-links --group dev pyproject.toml -o requirements.txt
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache mutants
