@@ -1,0 +1,102 @@
+"""Numbers and text as a person reads them."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudash import format as fmt
+
+NOT_MEASURED = [None, math.nan, math.inf, -math.inf]
+
+
+@pytest.mark.parametrize("value", NOT_MEASURED)
+@pytest.mark.parametrize(
+    "shown",
+    [fmt.significant, fmt.milliseconds, fmt.compact, fmt.percent, fmt.ratio, fmt.memory,
+     lambda value: fmt.with_unit(value, "W")],
+)  # fmt: skip
+def test_what_was_not_measured_is_a_dash(shown, value):
+    assert shown(value) == "–"
+    assert fmt.is_measured(value) is False
+
+
+def test_a_zero_was_measured():
+    assert fmt.is_measured(0.0) is True
+    assert fmt.count(0) == "0"
+    assert fmt.count(None) == "–"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0.00"), (0.0433, "0.043"), (0.1, "0.10"), (0.4, "0.40"), (4.314, "4.31"),
+     (9.994, "9.99"), (9.995, "10.0"), (43.14, "43.1"), (-43.14, "-43.1"), (99.94, "99.9"),
+     (99.95, "100"), (431.4, "431"), (4314.4, "4,314")],
+)  # fmt: skip
+def test_three_digits_are_significant(value, text):
+    assert fmt.significant(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.5, "0.50"), (9.994, "9.99"), (9.995, "10.0"), (10.5, "10.5"), (99.94, "99.9"),
+     (99.95, "100"), (100.4, "100"), (1234.4, "1234")],
+)  # fmt: skip
+def test_milliseconds_take_four_characters(value, text):
+    assert fmt.milliseconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (2.5, "2.5"), (750, "750"), (1000, "1k"), (1500, "1.5k"), (-1500, "-1.5k"),
+     (2e7, "20M"), (1e15, "1e+03T")],
+)  # fmt: skip
+def test_an_axis_counts_in_thousands(value, text):
+    assert fmt.compact(value) == text
+
+
+def test_a_number_stands_before_its_unit():
+    assert fmt.percent(97.4) == "97 %"
+    assert fmt.ratio(1.0649) == "1.06×"
+    assert fmt.count(4310) == "4,310"
+    assert fmt.with_unit(1234.6, "W") == "1,235 W"
+    assert fmt.with_unit(71.25, "W", decimals=1) == "71.2 W"
+
+
+@pytest.mark.parametrize(
+    ("mib", "text"),
+    [(812, "812 MiB"), (1023, "1023 MiB"), (1024, "1.0 GiB"), (102_400, "100.0 GiB")],
+)
+def test_memory_is_in_gib_from_one_upwards(mib, text):
+    assert fmt.memory(mib) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.9, "0:00:00"), (1, "0:00:01"), (59.9, "0:00:59"), (60, "0:01:00"), (8135.9, "2:15:35"),
+     (360_000, "100:00:00"), (-5, "0:00:00"), (math.nan, "0:00:00"), (math.inf, "0:00:00")],
+)  # fmt: skip
+def test_a_clock_shows_whole_hours_minutes_and_seconds(seconds, text):
+    assert fmt.clock(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("width", "text"), [(7, "abcdef"), (6, "abcdef"), (5, "abcd…"), (1, "…"), (0, ""), (-1, "")]
+)
+def test_a_text_too_long_ends_in_an_ellipsis(width, text):
+    assert fmt.clip("abcdef", width) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("a\tb", "a       b"), ("\x1b[2J !", "␛[2J !"), ("\x00", "␀"), ("\x7f", "␡"),
+     ("\u00a0", " "), ("\u200b", "�"), ("\x85", "�"), ("\u2028", "�"), ("\u2029", "�")],
+)  # fmt: skip
+def test_what_a_terminal_would_obey_is_shown_as_a_picture(text, shown):
+    assert fmt.plain(text) == shown
+
+
+@given(st.text())
+def test_plain_text_holds_nothing_a_terminal_obeys(text):
+    assert fmt.plain(text).isprintable()
