@@ -2,8 +2,8 @@
 
 What is mutated, and the tests that must notice, stand in pyproject's [tool.mutmut]. Of
 mutmut's kinds only the small ones count: a swapped comparison, operator or sign, a constant
-off by one, a truth turned around; and one that mutmut lacks, a dropped return. Its other kinds
-(a text in capitals, an argument left out) are many, and most of them end in a TypeError at once.
+off by one; and two of our own, a truth turned around and a dropped return. Its other kinds (a
+text in capitals, an argument left out) are many, and most of them end in a TypeError at once.
 """
 
 import shutil
@@ -22,6 +22,13 @@ RESULTS = Path("mutants")
 NOTICED = ("killed", "timeout")
 
 
+def turned_truth(node: libcst.Assign) -> Iterator[libcst.Assign]:
+    """Yield the assignment of the other truth."""
+    if isinstance(node.value, libcst.Name) and node.value.value in ("True", "False"):
+        other = "False" if node.value.value == "True" else "True"
+        yield node.with_changes(value=libcst.Name(other))
+
+
 def dropped_return(node: libcst.Return) -> Iterator[libcst.Return]:
     """Yield the statement without its value."""
     if node.value is not None and not node.value.deep_equals(libcst.Name("None")):
@@ -34,7 +41,7 @@ def main() -> None:
     assert isinstance(kinds, list)  # one for all of mutmut, so it is changed in place
     kinds[:] = [
         (libcst.BaseNumber, mutators.operator_number),
-        (libcst.Name, mutators.operator_name),
+        (libcst.Assign, turned_truth),
         (libcst.UnaryOperation, mutators.operator_remove_unary_ops),
         (libcst.CSTNode, mutators.operator_keywords),
         (libcst.CSTNode, mutators.operator_swap_op),

@@ -2,7 +2,16 @@ import pytest
 
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.sweep.grid import CellResult, Grid
-from gpudash.compare.sweep.table import as_markdown, as_text, cell, cells, change, label, legend
+from gpudash.compare.sweep.table import (
+    as_markdown,
+    as_text,
+    cell,
+    cells,
+    change,
+    figure,
+    label,
+    legend,
+)
 
 OFF, ON = {"pipelined": "off"}, {"pipelined": "on"}
 GRID = Grid(
@@ -52,6 +61,12 @@ def test_a_table_wider_than_the_terminal_is_listed_cell_by_cell():
         "8           pipelined=off  276.4 (GPU 85 %)",
         "            pipelined=on   293.7, +6.2 % [+5.9, +6.5] (GPU 99 %)",
     ]
+
+
+def test_a_table_as_wide_as_the_terminal_is_not_listed():
+    table = cells(GRID, RESULTS)
+    assert as_text(table, columns=80) == as_text(table)  # two blanks after each column
+    assert as_text(table, columns=79) != as_text(table)
 
 
 def test_the_hosts_time_stands_beside_the_devices():
@@ -132,6 +147,14 @@ def test_a_cell_says_what_a_setting_was_worth_or_why_that_is_not_known(result, t
 
 
 @pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (0.123456, "0.1235"), (9.994, "9.994"), (10.0, "10.0"), (10.56, "10.6")],
+)
+def test_a_figure_has_one_decimal_and_a_small_one_four_digits(value, text):
+    assert figure(value) == text
+
+
+@pytest.mark.parametrize(
     ("estimate", "text"),
     [
         (found(0.0631, 0.0591, 0.0677), "+6.3 % [+5.9, +6.8]"),
@@ -156,6 +179,12 @@ def test_a_variant_is_the_first_one_plus_what_differs():
         "augment_on=gpu",
         "augment_on=gpu rotation=batched pin_memory=on",
     ]
+
+
+def test_a_variant_is_not_named_by_what_others_than_the_first_differ_in():
+    first, second = {"augment_on": "cpu", "pin": "off"}, {"augment_on": "gpu", "pin": "off"}
+    third = {"augment_on": "cpu", "pin": "on"}
+    assert label(third, (first, second, third)) == "pin=on"
 
 
 def test_a_variant_alone_is_named_in_full():

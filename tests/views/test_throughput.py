@@ -1,6 +1,6 @@
 import pytest
 
-from gpudash.views.throughput import REPORT_S, UNKNOWN, RecentSteps, WholeRun
+from gpudash.views.throughput import REPORT_S, UNKNOWN, Rate, RecentSteps, WholeRun
 from tests.scripted_run import Trainer, started, step
 
 
@@ -18,6 +18,25 @@ def test_the_rate_covers_the_last_two_seconds():
     assert rate.steps_per_s == pytest.approx(40.0)
     assert rate.samples_per_s == pytest.approx(320.0)
     assert (rate.step_ms_p50, rate.step_ms_p95) == (25.0, 25.0)
+
+
+def test_a_step_that_was_finished_two_seconds_ago_is_one_of_them():
+    run = Trainer()
+    rate = recent(*run.steps(10, 200.0), *run.steps(20, 100.0)).rate(0.0)
+    assert rate.steps_per_s == pytest.approx(21 / 2.2)
+
+
+def test_the_percentiles_are_those_of_the_same_steps():
+    run = Trainer()
+    steps = [run.step(step_ms) for step_ms in (10.0, 20.0, 30.0, 40.0, 50.0)]
+    rate = recent(*steps).rate(0.0)
+    assert (rate.step_ms_p50, rate.step_ms_p95) == pytest.approx((30.0, 48.0))
+
+
+def test_however_slow_three_steps_are_averaged():
+    run = Trainer()
+    steps = [run.step(step_ms) for step_ms in (9000.0, 2000.0, 4000.0, 8000.0)]
+    assert recent(*steps).rate(0.0).steps_per_s == pytest.approx(3 / 14)
 
 
 def test_slow_steps_are_averaged_over_the_last_few():
@@ -39,6 +58,34 @@ def test_the_rate_of_a_stuck_training_falls_towards_zero():
     assert steps.rate(REPORT_S).steps_per_s == pytest.approx(20.0)
     assert steps.rate(9.0).steps_per_s == pytest.approx(2.0)
     assert steps.rate(99.0).steps_per_s == pytest.approx(0.2)
+
+
+def test_a_step_that_takes_no_longer_than_the_longest_does_not_slow_the_rate():
+    run = Trainer()
+    steps = recent(*run.steps(4, 500.0))
+    assert steps.rate(0.5 + REPORT_S).steps_per_s == pytest.approx(2.0)
+    assert steps.rate(0.51 + REPORT_S).steps_per_s == pytest.approx(4 / 3.01)
+
+
+def test_steps_that_took_no_time_have_no_rate():
+    run = Trainer()
+    assert recent(run.step(0.0)).rate(0.0) == Rate(None, None, 0.0, 0.0)
+
+
+def test_the_newest_and_the_longest_of_the_steps_are_known():
+    run, steps = Trainer(), RecentSteps()
+    assert (steps.last(), steps.longest_s()) == (None, 0.0)
+    reports = [run.step(250.0), run.step(100.0), run.step(50.0)]
+    steps = recent(*reports)
+    assert steps.last() == reports[-1].steps[0]
+    assert steps.longest_s() == 0.25
+
+
+def test_no_more_than_8192_steps_are_kept():
+    run = Trainer()
+    first, rest = run.step(1.0), run.steps(8192, 0.1)
+    assert recent(first, *rest[:-1]).longest_s() == 0.001
+    assert recent(first, *rest).longest_s() == 0.0001
 
 
 def test_another_segment_starts_afresh():

@@ -1,5 +1,6 @@
 """Every second of wall time has a name, and what has none is shown in full."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,6 +117,63 @@ def test_cpu_time_of_several_threads_explains_no_more_than_the_step():
     found = account(started(0), progress(*steps))
     assert (found.phases_s, found.data_s) == pytest.approx((0.011, 0.004))
     assert found.unattributed_s == pytest.approx(0.005)
+
+
+def test_steps_shorter_than_a_millisecond_are_shared_out_like_any_other():
+    measured = account(started(0), progress(step(0.0005, 0.5, device_ms=0.25, data_ms=0.125)))
+    assert (measured.phases_s, measured.data_s) == pytest.approx((0.00025, 0.000125))
+    timed = account(started(0), progress(step(0.0005, 0.5, cpu_ms=0.25, data_ms=0.125)))
+    assert (timed.phases_s, timed.data_s) == pytest.approx((0.00025, 0.000125))
+
+
+def test_steps_not_measured_yet_are_shared_out_like_the_newest_that_were():
+    measured = progress(step(0.01, 10, device_ms=5, data_ms=3))
+    found = account(started(0), measured, progress(step(0.02, 10)))
+    assert (found.phases_s, found.data_s) == pytest.approx((0.010, 0.006))
+    assert found.unattributed_s == pytest.approx(0.004)
+
+
+def test_where_two_steps_overlap_the_second_has_what_is_left():
+    """On two streams a step begins before the one ahead of it is finished."""
+    steps = [step(1.0, 1000, cpu_ms=1000), step(1.5, 1000, data_ms=300, cpu_ms=900)]
+    found = account(started(0), progress(*steps))
+    assert found.wall_s == pytest.approx(1.5)
+    assert (found.phases_s, found.data_s) == pytest.approx((1.2, 0.3))
+    device = [step(1.0, 1000, device_ms=1000), step(1.5, 1000, data_ms=900, device_ms=600)]
+    found = account(started(0), progress(device[0]), progress(device[1]))
+    assert found.wall_s == pytest.approx(1.5)
+    assert (found.phases_s, found.data_s) == pytest.approx((1.3, 0.2))
+
+
+def test_a_wait_for_data_longer_than_what_is_left_of_its_step_counts_as_far_as_that():
+    steps = [step(1.0, 1000, cpu_ms=1000), step(1.5, 1000, data_ms=800, cpu_ms=200)]
+    found = account(started(0), progress(*steps))
+    assert (found.phases_s, found.data_s, found.unattributed_s) == pytest.approx((1.0, 0.5, 0))
+
+
+def test_a_step_that_is_finished_before_the_one_ahead_of_it_adds_no_time():
+    steps = [step(1.0, 1000, cpu_ms=1000), step(0.9, 400, data_ms=100, cpu_ms=300)]
+    assert account(started(0), progress(*steps)) == account(started(0), progress(steps[0]))
+
+
+def test_a_block_without_instruments_was_training():
+    timed = Timed(at_s=3, seconds=1.5, block=0, steps=10, samples=80)
+    ends = [progress(step(1, 1000, device_ms=1000)), progress(step(4, 1000, device_ms=1000))]
+    found = account(started(0), ends[0], timed, ends[1])
+    assert (found.wall_s, found.phases_s) == pytest.approx((4, 3.5))
+    assert found.unattributed_s == pytest.approx(0.5)
+
+
+def test_what_other_ranks_report_is_in_no_account():
+    one = [started(0), progress(step(1, 1000, device_ms=1000)), started(9)]
+    others = [
+        started(2),
+        progress(step(5, 1000, device_ms=100)),
+        changed(6, took_ms=2000),
+        Timed(at_s=8, seconds=1.5, block=0, steps=10, samples=80),
+    ]
+    others = [msgspec.structs.replace(item, rank=1) for item in others]
+    assert account(*one[:2], *others, one[2]) == account(*one)
 
 
 def test_a_pause_and_a_switch_are_known_for_what_they_are():

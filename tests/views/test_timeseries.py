@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpudash.snapshot import Series
 from gpudash.views.timeseries import CAPACITY, TICK_S, Ticks
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, step
 
@@ -73,6 +74,46 @@ def test_before_a_worker_is_ready_only_samples_are_known():
     assert series.cpu_pct == (100.0, 100.0, 100.0)
 
 
+def test_a_tick_in_progress_is_not_shown():
+    ticks = Ticks(BEGAN_S)
+    ticks.gpu(gpu(BEGAN_S + 1.6, util_pct=50.0))
+    assert ticks.series() == Series(tick_s=TICK_S)
+
+
+def test_a_sample_from_before_the_newest_is_still_shown():
+    ticks = Ticks(BEGAN_S)
+    ticks.gpu(gpu(BEGAN_S + 2.1, util_pct=50.0))
+    ticks.host(host(BEGAN_S + 0.6, cpu_pct=100.0))
+    assert ticks.series().at_s == (1.0, 1.5, 2.0)
+    assert ticks.series().cpu_pct == (100.0, None, None)
+
+
+def test_ticks_that_samples_have_shown_tell_later_that_nothing_was_trained():
+    ticks = Ticks(BEGAN_S)
+    ticks.begin(BEGAN_S - TICK_S)
+    for tick in range(4):
+        ticks.gpu(gpu(BEGAN_S + tick * TICK_S, util_pct=50.0))
+    assert ticks.series().steps_per_s == (None, None, None)
+    ticks.cover(BEGAN_S + 1.0)
+    assert ticks.series().steps_per_s == (0.0, 0.0, None)
+
+
+def test_of_a_step_that_began_before_the_run_only_the_rest_is_shown():
+    ticks = Ticks(BEGAN_S)
+    ticks.begin(BEGAN_S - TICK_S)
+    ticks.step(step(1, BEGAN_S + 1.0, step_ms=4000.0))
+    ticks.cover(BEGAN_S + 1.0)
+    assert ticks.series().steps_per_s == pytest.approx((0.25, 0.25))
+
+
+def test_a_step_without_a_duration_counts_once():
+    ticks = Ticks(BEGAN_S)
+    ticks.begin(BEGAN_S - TICK_S)
+    ticks.step(step(1, BEGAN_S + 0.25, step_ms=0.0))
+    ticks.cover(BEGAN_S + 1.0)
+    assert ticks.series().steps_per_s == (2.0, 0.0)
+
+
 def test_nan_never_reaches_a_chart():
     ticks = Ticks(BEGAN_S)
     ticks.gpu(gpu(BEGAN_S + 0.1, util_pct=float("nan"), power_w=float("inf")))
@@ -101,6 +142,14 @@ def test_only_the_last_ten_minutes_are_kept():
     assert len(series.at_s) == CAPACITY
     assert len(ticks._ticks) <= 2 * CAPACITY + 1
     assert series.at_s[-1] == pytest.approx((2 * CAPACITY + 700) * TICK_S)
+
+
+def test_a_sample_older_than_twice_of_what_is_shown_is_left_out():
+    ticks = Ticks(BEGAN_S)
+    newest_s = BEGAN_S + 3 * CAPACITY * TICK_S
+    for ago in (0, 2 * CAPACITY, 2 * CAPACITY + 1):
+        ticks.gpu(gpu(newest_s - ago * TICK_S))
+    assert len(ticks._ticks) == 2
 
 
 def test_a_long_silence_costs_no_more_than_what_is_kept():

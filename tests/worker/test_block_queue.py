@@ -78,6 +78,14 @@ def test_where_batches_come_in_bursts_whole_ones_are_measured():
     assert over == [111, 115, 119]  # 103 to 110 are the first two bursts, 111 is left out
 
 
+def test_of_short_bursts_two_are_measured_however_few_steps_are_asked_for():
+    queue = queue_of(0, min_steps=1)
+    queue.take()
+    queue.entered(step=100, warmup_steps=0, burst_steps=2)
+    over = [step for step in range(100, 110) if queue.is_over(step, float(step))]
+    assert over == [105, 107, 109]
+
+
 def test_every_block_begins_anew():
     queue = queue_of(0, 1, min_steps=1, min_s=1.0)
     queue.take()
