@@ -25,6 +25,7 @@ def loaded_by(code: str) -> set[str]:
         "import gpudash.run.worker_process",
         "import workloads",
         "from gpudash.commands.main import main; main(['list'])",
+        "sys.argv[1:] = ['--set', 'batch_size=0']; from workloads.__main__ import main; main()",
     ],
 )
 def test_the_dashboard_process_never_loads_torch(code: str) -> None:
@@ -32,7 +33,7 @@ def test_the_dashboard_process_never_loads_torch(code: str) -> None:
 
 
 def test_workloads_never_load_gpudash() -> None:
-    code = "import workloads.training, workloads.encdec, workloads.__main__"
+    code = "import workloads.bare_run, workloads.encdec, workloads.__main__"
     assert "gpudash" not in loaded_by(code)
 
 

@@ -10,20 +10,12 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Sequence
 from typing import NoReturn
 
-import torch
-
 from workloads import CATALOGUE, DEFAULT, find_workload
 from workloads.cache import keep_compiled_code
-from workloads.levers import LeverError
-from workloads.memory import is_out_of_memory
-from workloads.training import Training, pick_device
-
-WARMUP_STEPS = 10
-"""As in the sources: run before the clock starts."""
+from workloads.levers import LeverError, resolve
 
 
 def main() -> int:
@@ -38,13 +30,14 @@ def main() -> int:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--steps", default="100", help="steps timed (100)")
     arguments = parser.parse_args()
-    keep_compiled_code()
     try:
         result = run(arguments.workload, arguments.set, arguments.device, arguments.steps)
     except LeverError as error:
         print(f"python -m workloads: {error}", file=sys.stderr)
         return 2
     except (MemoryError, OSError, RuntimeError) as error:
+        from workloads.memory import is_out_of_memory  # noqa: PLC0415  # imports torch
+
         if not is_out_of_memory(error):
             raise
         asked = ", ".join(arguments.set) or "the default settings"
@@ -57,24 +50,12 @@ def run(workload: str, pairs: Sequence[str], device: str, steps: str) -> dict[st
     """Return what a run of this workload came to. Raises LeverError for what cannot be."""
     count = _whole(steps)
     entry = find_workload(workload)
-    training = Training(entry, dict(_pair(text) for text in pairs), pick_device(device))
-    try:
-        seconds, loss = timed(training, count)
-    finally:
-        training.close()
-    steps_per_s = count / seconds
-    return {
-        "workload": entry.name,
-        "settings": training.settings,
-        "device": str(training.device),
-        "device_name": device_name(training.device),
-        "torch": torch.__version__,
-        "steps": count,
-        "seconds": seconds,
-        "steps_per_s": steps_per_s,
-        "samples_per_s": steps_per_s * int(training.settings["batch_size"]),
-        "loss": loss,
-    }
+    settings = dict(_pair(text) for text in pairs)
+    resolve(entry.levers, settings)
+    keep_compiled_code()
+    from workloads import bare_run  # noqa: PLC0415  # torch takes seconds, a bad argument none
+
+    return bare_run.run(entry, settings, device, count)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -93,26 +74,6 @@ def report(line: str) -> int:
         print(f"python -m workloads: cannot write the result: {error.strerror}", file=sys.stderr)
         return 1
     return 0
-
-
-def timed(training: Training, steps: int) -> tuple[float, float]:
-    """Return the wall seconds of `steps` steps, 1 or more, after the warm-up; the last loss."""
-    while training.trained_steps < WARMUP_STEPS:
-        training.step()
-    training.synchronize()  # sync: the clock starts when the device has finished
-    began = time.perf_counter()
-    for _ in range(steps):
-        trained = training.step()
-    training.synchronize()  # sync: … and stops when it has finished
-    seconds = time.perf_counter() - began
-    training.drain()
-    assert trained is not None  # since the warm-up every batch taken lets one be trained on
-    return seconds, trained.loss.item()  # sync: after the clock has stopped
-
-
-def device_name(device: torch.device) -> str:
-    """Return what the device calls itself; `cpu` has no name in torch."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
 
 
 def _whole(text: str) -> int:
