@@ -1,11 +1,11 @@
-# make run    set up and open the dashboard          make test   set up and check everything
-#                                                   make mutants  do the tests notice small mistakes
+# make run      set up and open the dashboard         make test       set up and check everything
+# make mutants  do the tests notice small mistakes?   make test-long  many more examples, for minutes
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test lint types contracts unit mutants lock clean
+.PHONY: run test test-long lint types contracts unit mutants lock clean
 
 run: $(READY)
 	@$(BIN)/gpudash $(ARGS)
@@ -23,7 +23,13 @@ contracts: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not serial"
+	$(BIN)/python -m pytest -m serial
+
+# properties, with other examples at every run and forty times as many
+test-long: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m hypothesis --hypothesis-profile long \
+	  --timeout 1800
 
 mutants: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/mutants.py

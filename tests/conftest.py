@@ -1,10 +1,26 @@
 """What tests of several folders share."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+os.environ["OMP_NUM_THREADS"] = "1"
+"""Here and in every process started, before torch is imported: tiny tensors gain nothing from
+more threads, and where tests share the cores two threads wait for each other most of the time."""
+
+SHORT, LONG = 50, 2_000
+settings.register_profile("short", max_examples=SHORT, deadline=None, derandomize=True)
+settings.register_profile("long", max_examples=LONG, deadline=None)
+settings.load_profile("short")
+
+
+def slow_examples(count: int) -> settings:
+    """Return the settings of a test with so many examples, in a long run so many times more."""
+    return settings(max_examples=count * settings().max_examples // SHORT)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.statistics import mean, percentiles
@@ -40,7 +40,6 @@ def test_a_mean_leaves_out_what_was_not_measured():
     assert mean([None, 1.0, math.nan, 3.0]) == 2.0
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(FINITE, st.floats(0, 100), st.floats(0, 100))
 def test_percentiles_rise_with_q_and_stay_within_the_values(values, one, other):
     low, high = percentiles(values, sorted((one, other)))

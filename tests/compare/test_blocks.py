@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.compare.blocks import LAG_S, BlockLog, Measured, NotRun
@@ -372,7 +372,6 @@ def expected(blocks, records):
             yield event.block, kept
 
 
-@settings(max_examples=100, deadline=None)
 @given(runs(), st.data())
 def test_no_step_is_counted_twice_or_in_the_wrong_block(run, data):
     blocks, records = run

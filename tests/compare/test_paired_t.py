@@ -9,7 +9,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.compare.paired_t import (
@@ -172,7 +172,6 @@ def test_a_confidence_that_is_none_is_refused(confidence):
         estimate([(1.0, 1.0)] * 2, confidence)
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(PAIRS)
 def test_swapping_the_settings_inverts_the_ratio(pairs):
     there = estimate(pairs)
@@ -182,14 +181,12 @@ def test_swapping_the_settings_inverts_the_ratio(pairs):
     assert math.isinf(there.high) or back.low == pytest.approx(1 / (1 + there.high) - 1)
 
 
-@settings(deadline=None)
 @given(PAIRS, st.floats(1e-3, 1e3))
 def test_scaling_both_settings_changes_nothing(pairs, factor):
     scaled = estimate([(a * factor, b * factor) for a, b in pairs])
     assert scaled.change == pytest.approx(estimate(pairs).change, rel=1e-9, abs=1e-9)
 
 
-@settings(deadline=None)
 @given(PAIRS, st.lists(st.floats(0.1, 10.0), min_size=40, max_size=40))
 def test_drift_that_both_blocks_of_a_pair_share_cancels(pairs, drift):
     drifted = estimate([(a * by, b * by) for (a, b), by in zip(pairs, drift, strict=False)])
@@ -198,7 +195,6 @@ def test_drift_that_both_blocks_of_a_pair_share_cancels(pairs, drift):
     assert drifted.low == pytest.approx(steady.low, rel=1e-9, abs=1e-9)
 
 
-@settings(deadline=None)
 @given(PAIRS, st.floats(0.5, 0.99), st.floats(0.5, 0.99))
 def test_a_wider_confidence_contains_a_narrower_one(pairs, one, other):
     narrow, wide = (estimate(pairs, confidence) for confidence in sorted((one, other)))
@@ -335,7 +331,6 @@ def test_four_neighbours_show_what_a_switch_leaves_behind():
     assert same_setting_check(after_switch[:4], ["AB", "BA"] * 2) is None
 
 
-@settings(deadline=None)
 @given(st.floats(0.9, 1.1), st.integers(0, 99))
 def test_the_check_is_blind_to_a_steady_drift(drift, seed):
     orders = block_order(20, seed)
@@ -361,7 +356,6 @@ def test_the_check_seldom_fails_by_chance_and_finds_what_a_switch_leaves_behind(
     assert failed_checks(100, leak=0.15) > 0.9
 
 
-@settings(deadline=None)
 @given(PAIRS, st.integers(0, 99), st.floats(0.1, 10.0))
 def test_how_the_settings_differ_is_nothing_to_the_check(pairs, seed, faster):
     orders = block_order(len(pairs), seed)
@@ -427,7 +421,6 @@ def test_a_seed_draws_one_order_and_a_longer_one_goes_on_from_it():
     assert len({tuple(block_order(40, seed)) for seed in range(20)}) == 20
 
 
-@settings(deadline=None)
 @given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 1000))
 def test_every_round_visits_every_setting_once(count, rounds, seed):
     drawn = round_order(count, rounds, seed)

@@ -3,7 +3,7 @@
 from itertools import accumulate, pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.protocol import Progress, Started
@@ -43,7 +43,6 @@ def folded(items, end_s, interval_s):
     return [*rows, *intervals.close(end_s)]
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(SCRIPTS, INTERVALS)
 def test_rows_follow_each_other_without_a_gap_up_to_the_end(script, interval_s):
     items, end_s = played(script)
@@ -54,7 +53,6 @@ def test_rows_follow_each_other_without_a_gap_up_to_the_end(script, interval_s):
     assert all(0 < row.ended_s - row.began_s <= interval_s * 1.001 for row in rows)
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(SCRIPTS, INTERVALS)
 def test_every_finished_step_is_in_exactly_one_row(script, interval_s):
     items, end_s = played(script)
@@ -65,7 +63,6 @@ def test_every_finished_step_is_in_exactly_one_row(script, interval_s):
     assert samples == pytest.approx(8 * trained)
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(SCRIPTS, INTERVALS)
 def test_the_seconds_trained_are_all_but_those_paused_switching_or_starting(script, interval_s):
     items, end_s = played(script)
@@ -90,7 +87,6 @@ def any_event(draw):
     return draw(st.sampled_from(kinds))()
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(st.lists(any_event()), INTERVALS)
 def test_whatever_comes_in_no_row_trained_longer_than_it_is(items, interval_s):
     rows = folded(items, BEGAN_S + 9, interval_s)
@@ -98,7 +94,6 @@ def test_whatever_comes_in_no_row_trained_longer_than_it_is(items, interval_s):
     assert all(0 <= row.train_s <= row.ended_s - row.began_s + 1e-9 for row in rows)
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(SCRIPTS, INTERVALS)
 def test_no_row_mixes_settings(script, interval_s):
     items, end_s = played(script)
@@ -125,7 +120,6 @@ def test_no_row_mixes_settings(script, interval_s):
     assert {segment: count for segment, count in counted.items() if count} == trained
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(SCRIPTS, st.lists(st.floats(0.0, GRACE_S - 0.3), min_size=1, max_size=20))
 def test_samples_may_come_before_or_after_the_steps_of_their_moment(script, delays):
     # a change with no step before it shows from the first row that has not left yet

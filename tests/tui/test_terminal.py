@@ -23,6 +23,8 @@ class Terminal:
 
     def __init__(self, arguments: list[str], cwd: Path, columns: int, rows: int) -> None:
         environment = os.environ | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        for size in ("COLUMNS", "LINES"):  # pytest's readline sets them: they would be believed
+            environment.pop(size, None)
         self.program = pexpect.spawn(
             sys.executable,
             ["-m", "gpudash", *arguments],

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.snapshot import Series
@@ -35,7 +35,6 @@ def test_a_step_longer_than_a_tick_draws_no_tooth():
     assert ticks.series().step_ms == pytest.approx([3000.0] * 12)
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(st.lists(st.integers(1, 4000), min_size=1, max_size=40))
 def test_rates_times_the_length_of_a_tick_add_up_to_the_steps(durations_ms):
     ticks, run = trained(durations_ms)

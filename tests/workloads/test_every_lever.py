@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.conftest import slow_examples
 from tests.workloads.trainings import COUNT, CPU, one_thread
 from workloads import CATALOGUE, jpeg_input
 from workloads.jpeg_files import JpegFiles
@@ -152,9 +153,7 @@ def test_every_value_of_every_lever(workload: str, places: Places) -> None:
     run_and_look(workload, places, script)
 
 
-@settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(slow_examples(3), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_sequence_of_switches(workload: str, places: Places, data: st.DataObject) -> None:
     several = st.lists(st.sampled_from(switches(workload)), min_size=1, max_size=3).map(dict)

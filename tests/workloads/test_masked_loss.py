@@ -11,12 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.conftest import slow_examples
 from tests.workloads.trainings import (
     CPU,
     CUDA,
@@ -127,7 +128,7 @@ def test_each_form_is_the_loss_computed_by_hand(
 
 
 @FORMS
-@settings(max_examples=30, deadline=None)
+@slow_examples(15)
 @given(st.lists(st.integers(IGNORED, BACKGROUND), min_size=8, max_size=8))
 def test_each_form_agrees_on_any_labels(form: str, pixels: list[int]) -> None:
     labels = torch.tensor(pixels).reshape(2, 2, 2)

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.conftest import slow_examples
 from tests.workloads.trainings import (
     CPU,
     CUDA,
@@ -276,7 +277,7 @@ def test_memory_held_now_does_not_count_against_a_change(
         training.change({"batch_size": "16"})
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(slow_examples(4), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.sampled_from(
