@@ -19,7 +19,7 @@ import psutil
 
 from gpudash.commands.stdout import say
 from gpudash.run import child
-from gpudash.telemetry.gpm import SHORTEST_S
+from gpudash.telemetry import gpm
 from gpudash.telemetry.gpu import Gpu, list_gpus, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured
 from gpudash.telemetry.processes import MIB
@@ -191,7 +191,9 @@ def _timed(gpu: Gpu, name: str) -> Check:
             begun_ns = time.perf_counter_ns()
             value = READINGS[name](gpu)
             costs_us.append((time.perf_counter_ns() - begun_ns) / 1000)
-            time.sleep(SHORTEST_S if isinstance(value, dict) else 0)  # a rate needs time between
+            time.sleep(
+                gpm.SHORTEST_S if isinstance(value, dict) else 0
+            )  # a rate needs time between
     except (NotMeasured, GpuUnavailable) as error:
         return Check(name=name, ok=False, detail=str(error))
     if value == {}:
