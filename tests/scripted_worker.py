@@ -12,8 +12,12 @@ from gpudash.protocol import (
     Change,
     Changed,
     Finished,
+    Pause,
+    Paused,
     Progress,
     Refused,
+    Resume,
+    Resumed,
     Started,
     Step,
 )
@@ -46,6 +50,7 @@ class Worker:
         self.began = []  # numbers of the blocks, in order
         self.paused = False
         self.skipped = 0  # samples that could not be read
+        self.stops = ()  # commands that asked for the end
 
     def start(self) -> Started:
         return started(self.now_s, dict(self.settings))
@@ -66,6 +71,13 @@ class Worker:
                 self.switch(command.settings, answers=(command.id,))
                 if self.blocks.running:
                     self.sent.append(self.blocks.end(self.now_s, "another change ended it"))
+            case Pause():
+                self.paused = True
+                answers = (command.id,)
+                self.sent.append(Paused(at_s=self.now_s, after_step=self.trained, answers=answers))
+            case Resume():
+                self.paused = False
+                self.sent.append(Resumed(at_s=self.now_s, answers=(command.id,)))
 
     def leave_blocks(self, why):
         self.blocks.current = None
@@ -114,6 +126,7 @@ class Worker:
                 settings=dict(self.settings),
                 took_ms=0.5,
                 warmup_steps=WARMUP,
+                requested=dict(self.settings),
                 run=None if answers else self.blocks.run,
                 block=self.blocks.current.number if self.blocks.current else None,
             )
@@ -173,7 +186,7 @@ class Worker:
         self.report()
         if self.blocks.running:
             self.sent.append(self.blocks.end(self.now_s, "the training ended"))
-        self.sent.append(Finished(at_s=self.now_s, total_steps=self.trained))
+        self.sent.append(Finished(at_s=self.now_s, answers=self.stops, total_steps=self.trained))
 
     def take(self):
         sent, self.sent = self.sent, []

@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 import msgspec
@@ -18,6 +19,7 @@ from gpudash.errors import WorkerError
 from gpudash.protocol import AnyCommand, Event, Plan
 from gpudash.run import child, scratch
 
+WORKER = ("-m", "gpudash.worker")
 READ_BYTES = 1 << 16
 TURN_BYTES = 1 << 20
 """One turn reads no more, so that a flood of output holds up nothing else. It is many times what
@@ -31,8 +33,8 @@ LINE_LIMIT = 1 << 12
 class WorkerProcess:
     """A running worker process, its pipes and its process group."""
 
-    def __init__(self, plan: Plan) -> None:
-        """Start the worker. Raises WorkerError, and then leaves nothing behind."""
+    def __init__(self, plan: Plan, program: Sequence[str] = WORKER) -> None:
+        """Start Python with this program. Raises WorkerError, and then leaves nothing behind."""
         try:
             with ExitStack() as on_failure, ExitStack() as childs_ends:
                 # the worker's children keep sockets in it, and none of them may live to remove it
@@ -44,8 +46,7 @@ class WorkerProcess:
                 self._printed = [output, errors]
                 self._process = subprocess.Popen(
                     child.command(
-                        "-m",
-                        "gpudash.worker",
+                        *program,
                         str(events),
                         str(os.getpid()),
                         self._scratch.name,

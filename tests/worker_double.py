@@ -1,0 +1,142 @@
+"""The scripted worker as a process: the real one's pipes, in real time, and no torch.
+
+`start_double` takes the place of WorkerProcess; `gpudash(…)` is the command line with it. It
+trains nothing, holds no memory and has no loader, and is up in a fraction of a second.
+"""
+
+import os
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from gpudash.instrument.pipes import CommandPipe, EventPipe
+from gpudash.protocol import Change, Device, Failed, Plan, Refused, Started, Status, Stop
+from gpudash.run.worker_process import WorkerProcess
+from tests.scripted_worker import Worker
+from workloads import CATALOGUE
+from workloads.levers import LeverError, resolve
+from workloads.lifetime import die_with
+
+STEP_S = 0.01
+LARGEST_BATCH = 1 << 16
+ROOT = Path(__file__).parents[1]
+
+start_double = partial(WorkerProcess, program=("-m", "tests.worker_double"))
+
+GPUDASH = """
+import sys
+from gpudash.commands.main import main
+from gpudash.run import session
+from tests.worker_double import start_double
+session.WorkerProcess = start_double
+sys.exit(main())
+"""
+
+
+def gpudash(*arguments: str) -> list[str]:
+    """Return the command line of gpudash with the double, to be run in `environment()`."""
+    return [sys.executable, "-c", GPUDASH, *arguments]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return an environment in which the tests can be imported from any folder."""
+    return os.environ | {"PYTHONPATH": str(ROOT)} | more
+
+
+class RealTime(Worker):
+    """A scripted worker of the planned workload, whose steps last as long as they really did."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(behind=0, refuses=self.refusal)
+        self.plan = plan
+        self.over = False
+        self.levers = CATALOGUE[plan.workload].levers
+        if reason := self.refusal(plan.settings):
+            raise LeverError(reason)
+        self.settings = resolve(self.levers, plan.settings)
+        self.proven = dict(self.settings)
+        self.now_s = self.began_s = time.monotonic()
+
+    def start(self) -> Started:
+        return msgspec.structs.replace(
+            super().start(),
+            pid=os.getpid(),
+            workload=self.plan.workload,
+            device=Device(kind="cpu", name="CPU"),
+        )
+
+    def refusal(self, settings: dict[str, str]) -> str | None:
+        try:
+            batch_size = resolve(self.levers, settings)["batch_size"]
+        except LeverError as error:
+            return str(error)
+        if int(batch_size) > LARGEST_BATCH:
+            return f"batch_size={batch_size} takes 9.0 GiB, 1.0 GiB are available"
+        return None
+
+    def obey(self, command):
+        match command:
+            case Stop():
+                self.over = True
+                self.stops += (command.id,)
+            case Change() if reason := self.refusal(self.settings | command.settings):
+                refused = Refused(
+                    answers=(command.id,),
+                    kind="bad_setting",
+                    changes=command.settings,
+                    reason=reason,
+                )
+                self.sent.append(refused)
+            case _:
+                super().obey(command)
+
+    def turn(self):
+        super().turn()
+        steps, duration_s = self.plan.steps, self.plan.duration_s
+        self.over |= steps is not None and self.trained >= steps
+        self.over |= duration_s is not None and self.now_s - self.began_s >= duration_s
+        if self.over:
+            self.finish()
+
+    def switch(self, settings, answers=()):
+        print("switching", settings, flush=True)
+        super().switch(settings, answers)
+
+    def iterate(self, step_ms=None):
+        super().iterate((time.monotonic() - self.now_s) * 1e3)
+
+
+def train(plan: Plan, events: EventPipe, commands: CommandPipe) -> None:
+    worker = RealTime(plan)
+    events.send(worker.start())
+    while not worker.over:
+        commands.wait(STEP_S)
+        for command in commands.read():
+            worker.obey(command)
+        worker.turn()
+        for event in worker.take():
+            events.send(event)
+
+
+def main() -> int:
+    """Be started as gpudash.worker is, and end as it does."""
+    events_fd, parent_pid, _scratch, plan_json = sys.argv[1:]
+    die_with(int(parent_pid))
+    events = EventPipe(int(events_fd))
+    plan = msgspec.json.decode(plan_json, type=Plan)
+    code = 0
+    try:
+        events.send(Status(text="loading nothing"))
+        train(plan, events, CommandPipe(sys.stdin.fileno()))
+    except LeverError as error:
+        events.send(Failed(at_s=time.monotonic(), kind="bad_setting", sentence=str(error)))
+        code = 1
+    events.drain()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
