@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,8 +16,10 @@ import pexpect
 import pytest
 
 from gpudash.commands.main import main
+from tests import worker_double
 
-FAST = ["--set", "num_workers=0", "--batch-size", "2", "--device", "cpu"]
+ON_CPU = ["--batch-size", "2", "--device", "cpu"]
+DOUBLE = worker_double.gpudash("--record", "run.csv", "--interval", "0.05", *ON_CPU)
 
 
 def gpudash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -96,7 +99,7 @@ def test_a_record_file_that_cannot_be_made_is_refused_before_anything_starts(
 
 def test_a_record_file_that_cannot_be_made_is_told_before_a_screen_opens(tmp_path: Path) -> None:
     (tmp_path / "run.csv").touch()
-    command = ["-m", "gpudash", "--record", "run.csv", "--live", *FAST]
+    command = ["-m", "gpudash", "--record", "run.csv", "--live", *ON_CPU]
     program = pexpect.spawn(sys.executable, command, cwd=str(tmp_path), timeout=60)
     program.expect(pexpect.EOF)
     program.close()
@@ -109,7 +112,8 @@ def test_record_alone_trains_the_default_workload_without_a_screen(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(short_path))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    done = gpudash("--record", "run.csv", "--steps", "30", *FAST, cwd=tmp_path)
+    arguments = ["--record", "run.csv", "--steps", "30", "--set", "num_workers=1", *ON_CPU]
+    done = gpudash(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     last = done.stderr.splitlines()[-1]
     assert re.fullmatch(r"trained 30 steps, [0-9.]+ steps/s; recorded to run\.csv", last)
@@ -119,9 +123,9 @@ def test_record_alone_trains_the_default_workload_without_a_screen(
     assert sum(int(row["steps"]) for row in rows) == 30
     assert json.loads((tmp_path / "run.json").read_text())["command"][0] == "gpudash"
 
-    assert not list(short_path.iterdir())
+    assert not list(short_path.iterdir())  # no socket of the loader's either
 
-    again = gpudash("--record", "run.csv", "--steps", "30", *FAST, cwd=tmp_path)
+    again = gpudash(*arguments, cwd=tmp_path)
     assert again.returncode == 2
     assert "--force" in again.stderr
 
@@ -148,10 +152,9 @@ def test_a_device_that_is_not_there_is_one_line_and_leaves_no_file(tmp_path: Pat
 def test_an_interrupted_recording_is_complete_and_says_where_it_is(
     numbers: list[signal.Signals], tmp_path: Path, short_path: Path
 ) -> None:
-    scratch = os.environ | {"TMPDIR": str(short_path)}
-    command = [sys.executable, "-m", "gpudash", "--record", "run.csv", *FAST]
+    environment = worker_double.environment(TMPDIR=str(short_path))
     process = subprocess.Popen(
-        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=scratch
+        DOUBLE, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment
     )
     path = tmp_path / "run.csv"
     deadline = time.monotonic() + 90
@@ -159,11 +162,14 @@ def test_an_interrupted_recording_is_complete_and_says_where_it_is(
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert list(short_path.glob("gpudash-*"))
-    for number in numbers:
-        os.kill(process.pid, number)
-        time.sleep(0.05)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 0
+    first, *others = numbers
+    process.send_signal(first)
+    assert process.stderr
+    assert "stopping\n" in iter(process.stderr.readline, "")
+    for number in others:
+        process.send_signal(number)
+    errors = process.stderr.read()
+    assert process.wait() == 0
     last = errors.splitlines()[-1]
     assert re.fullmatch(r"interrupted after \d+ steps, [0-9.]+ steps/s; recorded to run\.csv", last)
     assert "finished" not in errors
@@ -173,8 +179,9 @@ def test_an_interrupted_recording_is_complete_and_says_where_it_is(
 
 
 def test_nobody_reading_the_progress_ends_no_recording(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "gpudash", "--record", "run.csv", "--steps", "30", *FAST]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE)
+    command = [*DOUBLE, "--steps", "30"]
+    environment = worker_double.environment()
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, env=environment)
     assert process.stderr
     process.stderr.close()
     assert process.wait(90) == 0
@@ -183,9 +190,14 @@ def test_nobody_reading_the_progress_ends_no_recording(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fills_up_ends_the_run_with_what_was_recorded(tmp_path: Path) -> None:
-    limited = f"ulimit -f 2; exec {sys.executable} -m gpudash --record run.csv {' '.join(FAST)}"
     done = subprocess.run(
-        ["sh", "-c", limited], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=90
+        ["sh", "-c", f"ulimit -f 2; exec {shlex.join(DOUBLE)}"],
+        cwd=tmp_path,
+        env=worker_double.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
     )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("gpudash: ")
