@@ -1,8 +1,10 @@
-"""The real program in a real terminal: start, see numbers, toggle, record, quit."""
+"""The real program in a real terminal: start, see numbers, toggle, record, quit.
+
+Its worker is the double, but in the one session that watches a real training.
+"""
 
 import csv
 import json
-import os
 import re
 import sys
 import time
@@ -14,6 +16,8 @@ import psutil
 import pyte
 import pytest
 
+from tests import worker_double
+
 PATIENCE_S = 60
 Type = Callable[..., "Terminal"]
 
@@ -21,16 +25,12 @@ Type = Callable[..., "Terminal"]
 class Terminal:
     """A program behind a terminal emulator of so many columns and rows."""
 
-    def __init__(self, arguments: list[str], cwd: Path, columns: int, rows: int) -> None:
-        environment = os.environ | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    def __init__(self, command: list[str], cwd: Path, columns: int, rows: int) -> None:
+        environment = worker_double.environment(TERM="xterm-256color", COLORTERM="truecolor")
         for size in ("COLUMNS", "LINES"):  # pytest's readline sets them: they would be believed
             environment.pop(size, None)
         self.program = pexpect.spawn(
-            sys.executable,
-            ["-m", "gpudash", *arguments],
-            cwd=str(cwd),
-            dimensions=(rows, columns),
-            env=environment,
+            command[0], command[1:], cwd=str(cwd), dimensions=(rows, columns), env=environment
         )
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
@@ -74,8 +74,12 @@ class Terminal:
 def terminal(tmp_path: Path) -> Iterator[Type]:
     opened: list[Terminal] = []
 
-    def begin(*arguments: str, columns: int = 120, rows: int = 40) -> Terminal:
-        opened.append(Terminal(["--device", "cpu", *arguments], tmp_path, columns, rows))
+    def begin(
+        *arguments: str, columns: int = 120, rows: int = 40, with_torch: bool = False
+    ) -> Terminal:
+        gpudash = [sys.executable, "-m", "gpudash"] if with_torch else worker_double.gpudash()
+        command = [*gpudash, "--device", "cpu", *arguments]
+        opened.append(Terminal(command, tmp_path, columns, rows))
         return opened[-1]
 
     yield begin
@@ -84,7 +88,8 @@ def terminal(tmp_path: Path) -> Iterator[Type]:
 
 
 def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
-    screen = terminal("--set", "num_workers=1", "--batch-size", "2", columns=180, rows=50)
+    small = ("--set", "num_workers=1", "--batch-size", "2")
+    screen = terminal(*small, columns=180, rows=50, with_torch=True)
     screen.until("loading torch|building encdec")  # painted, and says what it waits for
     screen.until(r"training +step +\d*[1-9]\d*")
     screen.until(r"▸ 1 pipelined=off batch_size=2 +\d+ +[\d.]+ ")  # numbers in the table
