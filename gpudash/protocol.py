@@ -74,15 +74,18 @@ class Started(Record, frozen=True, kw_only=True):
 
 
 class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=False):
-    """One step that the device has finished. Times in milliseconds."""
+    """A step that the device has finished, or several alike. Times in milliseconds."""
 
     step: int
     """Counts from 1 and never restarts while the worker lives."""
     segment: int
     """How many times the levers had been changed when this step was enqueued."""
     samples: int
+    """In all of its `count` steps."""
     finished_s: float
+    """The last of them."""
     step_ms: float
+    """Of each, as all times."""
     """From the end of the step before (or this step's begin, after a break) to its end."""
     data_ms: float
     """The host waited for a batch before enqueueing this step; on two streams, for the next one."""
@@ -105,6 +108,8 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     """Forward, backward and optimizer replayed as one CUDA graph, instead of those three."""
     cpu_ms: float | None = None
     """CPU time that the training process used during the step, in all threads; None on a GPU."""
+    count: int = 1
+    """How many steps it stands for, one directly after the other; more only in a replay."""
 
 
 class Progress(Record, frozen=True, kw_only=True):

@@ -1,36 +1,62 @@
 """The few statistics that the folds need, as pure functions. None means "not measured"."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate, repeat
 from math import floor, isfinite
 
+import msgspec
 
-def percentiles(values: Iterable[float], qs: Sequence[float]) -> tuple[float | None, ...]:
+from gpudash.protocol import Step
+
+
+def percentiles(
+    values: Iterable[float], qs: Sequence[float], counts: Iterable[int] = repeat(1)
+) -> tuple[float | None, ...]:
     """Return several percentiles (0 to 100) of the same values; each None of no values.
+
+    `counts` says how many times each value is there.
 
     The q-th percentile of n sorted values lies at position q/100·(n-1), counted from 0;
     between two values it is interpolated linearly (definition 7 of Hyndman and Fan).
     Raises ValueError for a value that is not finite or a `q` out of range.
     """
-    ordered = sorted(values)
-    if not all(map(isfinite, ordered)):
+    ordered = sorted(zip(values, counts, strict=False))  # there is no end to the ones
+    if not all(isfinite(value) for value, _ in ordered):
         raise ValueError("a percentile needs finite values")
     if not all(0 <= q <= 100 for q in qs):
         raise ValueError("a percentile lies between 0 and 100")
     if not ordered:
         return (None,) * len(qs)
-    return tuple(_at(ordered, q / 100 * (len(ordered) - 1)) for q in qs)
+    ends = list(accumulate(count for _, count in ordered))
+    return tuple(_at(ordered, ends, q / 100 * (ends[-1] - 1)) for q in qs)
 
 
-def mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that were measured: neither None nor NaN nor infinite."""
-    measured = [value for value in values if value is not None and isfinite(value)]
-    return sum(measured) / len(measured) if measured else None
+def mean(values: Iterable[float | None], counts: Iterable[int] = repeat(1)) -> float | None:
+    """Return the mean of the values that were measured: neither None nor NaN nor infinite.
+
+    `counts` says how many times each value is there.
+    """
+    both = zip(values, counts, strict=False)
+    measured = [(value, n) for value, n in both if value is not None and isfinite(value)]
+    total = sum(n for _, n in measured)
+    return sum(value * n for value, n in measured) / total if total else None
 
 
-def _at(ordered: Sequence[float], position: float) -> float:
-    below = floor(position)
-    above = min(below + 1, len(ordered) - 1)
-    share = position - below
-    value = ordered[below] * (1 - share) + ordered[above] * share
+def without(step: Step, left_out: int) -> Step | None:
+    """Return what remains of alike steps without so many of them; None where nothing does."""
+    count = step.count - left_out
+    if count <= 0:
+        return None
+    samples = round(step.samples * count / step.count)
+    return msgspec.structs.replace(step, samples=samples, count=count) if left_out else step
+
+
+def _at(ordered: Sequence[tuple[float, int]], ends: Sequence[int], position: float) -> float:
+    index = floor(position)
+    below = ordered[bisect_right(ends, index)][0]
+    above = ordered[bisect_right(ends, min(index + 1, ends[-1] - 1))][0]
+    share = position - index
+    value = below * (1 - share) + above * share
     # rounding must not carry the result past its neighbours
-    return min(max(value, ordered[below]), ordered[above])
+    return min(max(value, below), above)

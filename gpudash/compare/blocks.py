@@ -26,7 +26,7 @@ from gpudash.protocol import (
     Step,
     Timed,
 )
-from gpudash.statistics import mean
+from gpudash.statistics import mean, without
 
 LAG_S = 0.25
 """A utilisation read so soon after the block began still tells of the time before."""
@@ -83,10 +83,11 @@ class _Open:
         self.timed: Timed | None = None
 
     def count(self, step: Step) -> None:
-        if self.warmup:
-            self.warmup -= 1
-        else:
-            self.steps.append(step)
+        left_out = min(self.warmup, step.count)
+        self.warmup -= left_out
+        counted = without(step, left_out)
+        if counted is not None:
+            self.steps.append(counted)
 
     def begin_again(self) -> None:
         """Leave out what was counted: a loader hoards batches while the training pauses."""
@@ -173,18 +174,20 @@ class BlockLog:
         block = self._blocks[one.number]
         if block.wall_clock is not None:
             return _timed(one, block)
-        steps = [step for step in one.steps if step.step < last_step]
-        if len(steps) < block.min_steps:
+        kept = (without(step, int(step.step >= last_step)) for step in one.steps)
+        steps = [step for step in kept if step is not None]
+        counts = [step.count for step in steps]
+        if sum(counts) < block.min_steps:
             return None
-        began_s = steps[0].finished_s - steps[0].step_ms / 1e3 + LAG_S
+        began_s = steps[0].finished_s - steps[0].count * steps[0].step_ms / 1e3 + LAG_S
         ended_s = steps[-1].finished_s
         return Measured(
             number=one.number,
             settings=one.settings,
-            steps=len(steps),
+            steps=sum(counts),
             samples=sum(step.samples for step in steps),
-            busy_s=sum(step.step_ms for step in steps) / 1e3,
-            host_ms=mean(step.host_ms for step in steps),
+            busy_s=sum(step.count * step.step_ms for step in steps) / 1e3,
+            host_ms=mean((step.host_ms for step in steps), counts),
             util_pct=mean(
                 sample.util_pct for sample in self._gpu if began_s <= sample.at_s <= ended_s
             ),

@@ -253,6 +253,7 @@ class Clock(Generic[TimestampT]):
             data_ms=self._waited_ms,
             host_ms=(iteration.ended_s - iteration.began_s) * 1e3 - iteration.data_s * 1e3,
             cpu_ms=cpu_ms,
+            count=1,
             **(self._within(halves) if halves.prepare or halves.train else {}),
         )
         self._waited_ms = 0.0

@@ -13,7 +13,7 @@ from functools import lru_cache
 from gpudash.metrics import since
 from gpudash.protocol import GpuReading, HostReading, Reading, Settings, Step
 from gpudash.snapshot import Result
-from gpudash.statistics import mean, percentiles
+from gpudash.statistics import mean, percentiles, without
 
 WARMUP_STEPS = 5
 RESERVOIR = 4096
@@ -29,11 +29,11 @@ class _Mean:
         self._total = 0.0
         self._count = 0
 
-    def add(self, value: float | None) -> None:
+    def add(self, value: float | None, count: int = 1) -> None:
         value = mean((value,))  # drops what is not finite
         if value is not None:
-            self._total += value
-            self._count += 1
+            self._total += value * count
+            self._count += count
 
     def value(self) -> float | None:
         return self._total / self._count if self._count else None
@@ -50,7 +50,7 @@ class _Row:
         self.steps = 0
         self.samples = 0
         self.busy_s = 0.0
-        self.times_ms: deque[float] = deque(maxlen=RESERVOIR)
+        self.times_ms: deque[tuple[float, int]] = deque(maxlen=RESERVOIR)  # and how many steps
         self.host_ms = _Mean()
         self.util = _Mean()
         self.cpu = _Mean()
@@ -63,20 +63,23 @@ class _Row:
         self.settling = max(settling, WARMUP_STEPS)
         self.warmup = self.settling  # steps still to be left out
 
-    def count(self, step: Step) -> None:
+    def count(self, finished: Step) -> None:
         """Take a finished step, or leave it out as warm-up."""
-        if self.warmup:
-            self.warmup -= 1
+        left_out = min(self.warmup, finished.count)
+        self.warmup -= left_out
+        step = without(finished, left_out)
+        if step is None:
             return
-        began_s = step.finished_s - step.step_ms / 1000
+        busy_s = step.count * step.step_ms / 1000
+        began_s = step.finished_s - busy_s
         if self.span is None or began_s > self.span[1] + _GAP_S:
             self.span = (began_s, step.finished_s)
         self.span = (self.span[0], max(self.span[1], step.finished_s))
-        self.steps += 1
+        self.steps += step.count
         self.samples += step.samples
-        self.busy_s += step.step_ms / 1000
-        self.times_ms.append(step.step_ms)
-        self.host_ms.add(step.host_ms)
+        self.busy_s += busy_s
+        self.times_ms.append((step.step_ms, step.count))
+        self.host_ms.add(step.host_ms, step.count)
         self.shown = None
 
     def sample(self, sample: Reading) -> None:
@@ -106,7 +109,8 @@ class _Row:
         return self.shown[1]
 
     def _result(self, number: int, first: "_Row", *, live: bool) -> Result:
-        p50, p95 = percentiles(self.times_ms, (50, 95))
+        counts = (count for _, count in self.times_ms)
+        p50, p95 = percentiles((step_ms for step_ms, _ in self.times_ms), (50, 95), counts)
         return Result(
             number=number,
             configuration=_configuration(self, first),

@@ -4,6 +4,7 @@ Right now is over the last two seconds of finished steps, or the last few if slo
 """
 
 from collections import deque
+from operator import mul
 from typing import NamedTuple
 
 from gpudash.protocol import Event, Progress, Reading, Started, Step
@@ -63,14 +64,15 @@ class RecentSteps:
         """
         if not self._steps:
             return UNKNOWN
-        busy_s = sum(step.step_ms for step in self._steps) / 1000
+        times_ms, counts = zip(*((step.step_ms, step.count) for step in self._steps), strict=True)
+        busy_s = sum(map(mul, times_ms, counts)) / 1000
         if idle_s > self.longest_s() + REPORT_S:
             busy_s += idle_s
-        p50, p95 = percentiles((step.step_ms for step in self._steps), (50, 95))
+        p50, p95 = percentiles(times_ms, (50, 95), counts)
         if busy_s <= 0:
             return Rate(None, None, p50, p95)
         samples = sum(step.samples for step in self._steps)
-        return Rate(len(self._steps) / busy_s, samples / busy_s, p50, p95)
+        return Rate(sum(counts) / busy_s, samples / busy_s, p50, p95)
 
 
 class WholeRun:
@@ -98,6 +100,6 @@ class WholeRun:
         return self._steps / self._busy_s if self._busy_s > 0 else None
 
     def _step(self, step: Step) -> None:
-        self._steps += 1
-        if self._steps:
-            self._busy_s += step.step_ms / 1e3
+        counted = step.count if self._steps >= 0 else step.count - 1
+        self._steps = max(self._steps, 0) + counted
+        self._busy_s += counted * step.step_ms / 1e3

@@ -131,7 +131,7 @@ class TimeAccount:
     def _step(self, step: Step) -> None:
         if self._end_s is None:
             return
-        step_s, data_s = max(step.step_ms, 0.0) / 1e3, max(step.data_ms, 0.0) / 1e3
+        step_s, data_s = (step.count * max(ms, 0.0) / 1e3 for ms in (step.step_ms, step.data_ms))
         finished_s = max(step.finished_s, self._end_s)
         if finished_s - step_s > self._end_s:
             self._gap(self._end_s, finished_s - step_s)
@@ -140,12 +140,13 @@ class TimeAccount:
         self._end_s = finished_s
         if step.cpu_ms is not None:
             waited_s = min(data_s, within_s)
-            busy_s = min(max(step.cpu_ms, 0.0) / 1e3, within_s - waited_s)  # of several threads
+            cpu_s = step.count * max(step.cpu_ms, 0.0) / 1e3
+            busy_s = min(cpu_s, within_s - waited_s)  # of several threads
             self._book(busy_s, waited_s, within_s - waited_s - busy_s)
             return
         self._unshared_s += within_s
         if step.device_ms is not None:
-            idle_s = max(step_s - max(step.device_ms, 0.0) / 1e3, 0.0)
+            idle_s = max(step_s - step.count * max(step.device_ms, 0.0) / 1e3, 0.0)
             self._measured_s += step_s
             self._busy_s += step_s - idle_s
             self._waited_s += min(data_s, idle_s)

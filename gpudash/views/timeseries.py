@@ -97,7 +97,7 @@ class Ticks:
 
     def step(self, step: Step) -> None:
         """Spread a finished step over the ticks it overlaps."""
-        duration_s = step.step_ms / 1000
+        duration_s = step.count * step.step_ms / 1000
         began_s = step.finished_s - duration_s
         times = tuple(getattr(step, name) for name in _TIMES)
         last = self._index(step.finished_s)
@@ -110,9 +110,9 @@ class Ticks:
                 tick_s = self._began_s + index * TICK_S
                 overlap_s = min(step.finished_s, tick_s + TICK_S) - max(began_s, tick_s)
                 share = max(overlap_s, 0.0) / duration_s
-            tick.steps += share
+            tick.steps += share * step.count
             tick.samples += share * step.samples
-            tick.times.add(times, share)
+            tick.times.add(times, share * step.count)
             self._touch(tick)
 
     def gpu(self, sample: GpuReading) -> None:

@@ -1,0 +1,126 @@
+"""A record of several alike steps counts for as much as each of them on its own."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpudash.compare.blocks import BlockLog
+from gpudash.protocol import Block, Started
+from gpudash.statistics import percentiles, without
+from gpudash.views.settings_history import SettingsHistory
+from gpudash.views.throughput import RecentSteps, WholeRun
+from gpudash.views.time_breakdown import TimeAccount
+from gpudash.views.timeseries import Ticks
+from tests.scripted_run import BEGAN_S, Trainer, gpu
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 400), st.integers(1, 12)), min_size=1, max_size=8)
+
+
+def trained(lengths, cpu_ms=None):
+    """Return one run twice: step by step, and with one record for each length."""
+    run, each, together = Trainer(), [], []
+    for step_ms, count in lengths:
+        alike = run.steps(count, step_ms)
+        each += [with_cpu(one, cpu_ms) for one in alike]
+        last = each[-1]
+        one = msgspec.structs.replace(last.steps[0], count=count, samples=8 * count)
+        together.append(msgspec.structs.replace(last, steps=(one,)))
+    return [Trainer().start(), *each], [Trainer().start(), *together]
+
+
+def with_cpu(progress, cpu_ms):
+    steps = tuple(msgspec.structs.replace(step, cpu_ms=cpu_ms) for step in progress.steps)
+    return msgspec.structs.replace(progress, steps=steps)
+
+
+def steps_of(items):
+    return [step for item in items if not isinstance(item, Started) for step in item.steps]
+
+
+def ticks(items):
+    view = Ticks(BEGAN_S)
+    view.begin(BEGAN_S - 1)
+    for step in steps_of(items):
+        view.step(step)
+        view.cover(step.finished_s)
+    return [value for row in msgspec.structs.astuple(view.series())[1:] for value in row]
+
+
+def recent(items):
+    view = RecentSteps()
+    for step in steps_of(items):
+        view.add(step)
+    return view.rate(0.0)
+
+
+def whole_run(items):
+    view = WholeRun()
+    for item in items:
+        view.fold(item)
+    return [view.steps_per_s]
+
+
+def account(items):
+    view = TimeAccount()
+    for item in items:
+        view.fold(item)
+    return msgspec.structs.astuple(view.account())
+
+
+def history(items):
+    view = SettingsHistory()
+    view.start("encdec", {}, 2)
+    for step in steps_of(items):
+        view.step(step)
+    (row,) = view.results(live=True)
+    return [row.steps, row.steps_per_s, row.samples_per_s, row.step_ms_p50, row.host_ms]
+
+
+def block(items):
+    run = Trainer()
+    begun = msgspec.structs.replace(run.change(pipelined="on"), segment=0, block=0)
+    log = BlockLog([Block(number=0, changes={}, min_steps=1, min_s=0.0)])
+    last = steps_of(items)[-1].step
+    left = msgspec.structs.replace(run.change(), after_step=last)
+    outcomes = [one for item in [begun, *items[1:-1], left, items[-1]] for one in log.fold(item)]
+    return [
+        value for one in outcomes for value in (one.steps, one.samples, one.busy_s, one.host_ms)
+    ]
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@pytest.mark.parametrize("view", [ticks, whole_run, account, history, block])
+@given(LENGTHS, st.sampled_from([None, 30.0]))
+def test_no_view_tells_alike_steps_from_their_one_record(view, lengths, cpu_ms):
+    each, together = trained(lengths, cpu_ms)
+    assert view(together) == pytest.approx(view(each), nan_ok=True)
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 4)), min_size=1, max_size=8))
+def test_nor_does_the_rate_right_now(lengths):
+    each, together = trained(lengths)
+    assert recent(together) == pytest.approx(recent(each))
+
+
+@given(LENGTHS, st.floats(0, 100))
+def test_a_percentile_of_counted_values_is_that_of_all_of_them(lengths, q):
+    values, counts = zip(*lengths, strict=True)
+    every = [value for value, count in lengths for _ in range(count)]
+    assert percentiles(values, (q,), counts) == percentiles(every, (q,))
+
+
+def test_what_remains_of_alike_steps():
+    step = msgspec.structs.replace(steps_of(Trainer().steps(1))[0], count=5, samples=40)
+    assert without(step, 0) is step
+    assert (without(step, 2).count, without(step, 2).samples) == (3, 24)
+    assert without(step, 5) is None
+
+
+def test_readings_during_alike_steps_count():
+    step = msgspec.structs.replace(steps_of(Trainer().steps(40))[-1], count=40, samples=320)
+    view = SettingsHistory()
+    view.start("encdec", {}, 2)
+    view.sample(gpu(step.finished_s - 0.1, util_pct=50.0))
+    view.step(step)
+    assert view.results(live=True)[0].util_pct == 50.0
