@@ -11,8 +11,8 @@ a setting's rate is the sum of its rows' `steps` over the sum of their `train_s`
 
 from bisect import bisect_right, insort
 from collections import deque
-from collections.abc import Iterable
-from math import inf, isfinite, nextafter
+from collections.abc import Iterable, Sequence
+from math import floor, inf, isfinite, log, nextafter
 from typing import NamedTuple
 
 import msgspec
@@ -42,6 +42,28 @@ SWITCH_S = 0.01
 """A switch that takes less is in the first row of its segment instead of in one of its own."""
 
 
+PHASES = (
+    "copy_ms",
+    "prepare_ms",
+    "forward_ms",
+    "backward_ms",
+    "optimizer_ms",
+    "graph_ms",
+    "overlap_ms",
+)
+BIN = 0.01
+"""Step times are kept in bins so wide, relative to the times: 1 %."""
+
+
+class Burst(msgspec.Struct, frozen=True, array_like=True):
+    """Steps that followed each other without a break."""
+
+    began_s: float
+    """When the first of them began: in a row before, if it is long."""
+    step_times: tuple[tuple[float, int], ...]
+    """(ms, count): the mean of a bin and the steps in it; the bin of the first step first."""
+
+
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
     """One row of a recording. Times of steps are means in milliseconds unless named else."""
 
@@ -54,15 +76,22 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     step: int
     """The worker's count of steps at the end of the row; a restarted worker counts anew."""
+    total_samples: int = 0
+    """Of those steps."""
     steps: int
     """Steps the device finished during the row."""
-    steps_per_s: float
-    samples_per_s: float
+    samples: int
+    """Of these."""
+    bursts: tuple[Burst, ...] = ()
+    """How long they took."""
     step_ms_p50: float | None
     step_ms_p95: float | None
     data_ms: float | None
     host_ms: float | None
     device_ms: float | None
+    """As every phase, of the steps it was measured in."""
+    phases_ms: dict[str, float] = {}
+    cpu_ms: float | None = None
     loss: float | None
     """The newest one known of a step up to `step`."""
     gpus: tuple[GpuInterval, ...]
@@ -73,8 +102,20 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     """Of a sample in each transform of a loader worker, as last reported in the row."""
     skipped_samples: int | None = None
     """Unreadable ones that the worker has passed over since its start."""
+    instruments_ms: float | None = None
+    """Host time that measuring took, of what was reported in the row; None where nothing was."""
     train_s: float
     """Seconds in which the training was not paused, switching, starting or restarting."""
+
+    @property
+    def steps_per_s(self) -> float:
+        """Over the whole row."""
+        return self.steps / (self.ended_s - self.began_s)
+
+    @property
+    def samples_per_s(self) -> float:
+        """Over the whole row."""
+        return self.samples / (self.ended_s - self.began_s)
 
 
 class _Segment(NamedTuple):
@@ -99,6 +140,7 @@ class _Input(NamedTuple):
     until_s: float
     transform_ms: dict[str, float]
     skipped_samples: int
+    instruments_ms: float
 
 
 class Intervals:
@@ -129,7 +171,7 @@ class Intervals:
         self._pausing: Paused | None = None  # its last step is not finished yet
         self._steps: deque[_Finished] = deque()
         self._losses: deque[tuple[int, int, float]] = deque()  # (worker, step, loss)
-        self._step = 0
+        self._step = self._samples = 0
         self._loss: float | None = None
         self._inputs: deque[_Input] = deque()
         self._skipped_samples: int | None = None
@@ -228,7 +270,9 @@ class Intervals:
         if event.loss is not None:
             loss_step = event.total_steps if event.loss_step is None else event.loss_step
             self._losses.append((self._latest.worker, loss_step, event.loss))
-        self._inputs.append(_Input(event.until_s, event.transform_ms, event.skipped_samples))
+        self._inputs.append(
+            _Input(event.until_s, event.transform_ms, event.skipped_samples, event.instruments_ms)
+        )
         self._known_s = max(self._known_s, event.until_s)
 
     def _finish(self, step: Step) -> None:
@@ -282,7 +326,8 @@ class Intervals:
             self._begins_s, self._trains_s = begins_s, self._now.trains_s if is_long else begins_s
             self._breaks.append((begins_s, self._now.trains_s))
             if self._now.worker != before.worker:
-                self._step, self._loss, self._skipped_samples = 0, None, None
+                self._step = self._samples = 0
+                self._loss = self._skipped_samples = None
 
     def _sampled(self, at_s: float) -> None:
         # the other sample of the same moment may still come
@@ -293,8 +338,9 @@ class Intervals:
         settings_s = self._trains_s if began_s >= self._trains_s else self._begins_s
         steps = self._take_steps(end_s)
         host = self._take_host(began_s, end_s)
-        transform_ms = self._take_input(end_s)
-        p50, p95 = percentiles((step.step_ms for step in steps), (50, 95))
+        transform_ms, instruments_ms = self._take_input(end_s)
+        counts = [step.count for step in steps]
+        p50, p95 = percentiles((step.step_ms for step in steps), (50, 95), counts)
         return Interval(
             began_s=began_s,
             ended_s=end_s,
@@ -302,14 +348,17 @@ class Intervals:
             segment=self._now.number,
             settings=self._now.settings,
             step=self._step,
-            steps=len(steps),
-            steps_per_s=len(steps) / (end_s - began_s),
-            samples_per_s=sum(step.samples for step in steps) / (end_s - began_s),
+            total_samples=self._samples,
+            steps=sum(counts),
+            samples=sum(step.samples for step in steps),
+            bursts=_bursts(steps),
             step_ms_p50=p50,
             step_ms_p95=p95,
-            data_ms=mean(step.data_ms for step in steps),
-            host_ms=mean(step.host_ms for step in steps),
-            device_ms=mean(step.device_ms for step in steps),
+            data_ms=mean((step.data_ms for step in steps), counts),
+            host_ms=mean((step.host_ms for step in steps), counts),
+            device_ms=mean((step.device_ms for step in steps), counts),
+            phases_ms=_phases_ms(steps, counts),
+            cpu_ms=mean((step.cpu_ms for step in steps), counts),
             loss=self._newest_loss(),
             gpus=tuple(
                 track.take(began_s, end_s, settings_s)
@@ -320,6 +369,7 @@ class Intervals:
             worker_rss_mib=mean(sample.worker_rss_mib for sample in host),
             transform_ms=transform_ms,
             skipped_samples=self._skipped_samples,
+            instruments_ms=instruments_ms,
             train_s=self._train_s(began_s, end_s),
         )
 
@@ -334,6 +384,7 @@ class Intervals:
             if self._steps[0].segment > self._now.number:
                 break
             taken.append(self._steps.popleft().step)
+            self._samples += taken[-1].samples
         if taken:
             self._step = taken[-1].step
         return taken
@@ -345,13 +396,15 @@ class Intervals:
         del self._host[:end]
         return taken
 
-    def _take_input(self, end_s: float) -> dict[str, float]:
+    def _take_input(self, end_s: float) -> tuple[dict[str, float], float | None]:
         transform_ms: dict[str, float] = {}
+        instruments_ms = None
         while self._inputs and self._inputs[0].until_s <= end_s:
             taken = self._inputs.popleft()
             transform_ms = taken.transform_ms or transform_ms
             self._skipped_samples = taken.skipped_samples
-        return transform_ms
+            instruments_ms = (instruments_ms or 0.0) + taken.instruments_ms
+        return transform_ms, instruments_ms
 
     def _newest_loss(self) -> float | None:
         reached = (self._now.worker, self._step)
@@ -359,6 +412,29 @@ class Intervals:
             worker, _, loss = self._losses.popleft()
             self._loss = loss if worker == self._now.worker else None
         return self._loss
+
+
+def _bursts(steps: Iterable[Step]) -> tuple[Burst, ...]:
+    found: list[tuple[float, dict[int, tuple[float, int]]]] = []  # begin, {bin: (ms in all, count)}
+    ended_s = -inf
+    for step in steps:
+        ms = step.count * step.step_ms
+        began_s = step.finished_s - ms / 1e3
+        if began_s - ended_s > SWITCH_S:
+            found.append((began_s, {}))
+        bins, ended_s = found[-1][1], step.finished_s
+        place = floor(log(max(step.step_ms, 1e-6)) / BIN)
+        so_far_ms, count = bins.get(place, (0.0, 0))
+        bins[place] = so_far_ms + ms, count + step.count
+    return tuple(
+        Burst(began_s, tuple((ms / count, count) for ms, count in bins.values()))
+        for began_s, bins in found
+    )
+
+
+def _phases_ms(steps: Sequence[Step], counts: Sequence[int]) -> dict[str, float]:
+    means = {name: mean((getattr(step, name) for step in steps), counts) for name in PHASES}
+    return {name: value for name, value in means.items() if value is not None}
 
 
 def outside_s(began_s: float, ended_s: float, stretches: Iterable[tuple[float, float]]) -> float:

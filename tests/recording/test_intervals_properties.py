@@ -37,8 +37,8 @@ def played(script):
     return items, run.now_s
 
 
-def folded(items, end_s, interval_s):
-    intervals = Intervals(BEGAN_S, interval_s)
+def folded(items, end_s, interval_s, began_s=BEGAN_S):
+    intervals = Intervals(began_s, interval_s)
     rows = [row for item in items for row in intervals.fold(item)]
     return [*rows, *intervals.close(end_s)]
 

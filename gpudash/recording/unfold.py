@@ -1,0 +1,88 @@
+"""An interval as records again: what a worker and a sampler could have sent for it to come about.
+
+So the views show a recording as they show a training. No I/O, no clock.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from gpudash.protocol import Event, GpuReading, HostReading, Progress, Reading, Step
+from gpudash.recording.gpu_interval import AVERAGED, GpuInterval
+from gpudash.recording.intervals import Interval
+
+BESIDE_S = 1e-6
+"""So far from its borders lies what belongs to an interval."""
+
+
+def unfold(
+    interval: Interval, gpus: Mapping[str, GpuReading] | None = None, base: int = 0
+) -> tuple[Event | Reading, ...]:
+    """Return the interval's progress, then a reading of each GPU and of the host at its end.
+
+    Where no worker reported anything there is no progress.
+    `gpus` holds a reading of each GPU, by UUID, for what an interval does not know: its name
+    and its memory in all. `base` is the segment that the interval's worker began with. The
+    energy, a difference between two readings of a counter, is left out.
+    """
+    progress = Progress(
+        until_s=interval.ended_s,
+        steps=tuple(_steps(interval, base)),
+        total_steps=interval.step,
+        total_samples=interval.total_samples,
+        loss=interval.loss,
+        loss_step=interval.step,
+        transform_ms=interval.transform_ms,
+        skipped_samples=interval.skipped_samples or 0,
+        instruments_ms=interval.instruments_ms or 0.0,
+    )
+    at_s = max(interval.ended_s - BESIDE_S, (interval.began_s + interval.ended_s) / 2)
+    readings = [_gpu(at_s, gpu, (gpus or {}).get(gpu.uuid)) for gpu in interval.gpus]
+    host = HostReading(at_s=at_s, cpu_pct=interval.cpu_pct, worker_rss_mib=interval.worker_rss_mib)
+    silent = interval.instruments_ms is None and not interval.steps
+    return (*(() if silent else (progress,)), *readings, host)
+
+
+def _steps(interval: Interval, base: int) -> Iterator[Step]:
+    """Lay the bins back to back; each step is the row's mean step, stretched to its length."""
+    times = [one for burst in interval.bursts for one in burst.step_times]
+    mean_ms = sum(ms * count for ms, count in times) / max(interval.steps, 1)
+    done = samples = 0
+    for burst in interval.bursts:
+        finished_s = burst.began_s
+        for ms, count in burst.step_times:
+            stretched = ms / mean_ms if mean_ms else 1.0
+            finished_s += ms * count / 1e3
+            done += count
+            ends_row = finished_s > interval.ended_s - BESIDE_S
+            of_all = round(interval.samples * done / max(interval.steps, 1))
+            yield Step(
+                step=interval.step - interval.steps + done,
+                segment=interval.segment - base,
+                samples=of_all - samples,
+                finished_s=interval.ended_s
+                if ends_row
+                else max(finished_s, interval.began_s + BESIDE_S),
+                step_ms=ms,
+                count=count,
+                **_means(interval, stretched),
+            )
+            samples = of_all
+
+
+def _means(interval: Interval, stretched: float) -> dict[str, float]:
+    means = {
+        "data_ms": interval.data_ms or 0.0,
+        "host_ms": interval.host_ms or 0.0,
+        "device_ms": interval.device_ms,
+        "cpu_ms": interval.cpu_ms,
+        **interval.phases_ms,
+    }
+    return {name: value * stretched for name, value in means.items() if value is not None}
+
+
+def _gpu(at_s: float, gpu: GpuInterval, known: GpuReading | None) -> GpuReading:
+    known = known or GpuReading(at_s=at_s, index=gpu.index, uuid=gpu.uuid, name=gpu.uuid)
+    values = {name: getattr(gpu, name) for name in (*AVERAGED, "throttle")}
+    unknown = {"activity_since_s": None, "energy_j": None, "energy_at_s": None}
+    return msgspec.structs.replace(known, at_s=at_s, **unknown, **values)
