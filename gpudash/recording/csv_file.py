@@ -7,9 +7,7 @@ means "not measured". Numbers are in plain decimal notation.
 
 import csv
 import io
-import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from math import isfinite
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any, TypeAlias
 
 from gpudash.errors import RecordingError
 from gpudash.protocol import Settings
-from gpudash.recording.files import Output, reason, shown
+from gpudash.recording.files import Output
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
 
@@ -108,9 +106,7 @@ class CsvRecording:
         self.failed = False
         self._began_s = began_s
         self._began_utc = began_utc
-        self._size = 0
         self._output = Output(path, draft=draft)
-        self._fd: int | None = self._output.fd
         try:
             self._append(_lines([COLUMNS]))
         except RecordingError:
@@ -132,17 +128,15 @@ class CsvRecording:
         Raises RecordingError once, when the file can no longer be written: it is then cut
         back to the last whole row and closed, and further rows are left out in silence.
         """
-        if self._fd is None:
+        if self._output.closed:
             return
-        rows = [self._cells(interval, gpu) for gpu in interval.gpus or (None,)]
+        rows = cells(interval, self._began_s, self._began_utc)
         self._append(_lines(rows))
         self.rows += len(rows)
 
     def close(self) -> None:
         """Close the file. Closing again does nothing."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        self._output.close()
 
     def discard(self) -> None:
         """Close the file and remove it; what a draft would have replaced stays."""
@@ -150,40 +144,42 @@ class CsvRecording:
         self._output.discard()
 
     def _append(self, line: bytes) -> None:
-        assert self._fd is not None
         try:
-            left = memoryview(line)
-            while left:
-                left = left[os.write(self._fd, left) :]
-        except OSError as error:
-            with suppress(OSError):  # not every target can be cut
-                os.ftruncate(self._fd, self._size)
-            self.close()
+            self._output.append(line, f" after {self.rows} rows")
+        except RecordingError:
             self.failed = True
-            raise RecordingError(
-                f"recording to {shown(self.path)} ends after {self.rows} rows: {reason(error)}"
-            ) from error
-        self._size += len(line)
+            raise
 
-    def _cells(self, interval: Interval, gpu: GpuInterval | None) -> list[str]:
-        time_s = interval.ended_s - self._began_s
-        values = {
-            "batch_size": interval.settings.get("batch_size"),
-            "levers": levers(interval.settings),
-        }
-        return [
-            decimals(3)(time_s),
-            wall_time(self._began_utc + timedelta(seconds=time_s)),
-            *(
-                cell(values[name] if name in values else getattr(interval, name))
-                for name, cell in STEPS.items()
-            ),
-            *(
-                "" if gpu is None else cell(getattr(gpu, name.removeprefix(_PREFIX)))
-                for name, cell in GPU.items()
-            ),
-            *(cell(getattr(interval, name)) for name, cell in (HOST | INPUT | TRAINING).items()),
-        ]
+
+def cells(interval: Interval, began_s: float, began_utc: datetime) -> list[list[str]]:
+    """Return the rows of an interval: one for each GPU, or one without.
+
+    `began_s` (monotonic) and `began_utc` are the recording's time 0.
+    """
+    return [_cells(interval, gpu, began_s, began_utc) for gpu in interval.gpus or (None,)]
+
+
+def _cells(
+    interval: Interval, gpu: GpuInterval | None, began_s: float, began_utc: datetime
+) -> list[str]:
+    time_s = interval.ended_s - began_s
+    values = {
+        "batch_size": interval.settings.get("batch_size"),
+        "levers": levers(interval.settings),
+    }
+    return [
+        decimals(3)(time_s),
+        wall_time(began_utc + timedelta(seconds=time_s)),
+        *(
+            cell(values[name] if name in values else getattr(interval, name))
+            for name, cell in STEPS.items()
+        ),
+        *(
+            "" if gpu is None else cell(getattr(gpu, name.removeprefix(_PREFIX)))
+            for name, cell in GPU.items()
+        ),
+        *(cell(getattr(interval, name)) for name, cell in (HOST | INPUT | TRAINING).items()),
+    ]
 
 
 def levers(settings: Settings) -> str:

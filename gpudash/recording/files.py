@@ -24,6 +24,8 @@ class Output:
         self._draft: Path | None = None
         self._made: Path | None = None
         """What `discard` removes: never anything that was there before."""
+        self._size = 0
+        self.closed = False
         try:
             self.fd = self._open_draft() if draft else self._create(path)
         except FileExistsError:
@@ -49,6 +51,32 @@ class Output:
                 f"cannot record to {shown(self._path)}: {reason(error)}"
             ) from error
         self._draft, self._made = None, self._place
+
+    def append(self, data: bytes, after: str = "") -> None:
+        """Write it whole. Nothing is written to a closed file.
+
+        Raises RecordingError where that fails, once: the file is then cut back and closed.
+        """
+        if self.closed:
+            return
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(self.fd, left) :]
+        except OSError as error:
+            with suppress(OSError):  # not every target can be cut
+                os.ftruncate(self.fd, self._size)
+            self.close()
+            raise RecordingError(
+                f"recording to {shown(self._path)} ends{after}: {reason(error)}"
+            ) from error
+        self._size += len(data)
+
+    def close(self) -> None:
+        """Close the file. Closing again does nothing."""
+        if not self.closed:
+            os.close(self.fd)
+        self.closed = True
 
     def discard(self) -> None:
         """Remove the file again, or its draft; `fd` stays open."""
@@ -85,12 +113,12 @@ def draft_beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
-def refuse_existing(path: Path, beside: Path | None = None) -> None:
-    """Raise RecordingError if something is at either path, a dangling link included."""
+def refuse_existing(path: Path, *beside: Path) -> None:
+    """Raise RecordingError if something is at any of the paths, a dangling link included."""
     if os.path.lexists(path):
         raise _existing(path)
-    if beside is not None and os.path.lexists(beside):
-        raise ExistsError(f"cannot record to {shown(path)}: {shown(beside)} exists")
+    for other in filter(os.path.lexists, beside):
+        raise ExistsError(f"cannot record to {shown(path)}: {shown(other)} exists")
 
 
 def _existing(path: Path) -> RecordingError:

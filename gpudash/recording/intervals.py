@@ -84,20 +84,20 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     """Of these."""
     bursts: tuple[Burst, ...] = ()
     """How long they took."""
-    step_ms_p50: float | None
-    step_ms_p95: float | None
-    data_ms: float | None
-    host_ms: float | None
-    device_ms: float | None
+    step_ms_p50: float | None = None
+    step_ms_p95: float | None = None
+    data_ms: float | None = None
+    host_ms: float | None = None
+    device_ms: float | None = None
     """As every phase, of the steps it was measured in."""
     phases_ms: dict[str, float] = {}
     cpu_ms: float | None = None
-    loss: float | None
+    loss: float | None = None
     """The newest one known of a step up to `step`."""
-    gpus: tuple[GpuInterval, ...]
+    gpus: tuple[GpuInterval, ...] = ()
     """Every GPU seen up to the end of the row."""
-    cpu_pct: float | None
-    worker_rss_mib: float | None
+    cpu_pct: float | None = None
+    worker_rss_mib: float | None = None
     transform_ms: dict[str, float] = {}
     """Of a sample in each transform of a loader worker, as last reported in the row."""
     skipped_samples: int | None = None

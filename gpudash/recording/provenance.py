@@ -63,18 +63,18 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     """Where the recorded time up to its last step went; None while the recording goes on."""
 
 
-def path_beside(csv_path: Path) -> Path:
-    """Return the provenance's path: `run.json` for `run.csv`, `run.txt.json` for `run.txt`."""
-    if csv_path.suffix == ".csv":
-        return csv_path.with_suffix(".json")
-    return csv_path.parent / f"{csv_path.name}.json"  # with_name refuses "." and "/"
+def path_beside(csv_path: Path, suffix: str = ".json") -> Path:
+    """Return the path of the file beside: `run.json` for `run.csv`, `run.txt.json` for `run.txt`.
 
-
-def write(path: Path, contents: msgspec.Struct, known_as: Path | None = None) -> None:
-    """Replace the file by these contents, as JSON, in one stroke. Raises RecordingError.
-
-    An error names `known_as`, the place that a draft is going to take.
+    The provenance is `.json`, the log `.jsonl`.
     """
+    if csv_path.suffix == ".csv":
+        return csv_path.with_suffix(suffix)
+    return csv_path.parent / (csv_path.name + suffix)  # with_name refuses "." and "/"
+
+
+def write(path: Path, contents: msgspec.Struct) -> None:
+    """Replace the file by these contents, as JSON, in one stroke. Raises RecordingError."""
     text = msgspec.json.format(msgspec.json.encode(contents), indent=2) + b"\n"
     draft = draft_beside(path)
     try:
@@ -83,15 +83,6 @@ def write(path: Path, contents: msgspec.Struct, known_as: Path | None = None) ->
     except OSError as error:
         with suppress(OSError):
             draft.unlink()
-        name = shown(known_as or path)
-        raise RecordingError(f"cannot write {name}: {reason(error)}") from error
-
-
-def move(draft: Path, path: Path) -> None:
-    """Put a draft that was written before in its place. Raises RecordingError."""
-    try:
-        draft.replace(path)
-    except OSError as error:
         raise RecordingError(f"cannot write {shown(path)}: {reason(error)}") from error
 
 

@@ -9,17 +9,15 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from gpudash import snapshot
 from gpudash.errors import RecordingError
 from gpudash.protocol import Failed, Started
 from gpudash.recording.files import shown
 from gpudash.recording.intervals import Interval
+from gpudash.recording.log import Message
 from gpudash.recording.writer import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
-
-ItemT = TypeVar("ItemT")
 
 
 @dataclass
@@ -71,7 +69,7 @@ class Recordings:
         self.end(now_s, account)
         self._active.append(_Active(recording, account))
         if started is not None:
-            self._guard(self._active[-1], RecordingWriter.started, started)
+            self._guard(self._active[-1], _of_training(started))
 
     def end(self, now_s: float, account: TimeBreakdown) -> None:
         """Take no later rows; those that have begun leave when they are complete."""
@@ -82,13 +80,13 @@ class Recordings:
     def started(self, event: Started) -> None:
         """Note a worker's device, seed and versions."""
         for active in list(self._active):
-            self._guard(active, RecordingWriter.started, event)
+            self._guard(active, _of_training(event))
 
     def training_failed(self, event: Failed) -> None:
         """Note the failure in those that were not to end before it."""
         for active in list(self._active):
             if event.at_s < active.until_s:
-                self._guard(active, RecordingWriter.training_failed, event)
+                self._guard(active, _of_training(event))
 
     def write(self, intervals: Iterable[Interval]) -> None:
         """Write rows, each where it belongs."""
@@ -99,7 +97,7 @@ class Recordings:
                     active.close()
                 else:
                     before = active.recording.rows
-                    self._guard(active, RecordingWriter.write, interval)
+                    self._guard(active, Message("recording", 0, 0, interval.ended_s, interval))
                     self.rows += active.recording.rows - before
 
     def close(self, account: TimeBreakdown) -> None:
@@ -120,13 +118,15 @@ class Recordings:
         while self._active:
             self._active.pop().recording.abandon()
 
-    def _guard(
-        self, active: _Active, action: Callable[[RecordingWriter, ItemT], None], item: ItemT
-    ) -> None:
+    def _guard(self, active: _Active, message: Message) -> None:
         try:
-            action(active.recording, item)
+            active.recording.take(message)
         except RecordingError as error:
             self._tell(error)
         if active.recording.failed:
             self._active.remove(active)
             active.recording.abandon()
+
+
+def _of_training(event: Started | Failed) -> Message:
+    return Message("training", 0, 0, event.at_s, event)

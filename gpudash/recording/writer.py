@@ -1,9 +1,8 @@
-"""A recording as the session sees it: the CSV and, beside it, where it comes from."""
+"""A recording as the session sees it: the CSV and, beside it, where it comes from and the log."""
 
 import os
 import platform
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -12,66 +11,63 @@ from gpudash.errors import RecordingError
 from gpudash.protocol import Failed, Started
 from gpudash.recording import provenance
 from gpudash.recording.csv_file import CsvRecording, wall_time
-from gpudash.recording.files import draft_beside, refuse_existing, shown
+from gpudash.recording.files import Output, refuse_existing, shown
 from gpudash.recording.intervals import Interval
+from gpudash.recording.log import Closed, LogLines, Message, Origin, header
 from gpudash.recording.provenance import Failure, Metadata, Segment
 from gpudash.views.time_breakdown import TimeBreakdown
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """When and by what a recording is begun."""
-
-    began_s: float
-    """Monotonic seconds: the recording's time 0."""
-    began_utc: datetime
-    """The same moment by the wall clock, with its time zone."""
-    interval_s: float
-    command: tuple[str, ...]
-    """The command line, argument by argument."""
-    versions: dict[str, str] = msgspec.field(default_factory=dict)
-    """Of gpudash and whatever the session knows; the worker's come with its start."""
-
-
 class RecordingWriter:
-    """Both files, created at once and kept consistent until `close`.
+    """Three files, created at once and kept consistent until `close`.
 
-    Where `force` has something to overwrite, both are hidden drafts until the worker has
-    started: a run that never comes to that destroys nothing.
+    Where `force` has something to overwrite, CSV and log are hidden drafts, and the provenance
+    is not written, until there is a row: a run that never comes to that destroys nothing.
 
     Every method but `close`, `abandon` and `discard` raises RecordingError once for each file
     that can no longer be written; from then on that file is left as it is, and the run goes on.
     """
 
     def __init__(self, path: Path, origin: Origin, *, force: bool = False) -> None:
-        """Create both files. Without `force`, neither may exist. Raises RecordingError."""
+        """Create the files. Without `force`, none may exist. Raises RecordingError."""
         self.path = path
         self.metadata_path = provenance.path_beside(path)
+        self.log_path = provenance.path_beside(path, ".jsonl")
+        beside = (self.metadata_path, self.log_path)
         if not force:
-            refuse_existing(path, self.metadata_path)
-        replacing = force and (os.path.lexists(path) or os.path.lexists(self.metadata_path))
-        if replacing and self.metadata_path.is_dir():
-            raise RecordingError(f"cannot write {shown(self.metadata_path)}: it is a folder")
-        self._csv = CsvRecording(
-            path, began_s=origin.began_s, began_utc=origin.began_utc, draft=replacing
-        )
+            refuse_existing(path, *beside)
+        self._hidden = force and any(map(os.path.lexists, (path, *beside)))
+        for other in beside if self._hidden else ():
+            if other.is_dir():
+                raise RecordingError(f"cannot write {shown(other)}: it is a folder")
+        versions = {"python": platform.python_version()} | origin.versions
+        command = tuple(provenance.plain(argument) for argument in origin.command)
+        origin = msgspec.structs.replace(origin, versions=versions, command=command)
         self._began_s = origin.began_s
         self._training_failed = False  # and was not restarted since
         self._described = True  # the metadata can still be written
-        self._described_at: Path | None = self.metadata_path
-        """Where our metadata lies: in its place, as a draft, or nowhere any more."""
-        if replacing:
-            self._described_at = draft_beside(self.metadata_path)
+        self._written = False  # and are there
         self._metadata = Metadata(
             started_utc=wall_time(origin.began_utc),
             interval_s=origin.interval_s,
-            command=tuple(provenance.plain(argument) for argument in origin.command),
-            platform=platform.platform(),
-            versions={"python": platform.python_version()} | origin.versions,
+            command=command,
+            platform=origin.platform,
+            versions=versions,
+        )
+        self._lines = LogLines()
+        self._csv = CsvRecording(
+            path, began_s=origin.began_s, began_utc=origin.began_utc, draft=self._hidden
         )
         try:
-            self._describe()
+            self._log = Output(self.log_path, draft=self._hidden)
         except RecordingError:
             self._csv.discard()
+            raise
+        try:
+            self._log.append(header(origin))
+            self._describe()
+        except RecordingError:
+            self.discard()
             raise
 
     @property
@@ -84,32 +80,66 @@ class RecordingWriter:
         """The CSV can no longer be written."""
         return self._csv.failed
 
-    def started(self, event: Started) -> None:
-        """Note the device, the seed and the versions that a worker reports."""
-        self._training_failed = False
-        seed = event.settings.get("seed")
-        self._describe(
-            device=event.device,
-            seed=int(seed) if seed is not None else None,
-            versions=self._metadata.versions | event.versions,
-        )
+    def take(self, message: Message) -> None:
+        """Write a message; an interval that began before the recording is left out."""
+        match message.body:
+            case Interval() as interval:
+                self._write(interval)
+            case Closed(account=account):
+                self.close(account)
+            case body:
+                line = self._lines.message(*msgspec.structs.astuple(message))
+                try:
+                    self._log.append(line)
+                finally:
+                    self._note(body)
 
-    def training_failed(self, event: Failed) -> None:
-        """Note the failure: without another start, the recording will not be complete."""
-        self._training_failed = True
-        failure = Failure(
-            at_s=round(event.at_s - self._began_s, 3), kind=event.kind, sentence=event.sentence
-        )
-        self._describe(failures=(*self._metadata.failures, failure))
+    def discard(self) -> None:
+        """Remove the files, or their drafts: nothing happened that could be recorded."""
+        self._csv.discard()
+        self._log.close()
+        self._log.discard()
+        if self._written:
+            with suppress(OSError):  # gone already, or there is nothing that could be done
+                self.metadata_path.unlink()
+        self._hidden = self._described = self._written = False
 
-    def write(self, interval: Interval) -> None:
-        """Write an interval's rows; one that began before the recording is left out."""
+    def abandon(self) -> None:
+        """Close the files and leave the provenance incomplete: the end was out of order.
+
+        Drafts are removed, as no row is in them.
+        """
+        if self._hidden:
+            self.discard()
+        self._csv.close()
+        self._log.close()
+        self._described = False
+
+    def close(self, account: TimeBreakdown | None = None) -> None:
+        """Complete the files. Closing again does nothing."""
+        with suppress(RecordingError):  # no row is lost by it; there is nobody left to act
+            self._take_place()
+        account = account and account.rounded()
+        with suppress(RecordingError):
+            self._log.append(self._lines.closed(account))
+        whole = not (self._csv.failed or self._training_failed)
+        self._csv.close()
+        self._log.close()
+        if not self._metadata.complete:
+            with suppress(RecordingError):
+                self._describe(complete=whole, account=account)
+        self._described = False
+
+    def _write(self, interval: Interval) -> None:
         if self._csv.failed or interval.began_s < self._began_s:
             return
         try:
             self._take_place()
-        finally:  # a lost provenance costs no row
-            self._csv.write(interval)
+        finally:  # a lost log or provenance costs no row
+            try:
+                self._log.append(self._lines.interval(interval))
+            finally:
+                self._csv.write(interval)
         segments = self._metadata.segments
         if not segments or segments[-1].number != interval.segment:
             segment = Segment(
@@ -120,60 +150,45 @@ class RecordingWriter:
             )
             self._describe(segments=(*segments, segment))
 
-    def discard(self) -> None:
-        """Remove both files, or their drafts: nothing happened that could be recorded."""
-        self._csv.discard()
-        self._discard_metadata()
-
-    def abandon(self) -> None:
-        """Close the CSV and leave the provenance incomplete: the end was out of order.
-
-        Drafts are removed, as no row is in them.
-        """
-        if self._is_draft:
-            self.discard()
-        self._csv.close()
-        self._described = False
-
-    def close(self, account: TimeBreakdown | None = None) -> None:
-        """Complete both files. Closing again does nothing."""
-        with suppress(RecordingError):  # no row is lost by it; there is nobody left to act
-            self._take_place()
-        whole = not (self._csv.failed or self._training_failed)
-        self._csv.close()
-        if not self._metadata.complete:
-            with suppress(RecordingError):  # the rows are safe; there is nobody left to act
-                self._describe(complete=whole, account=account and account.rounded())
-        self._described = False
-
-    @property
-    def _is_draft(self) -> bool:
-        return self._described_at not in (self.metadata_path, None)
+    def _note(self, event: object) -> None:
+        """Describe a worker's device, seed and versions, or how it failed."""
+        if isinstance(event, Started):
+            self._training_failed = False
+            seed = event.settings.get("seed")
+            self._describe(
+                device=event.device,
+                seed=int(seed) if seed is not None else None,
+                versions=self._metadata.versions | event.versions,
+            )
+        elif isinstance(event, Failed):  # without another start, it will not be complete
+            self._training_failed = True
+            at_s = round(event.at_s - self._began_s, 3)
+            failure = Failure(at_s=at_s, kind=event.kind, sentence=event.sentence)
+            self._describe(failures=(*self._metadata.failures, failure))
 
     def _take_place(self) -> None:
         """Put drafts in the place of the files that are there."""
-        if self._described_at is None or not self._is_draft:
+        if not self._hidden:
             return
+        self._hidden = False
         try:
             self._csv.take_place()
-            provenance.move(self._described_at, self.metadata_path)
         except RecordingError:
-            self._discard_metadata()
+            self._described = False
+            self._log.close()
+            self._log.discard()
             raise
-        self._described_at = self.metadata_path
-
-    def _discard_metadata(self) -> None:
-        made, self._described_at = self._described_at, None
-        self._described = False
-        if made is not None:
-            with suppress(OSError):  # gone already, or there is nothing that could be done
-                made.unlink()
+        try:
+            self._log.take_place()
+        finally:
+            self._describe()
 
     def _describe(self, **changes: object) -> None:
         self._metadata = msgspec.structs.replace(self._metadata, **changes)
-        if self._described and self._described_at is not None:
+        if self._described and not self._hidden:
             try:
-                provenance.write(self._described_at, self._metadata, known_as=self.metadata_path)
+                provenance.write(self.metadata_path, self._metadata)
             except RecordingError:
                 self._described = False
                 raise
+            self._written = True

@@ -42,8 +42,9 @@ from gpudash.protocol import (
 )
 from gpudash.recording.files import shown
 from gpudash.recording.intervals import Intervals
+from gpudash.recording.log import Origin
 from gpudash.recording.recordings import Recordings
-from gpudash.recording.writer import Origin, RecordingWriter
+from gpudash.recording.writer import RecordingWriter
 from gpudash.run.worker_process import WorkerProcess
 from gpudash.snapshot import Listener, Snapshot
 from gpudash.telemetry.sampler import Sampler

@@ -265,7 +265,7 @@ def test_a_full_disk_is_reported_once_and_the_file_ends_with_a_whole_row(tmp_pat
     file = recording(path)
     file.write(interval())
     before = path.read_bytes()
-    monkeypatch.setattr("gpudash.recording.csv_file.os.write", FullDisk(room=20))
+    monkeypatch.setattr("gpudash.recording.files.os.write", FullDisk(room=20))
     with pytest.raises(RecordingError, match="ends after 1 rows: the disk is full"):
         file.write(interval())
     assert path.read_bytes() == before

@@ -68,7 +68,7 @@ def test_discarding_removes_no_device(tmp_path):
 
 
 def test_a_disk_too_full_for_the_header_leaves_no_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("gpudash.recording.csv_file.os.write", FullDisk(room=20))
+    monkeypatch.setattr("gpudash.recording.files.os.write", FullDisk(room=20))
     with pytest.raises(RecordingError, match="the disk is full"):
         recording(tmp_path / "run.csv")
     assert not list(tmp_path.iterdir())

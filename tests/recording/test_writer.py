@@ -8,9 +8,10 @@ import pytest
 from gpudash.errors import ExistsError, RecordingError
 from gpudash.protocol import Failed
 from gpudash.recording import provenance
+from gpudash.recording.log import Message, Origin
 from gpudash.recording.provenance import Failure, Metadata, path_beside
 from gpudash.recording.recordings import Recordings
-from gpudash.recording.writer import Origin, RecordingWriter
+from gpudash.recording.writer import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.recording.test_csv_file import interval, scripted
 from tests.scripted_run import BEGAN_S, started
@@ -22,6 +23,10 @@ ORIGIN = Origin(
     command=("gpudash", "encdec", "--record", "run.csv"),
     versions={"gpudash": "0.1.0", "driver": "570.1"},
 )
+
+
+def take(recorder, body):
+    recorder.take(Message("training", 0, 0, BEGAN_S, body))
 
 
 def described(recorder):
@@ -48,7 +53,7 @@ def test_the_provenance_is_there_from_the_start_and_complete_at_the_end(tmp_path
     assert (first.seed, first.interval_s, first.command) == (None, 0.5, ORIGIN.command)
     assert {"gpudash", "driver", "python"} <= first.versions.keys()
     assert first.device is None
-    recorder.started(started(BEGAN_S, {"batch_size": "8", "seed": "7"}))
+    take(recorder, started(BEGAN_S, {"batch_size": "8", "seed": "7"}))
     assert described(recorder).seed == 7
     assert described(recorder).device.uuid == "GPU-1111"
     assert described(recorder).versions["torch"] == "2.11.0"
@@ -60,7 +65,7 @@ def test_the_provenance_is_there_from_the_start_and_complete_at_the_end(tmp_path
 def test_each_segment_is_described_as_soon_as_its_first_row_is_written(tmp_path):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     for row in scripted():
-        recorder.write(row)
+        take(recorder, row)
         assert described(recorder).segments[-1].number == row.segment
     recorder.close()
     segments = described(recorder).segments
@@ -71,16 +76,16 @@ def test_each_segment_is_described_as_soon_as_its_first_row_is_written(tmp_path)
 
 def test_no_draft_is_left_behind(tmp_path):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    recorder.write(interval())
+    take(recorder, interval())
     recorder.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.csv", "run.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.csv", "run.json", "run.jsonl"]
 
 
 def test_an_interval_that_began_before_the_recording_is_left_out(tmp_path):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    recorder.write(interval(began_s=BEGAN_S - 0.1))
+    take(recorder, interval(began_s=BEGAN_S - 0.1))
     assert recorder.rows == 0
-    recorder.write(interval())
+    take(recorder, interval())
     assert recorder.rows == 1
     recorder.close()
 
@@ -141,22 +146,22 @@ def test_force_destroys_nothing_where_no_worker_started(tmp_path, old, end):
 def test_force_replaces_both_files_once_there_is_something_to_replace_them(tmp_path, old, begins):
     recorder = forced(tmp_path, old)
     assert (recorder.path, recorder.metadata_path) == (tmp_path / "run.csv", tmp_path / "run.json")
-    recorder.started(started(BEGAN_S))
+    take(recorder, started(BEGAN_S))
     assert all((tmp_path / name).read_text() == OLD[name] for name in old)  # no row yet
     if begins == "write":
-        recorder.write(interval())
+        take(recorder, interval())
     else:
         recorder.close()
     assert (tmp_path / "run.csv").read_text().startswith("time_s,")
     assert described(recorder).started_utc == "2026-01-02T03:04:05.000Z"
     recorder.close()
-    assert sorted(contents(tmp_path)) == ["run.csv", "run.json"]
+    assert sorted(contents(tmp_path)) == ["run.csv", "run.json", "run.jsonl"]
     assert described(recorder).complete
 
 
 def test_force_with_nothing_to_replace_creates_the_files_at_once(tmp_path):
     recorder = forced(tmp_path, [])
-    assert sorted(contents(tmp_path)) == ["run.csv", "run.json"]
+    assert sorted(contents(tmp_path)) == ["run.csv", "run.json", "run.jsonl"]
     recorder.discard()
     assert not contents(tmp_path)
 
@@ -167,12 +172,13 @@ def test_drafts_that_cannot_take_their_place_are_reported_and_removed(tmp_path, 
     (tmp_path / name).unlink()
     (tmp_path / name).mkdir()
     with pytest.raises(RecordingError, match=rf"cannot .*{name}: it is a folder"):
-        recorder.write(interval())
+        take(recorder, interval())
     assert recorder.failed == (name == "run.csv")
-    recorder.write(interval())
+    take(recorder, interval())
     recorder.close()
     assert recorder.rows == (2 if name == "run.json" else 0)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.csv", "run.json"]
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"run.csv", "run.json"} | ({"run.jsonl"} if name == "run.json" else set())
     if name == "run.csv":
         recorder.discard()
         assert (tmp_path / "run.json").read_text() == OLD["run.json"]
@@ -180,9 +186,9 @@ def test_drafts_that_cannot_take_their_place_are_reported_and_removed(tmp_path, 
 
 def test_an_abandoned_recording_keeps_its_rows_and_stays_incomplete(tmp_path):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    recorder.write(interval())
+    take(recorder, interval())
     recorder.abandon()
-    recorder.write(interval())
+    take(recorder, interval())
     recorder.close()
     assert recorder.rows == 1
     assert not described(recorder).complete
@@ -194,8 +200,8 @@ def failed(at_s):
 
 def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(tmp_path):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    recorder.write(interval())
-    recorder.training_failed(failed(BEGAN_S + 1.23456))
+    take(recorder, interval())
+    take(recorder, failed(BEGAN_S + 1.23456))
     recorder.close(account(1.0))
     found = described(recorder)
     assert (found.complete, found.account) == (False, account(1.0))
@@ -206,8 +212,8 @@ def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(tmp_path)
 
 def test_a_recording_whose_training_was_restarted_after_a_failure_is_complete(tmp_path):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    recorder.training_failed(failed(BEGAN_S + 1))
-    recorder.started(started(BEGAN_S + 2))
+    take(recorder, failed(BEGAN_S + 1))
+    take(recorder, started(BEGAN_S + 2))
     recorder.close()
     assert described(recorder).complete
     assert [failure.at_s for failure in described(recorder).failures] == [1.0]
@@ -241,8 +247,8 @@ def test_a_lost_provenance_is_reported_once_and_costs_no_row(tmp_path, monkeypat
 
     monkeypatch.setattr(provenance, "write", refuse)
     with pytest.raises(RecordingError, match=r"run\.json"):
-        recorder.write(interval())
-    recorder.write(interval(segment=1))
+        take(recorder, interval())
+    take(recorder, interval(segment=1))
     recorder.close()
     assert recorder.rows == 2
 
@@ -260,11 +266,11 @@ def test_a_recording_that_lost_its_rows_is_not_complete(tmp_path, monkeypatch):
     def full(fd, data):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gpudash.recording.csv_file.os.write", full)
+    monkeypatch.setattr("gpudash.recording.files.os.write", full)
     with pytest.raises(RecordingError, match="the disk is full"):
-        recorder.write(interval())
+        take(recorder, interval())
     assert recorder.failed
-    recorder.write(interval())
+    take(recorder, interval())
     recorder.close()
     assert not described(recorder).complete
 
@@ -275,7 +281,7 @@ def account(wall_s, paused_s=0.0):
 
 def test_the_account_is_unknown_until_the_end(tmp_path):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    recorder.write(interval())
+    take(recorder, interval())
     assert described(recorder).account is None
     recorder.close(account(1.23456789))
     assert described(recorder).account == account(1.234568)

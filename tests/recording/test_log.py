@@ -1,0 +1,256 @@
+"""The log of a recording: what is written is read again, whatever becomes of the file."""
+
+import json
+import random
+import tracemalloc
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpudash.errors import GpudashError, UsageError
+from gpudash.protocol import Paused, Progress
+from gpudash.recording.gpu_interval import AVERAGED
+from gpudash.recording.intervals import Interval, Intervals
+from gpudash.recording.log import LONGEST_LINE, Closed, LogReader, Message, Origin
+from gpudash.recording.writer import RecordingWriter
+from gpudash.views.time_breakdown import TimeBreakdown
+from tests.recording.test_csv_file import interval, scripted
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host, started
+
+ORIGIN = Origin(
+    began_s=BEGAN_S,
+    began_utc=datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC),
+    interval_s=0.5,
+    command=("gpudash", "encdec"),
+    versions={"gpudash": "0.1.0"},
+)
+
+
+def recorded(folder):
+    """Return the path of a log with everything that a log has."""
+    recorder = RecordingWriter(folder / "run.csv", ORIGIN)
+    recorder.take(Message("training", 0, 1, BEGAN_S, started(BEGAN_S)))
+    for row in scripted():
+        recorder.take(Message("recording", 0, 0, row.ended_s, row))
+    recorder.take(Message("training", 0, 2, BEGAN_S + 9, Paused(at_s=BEGAN_S + 9)))
+    recorder.close(TimeBreakdown(wall_s=9.0, phases_s=9.0))
+    return recorder.log_path
+
+
+def intervals(messages):
+    return [message.body for message in messages if isinstance(message.body, Interval)]
+
+
+def test_what_was_written_is_read_again_with_what_is_significant(tmp_path):
+    reader = LogReader(recorded(tmp_path))
+    messages = list(reader)
+    assert (reader.origin.began_utc, reader.refused) == (ORIGIN.began_utc, 0)
+    assert messages[0] == Message("training", 0, 1, BEGAN_S, started(BEGAN_S))
+    assert messages[-2].body == Paused(at_s=BEGAN_S + 9)
+    assert messages[-1].body == Closed(account=TimeBreakdown(wall_s=9.0, phases_s=9.0))
+    rows = scripted()
+    assert len(intervals(messages)) == len(rows)
+    for row, found in zip(rows, intervals(messages), strict=True):
+        for name in ("began_s", "ended_s", "settings", "segment", "steps", "samples"):
+            assert getattr(found, name) == getattr(row, name)
+        assert found.loss == pytest.approx(row.loss, abs=1e-6)
+        assert found.phases_ms == pytest.approx(row.phases_ms)
+
+
+def test_a_log_that_grows_is_read_as_it_grows(tmp_path):
+    whole = recorded(tmp_path).read_bytes()
+    path = tmp_path / "growing.jsonl"
+    with path.open("wb", buffering=0) as file:
+        end = whole.index(b"\n") + 1
+        file.write(whole[:end])
+        reader = LogReader(path)
+        found = []
+        for cut in range(end, len(whole), 97):
+            file.write(whole[cut : cut + 97])
+            found += reader.read()
+    assert found == list(LogReader(tmp_path / "run.jsonl"))
+
+
+def test_the_next_messages_are_read_as_many_as_asked_for(tmp_path):
+    reader = LogReader(recorded(tmp_path))
+    assert len(reader.read(3)) == 3
+
+
+@pytest.mark.parametrize(
+    ("first", "why"),
+    [
+        (b"", "is not the log of a recording"),
+        (b'{"gpudash_log":1', "is not the log of a recording"),
+        (b"time_s,steps\n", "is not the log of a recording"),
+        (b'{"event":"start","time":1.5}\n', "is not the log of a recording"),
+        (b"\xff\xfe\x00\n", "is not the log of a recording"),
+        (b"[" * 100_000 + b"\n", "is not the log of a recording"),
+        (b"x" * (LONGEST_LINE + 5), "is not the log of a recording"),
+        (b'{"gpudash_log":2}\n', "is a log of version 2; this gpudash reads version 1"),
+        (b'{"gpudash_log":1}\n', "is not the log of a recording"),
+    ],
+)
+def test_what_is_no_log_is_said_in_a_line(tmp_path, first, why):
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(first)
+    with pytest.raises(UsageError, match=f"run.jsonl {why}$"):
+        LogReader(path)
+
+
+def test_a_log_that_is_not_there_is_said_in_a_line(tmp_path):
+    with pytest.raises(UsageError, match=r"cannot read .*run\.jsonl: no such file or directory"):
+        LogReader(tmp_path / "run.jsonl")
+    with pytest.raises(UsageError, match="it is a folder"):
+        LogReader(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ended_s": BEGAN_S + 50},
+        {"ended_s": BEGAN_S},
+        {"began_s": BEGAN_S + 0.6},
+        {"steps": -1},
+        {"steps": 7},
+        {"steps": 10**300},
+        {"loss": 1e300},
+        {"bursts": [[BEGAN_S, [[-1.0, 5]]]]},
+        {"bursts": [[BEGAN_S, [[1.0, 10], [1.0, -5]]]]},
+        {"bursts": [[BEGAN_S + 9, [[1.0, 5]]]]},
+    ],
+)
+def test_an_interval_that_cannot_be_is_left_out_and_counted(tmp_path, change):
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+    good = interval(bursts=((BEGAN_S, ((100.0, 5),)),), loss=0.5)
+    recorder.take(
+        Message("recording", 0, 0, 0.0, msgspec.convert(msgspec.to_builtins(good), Interval))
+    )
+    recorder.close()
+    first, names, row, last = recorder.log_path.read_text().splitlines()
+    envelope = json.loads(row)
+    for name, value in change.items():
+        envelope[4][json.loads(names)[4]["names"].index([name])] = value
+    recorder.log_path.write_text("\n".join([first, names, json.dumps(envelope), row, last, ""]))
+    reader = LogReader(recorder.log_path)
+    assert [found.loss for found in intervals(reader)] == [0.5]
+    assert reader.refused == 1
+
+
+def test_a_row_that_came_twice_is_read_once(tmp_path):
+    path = recorded(tmp_path)
+    first, *lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + b"".join(line + line for line in lines))
+    reader = LogReader(path)
+    assert len(intervals(reader)) == len(scripted())
+    assert reader.refused == len(scripted())
+
+
+MUTATIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["cut", "flip", "swap", "double", "drop", "nan"]),
+        st.integers(0, 2**31),
+        st.integers(0, 255),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def mutated(whole, mutations):
+    for how, place, value in mutations:
+        lines = whole.splitlines(keepends=True) or [b""]
+        one, other = place % len(lines), value % len(lines)
+        if how == "cut":
+            whole = whole[: place % (len(whole) + 1)]
+        elif how == "flip" and whole:
+            at = place % len(whole)
+            whole = whole[:at] + bytes([value]) + whole[at + 1 :]
+        elif how == "nan":
+            whole = whole.replace(b"0.5", b"NaN", 1 + value)
+        else:
+            if how == "swap":
+                lines[one], lines[other] = lines[other], lines[one]
+            elif how == "double":
+                lines.insert(other, lines[one])
+            else:
+                del lines[one]
+            whole = b"".join(lines)
+    return whole
+
+
+@pytest.fixture(scope="module")
+def log_bytes(tmp_path_factory):
+    return recorded(tmp_path_factory.mktemp("log")).read_bytes()
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(mutations=MUTATIONS)
+def test_whatever_became_of_a_log_it_is_read_or_refused_in_a_line(
+    tmp_path_factory, log_bytes, mutations
+):
+    path = tmp_path_factory.mktemp("mutated") / "run.jsonl"
+    path.write_bytes(mutated(log_bytes, mutations))
+    rows = []
+    with suppress(GpudashError):
+        rows = intervals(LogReader(path))
+    assert all(row.began_s < row.ended_s for row in rows)
+    assert [row.began_s for row in rows] == sorted(row.began_s for row in rows)
+
+
+def test_a_large_log_is_read_in_little_memory(tmp_path):
+    path = recorded(tmp_path)
+    first, *lines = path.read_bytes().splitlines(keepends=True)
+    with path.open("wb") as file:
+        file.write(first)
+        for _ in range(200):
+            file.writelines(lines)
+        file.write(b"x" * 8 * LONGEST_LINE)  # a line that never ends
+    tracemalloc.start()
+    reader = LogReader(path)
+    while reader.read():
+        pass
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8 * LONGEST_LINE
+
+
+def test_an_hour_at_300_steps_a_second_is_less_than_5_mb(tmp_path):
+    """With one GPU and all its values; steps differ by 3 %, one in a hundred by more."""
+    minutes, pick = 2, random.Random(1)
+    fold, recorder = Intervals(BEGAN_S), RecordingWriter(tmp_path / "run.csv", ORIGIN)
+    run = Trainer()
+    items = [run.start()]
+    while run.now_s < BEGAN_S + 60 * minutes:
+        steps = [
+            step
+            for _ in range(15)
+            for step in run.step(pick.gauss(3.33, 0.1) * (1 + (pick.random() < 0.01))).steps
+        ]
+        measured = dict.fromkeys(
+            ("copy_ms", "prepare_ms", "backward_ms", "optimizer_ms", "overlap_ms"), 0.123456789
+        )
+        steps = tuple(msgspec.structs.replace(step, **measured) for step in steps)
+        progress = msgspec.structs.replace(
+            run.progress(*steps),
+            loss=pick.random(),
+            instruments_ms=pick.random(),
+            transform_ms={"decode": pick.random(), "crop": pick.random()},
+        )
+        assert isinstance(progress, Progress)
+        of_gpu = {name: pick.random() * 1000 for name in AVERAGED}
+        uuid = "GPU-12345678-1234-1234-1234-123456789abc"
+        items += [progress, host(run.now_s, pick.random() * 1000)]
+        items.append(gpu(run.now_s, uuid=uuid, throttle="none", energy_j=run.now_s * 700, **of_gpu))
+    for item in items:
+        for row in fold.fold(item):
+            recorder.take(Message("recording", 0, 0, row.ended_s, row))
+    recorder.close()
+    rows = intervals(LogReader(recorder.log_path))
+    assert sum(row.steps for row in rows) / (rows[-1].ended_s - BEGAN_S) == pytest.approx(
+        300, rel=0.05
+    )
+    assert recorder.log_path.stat().st_size * 60 / minutes < 5e6
