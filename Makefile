@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test test-long lint types contracts unit mutants lock clean
+.PHONY: run test test-long lint types contracts unit mutants reference lock clean
 
 run: $(READY)
 	@$(BIN)/gpudash $(ARGS)
@@ -33,6 +33,10 @@ test-long: $(READY)
 
 mutants: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/mutants.py
+
+# docs/reference is made from the code
+reference: $(READY)
+	$(BIN)/python docs/make_metrics.py
 
 # versions and hashes are pinned in requirements.txt; `make lock` renews it
 $(READY): requirements.txt pyproject.toml

@@ -80,6 +80,24 @@ def with_unit(value: float | None, unit: str, decimals: int = 0) -> str:
     return f"{value:,.{decimals}f} {unit}"
 
 
+_AS_READ = {
+    "%": percent,
+    "MiB": memory,
+    "ms": milliseconds,
+    "steps/s": significant,
+    "samples/s": significant,
+}
+
+
+def quantity(value: float | str | None, unit: str) -> str:
+    """Return a value as its unit is read; a text as it is."""
+    if isinstance(value, str):
+        return value
+    if unit in _AS_READ:
+        return _AS_READ[unit](value)
+    return with_unit(value, unit, 1 if unit == "GiB" else 0)
+
+
 def clip(text: str, width: int) -> str:
     """Return `text` in at most `width` characters; `…` says that some are missing."""
     if len(text) <= width:

@@ -1,4 +1,10 @@
-"""Which values of a sample tell of the time since a moment, and of nothing before it."""
+"""Every value that gpudash measures, once: what it means, and where it is recorded and shown.
+
+The order of the table is that of the CSV's columns: new ones are only appended to it.
+"""
+
+from functools import partial
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -6,22 +12,191 @@ from gpudash.protocol import GpuReading
 
 UTIL_WINDOW_S = 1.0
 """NVML averages utilisation over 1/6 to 1 s, depending on the GPU, and does not say over what."""
-UTILISATION = ("util_pct", "mem_util_pct")
-ACTIVITY = (
-    "sm_active_pct",
-    "sm_occupancy_pct",
-    "tensor_active_pct",
-    "dram_active_pct",
-    "pcie_rx_mib_s",
-    "pcie_tx_mib_s",
-)
+
+Kind: TypeAlias = Literal["run", "step", "phase", "input", "gpu", "host", "own"]
+OverTime: TypeAlias = Literal["last", "sum", "rate", "mean", "p50", "p95", "difference", "union"]
+Side: TypeAlias = Literal["left", "right"]
+
+KINDS: dict[Kind, str] = {
+    "run": "Of a row of the CSV; with several GPUs it stands in the row of each.",
+    "step": "Of the steps of rank 0, timed by the device.",
+    "phase": "Of rank 0, on the device, in some steps of each 100 ms. A workload may name others.",
+    "input": "Of the loader workers of rank 0.",
+    "gpu": "Of one GPU: each has a row of the CSV; the screen shows the one trained on.",
+    "host": "Of the training process and its loader workers together.",
+    "own": "Of gpudash itself.",
+}
+"""What a value tells of, and with it what becomes of several ranks and several GPUs."""
 
 
-def since(sample: GpuReading, began_s: float) -> GpuReading:
-    """Return the sample without the means over a time that began before `began_s` (monotonic)."""
-    before: tuple[str, ...] = ()
-    if sample.at_s - UTIL_WINDOW_S < began_s:
-        before += UTILISATION
-    if sample.activity_since_s is not None and sample.activity_since_s < began_s:
-        before += ACTIVITY
-    return msgspec.structs.replace(sample, **dict.fromkeys(before)) if before else sample
+class Line(msgspec.Struct, frozen=True):
+    """How a metric is drawn in a chart."""
+
+    chart: Literal["throughput", "activity", "memory", "phases"]
+    colour: int
+    width: int
+    """Columns of its value in the legend."""
+    label: str
+    """In the legend."""
+    short: str = ""
+    """The label where there is little room; the same one if empty."""
+    side: Side = "left"
+    """The axis that it is measured on."""
+    if_measured: bool = False
+    """It is left out of the legend where there is none."""
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One value by its name, which is also that of its column in the CSV."""
+
+    kind: Kind
+    unit: str
+    meaning: str
+    over_time: OverTime = "mean"
+    """How a row of a recording comes by its value."""
+    csv: int | Literal["text"] | None = None
+    """Decimals of its column; None where it has no column."""
+    label: str = ""
+    """In the device panel; without one it is not shown there."""
+    line: Line | None = None
+    window: Literal["utilisation", "activity"] | None = None
+    """A reading of it is a mean over this time before it; None where it tells of its moment."""
+
+
+_row = partial(Metric, "run", "", over_time="last", csv="text")
+_step = partial(Metric, "step", "ms", csv=4)
+_active = partial(Metric, "gpu", "%", csv=1, window="activity")
+_pcie = partial(Metric, "gpu", "MiB/s", csv=3, window="activity")
+
+
+def _phase(
+    meaning: str, colour: int, label: str, short: str = "", *, if_measured: bool = False
+) -> Metric:
+    line = Line("phases", colour, 4, label, short, if_measured=if_measured)
+    return Metric("phase", "ms", meaning, line=line)
+
+
+METRICS: dict[str, Metric] = {
+    "time_s": Metric("run", "s", "From the recording's begin to the row's end.", "last", 3),
+    "wall_time_utc": _row("The row's end by the wall clock."),
+    "workload": _row("What is trained."),
+    "segment": _row("Counts changes of levers and restarts, and never goes back."),
+    "batch_size": _row("That of the active settings."),
+    "levers": _row("The active settings: `name=value;name=value`."),
+    "step": _row("The worker's count of steps so far; a restarted worker counts anew."),
+    "steps": Metric("step", "", "Steps that the device finished.", "sum", "text"),
+    "steps_per_s": Metric(
+        "step", "steps/s", "`steps` a second.", "rate", 4, line=Line("throughput", 1, 5, "steps/s")
+    ),
+    "samples_per_s": Metric(
+        "step",
+        "samples/s",
+        "Samples of the finished steps a second.",
+        "rate",
+        3,
+        line=Line("throughput", 0, 5, "samples/s", side="right"),
+    ),
+    "step_ms_p50": _step("What half of the steps took at most.", "p50"),
+    "step_ms_p95": _step("What 95 % of the steps took at most.", "p95"),
+    "data_ms": _step("The host waited for a batch.", line=Line("phases", 0, 4, "data")),
+    "host_ms": _step("The host was occupied with a step, waiting for data excluded."),
+    "device_ms": _step("The device was at work on a step, overlapping halves counted once."),
+    "loss": Metric("step", "", "The newest that was read back, of a step so far.", "last", 6),
+    "gpu_index": Metric("gpu", "", "The driver's number of the GPU.", "last", "text"),
+    "gpu_uuid": Metric("gpu", "", "What the driver knows the GPU by.", "last", "text"),
+    "gpu_util_pct": Metric(
+        "gpu",
+        "%",
+        "Time in which any kernel ran: not occupancy.",
+        csv=1,
+        label="utilisation",
+        line=Line("activity", 0, 5, "utilisation", "util"),
+        window="utilisation",
+    ),
+    "mem_util_pct": Metric(
+        "gpu",
+        "%",
+        "Time in which device memory was read or written.",
+        csv=1,
+        label="memory bus busy",
+        window="utilisation",
+    ),
+    "mem_used_mib": Metric(
+        "gpu",
+        "MiB",
+        "Device memory in use, by whomever.",
+        csv=1,
+        label="memory used",
+        line=Line("memory", 1, 8, "GPU"),
+    ),
+    "sm_active_pct": _active(
+        "Time in which an SM had work, of all SMs.",
+        label="SM active",
+        line=Line("activity", 1, 5, "SM active", if_measured=True),
+    ),
+    "sm_occupancy_pct": _active("Warps on the SMs, of their room for them.", label="SM occupancy"),
+    "tensor_active_pct": _active(
+        "Time in which tensor cores were at work.", label="tensor cores active"
+    ),
+    "dram_active_pct": _active("Device memory's traffic, of what it can do.", label="DRAM active"),
+    "pcie_rx_mib_s": _pcie("What the GPU received over PCIe.", label="PCIe received"),
+    "pcie_tx_mib_s": _pcie("What the GPU sent over PCIe.", label="PCIe sent"),
+    "power_w": Metric(
+        "gpu",
+        "W",
+        "Electrical power that the GPU draws.",
+        csv=1,
+        label="power",
+        line=Line("memory", 0, 5, "power", side="right"),
+    ),
+    "energy_j": Metric("gpu", "J", "Energy spent, by the GPU's own counter.", "difference", 3),
+    "temperature_c": Metric("gpu", "°C", "Of the GPU's core.", csv=1, label="temperature"),
+    "sm_clock_mhz": Metric("gpu", "MHz", "Clock of the SMs.", csv=0, label="SM clock"),
+    "throttle": Metric(
+        "gpu", "", "What held the clocks down, or `none`.", "union", "text", "clocks held down by"
+    ),
+    "cpu_pct": Metric(
+        "host",
+        "%",
+        "CPU time, of one core: two busy cores read 200.",
+        csv=1,
+        label="CPU, % of one core",
+        line=Line("activity", 1, 6, "of one core"),
+    ),
+    "worker_rss_mib": Metric(
+        "host",
+        "MiB",
+        "Resident memory; shared pages count once for each process.",
+        csv=1,
+        label="memory",
+        line=Line("memory", 1, 8, "training"),
+    ),
+    "transform_ms": Metric("input", "ms", "Of a sample, by transform, as last told.", "last", 2),
+    "skipped_samples": Metric("input", "", "Unreadable samples passed over.", "last", "text"),
+    "train_s": Metric("run", "s", "Not paused, switching, starting or restarting.", "sum", 6),
+    "step_ms": Metric("step", "ms", "From the end of the step before to its end."),
+    "overlap_ms": Metric("step", "ms", "Both streams were busy; absent without a second stream."),
+    "copy_ms": _phase("The batch goes to the device.", 1, "copy"),
+    "prepare_ms": _phase("Encoding, augmenting or whatever needs no gradients.", 2, "prepare"),
+    "forward_ms": _phase("The forward pass.", 3, "forward", "fwd"),
+    "backward_ms": _phase("The backward pass.", 4, "backward", "bwd"),
+    "optimizer_ms": _phase("The optimizer's step.", 5, "optimizer", "opt"),
+    "graph_ms": _phase("The last three replayed as a CUDA graph.", 6, "graph", if_measured=True),
+    "mem_total_mib": Metric("gpu", "MiB", "Device memory there is.", "last", label="memory in all"),
+    "own_cpu_pct": Metric(
+        "own", "%", "CPU time, of one core over 5 s.", label="CPU, % of one core"
+    ),
+    "own_rss_mib": Metric("own", "MiB", "Resident memory.", label="memory"),
+}
+
+
+def since(reading: GpuReading, began_s: float) -> GpuReading:
+    """Return the reading without the means over a time that began before `began_s` (monotonic)."""
+    windows = {"utilisation": reading.at_s - UTIL_WINDOW_S, "activity": reading.activity_since_s}
+    early = {name for name, from_s in windows.items() if from_s is not None and from_s < began_s}
+    values = {
+        name: value
+        for name, value in reading.values.items()
+        if name not in METRICS or METRICS[name].window not in early
+    }
+    return msgspec.structs.replace(reading, values=values)

@@ -45,12 +45,12 @@ class Device(Record, frozen=True, kw_only=True):
     mem_total_mib: float | None = None
 
 
-class Phase(Record, frozen=True, kw_only=True):
-    """A part of a step that is measured on its own."""
+class Phase(Record, frozen=True, kw_only=True, tag=False):
+    """A part of a step that is measured on its own, as a source names it."""
 
     name: str
     label: str
-    """What the screen calls it."""
+    """On screen, in the workload's own word, such as `encode`."""
     lane: Literal["prepare", "train"]
     """The half of a step that it belongs to: making a batch ready, or training on it."""
 
@@ -71,6 +71,8 @@ class Started(Record, frozen=True, kw_only=True):
     """Steps until loader, caches and schedule are warm: what is measured leaves them out."""
     versions: dict[str, str]
     notes: tuple[Note, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    """What `Step.phases_ms` may tell of, in the order of a step."""
 
 
 class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=False):
@@ -97,15 +99,8 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     This and what follows is measured in some steps of each 100 ms, and None in the others; the
     CPU time in every step.
     """
-    copy_ms: float | None = None
-    prepare_ms: float | None = None
-    forward_ms: float | None = None
-    backward_ms: float | None = None
-    optimizer_ms: float | None = None
-    overlap_ms: float | None = None
-    """Both streams were busy; None without a second stream."""
-    graph_ms: float | None = None
-    """Forward, backward and optimizer replayed as one CUDA graph, instead of those three."""
+    phases_ms: dict[str, float] | None = None
+    """What each phase took; as `overlap`, how long both streams were busy, if there are two."""
     cpu_ms: float | None = None
     """CPU time that the training process used during the step, in all threads; None on a GPU."""
     count: int = 1
@@ -320,49 +315,35 @@ AnyCommand: TypeAlias = Change | Pause | Resume | Stop | Blocks
 # ── telemetry → session ─────────────────────────────────────────────────────────────────
 
 
-class GpuReading(Record, frozen=True, kw_only=True):
-    """One reading of one GPU. Every value may be missing on its own."""
+class _Reading(Record, frozen=True, kw_only=True):
+    """What was read at one moment, by the names in `metrics.METRICS` or others.
+
+    A value that was not measured is absent.
+    """
 
     at_s: float
+    values: dict[str, float | str] = {}
+
+    def number(self, name: str) -> float | None:
+        """Return this value; None where it was not measured, or is no number."""
+        value = self.values.get(name)
+        return None if isinstance(value, str) else value
+
+
+class GpuReading(_Reading, frozen=True, kw_only=True):
+    """One reading of one GPU."""
+
     index: int
     uuid: str
     name: str
-    util_pct: float | None = None
-    """Share of the driver's last sampling period in which any kernel ran: not occupancy."""
-    mem_util_pct: float | None = None
-    mem_used_mib: float | None = None
-    mem_total_mib: float | None = None
-    power_w: float | None = None
-    temperature_c: float | None = None
-    sm_clock_mhz: float | None = None
-    throttle: str | None = None
-    """`none`, or the reasons that hold the clocks down, joined by `+`."""
-    sm_active_pct: float | None = None
-    sm_occupancy_pct: float | None = None
-    tensor_active_pct: float | None = None
-    dram_active_pct: float | None = None
-    pcie_rx_mib_s: float | None = None
-    pcie_tx_mib_s: float | None = None
     activity_since_s: float | None = None
-    """Since when the six values before are means: samples repeat them until they are read again."""
-    energy_j: float | None = None
-    """The driver's running counter; only differences mean something."""
+    """Since when activity is a mean: readings repeat it until it is read again."""
     energy_at_s: float | None = None
-    """When that counter was read: samples repeat it until it is read again."""
+    """When the counter `energy_j` was read: readings repeat it until it is read again."""
 
 
-class HostReading(Record, frozen=True, kw_only=True):
-    """One reading of the training processes: the worker and its loader workers."""
-
-    at_s: float
-    cpu_pct: float | None = None
-    """Percent of one core, as in `top`: two busy cores read 200."""
-    worker_rss_mib: float | None = None
-    """Resident memory of all of them; shared pages count once for each."""
-    own_cpu_pct: float | None = None
-    """What the dashboard or recorder itself takes, in percent of one core over some seconds …"""
-    own_rss_mib: float | None = None
-    """… and its resident memory."""
+class HostReading(_Reading, frozen=True, kw_only=True):
+    """One reading of the training processes, and of gpudash itself."""
 
 
 Reading: TypeAlias = GpuReading | HostReading

@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from gpudash.protocol import Device, Failed, GpuReading, HostReading, Settings
+from gpudash.protocol import Device, Failed, GpuReading, HostReading, Phase, Settings
 
 State: TypeAlias = Literal[
     "starting", "training", "switching", "paused", "finished", "failed", "stopped"
@@ -28,25 +28,12 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     tick_s: float = 0.5
     at_s: tuple[float, ...] = ()
     """End of each tick, in seconds since the run began."""
-    steps_per_s: Values = ()
-    samples_per_s: Values = ()
-    util_pct: Values = ()
-    sm_active_pct: Values = ()
-    mem_used_mib: Values = ()
-    power_w: Values = ()
-    cpu_pct: Values = ()
-    worker_rss_mib: Values = ()
-    step_ms: Values = ()
-    data_ms: Values = ()
-    copy_ms: Values = ()
-    prepare_ms: Values = ()
-    forward_ms: Values = ()
-    backward_ms: Values = ()
-    optimizer_ms: Values = ()
-    graph_ms: Values = ()
-    overlap_ms: Values = ()
-    host_ms: Values = ()
-    device_ms: Values = ()
+    values: dict[str, Values] = {}
+    """By metric; absent where it was measured in none of the ticks."""
+
+    def of(self, name: str) -> Values:
+        """Return the values of this metric; none at all where it was not measured."""
+        return self.values.get(name, ())
 
 
 class Marker(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +157,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """How long no step has finished, where that is longer than steps are: something compiles,
     the loader is late. None where steps come as they should."""
     loss: float | None = None
+    phases: tuple[Phase, ...] = ()
+    """Of a step, as the training names them; empty before it has started."""
     gpu: GpuReading | None = None
     gpu_missing: str | None = None
     """Why no GPU is read, as a sentence; None while one is read."""

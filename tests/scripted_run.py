@@ -8,6 +8,7 @@ from gpudash.protocol import (
     HostReading,
     Note,
     Paused,
+    Phase,
     Plan,
     Progress,
     Resumed,
@@ -16,6 +17,7 @@ from gpudash.protocol import (
     Step,
 )
 
+FIELDS = GpuReading.__struct_fields__
 BEGAN_S = 1000.0
 SETTINGS: Settings = {"pipelined": "off", "batch_size": "8", "num_workers": "2"}
 PLAN = Plan(workload="encdec", settings=SETTINGS)
@@ -32,6 +34,7 @@ def started(at_s: float, settings: Settings = SETTINGS, workload: str = "encdec"
         warmup_steps=2,
         versions={"torch": "2.11.0"},
         notes=(Note(lever=None, text="8 loader workers"),),
+        phases=(Phase(name="forward", label="forward", lane="train"),),
     )
 
 
@@ -45,19 +48,20 @@ def step(number: int, finished_s: float, step_ms: float = 50.0, segment: int = 0
         data_ms=1.0,
         host_ms=2.0,
         device_ms=40.0,
-        forward_ms=10.0,
+        phases_ms={"forward": 10.0},
     )
 
 
 def gpu(at_s: float, **values: object) -> GpuReading:
-    named = {"index": 0, "uuid": "GPU-1111", "name": "NVIDIA H200", **values}
+    known = {"index": 0, "uuid": "GPU-1111", "name": "NVIDIA H200"}
     if "energy_j" in values:
-        named.setdefault("energy_at_s", at_s)
-    return GpuReading(at_s=at_s, **named)
+        known["energy_at_s"] = at_s
+    known |= {name: values.pop(name) for name in list(values) if name in FIELDS}
+    return GpuReading(at_s=at_s, values=values, **known)
 
 
 def host(at_s: float, cpu_pct: float = 150.0) -> HostReading:
-    return HostReading(at_s=at_s, cpu_pct=cpu_pct, worker_rss_mib=512.0)
+    return HostReading(at_s=at_s, values={"cpu_pct": cpu_pct, "worker_rss_mib": 512.0})
 
 
 class Trainer:

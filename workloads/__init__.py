@@ -37,6 +37,8 @@ class Entry:
     module: str
     on_cpu: Mapping[str, str] = field(default_factory=dict)
     """Defaults that differ on a CPU."""
+    prepares: str = "prepare"
+    """The word for what it does to a batch before it trains on it."""
 
     def build(self) -> "type[Workload]":
         """Import the implementation, and with it torch."""
@@ -52,6 +54,7 @@ CATALOGUE: dict[str, Entry] = {
             summary="Image segmentation: a frozen convolutional encoder, a trained decoder.",
             source=STREAMS,
             module="workloads.encdec",
+            prepares="encode",
             levers=(
                 pipelined("Encode batch n+1 on one CUDA stream while n trains on another."),
                 batch_size(8),
@@ -70,6 +73,7 @@ CATALOGUE: dict[str, Entry] = {
             summary="Image classification with heavy augmentation, on the CPU or on the GPU.",
             source=STREAMS,
             module="workloads.augment",
+            prepares="augment",
             levers=(
                 pipelined("Augment batch n+1 on one CUDA stream while n trains on another."),
                 batch_size(32),
@@ -137,6 +141,7 @@ CATALOGUE: dict[str, Entry] = {
             summary="Classification of crops from JPEG files, bound by reading and decoding them.",
             source=JPEG,
             module="workloads.jpeg_input",
+            prepares="convert",
             levers=(
                 pipelined(
                     "Copy, mask and convert batch n+1 on one CUDA stream while n trains on another."

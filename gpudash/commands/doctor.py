@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 import psutil
@@ -20,7 +20,7 @@ import psutil
 from gpudash.commands.stdout import say
 from gpudash.run import child
 from gpudash.telemetry import gpm
-from gpudash.telemetry.gpu import Gpu, list_gpus, open_gpu
+from gpudash.telemetry.gpu import FAST, SLOW, Gpu, list_gpus, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured
 from gpudash.telemetry.processes import MIB
 
@@ -47,17 +47,7 @@ except RuntimeError as error:
 print(json.dumps(found))
 """
 
-READINGS: dict[str, Callable[[Gpu], object]] = {
-    "utilisation": Gpu.utilisation,
-    "memory": Gpu.memory,
-    "power": Gpu.power,
-    "temperature": Gpu.temperature,
-    "clocks": Gpu.sm_clock,
-    "throttle reasons": Gpu.throttle,
-    "energy": Gpu.energy,
-    "SM, tensor and DRAM activity": Gpu.activity,
-    "PCIe counters": Gpu.pcie,
-}
+READINGS = FAST | SLOW
 """Name in the report → the reading that the dashboard takes."""
 
 
@@ -191,9 +181,7 @@ def _timed(gpu: Gpu, name: str) -> Check:
             begun_ns = time.perf_counter_ns()
             value = READINGS[name](gpu)
             costs_us.append((time.perf_counter_ns() - begun_ns) / 1000)
-            time.sleep(
-                gpm.SHORTEST_S if isinstance(value, dict) else 0
-            )  # a rate needs time between
+            time.sleep(gpm.SHORTEST_S if name in SLOW else 0)  # a rate needs time between
     except (NotMeasured, GpuUnavailable) as error:
         return Check(name=name, ok=False, detail=str(error))
     if value == {}:

@@ -173,9 +173,9 @@ def progress_line(snapshot: Snapshot) -> str:
         f"{_number(snapshot.steps_per_s)} steps/s",
     ]
     if snapshot.gpu is not None:
-        parts.append(f"GPU {_number(snapshot.gpu.util_pct)} %")
+        parts.append(f"GPU {_number(snapshot.gpu.number('gpu_util_pct'))} %")
     elif snapshot.host is not None:
-        parts.append(f"CPU {_number(snapshot.host.cpu_pct)} % of a core")
+        parts.append(f"CPU {_number(snapshot.host.number('cpu_pct'))} % of a core")
     left_s = time_left_s(snapshot)
     if left_s is not None:
         parts.append(f"{left_s:.0f} s left")

@@ -189,10 +189,14 @@ class BlockLog:
             busy_s=sum(step.count * step.step_ms for step in steps) / 1e3,
             host_ms=mean((step.host_ms for step in steps), counts),
             util_pct=mean(
-                sample.util_pct for sample in self._gpu if began_s <= sample.at_s <= ended_s
+                sample.number("gpu_util_pct")
+                for sample in self._gpu
+                if began_s <= sample.at_s <= ended_s
             ),
             cpu_pct=mean(
-                sample.cpu_pct for sample in self._host if began_s <= sample.at_s <= ended_s
+                sample.number("cpu_pct")
+                for sample in self._host
+                if began_s <= sample.at_s <= ended_s
             ),
         )
 

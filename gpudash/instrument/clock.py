@@ -25,7 +25,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from time import perf_counter
-from typing import Generic, TypeAlias
+from typing import Any, Generic, TypeAlias
 
 import msgspec
 from torch import Tensor
@@ -253,7 +253,6 @@ class Clock(Generic[TimestampT]):
             data_ms=self._waited_ms,
             host_ms=(iteration.ended_s - iteration.began_s) * 1e3 - iteration.data_s * 1e3,
             cpu_ms=cpu_ms,
-            count=1,
             **(self._within(halves) if halves.prepare or halves.train else {}),
         )
         self._waited_ms = 0.0
@@ -266,7 +265,7 @@ class Clock(Generic[TimestampT]):
         self._reference_cpu_s = iteration.cpu_s
         return record
 
-    def _within(self, halves: _Halves[TimestampT]) -> dict[str, float | None]:
+    def _within(self, halves: _Halves[TimestampT]) -> dict[str, Any]:
         """Return the fields of `Step` that come from timestamps within it."""
         phases_ms = self._phases_ms([*halves.prepare, *halves.train])
         overlap_ms = self._overlap_ms(halves)
@@ -274,16 +273,9 @@ class Clock(Generic[TimestampT]):
         measured = {self._lanes[name] for name in phases_ms}
         if measured == set(self._lanes.values()) and not (halves.ahead and overlap_ms is None):
             device_ms = sum(phases_ms.values()) - (overlap_ms or 0.0)
-        return {
-            "device_ms": device_ms,
-            "copy_ms": phases_ms.get("copy"),
-            "prepare_ms": phases_ms.get("prepare"),
-            "forward_ms": phases_ms.get("forward"),
-            "backward_ms": phases_ms.get("backward"),
-            "optimizer_ms": phases_ms.get("optimizer"),
-            "graph_ms": phases_ms.get("graph"),
-            "overlap_ms": overlap_ms,
-        }
+        if overlap_ms is not None:
+            phases_ms["overlap"] = overlap_ms
+        return {"device_ms": device_ms, "phases_ms": phases_ms}
 
     def _phases_ms(self, spans: Spans[TimestampT]) -> dict[str, float]:
         """Return what each phase took; one that came more than once is added up."""

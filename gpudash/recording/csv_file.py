@@ -7,22 +7,23 @@ means "not measured". Numbers are in plain decimal notation.
 
 import csv
 import io
+from collections import ChainMap
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from math import isfinite
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal
+
+import msgspec
 
 from gpudash.errors import RecordingError
-from gpudash.protocol import Settings
+from gpudash.metrics import METRICS, Metric
 from gpudash.recording.files import Output
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
 
-Cell: TypeAlias = Callable[[Any], str]
 
-
-def decimals(digits: int) -> Cell:
+def decimals(digits: int) -> Callable[[Any], str]:
     """Return what writes a number with so many digits after the point, or nothing for None."""
 
     def write(value: float | None) -> str:
@@ -33,58 +34,26 @@ def decimals(digits: int) -> Cell:
     return write
 
 
+def cell(value: Any, format_: int | Literal["text"] | None) -> str:
+    """Return a value with so many decimals, or as it is; nothing for None.
+
+    Several by name become `name=value;name=value`.
+    """
+    if isinstance(value, dict):
+        return ";".join(f"{name}={cell(one, format_)}" for name, one in value.items())
+    if isinstance(value, float | int) and isinstance(format_, int):
+        return decimals(format_)(value)
+    return text(value)
+
+
+def columns() -> dict[str, Metric]:
+    """Return what each column holds, in order: new ones are only ever appended."""
+    return {name: metric for name, metric in METRICS.items() if metric.csv is not None}
+
+
 def text(value: object) -> str:
     """Return the value as it is; nothing for None."""
     return "" if value is None else str(value)
-
-
-def transforms(taken_ms: dict[str, float]) -> str:
-    """Return milliseconds by name as one cell: `name=1.23;name=0.45`."""
-    return ";".join(f"{name}={decimals(2)(value)}" for name, value in taken_ms.items())
-
-
-STEPS: dict[str, Cell] = {
-    "workload": text,
-    "segment": text,
-    "batch_size": text,
-    "levers": text,
-    "step": text,
-    "steps": text,
-    "steps_per_s": decimals(4),
-    "samples_per_s": decimals(3),
-    "step_ms_p50": decimals(4),
-    "step_ms_p95": decimals(4),
-    "data_ms": decimals(4),
-    "host_ms": decimals(4),
-    "device_ms": decimals(4),
-    "loss": decimals(6),
-}
-GPU: dict[str, Cell] = {
-    "gpu_index": text,
-    "gpu_uuid": text,
-    "gpu_util_pct": decimals(1),
-    "mem_util_pct": decimals(1),
-    "mem_used_mib": decimals(1),
-    "sm_active_pct": decimals(1),
-    "sm_occupancy_pct": decimals(1),
-    "tensor_active_pct": decimals(1),
-    "dram_active_pct": decimals(1),
-    "pcie_rx_mib_s": decimals(3),
-    "pcie_tx_mib_s": decimals(3),
-    "power_w": decimals(1),
-    "energy_j": decimals(3),
-    "temperature_c": decimals(1),
-    "sm_clock_mhz": decimals(0),
-    "throttle": text,
-}
-HOST: dict[str, Cell] = {"cpu_pct": decimals(1), "worker_rss_mib": decimals(1)}
-INPUT: dict[str, Cell] = {"transform_ms": transforms, "skipped_samples": text}
-TRAINING: dict[str, Cell] = {"train_s": decimals(6)}
-COLUMNS: tuple[str, ...] = ("time_s", "wall_time_utc", *STEPS, *GPU, *HOST, *INPUT, *TRAINING)
-"""The header. New columns are only ever appended: readers rely on names and order."""
-
-_PREFIX = "gpu_"
-"""Columns of the GPU that would be ambiguous alone carry it; the fields do not."""
 
 
 class CsvRecording:
@@ -106,9 +75,10 @@ class CsvRecording:
         self.failed = False
         self._began_s = began_s
         self._began_utc = began_utc
+        self._columns = columns()
         self._output = Output(path, draft=draft)
         try:
-            self._append(_lines([COLUMNS]))
+            self._append(_lines([self._columns]))
         except RecordingError:
             self._output.discard()
             raise
@@ -130,7 +100,7 @@ class CsvRecording:
         """
         if self._output.closed:
             return
-        rows = cells(interval, self._began_s, self._began_utc)
+        rows = cells(interval, self._columns, self._began_s, self._began_utc)
         self._append(_lines(rows))
         self.rows += len(rows)
 
@@ -151,40 +121,31 @@ class CsvRecording:
             raise
 
 
-def cells(interval: Interval, began_s: float, began_utc: datetime) -> list[list[str]]:
+def cells(
+    interval: Interval, columns: dict[str, Metric], began_s: float, began_utc: datetime
+) -> list[list[str]]:
     """Return the rows of an interval: one for each GPU, or one without.
 
     `began_s` (monotonic) and `began_utc` are the recording's time 0.
     """
-    return [_cells(interval, gpu, began_s, began_utc) for gpu in interval.gpus or (None,)]
-
-
-def _cells(
-    interval: Interval, gpu: GpuInterval | None, began_s: float, began_utc: datetime
-) -> list[str]:
     time_s = interval.ended_s - began_s
-    values = {
+    row = {
+        "time_s": time_s,
+        "wall_time_utc": wall_time(began_utc + timedelta(seconds=time_s)),
         "batch_size": interval.settings.get("batch_size"),
-        "levers": levers(interval.settings),
+        "levers": interval.settings,
+        "steps_per_s": interval.steps_per_s,
+        "samples_per_s": interval.samples_per_s,
     }
+    found = ChainMap(row, interval.host, msgspec.structs.asdict(interval))
     return [
-        decimals(3)(time_s),
-        wall_time(began_utc + timedelta(seconds=time_s)),
-        *(
-            cell(values[name] if name in values else getattr(interval, name))
-            for name, cell in STEPS.items()
-        ),
-        *(
-            "" if gpu is None else cell(getattr(gpu, name.removeprefix(_PREFIX)))
-            for name, cell in GPU.items()
-        ),
-        *(cell(getattr(interval, name)) for name, cell in (HOST | INPUT | TRAINING).items()),
+        [cell(one.get(name), column.csv) for name, column in columns.items()]
+        for one in (found.new_child(_of_gpu(gpu)) for gpu in interval.gpus or (None,))
     ]
 
 
-def levers(settings: Settings) -> str:
-    """Return the settings as one cell, in lever order: `name=value;name=value`."""
-    return ";".join(f"{name}={value}" for name, value in settings.items())
+def _of_gpu(gpu: GpuInterval | None) -> dict[str, Any]:
+    return {"gpu_index": gpu.index, "gpu_uuid": gpu.uuid} | gpu.values if gpu else {}
 
 
 def wall_time(moment: datetime) -> str:

@@ -1,13 +1,14 @@
 """What one GPU did during one interval: means of its samples, energy from its counter."""
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
+from typing import Any
 
 import msgspec
 
-from gpudash.metrics import ACTIVITY, UTILISATION, since
-from gpudash.protocol import GpuReading
+from gpudash.metrics import METRICS, Kind, OverTime, since
+from gpudash.protocol import GpuReading, Reading
 from gpudash.statistics import mean
 
 ENERGY_REACH_S = 1.3
@@ -16,37 +17,12 @@ The counter takes milliseconds to read, so it is read about once a second."""
 
 
 class GpuInterval(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU during one interval: the mean of its samples, None where none was taken."""
+    """One GPU during one interval."""
 
     index: int
     uuid: str
-    util_pct: float | None = None
-    mem_util_pct: float | None = None
-    mem_used_mib: float | None = None
-    sm_active_pct: float | None = None
-    sm_occupancy_pct: float | None = None
-    tensor_active_pct: float | None = None
-    dram_active_pct: float | None = None
-    pcie_rx_mib_s: float | None = None
-    pcie_tx_mib_s: float | None = None
-    power_w: float | None = None
-    energy_j: float | None = None
-    """Spent during the interval; None unless the counter was read around both its ends."""
-    temperature_c: float | None = None
-    sm_clock_mhz: float | None = None
-    throttle: str | None = None
-    """Every reason seen, sorted and joined by `+`; `none` if the clocks were never held down."""
-
-
-AVERAGED = (
-    *UTILISATION,
-    *ACTIVITY,
-    "mem_used_mib",
-    "power_w",
-    "temperature_c",
-    "sm_clock_mhz",
-)
-"""The fields that a sample and an interval share, and whose mean an interval takes."""
+    values: dict[str, float | str] = {}
+    """By metric; absent where nothing was measured."""
 
 
 class GpuTrack:
@@ -65,8 +41,9 @@ class GpuTrack:
         """Take a sample, in any order; one from before the last interval's end is left out."""
         self.first_s = min(self.first_s, sample.at_s)
         insort(self._samples, sample, key=_time)
-        if sample.energy_at_s is not None and sample.energy_j is not None:
-            reading = (sample.energy_at_s, sample.energy_j)
+        energy_j = sample.number("energy_j")
+        if sample.energy_at_s is not None and energy_j is not None:
+            reading = (sample.energy_at_s, energy_j)
             if reading not in self._counter:  # samples repeat it until there is another
                 insort(self._counter, reading)
 
@@ -82,16 +59,12 @@ class GpuTrack:
         """
         first = bisect_right(self._samples, began_s, key=_time)
         end = bisect_right(self._samples, ended_s, key=_time)
-        inside = [since(sample, settings_s) for sample in self._samples[first:end]]
+        values = over_time("gpu", [since(one, settings_s) for one in self._samples[first:end]])
         del self._samples[:end]
-        means = {name: mean(getattr(sample, name) for sample in inside) for name in AVERAGED}
-        return GpuInterval(
-            index=self._index,
-            uuid=self._uuid,
-            energy_j=self._spent(began_s, ended_s),
-            throttle=_union(sample.throttle for sample in inside),
-            **means,
-        )
+        energy_j = self._spent(began_s, ended_s)
+        if energy_j is not None:
+            values["energy_j"] = energy_j
+        return GpuInterval(index=self._index, uuid=self._uuid, values=values)
 
     def _spent(self, began_s: float, ended_s: float) -> float | None:
         # the border's value is kept, so that the intervals' energies add up to the counter's
@@ -120,11 +93,30 @@ def _counter_at(readings: list[tuple[float, float]], at_s: float) -> float | Non
     return before_j + (after_j - before_j) * (at_s - before_s) / (after_s - before_s)
 
 
-def _union(throttles: Iterable[str | None]) -> str | None:
-    seen = {reason for text in throttles if text is not None for reason in text.split("+")}
+def over_time(kind: Kind, readings: Sequence[Reading]) -> dict[str, float | str]:
+    """Return what readings in order come to, by metric of this kind; absent if never measured."""
+    values: dict[str, float | str] = {}
+    for name, metric in METRICS.items():
+        fold = FOLDS.get(metric.over_time)
+        if metric.kind == kind and fold is not None:
+            value = fold([one.values[name] for one in readings if name in one.values])
+            if value is not None:
+                values[name] = value
+    return values
+
+
+def _union(throttles: Iterable[str]) -> str | None:
+    seen = {reason for text in throttles for reason in text.split("+")}
     if not seen:
         return None
     return "+".join(sorted(seen - {"none"})) or "none"
+
+
+FOLDS: dict[OverTime, Callable[[list[Any]], float | str | None]] = {
+    "mean": mean,
+    "union": _union,
+    "last": lambda values: values[-1] if values else None,
+}
 
 
 def _time(sample: GpuReading) -> float:

@@ -30,7 +30,7 @@ from gpudash.protocol import (
     Started,
     Step,
 )
-from gpudash.recording.gpu_interval import ENERGY_REACH_S, GpuInterval, GpuTrack
+from gpudash.recording.gpu_interval import ENERGY_REACH_S, GpuInterval, GpuTrack, over_time
 from gpudash.statistics import mean, percentiles
 
 GRACE_S = 0.5
@@ -42,15 +42,6 @@ SWITCH_S = 0.01
 """A switch that takes less is in the first row of its segment instead of in one of its own."""
 
 
-PHASES = (
-    "copy_ms",
-    "prepare_ms",
-    "forward_ms",
-    "backward_ms",
-    "optimizer_ms",
-    "graph_ms",
-    "overlap_ms",
-)
 BIN = 0.01
 """Step times are kept in bins so wide, relative to the times: 1 %."""
 
@@ -96,8 +87,8 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     """The newest one known of a step up to `step`."""
     gpus: tuple[GpuInterval, ...] = ()
     """Every GPU seen up to the end of the row."""
-    cpu_pct: float | None = None
-    worker_rss_mib: float | None = None
+    host: dict[str, float | str] = {}
+    """Of the training processes and of gpudash, by metric; absent where it was not measured."""
     transform_ms: dict[str, float] = {}
     """Of a sample in each transform of a loader worker, as last reported in the row."""
     skipped_samples: int | None = None
@@ -365,8 +356,7 @@ class Intervals:
                 for track in self._gpus.values()
                 if track.first_s <= end_s
             ),
-            cpu_pct=mean(sample.cpu_pct for sample in host),
-            worker_rss_mib=mean(sample.worker_rss_mib for sample in host),
+            host=over_time("host", host),
             transform_ms=transform_ms,
             skipped_samples=self._skipped_samples,
             instruments_ms=instruments_ms,
@@ -433,7 +423,9 @@ def _bursts(steps: Iterable[Step]) -> tuple[Burst, ...]:
 
 
 def _phases_ms(steps: Sequence[Step], counts: Sequence[int]) -> dict[str, float]:
-    means = {name: mean((getattr(step, name) for step in steps), counts) for name in PHASES}
+    measured = [step.phases_ms or {} for step in steps]
+    names = dict.fromkeys(name for phases in measured for name in phases)
+    means = {name: mean((phases.get(name) for phases in measured), counts) for name in names}
     return {name: value for name, value in means.items() if value is not None}
 
 

@@ -4,11 +4,12 @@ So the views show a recording as they show a training. No I/O, no clock.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
 from gpudash.protocol import Event, GpuReading, HostReading, Progress, Reading, Step
-from gpudash.recording.gpu_interval import AVERAGED, GpuInterval
+from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
 
 BESIDE_S = 1e-6
@@ -38,7 +39,7 @@ def unfold(
     )
     at_s = max(interval.ended_s - BESIDE_S, (interval.began_s + interval.ended_s) / 2)
     readings = [_gpu(at_s, gpu, (gpus or {}).get(gpu.uuid)) for gpu in interval.gpus]
-    host = HostReading(at_s=at_s, cpu_pct=interval.cpu_pct, worker_rss_mib=interval.worker_rss_mib)
+    host = HostReading(at_s=at_s, values=interval.host)
     silent = interval.instruments_ms is None and not interval.steps
     return (*(() if silent else (progress,)), *readings, host)
 
@@ -70,19 +71,22 @@ def _steps(interval: Interval, base: int) -> Iterator[Step]:
             samples = of_all
 
 
-def _means(interval: Interval, stretched: float) -> dict[str, float]:
+def _means(interval: Interval, stretched: float) -> dict[str, Any]:
     means = {
         "data_ms": interval.data_ms or 0.0,
         "host_ms": interval.host_ms or 0.0,
         "device_ms": interval.device_ms,
         "cpu_ms": interval.cpu_ms,
-        **interval.phases_ms,
     }
-    return {name: value * stretched for name, value in means.items() if value is not None}
+    phases_ms = {name: ms * stretched for name, ms in interval.phases_ms.items()}
+    known = {name: value * stretched for name, value in means.items() if value is not None}
+    return {"phases_ms": phases_ms or None, **known}
 
 
 def _gpu(at_s: float, gpu: GpuInterval, known: GpuReading | None) -> GpuReading:
     known = known or GpuReading(at_s=at_s, index=gpu.index, uuid=gpu.uuid, name=gpu.uuid)
-    values = {name: getattr(gpu, name) for name in (*AVERAGED, "throttle")}
-    unknown = {"activity_since_s": None, "energy_j": None, "energy_at_s": None}
-    return msgspec.structs.replace(known, at_s=at_s, **unknown, **values)
+    values = known.values | gpu.values
+    values.pop("energy_j", None)
+    return msgspec.structs.replace(
+        known, at_s=at_s, values=values, activity_since_s=None, energy_at_s=None
+    )

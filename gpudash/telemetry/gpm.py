@@ -17,7 +17,7 @@ METRICS = {
     "pcie_tx_mib_s": 20,
     "pcie_rx_mib_s": 21,
 }
-"""Field of a reading → GPM metric. NVML gives percent and MiB/s, transmission seen from the GPU."""
+"""Metric → GPM's number of it. NVML gives percent and MiB/s, transmission seen from the GPU."""
 
 SHORTEST_S = 0.1
 """NVML's samples are refreshed no faster: differences over less time are noise."""
@@ -36,7 +36,7 @@ class Activity:
         self._before_s = -math.inf
         self._spare: object = None
 
-    def read(self) -> dict[str, float]:
+    def read(self) -> dict[str, float | str]:
         """Metrics since the last read that gave any; empty at first, or within 100 ms of one.
 
         A metric that the driver cannot tell is absent. Raises `NotMeasured` when none can be
@@ -78,7 +78,7 @@ class Activity:
         else:
             self._nvml.call("nvmlGpmMigSampleGet", self._board, self._instance, sample)
 
-    def _between(self, before: object, after: object) -> dict[str, float]:
+    def _between(self, before: object, after: object) -> dict[str, float | str]:
         question = self._nvml.constant("c_nvmlGpmMetricsGet_t")()
         question.version = self._nvml.constant("NVML_GPM_METRICS_GET_VERSION")
         question.sample1, question.sample2 = before, after

@@ -7,7 +7,8 @@ The fast reading is made of calls that take microseconds. The slow one takes mil
 
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,6 +18,8 @@ from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured, Nvml, first_meas
 from gpudash.telemetry.processes import MIB
 
 T = TypeVar("T")
+Values: TypeAlias = dict[str, float | str]
+"""Metric → what was read."""
 
 CORE_SENSOR = 0
 SM_CLOCK = 1
@@ -37,21 +40,6 @@ THROTTLE_REASONS = {
 """Bit → name. Idling (0x1) and clocks set by the user (0x2) hold nothing down."""
 
 
-class SlowReading(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of a `GpuReading` that are read once a second, in its units."""
-
-    at_s: float
-    sm_active_pct: float | None = None
-    sm_occupancy_pct: float | None = None
-    tensor_active_pct: float | None = None
-    dram_active_pct: float | None = None
-    pcie_rx_mib_s: float | None = None
-    pcie_tx_mib_s: float | None = None
-    activity_since_s: float | None = None
-    energy_j: float | None = None
-    energy_at_s: float | None = None
-
-
 class GpuName(msgspec.Struct, frozen=True, kw_only=True):
     """How a GPU is addressed and shown."""
 
@@ -63,8 +51,8 @@ class GpuName(msgspec.Struct, frozen=True, kw_only=True):
 class Gpu:
     """An open GPU. One thread may take fast readings while another takes slow ones.
 
-    Each reading of a single value raises `NotMeasured` where there is none; `fast` and `slow`
-    give None for it instead, and raise `GpuUnavailable` once the GPU or its driver is gone.
+    Each kind of reading gives its values by metric, and raises `NotMeasured` where there are none;
+    `fast` and `slow` leave it out then, and raise `GpuUnavailable` once the GPU or driver is gone.
     """
 
     def __init__(self, nvml: Nvml, handle: Any, uuid: str) -> None:
@@ -79,26 +67,14 @@ class Gpu:
         self._activity_s: float | None = None  # up to when its means have been read
 
     def fast(self) -> GpuReading:
-        """Read what takes microseconds; the slow values are None."""
+        """Read what takes microseconds."""
         at_s = time.monotonic()
-        util_pct, mem_util_pct = or_none(self.utilisation) or (None, None)
-        used_mib, total_mib = or_none(self.memory) or (None, None)
-        return GpuReading(
-            at_s=at_s,
-            index=self.id.index,
-            uuid=self.id.uuid,
-            name=self.id.name,
-            util_pct=util_pct,
-            mem_util_pct=mem_util_pct,
-            mem_used_mib=used_mib,
-            mem_total_mib=total_mib,
-            power_w=or_none(self.power),
-            temperature_c=or_none(self.temperature),
-            sm_clock_mhz=or_none(self.sm_clock),
-            throttle=or_none(self.throttle),
-        )
+        values: Values = {}
+        for read in FAST.values():
+            values |= or_none(partial(read, self)) or {}
+        return GpuReading(at_s=at_s, values=values, **msgspec.structs.asdict(self.id))
 
-    def slow(self) -> SlowReading:
+    def slow(self) -> GpuReading:
         """Read what takes milliseconds; activity is the mean since the slow reading before."""
         at_s = time.monotonic()
         activity = or_none(self.activity) or {}
@@ -108,13 +84,13 @@ class Gpu:
         if activity or since_s is None:
             self._activity_s = at_s
         energy_at_s = time.monotonic()
-        energy_j = or_none(self.energy)
-        return SlowReading(
+        energy = or_none(self.energy) or {}
+        return GpuReading(
             at_s=at_s,
+            values=activity | energy,
             activity_since_s=since_s if activity else None,
-            energy_j=energy_j,
-            energy_at_s=None if energy_j is None else energy_at_s,
-            **activity,
+            energy_at_s=energy_at_s if energy else None,
+            **msgspec.structs.asdict(self.id),
         )
 
     def close(self) -> None:
@@ -122,12 +98,12 @@ class Gpu:
         self._activity.close()
         self._nvml.close()
 
-    def utilisation(self) -> tuple[float, float]:
+    def utilisation(self) -> Values:
         """GPU and memory controller, percent of the driver's last sampling period."""
         rates = self._nvml.call("nvmlDeviceGetUtilizationRates", self._handle)
-        return float(rates.gpu), float(rates.memory)
+        return {"gpu_util_pct": float(rates.gpu), "mem_util_pct": float(rates.memory)}
 
-    def memory(self) -> tuple[float, float]:
+    def memory(self) -> Values:
         """MiB used and in total; version 2 does not count what the driver reserves as used."""
         memory = first_measured(
             lambda: self._nvml.call(
@@ -138,47 +114,67 @@ class Gpu:
             ),
             lambda: self._nvml.call("nvmlDeviceGetMemoryInfo", self._handle),
         )
-        return memory.used / MIB, memory.total / MIB
+        return {"mem_used_mib": memory.used / MIB, "mem_total_mib": memory.total / MIB}
 
-    def power(self) -> float:
+    def power(self) -> Values:
         """Watts at this instant; on an older driver the mean over the last second."""
         milliwatts = first_measured(
             lambda: self._nvml.field(self._handle, POWER_INSTANT),
             lambda: float(self._nvml.call("nvmlDeviceGetPowerUsage", self._handle)),
         )
-        return milliwatts / 1000
+        return {"power_w": milliwatts / 1000}
 
-    def temperature(self) -> float:
+    def temperature(self) -> Values:
         """Of the GPU core, °C."""
-        return first_measured(
-            lambda: float(self._nvml.call("nvmlDeviceGetTemperatureV", self._board, CORE_SENSOR)),
-            lambda: float(self._nvml.call("nvmlDeviceGetTemperature", self._board, CORE_SENSOR)),
+        degrees = first_measured(
+            lambda: self._nvml.call("nvmlDeviceGetTemperatureV", self._board, CORE_SENSOR),
+            lambda: self._nvml.call("nvmlDeviceGetTemperature", self._board, CORE_SENSOR),
         )
+        return {"temperature_c": float(degrees)}
 
-    def sm_clock(self) -> float:
+    def clocks(self) -> Values:
         """Clock of the SMs, MHz."""
-        return float(self._nvml.call("nvmlDeviceGetClockInfo", self._board, SM_CLOCK))
+        sm_mhz = self._nvml.call("nvmlDeviceGetClockInfo", self._board, SM_CLOCK)
+        return {"sm_clock_mhz": float(sm_mhz)}
 
-    def throttle(self) -> str:
+    def throttle(self) -> Values:
         """`none`, or the reasons that hold the clocks down, joined by `+`."""
         reasons: int = first_measured(
             lambda: self._nvml.call("nvmlDeviceGetCurrentClocksEventReasons", self._board),
             lambda: self._nvml.call("nvmlDeviceGetCurrentClocksThrottleReasons", self._board),
         )
-        return "+".join(name for bit, name in THROTTLE_REASONS.items() if reasons & bit) or "none"
+        names = [name for bit, name in THROTTLE_REASONS.items() if reasons & bit]
+        return {"throttle": "+".join(names) or "none"}
 
-    def energy(self) -> float:
+    def energy(self) -> Values:
         """Joules since the driver was loaded."""
         millijoules = self._nvml.call("nvmlDeviceGetTotalEnergyConsumption", self._handle)
-        return float(millijoules) / 1000
+        return {"energy_j": float(millijoules) / 1000}
 
-    def activity(self) -> dict[str, float]:
-        """GPM metrics since the reading before, by field name; see `gpm.Activity.read`."""
+    def activity(self) -> Values:
+        """GPM metrics since the reading before; see `gpm.Activity.read`."""
         return self._activity.read()
 
-    def pcie(self) -> dict[str, float]:
-        """PCIe MiB/s since the reading before, by field name; empty at first."""
+    def pcie(self) -> Values:
+        """PCIe MiB/s each way since the reading before; empty at first."""
         return self._pcie.read()
+
+
+FAST: dict[str, Callable[[Gpu], Values]] = {
+    "utilisation": Gpu.utilisation,
+    "memory": Gpu.memory,
+    "power": Gpu.power,
+    "temperature": Gpu.temperature,
+    "clocks": Gpu.clocks,
+    "throttle reasons": Gpu.throttle,
+}
+"""What is read five times a second: name in a report → how."""
+SLOW: dict[str, Callable[[Gpu], Values]] = {
+    "energy": Gpu.energy,
+    "SM, tensor and DRAM activity": Gpu.activity,
+    "PCIe counters": Gpu.pcie,
+}
+"""What is read once a second; rates need `gpm.SHORTEST_S` between two readings."""
 
 
 class ByteCounters:
@@ -189,7 +185,7 @@ class ByteCounters:
         self._handle = handle
         self._before: tuple[float, float, float] | None = None
 
-    def read(self) -> dict[str, float]:
+    def read(self) -> Values:
         """MiB/s each way since the reading before; empty at first and when a counter wrapped."""
         tx_bytes = self._nvml.field(self._handle, PCIE_TX_BYTES)
         rx_bytes = self._nvml.field(self._handle, PCIE_RX_BYTES)

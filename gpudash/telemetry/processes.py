@@ -65,7 +65,7 @@ class HostReader:
         self._ended_s = 0.0  # of those that ended, what no parent had been told of when read
 
     def read(self) -> HostReading:
-        """CPU percent (of one core, None at first) and resident MiB; None once all are gone."""
+        """CPU percent (of one core, absent at first) and resident MiB; absent once all are gone."""
         now_s = self._clock()
         found = self._find()
         rss_mib = sum(usage.rss_mib for usage in found.values())
@@ -74,12 +74,14 @@ class HostReader:
             cpu_pct = 100 * self._used_s(found) / (now_s - self._read_s)
         self._read_s, self._before = now_s, found
         own = next(iter(_read(os.getpid()).values()), None)
+        values = {
+            "cpu_pct": cpu_pct,
+            "worker_rss_mib": rss_mib or None,
+            "own_cpu_pct": self._own_cpu_pct(now_s),
+            "own_rss_mib": own.rss_mib if own else None,
+        }
         return HostReading(
-            at_s=now_s,
-            cpu_pct=cpu_pct,
-            worker_rss_mib=rss_mib or None,
-            own_cpu_pct=self._own_cpu_pct(now_s),
-            own_rss_mib=own.rss_mib if own else None,
+            at_s=now_s, values={name: value for name, value in values.items() if value is not None}
         )
 
     def _find(self) -> dict[_Process, _Usage]:

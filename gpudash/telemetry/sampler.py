@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from gpudash.protocol import HostReading, Reading
-from gpudash.telemetry.gpu import Gpu, GpuName, SlowReading, list_gpus, open_gpu
+from gpudash.protocol import GpuReading, HostReading, Reading
+from gpudash.telemetry.gpu import Gpu, GpuName, list_gpus, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable
 from gpudash.telemetry.processes import HostReader
 
@@ -127,7 +127,7 @@ class Target:
         self.missing: str | None = "the GPU is being opened" if gpu_uuid else ON_CPU
         self._host = HostReader(pid)
         self._gpu: Gpu | None = None
-        self._slow: SlowReading | None = None
+        self._slow: GpuReading | None = None
         self._in_use = threading.Lock()  # the GPU is not closed while it is read
 
     def open(self, open_gpu: Callable[[str], Gpu], list_gpus: ListGpus) -> None:
@@ -183,8 +183,8 @@ class Target:
             return None
         if slow is None or sample.at_s - slow.at_s > stale_s:
             return sample
-        values = msgspec.structs.asdict(slow) | {"at_s": sample.at_s}
-        return msgspec.structs.replace(sample, **values)
+        both = sample.values | slow.values
+        return msgspec.structs.replace(slow, at_s=sample.at_s, values=both)
 
 
 def ticks(period_s: float, stopped: threading.Event, wake: threading.Event) -> Iterator[None]:

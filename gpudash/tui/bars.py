@@ -109,10 +109,12 @@ def _asides(snapshot: Snapshot) -> list[str]:
     """Return what gpudash itself costs, and what it cannot explain or had to leave out."""
     asides = silence(snapshot) + unreadable(snapshot.skipped_samples)
     host = snapshot.host
-    if host is not None and host.own_cpu_pct is not None and snapshot.instruments_ms is not None:
+    own_cpu_pct = None if host is None else host.number("own_cpu_pct")
+    if host is not None and own_cpu_pct is not None and snapshot.instruments_ms is not None:
         asides.append(
-            f"gpudash takes {fmt.percent(host.own_cpu_pct)} of a core, "
-            f"{fmt.memory(host.own_rss_mib)}, {1000 * snapshot.instruments_ms:.0f} µs a step"
+            f"gpudash takes {fmt.percent(own_cpu_pct)} of a core, "
+            f"{fmt.memory(host.number('own_rss_mib'))}, "
+            f"{1000 * snapshot.instruments_ms:.0f} µs a step"
         )
     if snapshot.unattributed_pct is not None:
         asides.append(f"{snapshot.unattributed_pct:.1f} % of the time unattributed")

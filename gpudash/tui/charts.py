@@ -1,23 +1,21 @@
 """What the four charts show: pure functions from a snapshot to titles, lines and axes."""
 
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
 from gpudash import format as fmt
+from gpudash.metrics import METRICS, Kind, Line, Metric, Side
 from gpudash.snapshot import Marker, Series, Snapshot, Values
 from gpudash.tui.axes import latest
 
-Side: TypeAlias = Literal["left", "right"]
-
-PHASES = ("data", "copy", "prepare", "forward", "backward", "optimizer")
 RUNS_AHEAD = 0.8
 """Share of the step up to which a busy host still gets ahead of the device."""
 WAITS_FOR_DATA = 0.1
 """Share of the step from which waiting for the next batch is worth a word."""
-GRAPH = "graph"
-"""Stands for the last three where they are replayed as one CUDA graph."""
+COLOURS = 7
+"""That lines have; with more phases than those, they are used again."""
 
 
 class ChartLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,76 +52,76 @@ class ChartData(msgspec.Struct, frozen=True, kw_only=True):
     """What a chart without a single point says."""
 
 
-SHORT = {"forward": "fwd", "backward": "bwd", "optimizer": "opt"}
+def _chart(snapshot: Snapshot, title: str, lines: Iterable[ChartLine], **more: Any) -> ChartData:
+    training = snapshot.state in ("starting", "switching", "training")
+    return ChartData(
+        title=title,
+        at_s=snapshot.series.at_s,
+        tick_s=snapshot.series.tick_s,
+        lines=tuple(lines),
+        markers=snapshot.markers,
+        empty="waiting for the first step" if training else "nothing measured",
+        **more,
+    )
 
 
-def _empty(snapshot: Snapshot) -> str:
-    if snapshot.state in ("starting", "switching", "training"):
-        return "waiting for the first step"
-    return "nothing measured"
+def _drawn(snapshot: Snapshot, chart: str, *kinds: Kind) -> list[ChartLine]:
+    """Return the lines of the metrics of these kinds in a chart."""
+    return [
+        _line(snapshot, name, metric, metric.line)
+        for name, metric in METRICS.items()
+        if metric.line is not None and metric.line.chart == chart and metric.kind in kinds
+        if name in snapshot.series.values or not metric.line.if_measured
+    ]
+
+
+def _line(snapshot: Snapshot, name: str, metric: Metric, line: Line) -> ChartLine:
+    values, unit = snapshot.series.of(name), metric.unit
+    value = _newest(snapshot, name, metric.kind)
+    if unit == "MiB" and any(mib is not None and mib >= 1024 for mib in (*values, value)):
+        values, unit = tuple(map(_gib, values)), "GiB"
+        value = _gib(value)
+    return ChartLine(
+        label=line.label,
+        short=line.short,
+        value=f"{fmt.quantity(value, unit):>{line.width}}",
+        values=values,
+        colour=line.colour,
+        side=line.side,
+    )
+
+
+def _newest(snapshot: Snapshot, name: str, kind: Kind) -> float | None:
+    """Return the value now: a rate over some seconds, a reading, or else the newest tick's."""
+    if name in ("steps_per_s", "samples_per_s"):
+        return snapshot.steps_per_s if name == "steps_per_s" else snapshot.samples_per_s
+    reading = {"gpu": snapshot.gpu, "host": snapshot.host}.get(kind)
+    return reading.number(name) if reading else latest(snapshot.series.of(name))
+
+
+def _gib(mib: float | None) -> float | None:
+    return None if mib is None else mib / 1024
 
 
 def throughput(snapshot: Snapshot) -> ChartData:
     """Return steps/s on the left axis, samples/s on the right one."""
-    series = snapshot.series
-    return ChartData(
-        title="throughput",
-        at_s=series.at_s,
-        tick_s=series.tick_s,
-        lines=(
-            ChartLine(
-                label="steps/s",
-                value=f"{fmt.significant(snapshot.steps_per_s):>5}",
-                values=series.steps_per_s,
-                colour=1,
-            ),
-            ChartLine(
-                label="samples/s",
-                value=f"{fmt.significant(snapshot.samples_per_s):>5}",
-                values=series.samples_per_s,
-                colour=0,
-                side="right",
-            ),
-        ),
-        markers=snapshot.markers,
-        name_markers=True,
-        empty=_empty(snapshot),
-    )
+    return _chart(snapshot, "throughput", _drawn(snapshot, "throughput", "step"), name_markers=True)
 
 
 def _reads_gpu(snapshot: Snapshot) -> bool:
     return snapshot.gpu_missing is None and (
-        snapshot.gpu is not None or any(value is not None for value in snapshot.series.util_pct)
+        snapshot.gpu is not None or "gpu_util_pct" in snapshot.series.values
     )
 
 
 def activity(snapshot: Snapshot) -> ChartData:
     """Return GPU utilisation and SM activity; where no GPU is read, the CPU, and why."""
-    series = snapshot.series
     if _reads_gpu(snapshot):
-        lines: tuple[ChartLine, ...] = _gpu_lines(snapshot, series)
         title = "GPU activity"
+        lines = [*_drawn(snapshot, "activity", "gpu"), *_both_streams(snapshot.series)]
     else:
-        cpu = snapshot.host.cpu_pct if snapshot.host else latest(series.cpu_pct)
-        lines = (
-            ChartLine(
-                label="of one core",
-                value=f"{fmt.percent(cpu):>6}",
-                values=series.cpu_pct,
-                colour=1,
-            ),
-        )
-        title = "CPU of the training"
-    return ChartData(
-        title=title,
-        at_s=series.at_s,
-        tick_s=series.tick_s,
-        lines=lines,
-        least_top={"left": 100.0},
-        markers=snapshot.markers,
-        note=_no_gpu(snapshot),
-        empty=_empty(snapshot),
-    )
+        title, lines = "CPU of the training", _drawn(snapshot, "activity", "host")
+    return _chart(snapshot, title, lines, least_top={"left": 100.0}, note=_no_gpu(snapshot))
 
 
 def _no_gpu(snapshot: Snapshot) -> str:
@@ -133,115 +131,45 @@ def _no_gpu(snapshot: Snapshot) -> str:
     return f"no GPU is read: {snapshot.gpu_missing}"
 
 
-def _gpu_lines(snapshot: Snapshot, series: Series) -> tuple[ChartLine, ...]:
-    gpu = snapshot.gpu
-    util = ChartLine(
-        label="utilisation",
-        short="util",
-        value=f"{fmt.percent(gpu.util_pct if gpu else latest(series.util_pct)):>5}",
-        values=series.util_pct,
-        colour=0,
-    )
-    both = _both_streams(series)
-    if all(value is None for value in series.sm_active_pct):
-        return (util, *both)
-    active = ChartLine(
-        label="SM active",
-        value=f"{fmt.percent(gpu.sm_active_pct if gpu else latest(series.sm_active_pct)):>5}",
-        values=series.sm_active_pct,
-        colour=1,
-    )
-    return (util, active, *both)
-
-
 def memory_and_power(snapshot: Snapshot) -> ChartData:
     """Return memory on the left axis, power on the right one."""
-    series = snapshot.series
-    on_gpu = _reads_gpu(snapshot)
-    gpu, host = snapshot.gpu, snapshot.host
-    if on_gpu:
-        values = series.mem_used_mib
-        used = gpu.mem_used_mib if gpu else latest(values)
-    else:
-        values = series.worker_rss_mib
-        used = host.worker_rss_mib if host else latest(values)
-    in_gib = any(value is not None and value >= 1024 for value in values)
-    power = ChartLine(
-        label="power",
-        value=f"{fmt.with_unit(gpu.power_w if gpu else None, 'W'):>5}",
-        values=series.power_w if on_gpu else (),
-        colour=0,
-        side="right",
-    )
-    memory = ChartLine(
-        label="GPU" if on_gpu else "training",
-        value=f"{_memory(used, in_gib=in_gib):>8}",
-        values=_in_gib(values) if in_gib else values,
-        colour=1,
-    )
-    return ChartData(
-        title="memory",
-        at_s=series.at_s,
-        tick_s=series.tick_s,
-        lines=(memory, power),
-        markers=snapshot.markers,
-        empty=_empty(snapshot),
-    )
-
-
-def _memory(mib: float | None, *, in_gib: bool) -> str:
-    """Return the value in the unit of its axis."""
-    if mib is None:
-        return fmt.ABSENT
-    return fmt.with_unit(mib / 1024, "GiB", 1) if in_gib else fmt.with_unit(mib, "MiB")
-
-
-def _in_gib(values: Values) -> Values:
-    return tuple(None if value is None else value / 1024 for value in values)
+    lines = _drawn(snapshot, "memory", "gpu")
+    if not _reads_gpu(snapshot):
+        lines = _drawn(snapshot, "memory", "host") + [one for one in lines if one.side == "right"]
+    return _chart(snapshot, "memory", lines)
 
 
 def step_time(snapshot: Snapshot) -> ChartData:
     """Return the phases as lines: with two streams they overlap, so they do not add up."""
-    series = snapshot.series
-    columns: dict[str, Values] = {
-        "data": series.data_ms,
-        "copy": series.copy_ms,
-        "prepare": series.prepare_ms,
-        "forward": series.forward_ms,
-        "backward": series.backward_ms,
-        "optimizer": series.optimizer_ms,
-        GRAPH: series.graph_ms,
-    }
-    shown = (*PHASES, GRAPH) if any(value is not None for value in series.graph_ms) else PHASES
-    return ChartData(
-        title="step time, ms",
-        at_s=series.at_s,
-        tick_s=series.tick_s,
-        lines=tuple(
-            ChartLine(
-                label=phase,
-                short=SHORT.get(phase, phase),
-                value=f"{fmt.milliseconds(latest(columns[phase])):>4}",
-                values=columns[phase],
-                colour=colour,
-            )
-            for colour, phase in enumerate(shown)
-        ),
-        cuts_outliers=True,
-        markers=snapshot.markers,
-        note=_loader_times(snapshot) or _host_time(snapshot),
-        empty=_empty(snapshot),
-    )
+    note = _loader_times(snapshot) or _host_time(snapshot)
+    lines = (*_drawn(snapshot, "phases", "step"), *_phases(snapshot))
+    return _chart(snapshot, "step time, ms", lines, cuts_outliers=True, note=note)
+
+
+def _phases(snapshot: Snapshot) -> list[ChartLine]:
+    """Return the phases that the training names, in its words; before it starts, the table's."""
+    if not snapshot.phases:
+        return _drawn(snapshot, "phases", "phase")
+    lines = []
+    for index, phase in enumerate(snapshot.phases, start=1):
+        name = f"{phase.name}_ms"
+        metric = METRICS.get(name, Metric("phase", "ms", "A phase of the training's own."))
+        known = metric.line or Line("phases", index % COLOURS, 4, phase.label)
+        if name in snapshot.series.values or not known.if_measured:
+            short = known.short if phase.label == known.label else ""
+            line = msgspec.structs.replace(known, label=phase.label, short=short)
+            lines.append(_line(snapshot, name, metric, line))
+    return lines
 
 
 def _host_time(snapshot: Snapshot) -> str:
     """Return how long the host waited for data; or was busy, and whether ahead of a GPU."""
     series = snapshot.series
-    host_ms, step_ms = latest(series.host_ms), latest(series.step_ms)
+    host_ms, step_ms = latest(series.of("host_ms")), latest(series.of("step_ms"))
     if host_ms is None or not step_ms:
         return ""
     if _waits_for_data(series):  # then it is idle without being ahead of anything
-        data_ms = fmt.milliseconds(latest(series.data_ms))
+        data_ms = fmt.milliseconds(latest(series.of("data_ms")))
         return f"host waits for data {data_ms} of {fmt.milliseconds(step_ms)} ms"
     busy = f"host busy {fmt.milliseconds(host_ms)} of {fmt.milliseconds(step_ms)} ms"
     if snapshot.device is None or snapshot.device.kind == "cpu":  # then they are one
@@ -258,7 +186,7 @@ def _loader_times(snapshot: Snapshot) -> str:
 
 
 def _waits_for_data(series: Series) -> bool:
-    data_ms, step_ms = latest(series.data_ms), latest(series.step_ms)
+    data_ms, step_ms = latest(series.of("data_ms")), latest(series.of("step_ms"))
     if not data_ms or not step_ms:
         return False
     return data_ms >= WAITS_FOR_DATA * step_ms
@@ -266,12 +194,12 @@ def _waits_for_data(series: Series) -> bool:
 
 def _both_streams(series: Series) -> tuple[ChartLine, ...]:
     """Return the share of the time in which both streams were busy, if there are two."""
-    if all(value is None for value in series.overlap_ms):
-        return ()
     shares = tuple(
         None if overlap is None or not step else 100 * overlap / step
-        for overlap, step in zip(series.overlap_ms, series.step_ms, strict=True)
+        for overlap, step in zip(series.of("overlap_ms"), series.of("step_ms"), strict=False)
     )
+    if not shares:
+        return ()
     line = ChartLine(
         label="both streams",
         short="both",

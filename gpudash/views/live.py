@@ -22,6 +22,7 @@ from gpudash.protocol import (
     Note,
     Pause,
     Paused,
+    Phase,
     Plan,
     Progress,
     Reading,
@@ -86,7 +87,7 @@ class LiveView:
                 self._sample_gpu(item)
             case HostReading():
                 self._host = item
-                self._ticks.host(item)
+                self._ticks.read(item)
                 self._results.sample(item)
             case Started():
                 self._start(item)
@@ -159,6 +160,7 @@ class LiveView:
             step_ms_p95=rate.step_ms_p95,
             quiet_s=self._quiet_s(now_s),
             loss=self._loss,
+            phases=self._phases,
             gpu=self._gpu,
             gpu_missing=self.gpu_missing,
             host=self._host,
@@ -189,6 +191,7 @@ class LiveView:
         self._total_steps = 0
         self._total_samples = 0
         self._loss: float | None = None
+        self._phases: tuple[Phase, ...] = ()
         self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
         self._transform_ms: dict[str, float] = {}
         self._skipped_samples = 0
@@ -226,7 +229,7 @@ class LiveView:
         self._phase, self._sentence = "training", "training"
         self._pid, self._device, self._notes = event.pid, event.device, event.notes
         self._workload, self._settings = event.workload, event.settings
-        self._requested = event.requested
+        self._requested, self._phases = event.requested, event.phases
         self._busy_since_s = self._trains_since_s = event.at_s
         self._ticks.begin(event.at_s)
         self._results.start(event.workload, event.settings, event.warmup_steps)
@@ -299,7 +302,7 @@ class LiveView:
         if not self._is_shown(sample):
             return
         self._gpu = sample
-        self._ticks.gpu(sample)
+        self._ticks.read(sample)
         self._results.sample(sample)
 
     def _is_shown(self, sample: GpuReading) -> bool:

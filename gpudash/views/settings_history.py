@@ -87,9 +87,9 @@ class _Row:
         if self.span is None or not self.span[0] <= sample.at_s <= self.span[1]:
             return
         if isinstance(sample, GpuReading):
-            self.util.add(since(sample, self.span[0]).util_pct)
+            self.util.add(since(sample, self.span[0]).number("gpu_util_pct"))
         else:
-            self.cpu.add(sample.cpu_pct)
+            self.cpu.add(sample.number("cpu_pct"))
         self.shown = None
 
     @property

@@ -5,66 +5,48 @@ step of three seconds draws a level line instead of a tooth, and the rates times
 length still add up to the steps trained. The times of a tick weigh its steps by that share.
 """
 
+from collections.abc import Mapping
 from math import floor, isfinite
 
-from gpudash.protocol import GpuReading, HostReading, Step
-from gpudash.snapshot import Series, Values
+from gpudash.metrics import METRICS
+from gpudash.protocol import Reading, Step
+from gpudash.snapshot import Series
 
 TICK_S = 0.5
 CAPACITY = 1200
 """Ticks kept: ten minutes."""
 
-_TIMES = (
-    "step_ms",
-    "data_ms",
-    "copy_ms",
-    "prepare_ms",
-    "forward_ms",
-    "backward_ms",
-    "optimizer_ms",
-    "graph_ms",
-    "overlap_ms",
-    "host_ms",
-    "device_ms",
-)
-_GPU = ("util_pct", "sm_active_pct", "mem_used_mib", "power_w")
-_HOST = ("cpu_pct", "worker_rss_mib")
-_COLUMNS = ("at_s", "steps_per_s", "samples_per_s", *_TIMES, *_GPU, *_HOST)
-
 
 class _Means:
-    """Weighted means of several columns, each with its own count of what was measured."""
+    """Weighted means of values by name, each with its own count of what was measured."""
 
-    __slots__ = ("_sums", "_weights")
+    __slots__ = ("_sums",)
 
-    def __init__(self, columns: int) -> None:
-        self._sums = [0.0] * columns
-        self._weights = [0.0] * columns
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[float, float]] = {}  # total, weight
 
-    def add(self, values: Values, weight: float = 1.0) -> None:
-        for column, value in enumerate(values):
+    def add(self, values: Mapping[str, float | None], weight: float = 1.0) -> None:
+        for name, value in values.items():
             if value is not None and isfinite(value):  # a chart cannot draw NaN
-                self._sums[column] += weight * value
-                self._weights[column] += weight
+                total, weights = self._sums.get(name, (0.0, 0.0))
+                self._sums[name] = total + weight * value, weights + weight
 
-    def values(self) -> Values:
-        pairs = zip(self._sums, self._weights, strict=True)
-        return tuple(total / weight if weight else None for total, weight in pairs)
+    def values(self) -> dict[str, float]:
+        return {name: total / weight for name, (total, weight) in self._sums.items() if weight}
 
 
 class _Tick:
     """One tick. `row` is its line of the series, kept until something in it changes."""
 
-    __slots__ = ("covered", "gpu", "host", "row", "samples", "steps", "times")
+    __slots__ = ("covered", "readings", "row", "samples", "steps", "times")
 
     def __init__(self) -> None:
         self.covered = False  # known to the end whether steps were trained
         self.steps = 0.0
         self.samples = 0.0
-        self.times = _Means(len(_TIMES))
-        self.gpu = _Means(len(_GPU))
-        self.host = _Means(len(_HOST))
-        self.row: Values | None = None
+        self.times = _Means()
+        self.readings = _Means()
+        self.row: dict[str, float] | None = None
 
 
 class Ticks:
@@ -99,7 +81,13 @@ class Ticks:
         """Spread a finished step over the ticks it overlaps."""
         duration_s = step.count * step.step_ms / 1000
         began_s = step.finished_s - duration_s
-        times = tuple(getattr(step, name) for name in _TIMES)
+        times = {
+            "step_ms": step.step_ms,
+            "data_ms": step.data_ms,
+            "host_ms": step.host_ms,
+            "device_ms": step.device_ms,
+            **{f"{name}_ms": taken_ms for name, taken_ms in (step.phases_ms or {}).items()},
+        }
         last = self._index(step.finished_s)
         for index in range(max(self._index(began_s), last - CAPACITY), last + 1):
             tick = self._tick(index)
@@ -115,17 +103,16 @@ class Ticks:
             tick.times.add(times, share * step.count)
             self._touch(tick)
 
-    def gpu(self, sample: GpuReading) -> None:
-        """Take a sample of the GPU that is shown."""
-        tick = self._sampled(sample.at_s)
+    def read(self, reading: Reading) -> None:
+        """Take a reading of the GPU that is shown, or of the training processes."""
+        index = self._index(reading.at_s)
+        self._sampled_to = max(self._sampled_to, index)
+        tick = self._tick(index)
         if tick is not None:
-            tick.gpu.add(tuple(getattr(sample, name) for name in _GPU))
-
-    def host(self, sample: HostReading) -> None:
-        """Take a sample of the training processes."""
-        tick = self._sampled(sample.at_s)
-        if tick is not None:
-            tick.host.add(tuple(getattr(sample, name) for name in _HOST))
+            tick.readings.add(
+                {name: reading.number(name) for name in reading.values if _is_drawn(name)}
+            )
+            self._touch(tick)
 
     def series(self) -> Series:
         """Return the ticks that are over; the same object while nothing in them changed."""
@@ -138,31 +125,28 @@ class Ticks:
 
     def _build(self, newest: int) -> Series:
         begin = min(self._ticks, default=newest)
-        rows = [self._row(index) for index in range(max(begin, newest - CAPACITY), newest)]
-        if not rows:
-            return Series(tick_s=TICK_S)
-        columns = dict(zip(_COLUMNS, zip(*rows, strict=True), strict=True))
-        return Series(tick_s=TICK_S, **columns)
+        shown = range(max(begin, newest - CAPACITY), newest)
+        rows = [self._row(index) for index in shown]
+        names = dict.fromkeys(name for row in rows for name in row)
+        return Series(
+            tick_s=TICK_S,
+            at_s=tuple((index + 1) * TICK_S for index in shown),
+            values={name: tuple(row.get(name) for row in rows) for name in names},
+        )
 
-    def _row(self, index: int) -> Values:
+    def _row(self, index: int) -> dict[str, float]:
         tick = self._ticks.get(index)
-        at_s = (index + 1) * TICK_S
         if tick is None:
-            return (at_s, *(None,) * (len(_COLUMNS) - 1))
+            return {}
         if tick.row is None:
-            steps: Values = (None,) * (2 + len(_TIMES))
+            tick.row = tick.readings.values()
             if tick.covered:
-                steps = (tick.steps / TICK_S, tick.samples / TICK_S, *tick.times.values())
-            tick.row = (at_s, *steps, *tick.gpu.values(), *tick.host.values())
+                rates = {
+                    "steps_per_s": tick.steps / TICK_S,
+                    "samples_per_s": tick.samples / TICK_S,
+                }
+                tick.row |= rates | tick.times.values()
         return tick.row
-
-    def _sampled(self, at_s: float) -> _Tick | None:
-        index = self._index(at_s)
-        self._sampled_to = max(self._sampled_to, index)
-        tick = self._tick(index)
-        if tick is not None:
-            self._touch(tick)
-        return tick
 
     def _index(self, at_s: float) -> int:
         return floor((at_s - self._began_s) / TICK_S)
@@ -187,3 +171,7 @@ class Ticks:
     def _touch(self, tick: _Tick) -> None:
         self._stale |= tick.row is not None
         tick.row = None
+
+
+def _is_drawn(name: str) -> bool:
+    return name in METRICS and METRICS[name].line is not None

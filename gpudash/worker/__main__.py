@@ -13,18 +13,26 @@ import time
 import traceback
 from collections.abc import Mapping
 from multiprocessing.util import get_temp_dir
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
 from gpudash.protocol import Failed, Note, Plan, Started, Status
+from gpudash.worker.phases import phases
+from workloads import find_workload
 from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, phrase
 from workloads.lifetime import die_with
 
 if TYPE_CHECKING:
     from workloads.training import Training
+
+PHASES: dict[Literal["prepare", "train"], tuple[str, ...]] = {
+    "prepare": ("copy", "prepare"),
+    "train": ("forward", "backward", "optimizer", "graph"),
+}
+"""Lane → the phases that our workloads mark in it."""
 
 
 def main() -> int:
@@ -63,13 +71,13 @@ def build(plan: Plan, events: EventPipe) -> "Training":
     """Build the workload and report it. Raises what goes wrong on the way."""
     # here and not above: this is what takes the seconds
     from gpudash.instrument.device import describe_device, versions  # noqa: PLC0415  # see above
-    from workloads import find_workload  # noqa: PLC0415  # see above
     from workloads.training import Training, pick_device  # noqa: PLC0415  # see above
 
     device = pick_device(plan.device)
     described = describe_device(device)
     events.send(Status(text=f"building {plan.workload} on {described.name}"))
-    training = Training(find_workload(plan.workload), plan.settings, device)
+    entry = find_workload(plan.workload)
+    training = Training(entry, plan.settings, device)
     started = Started(
         at_s=time.monotonic(),
         pid=os.getpid(),
@@ -80,6 +88,7 @@ def build(plan: Plan, events: EventPipe) -> "Training":
         warmup_steps=training.warmup_steps,
         versions=versions(),
         notes=tuple(Note(lever=lever, text=text) for lever, text in training.notes.items()),
+        phases=phases(entry.prepares),
     )
     events.send(started)
     return training

@@ -231,7 +231,7 @@ def test_utilisation_is_that_of_the_block_and_of_no_moment_before():
     bench = Bench(0)
     bench.changed(block=0, after_step=0, warmup_steps=0)
     for at_s, value in [(-0.1, 1.0), (LAG_S - 0.05, 2.0), (0.3, 80.0), (0.9, 100.0), (1.1, 3.0)]:
-        bench.tell(gpu(BEGAN_S + at_s, util_pct=value), host(BEGAN_S + at_s, cpu_pct=value))
+        bench.tell(gpu(BEGAN_S + at_s, gpu_util_pct=value), host(BEGAN_S + at_s, cpu_pct=value))
     bench.finished(500.0, 500.0, 200.0)
     bench.changed(block=None, after_step=3)
     bench.finished(50.0)
@@ -242,7 +242,7 @@ def test_utilisation_is_that_of_the_block_and_of_no_moment_before():
 def test_a_block_too_short_for_a_reading_has_no_utilisation():
     bench = Bench(0)
     bench.changed(block=0, after_step=0, warmup_steps=0)
-    bench.tell(gpu(BEGAN_S + 0.05, util_pct=80.0), host(BEGAN_S + 0.05))
+    bench.tell(gpu(BEGAN_S + 0.05, gpu_util_pct=80.0), host(BEGAN_S + 0.05))
     bench.finished(50.0, 50.0, 50.0)
     bench.changed(block=None, after_step=3)
     bench.finished(50.0)

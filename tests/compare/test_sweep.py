@@ -166,7 +166,7 @@ def test_utilisation_is_read_while_the_block_runs():
     done = swept(msgspec.structs.replace(GRID, rounds=1), step_ms=lambda settings: 500.0)
     while not done.experiment.done:
         done.turn()
-        done.tell(gpu(done.worker.now_s, util_pct=77.0))
+        done.tell(gpu(done.worker.now_s, gpu_util_pct=77.0))
     assert {row.util_pct for row in done.experiment.rows} == {77.0}
     assert done.experiment.sweep.results()[0][0].util_pct == 77.0
 

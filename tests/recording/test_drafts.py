@@ -4,7 +4,7 @@ import stat
 import pytest
 
 from gpudash.errors import RecordingError
-from gpudash.recording.csv_file import COLUMNS
+from gpudash.recording.csv_file import columns
 from tests.recording.test_csv_file import FullDisk, interval, recording, rows_of
 
 
@@ -39,7 +39,7 @@ def test_a_link_stays_a_link_to_the_file_that_is_replaced(tmp_path):
     file.take_place()
     file.close()
     assert link.readlink() == real
-    assert real.read_text() == ",".join(COLUMNS) + "\n"
+    assert real.read_text() == ",".join(columns()) + "\n"
 
 
 def test_a_draft_that_cannot_take_its_place_is_reported_and_removed(tmp_path):

@@ -14,7 +14,7 @@ def track_of(*readings):
 
 
 def energy_j(track, began_s, ended_s):
-    return track.take(began_s, ended_s, settings_s=0.0).energy_j
+    return track.take(began_s, ended_s, settings_s=0.0).values.get("energy_j")
 
 
 def counted(*moments_s, power_w=100.0):
@@ -27,7 +27,7 @@ def test_the_counter_between_two_readings_is_interpolated():
 
 
 def test_a_reading_of_the_counter_without_a_value_is_none():
-    without = gpu(1.6, energy_at_s=1.6, energy_j=None)
+    without = gpu(1.6, energy_at_s=1.6)
     assert energy_j(track_of(*counted(1.0, 2.0), without), 1.0, 1.5) == pytest.approx(50.0)
 
 

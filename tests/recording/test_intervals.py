@@ -47,7 +47,7 @@ def test_a_row_waits_for_the_energy_counter_to_be_read_after_its_end():
     items = [run.start(), gpu(BEGAN_S, energy_j=0.0), *run.steps(20), host(run.now_s)]
     assert [row for item in items for row in intervals.fold(item)] == []
     rows = intervals.fold(gpu(run.now_s + 0.1, energy_j=330.0))
-    assert [row.gpus[0].energy_j for row in rows] == pytest.approx([30.0] * 10)
+    assert [row.gpus[0].values.get("energy_j") for row in rows] == pytest.approx([30.0] * 10)
 
 
 def test_a_row_waits_only_so_long_for_a_sample():
@@ -144,10 +144,16 @@ def test_a_long_switch_has_several_rows_and_the_device_is_seen_to_be_idle_in_it(
     run.now_s += 2.0
     items += [run.change(data="loader"), *run.steps(40)]
     moments = [tick / 5 for tick in range(1, 18)]
-    items += [gpu(BEGAN_S + at_s, util_pct=0.0 if at_s >= 2 else 90.0) for at_s in moments]
+    items += [gpu(BEGAN_S + at_s, gpu_util_pct=0.0 if at_s >= 2 else 90.0) for at_s in moments]
     rows = fold(in_order(items), close_s=run.now_s)[2:]
     assert [row.steps for row in rows] == [0, 0, 0, 0, 10, 10, 10, 10]
-    assert [row.gpus[0].util_pct for row in rows[:5]] == [None, 0.0, 0.0, 0.0, None]
+    assert [row.gpus[0].values.get("gpu_util_pct") for row in rows[:5]] == [
+        None,
+        0.0,
+        0.0,
+        0.0,
+        None,
+    ]
 
 
 def test_a_switch_of_no_length_to_speak_of_has_no_row():
@@ -229,16 +235,16 @@ def test_a_loss_appears_in_the_row_of_its_step_and_not_before():
 def test_samples_are_averaged_and_what_was_not_measured_stays_empty():
     run = Trainer()
     samples = [
-        gpu(BEGAN_S + 1.1, util_pct=80.0, throttle="none"),
-        gpu(BEGAN_S + 1.3, util_pct=90.0, throttle="power+thermal"),
+        gpu(BEGAN_S + 1.1, gpu_util_pct=80.0, throttle="none"),
+        gpu(BEGAN_S + 1.3, gpu_util_pct=90.0, throttle="power+thermal"),
         gpu(BEGAN_S + 1.6, throttle="none"),
         host(BEGAN_S + 1.2),
     ]
     rows = fold([run.start(), *samples, *run.steps(40)], close_s=run.now_s)[2:]
-    first, second = (row.gpus[0] for row in rows)
-    assert (first.util_pct, first.power_w, first.throttle) == (85.0, None, "power+thermal")
-    assert (second.util_pct, second.throttle) == (None, "none")
-    assert [row.cpu_pct for row in rows] == [150.0, None]
+    first, second = (row.gpus[0].values for row in rows)
+    assert first == {"gpu_util_pct": 85.0, "throttle": "power+thermal"}
+    assert second == {"throttle": "none"}
+    assert [row.host.get("cpu_pct") for row in rows] == [150.0, None]
 
 
 def test_a_mean_that_reaches_back_into_other_settings_is_in_no_row_of_the_new_ones():
@@ -252,11 +258,25 @@ def test_a_mean_that_reaches_back_into_other_settings_is_in_no_row_of_the_new_on
         active = 10.0 if slow_s < 3 else 55.0 if slow_s < 4 else 90.0
         activity = {"sm_active_pct": active, "activity_since_s": BEGAN_S + slow_s - 1}
         busy = 10.0 if at_s <= 3 else 10 + 80 * min(at_s - 3, 1)  # over the second before
-        items.append(gpu(BEGAN_S + at_s, util_pct=busy, power_w=300.0, **activity))
+        items.append(gpu(BEGAN_S + at_s, gpu_util_pct=busy, power_w=300.0, **activity))
     rows = [row for row in fold(in_order(items), close_s=run.now_s) if row.segment == 1]
-    assert [row.gpus[0].sm_active_pct for row in rows] == [None, None, 90.0, 90.0, 90.0, 90.0]
-    assert [row.gpus[0].util_pct for row in rows] == [None, 90.0, 90.0, 90.0, 90.0, 90.0]
-    assert all(row.gpus[0].power_w == 300.0 for row in rows)
+    assert [row.gpus[0].values.get("sm_active_pct") for row in rows] == [
+        None,
+        None,
+        90.0,
+        90.0,
+        90.0,
+        90.0,
+    ]
+    assert [row.gpus[0].values.get("gpu_util_pct") for row in rows] == [
+        None,
+        90.0,
+        90.0,
+        90.0,
+        90.0,
+        90.0,
+    ]
+    assert all(row.gpus[0].values.get("power_w") == 300.0 for row in rows)
 
 
 def in_order(items):
@@ -267,7 +287,7 @@ def in_order(items):
 
 def test_a_gpu_is_in_every_row_from_its_first_sample_on():
     run = Trainer()
-    other = gpu(BEGAN_S + 0.6, index=1, uuid="GPU-2222", util_pct=10.0)
+    other = gpu(BEGAN_S + 0.6, index=1, uuid="GPU-2222", gpu_util_pct=10.0)
     rows = fold([run.start(), gpu(BEGAN_S + 0.1), other, *run.steps(30)], close_s=run.now_s)
     assert [[one.uuid for one in row.gpus] for row in rows] == [
         ["GPU-1111"],
@@ -292,7 +312,7 @@ def test_energy_is_even_although_its_counter_is_read_once_a_second(late_s):
     run = Trainer()
     late = [0.0] + [late_s, 0.0] * 3  # every other reading takes long
     rows = fold([run.start(), *metered(run, 6, late)], close_s=run.now_s)
-    energies = [row.gpus[0].energy_j for row in rows]
+    energies = [row.gpus[0].values.get("energy_j") for row in rows]
     assert energies[:10] == pytest.approx([150.0] * 10)
     assert energies[-1] is None  # the counter was never read after its end
 
@@ -301,14 +321,14 @@ def test_a_counter_that_stood_still_between_two_readings_spent_nothing():
     run = Trainer()
     readings = [gpu(BEGAN_S + at, energy_j=500.0) for at in range(3)]
     rows = fold([run.start(), *readings, *run.steps(80)], close_s=run.now_s)
-    assert [row.gpus[0].energy_j for row in rows[:4]] == [0.0] * 4
+    assert [row.gpus[0].values.get("energy_j") for row in rows[:4]] == [0.0] * 4
 
 
 def test_energy_across_a_gap_in_the_readings_or_a_reset_counter_is_not_measured():
     run = Trainer()
     readings = [gpu(BEGAN_S, energy_j=500.0), gpu(BEGAN_S + 0.6, energy_j=3.0)]
     rows = fold([run.start(), *readings, *run.steps(40)], close_s=run.now_s)
-    assert [row.gpus[0].energy_j for row in rows] == [None] * 4
+    assert [row.gpus[0].values.get("energy_j") for row in rows] == [None] * 4
 
 
 def test_another_rank_is_left_out():

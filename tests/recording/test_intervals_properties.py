@@ -133,7 +133,7 @@ def test_samples_may_come_before_or_after_the_steps_of_their_moment(script, dela
     samples = [
         (at_s, one)
         for at_s in times
-        for one in (gpu(at_s, util_pct=at_s % 7, energy_j=at_s * 100.0), host(at_s, at_s % 5))
+        for one in (gpu(at_s, gpu_util_pct=at_s % 7, energy_j=at_s * 100.0), host(at_s, at_s % 5))
     ]
     late_s = (at_s + delays[index // 2 % len(delays)] for index, (at_s, _) in enumerate(samples))
     in_turn_s = accumulate(late_s, max)  # one thread sends them all

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudash.errors import GpudashError, UsageError
+from gpudash.metrics import METRICS
 from gpudash.protocol import Paused, Progress
-from gpudash.recording.gpu_interval import AVERAGED
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import LONGEST_LINE, Closed, LogReader, Message, Origin
 from gpudash.recording.writer import RecordingWriter
@@ -231,9 +231,9 @@ def test_an_hour_at_300_steps_a_second_is_less_than_5_mb(tmp_path):
             for step in run.step(pick.gauss(3.33, 0.1) * (1 + (pick.random() < 0.01))).steps
         ]
         measured = dict.fromkeys(
-            ("copy_ms", "prepare_ms", "backward_ms", "optimizer_ms", "overlap_ms"), 0.123456789
+            ("copy", "prepare", "forward", "backward", "optimizer", "overlap"), 0.123456789
         )
-        steps = tuple(msgspec.structs.replace(step, **measured) for step in steps)
+        steps = tuple(msgspec.structs.replace(step, phases_ms=measured) for step in steps)
         progress = msgspec.structs.replace(
             run.progress(*steps),
             loss=pick.random(),
@@ -241,7 +241,11 @@ def test_an_hour_at_300_steps_a_second_is_less_than_5_mb(tmp_path):
             transform_ms={"decode": pick.random(), "crop": pick.random()},
         )
         assert isinstance(progress, Progress)
-        of_gpu = {name: pick.random() * 1000 for name in AVERAGED}
+        of_gpu = {
+            name: pick.random() * 1000
+            for name, metric in METRICS.items()
+            if (metric.kind, metric.over_time) == ("gpu", "mean")
+        }
         uuid = "GPU-12345678-1234-1234-1234-123456789abc"
         items += [progress, host(run.now_s, pick.random() * 1000)]
         items.append(gpu(run.now_s, uuid=uuid, throttle="none", energy_j=run.now_s * 700, **of_gpu))

@@ -11,7 +11,7 @@ from gpudash.recording.unfold import unfold
 from tests.recording.test_intervals_properties import SCRIPTS, folded, played
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, started
 
-KEPT = ("began_s", "ended_s", "steps", "samples", "cpu_pct", "worker_rss_mib", "gpus")
+KEPT = ("began_s", "ended_s", "steps", "samples", "host", "gpus")
 MEANS = ("data_ms", "host_ms", "device_ms", "cpu_ms", "instruments_ms")
 
 
@@ -101,9 +101,13 @@ def test_a_step_longer_than_a_row_begins_in_one_before():
 
 
 def test_what_a_row_does_not_know_of_a_gpu_comes_from_a_reading_of_it():
-    first = gpu(BEGAN_S + 0.1, util_pct=50.0, mem_total_mib=1e5, energy_j=4.0)
+    first = gpu(BEGAN_S + 0.1, gpu_util_pct=50.0, mem_total_mib=1e5, energy_j=4.0)
     run = Trainer()
     items = [run.start(), first, *run.steps(20)]
     row, *_ = folded(items, run.now_s, 0.5)
     _, reading, _ = unfold(row, {first.uuid: first})
-    assert (reading.name, reading.mem_total_mib, reading.energy_j) == (first.name, 1e5, None)
+    assert (reading.name, reading.number("mem_total_mib"), reading.number("energy_j")) == (
+        first.name,
+        1e5,
+        None,
+    )

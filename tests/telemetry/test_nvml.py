@@ -16,7 +16,7 @@ OPEN = f"""
 from gpudash.telemetry.gpu import open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable
 try:
-    print(open_gpu({FIRST!r}).fast().power_w)
+    print(open_gpu({FIRST!r}).fast().values["power_w"])
 except GpuUnavailable as error:
     print(error)
 """

@@ -97,15 +97,15 @@ def clock() -> Clock:
 
 
 def rss_mib(reader: HostReader) -> float:
-    reading = reader.read().worker_rss_mib
+    reading = reader.read().number("worker_rss_mib")
     assert reading is not None
     return reading
 
 
 def test_the_first_reading_has_memory_but_no_cpu(worker: Worker):
     sample = HostReader(worker.process.pid).read()
-    assert sample.cpu_pct is None
-    assert sample.worker_rss_mib
+    assert sample.number("cpu_pct") is None
+    assert sample.number("worker_rss_mib")
 
 
 def test_memory_is_that_of_the_operating_system_in_mib(worker: Worker):
@@ -119,7 +119,7 @@ def test_cpu_is_percent_of_one_core_over_the_time_between(worker: Worker, clock:
     before = process.cpu_times()
     worker.does("work")
     clock.now_s += 0.5
-    cpu_pct = reader.read().cpu_pct
+    cpu_pct = reader.read().number("cpu_pct")
     after = process.cpu_times()
     used_s = after.user + after.system - before.user - before.system
     assert cpu_pct
@@ -147,7 +147,7 @@ def test_a_child_of_any_thread_counts(worker: Worker, clock: Clock):
 def cpu_s(reader: HostReader, clock: Clock) -> float:
     """CPU seconds that the next reading states, a second after the one before."""
     clock.now_s += 1.0
-    cpu_pct = reader.read().cpu_pct
+    cpu_pct = reader.read().number("cpu_pct")
     assert cpu_pct is not None
     return cpu_pct / 100
 
@@ -225,10 +225,10 @@ def test_a_child_that_ends_stops_counting_and_takes_nothing_back(
     worker.does(end)
     clock.now_s += 0.5
     sample = reader.read()
-    assert sample.worker_rss_mib is not None
-    assert sample.worker_rss_mib < both
-    assert sample.cpu_pct is not None
-    assert sample.cpu_pct >= 0
+    assert sample.number("worker_rss_mib") is not None
+    assert sample.number("worker_rss_mib") < both
+    assert sample.number("cpu_pct") is not None
+    assert sample.number("cpu_pct") >= 0
 
 
 def test_a_worker_that_is_gone_reads_as_not_measured(worker: Worker, clock: Clock):
@@ -237,12 +237,12 @@ def test_a_worker_that_is_gone_reads_as_not_measured(worker: Worker, clock: Cloc
     worker.end()
     clock.now_s += 0.1
     sample = reader.read()
-    assert (sample.cpu_pct, sample.worker_rss_mib) == (None, None)
+    assert (sample.number("cpu_pct"), sample.number("worker_rss_mib")) == (None, None)
 
 
 def test_a_worker_that_never_was_reads_as_not_measured(worker: Worker):
     worker.end()
-    assert HostReader(worker.process.pid).read().worker_rss_mib is None
+    assert HostReader(worker.process.pid).read().number("worker_rss_mib") is None
 
 
 def test_our_own_time_is_averaged_over_some_seconds(
@@ -251,12 +251,12 @@ def test_our_own_time_is_averaged_over_some_seconds(
     cpu_s = 3.0
     monkeypatch.setattr("time.process_time", lambda: cpu_s)
     reader = HostReader(worker.process.pid, clock)
-    assert reader.read().own_cpu_pct is None
+    assert reader.read().number("own_cpu_pct") is None
     shares = []
     for burst in range(60):
         clock.now_s += 0.2
         cpu_s += 0.07 if burst % 3 == 0 and burst < 30 else 0.0
-        shares.append(reader.read().own_cpu_pct)
+        shares.append(reader.read().number("own_cpu_pct"))
     assert shares[0] == pytest.approx(35)
     assert shares[20:29] == pytest.approx([100 * 0.07 / 0.6] * 9, rel=0.15)
     assert shares[-1] == 0

@@ -16,7 +16,7 @@ import msgspec
 from gpudash.compare.ab import Question
 from gpudash.errors import ExistsError, RecordingError, WorkerError
 from gpudash.protocol import Device, GpuReading, HostReading, Plan, Settings
-from gpudash.snapshot import Marker, RecordingStatus, Result, Series, Snapshot
+from gpudash.snapshot import Marker, RecordingStatus, Result, Series, Snapshot, Values
 from gpudash.tui.engine import Listener
 from workloads import CATALOGUE
 from workloads.levers import resolve
@@ -48,27 +48,36 @@ def series(ticks: int, *, on_gpu: bool = True, moved: float = 0.0) -> Series:
         value * (1.0 if tick < half else 1.07)
         for tick, value in enumerate(wave(ticks, 276.4, phase=moved, swing=0.02))
     )
-    absent: tuple[float | None, ...] = (None,) * ticks
-    return Series(
-        at_s=tuple(0.5 * (tick + 1) + moved for tick in range(ticks)),
-        steps_per_s=speed,
-        samples_per_s=tuple(8 * value for value in speed),
-        util_pct=wave(ticks, 88, phase=moved) if on_gpu else absent,
-        sm_active_pct=wave(ticks, 61, phase=moved, swing=0.08) if on_gpu else absent,
-        mem_used_mib=wave(ticks, 6200, swing=0.01) if on_gpu else absent,
-        power_w=wave(ticks, 410, phase=moved) if on_gpu else absent,
-        cpu_pct=wave(ticks, 380, phase=moved),
-        worker_rss_mib=wave(ticks, 3100, swing=0.01),
-        step_ms=wave(ticks, 3.6, phase=moved),
-        data_ms=wave(ticks, 0.21, phase=moved, swing=0.5),
-        copy_ms=wave(ticks, 0.34, phase=moved) if on_gpu else absent,
-        prepare_ms=wave(ticks, 0.92, phase=moved),
-        forward_ms=wave(ticks, 0.74, phase=moved),
-        backward_ms=wave(ticks, 1.42, phase=moved),
-        optimizer_ms=wave(ticks, 0.18, phase=moved),
-        host_ms=wave(ticks, 2.1, phase=moved),
-        device_ms=wave(ticks, 3.4, phase=moved),
-    )
+    values = {
+        "steps_per_s": speed,
+        "samples_per_s": tuple(8 * value for value in speed),
+        "cpu_pct": wave(ticks, 380, phase=moved),
+        "worker_rss_mib": wave(ticks, 3100, swing=0.01),
+        "step_ms": wave(ticks, 3.6, phase=moved),
+        "data_ms": wave(ticks, 0.21, phase=moved, swing=0.5),
+        "prepare_ms": wave(ticks, 0.92, phase=moved),
+        "forward_ms": wave(ticks, 0.74, phase=moved),
+        "backward_ms": wave(ticks, 1.42, phase=moved),
+        "optimizer_ms": wave(ticks, 0.18, phase=moved),
+        "host_ms": wave(ticks, 2.1, phase=moved),
+        "device_ms": wave(ticks, 3.4, phase=moved),
+    }
+    if on_gpu:
+        values |= {
+            "gpu_util_pct": wave(ticks, 88, phase=moved),
+            "sm_active_pct": wave(ticks, 61, phase=moved, swing=0.08),
+            "mem_used_mib": wave(ticks, 6200, swing=0.01),
+            "power_w": wave(ticks, 410, phase=moved),
+            "copy_ms": wave(ticks, 0.34, phase=moved),
+        }
+    return Series(at_s=tuple(0.5 * (tick + 1) + moved for tick in range(ticks)), values=values)
+
+
+def with_series(snapshot: Snapshot, **values: Values) -> Snapshot:
+    """The snapshot with these series in it."""
+    before = snapshot.series
+    after = msgspec.structs.replace(before, values=before.values | values)
+    return msgspec.structs.replace(snapshot, series=after)
 
 
 def result(number: int, configuration: str, rate: float, **changes: Any) -> Result:
@@ -111,7 +120,7 @@ def training(ticks: int = 60, *, on_gpu: bool = True, moved: float = 0.0) -> Sna
         loss=0.6931,
         gpu=gpu_sample() if on_gpu else None,
         gpu_missing=None if on_gpu else NO_GPU,
-        host=HostReading(at_s=0.0, cpu_pct=381.0, worker_rss_mib=3140.0),
+        host=HostReading(at_s=0.0, values={"cpu_pct": 381.0, "worker_rss_mib": 3140.0}),
         series=series(ticks, on_gpu=on_gpu, moved=moved),
         markers=(Marker(at_s=ticks * 0.25, label="pipelined=on"),),
         results=(
@@ -121,29 +130,23 @@ def training(ticks: int = 60, *, on_gpu: bool = True, moved: float = 0.0) -> Sna
     )
 
 
-def gpu_sample(**changes: Any) -> GpuReading:
+def gpu_sample(**values: float | str) -> GpuReading:
     """A reading with most values."""
-    return GpuReading(
-        **{
-            "at_s": 0.0,
-            "index": 3,
-            "uuid": "GPU-0",
-            "name": "NVIDIA H200",
-            "util_pct": 88.0,
-            "mem_util_pct": 41.0,
-            "mem_used_mib": 6213.0,
-            "mem_total_mib": 143_771.0,
-            "power_w": 412.0,
-            "temperature_c": 51.0,
-            "sm_clock_mhz": 1980.0,
-            "throttle": "none",
-            "sm_active_pct": 61.0,
-            "sm_occupancy_pct": 24.0,
-            "tensor_active_pct": 17.0,
-            "dram_active_pct": 33.0,
-            **changes,
-        }
-    )
+    measured = {
+        "gpu_util_pct": 88.0,
+        "mem_util_pct": 41.0,
+        "mem_used_mib": 6213.0,
+        "mem_total_mib": 143_771.0,
+        "power_w": 412.0,
+        "temperature_c": 51.0,
+        "sm_clock_mhz": 1980.0,
+        "throttle": "none",
+        "sm_active_pct": 61.0,
+        "sm_occupancy_pct": 24.0,
+        "tensor_active_pct": 17.0,
+        "dram_active_pct": 33.0,
+    }
+    return GpuReading(at_s=0.0, index=3, uuid="GPU-0", name="NVIDIA H200", values=measured | values)
 
 
 class FakeEngine:

@@ -14,7 +14,7 @@ from gpudash.tui.screens.dialog import AskChoice, AskText
 from gpudash.tui.widgets.comparison import axis, column, interval_bar, sampled, scale_of
 from gpudash.tui.widgets.results import ResultsTable
 from tests.tui.driving import dashboard
-from tests.tui.fake_engine import CPU, result, training
+from tests.tui.fake_engine import CPU, result, training, with_series
 from workloads import CATALOGUE
 from workloads.levers import resolve
 
@@ -462,10 +462,9 @@ async def test_the_host_time_is_a_column_where_there_is_room():
 # ── host time, both streams, own cost ───────────────────────────────────────────────────
 
 
-def with_series(**values):
-    before = training().series
-    lasting = {name: (value,) * len(before.at_s) for name, value in values.items()}
-    return changed(training(), series=changed(before, **lasting))
+def lasting(**values):
+    ticks = len(training().series.at_s)
+    return with_series(training(), **{name: (value,) * ticks for name, value in values.items()})
 
 
 @pytest.mark.parametrize(
@@ -473,7 +472,7 @@ def with_series(**values):
 )
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
 async def test_the_host_time_says_whether_the_host_runs_ahead(host_ms, then, size):
-    async with dashboard(size=size, snapshot=with_series(host_ms=host_ms, step_ms=4.0)) as d:
+    async with dashboard(size=size, snapshot=lasting(host_ms=host_ms, step_ms=4.0)) as d:
         assert f"host busy {then}" in d.text()
 
 
@@ -483,14 +482,14 @@ async def test_the_host_time_says_whether_the_host_runs_ahead(host_ms, then, siz
 )
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
 async def test_an_idle_host_that_waits_for_data_does_not_run_ahead(data_ms, then, size):
-    idle = with_series(host_ms=2.2, data_ms=data_ms, step_ms=22.0)
+    idle = lasting(host_ms=2.2, data_ms=data_ms, step_ms=22.0)
     async with dashboard(size=size, snapshot=idle) as d:
         assert f"host {then}" in d.text()
         assert ("ahead" in d.text()) == (then.endswith("ahead"))
 
 
 async def test_on_a_cpu_nobody_runs_ahead_of_anybody():
-    on_cpu = changed(with_series(host_ms=3.9, step_ms=4.0), device=CPU)
+    on_cpu = changed(lasting(host_ms=3.9, step_ms=4.0), device=CPU)
     async with dashboard(snapshot=on_cpu) as d:
         assert "host busy 3.90 of 4.00 ms" in d.text()
         assert "ahead" not in d.text()
@@ -499,9 +498,9 @@ async def test_on_a_cpu_nobody_runs_ahead_of_anybody():
 async def test_the_loaders_times_are_told_where_the_step_waits_for_data():
     times = {"read": 0.31, "decode": 2.345, "crop": 0.02}
     async with dashboard(size=(200, 50)) as d:
-        await d.show(changed(with_series(data_ms=3.0, step_ms=4.0), transform_ms=times))
+        await d.show(changed(lasting(data_ms=3.0, step_ms=4.0), transform_ms=times))
         assert "loader, ms a sample: read 0.31 decode 2.3 crop 0.02" in d.text()
-        await d.show(changed(with_series(data_ms=0.1, step_ms=4.0), transform_ms=times))
+        await d.show(changed(lasting(data_ms=0.1, step_ms=4.0), transform_ms=times))
         assert "ms a sample" not in d.text()
         await d.press("g")
         assert "decode" in d.text()
@@ -511,11 +510,11 @@ async def test_the_loaders_times_are_told_where_the_step_waits_for_data():
 async def test_the_time_in_which_both_streams_were_busy_is_a_line_of_the_activity():
     async with dashboard(size=(200, 50), snapshot=training()) as d:
         assert "both streams" not in d.text()
-        await d.show(with_series(overlap_ms=1.0, step_ms=4.0))
+        await d.show(lasting(overlap_ms=1.0, step_ms=4.0))
         assert "both streams  25 %" in d.text()
 
 
-OWN = HostReading(at_s=0.0, cpu_pct=381.0, worker_rss_mib=3140.0, own_cpu_pct=3.2, own_rss_mib=61.0)
+OWN = HostReading(at_s=0.0, values={"own_cpu_pct": 3.2, "own_rss_mib": 61.0})
 
 
 async def test_a_training_that_compiles_for_long_is_not_taken_for_one_that_hangs():

@@ -9,12 +9,13 @@ import threading
 import msgspec
 import pytest
 
+from gpudash.metrics import METRICS
 from gpudash.protocol import Failed
 from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.screens.main import LEAST
 from gpudash.tui.widgets.chart import Chart
 from tests.tui.driving import dashboard
-from tests.tui.fake_engine import NO_GPU, recording, result, series, settings, training
+from tests.tui.fake_engine import NO_GPU, recording, result, series, settings, training, with_series
 from workloads import CATALOGUE
 
 BRAILLE = range(0x2801, 0x2900)
@@ -241,20 +242,17 @@ async def test_at_80_columns_results_can_be_told_apart():
 
 @pytest.mark.parametrize(("missing", "shown"), [(3, "bwd 1.4"), (12, "bwd    –")])
 async def test_a_slow_steps_phases_stay_in_sight_between_two_of_its_ends(missing, shown):
-    before = training().series
-    after = msgspec.structs.replace(
-        before, backward_ms=before.backward_ms[:-missing] + (None,) * missing
-    )
-    async with dashboard(snapshot=msgspec.structs.replace(training(), series=after)) as d:
+    before = training().series.of("backward_ms")
+    late = with_series(training(), backward_ms=before[:-missing] + (None,) * missing)
+    async with dashboard(snapshot=late) as d:
         assert shown in d.text()
 
 
 async def test_a_cuda_graph_is_a_phase_of_its_own_where_there_is_one():
-    before = training().series
-    graph = msgspec.structs.replace(before, graph_ms=(None,) * 30 + (2.13,) * 30)
+    graph = with_series(training(), graph_ms=(None,) * 30 + (2.13,) * 30)
     async with dashboard(size=(200, 50), snapshot=training()) as d:
         assert "graph" not in d.lines()[12:20]
-        await d.show(msgspec.structs.replace(training(), series=graph))
+        await d.show(graph)
         assert "graph 2.13" in d.text()
 
 
@@ -318,11 +316,7 @@ ODD = {
 async def test_charts_survive_any_values(name):
     odd = Series(
         at_s=tuple(0.5 * tick for tick in range(1, 41)),
-        **{
-            field: ODD[name]
-            for field in Series.__struct_fields__
-            if field not in ("tick_s", "at_s")
-        },
+        values=dict.fromkeys(METRICS, ODD[name]),
     )
     snapshot = msgspec.structs.replace(
         training(), series=odd, loss=math.nan, steps_per_s=math.inf, samples_per_s=math.nan
@@ -337,12 +331,11 @@ async def test_charts_survive_any_values(name):
 
 
 async def test_an_axis_that_leaves_out_a_slow_first_step_says_so():
-    slow = msgspec.structs.replace(
-        training().series, forward_ms=(200.0, *training().series.forward_ms[1:])
-    )
+    usual = training().series.of("forward_ms")
+    slow = with_series(training(), forward_ms=(200.0, *usual[1:]))
     async with dashboard(snapshot=training()) as d:
         assert "↑" not in d.text()
-        await d.show(msgspec.structs.replace(training(), series=slow))
+        await d.show(slow)
         assert "↑" in d.text()
 
 
@@ -493,7 +486,7 @@ def test_running_it_imports_plotext_and_still_nothing_else():
     code = """
 import asyncio, sys
 from tests.tui.driving import dashboard
-from tests.tui.fake_engine import training
+from tests.tui.fake_engine import training, with_series
 async def main():
     async with dashboard(snapshot=training()) as d:
         await d.press("p", "g")

@@ -121,6 +121,6 @@ def test_readings_during_alike_steps_count():
     step = msgspec.structs.replace(steps_of(Trainer().steps(40))[-1], count=40, samples=320)
     view = SettingsHistory()
     view.start("encdec", {}, 2)
-    view.sample(gpu(step.finished_s - 0.1, util_pct=50.0))
+    view.sample(gpu(step.finished_s - 0.1, gpu_util_pct=50.0))
     view.step(step)
     assert view.results(live=True)[0].util_pct == 50.0

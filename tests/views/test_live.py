@@ -59,8 +59,9 @@ def test_a_training_is_shown_with_its_rates_counts_and_loss():
     assert shown.samples_per_s == pytest.approx(160.0)
     assert (shown.step_ms_p50, shown.step_ms_p95) == (50.0, 50.0)
     assert shown.elapsed_s == pytest.approx(2.0)
-    assert shown.series.steps_per_s[1:] == pytest.approx((20.0,) * 3)
+    assert shown.series.of("steps_per_s")[1:] == pytest.approx((20.0,) * 3)
     assert shown.notes == ("8 loader workers",)
+    assert [phase.name for phase in shown.phases] == ["forward"]
 
 
 def test_a_change_is_pending_until_the_worker_answers_and_then_marked():
@@ -96,8 +97,8 @@ def test_a_paused_training_stands_still_and_comes_back():
     shown = watched.feed(watched.run.pause(), watched.run.wait(2.0)).now()
     assert (shown.state, shown.status) == ("paused", "paused: space resumes")
     assert (shown.steps_per_s, shown.step_ms_p50) == (0.0, None)
-    assert shown.series.steps_per_s[-2:] == (0.0, 0.0)
-    assert shown.series.step_ms[-1] is None
+    assert shown.series.of("steps_per_s")[-2:] == (0.0, 0.0)
+    assert shown.series.of("step_ms")[-1] is None
     shown = watched.feed(watched.run.resume()).now()
     assert shown.state == "training"
     assert shown.steps_per_s == pytest.approx(20.0)
@@ -122,13 +123,13 @@ def test_a_slow_step_in_progress_is_waited_for_and_then_drawn_level():
     assert shown.steps_per_s == pytest.approx(1 / 3)
     watched.run.now_s -= 2.5
     shown = watched.feed(watched.run.step(3000.0)).now()
-    assert shown.series.steps_per_s[1:] == pytest.approx([1 / 3] * 23)
+    assert shown.series.of("steps_per_s")[1:] == pytest.approx([1 / 3] * 23)
 
 
 def test_a_stuck_training_is_drawn_as_standing_still():
     watched = Watched().trained()
     shown = watched.feed(watched.run.wait(STALL_S + 3.0)).now()
-    assert shown.series.steps_per_s[-1] == 0.0
+    assert shown.series.of("steps_per_s")[-1] == 0.0
     assert shown.steps_per_s < 10.0
 
 
@@ -227,7 +228,7 @@ def test_a_restart_keeps_the_past_and_mixes_nothing():
     assert shown.total_steps == 40
     assert shown.steps_per_s == pytest.approx(10.0)
     assert shown.markers[-1].label == "restart"
-    rates = shown.series.steps_per_s
+    rates = shown.series.of("steps_per_s")
     assert rates[1:4] == pytest.approx((20.0,) * 3)
     assert rates[4:9] == (None,) * 5  # nobody was there to train
     assert rates[9:] == pytest.approx((10.0,) * 7)
@@ -244,7 +245,7 @@ def test_the_gpu_trained_on_is_shown_and_no_other():
     mine, other = gpu(BEGAN_S + 1.9), gpu(BEGAN_S + 1.9, uuid="GPU-2222", index=1)
     shown = watched.feed(mine, other, host(BEGAN_S + 1.9, 321.0)).now()
     assert shown.gpu == mine
-    assert shown.host.cpu_pct == 321.0
+    assert shown.host.values["cpu_pct"] == 321.0
 
 
 def test_what_the_session_knows_is_passed_on():

@@ -107,9 +107,9 @@ def test_a_new_row_during_warm_up_waits_for_the_rest_of_it():
 def test_pauses_do_not_dilute_a_row():
     bench = Bench()
     bench.train(40)
-    bench.table.sample(gpu(bench.run.now_s - 0.1, util_pct=90.0))
+    bench.table.sample(gpu(bench.run.now_s - 0.1, gpu_util_pct=90.0))
     bench.run.wait(60.0)
-    bench.table.sample(gpu(bench.run.now_s - 30.0, util_pct=0.0))
+    bench.table.sample(gpu(bench.run.now_s - 30.0, gpu_util_pct=0.0))
     bench.train(20)
     (row,) = bench.rows()
     assert row.steps_per_s == pytest.approx(20.0)
@@ -159,12 +159,12 @@ def test_after_blocks_as_many_steps_are_left_out_as_the_worker_says():
 
 def test_samples_count_between_the_first_and_the_last_counted_step_whenever_they_come():
     bench = Bench()
-    bench.table.sample(gpu(BEGAN_S + 0.1, util_pct=1.0))  # in the warm-up
-    bench.table.sample(gpu(BEGAN_S + 1.4, util_pct=80.0))  # ahead of its step
+    bench.table.sample(gpu(BEGAN_S + 0.1, gpu_util_pct=1.0))  # in the warm-up
+    bench.table.sample(gpu(BEGAN_S + 1.4, gpu_util_pct=80.0))  # ahead of its step
     bench.train(40)
-    bench.table.sample(gpu(BEGAN_S + 1.6, util_pct=100.0))  # after its step
+    bench.table.sample(gpu(BEGAN_S + 1.6, gpu_util_pct=100.0))  # after its step
     bench.table.sample(host(BEGAN_S + 1.6, cpu_pct=150.0))
-    bench.table.sample(gpu(BEGAN_S + 2.2, util_pct=2.0))  # no step is known for it yet
+    bench.table.sample(gpu(BEGAN_S + 2.2, gpu_util_pct=2.0))  # no step is known for it yet
     (row,) = bench.rows()
     assert (row.util_pct, row.cpu_pct) == (90.0, 150.0)
 
@@ -176,9 +176,9 @@ def test_a_utilisation_that_reaches_back_into_other_settings_or_a_pause_does_not
     for begin in (bench.change, lambda: bench.pause(2.0)):
         begin()
         bench.train(WARMUP_STEPS + 1, 3.0)
-        bench.table.sample(gpu(bench.run.now_s - 0.001, util_pct=10.0))
+        bench.table.sample(gpu(bench.run.now_s - 0.001, gpu_util_pct=10.0))
         bench.train(40)
-        bench.table.sample(gpu(bench.run.now_s - 0.001, util_pct=90.0))
+        bench.table.sample(gpu(bench.run.now_s - 0.001, gpu_util_pct=90.0))
     assert bench.rows()[-1].util_pct == 90.0
 
 
@@ -242,11 +242,11 @@ def test_after_blocks_a_row_goes_on_and_counts_none_of_their_steps():
     for value in ("on", "off", "on"):
         bench.run.change(pipelined=value)  # a block's: the table is not told
         bench.train(10, 10.0)
-        bench.table.sample(gpu(bench.run.now_s - 0.01, util_pct=1.0))
+        bench.table.sample(gpu(bench.run.now_s - 0.01, gpu_util_pct=1.0))
     bench.table.go_on(bench.run.change(pipelined="off").segment, 2)
     bench.train(WARMUP_STEPS, 900.0)
     bench.train(30)
-    bench.table.sample(gpu(bench.run.now_s - 0.01, util_pct=90.0))
+    bench.table.sample(gpu(bench.run.now_s - 0.01, gpu_util_pct=90.0))
     (row,) = bench.rows()
     assert (row.steps, row.util_pct, row.live) == (45, 90.0, True)
     assert row.steps_per_s == pytest.approx(20.0)

@@ -22,31 +22,31 @@ def test_steady_steps_draw_a_level_line():
     ticks, _ = trained([30.0] * 100)
     series = ticks.series()
     assert series.at_s == (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
-    assert series.steps_per_s == pytest.approx([1000 / 30] * 6)
-    assert series.samples_per_s == pytest.approx([8000 / 30] * 6)
-    assert series.step_ms == pytest.approx([30.0] * 6)
-    assert series.forward_ms == pytest.approx([10.0] * 6)
-    assert series.copy_ms == (None,) * 6
+    assert series.of("steps_per_s") == pytest.approx([1000 / 30] * 6)
+    assert series.of("samples_per_s") == pytest.approx([8000 / 30] * 6)
+    assert series.of("step_ms") == pytest.approx([30.0] * 6)
+    assert series.of("forward_ms") == pytest.approx([10.0] * 6)
+    assert "copy_ms" not in series.values
 
 
 def test_a_step_longer_than_a_tick_draws_no_tooth():
     ticks, _ = trained([3000.0, 3000.0])
-    assert ticks.series().steps_per_s == pytest.approx([1 / 3] * 12)
-    assert ticks.series().step_ms == pytest.approx([3000.0] * 12)
+    assert ticks.series().of("steps_per_s") == pytest.approx([1 / 3] * 12)
+    assert ticks.series().of("step_ms") == pytest.approx([3000.0] * 12)
 
 
 @given(st.lists(st.integers(1, 4000), min_size=1, max_size=40))
 def test_rates_times_the_length_of_a_tick_add_up_to_the_steps(durations_ms):
     ticks, run = trained(durations_ms)
     ticks.cover(run.now_s + TICK_S)
-    assert sum(ticks.series().steps_per_s) * TICK_S == pytest.approx(len(durations_ms))
+    assert sum(ticks.series().of("steps_per_s")) * TICK_S == pytest.approx(len(durations_ms))
 
 
 def test_idle_ticks_are_a_measured_zero_without_times():
     ticks, run = trained([50.0] * 10)
     ticks.cover(run.now_s + 1.0)
-    assert ticks.series().steps_per_s == pytest.approx((20.0, 0.0, 0.0))
-    assert ticks.series().step_ms[1:] == (None, None)
+    assert ticks.series().of("steps_per_s") == pytest.approx((20.0, 0.0, 0.0))
+    assert ticks.series().of("step_ms")[1:] == (None, None)
 
 
 def test_a_tick_is_absent_until_it_is_known_what_was_trained_in_it():
@@ -62,39 +62,39 @@ def test_a_tick_is_absent_until_it_is_known_what_was_trained_in_it():
 def test_before_a_worker_is_ready_only_samples_are_known():
     ticks = Ticks(BEGAN_S)
     for tick in range(8):
-        ticks.gpu(gpu(BEGAN_S + tick / 4, util_pct=10.0 * tick))
-        ticks.host(host(BEGAN_S + tick / 4, cpu_pct=100.0))
+        ticks.read(gpu(BEGAN_S + tick / 4, gpu_util_pct=10.0 * tick))
+        ticks.read(host(BEGAN_S + tick / 4, cpu_pct=100.0))
     ticks.begin(BEGAN_S + 0.7)
     ticks.cover(BEGAN_S + 1.5)
     series = ticks.series()
-    assert series.steps_per_s == (None, None, 0.0)
-    assert series.util_pct == (5.0, 25.0, 45.0)
-    assert series.power_w == (None, None, None)
-    assert series.cpu_pct == (100.0, 100.0, 100.0)
+    assert series.of("steps_per_s") == (None, None, 0.0)
+    assert series.of("gpu_util_pct") == (5.0, 25.0, 45.0)
+    assert "power_w" not in series.values
+    assert series.of("cpu_pct") == (100.0, 100.0, 100.0)
 
 
 def test_a_tick_in_progress_is_not_shown():
     ticks = Ticks(BEGAN_S)
-    ticks.gpu(gpu(BEGAN_S + 1.6, util_pct=50.0))
+    ticks.read(gpu(BEGAN_S + 1.6, gpu_util_pct=50.0))
     assert ticks.series() == Series(tick_s=TICK_S)
 
 
 def test_a_sample_from_before_the_newest_is_still_shown():
     ticks = Ticks(BEGAN_S)
-    ticks.gpu(gpu(BEGAN_S + 2.1, util_pct=50.0))
-    ticks.host(host(BEGAN_S + 0.6, cpu_pct=100.0))
+    ticks.read(gpu(BEGAN_S + 2.1, gpu_util_pct=50.0))
+    ticks.read(host(BEGAN_S + 0.6, cpu_pct=100.0))
     assert ticks.series().at_s == (1.0, 1.5, 2.0)
-    assert ticks.series().cpu_pct == (100.0, None, None)
+    assert ticks.series().of("cpu_pct") == (100.0, None, None)
 
 
 def test_ticks_that_samples_have_shown_tell_later_that_nothing_was_trained():
     ticks = Ticks(BEGAN_S)
     ticks.begin(BEGAN_S - TICK_S)
     for tick in range(4):
-        ticks.gpu(gpu(BEGAN_S + tick * TICK_S, util_pct=50.0))
-    assert ticks.series().steps_per_s == (None, None, None)
+        ticks.read(gpu(BEGAN_S + tick * TICK_S, gpu_util_pct=50.0))
+    assert ticks.series().of("steps_per_s") == ()
     ticks.cover(BEGAN_S + 1.0)
-    assert ticks.series().steps_per_s == (0.0, 0.0, None)
+    assert ticks.series().of("steps_per_s") == (0.0, 0.0, None)
 
 
 def test_of_a_step_that_began_before_the_run_only_the_rest_is_shown():
@@ -102,7 +102,7 @@ def test_of_a_step_that_began_before_the_run_only_the_rest_is_shown():
     ticks.begin(BEGAN_S - TICK_S)
     ticks.step(step(1, BEGAN_S + 1.0, step_ms=4000.0))
     ticks.cover(BEGAN_S + 1.0)
-    assert ticks.series().steps_per_s == pytest.approx((0.25, 0.25))
+    assert ticks.series().of("steps_per_s") == pytest.approx((0.25, 0.25))
 
 
 def test_a_step_without_a_duration_counts_once():
@@ -110,15 +110,15 @@ def test_a_step_without_a_duration_counts_once():
     ticks.begin(BEGAN_S - TICK_S)
     ticks.step(step(1, BEGAN_S + 0.25, step_ms=0.0))
     ticks.cover(BEGAN_S + 1.0)
-    assert ticks.series().steps_per_s == (2.0, 0.0)
+    assert ticks.series().of("steps_per_s") == (2.0, 0.0)
 
 
 def test_nan_never_reaches_a_chart():
     ticks = Ticks(BEGAN_S)
-    ticks.gpu(gpu(BEGAN_S + 0.1, util_pct=float("nan"), power_w=float("inf")))
+    ticks.read(gpu(BEGAN_S + 0.1, gpu_util_pct=float("nan"), power_w=float("inf")))
     ticks.cover(BEGAN_S + 0.5)
-    assert ticks.series().util_pct == (None,)
-    assert ticks.series().power_w == (None,)
+    assert ticks.series().at_s == (0.5,)
+    assert ticks.series().values.keys() == {"steps_per_s", "samples_per_s"}
 
 
 def test_the_series_is_the_same_object_until_a_tick_that_is_over_changes():
@@ -127,8 +127,8 @@ def test_the_series_is_the_same_object_until_a_tick_that_is_over_changes():
     ticks.step(run.step().steps[0])
     ticks.cover(run.now_s)
     assert ticks.series() is before
-    ticks.gpu(gpu(BEGAN_S + 0.1, util_pct=50.0))
-    assert ticks.series().util_pct == (50.0,)
+    ticks.read(gpu(BEGAN_S + 0.1, gpu_util_pct=50.0))
+    assert ticks.series().of("gpu_util_pct") == (50.0,)
 
 
 def test_only_the_last_ten_minutes_are_kept():
@@ -147,7 +147,7 @@ def test_a_sample_older_than_twice_of_what_is_shown_is_left_out():
     ticks = Ticks(BEGAN_S)
     newest_s = BEGAN_S + 3 * CAPACITY * TICK_S
     for ago in (0, 2 * CAPACITY, 2 * CAPACITY + 1):
-        ticks.gpu(gpu(newest_s - ago * TICK_S))
+        ticks.read(gpu(newest_s - ago * TICK_S))
     assert len(ticks._ticks) == 2
 
 

@@ -98,6 +98,10 @@ def test_a_worker_trains_obeys_and_stops(start: Callable[..., Worker]) -> None:
     (started,) = worker.of(Started)
     assert started.settings["batch_size"] == "2"
     assert started.pid == worker.link.pid
+    told = {phase.name: phase.label for phase in started.phases}
+    assert [*told] == ["copy", "prepare", "forward", "backward", "optimizer", "graph"]
+    assert told["prepare"] == "encode"  # the workload's own word
+    assert {name for step in worker.steps for name in step.phases_ms or {}} == {*told} - {"graph"}
 
     worker.link.send(Change(id=1, settings={"pipelined": "on", "batch_size": "4"}))
     worker.until(lambda: worker.of(Changed))

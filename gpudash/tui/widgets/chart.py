@@ -14,6 +14,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from gpudash import format as fmt
+from gpudash.metrics import Side
 from gpudash.tui.axes import (
     Runs,
     TimeRange,
@@ -25,7 +26,7 @@ from gpudash.tui.axes import (
     time_ticks,
     usual_highest,
 )
-from gpudash.tui.charts import ChartData, ChartLine, Side
+from gpudash.tui.charts import ChartData, ChartLine
 from gpudash.tui.widgets.painted import Painted, Row, width_of
 
 if TYPE_CHECKING:

@@ -1,12 +1,13 @@
 """The device panel: every value of the GPU and of the training processes, or why none."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 
 from rich.segment import Segment
 
 from gpudash import format as fmt
+from gpudash.metrics import METRICS, Kind
 from gpudash.snapshot import Snapshot
 from gpudash.tui.widgets.painted import Painted, Row, width_of
 
@@ -17,7 +18,7 @@ NOT_ITS_ROWS = 5
 
 def device_lines(snapshot: Snapshot) -> list[tuple[str, str]]:
     """Return (name, value with unit) of everything read; a lone name is a heading or text."""
-    gpu, host = snapshot.gpu, snapshot.host
+    gpu, host = snapshot.gpu, snapshot.host.values if snapshot.host else {}
     lines = [(f"trains on {snapshot.device.name if snapshot.device else fmt.ABSENT}", "")]
     if gpu is None:
         reason = snapshot.gpu_missing or "the first reading has not come yet"
@@ -25,31 +26,13 @@ def device_lines(snapshot: Snapshot) -> list[tuple[str, str]]:
             (line, "") for line in textwrap.wrap(f"No GPU is read: {fmt.plain(reason)}", WIDTH - 4)
         ]
     else:
-        lines += [
-            (f"GPU {gpu.index} {gpu.name}", ""),
-            ("utilisation", fmt.percent(gpu.util_pct)),
-            ("SM active", fmt.percent(gpu.sm_active_pct)),
-            ("SM occupancy", fmt.percent(gpu.sm_occupancy_pct)),
-            ("tensor cores active", fmt.percent(gpu.tensor_active_pct)),
-            ("DRAM active", fmt.percent(gpu.dram_active_pct)),
-            ("memory bus busy", fmt.percent(gpu.mem_util_pct)),
-            ("memory used", fmt.memory(gpu.mem_used_mib)),
-            ("memory in all", fmt.memory(gpu.mem_total_mib)),
-            ("power", fmt.with_unit(gpu.power_w, "W")),
-            ("temperature", fmt.with_unit(gpu.temperature_c, "°C")),
-            ("SM clock", fmt.with_unit(gpu.sm_clock_mhz, "MHz")),
-            ("clocks held down by", gpu.throttle or fmt.ABSENT),
-            ("PCIe received", fmt.with_unit(gpu.pcie_rx_mib_s, "MiB/s")),
-            ("PCIe sent", fmt.with_unit(gpu.pcie_tx_mib_s, "MiB/s")),
-        ]
+        lines += [(f"GPU {gpu.index} {gpu.name}", ""), *_values("gpu", gpu.values)]
     lines += [
         ("training processes", ""),
-        ("CPU, % of one core", fmt.percent(host.cpu_pct if host else None)),
-        ("memory", fmt.memory(host.worker_rss_mib if host else None)),
+        *_values("host", host),
         ("worker process", str(snapshot.worker_pid or fmt.ABSENT)),
         ("gpudash itself", ""),
-        ("CPU, % of one core", fmt.percent(host.own_cpu_pct if host else None)),
-        ("memory", fmt.memory(host.own_rss_mib if host else None)),
+        *_values("own", host),
         ("instruments in a step", fmt.with_unit(_microseconds(snapshot.instruments_ms), "µs")),
         ("time unattributed", fmt.percent(snapshot.unattributed_pct)),
     ]
@@ -59,6 +42,13 @@ def device_lines(snapshot: Snapshot) -> list[tuple[str, str]]:
     if snapshot.skipped_samples:
         lines.append(("unreadable samples skipped", f"{snapshot.skipped_samples:,}"))
     return lines
+
+
+def _values(kind: Kind, values: Mapping[str, float | str]) -> Iterator[tuple[str, str]]:
+    """Yield every value of this kind that has a label, measured or not."""
+    for name, metric in METRICS.items():
+        if metric.kind == kind and metric.label:
+            yield metric.label, fmt.quantity(values.get(name), metric.unit)
 
 
 def _microseconds(milliseconds: float | None) -> float | None:

@@ -1,0 +1,55 @@
+"""A new metric is one line in the table and one where it is measured: all else follows."""
+
+import csv
+from datetime import UTC, datetime
+
+import msgspec
+
+from docs.make_metrics import reference
+from gpudash.metrics import METRICS, Line, Metric
+from gpudash.recording.csv_file import CsvRecording, columns
+from gpudash.recording.intervals import Intervals
+from gpudash.telemetry.gpu import FAST, open_gpu
+from gpudash.tui.charts import activity
+from gpudash.tui.widgets.device import device_lines
+from gpudash.views.live import LiveView
+from tests.scripted_run import PLAN
+from tests.telemetry.shim import FIRST
+
+
+def test_a_new_metric_is_in_the_csv_the_snapshot_the_chart_the_panel_and_the_docs(
+    driver, monkeypatch, tmp_path
+):
+    before = [*columns()]
+    line = Line("activity", 2, 5, "fan speed")
+    fan = Metric("gpu", "%", "Of the fan's top speed.", csv=2, label="fan", line=line)
+    monkeypatch.setitem(METRICS, "fan_pct", fan)
+    monkeypatch.setitem(FAST, "fan", lambda _gpu: {"fan_pct": 37.5})
+
+    gpu = open_gpu(FIRST)
+    reading = gpu.fast()
+    gpu.close()
+
+    path = tmp_path / "run.csv"
+    recording = CsvRecording(path, began_s=reading.at_s - 1, began_utc=datetime.now(UTC))
+    intervals = Intervals(reading.at_s - 1, interval_s=2.0)
+    intervals.fold(reading)
+    for row in intervals.close(reading.at_s + 1):
+        recording.write(row)
+    recording.close()
+    with path.open(encoding="utf-8") as file:
+        rows = csv.DictReader(file)
+        assert rows.fieldnames == [*before, "fan_pct"]
+        assert [row["fan_pct"] for row in rows] == ["37.50"]
+
+    live = LiveView(PLAN, reading.at_s - 0.1)
+    live.fold(reading, reading.at_s)
+    live.fold(msgspec.structs.replace(reading, at_s=reading.at_s + 1), reading.at_s + 1)
+    snapshot = live.snapshot(reading.at_s + 1)
+    assert snapshot.gpu.number("fan_pct") == 37.5
+    assert snapshot.series.of("fan_pct")[0] == 37.5
+
+    (drawn,) = (one for one in activity(snapshot).lines if one.label == "fan speed")
+    assert (drawn.value, drawn.values) == (" 38 %", snapshot.series.of("fan_pct"))
+    assert ("fan", "38 %") in device_lines(snapshot)
+    assert "| `fan_pct` | % | Of the fan's top speed. | mean | 2 | activity |" in reference()
