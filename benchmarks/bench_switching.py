@@ -39,8 +39,8 @@ class Worker:
     def read(self) -> None:
         """Take what has arrived."""
         time.sleep(0.001)
-        for event in self.link.read_events():
-            match event:
+        for envelope in self.link.read():
+            match event := envelope.body:
                 case Progress():
                     self.steps += event.steps
                 case Changed():

@@ -31,8 +31,8 @@ def main() -> None:
     switched_s, values = time.monotonic(), ["on", "off"]
     while not arrivals or arrivals[-1][0] - arrivals[0][0] < arguments.seconds:
         time.sleep(0.001)
-        for event in link.read_events():
-            match event:
+        for envelope in link.read():
+            match event := envelope.body:
                 case Progress(total_steps=total) if event.steps and total > WARMUP_STEPS:
                     arrivals.append((time.monotonic(), total))
                     steps += event.steps

@@ -29,5 +29,9 @@ class OutputError(GpudashError):
     """What was printed could not be written: the command line exits 1."""
 
 
+class SourceError(GpudashError):
+    """What a source says cannot be understood."""
+
+
 class WorkerError(GpudashError):
     """The training process could not start or died."""

@@ -9,6 +9,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+PROTOCOL_VERSION = 2
+"""Raised whenever a reader of older messages would misread a new one."""
+Ability: TypeAlias = Literal["levers", "pause", "restart", "blocks", "record", "profile"]
+"""What may be asked of a source."""
 Settings: TypeAlias = dict[str, str]
 """Lever name → value in its canonical text form, in the workload's lever order."""
 
@@ -18,6 +22,21 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="typ
 
 
 # ── worker → session ────────────────────────────────────────────────────────────────────
+
+
+class Hello(Record, frozen=True, kw_only=True):
+    """The first message of every source."""
+
+    protocol: int = PROTOCOL_VERSION
+    can: tuple[Ability, ...] = ()
+    pid: int | None = None
+    """Of the process that it speaks for, if it is one."""
+
+
+class Printed(Record, frozen=True, kw_only=True):
+    """What the training process printed: plain text, whatever it contains."""
+
+    lines: tuple[str, ...]
 
 
 class Note(Record, frozen=True, kw_only=True):
@@ -60,7 +79,6 @@ class Started(Record, frozen=True, kw_only=True):
 
     at_s: float
     pid: int
-    rank: int = 0
     workload: str
     device: Device
     settings: Settings
@@ -110,7 +128,6 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
 class Progress(Record, frozen=True, kw_only=True):
     """The steps finished since the last such message, about 20 messages a second."""
 
-    rank: int = 0
     until_s: float
     """Every step finished before this moment has been reported."""
     steps: tuple[Step, ...]
@@ -130,7 +147,6 @@ class Progress(Record, frozen=True, kw_only=True):
 class Changed(Record, frozen=True, kw_only=True):
     """Levers took effect between two steps."""
 
-    rank: int = 0
     at_s: float
     answers: tuple[int, ...] = ()
     """The commands that this answers; empty where none asked for it."""
@@ -154,7 +170,6 @@ class Changed(Record, frozen=True, kw_only=True):
 class Timed(Record, frozen=True, kw_only=True):
     """A block timed by the wall clock, between two moments at which the device was idle."""
 
-    rank: int = 0
     at_s: float
     """When the wall clock was read last."""
     block: int
@@ -229,7 +244,9 @@ class Failed(Record, frozen=True, kw_only=True):
 
 
 Event: TypeAlias = (
-    Status
+    Hello
+    | Printed
+    | Status
     | Started
     | Progress
     | Changed
@@ -347,3 +364,17 @@ class HostReading(_Reading, frozen=True, kw_only=True):
 
 
 Reading: TypeAlias = GpuReading | HostReading
+
+# ── what every message travels in ───────────────────────────────────────────────────────
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A message and where it comes from; one JSON line on the wire."""
+
+    source: str
+    """`training` for the worker, `telemetry` for the sampler, …"""
+    rank: int = 0
+    seq: int
+    """Counts up for each source and rank."""
+    sent_s: float
+    body: Event | Reading

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from gpudash.instrument.pipes import CommandPipe, EventPipe
-from gpudash.protocol import Change, Device, Failed, Plan, Refused, Started, Status, Stop
+from gpudash.protocol import Change, Device, Failed, Hello, Plan, Refused, Started, Status, Stop
 from gpudash.run.worker_process import WorkerProcess
 from tests.scripted_worker import Worker
 from workloads import CATALOGUE
@@ -28,10 +28,11 @@ start_double = partial(WorkerProcess, program=("-m", "tests.worker_double"))
 
 GPUDASH = """
 import sys
+from functools import partialmethod
 from gpudash.commands.main import main
-from gpudash.run import session
+from gpudash.run.session import Session
 from tests.worker_double import start_double
-session.WorkerProcess = start_double
+Session.__init__ = partialmethod(Session.__init__, start_source=start_double)
 sys.exit(main())
 """
 
@@ -129,6 +130,7 @@ def main() -> int:
     plan = msgspec.json.decode(plan_json, type=Plan)
     code = 0
     try:
+        events.send(Hello(can=("levers", "pause", "restart", "blocks", "record")))
         events.send(Status(text="loading nothing"))
         train(plan, events, CommandPipe(sys.stdin.fileno()))
     except LeverError as error:

@@ -115,12 +115,12 @@ class BlockLog:
     def fold(self, item: Event | Reading) -> tuple[Outcome, ...]:
         """Take one record; return the blocks whose outcome is known now."""
         match item:
-            case Changed(rank=0):
+            case Changed():
                 self._change(item)
             case Refused(run=self._run, block=int(number)):
                 self._open = deque(one for one in self._open if one.number != number)
                 return (NotRun(number=number, kind=item.kind, reason=item.reason),)
-            case Progress(rank=0):
+            case Progress():
                 return self._progress(item)
             case BlocksEnded(run=self._run):
                 self._ended = item.why

@@ -1,15 +1,16 @@
 """The child's ends of the pipes: events out, commands in, neither ever waited for.
 
-Events leave as JSON lines. A full pipe keeps the bytes here and delays no step; a broken
-one means that the parent is gone.
+Events leave in their envelopes, as JSON lines. A full pipe keeps the bytes here and delays no
+step; a broken one means that the parent is gone.
 """
 
 import os
 import select
+import time
 
 import msgspec
 
-from gpudash.protocol import AnyCommand, Event
+from gpudash.protocol import AnyCommand, Envelope, Event
 
 READ_BYTES = 1 << 16
 
@@ -21,15 +22,26 @@ class ParentGone(Exception):  # noqa: N818  # it is an event, not an error
 class EventPipe:
     """Where events go."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, source: str = "training", rank: int = 0) -> None:
         os.set_blocking(fd, False)
         self._fd = fd
+        self._source = source
+        self._rank = rank
+        self._sent = 0
         self._pending = bytearray()
         self._encoder = msgspec.json.Encoder()
 
     def send(self, event: Event) -> None:
         """Append the event and write what the pipe takes. Raises ParentGone."""
-        self._pending += self._encoder.encode(event) + b"\n"
+        envelope = Envelope(
+            source=self._source,
+            rank=self._rank,
+            seq=self._sent,
+            sent_s=time.monotonic(),
+            body=event,
+        )
+        self._sent += 1
+        self._pending += self._encoder.encode(envelope) + b"\n"
         self.flush()
 
     def flush(self) -> None:

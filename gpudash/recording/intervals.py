@@ -139,7 +139,7 @@ class Intervals:
 
     One fold lives as long as the run; a recording begun later takes the rows from then on.
     Records come in order of arrival: the worker's in its own order, samples in theirs, at most
-    `GRACE_S` late. Records of other ranks than 0 are left out until rows know of ranks.
+    `GRACE_S` late. Of the training, only rank 0 is told.
     """
 
     def __init__(self, began_s: float, interval_s: float = 0.5) -> None:
@@ -173,11 +173,11 @@ class Intervals:
     def fold(self, item: Event | Reading) -> tuple[Interval, ...]:
         """Take one record; return the rows that are complete now."""
         match item:
-            case Started(rank=0):
+            case Started():
                 self._start(item)
-            case Changed(rank=0):
+            case Changed():
                 self._change(self._base + item.segment, item.settings, item.after_step, item.at_s)
-            case Progress(rank=0):
+            case Progress():
                 self._progress(item)
             case Paused():
                 self._pausing = item

@@ -1,8 +1,8 @@
-"""One run: a worker, a sampler, the files it writes and the window that folds it.
+"""One run: its sources, the files it writes and the views that fold it.
 
-The session is the one consumer of both streams. Its thread takes events and samples in
-order of arrival, writes the recording first, then folds, then, at the screen's rate, hands
-out one frozen snapshot. A screen that is stuck delays neither a step nor a row. Everything
+The session is the one consumer of all sources. Its thread takes messages in order of
+arrival, writes the recording first, then folds, then, at the screen's rate, hands every
+listener one frozen snapshot. A screen that is stuck delays neither a step nor a row. Everything
 the session does runs on that thread; the methods below leave a request there and return.
 """
 
@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import os
 import selectors
-import signal
 import threading
 import time
 import traceback
@@ -22,17 +21,19 @@ from queue import Empty, SimpleQueue
 import gpudash
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.experiment import Experiment
-from gpudash.errors import RecordingError, WorkerError
+from gpudash.errors import RecordingError, SourceError, WorkerError
 from gpudash.protocol import (
     AnyCommand,
     Block,
     Blocks,
     Change,
+    Envelope,
     Event,
     Failed,
     Finished,
     Pause,
     Plan,
+    Printed,
     Reading,
     Refused,
     Resume,
@@ -45,20 +46,19 @@ from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
 from gpudash.recording.recordings import Recordings
 from gpudash.recording.writer import RecordingWriter
+from gpudash.run.source import Ended, Source
+from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.worker_process import WorkerProcess
 from gpudash.snapshot import Listener, Snapshot
-from gpudash.telemetry.sampler import Sampler
 from gpudash.views.live import LiveView
 from gpudash.views.throughput import WholeRun
 from gpudash.views.time_breakdown import TimeAccount
 
 INTERVAL_S = 0.5
 POLL_S = 0.05
-"""How often the thread looks for a dead worker, and for samples, when nothing arrives."""
+"""How often the thread looks for a dead worker, and for readings, when nothing arrives."""
 STOP_TIMEOUT_S = 5.0
 """A worker that was asked to stop is killed after this."""
-LAST_WORDS = 20
-"""Lines of a worker that died without a word, kept to say why."""
 
 
 class Session:
@@ -71,20 +71,24 @@ class Session:
         interval_s: float = INTERVAL_S,
         rate_hz: float = 4.0,
         command: Sequence[str] = (),
+        start_source: Callable[[Plan], Source] = WorkerProcess,
+        beside: Sequence[Source] | None = None,
     ) -> None:
+        """`beside` the source of the training others are read: by default the sampler."""
         self._plan = plan
         self._interval_s = interval_s
         self._snapshot_every_s = 1.0 / rate_hz
         self._command = tuple(command)
         self._requests: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._ids = itertools.count(1)
-        self._samples: SimpleQueue[Reading] = SimpleQueue()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wake_read, selectors.EVENT_READ)
-        self._sampler = Sampler(self._samples.put)
+        self._start_source = start_source
+        self._beside = (TelemetrySource(),) if beside is None else tuple(beside)
+        self._listeners: list[Listener] = []
         self._thread = threading.Thread(target=self._run, name="gpudash-session", daemon=True)
-        self._link: WorkerProcess | None = None
+        self._training: Source | None = None
         self._watched: set[int] = set()
         self._last_word: Finished | Failed | None = None
         self._stop_asked = False
@@ -101,7 +105,6 @@ class Session:
         self._close_lock = threading.Lock()
         self._closed = False
         self._kill_at_s: float | None = None
-        self._last_words: list[str] = []
         self.failure: Failed | None = None
         """How the last worker failed; None while it has not."""
         self.recording_failure: RecordingError | None = None
@@ -124,12 +127,18 @@ class Session:
     # ── requests, from any thread ───────────────────────────────────────────────────────
 
     def start(self, listener: Listener) -> None:
-        """Start worker, sampler and thread. Call from the main thread. Raises WorkerError."""
-        self._listener = listener
+        """Start all sources and the thread. Call from the main thread. Raises WorkerError."""
         self._live = LiveView(self._plan, time.monotonic())
-        self._adopt(WorkerProcess(self._plan))
-        self._sampler.start()
+        self._adopt(self._start_source(self._plan))
+        self._listeners.append(listener)
+        for source in self._beside:
+            if isinstance(source, TelemetrySource):
+                source.start()
         self._thread.start()
+
+    def listen(self, listener: Listener) -> None:
+        """Tell one more listener; one that fails is told nothing any more."""
+        self._ask(lambda: self._listeners.append(listener))
 
     # those that ask something of the training return the id by which a snapshot knows of it
 
@@ -153,15 +162,15 @@ class Session:
         """Kill the worker and start another. Call from the main thread. Raises WorkerError."""
         if not self._thread.is_alive():
             raise WorkerError("gpudash itself failed: quit and start it again")
-        link = WorkerProcess(plan)
+        training = self._start_source(plan)
         self._plan = plan
 
         def replace() -> None:
-            self._read_worker()  # what it said last
+            self._read_training()  # what it said last
             self._cancel_comparison("the training was restarted")
             self._release()
             self._live.restarted(plan, time.monotonic())
-            self._adopt(link)
+            self._adopt(training)
 
         self._ask(replace)
 
@@ -233,7 +242,8 @@ class Session:
             elif not self._ended:  # never started: at most a recording was asked for
                 self._obey_requests()
                 self._end()
-            self._sampler.stop()
+            for source in self._beside:
+                source.close()
             self._closed = True
             self._selector.close()
             os.close(self._wake_read)
@@ -272,17 +282,17 @@ class Session:
         try:
             self._consume()
             self._obey_requests()
-            self._read_worker()  # what arrived while the listener was busy
-            self._read_samples()
-            self._listener.on_snapshot(self._snapshot(time.monotonic()))  # the last one is whole
+            self._read_training()  # what arrived while a listener was busy
+            self._read_beside()
+            self._show(self._snapshot(time.monotonic()))  # the last one is whole
         except Exception as error:  # noqa: BLE001  # must not end in silence
             sentence = f"gpudash itself failed: {type(error).__name__}: {error}"
             trace = traceback.format_exc()
             now_s = time.monotonic()
             self.failure = Failed(at_s=now_s, kind="error", sentence=sentence, traceback=trace)
-            self._listener.on_failure(self.failure)
+            self._tell_failure(self.failure)
             self._live.fold(self.failure, now_s)
-            self._listener.on_snapshot(self._live.snapshot(now_s))
+            self._show(self._live.snapshot(now_s))
             self._recordings.training_failed(self.failure)
             self._recordings.abandon()
         finally:
@@ -293,12 +303,12 @@ class Session:
         while not self._closing:
             self._selector.select(POLL_S)
             self._obey_requests()
-            self._read_worker()
-            self._read_samples()
-            self._notice_death()
+            self._read_training()
+            self._read_beside()
+            self._notice_end()
             now_s = time.monotonic()
             if now_s >= next_snapshot_s:
-                self._listener.on_snapshot(self._snapshot(now_s))
+                self._show(self._snapshot(now_s))
                 next_snapshot_s = now_s + self._snapshot_every_s
 
     def _end(self) -> None:
@@ -316,42 +326,50 @@ class Session:
             while True:
                 self._requests.get_nowait()()
 
-    def _read_worker(self) -> None:
-        if self._link is None:
+    def _read_training(self) -> None:
+        if self._training is None:
             return
-        self._link.flush()
-        printed = self._link.read_printed()
-        if printed:
-            self._last_words = (self._last_words + printed)[-LAST_WORDS:]
-            self._listener.on_log(printed)
-        for event in self._link.read_events():
-            self._take(event)
-        for fd in set(self._watched) - set(self._link.filenos):  # at its end: always readable
+        try:
+            self._training.flush()
+            for envelope in self._training.read():
+                self._take(envelope)
+        except SourceError as error:
+            self._end_training(Ended(str(error)))
+            return
+        for fd in set(self._watched) - set(self._training.filenos):  # at its end: always readable
             self._selector.unregister(fd)
             self._watched.remove(fd)
 
-    def _read_samples(self) -> None:
-        with contextlib.suppress(Empty):
-            while True:
-                self._take(self._samples.get_nowait())
+    def _read_beside(self) -> None:
+        for source in self._beside:
+            for envelope in source.read():
+                self._take(envelope)
 
-    def _take(self, item: Event | Reading) -> None:
+    def _take(self, envelope: Envelope) -> None:
+        if envelope.rank == 0:  # what is shown and written knows of no other
+            self._fold(envelope.body)
+
+    def _fold(self, item: Event | Reading) -> None:
         """Write first, then fold."""
         match item:
+            case Printed():
+                self._log(item.lines)
             case Started():
                 self._started = item
-                self._sampler.watch(item.pid, item.device.uuid)
+                for source in self._beside:
+                    if isinstance(source, TelemetrySource):
+                        source.watch(item)
                 self._intervals = self._intervals or Intervals(item.at_s, self._interval_s)
                 self._recordings.started(item)
-                self._listener.on_log([note.text for note in item.notes])
+                self._log([note.text for note in item.notes])
             case Refused():
-                self._listener.on_log([item.reason])  # whole: a status line may be too short
+                self._log([item.reason])  # whole: a status line may be too short
             case Finished():
                 self._last_word = item
             case Failed():
                 self._last_word = self.failure = item
                 self._recordings.training_failed(item)
-                self._listener.on_failure(item)
+                self._tell_failure(item)
         if self._intervals is not None:
             self._recordings.write(self._intervals.fold(item))
         self._live.fold(item, time.monotonic())
@@ -384,31 +402,52 @@ class Session:
         self._send(Blocks(id=next(self._ids), run=self._block_runs, blocks=blocks))
 
     def _snapshot(self, now_s: float) -> Snapshot:
-        self._live.gpu_missing = self._sampler.gpu_missing
+        for source in self._beside:
+            if isinstance(source, TelemetrySource):
+                self._live.gpu_missing = source.gpu_missing
         self._live.recording = self._recordings.shown
         self._live.comparison = self._experiment.shown() if self._experiment else None
         self._live.account = self._time.account()
         return self._live.snapshot(now_s)
 
-    # ── the worker ──────────────────────────────────────────────────────────────────────
+    # ── listeners ───────────────────────────────────────────────────────────────────────
 
-    def _adopt(self, link: WorkerProcess) -> None:
-        self._link = link
+    def _show(self, snapshot: Snapshot) -> None:
+        self._tell(lambda listener: listener.on_snapshot(snapshot))
+
+    def _log(self, lines: Sequence[str]) -> None:
+        self._tell(lambda listener: listener.on_log(lines))
+
+    def _tell_failure(self, failure: Failed) -> None:
+        self._tell(lambda listener: listener.on_failure(failure))
+
+    def _tell(self, say: Callable[[Listener], None]) -> None:
+        for listener in list(self._listeners):
+            try:
+                say(listener)
+            except Exception as error:  # noqa: BLE001  # one listener's failure is not the run's
+                self._listeners.remove(listener)
+                name = type(listener).__name__
+                self._log([f"{name} failed and is told no more: {type(error).__name__}: {error}"])
+
+    # ── the training ────────────────────────────────────────────────────────────────────
+
+    def _adopt(self, training: Source) -> None:
+        self._training = training
         self._last_word = None
-        self._last_words = []
         self._stop_asked = False
         self._kill_at_s = None
         self._started = None
         self._ended = False
         self.failure = None
-        self._watched = set(link.filenos)
+        self._watched = set(training.filenos)
         for fd in self._watched:
             self._selector.register(fd, selectors.EVENT_READ)
 
     def _send(self, command: AnyCommand) -> None:
-        if self._link is not None:
+        if self._training is not None:
             self._live.sent(command)
-            self._link.send(command)
+            self._training.send(command)
 
     def _stop(self, number: int) -> None:
         self._stop_asked = True
@@ -417,38 +456,34 @@ class Session:
         patience_s = STOP_TIMEOUT_S if self._started else 0.0
         self._kill_at_s = time.monotonic() + patience_s
 
-    def _notice_death(self) -> None:
-        if self._link is None:
+    def _notice_end(self) -> None:
+        if self._training is None:
             return
-        if self._kill_at_s is not None and time.monotonic() >= self._kill_at_s:
-            self._link.kill()
-        code = self._link.exit_code()
-        if code is None:
+        overdue = self._kill_at_s is not None and time.monotonic() >= self._kill_at_s
+        ended = Ended("it did not stop") if overdue else self._training.ended()
+        if ended is not None:
+            self._read_training()  # what it said last
+            self._end_training(ended)
+
+    def _end_training(self, ended: Ended) -> None:
+        if self._training is None:  # what it said last could not be understood
             return
-        self._read_worker()  # what it said last
         if self._stop_asked:
             self._live.stopped(time.monotonic())
         elif self._last_word is None:
-            failed = Failed(at_s=time.monotonic(), kind="error", sentence=self._obituary(code))
-            self._take(failed)
+            self._fold(Failed(at_s=time.monotonic(), kind="error", sentence=ended.why))
         self._release()
         self._complete_recordings()
         self._ended = True
 
-    def _obituary(self, code: int) -> str:
-        if code < 0:  # what it printed before has nothing to do with it
-            return f"the training process was killed by {signal.Signals(-code).name}"
-        words = [line.strip() for line in self._last_words if line.strip()]
-        return f"the training process exited with {code}" + (f": {words[-1]}" if words else "")
-
     def _release(self) -> None:
-        """Kill and reap the worker, if there is one."""
-        if self._link is None:
+        """Close the source of the training, if there is one."""
+        if self._training is None:
             return
         for fd in self._watched:
             self._selector.unregister(fd)
-        self._link.close()
-        self._link = None
+        self._training.close()
+        self._training = None
 
     # ── recordings ──────────────────────────────────────────────────────────────────────
 
@@ -465,4 +500,4 @@ class Session:
     def _tell_recording_failure(self, error: RecordingError) -> None:
         self.recording_failure = error
         self._live.tell(str(error))
-        self._listener.on_log([str(error)])
+        self._log([str(error)])

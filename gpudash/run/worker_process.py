@@ -1,7 +1,7 @@
-"""The parent's side of the worker: start it, talk to it, notice its end.
+"""The worker as a source: start it, talk to it, notice its end.
 
 Nothing here waits for the worker, but `close` for a killed one, and not for ever. Only the
-thread that consumes the events calls `read_*`, `exit_code` and `close`; `WorkerProcess` itself is
+thread that consumes the events calls its methods; `WorkerProcess` itself is
 made on the main thread, because the kernel kills the child when the thread that started it ends.
 """
 
@@ -10,14 +10,16 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
 import msgspec
 
 from gpudash.errors import WorkerError
-from gpudash.protocol import AnyCommand, Event, Plan
+from gpudash.protocol import AnyCommand, Envelope, Plan, Printed
 from gpudash.run import child, scratch
+from gpudash.run.source import Decoder, Ended
 
 WORKER = ("-m", "gpudash.worker")
 READ_BYTES = 1 << 16
@@ -26,6 +28,8 @@ TURN_BYTES = 1 << 20
 a pipe holds: one turn after the worker's end reads all that it left."""
 REAP_S = 3.0
 """How long a killed worker is waited for: one inside the GPU's driver may take any time."""
+LAST_WORDS = 20
+"""Lines of a worker that died without a word, kept to say why."""
 LINE_LIMIT = 1 << 12
 """A line that the worker prints is cut here: a progress bar may never end one."""
 
@@ -65,7 +69,9 @@ class WorkerProcess:
         assert self._process.stdin
         os.set_blocking(self._process.stdin.fileno(), False)
         self._unsent = bytearray()
-        self._decoder = msgspec.json.Decoder(Event)
+        self._decoder = Decoder("the training process")
+        self._outputs = 0
+        self._last_words: list[str] = []
 
     @property
     def pid(self) -> int:
@@ -90,17 +96,34 @@ class WorkerProcess:
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             del self._unsent[: os.write(stdin.fileno(), self._unsent)]
 
-    def read_events(self) -> list[Event]:
-        """Return the events that have arrived."""
-        return [self._decoder.decode(line) for line in self._events.read()]
+    def read(self) -> list[Envelope]:
+        """Return what it has printed, and its events. Raises SourceError."""
+        printed = [line for lines in self._printed for line in lines.read_text()]
+        events = [self._decoder.decode(line) for line in self._events.read()]
+        return [*self._output(printed), *events]
 
-    def read_printed(self) -> list[str]:
-        """Return the lines the worker has printed on either stream, as text."""
-        return [line for lines in self._printed for line in lines.read_text()]
+    def _output(self, lines: list[str]) -> list[Envelope]:
+        if not lines:
+            return []
+        self._last_words = (self._last_words + lines)[-LAST_WORDS:]
+        self._outputs += 1
+        body, now_s = Printed(lines=tuple(lines)), time.monotonic()
+        return [Envelope(source="output", seq=self._outputs, sent_s=now_s, body=body)]
 
     def exit_code(self) -> int | None:
         """Return how the worker ended, negative for a signal; None while it lives."""
         return self._process.poll()
+
+    def ended(self) -> Ended | None:
+        """Return how the worker ended; None while it lives."""
+        code = self.exit_code()
+        if code is None:
+            return None
+        if code < 0:  # what it printed before has nothing to do with it
+            return Ended(f"the training process was killed by {signal.Signals(-code).name}")
+        words = [line.strip() for line in self._last_words if line.strip()]
+        why = f"the training process exited with {code}"
+        return Ended(f"{why}: {words[-1]}" if words else why)
 
     def kill(self) -> None:
         """End the worker and its children at once."""

@@ -2,7 +2,7 @@
 
 It keeps the recent past and a table of results, so neither its memory nor the cost of a
 snapshot grows with the run. It reads no clock: `now_s` comes with what it is told and asked.
-Records of other ranks than 0 are left out until the screen knows of ranks.
+Only rank 0 of the training is told.
 """
 
 from collections import deque
@@ -224,8 +224,6 @@ class LiveView:
                 self._end("failed", item.sentence.rstrip(". "), now_s)
 
     def _start(self, event: Started) -> None:
-        if event.rank:
-            return
         self._phase, self._sentence = "training", "training"
         self._pid, self._device, self._notes = event.pid, event.device, event.notes
         self._workload, self._settings = event.workload, event.settings
@@ -235,8 +233,6 @@ class LiveView:
         self._results.start(event.workload, event.settings, event.warmup_steps)
 
     def _change(self, event: Changed) -> None:
-        if event.rank:
-            return
         self._sentence = "training"
         if event.run is None:
             self._enter(event)
@@ -280,8 +276,6 @@ class LiveView:
             self._verdict = reason
 
     def _progress(self, event: Progress) -> None:
-        if event.rank:
-            return
         for step in event.steps:
             self._recent.add(step)
             self._ticks.step(step)

@@ -88,9 +88,9 @@ class WholeRun:
     def fold(self, item: Event | Reading) -> None:
         """Take one record; another worker begins anew."""
         match item:
-            case Started(rank=0):
+            case Started():
                 self._steps, self._busy_s = -1, 0.0
-            case Progress(rank=0):
+            case Progress():
                 for step in item.steps:
                     self._step(step)
 

@@ -81,17 +81,17 @@ class TimeAccount:
     def fold(self, item: Event | Reading) -> None:
         """Take one record."""
         match item:
-            case Started(rank=0):
+            case Started():
                 self._start(item.at_s)
             case Finished() | Failed():
                 self._finish(item.at_s)
-            case Progress(rank=0):
+            case Progress():
                 for step in item.steps:
                     self._step(step)
                 self._share_out()
-            case Changed(rank=0):
+            case Changed():
                 self._stretches.append((item.at_s - item.took_ms / 1e3, item.at_s, "switching"))
-            case Timed(rank=0):  # without instruments, its steps are never reported
+            case Timed():  # without instruments, its steps are never reported
                 self._stretches.append((item.at_s - item.seconds, item.at_s, "timed"))
             case Paused():
                 self._paused_s = item.at_s

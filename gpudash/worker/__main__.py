@@ -13,12 +13,12 @@ import time
 import traceback
 from collections.abc import Mapping
 from multiprocessing.util import get_temp_dir
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
-from gpudash.protocol import Failed, Note, Plan, Started, Status
+from gpudash.protocol import Ability, Failed, Hello, Note, Plan, Started, Status
 from gpudash.worker.phases import phases
 from workloads import find_workload
 from workloads.cache import keep_compiled_code
@@ -28,11 +28,7 @@ from workloads.lifetime import die_with
 if TYPE_CHECKING:
     from workloads.training import Training
 
-PHASES: dict[Literal["prepare", "train"], tuple[str, ...]] = {
-    "prepare": ("copy", "prepare"),
-    "train": ("forward", "backward", "optimizer", "graph"),
-}
-"""Lane → the phases that our workloads mark in it."""
+CAN: tuple[Ability, ...] = ("levers", "pause", "restart", "blocks", "record")
 
 
 def main() -> int:
@@ -46,6 +42,7 @@ def main() -> int:
     plan = msgspec.json.decode(plan_json, type=Plan)
     training = None
     try:
+        events.send(Hello(can=CAN, pid=os.getpid()))
         events.send(Status(text="loading torch"))
         training = build(plan, events)
         train(training, plan, events, CommandPipe(sys.stdin.fileno()))

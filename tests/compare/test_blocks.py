@@ -276,30 +276,6 @@ def test_a_stopwatch_that_was_cut_short_has_no_outcome(steps):
     assert bench.outcomes == []
 
 
-def test_another_ranks_records_are_left_out():
-    bench = Bench(0)
-    bench.changed(block=0, after_step=0, warmup_steps=0)
-    other = Changed(
-        rank=1,
-        at_s=0.0,
-        segment=9,
-        after_step=0,
-        changes={},
-        settings=ON,
-        took_ms=1.0,
-        warmup_steps=2,
-    )
-    bench.tell(other)
-    bench.finished(50.0, 50.0, 50.0)
-    bench.tell(
-        Progress(rank=1, until_s=0.0, steps=(step(9, 0.0, 9.0, 1),), total_steps=9, total_samples=0)
-    )
-    assert bench.log.over is None
-    bench.changed(block=None, after_step=3)
-    bench.finished(50.0)
-    assert bench.outcomes[0].busy_s == pytest.approx(0.100)
-
-
 # ── whatever the order of arrival ───────────────────────────────────────────────────────
 
 

@@ -331,15 +331,6 @@ def test_energy_across_a_gap_in_the_readings_or_a_reset_counter_is_not_measured(
     assert [row.gpus[0].values.get("energy_j") for row in rows] == [None] * 4
 
 
-def test_another_rank_is_left_out():
-    run = Trainer()
-    stranger = run.step()
-    rows = fold(
-        [run.start(), type(stranger)(**{**as_dict(stranger), "rank": 1})], close_s=run.now_s
-    )
-    assert sum(row.steps for row in rows) == 0
-
-
 def as_dict(record):
     return {name: getattr(record, name) for name in record.__struct_fields__}
 

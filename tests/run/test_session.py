@@ -54,19 +54,19 @@ Begin = Callable[..., tuple[Session, Screen]]
 
 
 @pytest.fixture
-def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
+def begin() -> Iterator[Begin]:
     sessions: list[Session] = []
 
     def start(
         record: Path | None = None,
         rate_hz: float = 20,
-        start_worker: Callable[[Plan], WorkerProcess] = start_double,
+        start_source: Callable[[Plan], WorkerProcess] = start_double,
         **plan: object,
     ) -> tuple[Session, Screen]:
-        monkeypatch.setattr("gpudash.run.session.WorkerProcess", start_worker)
         settings = SMALL | plan.pop("settings", {})
         planned = Plan(workload="encdec", device="cpu", settings=settings, **plan)
-        session, screen = Session(planned, interval_s=0.1, rate_hz=rate_hz), Screen()
+        session = Session(planned, interval_s=0.1, rate_hz=rate_hz, start_source=start_source)
+        screen = Screen()
         sessions.append(session)
         if record is not None:
             session.record(record)
@@ -84,7 +84,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def test_a_recorded_run_accounts_for_every_step(begin: Begin, tmp_path: Path) -> None:
-    session, screen = begin(tmp_path / "run.csv", start_worker=WorkerProcess, steps=60)
+    session, screen = begin(tmp_path / "run.csv", start_source=WorkerProcess, steps=60)
     assert session.wait(PATIENCE_S)
     session.close()
     rows = rows_of(tmp_path / "run.csv")
@@ -198,7 +198,7 @@ def test_a_restart_that_fails_leaves_the_plan_as_it_was(
     def refuse(_plan: Plan) -> None:
         raise WorkerError("the training process could not start")
 
-    monkeypatch.setattr("gpudash.run.session.WorkerProcess", refuse)
+    monkeypatch.setattr(session, "_start_source", refuse)
     with pytest.raises(WorkerError):
         session.restart(Plan(workload="augment", settings={}))
     assert session.plan == plan
@@ -240,9 +240,9 @@ def test_recording_goes_on_and_off_while_training(begin: Begin, tmp_path: Path) 
         assert described["account"]["wall_s"] == pytest.approx(recorded_s, abs=1.0)
 
 
-def test_what_is_asked_before_the_start_is_done_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpudash.run.session.WorkerProcess", start_double)
-    session, screen = Session(Plan(workload="encdec", device="cpu", settings=SMALL)), Screen()
+def test_what_is_asked_before_the_start_is_done_after_it() -> None:
+    plan = Plan(workload="encdec", device="cpu", settings=SMALL)
+    session, screen = Session(plan, start_source=start_double), Screen()
     session.new_row()
     session.pause()
     session.resume()
@@ -253,7 +253,7 @@ def test_what_is_asked_before_the_start_is_done_after_it(monkeypatch: pytest.Mon
 
 
 def test_stopping_before_torch_has_loaded_is_quick_and_clean(begin: Begin, tmp_path: Path) -> None:
-    session, _ = begin(record=tmp_path / "run.csv", start_worker=WorkerProcess)
+    session, _ = begin(record=tmp_path / "run.csv", start_source=WorkerProcess)
     session.stop()
     assert session.wait(PATIENCE_S)
     session.close()
@@ -265,7 +265,7 @@ def test_no_socket_of_a_loader_worker_outlives_it(
     begin: Begin, short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(short_path))
-    _, screen = begin(start_worker=WorkerProcess, settings={"num_workers": "1"})
+    _, screen = begin(start_source=WorkerProcess, settings={"num_workers": "1"})
     first = screen.until(lambda s: s.total_steps > 5)
     assert list(short_path.rglob("listener-*"))
     assert first.worker_pid is not None

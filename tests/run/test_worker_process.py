@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from gpudash.errors import WorkerError
-from gpudash.protocol import Plan
+from gpudash.protocol import Plan, Printed
 from gpudash.run import worker_process
 from gpudash.run.worker_process import READ_BYTES, TURN_BYTES, WorkerProcess, _Lines
 
@@ -124,7 +124,7 @@ sys.stdin.read()
 
 def test_close_ends_the_whole_process_group():
     worker = WorkerProcess(PLAN, ("-c", TWO_CHILDREN))
-    while worker.read_printed() != ["up"]:
+    while not any(isinstance(one.body, Printed) for one in worker.read()):
         select.select(worker.filenos, [], [])
     family = psutil.Process(worker.pid).children(recursive=True)
     assert len(family) == 2

@@ -264,17 +264,6 @@ def test_old_markers_leave_with_their_ticks():
     assert watched.now(later_s=610.0).markers == ()
 
 
-def test_another_rank_changes_nothing_shown():
-    watched = Watched().trained()
-    before = watched.now()
-    stranger = msgspec.structs.replace(watched.run.step(), rank=1)
-    watched.feed(stranger, msgspec.structs.replace(watched.run.change(pipelined="on"), rank=1))
-    now = msgspec.structs.replace(
-        watched.now(), elapsed_s=before.elapsed_s, training_s=before.training_s
-    )
-    assert now == before
-
-
 def test_a_snapshot_of_a_long_run_costs_no_more_than_of_a_short_one():
     def calls(steps):
         watched = Watched().trained(steps, 150.0)

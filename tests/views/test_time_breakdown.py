@@ -1,6 +1,5 @@
 """Every second of wall time has a name, and what has none is shown in full."""
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -162,18 +161,6 @@ def test_a_block_without_instruments_was_training():
     found = account(started(0), ends[0], timed, ends[1])
     assert (found.wall_s, found.phases_s) == pytest.approx((4, 3.5))
     assert found.unattributed_s == pytest.approx(0.5)
-
-
-def test_what_other_ranks_report_is_in_no_account():
-    one = [started(0), progress(step(1, 1000, device_ms=1000)), started(9)]
-    others = [
-        started(2),
-        progress(step(5, 1000, device_ms=100)),
-        changed(6, took_ms=2000),
-        Timed(at_s=8, seconds=1.5, block=0, steps=10, samples=80),
-    ]
-    others = [msgspec.structs.replace(item, rank=1) for item in others]
-    assert account(*one[:2], *others, one[2]) == account(*one)
 
 
 def test_a_pause_and_a_switch_are_known_for_what_they_are():

@@ -22,9 +22,11 @@ from gpudash.protocol import (
     Event,
     Failed,
     Finished,
+    Hello,
     Pause,
     Paused,
     Plan,
+    Printed,
     Progress,
     Refused,
     Resume,
@@ -66,8 +68,11 @@ class Worker:
 
     def read(self) -> None:
         self.link.flush()
-        self.events += self.link.read_events()
-        self.printed += self.link.read_printed()
+        for envelope in self.link.read():
+            if isinstance(envelope.body, Printed):
+                self.printed += envelope.body.lines
+            else:
+                self.events.append(envelope.body)
 
     def end(self) -> int:
         self.until(lambda: self.link.exit_code() is not None)
@@ -94,7 +99,8 @@ def start() -> Iterator[Callable[..., Worker]]:
 def test_a_worker_trains_obeys_and_stops(start: Callable[..., Worker]) -> None:
     worker = start()
     worker.until(lambda: len(worker.steps) >= 5)
-    assert isinstance(worker.events[0], Status)  # before torch is there
+    assert isinstance(worker.events[0], Hello)
+    assert isinstance(worker.events[1], Status)  # before torch is there
     (started,) = worker.of(Started)
     assert started.settings["batch_size"] == "2"
     assert started.pid == worker.link.pid
@@ -214,12 +220,12 @@ def test_a_segfault_leaves_the_stack_on_the_log(start: Callable[..., Worker]) ->
 
 PARENT = """
 import sys, time
-from gpudash.protocol import Plan, Progress
+from gpudash.protocol import Plan
 from gpudash.run.worker_process import WorkerProcess
 from tests.worker.in_process import Run
 from workloads import CATALOGUE
 link = WorkerProcess(Plan(workload="encdec", settings={"num_workers": "2"}, device="cpu"))
-while not any(isinstance(e, Progress) and e.steps for e in link.read_events()):
+while not any(getattr(e.body, "steps", ()) for e in link.read()):
     time.sleep(0.01)
 print(link.pid, flush=True)
 time.sleep(600)

@@ -1,0 +1,64 @@
+"""What a session reads a run from, and asks things of."""
+
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from gpudash.errors import SourceError
+from gpudash.protocol import PROTOCOL_VERSION, AnyCommand, Envelope
+
+
+class Ended(NamedTuple):
+    """No more will come of a source."""
+
+    why: str
+    """As a sentence, for one that has said nothing of its end itself."""
+
+
+class Source(Protocol):
+    """Where messages come from. No method waits, but `close` for a moment."""
+
+    @property
+    def filenos(self) -> tuple[int, ...]:
+        """What to watch for something to read; it is read now and then besides."""
+
+    def read(self) -> list[Envelope]:
+        """Return what has arrived. Raises SourceError where it cannot be understood."""
+
+    def send(self, command: AnyCommand, /) -> None:
+        """Hand the command over."""
+
+    def flush(self) -> None:
+        """Send what could not leave before."""
+
+    def ended(self) -> Ended | None:
+        """Return how it ended; None while more may come."""
+
+    def close(self) -> None:
+        """End it and tidy up after it; again: nothing."""
+
+
+class Decoder:
+    """Turns a source's lines into envelopes; the first one has to be a Hello of this version."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._is_known = False
+        self._decoder = msgspec.json.Decoder(Envelope)
+
+    def decode(self, line: bytes) -> Envelope:
+        """Return one message. Raises SourceError."""
+        if not self._is_known:
+            self._check(line)
+        return self._decoder.decode(line)
+
+    def _check(self, line: bytes) -> None:
+        try:
+            version = msgspec.json.decode(line)[-1]["protocol"]
+        except (msgspec.DecodeError, LookupError, TypeError) as error:
+            raise SourceError(f"{self._name} does not speak gpudash's protocol") from error
+        if version != PROTOCOL_VERSION:
+            raise SourceError(
+                f"{self._name} speaks protocol {version}, this gpudash {PROTOCOL_VERSION}"
+            )
+        self._is_known = True

@@ -1,0 +1,61 @@
+"""The sampler's readings, as a source."""
+
+import contextlib
+import itertools
+import time
+from queue import Empty, SimpleQueue
+
+from gpudash.protocol import AnyCommand, Envelope, Hello, Reading, Started
+from gpudash.run.source import Ended
+from gpudash.telemetry.sampler import Sampler
+
+
+class TelemetrySource:
+    """Reads the device and the processes of the training that it is told to watch."""
+
+    filenos = ()
+
+    def __init__(self) -> None:
+        self._seq = itertools.count()
+        self._arrived: SimpleQueue[Envelope] = SimpleQueue()
+        self._sampler = Sampler(self._put)
+        self._put(Hello())
+
+    @property
+    def gpu_missing(self) -> str | None:
+        """Why no GPU is read, as a sentence; None while one is."""
+        return self._sampler.gpu_missing
+
+    def start(self) -> None:
+        """Start reading, from two threads."""
+        self._sampler.start()
+
+    def watch(self, started: Started) -> None:
+        """Read this training's processes and its GPU from now on."""
+        self._sampler.watch(started.pid, started.device.uuid)
+
+    def read(self) -> list[Envelope]:
+        """Return the readings since the last call."""
+        found = []
+        with contextlib.suppress(Empty):
+            while True:
+                found.append(self._arrived.get_nowait())
+        return found
+
+    def send(self, command: AnyCommand, /) -> None:
+        """Do nothing: it obeys no command."""
+
+    def flush(self) -> None:
+        """Do nothing: nothing waits."""
+
+    def ended(self) -> Ended | None:
+        """Return None: it reads until it is closed."""
+        return None
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._sampler.stop()
+
+    def _put(self, body: Hello | Reading) -> None:
+        seq, now_s = next(self._seq), time.monotonic()
+        self._arrived.put(Envelope(source="telemetry", seq=seq, sent_s=now_s, body=body))
