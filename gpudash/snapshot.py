@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from gpudash.protocol import Device, Failed, GpuReading, HostReading, Phase, Settings
+from gpudash.protocol import Ability, Device, Failed, GpuReading, HostReading, Phase, Settings
 
 State: TypeAlias = Literal[
     "starting", "training", "switching", "paused", "finished", "failed", "stopped"
@@ -130,6 +130,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Since the run began."""
     training_s: float | None = None
     """Since the present worker was ready; None before. `planned_s` is measured in it."""
+    can: tuple[Ability, ...] = ("levers", "pause", "restart", "blocks", "record")
+    """What may be asked of the run's source."""
     workload: str = ""
     device: Device | None = None
     settings: Settings = msgspec.field(default_factory=dict)

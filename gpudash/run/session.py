@@ -31,6 +31,7 @@ from gpudash.protocol import (
     Event,
     Failed,
     Finished,
+    Hello,
     Pause,
     Plan,
     Printed,
@@ -346,8 +347,11 @@ class Session:
                 self._take(envelope)
 
     def _take(self, envelope: Envelope) -> None:
+        body = envelope.body
+        if isinstance(body, Hello) and envelope.source == "training":
+            self._live.can = body.can
         if envelope.rank == 0:  # what is shown and written knows of no other
-            self._fold(envelope.body)
+            self._fold(body)
 
     def _fold(self, item: Event | Reading) -> None:
         """Write first, then fold."""

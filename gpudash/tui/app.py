@@ -157,6 +157,8 @@ class Dashboard(ContainedApp):
         lever = self._main.levers.chosen
         if lever is None:
             return
+        if not self._ask(lambda: self.control.require("levers")):
+            return
         value = self.control.value(lever)
 
         def answered(text: str | None) -> None:
@@ -202,6 +204,8 @@ class Dashboard(ContainedApp):
 
     def action_workload(self) -> None:
         """Choose a workload; another one than the present starts at once."""
+        if not self._ask(lambda: self.control.require("restart")):
+            return
         current = self.control.workload
 
         def answered(name: str | None) -> None:
@@ -235,8 +239,7 @@ class Dashboard(ContainedApp):
             self.control.stop_recording(recording.path)
             self.notify(f"completing {recording.path}", markup=False)
             return
-        if self.control.dead:
-            self._ask(self.control.check_recordable)
+        if not self._ask(self.control.check_recordable):
             return
 
         def answered(name: str | None) -> None:
@@ -326,8 +329,11 @@ class Dashboard(ContainedApp):
         """Yield the palette: every key's action, and the themes."""
         for key in KEYS:
             if key.palette:
+                why_not = key.why_not(self.control.snapshot.can)
                 yield SystemCommand(
-                    key.help, f"key {key.shown}", lambda key=key: self._run_from_palette(key.action)
+                    key.help,
+                    why_not or f"key {key.shown}",
+                    lambda key=key: self._run_from_palette(key.action),
                 )
         yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
 

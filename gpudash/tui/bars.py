@@ -121,10 +121,9 @@ def _asides(snapshot: Snapshot) -> list[str]:
     return asides
 
 
-def footer(
-    state: State, *, recording: bool, small: bool, comparing: bool = False
-) -> tuple[Cell, ...]:
-    """Return the keys, each a button, worded for what they would do now."""
+def footer(snapshot: Snapshot, *, small: bool, comparing: bool = False) -> tuple[Cell, ...]:
+    """Return the keys, each a button, worded for what they would do now; grey for nothing."""
+    state, recording = snapshot.state, snapshot.recording is not None
     now = {
         "pause": "resume" if state == "paused" else "pause",
         "record": "end rec" if recording else "record",
@@ -133,7 +132,10 @@ def footer(
     urgent = {"restart"} if state in ENDED else {"compare"} if comparing else set()
     return tuple(
         Cell(
-            parts=((key.shown, "key"), (f" {now.get(key.action, key.label)}", "dim")),
+            parts=(
+                (key.shown, "dim" if key.why_not(snapshot.can) else "key"),
+                (f" {now.get(key.action, key.label)}", "dim"),
+            ),
             rank=0 if key.action in urgent else key.rank,
             action=key.action,
         )

@@ -14,9 +14,10 @@ import msgspec
 
 from gpudash.compare.ab import Question
 from gpudash.errors import GpudashError, RecordingError, UsageError
-from gpudash.protocol import Plan, Settings
+from gpudash.protocol import Ability, Plan, Settings
 from gpudash.snapshot import ENDED, Listener, Snapshot
 from gpudash.tui.engine import Engine
+from gpudash.tui.keys import WHY_NOT
 from workloads import CATALOGUE, find_workload
 from workloads.levers import Lever, LeverError, find, resolve
 
@@ -97,6 +98,16 @@ class Control:
         """A worker lives, or is being started."""
         return self._begun and not self.dead
 
+    def why_not(self, ability: Ability) -> str | None:
+        """Return why this cannot be asked of the run; None where it can."""
+        return None if ability in self.snapshot.can else WHY_NOT[ability]
+
+    def require(self, ability: Ability) -> None:
+        """Raise UsageError where this cannot be asked of the run."""
+        why_not = self.why_not(ability)
+        if why_not is not None:
+            raise UsageError(why_not)
+
     # ── levers ──────────────────────────────────────────────────────────────────────────
 
     @property
@@ -155,7 +166,8 @@ class Control:
         return self.wanted.get(lever.name, lever.default_text)
 
     def change(self, lever: Lever, text: str) -> None:
-        """Ask for a value. Raises LeverError, listing the valid ones."""
+        """Ask for a value. Raises LeverError, listing the valid ones, and UsageError."""
+        self.require("levers")
         value = lever.canonical(text)
         if value == self.value(lever):
             return
@@ -184,6 +196,7 @@ class Control:
 
     def check_comparable(self) -> None:
         """Raise UsageError where nothing can be compared now."""
+        self.require("blocks")
         if self.dead:
             raise UsageError("nothing is running to compare; press R first")
         if self.snapshot.state != "training":
@@ -230,6 +243,8 @@ class Control:
 
     def pause_or_resume(self) -> str | None:
         """Pause or go on; return a notice where neither is possible."""
+        if "pause" not in self.snapshot.can:
+            return self.why_not("pause")
         if self.dead:
             return "nothing is running; press R to restart"
         pause = not self._pausing
@@ -238,7 +253,8 @@ class Control:
         return None
 
     def restart(self) -> None:
-        """Start the same plan again, with what was asked for since. Raises WorkerError."""
+        """Start the same plan again, with what was asked for. Raises WorkerError, UsageError."""
+        self.require("restart")
         plan, snapshot = self.plan, self.snapshot
         settings = plan.settings
         if self.workload == plan.workload:  # else the snapshot is still the last workload's
@@ -275,7 +291,8 @@ class Control:
         self.engine.record(Path(text).expanduser(), force=force)
 
     def check_recordable(self) -> None:
-        """Raise RecordingError where there is nothing to record."""
+        """Raise UsageError or RecordingError where there is nothing to record."""
+        self.require("record")
         if self.dead:
             raise RecordingError("nothing is running to record; press R first")
 

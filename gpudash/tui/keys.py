@@ -1,6 +1,20 @@
 """Every key of the dashboard, once: bindings, footer, help and palette are made from this."""
 
+from collections.abc import Collection
+
 import msgspec
+
+from gpudash.protocol import Ability
+
+WHY_NOT: dict[Ability, str] = {
+    "levers": "the levers of this run cannot be changed",
+    "pause": "this run cannot be paused",
+    "restart": "this run cannot be restarted",
+    "blocks": "no A/B can be run here",
+    "record": "this run cannot be recorded",
+    "profile": "this run cannot be profiled",
+}
+"""What is said where a run's source cannot do it."""
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +33,12 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     rank: int = 9
     """The footer of a narrow terminal drops the highest first."""
     palette: bool = True
+    needs: Ability | None = None
+    """What the run's source must be able to do."""
+
+    def why_not(self, can: Collection[Ability]) -> str | None:
+        """Return why it does nothing where the source can do no more than this, or None."""
+        return None if self.needs is None or self.needs in can else WHY_NOT[self.needs]
 
 
 KEYS = (
@@ -26,6 +46,7 @@ KEYS = (
         keys="p",
         shown="p",
         action="pipelining",
+        needs="levers",
         label="pipeline",
         help="Pipelining on or off, from the next step",
         rank=1,
@@ -34,6 +55,7 @@ KEYS = (
         keys="plus,equals_sign",
         shown="+",
         action="batch(1)",
+        needs="levers",
         label="batch",
         help="Batch size up to the next power of two (= does it too)",
         rank=4,
@@ -42,6 +64,7 @@ KEYS = (
         keys="minus",
         shown="-",
         action="batch(-1)",
+        needs="levers",
         label="batch",
         help="Batch size down to the next power of two",
         rank=4,
@@ -50,6 +73,7 @@ KEYS = (
         keys="w",
         shown="w",
         action="workload",
+        needs="restart",
         label="workload",
         help="Choose another workload and start it",
         rank=7,
@@ -58,6 +82,7 @@ KEYS = (
         keys="space",
         shown="space",
         action="pause",
+        needs="pause",
         label="pause",
         help="Pause the training between two steps, or go on",
         rank=2,
@@ -74,6 +99,7 @@ KEYS = (
         keys="r",
         shown="r",
         action="record",
+        needs="record",
         label="record",
         help="Record to a CSV file, or complete the file",
         rank=2,
@@ -82,6 +108,7 @@ KEYS = (
         keys="R",
         shown="R",
         action="restart",
+        needs="restart",
         label="restart",
         help="Restart the training with the levers as they are shown",
         rank=6,
@@ -90,6 +117,7 @@ KEYS = (
         keys="a",
         shown="a",
         action="compare",
+        needs="blocks",
         label="A/B",
         help="A/B of the lever under the cursor, or end it",
         rank=6,
@@ -137,6 +165,7 @@ KEYS = (
         keys="enter",
         shown="enter",
         action="edit",
+        needs="levers",
         label="",
         help="Change the lever under the cursor",
     ),
@@ -144,6 +173,7 @@ KEYS = (
         keys="right",
         shown="→",
         action="nudge(1)",
+        needs="levers",
         label="",
         help="Lever under the cursor: next value",
     ),
@@ -151,6 +181,7 @@ KEYS = (
         keys="left",
         shown="←",
         action="nudge(-1)",
+        needs="levers",
         label="",
         help="Lever under the cursor: previous value",
     ),

@@ -64,6 +64,7 @@ class LiveView:
         self.comparison: ComparisonShown | None = None
         self.account = TimeBreakdown()
         self.last_command = 0
+        self.can = Snapshot().can
         self._began_s = began_s
         self._ended_s: float | None = None
         self._ticks = Ticks(began_s)
@@ -141,6 +142,7 @@ class LiveView:
             status=self._status(),
             elapsed_s=max(ended_s - self._began_s, 0.0),
             training_s=self._trained_s(ended_s),
+            can=self.can,
             workload=self._workload,
             device=self._device,
             settings=self._settings,

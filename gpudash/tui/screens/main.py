@@ -109,8 +109,7 @@ class MainScreen(Contained, Screen[None]):
         with self.query_one("#footer", Bar).contained() as footer:
             footer.show(
                 bars.footer(
-                    snapshot.state,
-                    recording=snapshot.recording is not None,
+                    snapshot,
                     comparing=control.comparing,
                     small=self.compact,
                 )
@@ -121,7 +120,7 @@ class MainScreen(Contained, Screen[None]):
         with self.query_one("#results", ResultsTable).contained() as results:
             results.show(snapshot.results, on_gpu=_on_gpu(snapshot))
         with self.query_one("#levers", LeverPanel).contained() as levers:
-            levers.show(control.rows())
+            levers.show(control.rows(), control.why_not("levers"))
         with self.query_one("#log", LogPane).contained() as log:
             log.add(lines)
         with self.query_one("#device", DevicePanel).contained() as device:

@@ -24,14 +24,15 @@ class LeverPanel(Painted):
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
         self._levers: tuple[LeverRow, ...] = ()
+        self._why_not: str | None = None
         self._cursor = 0
         self.titled = True
         """False where a tab above names the panel already."""
 
-    def show(self, levers: tuple[LeverRow, ...]) -> None:
-        """Take new values; only rows that changed are painted."""
-        if levers != self._levers:
-            self._levers = levers
+    def show(self, levers: tuple[LeverRow, ...], why_not: str | None = None) -> None:
+        """Take new values, and why they cannot be changed; only rows that changed are painted."""
+        if (levers, why_not) != (self._levers, self._why_not):
+            self._levers, self._why_not = levers, why_not
             self._cursor = min(self._cursor, max(len(levers) - 1, 0))
             self.repaint()
 
@@ -123,7 +124,7 @@ class LeverPanel(Painted):
         text = f"{fmt.clip(value, room):<{room}}{mark}"
         if under_cursor:
             return [Segment(name + text, self.ink("cursor"))]
-        value_style = self.ink("busy" if pending else "text")
+        value_style = self.ink("dim" if self._why_not else "busy" if pending else "text")
         return [Segment(name, self.ink("dim")), Segment(text, value_style)]
 
     def _explanation(self, width: int) -> Iterator[Row]:
@@ -131,6 +132,7 @@ class LeverPanel(Painted):
         if lever is None:
             return
         # the summary first, then what may be set and when it takes effect
-        for text in (lever.summary, f"Values: {lever.valid}.", f"Takes effect: {lever.effect}."):
+        effect = self._why_not or f"takes effect: {lever.effect}"
+        for text in (lever.summary, f"Values: {lever.valid}.", f"{effect.capitalize()}."):
             for line in textwrap.wrap(text, max(width - 1, 1)):
                 yield [Segment(f" {line}", self.ink("dim"))]

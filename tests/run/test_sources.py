@@ -1,0 +1,199 @@
+"""A session over sources that are no process: who is heard, who is told, what is understood."""
+
+import threading
+import time
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from gpudash.errors import SourceError
+from gpudash.protocol import (
+    PROTOCOL_VERSION,
+    AnyCommand,
+    Change,
+    Envelope,
+    Event,
+    Failed,
+    Finished,
+    Hello,
+    Plan,
+    Printed,
+    Reading,
+)
+from gpudash.run.session import Session
+from gpudash.run.source import Decoder, Ended
+from gpudash.snapshot import Snapshot
+from tests.scripted_run import Trainer, host
+
+PLAN = Plan(workload="encdec", settings={})
+
+
+class Script:
+    """A source that says what it is given, and keeps what it is told."""
+
+    filenos = ()
+    name = "training"
+
+    def __init__(self, *bodies: Event | Reading, rank: int = 0, ended: Ended | None = None) -> None:
+        self.bodies = list(bodies)
+        self.commands: list[AnyCommand] = []
+        self.closed = False
+        self._rank = rank
+        self._ended = ended
+
+    def read(self) -> list[Envelope]:
+        bodies, self.bodies = self.bodies, []
+        return [
+            Envelope(source=self.name, rank=self._rank, seq=i, sent_s=0.0, body=body)
+            for i, body in enumerate(bodies)
+        ]
+
+    def send(self, command: AnyCommand, /) -> None:
+        self.commands.append(command)
+
+    def flush(self) -> None:
+        pass
+
+    def ended(self) -> Ended | None:
+        return None if self.bodies else self._ended
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Screen:
+    """A listener that remembers; with `fails`, one that raises at the first line of a log."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.newest = Snapshot()
+        self.log: list[str] = []
+        self.failures: list[Failed] = []
+        self._fails = fails
+        self.shown = threading.Event()
+
+    def on_snapshot(self, snapshot: Snapshot, /) -> None:
+        self.newest = snapshot
+        self.shown.set()
+
+    def on_log(self, lines: Sequence[str], /) -> None:
+        if self._fails:
+            raise ZeroDivisionError("oops")
+        self.log += lines
+
+    def on_failure(self, failure: Failed, /) -> None:
+        self.failures.append(failure)
+
+
+def trained(*more: Event) -> list[Event]:
+    run = Trainer()
+    return [Hello(), run.start(), *run.steps(4), *more]
+
+
+def followed(source: Script, *listeners: Screen, beside: Sequence[Script] = ()) -> Session:
+    """Run a session over the source until it has ended; its listeners have seen the last of it."""
+    session = Session(PLAN, start_source=lambda _plan: source, beside=beside)
+    for listener in listeners[1:]:
+        session.listen(listener)
+    session.start(listeners[0])
+    assert session.wait(60)
+    session.close()
+    return session
+
+
+def test_a_session_reads_a_training_that_is_no_process_and_what_stands_beside_it():
+    source = Script(*trained(Finished(at_s=1001.0, total_steps=4)), ended=Ended("gone"))
+    device, screen = Script(host(1000.1, 77.0)), Screen()
+    followed(source, screen, beside=[device])
+    assert (screen.newest.state, screen.newest.total_steps) == ("finished", 4)
+    assert screen.newest.host is not None
+    assert screen.newest.host.cpu_pct == 77.0
+    assert source.closed
+    assert device.closed
+
+
+def test_a_source_that_ends_without_a_word_is_a_failure_with_its_reason():
+    screen = Screen()
+    followed(Script(*trained(), ended=Ended("the file ends here")), screen)
+    assert (screen.newest.state, screen.newest.status) == ("failed", "the file ends here")
+    assert [failure.kind for failure in screen.failures] == ["error"]
+
+
+def test_what_a_source_can_do_is_on_the_snapshot_and_the_samplers_hello_changes_nothing():
+    can = ("pause",)
+    source = Script(Hello(can=can), *trained()[1:], ended=Ended("gone"))
+    telemetry, screen = Script(Hello()), Screen()
+    telemetry.name = "telemetry"
+    followed(source, screen, beside=[telemetry])
+    assert screen.newest.can == can
+
+
+def test_another_rank_changes_nothing_shown():
+    screen = Screen()
+    followed(Script(*trained(), rank=1, ended=Ended("gone")), screen)
+    assert screen.newest.total_steps == 0
+
+
+def test_every_listener_is_told_the_same_and_one_that_fails_is_dropped():
+    printed = Printed(lines=("a", "b"))
+    first, broken, last = Screen(), Screen(fails=True), Screen()
+    followed(Script(*trained(printed), ended=Ended("gone")), first, broken, last)
+    assert first.newest is last.newest
+    assert first.newest.state == "failed"
+    assert sorted(first.log) == sorted(last.log)
+    assert {"a", "b"} <= set(first.log)
+    dropped = [line for line in first.log if "is told no more" in line]
+    assert dropped == ["Screen failed and is told no more: ZeroDivisionError: oops"]
+    assert broken.failures == []
+
+
+def test_a_request_is_known_to_the_snapshot_by_its_id_and_pending_until_it_is_answered():
+    source, screen = Script(*trained()), Screen()
+    session = Session(PLAN, rate_hz=100, start_source=lambda _plan: source, beside=())
+    session.start(screen)
+    number = session.change({"batch_size": "16"})
+    deadline_s = time.monotonic() + 60
+    while screen.newest.last_command < number:
+        assert time.monotonic() < deadline_s
+        screen.shown.wait(1)
+    assert screen.newest.pending == {"batch_size": "16"}
+    assert source.commands == [Change(id=number, settings={"batch_size": "16"})]
+    session.close()
+
+
+# ── versions ────────────────────────────────────────────────────────────────────────────
+
+
+def line(**hello: object) -> bytes:
+    body = msgspec.to_builtins(Hello()) | hello
+    return msgspec.json.encode(["training", 0, 0, 1.0, body])
+
+
+def test_a_source_of_this_version_is_understood():
+    assert Decoder("it").decode(line()).body == Hello()
+    assert PROTOCOL_VERSION == 2
+
+
+@pytest.mark.parametrize("more", [{}, {"can": ["levitate"]}, {"can": 1}])
+def test_another_version_is_one_line(more):
+    with pytest.raises(SourceError, match=r"^it speaks protocol 3, this gpudash 2$"):
+        Decoder("it").decode(line(protocol=3, **more))
+
+
+@pytest.mark.parametrize(
+    "first", [b"", b"{", b"[]", b"3", b'{"type": "Status", "text": "loading torch"}', b'["a", {}]']
+)
+def test_what_is_no_protocol_of_ours_is_one_line(first):
+    with pytest.raises(SourceError, match=r"^it does not speak gpudash's protocol$"):
+        Decoder("it").decode(first)
+
+
+def test_another_version_ends_the_training_with_its_line():
+    class Stranger(Script):
+        def read(self) -> list[Envelope]:
+            return [Decoder("the training process").decode(line(protocol=3))]
+
+    screen = Screen()
+    followed(Stranger(), screen)
+    assert screen.newest.status == "the training process speaks protocol 3, this gpudash 2"
+    assert len(screen.failures) == 1

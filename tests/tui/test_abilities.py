@@ -1,0 +1,52 @@
+"""What the run's source cannot do is grey, and says why; all else works."""
+
+import msgspec
+import pytest
+
+from gpudash.tui.keys import KEYS, WHY_NOT
+from tests.tui.driving import dashboard
+from tests.tui.fake_engine import training
+
+WATCHED = msgspec.structs.replace(training(), can=())
+"""A run that may be watched and no more."""
+PRESSED = {
+    "p": "levers",
+    "plus": "levers",
+    "enter": "levers",
+    "right": "levers",
+    "w": "restart",
+    "R": "restart",
+    "space": "pause",
+    "r": "record",
+    "a": "blocks",
+}
+
+
+@pytest.mark.parametrize("key", PRESSED)
+async def test_a_key_that_can_do_nothing_says_why_and_asks_nothing(key):
+    async with dashboard(snapshot=WATCHED) as d:
+        calls = len(d.engine.calls)
+        await d.press(key)
+        assert d.notices() == [WHY_NOT[PRESSED[key]]]
+        assert len(d.engine.calls) == calls
+        assert d.app.screen is d.app._main
+
+
+async def test_footer_levers_and_palette_show_what_cannot_be():
+    async with dashboard(snapshot=WATCHED) as d:
+        footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
+        assert footer["pause"]["space"] == "dim"
+        assert footer["help"]["?"] == "key"
+        assert "The levers of this run" in d.text()
+        told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
+        assert WHY_NOT["pause"] in told.values()
+        await d.show(training())
+        footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
+        assert footer["pause"]["space"] == "key"
+        assert "The levers of this run" not in d.text()
+        told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
+        assert not set(WHY_NOT.values()) & set(told.values())
+
+
+def test_every_key_that_asks_something_of_the_training_names_what_it_needs():
+    assert {key.needs for key in KEYS} == {None, *PRESSED.values()}
