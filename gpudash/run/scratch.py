@@ -1,43 +1,64 @@
 """The directory in which a worker's children keep their sockets.
 
-It is made before the worker starts and removed after its end, by the process that outlives it:
-the name holds that process's id. What one that was killed has left is removed at the next start.
+It is made before the worker starts and removed after its end, by the process that outlives it.
+That one holds a lock on it, which ends with the process, however that ends: what a start can
+lock, nobody uses. (A process id would say nothing where containers share the folder.)
 """
 
+import fcntl
 import os
 import re
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
-import psutil
-
-LONGEST_FOLDER = 47
+LONGEST_FOLDER = 55
 """Of the folder for such a directory, in bytes: multiprocessing makes sockets two names further
 down, and a socket's path ends after 107. Beyond, no batch would ever arrive."""
-NAME = re.compile(r"gpudash-(\d{1,9})-\w{8}")
+PREFIX, SUFFIX = "gpudash-", ".s"
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+NAME = re.compile(rf"{PREFIX}\w{{8}}{re.escape(SUFFIX)}")
 
 
-def make() -> tempfile.TemporaryDirectory[str]:
-    """Make a directory, and remove those of processes that live no more. Raises OSError."""
-    folder = _folder()
-    for path in Path(folder).glob("gpudash-*"):
-        if _is_abandoned(path):
-            shutil.rmtree(path, ignore_errors=True)
-    return tempfile.TemporaryDirectory(
-        prefix=f"gpudash-{os.getpid()}-", dir=folder, ignore_cleanup_errors=True
-    )
+class Scratch:
+    """A directory that is this process's until `cleanup`."""
+
+    def __init__(self) -> None:
+        """Make it, and remove those that nobody uses any more. Raises OSError."""
+        folder = _folder()
+        for path in Path(folder).glob(f"{PREFIX}*{SUFFIX}"):
+            _remove_abandoned(path)
+        while True:
+            self.name = tempfile.mkdtemp(prefix=PREFIX, suffix=SUFFIX, dir=folder)
+            with suppress(FileNotFoundError):
+                self._fd = os.open(self.name, DIRECTORY)
+                with suppress(OSError):  # a file system without locks
+                    fcntl.flock(self._fd, fcntl.LOCK_EX)
+                if Path(self.name).exists():
+                    return
+                os.close(self._fd)  # another start has removed it before it was locked
+
+    def cleanup(self) -> None:
+        """Remove it; again: nothing."""
+        if self._fd >= 0:
+            shutil.rmtree(self.name, ignore_errors=True)
+            os.close(self._fd)
+        self._fd = -1
 
 
-def _is_abandoned(path: Path) -> bool:
-    """Tell whether the process that made it, one of this user's, has ended."""
-    named = NAME.fullmatch(path.name)
-    if named is None or psutil.pid_exists(int(named[1])):
-        return False
-    try:
-        return path.lstat().st_uid == os.geteuid()
-    except OSError:  # another start has removed it
-        return False
+def _remove_abandoned(path: Path) -> None:
+    """Remove it if it is one of this user's and nobody holds its lock."""
+    if NAME.fullmatch(path.name) is None:
+        return
+    with suppress(OSError):  # gone, a link, another user's
+        fd = os.open(path, DIRECTORY)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(fd).st_uid == os.geteuid():
+                shutil.rmtree(path, ignore_errors=True)
+        finally:
+            os.close(fd)
 
 
 def _folder() -> str:

@@ -42,7 +42,7 @@ class WorkerProcess:
         try:
             with ExitStack() as on_failure, ExitStack() as childs_ends:
                 # the worker's children keep sockets in it, and none of them may live to remove it
-                self._scratch = scratch.make()
+                self._scratch = scratch.Scratch()
                 on_failure.callback(self._scratch.cleanup)
                 self._events, events = _pipe(on_failure, childs_ends)
                 output, stdout = _pipe(on_failure, childs_ends)
