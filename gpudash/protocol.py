@@ -78,6 +78,8 @@ class Started(Record, frozen=True, kw_only=True):
     """The worker is ready: the first step comes next."""
 
     at_s: float
+    segment: int = 0
+    """As in `Step`."""
     pid: int
     workload: str
     device: Device
@@ -99,7 +101,8 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     step: int
     """Counts from 1 and never restarts while the worker lives."""
     segment: int
-    """How many times the levers had been changed when this step was enqueued."""
+    """How many times the levers had been changed when this step was enqueued; the session
+    counts on over several workers."""
     samples: int
     """In all of its `count` steps."""
     finished_s: float
@@ -123,6 +126,8 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     """CPU time that the training process used during the step, in all threads; None on a GPU."""
     count: int = 1
     """How many steps it stands for, one directly after the other; more only in a replay."""
+    since_break: int = 0
+    """Steps since the last start, change or pause, this one included; the session stamps it."""
 
 
 class Progress(Record, frozen=True, kw_only=True):

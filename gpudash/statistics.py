@@ -52,6 +52,12 @@ def without(step: Step, left_out: int) -> Step | None:
     return msgspec.structs.replace(step, samples=samples, count=count) if left_out else step
 
 
+def warm(step: Step, warmup_steps: int) -> Step | None:
+    """Return what of alike steps came after the warm-up of a start, a change or a pause."""
+    before = step.since_break - step.count
+    return without(step, min(max(warmup_steps - before, 0), step.count))
+
+
 def _at(ordered: Sequence[tuple[float, int]], ends: Sequence[int], position: float) -> float:
     index = floor(position)
     below = ordered[bisect_right(ends, index)][0]

@@ -16,6 +16,7 @@ from gpudash.protocol import (
     Started,
     Step,
 )
+from gpudash.run.normalise import Normaliser
 
 FIELDS = GpuReading.__struct_fields__
 BEGAN_S = 1000.0
@@ -65,9 +66,10 @@ def host(at_s: float, cpu_pct: float = 150.0) -> HostReading:
 
 
 class Trainer:
-    """Trains on a made-up clock, and reports each step as the worker would."""
+    """Trains on a made-up clock, and reports each step as the session passes it on."""
 
     def __init__(self, at_s: float = BEGAN_S) -> None:
+        self._stamp = Normaliser().stamp
         self.now_s = at_s
         self.number = 0
         self.segment = 0
@@ -76,7 +78,7 @@ class Trainer:
     def start(self, settings: Settings = SETTINGS, workload: str = "encdec") -> Started:
         self.number = self.segment = 0
         self.settings = settings
-        return started(self.now_s, settings, workload)
+        return self._stamp(started(self.now_s, settings, workload))
 
     def steps(self, count: int, step_ms: float = 50.0) -> list[Progress]:
         return [self.step(step_ms) for _ in range(count)]
@@ -88,7 +90,7 @@ class Trainer:
         return self.progress(done)
 
     def progress(self, *steps: Step) -> Progress:
-        return Progress(
+        report = Progress(
             until_s=self.now_s,
             steps=steps,
             total_steps=self.number,
@@ -96,6 +98,7 @@ class Trainer:
             loss=1 / self.number if self.number else None,
             loss_step=self.number or None,
         )
+        return self._stamp(report)
 
     def wait(self, seconds: float) -> Progress:
         self.now_s = round(self.now_s + seconds, 6)
@@ -104,7 +107,7 @@ class Trainer:
     def change(self, **changes: str) -> Changed:
         self.segment += 1
         self.settings = self.settings | changes
-        return Changed(
+        changed = Changed(
             at_s=self.now_s,
             segment=self.segment,
             after_step=self.number,
@@ -113,8 +116,10 @@ class Trainer:
             took_ms=0.5,
             warmup_steps=2,
         )
+        return self._stamp(changed)
 
     def pause(self) -> Paused:
+        self._stamp(Paused(at_s=self.now_s, after_step=self.number))
         return Paused(at_s=self.now_s)
 
     def resume(self) -> Resumed:

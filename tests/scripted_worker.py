@@ -21,6 +21,7 @@ from gpudash.protocol import (
     Started,
     Step,
 )
+from gpudash.run.normalise import Normaliser
 from gpudash.worker.block_queue import BlockQueue
 from tests.scripted_run import BEGAN_S, started
 
@@ -201,6 +202,7 @@ class Conducted:
         self.worker = worker
         self.delay = delay
         self.number = run
+        self.normaliser = Normaliser()
         self.commands = []  # blocks sent after the first
         self.results = []  # what else `fold` returned
         self._underway = []
@@ -222,7 +224,7 @@ class Conducted:
                 self.tell(record)
 
     def tell(self, record):
-        blocks = self.experiment.fold(record)
+        blocks = self.experiment.fold(self.normaliser.stamp(record))
         if blocks is not None:
             self.commands.append(blocks)
             self.send(blocks)

@@ -15,18 +15,16 @@ from gpudash.protocol import (
     Finished,
     GpuReading,
     HostReading,
-    Paused,
     Progress,
     Reading,
     RefusalKind,
     Refused,
-    Resumed,
     Settings,
     Started,
     Step,
     Timed,
 )
-from gpudash.statistics import mean, without
+from gpudash.statistics import mean, warm, without
 
 LAG_S = 0.25
 """A utilisation read so soon after the block began still tells of the time before."""
@@ -77,22 +75,16 @@ class _Open:
         self.segment = event.segment
         self.settings = event.settings
         self._warmup_steps = event.warmup_steps
-        self.warmup = event.warmup_steps
         self.last_step: int | None = None  # known once the worker has left the block
         self.steps: list[Step] = []
         self.timed: Timed | None = None
 
     def count(self, step: Step) -> None:
-        left_out = min(self.warmup, step.count)
-        self.warmup -= left_out
-        counted = without(step, left_out)
-        if counted is not None:
-            self.steps.append(counted)
-
-    def begin_again(self) -> None:
-        """Leave out what was counted: a loader hoards batches while the training pauses."""
-        self.warmup = self._warmup_steps
-        self.steps = []
+        if step.since_break <= step.count:  # a loader piles up batches while the training pauses
+            self.steps = []
+        kept = warm(step, self._warmup_steps)
+        if kept is not None:
+            self.steps.append(kept)
 
 
 class BlockLog:
@@ -107,7 +99,6 @@ class BlockLog:
         self._open: deque[_Open] = deque()
         self._gpu: deque[GpuReading] = deque(maxlen=SAMPLES_KEPT)
         self._host: deque[HostReading] = deque(maxlen=SAMPLES_KEPT)
-        self._paused = False
         self._ended: str | None = None  # why, while steps of the last block may be unfinished
         self.over: str | None = None
         """Why no further outcome will come; None while one may."""
@@ -124,28 +115,20 @@ class BlockLog:
                 return self._progress(item)
             case BlocksEnded(run=self._run):
                 self._ended = item.why
-            case Paused():
-                self._paused = True
             case Finished() | Failed() | Started():  # another worker, if it is Started
                 self.over = "the training ended"
             case GpuReading():
                 self._gpu.append(item)
             case HostReading():
                 self._host.append(item)
-            case _:
-                self._within(item)
+            case Timed():
+                self._time(item)
         return ()
 
-    def _within(self, item: Event | Reading) -> None:
-        """Take what concerns the block that the worker is in."""
+    def _time(self, event: Timed) -> None:
         for one in self._open:
-            if one.last_step is not None:
-                continue
-            if isinstance(item, Resumed) and self._paused:
-                one.begin_again()
-            elif isinstance(item, Timed) and item.block == one.number:
-                one.timed = item
-        self._paused = self._paused and not isinstance(item, Resumed)
+            if one.last_step is None and event.block == one.number:
+                one.timed = event
 
     def _change(self, event: Changed) -> None:
         for one in self._open:

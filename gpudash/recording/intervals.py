@@ -154,7 +154,6 @@ class Intervals:
         self._now = _Segment(0, "", {}, -1, 0, began_s, began_s)
         self._begins_s = self._trains_s = began_s  # of the rows' segment
         self._next: deque[_Segment] = deque()
-        self._base = 0  # added to the worker's count of segments
         self._last_step = 0
         self._last_finish_s = -inf  # or when the worker was ready
         self._breaks: list[tuple[float, float]] = []  # from, to: no step could be trained
@@ -176,7 +175,7 @@ class Intervals:
             case Started():
                 self._start(item)
             case Changed():
-                self._change(self._base + item.segment, item.settings, item.after_step, item.at_s)
+                self._change(item.segment, item.settings, item.after_step, item.at_s)
             case Progress():
                 self._progress(item)
             case Paused():
@@ -213,11 +212,10 @@ class Intervals:
             began_s = self._began_s
             self._now = _Segment(0, event.workload, event.settings, 0, 0, began_s, began_s)
         else:
-            self._base = self._latest.number + 1
             self._next = deque(one for one in self._next if one.begins_s is not None)
             ready_s = event.at_s
             self._next.append(
-                _Segment(self._base, event.workload, event.settings, worker, 0, ready_s, ready_s)
+                _Segment(event.segment, event.workload, event.settings, worker, 0, ready_s, ready_s)
             )
         self._stopped_s = min(self._stopped_s, self._last_finish_s)
         self._go_on(event.at_s)
@@ -267,7 +265,7 @@ class Intervals:
         self._known_s = max(self._known_s, event.until_s)
 
     def _finish(self, step: Step) -> None:
-        segment = self._base + step.segment
+        segment = step.segment
         # a step whose change was not announced still gets a row of its own segment
         begun_s = step.finished_s - step.step_ms / 1000
         self._change(segment, self._latest.settings, self._last_step, begun_s)

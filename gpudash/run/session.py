@@ -47,6 +47,7 @@ from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
 from gpudash.recording.recordings import Recordings
 from gpudash.recording.writer import RecordingWriter
+from gpudash.run.normalise import Normaliser
 from gpudash.run.source import Ended, Source
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.worker_process import WorkerProcess
@@ -88,6 +89,7 @@ class Session:
         self._start_source = start_source
         self._beside = (TelemetrySource(),) if beside is None else tuple(beside)
         self._listeners: list[Listener] = []
+        self._normaliser = Normaliser()
         self._thread = threading.Thread(target=self._run, name="gpudash-session", daemon=True)
         self._training: Source | None = None
         self._watched: set[int] = set()
@@ -350,8 +352,9 @@ class Session:
         body = envelope.body
         if isinstance(body, Hello) and envelope.source == "training":
             self._live.can = body.can
-        if envelope.rank == 0:  # what is shown and written knows of no other
-            self._fold(body)
+        item = self._normaliser.take(envelope)
+        if item is not None:
+            self._fold(item)
 
     def _fold(self, item: Event | Reading) -> None:
         """Write first, then fold."""
@@ -438,6 +441,8 @@ class Session:
 
     def _adopt(self, training: Source) -> None:
         self._training = training
+        for name in ("training", "output"):
+            self._normaliser.restart(name)
         self._last_word = None
         self._stop_asked = False
         self._kill_at_s = None

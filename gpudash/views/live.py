@@ -218,7 +218,6 @@ class LiveView:
                 self._mark(item.at_s, "resumed")
                 self._paused, self._notice = False, ""
                 self._busy_since_s = max(self._busy_since_s, item.at_s)
-                self._results.resumed()
             case Finished():
                 self._ticks.cover(item.at_s)
                 self._end("finished", f"finished after {item.total_steps} steps", item.at_s)
@@ -232,7 +231,7 @@ class LiveView:
         self._requested, self._phases = event.requested, event.phases
         self._busy_since_s = self._trains_since_s = event.at_s
         self._ticks.begin(event.at_s)
-        self._results.start(event.workload, event.settings, event.warmup_steps)
+        self._results.start(event.segment, event.workload, event.settings, event.warmup_steps)
 
     def _change(self, event: Changed) -> None:
         self._sentence = "training"

@@ -13,7 +13,7 @@ from functools import lru_cache
 from gpudash.metrics import since
 from gpudash.protocol import GpuReading, HostReading, Reading, Settings, Step
 from gpudash.snapshot import Result
-from gpudash.statistics import mean, percentiles, without
+from gpudash.statistics import mean, percentiles, warm
 
 WARMUP_STEPS = 5
 RESERVOIR = 4096
@@ -46,7 +46,7 @@ class _Row:
         self.segment = segment
         self.workload = workload
         self.settings = settings
-        self.settle(settling)
+        self.settling = max(settling, WARMUP_STEPS)
         self.steps = 0
         self.samples = 0
         self.busy_s = 0.0
@@ -58,16 +58,9 @@ class _Row:
         self.verdicts: list[str] = []
         self.shown: tuple[tuple[int, bool, _Row | None], Result] | None = None
 
-    def settle(self, settling: int) -> None:
-        """Leave out so many of the next steps, and no fewer than `WARMUP_STEPS`."""
-        self.settling = max(settling, WARMUP_STEPS)
-        self.warmup = self.settling  # steps still to be left out
-
     def count(self, finished: Step) -> None:
         """Take a finished step, or leave it out as warm-up."""
-        left_out = min(self.warmup, finished.count)
-        self.warmup -= left_out
-        step = without(finished, left_out)
+        step = warm(finished, self.settling)
         if step is None:
             return
         busy_s = step.count * step.step_ms / 1000
@@ -135,13 +128,11 @@ class SettingsHistory:
         self._rows: list[_Row] = []
         self._dropped = 0
         self._waiting: deque[Reading] = deque(maxlen=1024)  # taken after the newest step known
-        self._base = 0  # added to the worker's count of segments: a new worker's differ
 
-    def start(self, workload: str, settings: Settings, settling: int) -> None:
+    def start(self, segment: int, workload: str, settings: Settings, settling: int) -> None:
         """Begin the first row of a new worker; `settling` as in `change`."""
-        self._base = self._rows[-1].segment + 1 if self._rows else 0
         self._waiting.clear()
-        self._begin(_Row(self._base, workload, settings, settling))
+        self._begin(_Row(segment, workload, settings, settling))
 
     def change(self, segment: int, settings: Settings, settling: int) -> None:
         """Begin the row of a segment; steps still on the device count in the one before.
@@ -150,18 +141,13 @@ class SettingsHistory:
         """
         if self._rows:
             workload = self._rows[-1].workload
-            self._begin(_Row(self._base + segment, workload, settings, settling))
+            self._begin(_Row(segment, workload, settings, settling))
 
     def go_on(self, segment: int, settling: int) -> None:
         """Count the steps of this segment in the newest row: what lay between was not its own."""
         if self._rows:
-            self._rows[-1].segment = self._base + segment
-            self._rows[-1].settle(settling)
-
-    def resumed(self) -> None:
-        """Settle anew: a loader hoards batches while the training pauses."""
-        if self._rows:
-            self._rows[-1].settle(self._rows[-1].settling)
+            self._rows[-1].segment = segment
+            self._rows[-1].settling = max(settling, WARMUP_STEPS)
 
     def verdict(self, text: str) -> None:
         """Keep what a comparison found, below the newest row."""
@@ -172,15 +158,12 @@ class SettingsHistory:
         """Begin another row with the settings in force; what is warm stays warm."""
         if self._rows:
             row = self._rows[-1]
-            new = _Row(row.segment, row.workload, row.settings, row.settling)
-            new.warmup = row.warmup
-            self._begin(new)
+            self._begin(_Row(row.segment, row.workload, row.settings, row.settling))
 
     def step(self, step: Step) -> None:
         """Count a finished step in the newest row of its segment."""
-        segment = self._base + step.segment
-        row = next((row for row in reversed(self._rows) if row.segment <= segment), None)
-        if row is None or row.segment != segment:
+        row = next((row for row in reversed(self._rows) if row.segment <= step.segment), None)
+        if row is None or row.segment != step.segment:
             return
         row.count(step)
         while self._waiting and self._waiting[0].at_s <= step.finished_s:

@@ -19,6 +19,7 @@ from gpudash.protocol import (
     Refused,
     Timed,
 )
+from gpudash.run.normalise import Normaliser
 from tests.scripted_run import BEGAN_S, gpu, host, started, step
 from tests.scripted_worker import WARMUP, Worker
 
@@ -50,13 +51,14 @@ class Bench:
 
     def __init__(self, *numbers, **length):
         self.log = BlockLog(RUN, blocks_of(*numbers, **length))
+        self.normaliser = Normaliser()
         self.now_s = BEGAN_S
         self.segment = 0
         self.step = 0
         self.outcomes = []
 
     def tell(self, *records):
-        for record in records:
+        for record in map(self.normaliser.stamp, records):
             self.outcomes += self.log.fold(record)
 
     def changed(self, block, after_step, warmup_steps=WARMUP, run=RUN):
@@ -352,7 +354,9 @@ def expected(blocks, records):
 def test_no_step_is_counted_twice_or_in_the_wrong_block(run, data):
     blocks, records = run
     log = BlockLog(RUN, blocks)
-    outcomes = [one for record in late(data, records) for one in log.fold(record)]
+    outcomes = [
+        one for record in map(Normaliser().stamp, late(data, records)) for one in log.fold(record)
+    ]
     measured = [one for one in outcomes if isinstance(one, Measured)]
     truth = list(expected(blocks, records))
     assert [one.number for one in measured] == [number for number, _ in truth]
@@ -373,7 +377,9 @@ def test_the_scripted_worker_marks_what_must_not_be_counted():
         worker.turn()
     worker.finish()
     log = BlockLog(RUN, blocks_of(0, 1))
-    outcomes = [one for record in worker.take() for one in log.fold(record)]
+    outcomes = [
+        one for record in map(Normaliser().stamp, worker.take()) for one in log.fold(record)
+    ]
     assert [(one.number, one.settings["pipelined"]) for one in outcomes] == [(0, "off"), (1, "on")]
     assert [one.busy_s / one.steps for one in outcomes] == pytest.approx([0.05, 0.05])
     assert all(msgspec.structs.asdict(one)["steps"] >= 2 for one in outcomes)

@@ -104,10 +104,11 @@ def followed(source: Script, *listeners: Screen, beside: Sequence[Script] = ()) 
 def test_a_session_reads_a_training_that_is_no_process_and_what_stands_beside_it():
     source = Script(*trained(Finished(at_s=1001.0, total_steps=4)), ended=Ended("gone"))
     device, screen = Script(host(1000.1, 77.0)), Screen()
+    device.name = "telemetry"
     followed(source, screen, beside=[device])
     assert (screen.newest.state, screen.newest.total_steps) == ("finished", 4)
     assert screen.newest.host is not None
-    assert screen.newest.host.cpu_pct == 77.0
+    assert screen.newest.host.number("cpu_pct") == 77.0
     assert source.closed
     assert device.closed
 

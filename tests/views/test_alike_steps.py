@@ -44,7 +44,8 @@ def ticks(items):
     for step in steps_of(items):
         view.step(step)
         view.cover(step.finished_s)
-    return [value for row in msgspec.structs.astuple(view.series())[1:] for value in row]
+    series = view.series()
+    return [value for values in (series.at_s, *series.values.values()) for value in values]
 
 
 def recent(items):
@@ -70,7 +71,7 @@ def account(items):
 
 def history(items):
     view = SettingsHistory()
-    view.start("encdec", {}, 2)
+    view.start(0, "encdec", {}, 2)
     for step in steps_of(items):
         view.step(step)
     (row,) = view.results(live=True)
@@ -120,7 +121,7 @@ def test_what_remains_of_alike_steps():
 def test_readings_during_alike_steps_count():
     step = msgspec.structs.replace(steps_of(Trainer().steps(40))[-1], count=40, samples=320)
     view = SettingsHistory()
-    view.start("encdec", {}, 2)
+    view.start(0, "encdec", {}, 2)
     view.sample(gpu(step.finished_s - 0.1, gpu_util_pct=50.0))
     view.step(step)
     assert view.results(live=True)[0].util_pct == 50.0

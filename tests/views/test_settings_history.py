@@ -13,8 +13,8 @@ class Bench:
         self.start()
 
     def start(self, settings=SETTINGS, workload="encdec", settling=2):
-        self.run.start(settings, workload)
-        self.table.start(workload, settings, settling)
+        event = self.run.start(settings, workload)
+        self.table.start(event.segment, workload, settings, settling)
 
     def train(self, count, step_ms=50.0):
         for progress in self.run.steps(count, step_ms):
@@ -25,8 +25,8 @@ class Bench:
         self.table.change(event.segment, event.settings, settling)
 
     def pause(self, seconds):
+        self.run.pause()
         self.run.wait(seconds)
-        self.table.resumed()
 
     def rows(self, *, live=True):
         return self.table.results(live=live)
@@ -288,7 +288,6 @@ def test_before_the_first_worker_there_is_nothing_to_keep_a_verdict_in():
     table = SettingsHistory()
     table.verdict("one")
     table.go_on(3, 2)
-    table.resumed()
     assert table.results(live=True) == ()
 
 

@@ -1,0 +1,68 @@
+"""Messages in their order and in terms of the whole run, so that no view has to count again.
+
+A worker counts its segments from 0; a run has several workers. No I/O, no clock.
+"""
+
+from collections import deque
+
+from msgspec.structs import replace
+
+from gpudash.protocol import (
+    Changed,
+    Envelope,
+    Event,
+    Paused,
+    Progress,
+    Reading,
+    Started,
+    Step,
+)
+
+
+class Normaliser:
+    """Stamps run-wide segments and how warm each step was; drops what came before."""
+
+    def __init__(self) -> None:
+        self._newest: dict[tuple[str, int], int] = {}  # of each source and rank, its `seq`
+        self._base: int | None = None  # added to the worker's count of segments
+        self._segment = 0
+        self._breaks = deque([0])  # steps followed by a start, a change or a pause
+
+    def take(self, envelope: Envelope) -> Event | Reading | None:
+        """Return what views are told; None for a repetition, and for ranks they know nothing of."""
+        key, body = (envelope.source, envelope.rank), envelope.body
+        if envelope.seq <= self._newest.get(key, -1):
+            return None
+        self._newest[key] = envelope.seq
+        return self.stamp(body) if envelope.rank == 0 else None
+
+    def restart(self, source: str) -> None:
+        """Forget what has come of this source: another process speaks for it, and counts anew."""
+        self._newest = {key: seq for key, seq in self._newest.items() if key[0] != source}
+
+    def stamp(self, body: Event | Reading) -> Event | Reading:
+        """Return the message in terms of the run."""
+        match body:
+            case Started():
+                self._base = 0 if self._base is None else self._segment + 1
+                self._segment = self._base
+                self._breaks = deque([0])
+                return replace(body, segment=self._base)
+            case Changed():
+                self._breaks.append(body.after_step)
+                return replace(body, segment=self._of_run(body.segment))
+            case Paused():
+                self._breaks.append(body.after_step)
+            case Progress():
+                return replace(body, steps=tuple(map(self._step, body.steps)))
+        return body
+
+    def _step(self, step: Step) -> Step:
+        while len(self._breaks) > 1 and self._breaks[1] < step.step:
+            self._breaks.popleft()
+        since_break = step.step - self._breaks[0]
+        return replace(step, segment=self._of_run(step.segment), since_break=since_break)
+
+    def _of_run(self, segment: int) -> int:
+        self._segment = max(self._segment, (self._base or 0) + segment)
+        return (self._base or 0) + segment
