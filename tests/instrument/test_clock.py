@@ -198,6 +198,17 @@ def test_two_streams_report_a_step_with_its_own_halves(clock: Clock[int], device
     assert two.step_ms == 6
 
 
+def test_a_preparation_that_began_before_the_training_overlaps_as_long_as_both_ran(
+    clock: Clock[int], device: Device
+) -> None:
+    train, prepare = zip(SECOND, (4, 6, 8, 10), strict=True), zip(FIRST, (2, 3, 6), strict=True)
+    enqueue(clock, device, list(zip(FIRST, (0, 1, 2), strict=True)), None)
+    enqueue(clock, device, [*train, *prepare], 1)
+    enqueue(clock, device, list(zip(SECOND, (10, 11, 12, 13), strict=True)), 2)
+    _, step = finished(clock, device, 101)
+    assert step.overlap_ms == 6 - 4
+
+
 def test_a_step_contains_the_wait_before_it(clock: Clock[int], device: Device) -> None:
     prepare = list(zip(FIRST, (0, 1, 2), strict=True))
     train = list(zip(SECOND, (4, 5, 6, 7), strict=True))
@@ -229,6 +240,7 @@ def test_a_break_while_the_device_still_works_counts_no_time_twice(
     enqueue(clock, device, serial(500, 10, 10, 10, 10, 10), 2)
     one, two = finished(clock, device, 101)
     assert one.step_ms + two.step_ms == pytest.approx(550)
+    assert [one.finished_s, two.finished_s] == pytest.approx([100.5, 100.55])
 
 
 def test_clocks_that_drift_apart_take_nothing_from_the_step_after_a_pause(
