@@ -65,6 +65,8 @@ class Metric(msgspec.Struct, frozen=True):
 
 _row = partial(Metric, "run", "", over_time="last", csv="text")
 _step = partial(Metric, "step", "ms", csv=4)
+_gpu = partial(Metric, "gpu", csv=1)
+_util = partial(Metric, "gpu", "%", csv=1, window="utilisation")
 _active = partial(Metric, "gpu", "%", csv=1, window="activity")
 _pcie = partial(Metric, "gpu", "MiB/s", csv=3, window="activity")
 
@@ -104,31 +106,21 @@ METRICS: dict[str, Metric] = {
     "loss": Metric("step", "", "The newest that was read back, of a step so far.", "last", 6),
     "gpu_index": Metric("gpu", "", "The driver's number of the GPU.", "last", "text"),
     "gpu_uuid": Metric("gpu", "", "What the driver knows the GPU by.", "last", "text"),
-    "gpu_util_pct": Metric(
-        "gpu",
-        "%",
+    "gpu_util_pct": _util(
         "Time in which any kernel ran: not occupancy.",
-        csv=1,
         label="utilisation",
         line=Line("activity", 0, 5, "utilisation", "util"),
-        window="utilisation",
     ),
-    "mem_util_pct": Metric(
-        "gpu",
-        "%",
-        "Time in which device memory was read or written.",
-        csv=1,
-        label="memory bus busy",
-        window="utilisation",
+    "mem_util_pct": _util(
+        "Time in which device memory was read or written.", label="memory bus busy"
     ),
-    "mem_used_mib": Metric(
-        "gpu",
+    "mem_used_mib": _gpu(
         "MiB",
-        "Device memory in use, by whomever.",
-        csv=1,
+        "Device memory in use, by all processes.",
         label="memory used",
         line=Line("memory", 1, 8, "GPU"),
     ),
+    "mem_total_mib": Metric("gpu", "MiB", "Device memory there is.", "last", label="memory in all"),
     "sm_active_pct": _active(
         "Time in which an SM had work, of all SMs.",
         label="SM active",
@@ -141,16 +133,14 @@ METRICS: dict[str, Metric] = {
     "dram_active_pct": _active("Device memory's traffic, of what it can do.", label="DRAM active"),
     "pcie_rx_mib_s": _pcie("What the GPU received over PCIe.", label="PCIe received"),
     "pcie_tx_mib_s": _pcie("What the GPU sent over PCIe.", label="PCIe sent"),
-    "power_w": Metric(
-        "gpu",
+    "power_w": _gpu(
         "W",
         "Electrical power that the GPU draws.",
-        csv=1,
         label="power",
         line=Line("memory", 0, 5, "power", side="right"),
     ),
     "energy_j": Metric("gpu", "J", "Energy spent, by the GPU's own counter.", "difference", 3),
-    "temperature_c": Metric("gpu", "°C", "Of the GPU's core.", csv=1, label="temperature"),
+    "temperature_c": _gpu("°C", "Of the GPU's core.", label="temperature"),
     "sm_clock_mhz": Metric("gpu", "MHz", "Clock of the SMs.", csv=0, label="SM clock"),
     "throttle": Metric(
         "gpu", "", "What held the clocks down, or `none`.", "union", "text", "clocks held down by"
@@ -182,7 +172,6 @@ METRICS: dict[str, Metric] = {
     "backward_ms": _phase("The backward pass.", 4, "backward", "bwd"),
     "optimizer_ms": _phase("The optimizer's step.", 5, "optimizer", "opt"),
     "graph_ms": _phase("The last three replayed as a CUDA graph.", 6, "graph", if_measured=True),
-    "mem_total_mib": Metric("gpu", "MiB", "Device memory there is.", "last", label="memory in all"),
     "own_cpu_pct": Metric(
         "own", "%", "CPU time, of one core over 5 s.", label="CPU, % of one core"
     ),

@@ -34,15 +34,15 @@ def decimals(digits: int) -> Callable[[Any], str]:
     return write
 
 
-def cell(value: Any, format_: int | Literal["text"] | None) -> str:
+def cell(value: Any, digits: int | Literal["text"] | None) -> str:
     """Return a value with so many decimals, or as it is; nothing for None.
 
     Several by name become `name=value;name=value`.
     """
     if isinstance(value, dict):
-        return ";".join(f"{name}={cell(one, format_)}" for name, one in value.items())
-    if isinstance(value, float | int) and isinstance(format_, int):
-        return decimals(format_)(value)
+        return ";".join(f"{name}={cell(one, digits)}" for name, one in value.items())
+    if isinstance(value, float | int) and isinstance(digits, int):
+        return decimals(digits)(value)
     return text(value)
 
 

@@ -1,9 +1,8 @@
 """What one GPU did during one interval: means of its samples, energy from its counter."""
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any
 
 import msgspec
 
@@ -105,18 +104,19 @@ def over_time(kind: Kind, readings: Sequence[Reading]) -> dict[str, float | str]
     return values
 
 
-def _union(throttles: Iterable[str]) -> str | None:
-    seen = {reason for text in throttles for reason in text.split("+")}
+def _union(values: Sequence[float | str]) -> str | None:
+    seen = {reason for text in values if isinstance(text, str) for reason in text.split("+")}
     if not seen:
         return None
     return "+".join(sorted(seen - {"none"})) or "none"
 
 
-FOLDS: dict[OverTime, Callable[[list[Any]], float | str | None]] = {
-    "mean": mean,
+FOLDS: dict[OverTime, Callable[[Sequence[float | str]], float | str | None]] = {
+    "mean": lambda values: mean(value for value in values if not isinstance(value, str)),
     "union": _union,
     "last": lambda values: values[-1] if values else None,
 }
+"""What becomes of several readings; a counter's difference needs those around a row too."""
 
 
 def _time(sample: GpuReading) -> float:

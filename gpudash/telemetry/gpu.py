@@ -174,7 +174,7 @@ SLOW: dict[str, Callable[[Gpu], Values]] = {
     "SM, tensor and DRAM activity": Gpu.activity,
     "PCIe counters": Gpu.pcie,
 }
-"""What is read once a second; rates need `gpm.SHORTEST_S` between two readings."""
+"""What `Gpu.slow` makes one reading of; rates need `gpm.SHORTEST_S` between two."""
 
 
 class ByteCounters:

@@ -75,6 +75,7 @@ class LiveView:
         self._busy_since_s = began_s  # the newest step's end, or what the training began with
         self._gpu: GpuReading | None = None
         self._host: HostReading | None = None
+        self._phases: tuple[Phase, ...] = ()
         self._await(plan, "starting")
 
     def fold(self, item: Event | Reading, now_s: float) -> None:
@@ -193,7 +194,6 @@ class LiveView:
         self._total_steps = 0
         self._total_samples = 0
         self._loss: float | None = None
-        self._phases: tuple[Phase, ...] = ()
         self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
         self._transform_ms: dict[str, float] = {}
         self._skipped_samples = 0

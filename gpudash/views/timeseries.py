@@ -6,11 +6,12 @@ length still add up to the steps trained. The times of a tick weigh its steps by
 """
 
 from collections.abc import Mapping
+from itertools import zip_longest
 from math import floor, isfinite
 
 from gpudash.metrics import METRICS
 from gpudash.protocol import Reading, Step
-from gpudash.snapshot import Series
+from gpudash.snapshot import Series, Values
 
 TICK_S = 0.5
 CAPACITY = 1200
@@ -46,7 +47,7 @@ class _Tick:
         self.samples = 0.0
         self.times = _Means()
         self.readings = _Means()
-        self.row: dict[str, float] | None = None
+        self.row: Values | None = None
 
 
 class Ticks:
@@ -55,6 +56,7 @@ class Ticks:
     def __init__(self, began_s: float) -> None:
         self._began_s = began_s
         self._ticks: dict[int, _Tick] = {}
+        self._names: dict[str, None] = {}  # of all that was measured so far, in a row's order
         self._ready_from = 0  # the first tick that a worker's readiness covers whole
         self._covered_to = 0  # the first tick of which it is not known what was trained
         self._sampled_to = 0  # the tick of the newest sample
@@ -82,11 +84,11 @@ class Ticks:
         duration_s = step.count * step.step_ms / 1000
         began_s = step.finished_s - duration_s
         times = {
-            "step_ms": step.step_ms,
+            **{f"{name}_ms": taken_ms for name, taken_ms in (step.phases_ms or {}).items()},
+            "step_ms": step.step_ms,  # whatever a source calls its phases
             "data_ms": step.data_ms,
             "host_ms": step.host_ms,
             "device_ms": step.device_ms,
-            **{f"{name}_ms": taken_ms for name, taken_ms in (step.phases_ms or {}).items()},
         }
         last = self._index(step.finished_s)
         for index in range(max(self._index(began_s), last - CAPACITY), last + 1):
@@ -127,25 +129,30 @@ class Ticks:
         begin = min(self._ticks, default=newest)
         shown = range(max(begin, newest - CAPACITY), newest)
         rows = [self._row(index) for index in shown]
-        names = dict.fromkeys(name for row in rows for name in row)
+        columns = zip(self._names, zip_longest(*rows), strict=False)
         return Series(
             tick_s=TICK_S,
             at_s=tuple((index + 1) * TICK_S for index in shown),
-            values={name: tuple(row.get(name) for row in rows) for name in names},
+            values={
+                name: column
+                for name, column in columns
+                if any(value is not None for value in column)
+            },
         )
 
-    def _row(self, index: int) -> dict[str, float]:
+    def _row(self, index: int) -> Values:
+        """Return the tick's values in the order of the names, as far as they were known then."""
         tick = self._ticks.get(index)
         if tick is None:
-            return {}
+            return ()
         if tick.row is None:
-            tick.row = tick.readings.values()
+            values = tick.readings.values()
             if tick.covered:
-                rates = {
-                    "steps_per_s": tick.steps / TICK_S,
-                    "samples_per_s": tick.samples / TICK_S,
-                }
-                tick.row |= rates | tick.times.values()
+                values["steps_per_s"] = tick.steps / TICK_S
+                values["samples_per_s"] = tick.samples / TICK_S
+                values |= tick.times.values()
+            self._names |= dict.fromkeys(values)
+            tick.row = tuple(map(values.get, self._names))
         return tick.row
 
     def _index(self, at_s: float) -> int:
@@ -167,6 +174,9 @@ class Ticks:
     def _forget(self) -> None:
         oldest = self._newest - CAPACITY
         self._ticks = {index: tick for index, tick in self._ticks.items() if index >= oldest}
+        self._names = {}  # those of ticks that are gone are not to be kept either
+        for tick in self._ticks.values():
+            tick.row = None
 
     def _touch(self, tick: _Tick) -> None:
         self._stale |= tick.row is not None

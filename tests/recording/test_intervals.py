@@ -279,6 +279,14 @@ def test_a_mean_that_reaches_back_into_other_settings_is_in_no_row_of_the_new_on
     assert all(row.gpus[0].values.get("power_w") == 300.0 for row in rows)
 
 
+def test_a_value_of_the_wrong_type_is_as_good_as_none():
+    """As a source may send that is not ours."""
+    run = Trainer()
+    odd = gpu(BEGAN_S + 0.1, gpu_util_pct="high", throttle=7.0, power_w=300.0)
+    (row, *_) = fold([run.start(), odd, *run.steps(20)], close_s=run.now_s)
+    assert row.gpus[0].values == {"power_w": 300.0}
+
+
 def in_order(items):
     """Samples of a moment after the worker's records of it."""
     moments = [getattr(item, "until_s", getattr(item, "at_s", 0.0)) for item in items]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpudash.metrics import METRICS
 from gpudash.telemetry.gpm import SHORTEST_S
 from gpudash.telemetry.gpu import Gpu, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable
@@ -70,6 +71,10 @@ def test_a_fast_reading_is_in_the_units_of_its_names(gpu: Gpu):
 
 def test_a_slow_reading_is_in_the_units_of_its_names(gpu: Gpu):
     assert slow(gpu) == SLOW
+
+
+def test_the_table_knows_every_value_that_is_read():
+    assert {*FAST, *SLOW} <= {*METRICS}
 
 
 def test_activity_names_the_moment_since_when_it_is_a_mean(gpu: Gpu):

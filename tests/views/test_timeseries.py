@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -149,6 +150,25 @@ def test_a_sample_older_than_twice_of_what_is_shown_is_left_out():
     for ago in (0, 2 * CAPACITY, 2 * CAPACITY + 1):
         ticks.read(gpu(newest_s - ago * TICK_S))
     assert len(ticks._ticks) == 2
+
+
+def test_names_are_forgotten_with_their_ticks():
+    ticks, run = trained([])
+    for number in range(3 * CAPACITY):
+        run.now_s += TICK_S
+        odd = msgspec.structs.replace(step(1, run.now_s), phases_ms={f"phase {number}": 1.0})
+        ticks.step(odd)
+        ticks.cover(run.now_s)
+        if number % 100 == 0:
+            ticks.series()
+    assert len(ticks._names) <= 2 * CAPACITY + 10
+
+
+def test_a_phase_cannot_take_the_place_of_the_steps_own_times():
+    ticks, _ = trained([])
+    ticks.step(msgspec.structs.replace(step(1, BEGAN_S + 0.1), phases_ms={"step": 7.0}))
+    ticks.cover(BEGAN_S + 0.5)
+    assert ticks.series().of("step_ms") == pytest.approx([50.0])
 
 
 def test_a_long_silence_costs_no_more_than_what_is_kept():
