@@ -43,6 +43,10 @@ class Driver:
         self.engine.publish(snapshot, last_command)
         await self.settle()
 
+    async def resize(self, columns: int, rows: int) -> None:
+        await self.pilot.resize_terminal(columns, rows)
+        await self.settle()
+
     async def settle(self) -> None:
         await self.pilot.pause()
         await self.pilot.pause()

@@ -86,14 +86,15 @@ async def test_a_failure_is_told_in_words_and_its_traceback_is_in_the_log():
         assert text.count("nothing measured") == 4
 
 
-@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 16)])
-async def test_a_long_failure_leaves_room_for_what_to_do_and_is_in_the_log_in_full(size):
+async def test_a_long_failure_leaves_room_for_what_to_do_and_is_in_the_log_in_full():
     sentence = "batch_size=900000: " + "needs more memory than there is, " * 5 + "far more."
-    async with dashboard(size=size) as d:
+    async with dashboard() as d:
         d.engine.listener.on_failure(Failed(at_s=1.0, kind="bad_setting", sentence=sentence))
         await d.show(Snapshot(state="failed", status=sentence, gpu_missing="waiting"))
-        assert d.lines()[-2].rstrip().endswith("… · change a setting and press R to restart")
-        assert "waiting" not in d.text()
+        for size in [(120, 40), (80, 24), (60, 16)]:
+            await d.resize(*size)
+            assert d.lines()[-2].rstrip().endswith("… · change a setting and press R to restart")
+            assert "waiting" not in d.text()
         assert d.app._main.query_one("#log").lines[-1] == sentence
 
 
@@ -133,24 +134,26 @@ async def test_a_workload_the_catalogue_does_not_know_is_shown_without_levers():
         assert d.notices()[0].startswith("unknown lever 'pipelined'")
 
 
-@pytest.mark.parametrize("size", [(200, 50), (120, 40), (110, 34), (80, 24), (60, 16)])
-async def test_every_size_shows_throughput_results_and_keys(size):
-    async with dashboard(size=size, snapshot=training()) as d:
-        lines = d.lines()
-        assert all(len(line) <= size[0] for line in lines)
-        text = d.text()
-        assert drawn(text) > 20
-        for shown in ("throughput", "steps/s", "1.07×", "▶ training", "? help", "q quit"):
-            assert shown in text
+async def test_every_size_shows_throughput_results_and_keys():
+    async with dashboard(snapshot=training()) as d:
+        for size in [(200, 50), (120, 40), (110, 34), (80, 24), (60, 16)]:
+            await d.resize(*size)
+            assert all(len(line) <= size[0] for line in d.lines())
+            text = d.text()
+            assert drawn(text) > 20
+            for shown in ("throughput", "steps/s", "1.07×", "▶ training", "? help", "q quit"):
+                assert shown in text
 
 
-@pytest.mark.parametrize("size", [(200, 50), (120, 40), (80, 24)])
-async def test_the_footer_keeps_the_way_to_the_themes(size):
+async def test_the_footer_keeps_the_way_to_the_themes():
     busy = msgspec.structs.replace(training(), state="paused", recording=recording())
-    for snapshot in (training(), busy):
-        async with dashboard(size=size, snapshot=snapshot) as d:
-            for shown in ("p pipeline", "+ batch", "- batch", "^p menu"):
-                assert shown in d.lines()[-1]
+    async with dashboard() as d:
+        for size in [(200, 50), (120, 40), (80, 24)]:
+            await d.resize(*size)
+            for snapshot in (training(), busy):
+                await d.show(snapshot)
+                for shown in ("p pipeline", "+ batch", "- batch", "^p menu"):
+                    assert shown in d.lines()[-1]
 
 
 async def test_the_palette_opens_by_mouse():
@@ -160,11 +163,12 @@ async def test_the_palette_opens_by_mouse():
             await d.pilot.pause(0.02)
 
 
-@pytest.mark.parametrize("size", [(110, 34), (80, 24)])
-async def test_no_row_between_the_bars_is_wasted(size):
-    async with dashboard(size=size, snapshot=training()) as d:
-        body = d.app._main.query_one("#body").region
-        assert (body.y, body.height) == (1, size[1] - 3)
+async def test_no_row_between_the_bars_is_wasted():
+    async with dashboard(snapshot=training()) as d:
+        for size in [(110, 34), (80, 24)]:
+            await d.resize(*size)
+            body = d.app._main.query_one("#body").region
+            assert (body.y, body.height) == (1, size[1] - 3)
 
 
 async def test_with_a_planned_time_the_training_is_counted_and_not_its_start():
@@ -175,19 +179,19 @@ async def test_with_a_planned_time_the_training_is_counted_and_not_its_start():
         assert "0:00:03/0:00:05" in d.lines()[0]
 
 
-@pytest.mark.parametrize("size", [(20, 5), (59, 40), (120, 15), (1, 1), (46, 3)])
-async def test_too_small_says_so_and_recovers(size):
-    async with dashboard(size=size, snapshot=training()) as d:
-        shown = " ".join(d.text().split())
-        if size[0] >= 20:
-            assert f"terminal too small: {size[0]}×{size[1]}, needs at least" in shown
-            assert f"{LEAST[0]}×{LEAST[1]}" in shown
-        assert "samples/s" not in shown
-        await d.pilot.resize_terminal(100, 30)
-        await d.settle()
-        await d.until("samples/s")
-        assert drawn(d.text()) > 20
-        assert "too small" not in d.text()
+async def test_too_small_says_so_and_recovers():
+    async with dashboard(size=(20, 5), snapshot=training()) as d:
+        for size in [(20, 5), (59, 40), (120, 15), (1, 1), (46, 3)]:
+            await d.resize(*size)
+            shown = " ".join(d.text().split())
+            if size[0] >= 20:
+                assert f"terminal too small: {size[0]}×{size[1]}, needs at least" in shown
+                assert f"{LEAST[0]}×{LEAST[1]}" in shown
+            assert "samples/s" not in shown
+            await d.resize(100, 30)
+            await d.until("samples/s")
+            assert drawn(d.text()) > 20
+            assert "too small" not in d.text()
 
 
 async def test_shrinking_and_growing_again_and_again():
@@ -208,16 +212,18 @@ async def test_v_goes_through_the_panes_of_a_small_terminal(view):
         assert "configuration" in d.text()
 
 
-@pytest.mark.parametrize("size", [(200, 50), (121, 40), (120, 40), (80, 24), (61, 16)])
 @pytest.mark.parametrize("on_gpu", [True, False])
-async def test_the_charts_share_their_time_axis(size, on_gpu):
-    async with dashboard(size=size, snapshot=training(on_gpu=on_gpu)) as d:
-        shown = [chart for chart in d.app._main.query(Chart) if chart.display]
-        assert len(shown) == (2 if size[1] == 16 else 4)
-        axes = [chart.render_line(chart.size.height - 1).text.rstrip() for chart in shown]
-        assert len(set(axes)) == 1
-        rows = [[chart.render_line(y).text for y in range(chart.size.height)] for chart in shown]
-        assert len({row.index("┊") for chart in rows for row in chart if "┊" in row}) == 1
+async def test_the_charts_share_their_time_axis(on_gpu):
+    async with dashboard(snapshot=training(on_gpu=on_gpu)) as d:
+        for size in [(200, 50), (121, 40), (120, 40), (80, 24), (61, 16)]:
+            await d.resize(*size)
+            shown = [chart for chart in d.app._main.query(Chart) if chart.display]
+            assert len(shown) == (2 if size[1] == 16 else 4)
+            drawings = [
+                [chart.render_line(y).text for y in range(chart.size.height)] for chart in shown
+            ]
+            assert len({rows[-1].rstrip() for rows in drawings}) == 1  # the axes
+            assert len({row.index("┊") for rows in drawings for row in rows if "┊" in row}) == 1
 
 
 @pytest.mark.parametrize("workload", CATALOGUE)

@@ -60,6 +60,12 @@ class Chart(Painted):
         self._can_draw = True
         self.repaint()
 
+    def on_resize(self) -> None:
+        """Have the other charts drawn again: all are as wide as the narrowest."""
+        for chart in self.siblings:
+            if isinstance(chart, Chart):
+                chart.redraw()
+
     def rows(self, width: int, height: int) -> Iterator[Row]:
         """Yield legend, note, plot and time axis, as many as there is room for."""
         head = self._head(width, min(LEGEND_ROWS, max(height - 3, 1)))

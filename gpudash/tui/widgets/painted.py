@@ -87,6 +87,11 @@ class Painted(Contained, Widget):
         if changed:
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
+    def redraw(self) -> None:
+        """Draw again although the size is the same: something else has changed its own."""
+        self._painted_size = None
+        self.refresh()
+
     def render_line(self, y: int) -> Strip:
         """Return a row as it was drawn; after a change of size all are drawn first."""
         if self._painted_size != self.size:
