@@ -155,54 +155,58 @@ async def test_a_count_is_asked_for_and_its_blocks_are_short_runs_where_a_loader
         assert d.engine.told("compare") == [(question,)]
 
 
-@pytest.mark.parametrize("lever", ["batch_size", "data"])
-async def test_escape_compares_nothing(lever):
+async def test_escape_compares_nothing():
     async with dashboard(snapshot=training()) as d:
-        await d.choose(lever)
-        await d.press("a", "escape")
-        assert d.engine.told("compare") == []
-        assert not d.app._main.has_class("-comparing")
+        for lever in ("batch_size", "data"):
+            await d.choose(lever)
+            await d.press("a")
+            assert d.app.screen is not d.app._main
+            await d.press("escape")
+            assert d.engine.told("compare") == []
+            assert not d.app._main.has_class("-comparing")
 
 
-@pytest.mark.parametrize(
-    ("typed", "why"),
-    [
-        ("0", "a whole number from 1 to"),
-        ("many", "a whole number from 1 to"),
-        ("8", "batch_size is 8 already; an A/B needs another value"),
-    ],
-)
-async def test_a_value_that_cannot_be_compared_is_one_notice_and_no_panel(typed, why):
+async def test_a_value_that_cannot_be_compared_is_one_notice_and_no_panel():
     async with dashboard(snapshot=training()) as d:
         await d.choose("batch_size")
-        await d.press("a")
-        await d.type(typed)
-        await d.press("enter")
-        assert d.engine.told("compare") == []
-        assert len(d.notices()) == 1
-        assert why in d.notices()[0]
-        assert not d.app._main.has_class("-comparing")
+        for told, (typed, why) in enumerate(
+            (
+                ("0", "a whole number from 1 to"),
+                ("many", "a whole number from 1 to"),
+                ("8", "batch_size is 8 already; an A/B needs another value"),
+            ),
+            start=1,
+        ):
+            await d.press("a")
+            await d.type(typed)
+            await d.press("enter")
+            assert d.engine.told("compare") == []
+            assert len(d.notices()) == told
+            assert why in d.notices()[-1]
+            assert not d.app._main.has_class("-comparing")
 
 
-@pytest.mark.parametrize(
-    ("state", "why"),
-    [
-        ("paused", "an A/B needs a running training; it is paused"),
-        ("starting", "an A/B needs a running training; it is starting"),
-        ("switching", "an A/B needs a running training; it is switching"),
-        ("failed", "nothing is running to compare; press R first"),
-        ("finished", "nothing is running to compare; press R first"),
-    ],
-)
 @pytest.mark.parametrize("lever", ["pipelined", "batch_size"])
-async def test_without_a_running_training_a_says_why_and_asks_nothing(state, why, lever):
-    async with dashboard(snapshot=changed(training(), state=state)) as d:
+async def test_without_a_running_training_a_says_why_and_asks_nothing(lever):
+    async with dashboard(snapshot=training()) as d:
         await d.choose(lever)
-        await d.press("a")
-        assert d.notices() == [why]
-        assert d.engine.told("compare") == []
-        assert d.app.screen is d.app._main
-        assert not d.app._main.has_class("-comparing")
+        for told, (state, why) in enumerate(
+            (
+                ("paused", "an A/B needs a running training; it is paused"),
+                ("starting", "an A/B needs a running training; it is starting"),
+                ("switching", "an A/B needs a running training; it is switching"),
+                ("failed", "nothing is running to compare; press R first"),
+                ("finished", "nothing is running to compare; press R first"),
+            ),
+            start=1,
+        ):
+            await d.show(changed(training(), state=state))
+            await d.press("a")
+            assert len(d.notices()) == told
+            assert d.notices()[-1] == why
+            assert d.engine.told("compare") == []
+            assert d.app.screen is d.app._main
+            assert not d.app._main.has_class("-comparing")
 
 
 async def test_a_again_ends_it():
@@ -264,12 +268,14 @@ async def test_every_other_key_works_during_a_comparison():
         assert len(d.engine.told("restart")) == 1
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_the_footer_says_that_a_ends_it(size):
-    async with dashboard(size=size, snapshot=comparing()) as d:
-        assert "a end A/B" in d.lines()[-1]
-        await d.show(CONCLUDED)
-        assert "end A/B" not in d.lines()[-1]
+async def test_the_footer_says_that_a_ends_it():
+    async with dashboard() as d:
+        for size in SIZES:
+            await d.resize(*size)
+            await d.show(comparing())
+            assert "a end A/B" in d.lines()[-1]
+            await d.show(CONCLUDED)
+            assert "end A/B" not in d.lines()[-1]
 
 
 async def test_the_footer_ends_it_by_mouse():
@@ -281,42 +287,47 @@ async def test_the_footer_ends_it_by_mouse():
 # ── the panel ───────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_the_panel_closes_in_on_the_verdict_and_escape_hides_it(size):
-    async with dashboard(size=size, snapshot=training()) as d:
-        await d.press("a")
-        await d.show(comparing(0, steps_per_s=(None, None), host_ms=(None, None)))
-        assert "A/B pipelined: on or off? 0/40 pairs" in d.text()
-        assert "waiting for two pairs of blocks" in d.text()
-        assert "a ends it · esc hides it" in d.text()
-        for pairs in (8, 16, 32):
-            await d.show(comparing(pairs))
-            assert f"{pairs}/40 pairs" in d.text()
-            drawn = [line for line in d.lines() if "●" in line]
-            widths = [line.count("─") for line in drawn]
-            assert widths == sorted(widths, reverse=True)
-            assert f" {pairs}  " in drawn[-1]
-        assert "pipelined=off: +6.0 % [+5.9, +6.2]" in d.text()
-        await d.show(CONCLUDED)
-        for word in VERDICT.split():
-            assert word in d.text()
-        assert "esc closes" in d.text()
-        await d.press("escape")
-        assert "40/40 pairs" not in d.text()
+async def test_the_panel_closes_in_on_the_verdict_and_escape_hides_it():
+    async with dashboard() as d:
+        for size in SIZES:
+            await d.resize(*size)
+            await d.show(training())
+            await d.press("a")
+            await d.show(comparing(0, steps_per_s=(None, None), host_ms=(None, None)))
+            assert "A/B pipelined: on or off? 0/40 pairs" in d.text()
+            assert "waiting for two pairs of blocks" in d.text()
+            assert "a ends it · esc hides it" in d.text()
+            for pairs in (8, 16, 32):
+                await d.show(comparing(pairs))
+                assert f"{pairs}/40 pairs" in d.text()
+                drawn = [line for line in d.lines() if "●" in line]
+                widths = [line.count("─") for line in drawn]
+                assert widths == sorted(widths, reverse=True)
+                assert f" {pairs}  " in drawn[-1]
+            assert "pipelined=off: +6.0 % [+5.9, +6.2]" in d.text()
+            await d.show(CONCLUDED)
+            for word in VERDICT.split():
+                assert word in d.text()
+            assert "esc closes" in d.text()
+            await d.press("escape")
+            assert "40/40 pairs" not in d.text()
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_the_panel_hides_charts_only(size):
-    async with dashboard(size=size, snapshot=training()) as d:
-        before = d.lines()
-        await d.press("a")
-        await d.show(changed(comparing(), markers=()))
-        panel = d.app._main.query_one("#comparison").region
-        charts = d.app._main.query_one("#charts").region
-        assert charts.contains_region(panel)
-        for y in (0, *range(charts.bottom, size[1] - 2)):
-            assert d.lines()[y] == before[y]
-        assert "training" in d.lines()[-2]
+async def test_the_panel_hides_charts_only():
+    async with dashboard() as d:
+        for size in SIZES:
+            await d.resize(*size)
+            await d.show(training())
+            before = d.lines()
+            await d.press("a")
+            await d.show(changed(comparing(), markers=()))
+            panel = d.app._main.query_one("#comparison").region
+            charts = d.app._main.query_one("#charts").region
+            assert charts.contains_region(panel)
+            for y in (0, *range(charts.bottom, size[1] - 2)):
+                assert d.lines()[y] == before[y]
+            assert "training" in d.lines()[-2]
+            await d.press("escape")
 
 
 async def test_both_sides_are_shown_in_figures_on_two_lines_where_one_is_too_short():
@@ -361,23 +372,24 @@ async def test_a_second_comparison_opens_the_panel_again():
         assert "3/40 pairs" in d.text()
 
 
-@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-async def test_the_device_panel_is_seen_whole_beside_or_instead_of_it(size):
-    async with dashboard(size=size, snapshot=comparing()) as d:
-        d.app._main.open_comparison()
-        await d.press("g")
-        assert "│ trains on NVIDIA H200" in d.text()
-        assert "time unattributed" in d.text()
-        assert d.app._main.region.contains_region(d.app._main.query_one("#device").region)
-        await d.press("g")
-        assert "20/40 pairs" in d.text()
-        await d.press("g")
-        d.app._main.open_comparison()
-        await d.settle()
-        assert "20/40 pairs" in d.text()
-        await d.press("escape")
-        assert "20/40 pairs" not in d.text()
-        assert "trains on NVIDIA" not in d.text()
+async def test_the_device_panel_is_seen_whole_beside_or_instead_of_it():
+    async with dashboard(snapshot=comparing()) as d:
+        for size in [(120, 40), (80, 24)]:
+            await d.resize(*size)
+            d.app._main.open_comparison()
+            await d.press("g")
+            assert "│ trains on NVIDIA H200" in d.text()
+            assert "time unattributed" in d.text()
+            assert d.app._main.region.contains_region(d.app._main.query_one("#device").region)
+            await d.press("g")
+            assert "20/40 pairs" in d.text()
+            await d.press("g")
+            d.app._main.open_comparison()
+            await d.settle()
+            assert "20/40 pairs" in d.text()
+            await d.press("escape")
+            assert "20/40 pairs" not in d.text()
+            assert "trains on NVIDIA" not in d.text()
 
 
 async def test_dialogs_and_help_stand_above_the_panel():
@@ -430,14 +442,15 @@ async def test_nothing_in_the_table_is_coloured_as_proven():
         assert {segment.style for row in shown for segment in row} <= neutral
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_a_verdict_keeps_its_place_in_the_table(size):
+async def test_a_verdict_keeps_its_place_in_the_table():
     rows = (*training().results, verdict_row())
-    async with dashboard(size=size, snapshot=changed(training(), results=rows)) as d:
-        (line,) = [line for line in d.lines() if "A/B pipelined=off" in line]
-        assert "A/B pipelined=off is 6.3 % faster [5.9, 6.8]" in line
-        assert "–" not in line
-        assert "1.07×" in d.text()
+    async with dashboard(snapshot=changed(training(), results=rows)) as d:
+        for size in SIZES:
+            await d.resize(*size)
+            (line,) = [line for line in d.lines() if "A/B pipelined=off" in line]
+            assert "A/B pipelined=off is 6.3 % faster [5.9, 6.8]" in line
+            assert "–" not in line
+            assert "1.07×" in d.text()
 
 
 async def test_many_verdicts_do_not_push_the_live_row_out_of_sight():
@@ -455,7 +468,7 @@ async def test_the_host_time_is_a_column_where_there_is_room():
     async with dashboard(size=(120, 40), snapshot=training()) as d:
         assert "host ms" in d.text()
         assert " 2.17 " in d.text()
-    async with dashboard(size=(80, 24), snapshot=training()) as d:
+        await d.resize(80, 24)
         assert "host ms" not in d.text()
 
 
@@ -467,25 +480,25 @@ def lasting(**values):
     return with_series(training(), **{name: (value,) * ticks for name, value in values.items()})
 
 
-@pytest.mark.parametrize(
-    ("host_ms", "then"), [(0.4, "0.40 of 4.00 ms: runs ahead"), (3.9, "3.90 of 4.00 ms: not ahead")]
-)
-@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-async def test_the_host_time_says_whether_the_host_runs_ahead(host_ms, then, size):
-    async with dashboard(size=size, snapshot=lasting(host_ms=host_ms, step_ms=4.0)) as d:
-        assert f"host busy {then}" in d.text()
+async def test_the_host_time_says_whether_the_host_runs_ahead():
+    async with dashboard() as d:
+        for size in [(120, 40), (80, 24)]:
+            await d.resize(*size)
+            await d.show(lasting(host_ms=0.4, step_ms=4.0))
+            assert "host busy 0.40 of 4.00 ms: runs ahead" in d.text()
+            await d.show(lasting(host_ms=3.9, step_ms=4.0))
+            assert "host busy 3.90 of 4.00 ms: not ahead" in d.text()
 
 
-@pytest.mark.parametrize(
-    ("data_ms", "then"),
-    [(2.1, "busy 2.20 of 22.0 ms: runs ahead"), (19.8, "waits for data 19.8 of 22.0 ms")],
-)
-@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-async def test_an_idle_host_that_waits_for_data_does_not_run_ahead(data_ms, then, size):
-    idle = lasting(host_ms=2.2, data_ms=data_ms, step_ms=22.0)
-    async with dashboard(size=size, snapshot=idle) as d:
-        assert f"host {then}" in d.text()
-        assert ("ahead" in d.text()) == (then.endswith("ahead"))
+async def test_an_idle_host_that_waits_for_data_does_not_run_ahead():
+    async with dashboard() as d:
+        for size in [(120, 40), (80, 24)]:
+            await d.resize(*size)
+            await d.show(lasting(host_ms=2.2, data_ms=2.1, step_ms=22.0))
+            assert "host busy 2.20 of 22.0 ms: runs ahead" in d.text()
+            await d.show(lasting(host_ms=2.2, data_ms=19.8, step_ms=22.0))
+            assert "host waits for data 19.8 of 22.0 ms" in d.text()
+            assert "ahead" not in d.text()
 
 
 async def test_on_a_cpu_nobody_runs_ahead_of_anybody():
