@@ -1,6 +1,7 @@
-"""The loop's clock against an outside one: what a workload slept, where, and how often it stepped.
+"""The loop's clock against an outside one: what a workload did, where, and how often it stepped.
 
-Everything is compared as a ratio, so a busy machine, on which sleeps take longer, fails nothing.
+On a CPU the device is at work while the process has CPU time: phases take CPU time here, and what
+a busy machine takes from them is told like a sleep. Everything is compared as a ratio.
 """
 
 import time
@@ -42,17 +43,18 @@ def quick() -> Iterator[None]:
 
 @dataclass
 class Stopwatch:
-    """What the workload itself sees: how long its sleeps really took, and when steps ended."""
+    """What the workload itself sees: CPU time of its phases, its sleeps, and when steps ended."""
 
     within_s: float = 0.0
     outside_s: float = 0.0
     ends_s: list[float] = field(default_factory=list)
 
     def within(self, _values: Mapping[str, Value]) -> None:
-        """Sleep in a phase."""
-        began_s = time.monotonic()
-        time.sleep(PHASE_S)
-        self.within_s += time.monotonic() - began_s
+        """Work in a phase."""
+        began_s = time.process_time()
+        while time.process_time() < began_s + PHASE_S:
+            pass
+        self.within_s += time.process_time() - began_s
 
     def end(self, _values: Mapping[str, Value]) -> None:
         """Note the end of a step."""
@@ -79,6 +81,12 @@ def account(run: Run, began_s: float) -> TimeBreakdown:
     return reconciliation.account()
 
 
+def explained_beside(watch: Stopwatch, found: TimeBreakdown) -> bool:
+    """Tell whether a tenth at most is unattributed beside what other processes took."""
+    others_s = found.wall_s - watch.within_s - found.paused_s - found.switching_s
+    return found.unattributed_s <= others_s + 0.1 * found.wall_s
+
+
 def stop_after(seconds: float) -> Callable[[Run, Event], None]:
     began_s = time.monotonic()
 
@@ -97,7 +105,8 @@ def test_a_sleep_outside_every_phase_is_unexplained_in_full():
     found = account(run, began_s)
     assert len(run.steps) > 50
     assert found.wall_s == pytest.approx(watch.ends_s[-1] - began_s, rel=0.02)
-    assert found.unattributed_s == pytest.approx(watch.outside_s, rel=0.3)
+    assert found.unattributed_s == pytest.approx(found.wall_s - watch.within_s, rel=0.3)
+    assert found.unattributed_s > 0.9 * watch.outside_s
     assert found.phases_s == pytest.approx(watch.within_s, rel=0.2)
     assert (found.paused_s, found.switching_s) == (0, 0)
 
@@ -107,8 +116,7 @@ def test_a_training_that_stays_within_its_phases_leaves_little_unexplained():
     entry = FakeEntry(during={"forward": watch.within, "idle": watch.end})
     began_s = time.monotonic()
     found = account(Run(entry, stop_after(RUN_S)).until_stopped(), began_s)
-    assert found.unattributed_share is not None
-    assert found.unattributed_share < 0.1
+    assert explained_beside(watch, found)
 
 
 def test_pauses_and_switches_are_neither_phases_nor_unexplained():
@@ -134,7 +142,7 @@ def test_pauses_and_switches_are_neither_phases_nor_unexplained():
     assert found.paused_s == pytest.approx(resumed.at_s - paused.at_s, rel=0.05)
     assert found.switching_s == pytest.approx(changed.took_ms / 1e3, rel=0.05)
     assert found.switching_s >= 0.1
-    assert found.unattributed_s < 0.2 * found.wall_s
+    assert explained_beside(watch, found)
 
 
 def moved(number: int) -> Block:
@@ -168,6 +176,5 @@ def test_what_is_trained_without_instruments_is_not_unexplained():
     began_s = time.monotonic()
     run = Run(entry, stop_after(RUN_S)).until_stopped(Blocks(id=4, run=1, blocks=blocks))
     found = account(run, began_s)
-    assert sum(timed.seconds for timed in run.of(Timed)) > 0.5 * found.wall_s
-    assert found.unattributed_share is not None
-    assert found.unattributed_share < 0.1
+    assert sum(timed.seconds for timed in run.of(Timed)) > 0.3 * found.wall_s
+    assert explained_beside(watch, found)

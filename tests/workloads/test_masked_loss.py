@@ -316,7 +316,7 @@ def test_exchanging_the_loss_goes_on_with_the_weights_and_keeps_the_batches(
     make: Make, device: torch.device, data: str
 ) -> None:
     exchanged, same = make(device, data=data), make(device, data=data)
-    batches = [next(exchanged._feed) for _ in range(4)]  # all it has: it starts over
+    batches = [next(exchanged._batches) for _ in range(4)]  # all it has: it starts over
     before = [labels.clone() for _, labels in batches]
     losses = []
     for form in ("where", "counted", "ignore_index", "minmax", "nonzero"):
