@@ -5,7 +5,7 @@ a busy machine takes from them is told like a sleep. Everything is compared as a
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -31,7 +31,7 @@ from tests.workloads.trainings import one_thread
 from workloads.levers import Value
 
 pytestmark = pytest.mark.serial
-RUN_S = 1.5
+STEPS = 300
 PHASE_S, OUTSIDE_S = 0.004, 0.002
 
 
@@ -87,23 +87,17 @@ def explained_beside(watch: Stopwatch, found: TimeBreakdown) -> bool:
     return found.unattributed_s <= others_s + 0.1 * found.wall_s
 
 
-def stop_after(seconds: float) -> Callable[[Run, Event], None]:
-    began_s = time.monotonic()
-
-    def react(run: Run, _event: Event) -> None:
-        if time.monotonic() - began_s > seconds:
-            run.stop()
-
-    return react
+def stop_after_many_steps(run: Run, _event: Event) -> None:
+    if run.training.trained_steps >= STEPS:
+        run.stop()
 
 
 def test_a_sleep_outside_every_phase_is_unexplained_in_full():
     watch = Stopwatch()
     entry = FakeEntry(during={"forward": watch.within, "idle": watch.end_and_sleep})
     began_s = time.monotonic()
-    run = Run(entry, stop_after(RUN_S)).until_stopped()
+    run = Run(entry, stop_after_many_steps).until_stopped()
     found = account(run, began_s)
-    assert len(run.steps) > 50
     assert found.wall_s == pytest.approx(watch.ends_s[-1] - began_s, rel=0.02)
     assert found.unattributed_s == pytest.approx(found.wall_s - watch.within_s, rel=0.3)
     assert found.unattributed_s > 0.9 * watch.outside_s
@@ -115,7 +109,7 @@ def test_a_training_that_stays_within_its_phases_leaves_little_unexplained():
     watch = Stopwatch()
     entry = FakeEntry(during={"forward": watch.within, "idle": watch.end})
     began_s = time.monotonic()
-    found = account(Run(entry, stop_after(RUN_S)).until_stopped(), began_s)
+    found = account(Run(entry, stop_after_many_steps).until_stopped(), began_s)
     assert explained_beside(watch, found)
 
 
@@ -155,12 +149,12 @@ def moved(number: int) -> Block:
 def test_steps_a_second_agree_with_an_outside_stopwatch(*, switching: bool):
     watch = Stopwatch()
     entry = FakeEntry(during={"forward": watch.within, "idle": watch.end})
-    run = Run(entry, stop_after(RUN_S))
+    run = Run(entry, stop_after_many_steps)
     blocks = tuple(moved(number) for number in range(200))
     run.until_stopped(*([Blocks(id=4, run=1, blocks=blocks)] if switching else []))
     assert len(run.of(Changed)) > 10 if switching else not run.of(Changed)
     steps = run.steps
-    assert len(steps) == len(watch.ends_s) > 50  # none lost, none invented
+    assert len(steps) == len(watch.ends_s) >= STEPS  # none lost, none invented
     ours = (len(steps) - 1) / (steps[-1].finished_s - steps[0].finished_s)
     theirs = (len(watch.ends_s) - 1) / (watch.ends_s[-1] - watch.ends_s[0])
     assert ours == pytest.approx(theirs, rel=0.02)
@@ -174,7 +168,7 @@ def test_what_is_trained_without_instruments_is_not_unexplained():
         for number, wall_clock in enumerate(["uninstrumented", "instrumented"] * 4)
     )
     began_s = time.monotonic()
-    run = Run(entry, stop_after(RUN_S)).until_stopped(Blocks(id=4, run=1, blocks=blocks))
+    run = Run(entry, stop_after_many_steps).until_stopped(Blocks(id=4, run=1, blocks=blocks))
     found = account(run, began_s)
     assert sum(timed.seconds for timed in run.of(Timed)) > 0.3 * found.wall_s
     assert explained_beside(watch, found)

@@ -222,8 +222,6 @@ PARENT = """
 import sys, time
 from gpudash.protocol import Plan
 from gpudash.run.worker_process import WorkerProcess
-from tests.worker.in_process import Run
-from workloads import CATALOGUE
 link = WorkerProcess(Plan(workload="encdec", settings={"num_workers": "2"}, device="cpu"))
 while not any(getattr(e.body, "steps", ()) for e in link.read()):
     time.sleep(0.01)
