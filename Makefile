@@ -1,5 +1,8 @@
-# make run      set up and open the dashboard         make test       set up and check everything
-# make mutants  do the tests notice small mistakes?   make test-long  many more examples, for minutes
+# make run         set up and open the dashboard
+# make test        set up and check everything
+# make test-long   try many more examples, for minutes
+# make mutants     do the tests notice small mistakes?
+# make reference   docs/reference from the code
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
