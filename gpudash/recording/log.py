@@ -195,11 +195,11 @@ class LineReader(ABC):
         Lines that make no sense are left out and counted. Raises UsageError for a failing disk.
         """
         found: list[Message] = []
-        while len(found) < most:
+        while len(found) < most:  # a line may hold more than one
             line = self._line()
             try:
                 found += self._messages(line)
-            except (msgspec.MsgspecError, ValueError, RecursionError):
+            except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
                 self.refused += 1
             if line is None:
                 break

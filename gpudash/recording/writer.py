@@ -28,12 +28,17 @@ class RecordingWriter:
     that can no longer be written; from then on that file is left as it is, and the run goes on.
     """
 
-    def __init__(self, path: Path, origin: Origin, *, force: bool = False) -> None:
-        """Create the files. Without `force`, none may exist. Raises RecordingError."""
+    def __init__(
+        self, path: Path, origin: Origin, *, force: bool = False, log: bool = True
+    ) -> None:
+        """Create the files. Without `force`, none may exist. Raises RecordingError.
+
+        Without `log`, there is none.
+        """
         self.path = path
         self.metadata_path = provenance.path_beside(path)
         self.log_path = provenance.path_beside(path, ".jsonl")
-        beside = (self.metadata_path, self.log_path)
+        beside = (self.metadata_path, self.log_path) if log else (self.metadata_path,)
         if not force:
             refuse_existing(path, *beside)
         self._hidden = force and any(map(os.path.lexists, (path, *beside)))
@@ -59,7 +64,8 @@ class RecordingWriter:
             path, began_s=origin.began_s, began_utc=origin.began_utc, draft=self._hidden
         )
         try:
-            self._log = Output(self.log_path, draft=self._hidden)
+            place = self.log_path if log else Path(os.devnull)
+            self._log = Output(place, draft=self._hidden or not log)
         except RecordingError:
             self._csv.discard()
             raise

@@ -29,6 +29,10 @@ def take(recorder, body):
     recorder.take(Message("training", 0, 0, BEGAN_S, body))
 
 
+def recorder_of(folder):
+    return RecordingWriter(folder / "run.csv", ORIGIN)
+
+
 def described(recorder):
     return msgspec.json.decode(recorder.metadata_path.read_bytes(), type=Metadata)
 

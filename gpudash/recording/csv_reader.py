@@ -1,0 +1,251 @@
+"""A recorded CSV, with or without its JSON, as the messages that it came of.
+
+A CSV knows what each row came to, but nothing of single steps: their times are made to fit the
+row's sum, median and 95th percentile. What it cannot know is in `UNKNOWN`.
+"""
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from math import floor
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from gpudash.errors import UsageError
+from gpudash.protocol import Changed, Device, Failed, Settings, Started
+from gpudash.recording.csv_file import GPU
+from gpudash.recording.files import shown
+from gpudash.recording.gpu_interval import GpuInterval
+from gpudash.recording.intervals import Burst, Interval
+from gpudash.recording.log import LineReader, LogReader, Message, Origin, refuse_nonsense
+from gpudash.recording.provenance import Metadata, path_beside
+
+UNKNOWN = "phases, pauses, comparisons, notes and the training's own output are not in a CSV"
+"""What a screen says of a recording without a log."""
+Came: TypeAlias = Started | Changed | Failed
+"""What can be told from a CSV and its JSON, beside the intervals."""
+NEEDED = {"time_s", "workload", "segment", "levers", "step", "steps"}
+LONGEST_JSON = 1 << 26
+"""Bytes: a larger one is not ours."""
+MOST_GPUS = 1024
+FEW_STEPS = 10
+"""Fewer steps in a row are taken to be as long as the median: the row may end within one."""
+
+
+def open_recording(path: Path) -> LineReader:
+    """Return the reader of a log or a CSV. Raises UsageError."""
+    with suppress(OSError, ValueError), path.open("rb") as file:
+        if file.read(len("time_s")) == b"time_s":
+            return CsvReader(path)
+    return LogReader(path)
+
+
+class CsvReader(LineReader):
+    """Reads a CSV. Its time 0 is 0 s."""
+
+    def _begin(self, line: bytes) -> None:
+        names: list[str] = []
+        with suppress(csv.Error):
+            names = next(csv.reader([line.decode("utf-8", "replace")]), [])
+        if not set(names) >= NEEDED:
+            raise UsageError(f"{shown(self.path)} is not a recording")
+        self._columns = names
+        self._rows: list[dict[str, str]] = []  # of one interval: one for each GPU
+        self._before: Interval | None = None
+        self._seq = 0
+        self._metadata: Metadata | None = None
+        with (
+            suppress(OSError, msgspec.MsgspecError, RecursionError),
+            path_beside(self.path).open("rb") as file,
+        ):
+            self._metadata = msgspec.json.decode(file.read(LONGEST_JSON), type=Metadata)
+        seen = re.search(rb",((GPU|MIG)-[^,\n]+),", self._file.peek())
+        self._uuid = seen[1].decode("utf-8", "replace") if seen else None
+        self._failures = list(self._metadata.failures) if self._metadata else []
+        self.origin = _origin(self._metadata)
+
+    def _messages(self, line: bytes | None) -> Sequence[Message]:
+        if line is None:
+            return self._interval([])
+        try:
+            (values,) = csv.reader([line.decode()], strict=True)
+        except csv.Error as error:
+            raise ValueError(str(error)) from error
+        row = dict(zip(self._columns, values, strict=True))
+        if self._rows and row["time_s"] == self._rows[0]["time_s"]:
+            if len(self._rows) == MOST_GPUS:
+                raise ValueError("more rows at one moment than a machine has GPUs")
+            self._rows.append(row)
+            return ()
+        return self._interval([row])
+
+    def _interval(self, following: list[dict[str, str]]) -> Sequence[Message]:
+        """Return the interval that was collected, after what led to it; collect the next one."""
+        rows, self._rows = self._rows, following
+        found: list[Came | Interval] = []
+        if rows:
+            before, interval = self._before, _read(rows, self._before)
+            found += self._failed_before(interval.began_s)
+            found += self._led_to(interval, before)
+            found.append(interval)
+            self._before = interval
+        if not following and self._metadata is not None and self._before is not None:
+            found += self._failed_before(float("inf"))
+        return [self._message(body) for body in found]
+
+    def _message(self, body: Came | Interval) -> Message:
+        self._seq += 1
+        at_s = body.ended_s if isinstance(body, Interval) else body.at_s
+        return Message("training", 0, self._seq, at_s, body)
+
+    def _failed_before(self, at_s: float) -> list[Came]:
+        found: list[Came] = []
+        while self._failures and self._failures[0].at_s <= at_s:
+            one = self._failures.pop(0)
+            kind: Any = one.kind if one.kind in ("bad_setting", "out_of_memory") else "error"
+            found.append(Failed(at_s=one.at_s, kind=kind, sentence=one.sentence))
+        return found
+
+    def _led_to(self, interval: Interval, before: Interval | None) -> list[Came]:
+        if before is not None and interval.segment == before.segment:
+            return []
+        same = before is not None and interval.workload == before.workload
+        if before is not None and same and interval.step >= before.step:
+            changes = {
+                name: value
+                for name, value in interval.settings.items()
+                if before.settings.get(name) != value
+            }
+            return [
+                Changed(
+                    at_s=interval.began_s,
+                    segment=interval.segment,
+                    after_step=before.step,
+                    changes=changes,
+                    settings=interval.settings,
+                    took_ms=0.0,
+                    warmup_steps=0,
+                )
+            ]
+        metadata = self._metadata
+        kind: Any = "cuda" if self._uuid else "cpu"
+        device = Device(kind=kind, name="not recorded", uuid=self._uuid)
+        return [
+            Started(
+                at_s=interval.began_s,
+                pid=0,
+                workload=interval.workload,
+                device=metadata.device if metadata and metadata.device else device,
+                settings=interval.settings,
+                warmup_steps=0,
+                versions=metadata.versions if metadata else {},
+                notes=(UNKNOWN,),
+            )
+        ]
+
+
+def _origin(metadata: Metadata | None) -> Origin:
+    began_utc = datetime.fromtimestamp(0, UTC)
+    if metadata is None:
+        return Origin(began_s=0.0, began_utc=began_utc, interval_s=0.5, command=())
+    with suppress(ValueError):
+        began_utc = datetime.fromisoformat(metadata.started_utc)
+    return Origin(
+        began_s=0.0,
+        began_utc=began_utc,
+        interval_s=metadata.interval_s,
+        command=metadata.command,
+        platform=metadata.platform,
+        versions=metadata.versions,
+    )
+
+
+def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
+    """Return the interval of its rows. Raises ValueError where they make no sense."""
+    row = rows[0]
+    ended_s, began_s = float(row["time_s"]), before.ended_s if before else 0.0
+    steps, step = int(row["steps"]), int(row["step"])
+    rate, samples_rate = _number(row, "steps_per_s"), _number(row, "samples_per_s")
+    samples = round(steps * (samples_rate or 0.0) / rate) if rate else 0
+    train_s = _number(row, "train_s")
+    of_worker = before is not None and before.step <= step and before.workload == row["workload"]
+    interval = Interval(
+        began_s=began_s,
+        ended_s=ended_s,
+        workload=row["workload"],
+        segment=int(row["segment"]),
+        settings=_pairs(row["levers"]),
+        step=step,
+        total_samples=samples + (before.total_samples if before and of_worker else 0),
+        steps=steps,
+        samples=samples,
+        gpus=tuple(_gpu(one) for one in rows if one.get("gpu_uuid")),
+        transform_ms={name: float(ms) for name, ms in _pairs(row.get("transform_ms", "")).items()},
+        skipped_samples=int(row.get("skipped_samples") or 0),
+        instruments_ms=0.0,
+        train_s=ended_s - began_s if train_s is None else train_s,
+    )
+    interval = msgspec.structs.replace(interval, **{name: _number(row, name) for name in VALUES})
+    refuse_nonsense(msgspec.to_builtins(interval))
+    if not (began_s < ended_s and 0 <= steps <= step and interval.segment >= 0):
+        raise ValueError("not an interval that follows")
+    return msgspec.structs.replace(interval, bursts=_bursts(interval))
+
+
+VALUES = (
+    "step_ms_p50",
+    "step_ms_p95",
+    "data_ms",
+    "host_ms",
+    "device_ms",
+    "loss",
+    "cpu_pct",
+    "worker_rss_mib",
+)
+
+
+def _bursts(interval: Interval) -> tuple[Burst, ...]:
+    """Return step times that have the row's median, percentile and sum, as far as they can."""
+    steps, p50, p95 = interval.steps, interval.step_ms_p50, interval.step_ms_p95
+    if not steps:
+        return ()
+    total_ms = interval.train_s * 1e3
+    if steps < FEW_STEPS and p50 is not None:
+        total_ms = steps * p50
+    times = [(total_ms / steps, steps)]
+    if steps >= FEW_STEPS and p50 is not None and p95 is not None:
+        fast, slow = (steps - 1) // 2, steps - floor(0.95 * (steps - 1))
+        middle = steps - fast - slow
+        more_ms = total_ms - (fast + middle) * p50 - slow * p95
+        if more_ms > 0 and slow > 2:  # the slowest step makes up for it
+            times = [(p50, fast + middle), (p95, slow - 1), (p95 + more_ms, 1)]
+        elif p50 * fast > -more_ms >= 0:
+            times = [(p50 + more_ms / fast, fast), (p50, middle), (p95, slow)]
+    return (Burst(interval.ended_s - total_ms / 1e3, tuple(times)),)
+
+
+def _gpu(row: Mapping[str, str]) -> GpuInterval:
+    names = {name: name.removeprefix("gpu_") for name in GPU}
+    numbers = {
+        field: _number(row, name)
+        for name, field in names.items()
+        if field not in ("index", "uuid", "throttle")
+    }
+    return GpuInterval(
+        index=int(row.get("gpu_index") or 0),
+        uuid=row["gpu_uuid"],
+        throttle=row.get("throttle") or None,
+        **numbers,
+    )
+
+
+def _number(row: Mapping[str, str], name: str) -> float | None:
+    return float(row[name]) if row.get(name) else None
+
+
+def _pairs(cell: str) -> Settings:
+    return dict(pair.split("=", 1) for pair in cell.split(";")) if cell else {}

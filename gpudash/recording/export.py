@@ -1,0 +1,103 @@
+"""A recording's log as the files that other programs read: CSV and JSON, JSON lines, Parquet."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from gpudash.errors import UsageError
+from gpudash.recording.csv_file import COLUMNS, cells
+from gpudash.recording.csv_reader import open_recording
+from gpudash.recording.files import Output, refuse_existing
+from gpudash.recording.intervals import Interval
+from gpudash.recording.log import LineReader
+from gpudash.recording.writer import RecordingWriter
+
+WHOLE = {"segment", "batch_size", "step", "steps", "gpu_index", "skipped_samples"}
+TEXT = {"wall_time_utc", "workload", "levers", "gpu_uuid", "throttle", "transform_ms"}
+BATCH = 4096
+"""Rows that are held at once."""
+
+
+def export(source: Path, target: Path, *, force: bool = False) -> int:
+    """Write the recording at `source`, a log or a CSV, in the format that `target` ends in.
+
+    `.csv` (with the JSON beside it), `.jsonl` (an object a row) or `.parquet`. Returns how many
+    lines of the source made no sense and were left out. Raises UsageError and RecordingError.
+    """
+    formats = {".csv": _to_csv, ".jsonl": _to_json_lines, ".parquet": _to_parquet}
+    if target.suffix not in formats:
+        raise UsageError(f"cannot export to {target.name}: it ends in none of {', '.join(formats)}")
+    reader = open_recording(source)
+    try:
+        formats[target.suffix](reader, target, force)
+    finally:
+        reader.close()
+    return reader.refused
+
+
+def _to_csv(reader: LineReader, target: Path, force: bool) -> None:  # noqa: FBT001  # one signature
+    writer = RecordingWriter(target, reader.origin, force=force, log=False)
+    for message in reader:
+        writer.take(message)
+    writer.abandon()  # if the log was not closed in order, nor is what is made of it
+
+
+def _to_json_lines(reader: LineReader, target: Path, force: bool) -> None:  # noqa: FBT001  # …
+    rows = _rows(reader)
+    with _created(target, force) as output:
+        while batch := list(islice(rows, BATCH)):
+            output.append("".join(json.dumps(row) + "\n" for row in batch).encode())
+
+
+def _to_parquet(reader: LineReader, target: Path, force: bool) -> None:  # noqa: FBT001  # …
+    try:
+        import pyarrow as pa  # noqa: PLC0415  # an extra, and slow to import
+        from pyarrow import parquet  # noqa: PLC0415  # …
+    except ImportError as error:
+        raise UsageError("Parquet needs pyarrow: pip install 'gpudash[parquet]'") from error
+    types = {name: pa.int64() for name in WHOLE} | {name: pa.string() for name in TEXT}
+    schema = pa.schema([(name, types.get(name, pa.float64())) for name in COLUMNS])
+    rows = _rows(reader)
+    with (
+        _created(target, force) as output,
+        os.fdopen(output.fd, "wb", closefd=False) as file,
+        parquet.ParquetWriter(file, schema) as writer,
+    ):
+        while batch := list(islice(rows, BATCH)):
+            writer.write_table(pa.Table.from_pylist(batch, schema))
+
+
+def _rows(reader: LineReader) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the CSV, one at a time, as numbers and text; None: not measured."""
+    origin = reader.origin
+    for message in reader:
+        if isinstance(message.body, Interval):
+            for row in cells(message.body, origin.began_s, origin.began_utc):
+                named = zip(COLUMNS, row, strict=True)
+                yield {name: _value(name, cell) for name, cell in named}
+
+
+def _value(name: str, cell: str) -> str | float | None:
+    if not cell or name in TEXT:
+        return cell or None
+    return int(cell) if name in WHOLE else float(cell)
+
+
+@contextmanager
+def _created(target: Path, force: bool) -> Iterator[Output]:  # noqa: FBT001  # as its callers
+    """Create a file that takes its place once it is whole."""
+    if not force:
+        refuse_existing(target)
+    output = Output(target, draft=True)
+    try:
+        yield output
+        output.take_place()
+    except BaseException:
+        output.discard()
+        raise
+    finally:
+        output.close()

@@ -1,0 +1,139 @@
+"""What a CSV knows of a run is read from it; what it cannot know is said."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpudash.errors import GpudashError, UsageError
+from gpudash.protocol import Changed, Failed, Started
+from gpudash.recording.csv_file import COLUMNS
+from gpudash.recording.csv_reader import MOST_GPUS, UNKNOWN, CsvReader, open_recording
+from gpudash.recording.intervals import Interval
+from gpudash.recording.log import LONGEST_LINE, LogReader
+from gpudash.recording.unfold import unfold
+from tests.recording.test_csv_file import GOLDEN, interval, scripted
+from tests.recording.test_log import MUTATIONS, intervals, mutated, recorded
+from tests.recording.test_writer import recorder_of, take
+from tests.scripted_run import BEGAN_S, DEVICE, started
+
+
+def test_rows_are_read_as_the_intervals_they_came_of():
+    rows, found = scripted(), intervals(CsvReader(GOLDEN))
+    assert len(found) == len(rows)
+    for row, twin in zip(rows, found, strict=True):
+        assert twin.ended_s == pytest.approx(row.ended_s - BEGAN_S, abs=1e-3)
+        for name in ("workload", "segment", "settings", "step", "steps", "samples"):
+            assert getattr(twin, name) == getattr(row, name)
+        assert twin.steps_per_s == pytest.approx(row.steps_per_s, rel=0.01)
+        assert [gpu.uuid for gpu in twin.gpus] == [gpu.uuid for gpu in row.gpus]
+        for gpu, of_twin in zip(row.gpus, twin.gpus, strict=True):
+            assert of_twin.util_pct == gpu.util_pct
+            assert of_twin.throttle == gpu.throttle
+        assert twin.loss == pytest.approx(row.loss, abs=1e-6)
+        assert twin.transform_ms == pytest.approx(row.transform_ms, abs=0.01)
+
+
+def test_segments_are_told_as_a_start_changes_and_a_restart():
+    told = [one.body for one in CsvReader(GOLDEN) if not isinstance(one.body, Interval)]
+    assert [type(one) for one in told] == [Started, Changed, Started]
+    assert told[1].changes == {"pipelined": "on"}
+    assert told[0].notes == (UNKNOWN,)
+    assert (told[0].device.uuid, told[0].device.kind) == ("GPU-1111", "cuda")
+
+
+def test_the_json_beside_knows_device_and_failures(tmp_path):
+    recorder = recorder_of(tmp_path)
+    take(recorder, started(BEGAN_S))
+    take(recorder, interval())
+    take(recorder, Failed(at_s=BEGAN_S + 0.7, kind="out_of_memory", sentence="too large"))
+    recorder.close()
+    first, row, failed = (message.body for message in CsvReader(recorder.path))
+    assert (first.device, first.versions["torch"]) == (DEVICE, "2.11.0")
+    assert row.steps == 5
+    assert (failed.at_s, failed.kind, failed.sentence) == (0.7, "out_of_memory", "too large")
+
+
+@pytest.mark.parametrize("beside", [b"", b"{}", b"[" * 10_000, b"\xff", b'{"schema_version": 9}'])
+def test_a_damaged_json_is_as_good_as_none(tmp_path, beside):
+    path = tmp_path / "run.csv"
+    path.write_bytes(GOLDEN.read_bytes())
+    path.with_suffix(".json").write_bytes(beside)
+    assert len(intervals(CsvReader(path))) == len(scripted())
+
+
+@pytest.mark.parametrize(
+    ("steps", "p50", "p95"), [(1, 480.0, 480.0), (150, 3.3, 3.6), (40, 12.0, 12.9)]
+)
+def test_step_times_fit_sum_median_and_percentile(tmp_path, steps, p50, p95):
+    recorder = recorder_of(tmp_path)
+    row = interval(step=steps, steps=steps, samples=8 * steps, step_ms_p50=p50, step_ms_p95=p95)
+    take(recorder, row)
+    recorder.close()
+    (twin,) = intervals(CsvReader(recorder.path))
+    again = unfold(twin)[0].steps
+    assert sum(step.count for step in again) == steps
+    trained_ms = 500.0 if steps > 1 else 480.0
+    assert sum(step.count * step.step_ms for step in again) == pytest.approx(trained_ms)
+    ordered = sorted(step.step_ms for step in again for _ in range(step.count))
+    assert ordered[(steps - 1) // 2] == pytest.approx(p50)
+    assert ordered[int(0.95 * (steps - 1))] == pytest.approx(p95)
+
+
+def test_what_it_is_is_seen_from_its_first_bytes(tmp_path):
+    assert isinstance(open_recording(GOLDEN), CsvReader)
+    assert isinstance(open_recording(recorded(tmp_path)), LogReader)
+
+
+@pytest.mark.parametrize(
+    "first", ["time_s", "time_stamp,loss\n1,2\n", 'time_s,"', "time_s," * 2**18]
+)
+def test_a_csv_of_another_tool_is_refused_in_a_line(tmp_path, first):
+    path = tmp_path / "other.csv"
+    path.write_text(first)
+    with pytest.raises(UsageError, match=r"other\.csv is not a recording$"):
+        open_recording(path)
+
+
+CELLS = ["nan", "inf", "-1", "1e999", "9" * 5000, "x" * 200_000, "", "0x10", '"', "=;="]
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(st.sampled_from(COLUMNS), st.sampled_from(CELLS))
+def test_a_cell_that_makes_no_sense_costs_its_row_at_most(tmp_path_factory, column, cell):
+    lines = GOLDEN.read_text().splitlines()
+    values = lines[3].split(",")
+    values[COLUMNS.index(column)] = cell
+    path = tmp_path_factory.mktemp("cell") / "run.csv"
+    path.write_text("\n".join([*lines[:3], ",".join(values), *lines[4:], ""]), encoding="utf-8")
+    reader = CsvReader(path)
+    assert len(intervals(reader)) >= len(scripted()) - 2 - reader.refused
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(mutations=MUTATIONS)
+def test_whatever_became_of_a_csv_it_is_read_or_refused_in_a_line(tmp_path_factory, mutations):
+    path = tmp_path_factory.mktemp("mutated") / "run.csv"
+    path.write_bytes(mutated(GOLDEN.read_bytes(), mutations))
+    rows = []
+    try:
+        rows = intervals(open_recording(path))
+    except GpudashError:
+        return
+    for row in rows:
+        assert row.began_s < row.ended_s
+        assert sum(step.count for one in unfold(row)[:1] for step in one.steps) == row.steps
+
+
+def test_a_moment_that_never_ends_is_held_in_part(tmp_path):
+    path = tmp_path / "run.csv"
+    first, row = GOLDEN.read_text().splitlines()[:2]
+    path.write_text("\n".join([first, *[row] * (MOST_GPUS + 5), ""]))
+    reader = CsvReader(path)
+    assert len(intervals(reader)) == 1
+    assert reader.refused == 5
+
+
+def test_a_line_that_never_ends_ends_the_reading(tmp_path):
+    path = tmp_path / "run.csv"
+    path.write_bytes(GOLDEN.read_bytes() + b"1" * 3 * LONGEST_LINE)
+    assert len(intervals(CsvReader(path))) == len(scripted())

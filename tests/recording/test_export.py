@@ -1,0 +1,88 @@
+"""From the log, the files that a run wrote are made again, and those that other programs read."""
+
+import csv
+import json
+
+import pytest
+
+from gpudash.errors import ExistsError, UsageError
+from gpudash.recording.csv_file import COLUMNS
+from gpudash.recording.export import export
+from tests.recording.test_log import recorded
+
+
+def rows_of(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_csv_and_json_are_those_that_the_run_wrote_to_the_byte(tmp_path):
+    log = recorded(tmp_path)
+    assert export(log, tmp_path / "again.csv") == 0
+    for suffix in (".csv", ".json"):
+        again = (tmp_path / "again").with_suffix(suffix)
+        assert again.read_bytes() == log.with_suffix(suffix).read_bytes()
+    assert not (tmp_path / "again.jsonl").exists()
+
+
+def test_of_a_run_that_was_killed_the_rows_are_there_and_the_json_says_so(tmp_path):
+    log = recorded(tmp_path)
+    log.write_bytes(log.read_bytes()[:-200])
+    export(log, tmp_path / "again.csv")
+    rows = rows_of(tmp_path / "again.csv")
+    assert rows == rows_of(tmp_path / "run.csv")[: len(rows)]
+    assert not json.loads((tmp_path / "again.json").read_text())["complete"]
+
+
+@pytest.mark.parametrize("source", ["run.jsonl", "run.csv"])
+def test_json_lines_are_the_rows_as_numbers_and_text(tmp_path, source):
+    recorded(tmp_path)
+    export(tmp_path / source, tmp_path / "rows.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    expected = rows_of(tmp_path / "run.csv")
+    assert len(rows) == len(expected)
+    assert tuple(rows[0]) == COLUMNS
+    for row, cells in zip(rows, expected, strict=True):
+        assert (row["levers"], row["steps"]) == (cells["levers"], int(cells["steps"]))
+        assert row["gpu_util_pct"] == (
+            float(cells["gpu_util_pct"]) if cells["gpu_util_pct"] else None
+        )
+
+
+def test_parquet_holds_the_rows_with_their_types(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    log = recorded(tmp_path)
+    export(log, tmp_path / "rows.jsonl")
+    export(log, tmp_path / "rows.parquet")
+    table = parquet.read_table(tmp_path / "rows.parquet")
+    assert table.to_pylist() == [
+        json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()
+    ]
+    assert [str(table.schema.field(name).type) for name in ("steps", "train_s", "levers")] == [
+        "int64",
+        "double",
+        "string",
+    ]
+
+
+def test_without_pyarrow_parquet_is_refused_in_a_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(UsageError, match=r"needs pyarrow: pip install 'gpudash\[parquet\]'"):
+        export(recorded(tmp_path), tmp_path / "rows.parquet")
+    assert not (tmp_path / "rows.parquet").exists()
+
+
+@pytest.mark.parametrize("name", ["again.csv", "again.jsonl", "again.parquet"])
+def test_nothing_is_overwritten_unless_forced(tmp_path, name):
+    log = recorded(tmp_path)
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(ExistsError):
+        export(log, tmp_path / name)
+    assert (tmp_path / name).read_text() == "precious"
+    export(log, tmp_path / name, force=True)
+    assert (tmp_path / name).read_bytes() != b"precious"
+
+
+def test_another_ending_is_refused_in_a_line(tmp_path):
+    with pytest.raises(UsageError, match="ends in none of .csv, .jsonl, .parquet"):
+        export(recorded(tmp_path), tmp_path / "rows.xlsx")
