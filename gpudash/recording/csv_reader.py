@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from math import floor
+from math import floor, inf
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,7 +19,6 @@ from gpudash.errors import UsageError
 from gpudash.protocol import Changed, Device, Failed, Settings, Started
 from gpudash.recording.csv_file import GPU
 from gpudash.recording.files import shown
-from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Burst, Interval
 from gpudash.recording.log import LineReader, LogReader, Message, Origin, refuse_nonsense
 from gpudash.recording.provenance import Metadata, path_beside
@@ -88,13 +87,11 @@ class CsvReader(LineReader):
         rows, self._rows = self._rows, following
         found: list[Came | Interval] = []
         if rows:
-            before, interval = self._before, _read(rows, self._before)
-            found += self._failed_before(interval.began_s)
-            found += self._led_to(interval, before)
-            found.append(interval)
-            self._before = interval
-        if not following and self._metadata is not None and self._before is not None:
-            found += self._failed_before(float("inf"))
+            before, self._before = self._before, _read(rows, self._before)
+            found += self._failed_before(self._before.began_s)
+            found += [*self._led_to(self._before, before), self._before]
+        if not following:
+            found += self._failed_before(inf)
         return [self._message(body) for body in found]
 
     def _message(self, body: Came | Interval) -> Message:
@@ -113,19 +110,14 @@ class CsvReader(LineReader):
     def _led_to(self, interval: Interval, before: Interval | None) -> list[Came]:
         if before is not None and interval.segment == before.segment:
             return []
-        same = before is not None and interval.workload == before.workload
-        if before is not None and same and interval.step >= before.step:
-            changes = {
-                name: value
-                for name, value in interval.settings.items()
-                if before.settings.get(name) != value
-            }
+        if before is not None and _same_worker(interval, before):
+            changed = interval.settings.items() - before.settings.items()
             return [
                 Changed(
                     at_s=interval.began_s,
                     segment=interval.segment,
                     after_step=before.step,
-                    changes=changes,
+                    changes=dict(sorted(changed)),
                     settings=interval.settings,
                     took_ms=0.0,
                     warmup_steps=0,
@@ -149,63 +141,53 @@ class CsvReader(LineReader):
 
 
 def _origin(metadata: Metadata | None) -> Origin:
-    began_utc = datetime.fromtimestamp(0, UTC)
-    if metadata is None:
-        return Origin(began_s=0.0, began_utc=began_utc, interval_s=0.5, command=())
-    with suppress(ValueError):
-        began_utc = datetime.fromisoformat(metadata.started_utc)
+    began_utc, interval_s = datetime.fromtimestamp(0, UTC), 0.5
+    if metadata is not None:
+        interval_s = metadata.interval_s
+        with suppress(ValueError):
+            began_utc = datetime.fromisoformat(metadata.started_utc)
     return Origin(
         began_s=0.0,
         began_utc=began_utc,
-        interval_s=metadata.interval_s,
-        command=metadata.command,
-        platform=metadata.platform,
-        versions=metadata.versions,
+        interval_s=interval_s,
+        command=metadata.command if metadata else (),
+        versions=metadata.versions if metadata else {},
     )
 
 
 def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
     """Return the interval of its rows. Raises ValueError where they make no sense."""
-    row = rows[0]
+    row = {name: cell for name, cell in rows[0].items() if cell}
     ended_s, began_s = float(row["time_s"]), before.ended_s if before else 0.0
-    steps, step = int(row["steps"]), int(row["step"])
-    rate, samples_rate = _number(row, "steps_per_s"), _number(row, "samples_per_s")
-    samples = round(steps * (samples_rate or 0.0) / rate) if rate else 0
-    train_s = _number(row, "train_s")
-    of_worker = before is not None and before.step <= step and before.workload == row["workload"]
-    interval = Interval(
-        began_s=began_s,
-        ended_s=ended_s,
-        workload=row["workload"],
-        segment=int(row["segment"]),
-        settings=_pairs(row["levers"]),
-        step=step,
-        total_samples=samples + (before.total_samples if before and of_worker else 0),
-        steps=steps,
-        samples=samples,
-        gpus=tuple(_gpu(one) for one in rows if one.get("gpu_uuid")),
-        transform_ms={name: float(ms) for name, ms in _pairs(row.get("transform_ms", "")).items()},
-        skipped_samples=int(row.get("skipped_samples") or 0),
-        instruments_ms=0.0,
-        train_s=ended_s - began_s if train_s is None else train_s,
-    )
-    interval = msgspec.structs.replace(interval, **{name: _number(row, name) for name in VALUES})
+    steps, rate = int(row["steps"]), float(row.get("steps_per_s", 0))
+    samples = round(steps * float(row.get("samples_per_s", 0)) / rate) if rate else 0
+    fields = {
+        "train_s": ended_s - began_s,
+        "skipped_samples": 0,
+        **row,
+        "began_s": began_s,
+        "ended_s": ended_s,
+        "settings": _pairs(row.get("levers", "")),
+        "samples": samples,
+        "gpus": [_gpu(one) for one in rows if one.get("gpu_uuid")],
+        "transform_ms": _pairs(row.get("transform_ms", "")),
+        "instruments_ms": 0.0,
+    }
+    interval = msgspec.convert(fields, Interval, strict=False)  # numbers are read from text
     refuse_nonsense(msgspec.to_builtins(interval))
-    if not (began_s < ended_s and 0 <= steps <= step and interval.segment >= 0):
+    if not (began_s < ended_s and 0 <= steps <= interval.step and interval.segment >= 0):
         raise ValueError("not an interval that follows")
-    return msgspec.structs.replace(interval, bursts=_bursts(interval))
+    if before is not None and _same_worker(interval, before):
+        samples += before.total_samples
+    return msgspec.structs.replace(interval, bursts=_bursts(interval), total_samples=samples)
 
 
-VALUES = (
-    "step_ms_p50",
-    "step_ms_p95",
-    "data_ms",
-    "host_ms",
-    "device_ms",
-    "loss",
-    "cpu_pct",
-    "worker_rss_mib",
-)
+def _same_worker(interval: Interval, before: Interval) -> bool:
+    return interval.workload == before.workload and interval.step >= before.step
+
+
+def _gpu(row: Mapping[str, str]) -> dict[str, str]:
+    return {name.removeprefix("gpu_"): row[name] for name in GPU if row.get(name)}
 
 
 def _bursts(interval: Interval) -> tuple[Burst, ...]:
@@ -226,25 +208,6 @@ def _bursts(interval: Interval) -> tuple[Burst, ...]:
         elif p50 * fast > -more_ms >= 0:
             times = [(p50 + more_ms / fast, fast), (p50, middle), (p95, slow)]
     return (Burst(interval.ended_s - total_ms / 1e3, tuple(times)),)
-
-
-def _gpu(row: Mapping[str, str]) -> GpuInterval:
-    names = {name: name.removeprefix("gpu_") for name in GPU}
-    numbers = {
-        field: _number(row, name)
-        for name, field in names.items()
-        if field not in ("index", "uuid", "throttle")
-    }
-    return GpuInterval(
-        index=int(row.get("gpu_index") or 0),
-        uuid=row["gpu_uuid"],
-        throttle=row.get("throttle") or None,
-        **numbers,
-    )
-
-
-def _number(row: Mapping[str, str], name: str) -> float | None:
-    return float(row[name]) if row.get(name) else None
 
 
 def _pairs(cell: str) -> Settings:

@@ -28,6 +28,8 @@ LONGEST_LINE = 1 << 20
 """Bytes. A longer line ends the reading: it is not ours."""
 LARGEST = 1e15
 """No number in a log is larger."""
+NONSENSE = (msgspec.MsgspecError, ValueError, ArithmeticError, LookupError, RecursionError)
+"""What reading a line may raise that makes no sense."""
 ROWS = "recording"
 """The source of intervals."""
 
@@ -182,7 +184,7 @@ class LineReader(ABC):
     def _messages(self, line: bytes | None) -> Sequence[Message]:
         """Return what a line holds, or, for None, what was held back until the end.
 
-        Raises ValueError where it makes no sense.
+        Raises one of `NONSENSE` where it makes none.
         """
 
     def close(self) -> None:
@@ -199,7 +201,7 @@ class LineReader(ABC):
             line = self._line()
             try:
                 found += self._messages(line)
-            except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
+            except NONSENSE:
                 self.refused += 1
             if line is None:
                 break
@@ -277,7 +279,7 @@ def _origin(path: Path, line: bytes) -> Origin:
         origin = msgspec.json.decode(line, type=Origin)
         refuse_nonsense(origin.began_s)
         refuse_nonsense(1 / origin.interval_s)
-    except (msgspec.MsgspecError, ValueError, ArithmeticError, KeyError, RecursionError) as error:
+    except NONSENSE as error:
         raise UsageError(f"{shown(path)} is not the log of a recording") from error
     return origin
 
