@@ -2,13 +2,31 @@
 
 import csv
 import json
+import random
 
+import msgspec
 import pytest
 
 from gpudash.errors import ExistsError, UsageError
 from gpudash.recording.csv_file import COLUMNS
 from gpudash.recording.export import export
-from tests.recording.test_log import recorded
+from gpudash.recording.gpu_interval import AVERAGED
+from gpudash.recording.writer import RecordingWriter
+from tests.recording.test_csv_file import scripted
+from tests.recording.test_log import ORIGIN, recorded
+from tests.recording.test_writer import take
+
+NUMBERS = (
+    "step_ms_p50",
+    "step_ms_p95",
+    "data_ms",
+    "host_ms",
+    "device_ms",
+    "loss",
+    "cpu_pct",
+    "worker_rss_mib",
+    "train_s",
+)
 
 
 def rows_of(path):
@@ -23,6 +41,21 @@ def test_csv_and_json_are_those_that_the_run_wrote_to_the_byte(tmp_path):
         again = (tmp_path / "again").with_suffix(suffix)
         assert again.read_bytes() == log.with_suffix(suffix).read_bytes()
     assert not (tmp_path / "again.jsonl").exists()
+
+
+def test_values_of_any_size_read_the_same_in_both(tmp_path):
+    pick = random.Random(1)
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+    for row in scripted():
+        values = {name: 10 ** pick.uniform(-5, 5) for name in NUMBERS}
+        gpus = tuple(
+            msgspec.structs.replace(gpu, **{name: 10 ** pick.uniform(-5, 5) for name in AVERAGED})
+            for gpu in row.gpus
+        )
+        take(recorder, msgspec.structs.replace(row, gpus=gpus, **values))
+    recorder.close()
+    export(recorder.log_path, tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_bytes() == recorder.path.read_bytes()
 
 
 def test_of_a_run_that_was_killed_the_rows_are_there_and_the_json_says_so(tmp_path):
