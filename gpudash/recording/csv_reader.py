@@ -20,7 +20,7 @@ from gpudash.protocol import Changed, Device, Failed, Settings, Started
 from gpudash.recording.csv_file import GPU
 from gpudash.recording.files import shown
 from gpudash.recording.intervals import Burst, Interval
-from gpudash.recording.log import LineReader, LogReader, Message, Origin, refuse_nonsense
+from gpudash.recording.log import LONGEST_S, LineReader, LogReader, Message, Origin, refuse_nonsense
 from gpudash.recording.provenance import Metadata, path_beside
 
 UNKNOWN = "phases, pauses, comparisons, notes and the training's own output are not in a CSV"
@@ -144,8 +144,9 @@ def _origin(metadata: Metadata | None) -> Origin:
     began_utc, interval_s = datetime.fromtimestamp(0, UTC), 0.5
     if metadata is not None:
         interval_s = metadata.interval_s
-        with suppress(ValueError):
-            began_utc = datetime.fromisoformat(metadata.started_utc)
+        with suppress(ValueError, OverflowError):
+            found = datetime.fromisoformat(metadata.started_utc).astimezone(UTC)
+            began_utc = max(found, began_utc) if found.year < 9000 else began_utc
     return Origin(
         began_s=0.0,
         began_utc=began_utc,
@@ -175,7 +176,9 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
     }
     interval = msgspec.convert(fields, Interval, strict=False)  # numbers are read from text
     refuse_nonsense(msgspec.to_builtins(interval))
-    if not (began_s < ended_s and 0 <= steps <= interval.step and interval.segment >= 0):
+    if not (
+        began_s < ended_s < LONGEST_S and 0 <= steps <= interval.step and interval.segment >= 0
+    ):
         raise ValueError("not an interval that follows")
     if before is not None and _same_worker(interval, before):
         samples += before.total_samples

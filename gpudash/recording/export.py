@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from gpudash.recording.csv_file import COLUMNS, cells
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.files import Output, refuse_existing
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import LineReader
+from gpudash.recording.log import LARGEST, LineReader
 from gpudash.recording.writer import RecordingWriter
 
 WHOLE = {"segment", "batch_size", "step", "steps", "gpu_index", "skipped_samples"}
@@ -84,7 +84,11 @@ def _rows(reader: LineReader) -> Iterator[dict[str, Any]]:
 def _value(name: str, cell: str) -> str | float | None:
     if not cell or name in TEXT:
         return cell or None
-    return int(cell) if name in WHOLE else float(cell)
+    with suppress(ValueError):  # of a log that is not ours
+        number = int(cell) if name in WHOLE else float(cell)
+        if abs(number) < LARGEST:
+            return number
+    return None
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The log of a recording: everything that came, one line of JSON a message.
 
 The first line is the header. Every other one is an envelope: source, rank, sequence number,
-moment, body. Intervals come as bare values, in the order that the newest `Row names` line gives;
+moment, body. Intervals come as bare values, in the order that the newest `RowNames` line gives;
 so an hour at 300 steps/s is less than 5 MB. Lines are written whole: a last one without its end
 is torn, and a reader waits for the rest of it.
 """
@@ -9,7 +9,7 @@ is torn, and a reader waits for the rest of it.
 import platform
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,6 +26,8 @@ LOG_VERSION = 1
 """Raised whenever a reader of older logs would misread a new one."""
 LONGEST_LINE = 1 << 20
 """Bytes. A longer line ends the reading: it is not ours."""
+LONGEST_S = 1e9
+"""No recording lasts as long: 30 years."""
 LARGEST = 1e15
 """No number in a log is larger."""
 NONSENSE = (msgspec.MsgspecError, ValueError, ArithmeticError, LookupError, RecursionError)
@@ -229,8 +231,8 @@ class LogReader(LineReader):
 
     def _begin(self, line: bytes) -> None:
         self._common: RowNames | None = None
-        self._ended_s = -LARGEST
         self.origin = _origin(self.path, line)
+        self._ended_s = self.origin.began_s
 
     def _messages(self, line: bytes | None) -> Sequence[Message]:
         if line is None:
@@ -258,6 +260,7 @@ class LogReader(LineReader):
         longest_s = self.origin.interval_s * (1 + 1e-6)
         if not (
             self._ended_s <= interval.began_s < interval.ended_s <= interval.began_s + longest_s
+            and interval.ended_s < self.origin.began_s + LONGEST_S
             and sum(counts) == interval.steps
             and all(n > 0 for n in counts)
             and all(burst.began_s < interval.ended_s for burst in interval.bursts)
@@ -279,6 +282,8 @@ def _origin(path: Path, line: bytes) -> Origin:
         origin = msgspec.json.decode(line, type=Origin)
         refuse_nonsense(origin.began_s)
         refuse_nonsense(1 / origin.interval_s)
+        for moment in (origin.began_utc, origin.began_utc + timedelta(seconds=LONGEST_S)):
+            moment.astimezone(UTC)  # there is no year 10000
     except NONSENSE as error:
         raise UsageError(f"{shown(path)} is not the log of a recording") from error
     return origin

@@ -160,10 +160,12 @@ class RecordingWriter:
         """Describe a worker's device, seed and versions, or how it failed."""
         if isinstance(event, Started):
             self._training_failed = False
-            seed = event.settings.get("seed")
+            seed = None
+            with suppress(KeyError, ValueError):  # of a log that is not ours
+                seed = int(event.settings["seed"])
             self._describe(
                 device=event.device,
-                seed=int(seed) if seed is not None else None,
+                seed=seed,
                 versions=self._metadata.versions | event.versions,
             )
         elif isinstance(event, Failed):  # without another start, it will not be complete

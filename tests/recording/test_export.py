@@ -3,18 +3,22 @@
 import csv
 import json
 import random
+from contextlib import suppress
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gpudash.errors import ExistsError, UsageError
+from gpudash.errors import ExistsError, GpudashError, UsageError
 from gpudash.recording.csv_file import COLUMNS
 from gpudash.recording.export import export
 from gpudash.recording.gpu_interval import AVERAGED
 from gpudash.recording.writer import RecordingWriter
 from tests.recording.test_csv_file import scripted
-from tests.recording.test_log import ORIGIN, recorded
+from tests.recording.test_log import MUTATIONS, ORIGIN, mutated, recorded
 from tests.recording.test_writer import take
+from tests.scripted_run import BEGAN_S, started
 
 NUMBERS = (
     "step_ms_p50",
@@ -114,6 +118,30 @@ def test_nothing_is_overwritten_unless_forced(tmp_path, name):
     assert (tmp_path / name).read_text() == "precious"
     export(log, tmp_path / name, force=True)
     assert (tmp_path / name).read_bytes() != b"precious"
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(st.sampled_from([".csv", ".jsonl"]), MUTATIONS)
+def test_whatever_became_of_a_log_it_is_exported_or_refused_in_a_line(
+    tmp_path_factory, suffix, mutations
+):
+    folder = tmp_path_factory.mktemp("mutated")
+    log = recorded(folder)
+    log.write_bytes(mutated(log.read_bytes(), mutations))
+    with suppress(GpudashError):
+        export(log, folder / f"again{suffix}")
+
+
+def test_settings_that_no_workload_has_are_exported_as_they_are_or_not_at_all(tmp_path):
+    strange = {"batch_size": "9" * 30, "seed": "x"}
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+    take(recorder, started(BEGAN_S, strange))
+    take(recorder, msgspec.structs.replace(scripted()[0], settings=strange))
+    recorder.close()
+    export(recorder.log_path, tmp_path / "again.csv")
+    export(recorder.log_path, tmp_path / "rows.jsonl")
+    row = json.loads((tmp_path / "rows.jsonl").read_text())
+    assert (row["batch_size"], row["levers"]) == (None, f"batch_size={'9' * 30};seed=x")
 
 
 def test_another_ending_is_refused_in_a_line(tmp_path):

@@ -10,12 +10,13 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpudash.errors import GpudashError, UsageError
 from gpudash.metrics import METRICS
 from gpudash.protocol import Paused, Progress
 from gpudash.recording.intervals import Interval, Intervals
-from gpudash.recording.log import LONGEST_LINE, Closed, LogReader, Message, Origin
+from gpudash.recording.log import LONGEST_LINE, Closed, LogReader, Message, Origin, header
 from gpudash.recording.writer import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.recording.test_csv_file import interval, scripted
@@ -92,6 +93,11 @@ def test_the_next_messages_are_read_as_many_as_asked_for(tmp_path):
         (b"x" * (LONGEST_LINE + 5), "is not the log of a recording"),
         (b'{"gpudash_log":2}\n', "is a log of version 2; this gpudash reads version 1"),
         (b'{"gpudash_log":1}\n', "is not the log of a recording"),
+        (
+            header(replace(ORIGIN, began_utc=datetime.max.replace(tzinfo=UTC))),
+            "is not the log of a recording",
+        ),
+        (header(replace(ORIGIN, interval_s=0.0)), "is not the log of a recording"),
     ],
 )
 def test_what_is_no_log_is_said_in_a_line(tmp_path, first, why):
