@@ -11,6 +11,7 @@ FINITE = st.lists(st.floats(-1e12, 1e12), min_size=1)
 
 def test_a_percentile_between_two_values_is_interpolated():
     assert percentiles([10.0, 20.0], (50,)) == (15.0,)
+    assert percentiles([10.0, 20.0, 90.0], (25,)) == (15.0,)
     assert percentiles([4.0, 1.0, 3.0, 2.0], (95,)) == pytest.approx((3.85,))
 
 

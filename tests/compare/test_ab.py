@@ -143,6 +143,14 @@ def test_the_verdict_is_not_changed_by_blocks_that_end_after_it():
     assert len(done.worker.began) > 2 * MIN_PAIRS + 2
 
 
+def test_the_rates_of_both_values_are_shown():
+    done = conduct(pipelined(), step_ms=faster(1.25)).run()
+    shown = done.experiment.shown()
+    assert shown.steps_per_s == pytest.approx((20.0, 25.0))
+    assert shown.samples_per_s == pytest.approx((160.0, 200.0))
+    assert not done.experiment.refused
+
+
 # ── what comes in between ───────────────────────────────────────────────────────────────
 
 
@@ -150,7 +158,7 @@ def test_a_value_that_cannot_be_ends_it_with_the_reason():
     done = conduct(
         pipelined(), refuses=lambda s: "no streams" if s["pipelined"] == "on" else None
     ).run()
-    assert done.experiment.failure == "no streams"
+    assert (done.experiment.failure, done.experiment.refused) == ("no streams", True)
     assert done.experiment.verdict is None
     assert done.commands == [STOP]
     assert done.worker.settings["pipelined"] == "off"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.compare.blocks import LAG_S, BlockLog, Measured, NotRun
+from gpudash.compare.blocks import LAG_S, SAMPLES_KEPT, BlockLog, Measured, NotRun
 from gpudash.protocol import (
     Block,
     Blocks,
@@ -17,6 +17,7 @@ from gpudash.protocol import (
     Finished,
     Progress,
     Refused,
+    Resumed,
     Timed,
 )
 from gpudash.run.normalise import Normaliser
@@ -249,6 +250,65 @@ def test_a_block_too_short_for_a_reading_has_no_utilisation():
     bench.changed(block=None, after_step=3)
     bench.finished(50.0)
     assert (bench.outcomes[0].util_pct, bench.outcomes[0].cpu_pct) == (None, None)
+
+
+def test_readings_from_the_lag_after_a_blocks_begin_to_its_last_step_are_its_own():
+    bench = Bench(0)
+    bench.changed(block=0, after_step=0, warmup_steps=0)
+    began_s = bench.now_s + LAG_S
+    bench.finished(250.0, 500.0, 125.0)
+    for at_s, percent in [
+        (began_s - 0.01, 90.0),
+        (began_s, 10.0),
+        (bench.now_s, 30.0),
+        (bench.now_s + 0.01, 90.0),
+    ]:
+        bench.tell(gpu(at_s, util_pct=percent), host(at_s, percent))
+    bench.finished(1.0)
+    bench.changed(block=None, after_step=4)
+    bench.finished(50.0)
+    assert (bench.outcomes[0].util_pct, bench.outcomes[0].cpu_pct) == (20.0, 20.0)
+
+
+def test_of_a_long_block_the_newest_readings_are_kept():
+    bench = Bench(0)
+    bench.changed(block=0, after_step=0, warmup_steps=0)
+    began_s = bench.now_s + LAG_S
+    bench.finished(900.0, 900.0)
+    for number in range(SAMPLES_KEPT + 1):
+        percent = 50.0 if number else 100.0
+        bench.tell(gpu(began_s + number / 1e3, util_pct=percent), host(began_s, percent))
+    bench.finished(1.0)
+    bench.changed(block=None, after_step=3)
+    bench.finished(50.0)
+    assert (bench.outcomes[0].util_pct, bench.outcomes[0].cpu_pct) == (50.0, 50.0)
+
+
+def test_a_pause_begins_the_block_anew_that_it_came_in_and_no_other():
+    bench = Bench(0, 1)
+    bench.changed(block=0, after_step=0, warmup_steps=0)
+    bench.finished(50.0, 50.0)
+    bench.changed(block=1, after_step=3, warmup_steps=0)
+    bench.finished(50.0, segment=1)
+    bench.finished(900.0)
+    bench.tell(Resumed(at_s=bench.now_s))
+    bench.finished(50.0, 50.0, 1.0)
+    bench.changed(block=None, after_step=7)
+    bench.finished(50.0)
+    assert [(one.number, one.busy_s) for one in bench.outcomes] == [
+        (0, pytest.approx(0.1)),
+        (1, pytest.approx(0.1)),
+    ]
+
+
+def test_the_least_number_of_steps_is_enough_under_the_stopwatch():
+    bench = Bench(0, wall_clock="instrumented", min_steps=6)
+    bench.changed(block=0, after_step=0)
+    bench.tell(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
+    bench.changed(block=None, after_step=6)
+    bench.step = 6
+    bench.finished(50.0)
+    assert [one.steps for one in bench.outcomes] == [6]
 
 
 @pytest.mark.parametrize("reports_steps", [True, False])

@@ -30,6 +30,12 @@ PAIRS = st.lists(st.tuples(COSTS, COSTS), min_size=2, max_size=40)
 DROPPED, KEPT = 2, 5
 
 
+@pytest.fixture(autouse=True)
+def _calculated_anew():
+    """No test is answered from what another one has calculated."""
+    student_t.cache_clear()
+
+
 # ── simulated step times ────────────────────────────────────────────────────────────────
 
 
@@ -284,6 +290,7 @@ def of_width(half, pairs=MIN_PAIRS):
 def test_a_comparison_stops_once_the_half_width_is_small_enough():
     assert precise_enough(of_width(0.0049), 0.005)
     assert not precise_enough(of_width(0.0051), 0.005)
+    assert precise_enough(Estimate(pairs=MIN_PAIRS, change=0.5, low=0.0, high=1.0), 0.5)
 
 
 def test_it_stops_neither_early_nor_without_an_interval():
@@ -314,6 +321,11 @@ def test_each_pair_takes_part_in_the_check_once():
     pairs = [(1.0, 2.0)] * 12
     check = same_setting_check(pairs, ["AB", "BA", "AB", "AB", "AB", "BA"] * 2)
     assert check == Estimate(pairs=4, change=0.0, low=0.0, high=0.0, confidence=0.99)
+
+
+def test_neighbours_of_one_order_are_passed_over_one_by_one():
+    orders = ["AB", *["AB", "BA"] * 4]
+    assert same_setting_check([(1.0, 2.0)] * len(orders), orders).pairs == 4
 
 
 def test_the_check_needs_four_pairs_of_neighbours_with_opposite_orders():
@@ -347,6 +359,7 @@ def test_the_check_passes_if_its_interval_holds_zero():
     check = Estimate(pairs=8, change=0.01, low=-0.01, high=0.03, confidence=0.99)
     assert passed(check)
     assert not passed(Estimate(pairs=8, change=0.02, low=0.01, high=0.03, confidence=0.99))
+    assert passed(Estimate(pairs=1, change=0.0, low=None, high=None)) is False
     rounding = 3e-16
     assert passed(Estimate(pairs=8, change=rounding, low=rounding, high=rounding))
 
@@ -382,6 +395,8 @@ FAILED = Estimate(pairs=20, change=0.0123, low=0.002, high=0.02, confidence=0.99
         (0.0631, 0.0629, 0.0634, "a=1 is 6.31 % faster [6.29, 6.34]"),
         (0.00004, 0.00003, 0.00005, "a=1 is 0.004 % faster [0.003, 0.005]"),
         (0.002, 0.0003, 0.004, "a=1 is 0.20 % faster [0.03, 0.40]"),
+        (0.002, 0.001, 0.003, "a=1 is 0.2 % faster [0.1, 0.3]"),
+        (0.002, 0.000995, 0.003, "a=1 is 0.20 % faster [0.10, 0.30]"),
         (0.05, 0.05, 0.05, "a=1 is 5.0 % faster [5.0, 5.0]"),
         (0.002, -0.003, 0.007, "no difference shown for a=1: +0.2 % [-0.3, +0.7]"),
         (-0.0001, -0.02, 0.02, "no difference shown for a=1: +0.0 % [-2.0, +2.0]"),

@@ -97,6 +97,7 @@ def test_every_block_is_measured_under_its_own_settings(behind):
 def test_how_far_it_is():
     done = swept()
     sweep = done.experiment.sweep
+    assert not Sweep(GRID).done
     assert (sweep.blocks_done, sweep.blocks_planned) == (0, 18)
     while len(done.experiment.rows) < 5:
         done.turn()
@@ -153,6 +154,14 @@ def test_means_leave_out_what_was_not_measured():
     ]
     result = Sweep(GRID, rows).results()[0][0]
     assert (result.util_pct, result.cpu_pct, result.host_ms) == (80.0, 150.0, 2.0)
+
+
+def test_a_block_without_a_measured_time_is_compared_with_nothing():
+    rows = [known_row(turn, cell, 1.0) for turn in range(2) for cell in range(2)]
+    rows[1] = known_row(0, 1, 0.0)
+    result = Sweep(GRID, rows).results()[0][1]
+    assert result.change.pairs == 1
+    assert result.steps_per_s == pytest.approx(20 / 0.08)
 
 
 def test_a_cell_not_run_yet_is_empty():
@@ -226,6 +235,20 @@ def test_a_sweep_in_which_nothing_can_be_run_ends():
     assert set(done.experiment.sweep.failures) == set(range(6))
     assert done.experiment.sweep.failure is None
     assert done.worker.settings == BASE
+
+
+@pytest.mark.parametrize(
+    ("reasons", "refusals"),
+    [
+        (("no streams", "no TF32"), ["no streams", "no TF32"]),
+        (("no streams", "out of memory with batch_size=8"), []),  # it may fit elsewhere
+    ],
+)
+def test_a_sweep_is_refused_where_no_cell_can_be_whatever_the_memory(reasons, refusals):
+    known = [BlockRow(round=0, cell=cell, failure=reasons[cell % 2]) for cell in range(6)]
+    assert Sweep(GRID, known).refusals == refusals
+    assert Sweep(GRID, known[:-1]).refusals == []
+    assert [row.refused for row in known[:2]] == ["memory" not in reason for reason in reasons]
 
 
 # ── ended early, and resumed ────────────────────────────────────────────────────────────

@@ -3,7 +3,7 @@ import pytest
 
 from gpudash.protocol import Paused, Progress
 from gpudash.recording.intervals import GRACE_S, SWITCH_S, Intervals
-from tests.scripted_run import BEGAN_S, Trainer, gpu, host
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host, step
 
 
 def fold(items, *, close_s=None, interval_s=0.5, began_s=BEGAN_S):
@@ -223,6 +223,57 @@ def test_close_ends_with_a_row_as_long_as_what_is_left_and_never_an_empty_one():
     intervals = Intervals(BEGAN_S)
     assert intervals.close(BEGAN_S) == ()
     assert intervals.close(BEGAN_S + 9.0) == ()
+
+
+def test_a_rows_percentiles_are_those_of_its_steps():
+    run = Trainer()
+    start = run.start()
+    steps = [run.step(step_ms) for step_ms in (10.0, 20.0, 30.0, 40.0, 50.0)]
+    (row,) = fold([start, *steps], close_s=run.now_s)
+    assert (row.step_ms_p50, row.step_ms_p95) == pytest.approx((30.0, 48.0))
+
+
+def test_a_gpu_is_in_the_row_that_ends_when_it_is_first_seen():
+    run = Trainer()
+    items = [run.start(), *run.steps(10), gpu(BEGAN_S + 0.5, power_w=70.0), *run.steps(10)]
+    rows = fold(items, close_s=run.now_s)
+    assert [one.power_w for one in rows[0].gpus] == [70.0]
+
+
+def test_a_change_that_nobody_announced_is_a_switch_until_its_first_step_begins():
+    run = Trainer()
+    items = [run.start(), *run.steps(10)]
+    run.segment, run.now_s = 1, run.now_s + 0.4
+    rows = fold([*items, *run.steps(2)], close_s=run.now_s)
+    assert [(row.segment, row.steps) for row in rows] == [(0, 10), (1, 0), (1, 2)]
+    assert [row.ended_s - BEGAN_S for row in rows] == pytest.approx([0.5, 0.9, 1.0])
+
+
+def test_two_steps_that_finish_at_once_under_different_settings_have_a_row_each():
+    run = Trainer()
+    items = [run.start(), *run.steps(4), run.change(pipelined="on")]
+    items.append(run.progress(step(5, run.now_s, segment=1)))
+    rows = fold(items, close_s=run.now_s)
+    assert [(row.segment, row.steps) for row in rows] == [(0, 4), (1, 1)]
+
+
+def test_another_worker_begins_without_steps_and_without_a_loss():
+    run = Trainer()
+    items = [run.start(), *run.steps(10)]
+    run.now_s += 0.5
+    items += [run.start(), run.wait(0.5), *run.steps(10)]
+    rows = fold(items, close_s=run.now_s)
+    assert [(row.step, row.loss) for row in rows] == [
+        (10, 1 / 10), (10, 1 / 10), (0, None), (10, 1 / 10),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loss_step", "losses"), [(5, [0.5, 0.5]), (None, [None, 0.5])])
+def test_a_loss_of_no_named_step_is_that_of_the_last_one(loss_step, losses):
+    run = Trainer()
+    start, steps = run.start(), [report.steps[0] for report in run.steps(10, 100.0)]
+    report = msgspec.structs.replace(run.progress(*steps), loss=0.5, loss_step=loss_step)
+    assert [row.loss for row in fold([start, report], close_s=run.now_s)] == losses
 
 
 def test_a_loss_appears_in_the_row_of_its_step_and_not_before():

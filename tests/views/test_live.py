@@ -15,7 +15,7 @@ from gpudash.protocol import (
     Status,
 )
 from gpudash.snapshot import ComparisonShown, RecordingStatus
-from gpudash.views.live import STALL_S, LiveView
+from gpudash.views.live import MOST_MARKERS, STALL_S, LiveView
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.scripted_run import BEGAN_S, DEVICE, PLAN, SETTINGS, Trainer, gpu, host
 
@@ -48,6 +48,14 @@ def test_before_the_worker_is_ready_the_window_says_what_it_waits_for():
     assert shown.steps_per_s is None
     shown = watched.feed(Status(text="loading torch")).now()
     assert (shown.state, shown.status) == ("starting", "loading torch")
+
+
+def test_at_the_begin_nothing_has_been_counted():
+    shown = Watched().now()
+    assert (shown.elapsed_s, shown.total_steps, shown.total_samples) == (0.0, 0, 0)
+    assert shown.skipped_samples == 0
+    watched = Watched()
+    assert watched.feed(watched.run.start()).now().training_s == 0.0
 
 
 def test_a_training_is_shown_with_its_rates_counts_and_loss():
@@ -124,6 +132,19 @@ def test_a_slow_step_in_progress_is_waited_for_and_then_drawn_level():
     watched.run.now_s -= 2.5
     shown = watched.feed(watched.run.step(3000.0)).now()
     assert shown.series.of("steps_per_s")[1:] == pytest.approx([1 / 3] * 23)
+
+
+def test_a_step_is_waited_for_until_the_patience_is_over():
+    watched = Watched().trained()
+    before = watched.now().series
+    assert watched.feed(watched.run.wait(STALL_S)).now().series is before
+    assert watched.feed(watched.run.wait(0.5)).now().series is not before
+
+
+def test_three_times_the_longest_step_is_waited_for_without_a_word():
+    watched = Watched().trained(3, 3000.0)
+    assert watched.now(later_s=9.0).quiet_s is None
+    assert watched.now(later_s=9.5).quiet_s == 9.5
 
 
 def test_a_stuck_training_is_drawn_as_standing_still():
@@ -248,6 +269,23 @@ def test_the_gpu_trained_on_is_shown_and_no_other():
     assert shown.host.values["cpu_pct"] == 321.0
 
 
+def test_until_the_device_is_known_the_gpu_that_was_seen_first_is_shown():
+    watched = Watched()
+    mine, other = gpu(BEGAN_S), gpu(BEGAN_S, uuid="GPU-2222", index=1)
+    assert watched.feed(other, mine).now().gpu == other
+    newer = gpu(BEGAN_S + 0.2, uuid="GPU-2222", index=1)
+    assert watched.feed(newer).now().gpu == newer
+    assert watched.trained().feed(mine, other).now().gpu == mine
+
+
+def test_where_the_device_does_not_name_itself_the_gpu_that_was_seen_first_is_shown():
+    watched = Watched()
+    device = msgspec.structs.replace(DEVICE, uuid=None)
+    watched.feed(msgspec.structs.replace(watched.run.start(), device=device))
+    mine, other = gpu(BEGAN_S), gpu(BEGAN_S, uuid="GPU-2222", index=1)
+    assert watched.feed(mine, other).now().gpu == mine
+
+
 def test_what_the_session_knows_is_passed_on():
     watched = Watched()
     watched.window.gpu_missing = "no NVIDIA driver"
@@ -262,6 +300,16 @@ def test_old_markers_leave_with_their_ticks():
     watched.feed(watched.run.change(pipelined="on"))
     assert len(watched.now(later_s=590.0).markers) == 1
     assert watched.now(later_s=610.0).markers == ()
+
+
+def test_no_more_than_the_newest_markers_are_kept():
+    watched = Watched().trained()
+    for _ in range(MOST_MARKERS):
+        watched.feed(watched.run.pause(), watched.run.resume())
+    watched.feed(watched.run.pause())
+    markers = watched.now().markers
+    assert len(markers) == MOST_MARKERS
+    assert markers[-1].label == "paused"
 
 
 def test_a_snapshot_of_a_long_run_costs_no_more_than_of_a_short_one():

@@ -224,6 +224,7 @@ def test_the_table_is_bounded_and_keeps_the_first_row_and_the_numbers():
     assert rows[0].number == 1
     assert rows[-1].number == MOST_ROWS + 21
     assert [row.number for row in rows[1:]] == list(range(23, MOST_ROWS + 22))
+    assert rows[1].configuration == "batch_size=29"  # the oldest but the first were dropped
 
 
 def test_a_row_that_stands_still_is_the_same_object():
@@ -295,3 +296,39 @@ def test_the_host_time_of_a_row_is_the_mean_of_its_steps():
     bench = Bench()
     bench.train(20)
     assert bench.rows()[0].host_ms == pytest.approx(2.0)
+
+
+def test_the_percentiles_are_those_of_a_rows_own_steps():
+    bench = Bench()
+    bench.train(WARMUP_STEPS, 900.0)
+    for step_ms in (10.0, 20.0, 30.0, 40.0, 50.0):
+        bench.train(1, step_ms)
+    (row,) = bench.rows()
+    assert (row.step_ms_p50, row.step_ms_p95) == pytest.approx((30.0, 48.0))
+
+
+def test_readings_from_the_begin_of_a_rows_first_step_to_the_end_of_its_last_are_its_own():
+    bench = Bench()
+    bench.train(WARMUP_STEPS, 125.0)
+    began_s = bench.run.now_s
+    bench.train(4, 125.0)
+    for at_s, percent in [(began_s - 0.01, 90.0), (began_s, 10.0), (bench.run.now_s, 30.0)]:
+        bench.table.sample(host(at_s, percent))
+    assert bench.rows()[0].cpu_pct == 20.0
+
+
+def test_a_reading_of_the_moment_a_step_finishes_is_taken_in_it():
+    bench = Bench()
+    bench.train(WARMUP_STEPS + 1, 125.0)
+    bench.table.sample(host(bench.run.now_s + 0.125, 150.0))
+    bench.train(1, 125.0)
+    assert bench.rows()[0].cpu_pct == 150.0
+
+
+def test_of_the_readings_during_a_long_step_the_last_thousand_are_kept():
+    bench = Bench()
+    bench.train(WARMUP_STEPS + 1)
+    for number in range(1025):
+        bench.table.sample(host(bench.run.now_s + 0.001 * (number + 1), 100.0 if number else 900.0))
+    bench.train(1, 2000.0)
+    assert bench.rows()[0].cpu_pct == 100.0
