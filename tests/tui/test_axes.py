@@ -54,6 +54,7 @@ def test_a_percentage_axis_ends_at_100_until_it_cannot():
     assert axes.axis_top(100, 100) == 100
     assert axes.axis_top(381, 100) == pytest.approx(500)
     assert axes.axis_top(0.3, 1.0) == 1.0
+    assert axes.axis_top(0.0) == 1.0
 
 
 # ── the stretch of time ─────────────────────────────────────────────────────────────────
