@@ -4,6 +4,7 @@ What is mutated, and the tests that must notice, stand in pyproject's [tool.mutm
 mutmut's kinds only the small ones count: a swapped comparison, operator or sign, a constant
 off by one; and two of our own, a truth turned around and a dropped return. Its other kinds (a
 text in capitals, an argument left out) are many, and most of them end in a TypeError at once.
+mutmut leaves properties and the constants of a module as they are.
 """
 
 import shutil
