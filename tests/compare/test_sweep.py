@@ -237,18 +237,15 @@ def test_a_sweep_in_which_nothing_can_be_run_ends():
     assert done.worker.settings == BASE
 
 
-@pytest.mark.parametrize(
-    ("reasons", "refusals"),
-    [
-        (("no streams", "no TF32"), ["no streams", "no TF32"]),
-        (("no streams", "out of memory with batch_size=8"), []),  # it may fit elsewhere
-    ],
-)
-def test_a_sweep_is_refused_where_no_cell_can_be_whatever_the_memory(reasons, refusals):
-    known = [BlockRow(round=0, cell=cell, failure=reasons[cell % 2]) for cell in range(6)]
-    assert Sweep(GRID, known).refusals == refusals
-    assert Sweep(GRID, known[:-1]).refusals == []
-    assert [row.refused for row in known[:2]] == ["memory" not in reason for reason in reasons]
+def test_a_sweep_is_refused_where_no_cell_can_be_whatever_the_memory():
+    never = swept(refuses=lambda s: f"no {s['pipelined']}").run().experiment
+    assert sorted(never.sweep.refusals) == ["no off", "no on"]
+    assert all(row.refused for row in never.rows)
+    elsewhere = swept(too_big=lambda s: True).run().experiment  # it may fit another device
+    assert elsewhere.sweep.refusals == []
+    assert not any(row.refused for row in elsewhere.rows)
+    half = swept(refuses=lambda s: "no" if s["pipelined"] == "on" else None).run().experiment
+    assert half.sweep.refusals == []
 
 
 # ── ended early, and resumed ────────────────────────────────────────────────────────────
