@@ -325,6 +325,18 @@ def test_under_the_stopwatch_its_time_is_the_blocks(reports_steps):
     assert bench.outcomes == [Measured(number=0, settings=ON, steps=6, samples=48, busy_s=0.6)]
 
 
+def test_the_next_block_may_be_timed_before_the_end_of_the_one_before_is_reported():
+    bench = Bench(0, 1, wall_clock="uninstrumented")
+    bench.changed(block=0, after_step=0)
+    bench.tell(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
+    bench.changed(block=1, after_step=6)
+    bench.tell(Timed(at_s=2.0, block=1, steps=6, samples=48, seconds=0.3))
+    bench.changed(block=None, after_step=12)
+    bench.step = 12
+    bench.finished(50.0)
+    assert [(one.number, one.busy_s) for one in bench.outcomes] == [(0, 0.6), (1, 0.3)]
+
+
 @pytest.mark.parametrize("steps", [1, 6])
 def test_a_stopwatch_that_was_cut_short_has_no_outcome(steps):
     bench = Bench(0, wall_clock="instrumented")
