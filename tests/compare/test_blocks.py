@@ -264,7 +264,7 @@ def test_readings_from_the_lag_after_a_blocks_begin_to_its_last_step_are_its_own
         (bench.now_s, 30.0),
         (bench.now_s + 0.01, 90.0),
     ]:
-        bench.tell(gpu(at_s, util_pct=percent), host(at_s, percent))
+        bench.tell(gpu(at_s, gpu_util_pct=percent), host(at_s, percent))
     bench.finished(1.0)
     bench.changed(block=None, after_step=4)
     bench.finished(50.0)
@@ -278,7 +278,8 @@ def test_of_a_long_block_the_newest_readings_are_kept():
     bench.finished(900.0, 900.0)
     for number in range(SAMPLES_KEPT + 1):
         percent = 50.0 if number else 100.0
-        bench.tell(gpu(began_s + number / 1e3, util_pct=percent), host(began_s, percent))
+        reading = gpu(began_s + number / 1e3, gpu_util_pct=percent)
+        bench.tell(reading, host(began_s, percent))
     bench.finished(1.0)
     bench.changed(block=None, after_step=3)
     bench.finished(50.0)

@@ -235,9 +235,9 @@ def test_a_rows_percentiles_are_those_of_its_steps():
 
 def test_a_gpu_is_in_the_row_that_ends_when_it_is_first_seen():
     run = Trainer()
-    items = [run.start(), *run.steps(10), gpu(BEGAN_S + 0.5, power_w=70.0), *run.steps(10)]
+    items = [run.start(), *run.steps(10), gpu(BEGAN_S + 0.5), *run.steps(10)]
     rows = fold(items, close_s=run.now_s)
-    assert [one.power_w for one in rows[0].gpus] == [70.0]
+    assert [one.uuid for one in rows[0].gpus] == ["GPU-1111"]
 
 
 def test_a_change_that_nobody_announced_is_a_switch_until_its_first_step_begins():
