@@ -65,6 +65,15 @@ def test_a_number_stands_before_its_unit():
 
 
 @pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [("power", "", "power"), (97.4, "%", "97 %"), (11.44, "GiB", "11.4 GiB"),
+     (71.25, "W", "71 W"), (None, "W", "–")],
+)  # fmt: skip
+def test_a_quantity_is_told_as_its_unit_is_read(value, unit, text):
+    assert fmt.quantity(value, unit) == text
+
+
+@pytest.mark.parametrize(
     ("mib", "text"),
     [(812, "812 MiB"), (1023, "1023 MiB"), (1024, "1.0 GiB"), (102_400, "100.0 GiB")],
 )
