@@ -206,7 +206,8 @@ def test_a_preparation_that_began_before_the_training_overlaps_as_long_as_both_r
     enqueue(clock, device, [*train, *prepare], 1)
     enqueue(clock, device, list(zip(SECOND, (10, 11, 12, 13), strict=True)), 2)
     _, step = finished(clock, device, 101)
-    assert step.overlap_ms == 6 - 4
+    assert step.phases_ms
+    assert step.phases_ms["overlap"] == 6 - 4
 
 
 def test_a_step_contains_the_wait_before_it(clock: Clock[int], device: Device) -> None:
