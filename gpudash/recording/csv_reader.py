@@ -16,11 +16,11 @@ from typing import Any, TypeAlias
 import msgspec
 
 from gpudash.errors import UsageError
-from gpudash.protocol import Changed, Device, Failed, Settings, Started
-from gpudash.recording.csv_file import GPU
+from gpudash.metrics import METRICS, Kind
+from gpudash.protocol import Changed, Device, Envelope, Failed, Note, Settings, Started
 from gpudash.recording.files import shown
 from gpudash.recording.intervals import Burst, Interval
-from gpudash.recording.log import LONGEST_S, LineReader, LogReader, Message, Origin, refuse_nonsense
+from gpudash.recording.log import LONGEST_S, LineReader, Logged, LogReader, Origin, refuse_nonsense
 from gpudash.recording.provenance import Metadata, path_beside
 
 UNKNOWN = "phases, pauses, comparisons, notes and the training's own output are not in a CSV"
@@ -31,6 +31,8 @@ NEEDED = {"time_s", "workload", "segment", "levers", "step", "steps"}
 LONGEST_JSON = 1 << 26
 """Bytes: a larger one is not ours."""
 MOST_GPUS = 1024
+NAMES = {"gpu_index", "gpu_uuid"}
+"""Of a GPU, and no values of it."""
 FEW_STEPS = 10
 """Fewer steps in a row are taken to be as long as the median: the row may end within one."""
 
@@ -67,7 +69,7 @@ class CsvReader(LineReader):
         self._failures = list(self._metadata.failures) if self._metadata else []
         self.origin = _origin(self._metadata)
 
-    def _messages(self, line: bytes | None) -> Sequence[Message]:
+    def _messages(self, line: bytes | None) -> Sequence[Logged]:
         if line is None:
             return self._interval([])
         try:
@@ -82,7 +84,7 @@ class CsvReader(LineReader):
             return ()
         return self._interval([row])
 
-    def _interval(self, following: list[dict[str, str]]) -> Sequence[Message]:
+    def _interval(self, following: list[dict[str, str]]) -> Sequence[Logged]:
         """Return the interval that was collected, after what led to it; collect the next one."""
         rows, self._rows = self._rows, following
         found: list[Came | Interval] = []
@@ -92,12 +94,11 @@ class CsvReader(LineReader):
             found += [*self._led_to(self._before, before), self._before]
         if not following:
             found += self._failed_before(inf)
-        return [self._message(body) for body in found]
+        return [one if isinstance(one, Interval) else self._envelope(one) for one in found]
 
-    def _message(self, body: Came | Interval) -> Message:
+    def _envelope(self, body: Came) -> Envelope:
         self._seq += 1
-        at_s = body.ended_s if isinstance(body, Interval) else body.at_s
-        return Message("training", 0, self._seq, at_s, body)
+        return Envelope(source="training", seq=self._seq, sent_s=body.at_s, body=body)
 
     def _failed_before(self, at_s: float) -> list[Came]:
         found: list[Came] = []
@@ -135,7 +136,7 @@ class CsvReader(LineReader):
                 settings=interval.settings,
                 warmup_steps=0,
                 versions=metadata.versions if metadata else {},
-                notes=(UNKNOWN,),
+                notes=(Note(lever=None, text=UNKNOWN),),
             )
         ]
 
@@ -170,7 +171,12 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
         "ended_s": ended_s,
         "settings": _pairs(row.get("levers", "")),
         "samples": samples,
-        "gpus": [_gpu(one) for one in rows if one.get("gpu_uuid")],
+        "gpus": [
+            {"index": one["gpu_index"], "uuid": one["gpu_uuid"], "values": _values("gpu", one)}
+            for one in rows
+            if one.get("gpu_uuid")
+        ],
+        "host": _values("host", row),
         "transform_ms": _pairs(row.get("transform_ms", "")),
         "instruments_ms": 0.0,
     }
@@ -189,8 +195,12 @@ def _same_worker(interval: Interval, before: Interval) -> bool:
     return interval.workload == before.workload and interval.step >= before.step
 
 
-def _gpu(row: Mapping[str, str]) -> dict[str, str]:
-    return {name.removeprefix("gpu_"): row[name] for name in GPU if row.get(name)}
+def _values(kind: Kind, row: Mapping[str, str]) -> dict[str, float | str]:
+    return {
+        name: cell if METRICS[name].csv == "text" else float(cell)
+        for name, cell in row.items()
+        if cell and name in METRICS and METRICS[name].kind == kind and name not in NAMES
+    }
 
 
 def _bursts(interval: Interval) -> tuple[Burst, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudash.errors import UsageError
-from gpudash.recording.csv_file import COLUMNS, cells
+from gpudash.recording.csv_file import cells, columns
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.files import Output, refuse_existing
 from gpudash.recording.intervals import Interval
@@ -41,8 +41,8 @@ def export(source: Path, target: Path, *, force: bool = False) -> int:
 
 def _to_csv(reader: LineReader, target: Path, force: bool) -> None:  # noqa: FBT001  # one signature
     writer = RecordingWriter(target, reader.origin, force=force, log=False)
-    for message in reader:
-        writer.take(message)
+    for item in reader:
+        writer.take(item)
     writer.abandon()  # if the log was not closed in order, nor is what is made of it
 
 
@@ -60,7 +60,7 @@ def _to_parquet(reader: LineReader, target: Path, force: bool) -> None:  # noqa:
     except ImportError as error:
         raise UsageError("Parquet needs pyarrow: pip install 'gpudash[parquet]'") from error
     types = {name: pa.int64() for name in WHOLE} | {name: pa.string() for name in TEXT}
-    schema = pa.schema([(name, types.get(name, pa.float64())) for name in COLUMNS])
+    schema = pa.schema([(name, types.get(name, pa.float64())) for name in columns()])
     rows = _rows(reader)
     with (
         _created(target, force) as output,
@@ -73,11 +73,11 @@ def _to_parquet(reader: LineReader, target: Path, force: bool) -> None:  # noqa:
 
 def _rows(reader: LineReader) -> Iterator[dict[str, Any]]:
     """Yield the rows of the CSV, one at a time, as numbers and text; None: not measured."""
-    origin = reader.origin
-    for message in reader:
-        if isinstance(message.body, Interval):
-            for row in cells(message.body, origin.began_s, origin.began_utc):
-                named = zip(COLUMNS, row, strict=True)
+    origin, names = reader.origin, columns()
+    for item in reader:
+        if isinstance(item, Interval):
+            for row in cells(item, names, origin.began_s, origin.began_utc):
+                named = zip(names, row, strict=True)
                 yield {name: _value(name, cell) for name, cell in named}
 
 

@@ -17,7 +17,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from gpudash.errors import UsageError
-from gpudash.protocol import Event, Reading, Record, Settings
+from gpudash.metrics import METRICS
+from gpudash.protocol import Envelope, Record, Settings
 from gpudash.recording.files import reason, shown
 from gpudash.recording.intervals import Interval
 from gpudash.views.time_breakdown import TimeBreakdown
@@ -71,62 +72,24 @@ class Closed(Record, frozen=True, kw_only=True):
     account: TimeBreakdown | None
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True):
-    """One line of a log."""
-
-    source: str
-    rank: int
-    seq: int
-    at_s: float
-    body: Event | Reading | Interval | Closed
-
-
+Logged: TypeAlias = Envelope | Interval | Closed
+"""What a line of a log, or several, hold."""
 COMMON = ("workload", "segment", "settings")
 """The fields of an interval that its line leaves to `RowNames`."""
-DIGITS = {
-    "step_ms_p50": 4,
-    "step_ms_p95": 4,
-    "data_ms": 4,
-    "host_ms": 4,
-    "device_ms": 4,
-    "loss": 6,
-    "util_pct": 1,
-    "mem_util_pct": 1,
-    "mem_used_mib": 1,
-    "sm_active_pct": 1,
-    "sm_occupancy_pct": 1,
-    "tensor_active_pct": 1,
-    "dram_active_pct": 1,
-    "pcie_rx_mib_s": 3,
-    "pcie_tx_mib_s": 3,
-    "power_w": 1,
-    "energy_j": 3,
-    "temperature_c": 1,
-    "sm_clock_mhz": 0,
-    "cpu_pct": 1,
-    "worker_rss_mib": 1,
-    "train_s": 6,
-}
+DIGITS = {name: metric.csv for name, metric in METRICS.items() if isinstance(metric.csv, int)}
 """The decimals of the CSV: a row made of the log then reads the same."""
 _LINE = tuple[str, int, int, float, Any]
-_CAME: Any = Event | Reading
 _encode = msgspec.json.Encoder().encode
 
 
 class LogLines:
-    """Turns messages into lines."""
+    """Turns intervals into lines."""
 
     def __init__(self) -> None:
         self._common: dict[str, Any] = {}
         self._names: dict[Way, None] = {}
         self._seq = 0
         self._ended_s = 0.0
-
-    def message(
-        self, source: str, rank: int, seq: int, at_s: float, body: Event | Reading
-    ) -> bytes:
-        """Return the line of a message as it came."""
-        return _encode((source, rank, seq, round(at_s, 6), body)) + b"\n"
 
     def interval(self, interval: Interval) -> bytes:
         """Return the line of an interval, after one of names where these are new."""
@@ -149,9 +112,9 @@ class LogLines:
         return _encode((ROWS, 0, self._seq, round(self._ended_s, 6), body)) + b"\n"
 
 
-def header(origin: Origin) -> bytes:
-    """Return the first line of a log."""
-    return _encode(origin) + b"\n"
+def line_of(contents: Origin | Envelope) -> bytes:
+    """Return the line of the header, or of a message as it came."""
+    return _encode(contents) + b"\n"
 
 
 class LineReader(ABC):
@@ -183,7 +146,7 @@ class LineReader(ABC):
         """Take the first line. Raises UsageError."""
 
     @abstractmethod
-    def _messages(self, line: bytes | None) -> Sequence[Message]:
+    def _messages(self, line: bytes | None) -> Sequence[Logged]:
         """Return what a line holds, or, for None, what was held back until the end.
 
         Raises one of `NONSENSE` where it makes none.
@@ -193,12 +156,12 @@ class LineReader(ABC):
         """Close the file."""
         self._file.close()
 
-    def read(self, most: int = 1000) -> list[Message]:
+    def read(self, most: int = 1000) -> list[Logged]:
         """Return the next messages, at most so many; none where the log ends for now.
 
         Lines that make no sense are left out and counted. Raises UsageError for a failing disk.
         """
-        found: list[Message] = []
+        found: list[Logged] = []
         while len(found) < most:  # a line may hold more than one
             line = self._line()
             try:
@@ -209,7 +172,7 @@ class LineReader(ABC):
                 break
         return found
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[Logged]:
         """Go through the messages up to the log's end."""
         while messages := self.read():
             yield from messages
@@ -234,18 +197,18 @@ class LogReader(LineReader):
         self.origin = _origin(self.path, line)
         self._ended_s = self.origin.began_s
 
-    def _messages(self, line: bytes | None) -> Sequence[Message]:
+    def _messages(self, line: bytes | None) -> Sequence[Logged]:
         if line is None:
             return ()
-        source, rank, seq, at_s, body = msgspec.json.decode(line, type=_LINE)
-        refuse_nonsense([rank, seq, at_s, body])
+        source, *numbers, body = fields = msgspec.json.decode(line, type=_LINE)
+        refuse_nonsense([*numbers, body])
         if source != ROWS:
-            return (Message(source, rank, seq, at_s, msgspec.convert(body, _CAME)),)
+            return (msgspec.convert(fields, Envelope),)
         if isinstance(body, list):
-            return (Message(source, rank, seq, at_s, self._interval(body)),)
+            return (self._interval(body),)
         found = msgspec.convert(body, RowNames | Closed)
         if isinstance(found, Closed):
-            return (Message(source, rank, seq, at_s, found),)
+            return (found,)
         self._common = found
         return ()
 
@@ -323,9 +286,8 @@ def _short(way: Way, value: Any) -> Any:
         return value
     if not isfinite(value):
         return None
-    if way[0] == "transform_ms":
-        return round(value, 2)
-    return round(value, DIGITS[str(way[-1])]) if way[-1] in DIGITS else _significant(value)
+    digits = DIGITS.get(str(way[0]), DIGITS.get(str(way[-1])))
+    return _significant(value) if digits is None else round(value, digits)
 
 
 def _significant(value: float) -> float:

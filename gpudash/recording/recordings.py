@@ -12,10 +12,10 @@ from pathlib import Path
 
 from gpudash import snapshot
 from gpudash.errors import RecordingError
-from gpudash.protocol import Failed, Started
+from gpudash.protocol import Envelope, Failed, Started
 from gpudash.recording.files import shown
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import Message
+from gpudash.recording.log import Logged
 from gpudash.recording.writer import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 
@@ -97,7 +97,7 @@ class Recordings:
                     active.close()
                 else:
                     before = active.recording.rows
-                    self._guard(active, Message("recording", 0, 0, interval.ended_s, interval))
+                    self._guard(active, interval)
                     self.rows += active.recording.rows - before
 
     def close(self, account: TimeBreakdown) -> None:
@@ -118,9 +118,9 @@ class Recordings:
         while self._active:
             self._active.pop().recording.abandon()
 
-    def _guard(self, active: _Active, message: Message) -> None:
+    def _guard(self, active: _Active, item: Logged) -> None:
         try:
-            active.recording.take(message)
+            active.recording.take(item)
         except RecordingError as error:
             self._tell(error)
         if active.recording.failed:
@@ -128,5 +128,5 @@ class Recordings:
             active.recording.abandon()
 
 
-def _of_training(event: Started | Failed) -> Message:
-    return Message("training", 0, 0, event.at_s, event)
+def _of_training(event: Started | Failed) -> Envelope:
+    return Envelope(source="training", seq=0, sent_s=event.at_s, body=event)

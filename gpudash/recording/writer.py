@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 
 from gpudash.errors import RecordingError
-from gpudash.protocol import Failed, Started
+from gpudash.protocol import Envelope, Failed, Started
 from gpudash.recording import provenance
 from gpudash.recording.csv_file import CsvRecording, wall_time
 from gpudash.recording.files import Output, refuse_existing, shown
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import Closed, LogLines, Message, Origin, header
+from gpudash.recording.log import Closed, Logged, LogLines, Origin, line_of
 from gpudash.recording.provenance import Failure, Metadata, Segment
 from gpudash.views.time_breakdown import TimeBreakdown
 
@@ -70,7 +70,7 @@ class RecordingWriter:
             self._csv.discard()
             raise
         try:
-            self._log.append(header(origin))
+            self._log.append(line_of(origin))
             self._describe()
         except RecordingError:
             self.discard()
@@ -86,19 +86,18 @@ class RecordingWriter:
         """The CSV can no longer be written."""
         return self._csv.failed
 
-    def take(self, message: Message) -> None:
-        """Write a message; an interval that began before the recording is left out."""
-        match message.body:
-            case Interval() as interval:
-                self._write(interval)
-            case Closed(account=account):
-                self.close(account)
-            case body:
-                line = self._lines.message(*msgspec.structs.astuple(message))
+    def take(self, item: Logged) -> None:
+        """Write a message or a row; an interval that began before the recording is left out."""
+        match item:
+            case Interval():
+                self._write(item)
+            case Closed():
+                self.close(item.account)
+            case Envelope():
                 try:
-                    self._log.append(line)
+                    self._log.append(line_of(item))
                 finally:
-                    self._note(body)
+                    self._note(item.body)
 
     def discard(self) -> None:
         """Remove the files, or their drafts: nothing happened that could be recorded."""

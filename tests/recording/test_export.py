@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudash.errors import ExistsError, GpudashError, UsageError
-from gpudash.recording.csv_file import COLUMNS
+from gpudash.metrics import METRICS
+from gpudash.recording.csv_file import columns
 from gpudash.recording.export import export
-from gpudash.recording.gpu_interval import AVERAGED
 from gpudash.recording.writer import RecordingWriter
 from tests.recording.test_csv_file import scripted
 from tests.recording.test_log import MUTATIONS, ORIGIN, mutated, recorded
@@ -27,10 +27,17 @@ NUMBERS = (
     "host_ms",
     "device_ms",
     "loss",
-    "cpu_pct",
-    "worker_rss_mib",
     "train_s",
 )
+
+
+OF_GPU = [
+    name for name, metric in METRICS.items() if metric.kind == "gpu" and isinstance(metric.csv, int)
+]
+
+
+def any_size(pick, names):
+    return {name: 10 ** pick.uniform(-5, 5) for name in names}
 
 
 def rows_of(path):
@@ -51,12 +58,11 @@ def test_values_of_any_size_read_the_same_in_both(tmp_path):
     pick = random.Random(1)
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     for row in scripted():
-        values = {name: 10 ** pick.uniform(-5, 5) for name in NUMBERS}
         gpus = tuple(
-            msgspec.structs.replace(gpu, **{name: 10 ** pick.uniform(-5, 5) for name in AVERAGED})
-            for gpu in row.gpus
+            msgspec.structs.replace(gpu, values=any_size(pick, OF_GPU)) for gpu in row.gpus
         )
-        take(recorder, msgspec.structs.replace(row, gpus=gpus, **values))
+        parts = {"gpus": gpus, "host": any_size(pick, ("cpu_pct", "worker_rss_mib"))}
+        take(recorder, msgspec.structs.replace(row, **parts, **any_size(pick, NUMBERS)))
     recorder.close()
     export(recorder.log_path, tmp_path / "again.csv")
     assert (tmp_path / "again.csv").read_bytes() == recorder.path.read_bytes()
@@ -78,7 +84,7 @@ def test_json_lines_are_the_rows_as_numbers_and_text(tmp_path, source):
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     expected = rows_of(tmp_path / "run.csv")
     assert len(rows) == len(expected)
-    assert tuple(rows[0]) == COLUMNS
+    assert tuple(rows[0]) == tuple(columns())
     for row, cells in zip(rows, expected, strict=True):
         assert (row["levers"], row["steps"]) == (cells["levers"], int(cells["steps"]))
         assert row["gpu_util_pct"] == (

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from gpudash.errors import GpudashError, UsageError
 from gpudash.metrics import METRICS
-from gpudash.protocol import Paused, Progress
+from gpudash.protocol import Envelope, Paused, Progress
 from gpudash.recording.intervals import Interval, Intervals
-from gpudash.recording.log import LONGEST_LINE, Closed, LogReader, Message, Origin, header
+from gpudash.recording.log import LONGEST_LINE, Closed, LogReader, Origin, line_of
 from gpudash.recording.writer import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.recording.test_csv_file import interval, scripted
@@ -34,25 +34,29 @@ ORIGIN = Origin(
 def recorded(folder):
     """Return the path of a log with everything that a log has."""
     recorder = RecordingWriter(folder / "run.csv", ORIGIN)
-    recorder.take(Message("training", 0, 1, BEGAN_S, started(BEGAN_S)))
+    recorder.take(of_training(started(BEGAN_S), 1))
     for row in scripted():
-        recorder.take(Message("recording", 0, 0, row.ended_s, row))
-    recorder.take(Message("training", 0, 2, BEGAN_S + 9, Paused(at_s=BEGAN_S + 9)))
+        recorder.take(row)
+    recorder.take(of_training(Paused(at_s=BEGAN_S + 9), 2))
     recorder.close(TimeBreakdown(wall_s=9.0, phases_s=9.0))
     return recorder.log_path
 
 
-def intervals(messages):
-    return [message.body for message in messages if isinstance(message.body, Interval)]
+def of_training(body, seq):
+    return Envelope(source="training", seq=seq, sent_s=BEGAN_S, body=body)
+
+
+def intervals(items):
+    return [item for item in items if isinstance(item, Interval)]
 
 
 def test_what_was_written_is_read_again_with_what_is_significant(tmp_path):
     reader = LogReader(recorded(tmp_path))
     messages = list(reader)
     assert (reader.origin.began_utc, reader.refused) == (ORIGIN.began_utc, 0)
-    assert messages[0] == Message("training", 0, 1, BEGAN_S, started(BEGAN_S))
+    assert messages[0] == of_training(started(BEGAN_S), 1)
     assert messages[-2].body == Paused(at_s=BEGAN_S + 9)
-    assert messages[-1].body == Closed(account=TimeBreakdown(wall_s=9.0, phases_s=9.0))
+    assert messages[-1] == Closed(account=TimeBreakdown(wall_s=9.0, phases_s=9.0))
     rows = scripted()
     assert len(intervals(messages)) == len(rows)
     for row, found in zip(rows, intervals(messages), strict=True):
@@ -94,10 +98,10 @@ def test_the_next_messages_are_read_as_many_as_asked_for(tmp_path):
         (b'{"gpudash_log":2}\n', "is a log of version 2; this gpudash reads version 1"),
         (b'{"gpudash_log":1}\n', "is not the log of a recording"),
         (
-            header(replace(ORIGIN, began_utc=datetime.max.replace(tzinfo=UTC))),
+            line_of(replace(ORIGIN, began_utc=datetime.max.replace(tzinfo=UTC))),
             "is not the log of a recording",
         ),
-        (header(replace(ORIGIN, interval_s=0.0)), "is not the log of a recording"),
+        (line_of(replace(ORIGIN, interval_s=0.0)), "is not the log of a recording"),
     ],
 )
 def test_what_is_no_log_is_said_in_a_line(tmp_path, first, why):
@@ -132,9 +136,7 @@ def test_a_log_that_is_not_there_is_said_in_a_line(tmp_path):
 def test_an_interval_that_cannot_be_is_left_out_and_counted(tmp_path, change):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     good = interval(bursts=((BEGAN_S, ((100.0, 5),)),), loss=0.5)
-    recorder.take(
-        Message("recording", 0, 0, 0.0, msgspec.convert(msgspec.to_builtins(good), Interval))
-    )
+    recorder.take(msgspec.convert(msgspec.to_builtins(good), Interval))
     recorder.close()
     first, names, row, last = recorder.log_path.read_text().splitlines()
     envelope = json.loads(row)
@@ -257,7 +259,7 @@ def test_an_hour_at_300_steps_a_second_is_less_than_5_mb(tmp_path):
         items.append(gpu(run.now_s, uuid=uuid, throttle="none", energy_j=run.now_s * 700, **of_gpu))
     for item in items:
         for row in fold.fold(item):
-            recorder.take(Message("recording", 0, 0, row.ended_s, row))
+            recorder.take(row)
     recorder.close()
     rows = intervals(LogReader(recorder.log_path))
     assert sum(row.steps for row in rows) / (rows[-1].ended_s - BEGAN_S) == pytest.approx(

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from gpudash.errors import ExistsError, RecordingError
-from gpudash.protocol import Failed
+from gpudash.protocol import Envelope, Failed
 from gpudash.recording import provenance
-from gpudash.recording.log import Message, Origin
+from gpudash.recording.intervals import Interval
+from gpudash.recording.log import Origin
 from gpudash.recording.provenance import Failure, Metadata, path_beside
 from gpudash.recording.recordings import Recordings
 from gpudash.recording.writer import RecordingWriter
@@ -26,7 +27,11 @@ ORIGIN = Origin(
 
 
 def take(recorder, body):
-    recorder.take(Message("training", 0, 0, BEGAN_S, body))
+    recorder.take(body if isinstance(body, Interval) else of_training(body))
+
+
+def of_training(body, seq=0):
+    return Envelope(source="training", seq=seq, sent_s=BEGAN_S, body=body)
 
 
 def recorder_of(folder):
