@@ -248,22 +248,6 @@ class Failed(Record, frozen=True, kw_only=True):
     """For the log pane; empty where it would not help."""
 
 
-Event: TypeAlias = (
-    Hello
-    | Printed
-    | Status
-    | Started
-    | Progress
-    | Changed
-    | Timed
-    | Refused
-    | BlocksEnded
-    | Paused
-    | Resumed
-    | Finished
-    | Failed
-)
-
 # ── session → worker ────────────────────────────────────────────────────────────────────
 
 
@@ -370,6 +354,111 @@ class HostReading(_Reading, frozen=True, kw_only=True):
 
 Reading: TypeAlias = GpuReading | HostReading
 
+
+class GpuMissing(Record, frozen=True, kw_only=True):
+    """From now on no GPU is read; or one is again."""
+
+    why: str | None
+    """As a sentence; None while one is read."""
+
+
+# ── session → views and log: besides these its plan and each command, as it is sent ─────
+
+
+class Restarted(Record, frozen=True, kw_only=True):
+    """Another worker is being started: all that comes of the training is its own from now on."""
+
+    at_s: float
+    plan: Plan
+
+
+class Stopped(Record, frozen=True, kw_only=True):
+    """The worker was ended on purpose."""
+
+    at_s: float
+
+
+class NewRow(Record, frozen=True, kw_only=True):
+    """The user begins a new row of results with the active settings."""
+
+
+class Notice(Record, frozen=True, kw_only=True):
+    """What the user should know of gpudash itself."""
+
+    text: str
+    """One sentence."""
+
+
+class Verdict(Record, frozen=True, kw_only=True):
+    """What a comparison found."""
+
+    text: str
+
+
+class ComparisonShown(Record, frozen=True, kw_only=True):
+    """An A/B comparison, running or concluded. Changes are relative: 0.05 is 5 % faster."""
+
+    lever: str
+    a: str
+    b: str
+    pairs: int
+    """Pairs of blocks measured."""
+    planned_pairs: int
+    change: float | None
+    """Throughput of b over that of a, less 1."""
+    low: float | None
+    high: float | None
+    history: tuple[tuple[float, float, float], ...]
+    """Low, change and high after each pair from the second on: the interval closing in."""
+    steps_per_s: tuple[float | None, float | None]
+    """Of a and of b, as the device finished them."""
+    samples_per_s: tuple[float | None, float | None] = (None, None)
+    host_ms: tuple[float | None, float | None]
+    """Time the host was occupied with a step, of a and of b."""
+    verdict: str | None
+    failure: str | None
+    """Why there is no verdict and will be none."""
+
+    @property
+    def rates(self) -> tuple[float | None, float | None]:
+        """Of a and of b, in `unit`: what `change` is the change of."""
+        return self.steps_per_s if self.unit == "steps/s" else self.samples_per_s
+
+    @property
+    def unit(self) -> str:
+        """Steps of different batch sizes are not worth the same."""
+        return "samples/s" if self.lever == "batch_size" else "steps/s"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is known how it ended."""
+        return self.verdict is not None or self.failure is not None
+
+
+Event: TypeAlias = (
+    Hello
+    | Printed
+    | Status
+    | Started
+    | Progress
+    | Changed
+    | Timed
+    | Refused
+    | BlocksEnded
+    | Paused
+    | Resumed
+    | Finished
+    | Failed
+    | AnyCommand
+    | GpuMissing
+    | Plan
+    | Restarted
+    | Stopped
+    | NewRow
+    | Notice
+    | Verdict
+    | ComparisonShown
+)
 # ── what every message travels in ───────────────────────────────────────────────────────
 
 
@@ -377,7 +466,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A message and where it comes from; one JSON line on the wire."""
 
     source: str
-    """`training` for the worker, `telemetry` for the sampler, …"""
+    """`training` for the worker, `telemetry` for the sampler, `session` for gpudash itself, …"""
     rank: int = 0
     seq: int
     """Counts up for each source and rank."""

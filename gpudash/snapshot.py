@@ -9,7 +9,16 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from gpudash.protocol import Ability, Device, Failed, GpuReading, HostReading, Phase, Settings
+from gpudash.protocol import (
+    Ability,
+    ComparisonShown,
+    Device,
+    Failed,
+    GpuReading,
+    HostReading,
+    Phase,
+    Settings,
+)
 
 State: TypeAlias = Literal[
     "starting", "training", "switching", "paused", "finished", "failed", "stopped"
@@ -70,46 +79,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Still growing."""
     verdict: bool = False
     """A comparison's verdict, which stands in `configuration`: nothing else is set."""
-
-
-class ComparisonShown(msgspec.Struct, frozen=True, kw_only=True):
-    """An A/B comparison, running or concluded. Changes are relative: 0.05 is 5 % faster."""
-
-    lever: str
-    a: str
-    b: str
-    pairs: int
-    """Pairs of blocks measured."""
-    planned_pairs: int
-    change: float | None
-    """Throughput of b over that of a, less 1."""
-    low: float | None
-    high: float | None
-    history: tuple[tuple[float, float, float], ...]
-    """Low, change and high after each pair from the second on: the interval closing in."""
-    steps_per_s: tuple[float | None, float | None]
-    """Of a and of b, as the device finished them."""
-    samples_per_s: tuple[float | None, float | None] = (None, None)
-    host_ms: tuple[float | None, float | None]
-    """Time the host was occupied with a step, of a and of b."""
-    verdict: str | None
-    failure: str | None
-    """Why there is no verdict and will be none."""
-
-    @property
-    def rates(self) -> tuple[float | None, float | None]:
-        """Of a and of b, in `unit`: what `change` is the change of."""
-        return self.steps_per_s if self.unit == "steps/s" else self.samples_per_s
-
-    @property
-    def unit(self) -> str:
-        """Steps of different batch sizes are not worth the same."""
-        return "samples/s" if self.lever == "batch_size" else "steps/s"
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it is known how it ended."""
-        return self.verdict is not None or self.failure is not None
 
 
 class RecordingStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -44,18 +44,21 @@ def run(argv: Sequence[str]) -> int:
     parser = Parser(
         prog="gpudash",
         description="Watch a training workload's throughput and change it while it runs.",
-        epilog="also: gpudash list, doctor, ab, sweep. Keys of the dashboard: press ? in it.",
+        epilog=f"also: gpudash {', '.join(VERBS)}. Keys of the dashboard: press ? in it.",
     )
     add_training_options(parser)
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--steps", metavar="N", help="stop after N steps")
     length.add_argument("--duration", metavar="S", help="stop after S seconds of training")
     parser.add_argument(
-        "--record", metavar="FILE.csv", help="write a CSV, and FILE.json; without a screen"
+        "--record", metavar="FILE.csv", help="write a CSV, FILE.json and FILE.jsonl; no screen"
     )
     parser.add_argument("--live", action="store_true", help="with --record: the dashboard too")
     parser.add_argument(
         "--interval", metavar="S", help="seconds between rows of the CSV (default 0.5)"
+    )
+    parser.add_argument(
+        "--every-step", action="store_true", help="with --record: FILE.jsonl tells of each step"
     )
     parser.add_argument("--force", action="store_true", help="overwrite an existing record file")
     parser.add_argument(
@@ -72,8 +75,9 @@ def run(argv: Sequence[str]) -> int:
     interval_s = number("--interval", arguments.interval, default=0.5, minimum=0.05, maximum=3600)
     rate_hz = number("--rate", arguments.rate, default=4.0, minimum=0.2, maximum=30)
     record = named("--record", arguments.record)
-    if arguments.live and record is None:
-        raise UsageError("--live goes with --record FILE.csv")
+    for option in ("live", "every_step"):
+        if getattr(arguments, option) and record is None:
+            raise UsageError(f"--{option.replace('_', '-')} goes with --record FILE.csv")
     headless = record is not None and not arguments.live
     if not headless and not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
         raise UsageError("the dashboard needs a terminal; --record FILE.csv runs without one")
@@ -91,7 +95,7 @@ def run(argv: Sequence[str]) -> int:
             return session
 
         if record is not None:  # what is wrong with the file is told before a screen opens
-            open_session().record(record, force=arguments.force)
+            open_session().record(record, force=arguments.force, every_step=arguments.every_step)
         if record is not None and headless:
             from gpudash.commands.headless import run_headless  # noqa: PLC0415  # not for the dashboard
 
@@ -147,4 +151,11 @@ def sweep(argv: Sequence[str]) -> int:
     return verb.main(argv)
 
 
-VERBS = {"list": list_workloads, "doctor": doctor, "ab": ab, "sweep": sweep}
+def export(argv: Sequence[str]) -> int:
+    """Write a recording in another format."""
+    from gpudash.commands import export as verb  # noqa: PLC0415  # only here
+
+    return verb.main(argv)
+
+
+VERBS = {"list": list_workloads, "doctor": doctor, "ab": ab, "sweep": sweep, "export": export}

@@ -17,8 +17,7 @@ from gpudash.compare.paired_t import (
     same_setting_check,
     verdict,
 )
-from gpudash.protocol import Block, Event, Reading, Started
-from gpudash.snapshot import ComparisonShown
+from gpudash.protocol import Block, ComparisonShown, Event, Reading, Started
 
 PAIRS = 40
 MIN_STEPS = 5

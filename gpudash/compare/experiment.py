@@ -2,8 +2,7 @@
 
 from typing import Protocol
 
-from gpudash.protocol import Block, Event, Reading, Started
-from gpudash.snapshot import ComparisonShown
+from gpudash.protocol import Block, ComparisonShown, Event, Reading, Started
 
 
 class Experiment(Protocol):

@@ -46,6 +46,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     began_utc: datetime
     """The same moment by the wall clock, with its time zone."""
     interval_s: float
+    every_step: bool = False
+    """Steps and readings are in it as they came, besides the intervals they came to."""
     command: tuple[str, ...]
     """The command line, argument by argument."""
     platform: str = msgspec.field(default_factory=platform.platform)

@@ -10,14 +10,35 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from gpudash import snapshot
 from gpudash.errors import RecordingError
-from gpudash.protocol import Envelope, Failed, Started
+from gpudash.protocol import (
+    Changed,
+    ComparisonShown,
+    Envelope,
+    GpuMissing,
+    GpuReading,
+    Hello,
+    HostReading,
+    Paused,
+    Plan,
+    Progress,
+    Restarted,
+    Resumed,
+    Started,
+)
 from gpudash.recording.files import shown
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Logged
 from gpudash.recording.writer import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
+
+LASTING = (Hello, Plan, Started, Changed, Paused, GpuMissing, ComparisonShown)
+"""What a log that is begun later needs to be understood alone: the newest of each."""
+ENDS: dict[type, tuple[type, ...]] = {Started: (Changed, Paused), Resumed: (Paused,)}
+"""What no longer lasts, once this has come of the same source and rank."""
 
 
 @dataclass
@@ -42,6 +63,7 @@ class Recordings:
     def __init__(self, tell: Callable[[RecordingError], None]) -> None:
         self._tell = tell
         self._active: list[_Active] = []
+        self._lasting: dict[tuple[str, int, type, object], Envelope] = {}  # in order of arrival
         self.rows = 0
         """Rows written in all."""
 
@@ -65,11 +87,17 @@ class Recordings:
         now_s: float,
         account: TimeBreakdown,
     ) -> None:
-        """Feed this one from now on, and end the one before."""
+        """Feed this one from now on, and end the one before.
+
+        It is told first what lasts: what the run is, how it is set, which GPUs there are.
+        `started` is the worker's start, with its segment in the run.
+        """
         self.end(now_s, account)
-        self._active.append(_Active(recording, account))
-        if started is not None:
-            self._guard(self._active[-1], _of_training(started))
+        active = _Active(recording, account)
+        self._active.append(active)
+        for one in self._lasting.values():
+            is_start = isinstance(one.body, Started) and started is not None
+            self._guard(active, replace(one, body=started) if is_start else one)
 
     def end(self, now_s: float, account: TimeBreakdown) -> None:
         """Take no later rows; those that have begun leave when they are complete."""
@@ -77,16 +105,38 @@ class Recordings:
             active.until_s = min(active.until_s, now_s)
             active.after = active.after or account
 
-    def started(self, event: Started) -> None:
-        """Note a worker's device, seed and versions."""
-        for active in list(self._active):
-            self._guard(active, _of_training(event))
+    def take(self, envelope: Envelope) -> None:
+        """Write a message to those that were not to end before it.
 
-    def training_failed(self, event: Failed) -> None:
-        """Note the failure in those that were not to end before it."""
+        Of steps and readings, which their rows tell of, only the first reading of a GPU: no row
+        knows its name. Where every step is wanted, all of them.
+        """
+        is_new = self._remember(envelope)
+        in_rows = isinstance(envelope.body, Progress | GpuReading | HostReading)
         for active in list(self._active):
-            if event.at_s < active.until_s:
-                self._guard(active, _of_training(event))
+            wanted = is_new or not in_rows or active.recording.every_step
+            if wanted and envelope.sent_s < active.until_s:
+                self._guard(active, envelope)
+
+    def _remember(self, envelope: Envelope) -> bool:
+        """Keep what lasts, in order of arrival; tell whether it is a GPU's first reading."""
+        body = envelope.body
+        if isinstance(body, Restarted):
+            kept = self._lasting.items()
+            self._lasting = {key: one for key, one in kept if one.source != "training"}
+            body = body.plan
+            envelope = replace(envelope, body=body)
+        place = (envelope.source, envelope.rank)
+        for key in list(self._lasting):
+            if key[:2] == place and key[2] in ENDS.get(type(body), ()):
+                del self._lasting[key]
+        if isinstance(body, GpuReading):
+            return self._lasting.setdefault((*place, GpuReading, body.uuid), envelope) is envelope
+        if isinstance(body, LASTING):
+            key = (*place, type(body), getattr(body, "run", None) is None)
+            self._lasting.pop(key, None)
+            self._lasting[key] = envelope
+        return False
 
     def write(self, intervals: Iterable[Interval]) -> None:
         """Write rows, each where it belongs."""
@@ -119,14 +169,13 @@ class Recordings:
             self._active.pop().recording.abandon()
 
     def _guard(self, active: _Active, item: Logged) -> None:
+        failure = None
         try:
             active.recording.take(item)
         except RecordingError as error:
-            self._tell(error)
+            failure = error
         if active.recording.failed:
             self._active.remove(active)
             active.recording.abandon()
-
-
-def _of_training(event: Started | Failed) -> Envelope:
-    return Envelope(source="training", seq=0, sent_s=event.at_s, body=event)
+        if failure is not None:
+            self._tell(failure)

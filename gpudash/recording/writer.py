@@ -49,6 +49,7 @@ class RecordingWriter:
         command = tuple(provenance.plain(argument) for argument in origin.command)
         origin = msgspec.structs.replace(origin, versions=versions, command=command)
         self._began_s = origin.began_s
+        self.every_step = origin.every_step
         self._training_failed = False  # and was not restarted since
         self._described = True  # the metadata can still be written
         self._written = False  # and are there

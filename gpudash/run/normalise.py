@@ -11,12 +11,17 @@ from gpudash.protocol import (
     Changed,
     Envelope,
     Event,
+    Hello,
     Paused,
     Progress,
     Reading,
+    Restarted,
     Started,
     Step,
 )
+
+WORKER = ("training", "output")
+"""The sources that a worker's process speaks as."""
 
 
 class Normaliser:
@@ -29,22 +34,25 @@ class Normaliser:
         self._breaks = deque([0])  # steps followed by a start, a change or a pause
 
     def take(self, envelope: Envelope) -> Event | Reading | None:
-        """Return what views are told; None for a repetition, and for ranks they know nothing of."""
+        """Return what views are told; None for a repetition and for what is not theirs.
+
+        They know rank 0 alone, and of what a source can do the training's word.
+        """
         key, body = (envelope.source, envelope.rank), envelope.body
         if envelope.seq <= self._newest.get(key, -1):
             return None
         self._newest[key] = envelope.seq
-        return self.stamp(body) if envelope.rank == 0 else None
-
-    def restart(self, source: str) -> None:
-        """Forget what has come of this source: another process speaks for it, and counts anew."""
-        self._newest = {key: seq for key, seq in self._newest.items() if key[0] != source}
+        speaks_for_another = isinstance(body, Hello) and envelope.source != "training"
+        return None if envelope.rank or speaks_for_another else self.stamp(body)
 
     def stamp(self, body: Event | Reading) -> Event | Reading:
         """Return the message in terms of the run."""
         match body:
+            case Restarted():  # another process speaks, and counts anew
+                newest = self._newest.items()
+                self._newest = {key: seq for key, seq in newest if key[0] not in WORKER}
             case Started():
-                self._base = 0 if self._base is None else self._segment + 1
+                self._base = body.segment if self._base is None else self._segment + 1
                 self._segment = self._base
                 self._breaks = deque([0])
                 return replace(body, segment=self._base)

@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+import msgspec
+
 import gpudash
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.experiment import Experiment
@@ -27,20 +29,25 @@ from gpudash.protocol import (
     Block,
     Blocks,
     Change,
+    ComparisonShown,
     Envelope,
     Event,
     Failed,
     Finished,
-    Hello,
+    NewRow,
+    Notice,
     Pause,
     Plan,
     Printed,
     Reading,
     Refused,
+    Restarted,
     Resume,
     Settings,
     Started,
     Stop,
+    Stopped,
+    Verdict,
 )
 from gpudash.recording.files import shown
 from gpudash.recording.intervals import Intervals
@@ -103,6 +110,9 @@ class Session:
         self._block_runs = 0
         self._intervals: Intervals | None = None
         self._started: Started | None = None
+        self._last_command = 0
+        self._comparison: ComparisonShown | None = None
+        self._said = itertools.count()
         self._ended = False
         self._closing = False
         self._close_lock = threading.Lock()
@@ -172,7 +182,7 @@ class Session:
             self._read_training()  # what it said last
             self._cancel_comparison("the training was restarted")
             self._release()
-            self._live.restarted(plan, time.monotonic())
+            self._say(Restarted(at_s=time.monotonic(), plan=plan))
             self._adopt(training)
 
         self._ask(replace)
@@ -183,6 +193,7 @@ class Session:
         def begin(_number: int) -> None:
             self._experiment, self._experiment_waits = experiment, True
             self._begin_experiment()
+            self._show_comparison()
 
         return self._request(begin)
 
@@ -206,10 +217,14 @@ class Session:
 
     def new_row(self) -> None:
         """Begin a new row of the results table with the settings in force."""
-        self._ask(lambda: self._live.new_row())  # noqa: PLW0108  # there is none before the start
+        self._ask(lambda: self._say(NewRow()))
 
-    def record(self, path: Path, *, force: bool = False) -> None:
-        """Write a CSV from now on. Raises RecordingError where the file cannot be made."""
+    def record(self, path: Path, *, force: bool = False, every_step: bool = False) -> None:
+        """Write a CSV and what belongs beside it from now on.
+
+        The log holds steps and readings as they came where `every_step` asks for it. Raises
+        RecordingError where the files cannot be made.
+        """
         if self._ended:
             raise RecordingError("nothing is running to record: restart the training first")
         if self._recordings.holds(path):
@@ -218,6 +233,7 @@ class Session:
             began_s=time.monotonic(),
             began_utc=datetime.now(UTC),
             interval_s=self._interval_s,
+            every_step=every_step,
             command=self._command,
             versions={"gpudash": gpudash.__version__},
         )
@@ -264,7 +280,7 @@ class Session:
         number = next(self._ids)
 
         def take() -> None:
-            self._live.last_command = number
+            self._last_command = number
             request(number)
 
         self._ask(take)
@@ -294,14 +310,15 @@ class Session:
             now_s = time.monotonic()
             self.failure = Failed(at_s=now_s, kind="error", sentence=sentence, traceback=trace)
             self._tell_failure(self.failure)
-            self._live.fold(self.failure, now_s)
-            self._show(self._live.snapshot(now_s))
-            self._recordings.training_failed(self.failure)
+            self._recordings.take(self._of_session(self.failure))
             self._recordings.abandon()
+            self._live.fold(self.failure)
+            self._show(self._live.snapshot(now_s))
         finally:
             self._end()
 
     def _consume(self) -> None:
+        self._say(self._plan)
         next_snapshot_s = 0.0
         while not self._closing:
             self._selector.select(POLL_S)
@@ -349,15 +366,22 @@ class Session:
                 self._take(envelope)
 
     def _take(self, envelope: Envelope) -> None:
-        body = envelope.body
-        if isinstance(body, Hello) and envelope.source == "training":
-            self._live.can = body.can
+        """Write first, then fold."""
+        self._recordings.take(envelope)
         item = self._normaliser.take(envelope)
         if item is not None:
             self._fold(item)
 
+    def _say(self, event: Event) -> None:
+        """Take what the session itself knows as a message too: so a log holds all that is shown."""
+        self._recordings.take(self._of_session(event))
+        self._fold(self._normaliser.stamp(event))
+
+    def _of_session(self, event: Event) -> Envelope:
+        now_s = time.monotonic()
+        return Envelope(source="session", seq=next(self._said), sent_s=now_s, body=event)
+
     def _fold(self, item: Event | Reading) -> None:
-        """Write first, then fold."""
         match item:
             case Printed():
                 self._log(item.lines)
@@ -367,7 +391,6 @@ class Session:
                     if isinstance(source, TelemetrySource):
                         source.watch(item)
                 self._intervals = self._intervals or Intervals(item.at_s, self._interval_s)
-                self._recordings.started(item)
                 self._log([note.text for note in item.notes])
             case Refused():
                 self._log([item.reason])  # whole: a status line may be too short
@@ -375,11 +398,12 @@ class Session:
                 self._last_word = item
             case Failed():
                 self._last_word = self.failure = item
-                self._recordings.training_failed(item)
                 self._tell_failure(item)
+            case Notice():
+                self._log([item.text])
         if self._intervals is not None:
             self._recordings.write(self._intervals.fold(item))
-        self._live.fold(item, time.monotonic())
+        self._live.fold(item)
         self._time.fold(item)
         self._whole_run.fold(item)
         self._fold_experiment(item)
@@ -394,9 +418,16 @@ class Session:
         blocks = self._experiment.fold(item)
         if blocks is not None:
             self._send_blocks(blocks)
+        self._show_comparison()
         found = self._experiment.verdict
         if found is not None and found != known:
-            self._live.verdict(found)
+            self._say(Verdict(text=found))
+
+    def _show_comparison(self) -> None:
+        shown = self._experiment.shown() if self._experiment else None
+        if shown is not None and shown != self._comparison:
+            self._comparison = shown
+            self._say(shown)
 
     def _begin_experiment(self) -> None:
         if self._experiment is None or self._started is None:
@@ -409,13 +440,13 @@ class Session:
         self._send(Blocks(id=next(self._ids), run=self._block_runs, blocks=blocks))
 
     def _snapshot(self, now_s: float) -> Snapshot:
-        for source in self._beside:
-            if isinstance(source, TelemetrySource):
-                self._live.gpu_missing = source.gpu_missing
-        self._live.recording = self._recordings.shown
-        self._live.comparison = self._experiment.shown() if self._experiment else None
-        self._live.account = self._time.account()
-        return self._live.snapshot(now_s)
+        unattributed = self._time.account().unattributed_share
+        return msgspec.structs.replace(
+            self._live.snapshot(now_s),
+            last_command=self._last_command,
+            recording=self._recordings.shown,
+            unattributed_pct=None if unattributed is None else 100 * unattributed,
+        )
 
     # ── listeners ───────────────────────────────────────────────────────────────────────
 
@@ -441,8 +472,6 @@ class Session:
 
     def _adopt(self, training: Source) -> None:
         self._training = training
-        for name in ("training", "output"):
-            self._normaliser.restart(name)
         self._last_word = None
         self._stop_asked = False
         self._kill_at_s = None
@@ -455,7 +484,7 @@ class Session:
 
     def _send(self, command: AnyCommand) -> None:
         if self._training is not None:
-            self._live.sent(command)
+            self._say(command)
             self._training.send(command)
 
     def _stop(self, number: int) -> None:
@@ -478,9 +507,9 @@ class Session:
         if self._training is None:  # what it said last could not be understood
             return
         if self._stop_asked:
-            self._live.stopped(time.monotonic())
+            self._say(Stopped(at_s=time.monotonic()))
         elif self._last_word is None:
-            self._fold(Failed(at_s=time.monotonic(), kind="error", sentence=ended.why))
+            self._say(Failed(at_s=time.monotonic(), kind="error", sentence=ended.why))
         self._release()
         self._complete_recordings()
         self._ended = True
@@ -508,5 +537,4 @@ class Session:
 
     def _tell_recording_failure(self, error: RecordingError) -> None:
         self.recording_failure = error
-        self._live.tell(str(error))
-        self._log([str(error)])
+        self._say(Notice(text=str(error)))

@@ -5,7 +5,7 @@ import itertools
 import time
 from queue import Empty, SimpleQueue
 
-from gpudash.protocol import AnyCommand, Envelope, Hello, Reading, Started
+from gpudash.protocol import AnyCommand, Envelope, GpuMissing, Hello, Reading, Started
 from gpudash.run.source import Ended
 from gpudash.telemetry.sampler import Sampler
 
@@ -19,12 +19,8 @@ class TelemetrySource:
         self._seq = itertools.count()
         self._arrived: SimpleQueue[Envelope] = SimpleQueue()
         self._sampler = Sampler(self._put)
+        self._missing: str | None = None
         self._put(Hello())
-
-    @property
-    def gpu_missing(self) -> str | None:
-        """Why no GPU is read, as a sentence; None while one is."""
-        return self._sampler.gpu_missing
 
     def start(self) -> None:
         """Start reading, from two threads."""
@@ -35,7 +31,10 @@ class TelemetrySource:
         self._sampler.watch(started.pid, started.device.uuid)
 
     def read(self) -> list[Envelope]:
-        """Return the readings since the last call."""
+        """Return what came since the last call: readings, and why there is none of a GPU."""
+        missing, self._missing = self._missing, self._sampler.gpu_missing
+        if missing != self._missing:
+            self._put(GpuMissing(why=self._missing))
         found = []
         with contextlib.suppress(Empty):
             while True:
@@ -56,6 +55,6 @@ class TelemetrySource:
         """Stop reading."""
         self._sampler.stop()
 
-    def _put(self, body: Hello | Reading) -> None:
+    def _put(self, body: Hello | GpuMissing | Reading) -> None:
         seq, now_s = next(self._seq), time.monotonic()
         self._arrived.put(Envelope(source="telemetry", seq=seq, sent_s=now_s, body=body))

@@ -1,8 +1,8 @@
 """The window: folds a run's events and samples into the snapshot that a screen shows.
 
 It keeps the recent past and a table of results, so neither its memory nor the cost of a
-snapshot grows with the run. It reads no clock: `now_s` comes with what it is told and asked.
-Only rank 0 of the training is told.
+snapshot grows with the run. It reads no clock: `now_s` comes with what it is asked.
+It is told by messages alone, of rank 0: what shows a log shows the run.
 """
 
 from collections import deque
@@ -10,16 +10,22 @@ from typing import Literal, TypeAlias
 
 from gpudash.protocol import (
     AnyCommand,
+    Blocks,
     BlocksEnded,
     Change,
     Changed,
+    ComparisonShown,
     Device,
     Event,
     Failed,
     Finished,
+    GpuMissing,
     GpuReading,
+    Hello,
     HostReading,
+    NewRow,
     Note,
+    Notice,
     Pause,
     Paused,
     Phase,
@@ -27,16 +33,19 @@ from gpudash.protocol import (
     Progress,
     Reading,
     Refused,
+    Restarted,
     Resume,
     Resumed,
     Settings,
     Started,
     Status,
+    Stop,
+    Stopped,
+    Verdict,
 )
-from gpudash.snapshot import ComparisonShown, Marker, RecordingStatus, Snapshot, State
+from gpudash.snapshot import Marker, Snapshot, State
 from gpudash.views.settings_history import SettingsHistory
 from gpudash.views.throughput import IDLE, UNKNOWN, Rate, RecentSteps
-from gpudash.views.time_breakdown import TimeBreakdown
 from gpudash.views.timeseries import CAPACITY, TICK_S, Ticks
 from workloads.levers import phrase
 
@@ -53,18 +62,12 @@ _Phase: TypeAlias = Literal["starting", "training", "finished", "failed", "stopp
 
 
 class LiveView:
-    """Folds what arrives, in order of arrival; `snapshot` tells what to show.
-
-    What is set from outside, by the session, shows as it is.
-    """
+    """Folds what arrives, in order of arrival; `snapshot` tells what to show."""
 
     def __init__(self, plan: Plan, began_s: float) -> None:
-        self.gpu_missing: str | None = None
-        self.recording: RecordingStatus | None = None
-        self.comparison: ComparisonShown | None = None
-        self.account = TimeBreakdown()
-        self.last_command = 0
-        self.can = Snapshot().can
+        self._gpu_missing: str | None = None
+        self._comparison: ComparisonShown | None = None
+        self._can = Snapshot().can
         self._began_s = began_s
         self._ended_s: float | None = None
         self._ticks = Ticks(began_s)
@@ -78,8 +81,8 @@ class LiveView:
         self._phases: tuple[Phase, ...] = ()
         self._await(plan, "starting")
 
-    def fold(self, item: Event | Reading, now_s: float) -> None:
-        """Take one event of the worker or one reading as it arrives."""
+    def fold(self, item: Event | Reading) -> None:
+        """Take one event or reading as it arrives."""
         for command in getattr(item, "answers", ()):
             self._unanswered.pop(command, None)
         match item:
@@ -98,59 +101,26 @@ class LiveView:
             case Refused():
                 self._refuse(item)
             case _:
-                self._turn(item, now_s)
-
-    def sent(self, command: AnyCommand) -> None:
-        """Note a command sent to the worker: pending until it answers."""
-        self._unanswered[command.id] = command
-        if isinstance(command, Change):
-            self._notice = ""
-
-    def tell(self, sentence: str) -> None:
-        """Show a sentence beside the state until the run takes its next turn."""
-        self._notice = sentence
-
-    def new_row(self) -> None:
-        """Begin a new row of results with the settings in force."""
-        self._results.new_row()
-
-    def restarted(self, plan: Plan, at_s: float) -> None:
-        """Another worker is being started: series, markers and results live on."""
-        same = plan.workload == self._workload
-        self._mark(at_s, "restart" if same else f"workload={plan.workload}")
-        self._await(plan, "restarting")
-
-    def verdict(self, text: str) -> None:
-        """Keep what a comparison found in the table of results."""
-        self._results.verdict(text)
-        if self._in_blocks:  # told once the worker is back at its settings
-            self._verdict = text
-        else:
-            self._notice = text
-
-    def stopped(self, at_s: float) -> None:
-        """Note that the worker was ended on purpose."""
-        self._end("stopped", "stopped", at_s)
+                self._turn(item)
+                self._hear(item)
 
     def snapshot(self, now_s: float) -> Snapshot:
-        """Return what is to be shown at `now_s`."""
+        """Return what is to be shown at `now_s`, as far as messages tell."""
         rate = self._rate(now_s)
         ended_s = now_s if self._ended_s is None else self._ended_s
-        unattributed = self.account.unattributed_share
         shown_from_s = now_s - self._began_s - CAPACITY * TICK_S
         return Snapshot(
             state=self._state(),
             status=self._status(),
             elapsed_s=max(ended_s - self._began_s, 0.0),
             training_s=self._trained_s(ended_s),
-            can=self.can,
+            can=self._can,
             workload=self._workload,
             device=self._device,
             settings=self._settings,
             requested=self._requested,
             pending=self._pending,
             pausing=self._pausing,
-            last_command=self.last_command,
             notes=tuple(note.text for note in self._notes),
             worker_pid=self._pid,
             total_steps=self._total_steps,
@@ -165,17 +135,15 @@ class LiveView:
             loss=self._loss,
             phases=self._phases,
             gpu=self._gpu,
-            gpu_missing=self.gpu_missing,
+            gpu_missing=self._gpu_missing,
             host=self._host,
             series=self._ticks.series(),
             markers=tuple(marker for marker in self._markers if marker.at_s >= shown_from_s),
             results=self._results.results(live=self._phase == "training"),
-            recording=self.recording,
-            comparison=self.comparison,
+            comparison=self._comparison,
             transform_ms=self._transform_ms,
             skipped_samples=self._skipped_samples,
             instruments_ms=self._instruments_ms(),
-            unattributed_pct=None if unattributed is None else 100 * unattributed,
         )
 
     def _await(self, plan: Plan, sentence: str) -> None:
@@ -183,7 +151,7 @@ class LiveView:
         self._plan = plan
         self._phase: _Phase = "starting"
         self._sentence = sentence
-        self._notice = ""  # what the user should know beside the state, until the next event
+        self._notice = ""  # what the user should know beside the state, until its next turn
         self._paused = False
         self._workload = plan.workload
         self._settings: Settings = dict(plan.settings)
@@ -205,7 +173,47 @@ class LiveView:
         self._recent.clear()
         self._unanswered.clear()
 
-    def _turn(self, item: Event, now_s: float) -> None:
+    def _send(self, command: AnyCommand) -> None:
+        self._unanswered[command.id] = command
+        if isinstance(command, Change):
+            self._notice = ""
+
+    def _restart(self, event: Restarted) -> None:
+        """Series, markers and results live on."""
+        same = event.plan.workload == self._workload
+        self._mark(event.at_s, "restart" if same else f"workload={event.plan.workload}")
+        self._await(event.plan, "restarting")
+
+    def _conclude(self, verdict: str) -> None:
+        self._results.verdict(verdict)
+        if self._in_blocks:  # told once the worker is back at its settings
+            self._verdict = verdict
+        else:
+            self._notice = verdict
+
+    def _hear(self, item: Event) -> None:
+        """Take what the session, or a source, says of itself."""
+        match item:
+            case Change() | Pause() | Resume() | Stop() | Blocks():
+                self._send(item)
+            case Restarted():
+                self._restart(item)
+            case Verdict():
+                self._conclude(item.text)
+            case Hello():
+                self._can = item.can
+            case Plan():
+                self._await(item, "starting")
+            case GpuMissing():
+                self._gpu_missing = item.why
+            case ComparisonShown():
+                self._comparison = item
+            case Notice():
+                self._notice = item.text
+            case NewRow():
+                self._results.new_row()
+
+    def _turn(self, item: Event) -> None:
         match item:
             case Status():
                 self._sentence = item.text
@@ -222,7 +230,9 @@ class LiveView:
                 self._ticks.cover(item.at_s)
                 self._end("finished", f"finished after {item.total_steps} steps", item.at_s)
             case Failed():
-                self._end("failed", item.sentence.rstrip(". "), now_s)
+                self._end("failed", item.sentence.rstrip(". "), item.at_s)
+            case Stopped():
+                self._end("stopped", "stopped", item.at_s)
 
     def _start(self, event: Started) -> None:
         self._phase, self._sentence = "training", "training"
@@ -340,8 +350,8 @@ class LiveView:
     def _status(self) -> str:
         sentence = self._sentence
         match self._state():
-            case "training" if self._in_blocks and self.comparison is not None:
-                sentence = _comparing(self.comparison)
+            case "training" if self._in_blocks and self._comparison is not None:
+                sentence = _comparing(self._comparison)
             case "training":
                 sentence = "training"
             case "paused":

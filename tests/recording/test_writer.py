@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpudash.errors import ExistsError, RecordingError
 from gpudash.protocol import Envelope, Failed
@@ -233,7 +234,7 @@ def test_a_failure_after_the_end_of_a_recording_is_no_part_of_it(tmp_path):
     recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
     recordings.begin(first, None, BEGAN_S, account(0.0))
     recordings.begin(second, None, BEGAN_S + 4, account(4.0))
-    recordings.training_failed(failed(BEGAN_S + 5))
+    recordings.take(replace(of_training(failed(BEGAN_S + 5)), sent_s=BEGAN_S + 5))
     recordings.close(account(5.0))
     assert [(described(one).complete, len(described(one).failures)) for one in (first, second)] == [
         (True, 0),

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from gpudash.protocol import Changed, Envelope, Paused, Progress, Started
+from gpudash.protocol import Changed, Envelope, Paused, Plan, Progress, Restarted, Started
 from gpudash.run.normalise import Normaliser
 from tests.scripted_run import SETTINGS, started, step
 
@@ -72,5 +72,6 @@ def test_a_message_is_told_once_and_another_worker_counts_anew():
     assert normaliser.take(replace(later, seq=2, source="telemetry")) is not None
     assert normaliser.take(replace(later, seq=5, rank=1)) is None
     assert normaliser.take(replace(later, seq=5)) is not None
-    normaliser.restart("training")
+    plan = Plan(workload="encdec", settings={})
+    normaliser.stamp(Restarted(at_s=0.0, plan=plan))
     assert normaliser.take(first) is not None

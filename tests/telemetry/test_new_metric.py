@@ -43,8 +43,8 @@ def test_a_new_metric_is_in_the_csv_the_snapshot_the_chart_the_panel_and_the_doc
         assert [row["fan_pct"] for row in rows] == ["37.50"]
 
     live = LiveView(PLAN, reading.at_s - 0.1)
-    live.fold(reading, reading.at_s)
-    live.fold(msgspec.structs.replace(reading, at_s=reading.at_s + 1), reading.at_s + 1)
+    live.fold(reading)
+    live.fold(msgspec.structs.replace(reading, at_s=reading.at_s + 1))
     snapshot = live.snapshot(reading.at_s + 1)
     assert snapshot.gpu.number("fan_pct") == 37.5
     assert snapshot.series.of("fan_pct")[0] == 37.5

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.compare.ab import Question
-from gpudash.protocol import HostReading
-from gpudash.snapshot import ComparisonShown
+from gpudash.protocol import ComparisonShown, HostReading
 from gpudash.tui.screens.dialog import AskChoice, AskText
 from gpudash.tui.widgets.comparison import axis, column, interval_bar, sampled, scale_of
 from gpudash.tui.widgets.results import ResultsTable

@@ -6,17 +6,23 @@ import pytest
 from gpudash.protocol import (
     BlocksEnded,
     Change,
+    ComparisonShown,
     Failed,
+    GpuMissing,
+    Hello,
+    NewRow,
     Note,
+    Notice,
     Paused,
     Plan,
     Refused,
+    Restarted,
     Resumed,
     Status,
+    Stopped,
+    Verdict,
 )
-from gpudash.snapshot import ComparisonShown, RecordingStatus
 from gpudash.views.live import MOST_MARKERS, STALL_S, LiveView
-from gpudash.views.time_breakdown import TimeBreakdown
 from tests.scripted_run import BEGAN_S, DEVICE, PLAN, SETTINGS, Trainer, gpu, host
 
 
@@ -29,7 +35,7 @@ class Watched:
 
     def feed(self, *items):
         for item in items:
-            self.window.fold(item, self.run.now_s)
+            self.window.fold(item)
         return self
 
     def trained(self, count=40, step_ms=50.0):
@@ -74,7 +80,7 @@ def test_a_training_is_shown_with_its_rates_counts_and_loss():
 
 def test_a_change_is_pending_until_the_worker_answers_and_then_marked():
     watched = Watched().trained()
-    watched.window.sent(Change(id=7, settings={"batch_size": "16"}))
+    watched.feed(Change(id=7, settings={"batch_size": "16"}))
     shown = watched.now()
     assert (shown.state, shown.pending) == ("switching", {"batch_size": "16"})
     assert shown.status == "switching batch_size to 16 …"
@@ -86,7 +92,7 @@ def test_a_change_is_pending_until_the_worker_answers_and_then_marked():
 
 def test_a_refused_change_is_explained_until_something_else_happens():
     watched = Watched().trained()
-    watched.window.sent(Change(id=7, settings={"batch_size": "99999"}))
+    watched.feed(Change(id=7, settings={"batch_size": "99999"}))
     shown = watched.feed(
         Refused(
             answers=(7,),
@@ -169,7 +175,7 @@ def test_the_training_is_timed_from_each_workers_start_to_its_end():
     assert watched.now().training_s is None
     shown = watched.trained().now()
     assert (shown.training_s, shown.elapsed_s) == (pytest.approx(2.0), pytest.approx(7.0))
-    watched.window.restarted(PLAN, watched.run.now_s)
+    watched.feed(Restarted(at_s=watched.run.now_s, plan=PLAN))
     assert watched.now().training_s is None
     shown = watched.trained(20).feed(watched.run.finish()).now(later_s=60.0)
     assert shown.training_s == pytest.approx(1.0)
@@ -177,7 +183,7 @@ def test_the_training_is_timed_from_each_workers_start_to_its_end():
 
 def test_what_is_told_stays_until_the_runs_next_turn():
     watched = Watched().trained()
-    watched.window.tell("the recording ended: disk full")
+    watched.feed(Notice(text="the recording ended: disk full"))
     shown = watched.feed(*watched.run.steps(3), gpu(BEGAN_S + 2.0), host(BEGAN_S + 2.0)).now()
     assert shown.status == "training – the recording ended: disk full"
     changed = msgspec.structs.replace(watched.run.change(pipelined="on"), answers=(7,))
@@ -206,8 +212,10 @@ def test_going_back_after_out_of_memory_is_explained():
 
 def test_a_failure_says_what_happened():
     watched = Watched().trained()
-    watched.window.sent(Change(id=7, settings={"batch_size": "4096"}))
-    shown = watched.feed(Failed(at_s=1.0, kind="out_of_memory", sentence="The GPU is full.")).now()
+    watched.feed(Change(id=7, settings={"batch_size": "4096"}))
+    shown = watched.feed(
+        Failed(at_s=watched.run.now_s, kind="out_of_memory", sentence="The GPU is full.")
+    ).now()
     assert shown.state == "failed"
     assert shown.status == "The GPU is full"
     assert shown.pending == {}
@@ -216,7 +224,7 @@ def test_a_failure_says_what_happened():
 
 def test_a_run_ended_on_purpose_is_stopped():
     watched = Watched().trained()
-    watched.window.stopped(watched.run.now_s)
+    watched.feed(Stopped(at_s=watched.run.now_s))
     assert (watched.now().state, watched.now().status) == ("stopped", "stopped")
 
 
@@ -224,12 +232,12 @@ def test_a_run_ended_on_purpose_is_stopped():
 def test_the_time_stands_still_once_the_run_has_ended(end):
     watched = Watched().trained()
     if end == "failed":
-        watched.feed(Failed(at_s=1.0, kind="error", sentence="The worker is gone."))
+        watched.feed(Failed(at_s=watched.run.now_s, kind="error", sentence="The worker is gone."))
     else:
-        watched.window.stopped(watched.run.now_s)
+        watched.feed(Stopped(at_s=watched.run.now_s))
     shown = watched.now(later_s=60.0)
     assert (shown.state, shown.elapsed_s, shown.training_s) == (end, 2.0, 2.0)
-    watched.window.restarted(PLAN, watched.run.now_s + 70.0)
+    watched.feed(Restarted(at_s=watched.run.now_s + 70.0, plan=PLAN))
     assert watched.now(later_s=75.0).elapsed_s == pytest.approx(77.0)
 
 
@@ -237,7 +245,7 @@ def test_a_restart_keeps_the_past_and_mixes_nothing():
     watched = Watched().trained()
     watched.feed(watched.run.pause())
     plan = Plan(workload="encdec", settings=SETTINGS | {"batch_size": "4"})
-    watched.window.restarted(plan, watched.run.now_s)
+    watched.feed(Restarted(at_s=watched.run.now_s, plan=plan))
     shown = watched.now()
     assert (shown.state, shown.status, shown.total_steps) == ("starting", "restarting", 0)
     assert shown.worker_pid is None
@@ -257,7 +265,7 @@ def test_a_restart_keeps_the_past_and_mixes_nothing():
 
 def test_another_workload_is_named_where_it_begins():
     watched = Watched().trained()
-    watched.window.restarted(Plan(workload="augment", settings={}), watched.run.now_s)
+    watched.feed(Restarted(at_s=watched.run.now_s, plan=Plan(workload="augment", settings={})))
     assert watched.now().markers[-1].label == "workload=augment"
 
 
@@ -286,13 +294,10 @@ def test_where_the_device_does_not_name_itself_the_gpu_that_was_seen_first_is_sh
     assert watched.feed(mine, other).now().gpu == mine
 
 
-def test_what_the_session_knows_is_passed_on():
-    watched = Watched()
-    watched.window.gpu_missing = "no NVIDIA driver"
-    watched.window.recording = RecordingStatus(path="run.csv", rows=3)
-    shown = watched.now()
-    assert shown.gpu_missing == "no NVIDIA driver"
-    assert shown.recording == RecordingStatus(path="run.csv", rows=3)
+def test_why_no_gpu_is_read_and_what_may_be_asked_is_passed_on():
+    watched = Watched().feed(GpuMissing(why="no NVIDIA driver"), Hello(can=("pause",)))
+    assert (watched.now().gpu_missing, watched.now().can) == ("no NVIDIA driver", ("pause",))
+    assert watched.feed(GpuMissing(why=None)).now().gpu_missing is None
 
 
 def test_old_markers_leave_with_their_ticks():
@@ -376,7 +381,7 @@ def labels(shown):
 
 def test_blocks_make_neither_rows_nor_markers_nor_settings_of_their_own():
     watched = Watched().trained()
-    watched.window.comparison = comparison(3)
+    watched.feed(comparison(3))
     before = watched.now()
     for number, value in enumerate(("off", "on", "on", "off", "off", "on")):
         shown = block(watched, number, pipelined=value).now()
@@ -395,14 +400,14 @@ def test_blocks_make_neither_rows_nor_markers_nor_settings_of_their_own():
 @pytest.mark.parametrize("early", [True, False])
 def test_a_verdict_is_kept_in_the_table_and_told_once_the_blocks_are_over(early):
     watched = Watched().trained()
-    watched.window.comparison = comparison(40)
+    watched.feed(comparison(40))
     block(watched, 0, pipelined="on")
     if early:
-        watched.window.verdict(VERDICT)
+        watched.feed(Verdict(text=VERDICT))
         assert watched.now().status.startswith("A/B: ")
     home(watched, pipelined="off")
     if not early:
-        watched.window.verdict(VERDICT)
+        watched.feed(Verdict(text=VERDICT))
     shown = watched.now()
     assert shown.status == f"training – {VERDICT}"
     row, verdict = shown.results
@@ -415,7 +420,7 @@ def test_a_verdict_is_kept_in_the_table_and_told_once_the_blocks_are_over(early)
 def test_a_verdict_is_not_told_again_after_a_later_comparison_without_one():
     watched = Watched().trained()
     block(watched, 0, pipelined="on")
-    watched.window.verdict(VERDICT)
+    watched.feed(Verdict(text=VERDICT))
     home(watched, None, pipelined="off", batch_size="16")  # the user's change ended the blocks
     assert watched.now().status == f"training – {VERDICT}"
     block(watched, 1, pipelined="on")
@@ -425,7 +430,7 @@ def test_a_verdict_is_not_told_again_after_a_later_comparison_without_one():
 def test_a_change_that_ends_the_blocks_is_named_without_the_way_back():
     watched = Watched().trained()
     block(watched, 0, pipelined="on")
-    watched.window.sent(Change(id=7, settings={"batch_size": "16"}))
+    watched.feed(Change(id=7, settings={"batch_size": "16"}))
     assert watched.now().status == "switching batch_size to 16 …"
     shown = home(watched, None, pipelined="off", batch_size="16").now()
     assert labels(shown) == ["A/B", "batch_size=16"]
@@ -435,7 +440,7 @@ def test_a_change_that_ends_the_blocks_is_named_without_the_way_back():
 
 def test_out_of_memory_in_a_block_is_told_once_the_blocks_are_over():
     watched = Watched().trained()
-    watched.window.comparison = comparison()
+    watched.feed(comparison())
     block(watched, 0, batch_size="8")
     reason = "out of memory with batch_size=4096: went back to batch_size=8"
     refused = Refused(
@@ -465,14 +470,14 @@ def test_a_first_block_that_cannot_be_makes_no_row_and_no_marker():
 
 def test_blocks_end_what_was_told_before_them():
     watched = Watched().trained()
-    watched.window.comparison = comparison(3)
-    watched.window.tell("refused: cuda_graph=on: needs a CUDA device")
+    watched.feed(comparison(3))
+    watched.feed(Notice(text="refused: cuda_graph=on: needs a CUDA device"))
     assert block(watched, 0, pipelined="on").now().status.endswith("a ends it")
 
 
 def test_a_pause_within_blocks_is_a_pause():
     watched = Watched().trained()
-    watched.window.comparison = comparison(3)
+    watched.feed(comparison(3))
     block(watched, 0, pipelined="on")
     assert watched.feed(watched.run.pause()).now().status == "paused: space resumes"
     assert watched.feed(watched.run.resume()).now().status.startswith("A/B: ")
@@ -482,10 +487,10 @@ def test_a_pause_within_blocks_is_a_pause():
 
 def test_a_restart_within_blocks_ends_them():
     watched = Watched().trained()
-    watched.window.comparison = comparison(3)
+    watched.feed(comparison(3))
     block(watched, 0, pipelined="on")
-    watched.window.verdict(VERDICT)
-    watched.window.restarted(PLAN, watched.run.now_s)
+    watched.feed(Verdict(text=VERDICT))
+    watched.feed(Restarted(at_s=watched.run.now_s, plan=PLAN))
     shown = watched.feed(watched.run.start(), *watched.run.steps(8)).now()
     assert shown.status == "training"
     shown = watched.feed(watched.run.change(pipelined="on")).now()
@@ -495,7 +500,7 @@ def test_a_restart_within_blocks_ends_them():
 
 def test_an_end_within_blocks_is_an_end():
     watched = Watched().trained()
-    watched.window.comparison = comparison(3)
+    watched.feed(comparison(3))
     block(watched, 0, pipelined="on")
     assert watched.feed(watched.run.finish()).now().status == "finished after 48 steps"
 
@@ -503,7 +508,7 @@ def test_an_end_within_blocks_is_an_end():
 def test_a_new_row_within_blocks_begins_when_they_are_over():
     watched = Watched().trained()
     block(watched, 0, pipelined="on")
-    watched.window.new_row()
+    watched.feed(NewRow())
     block(watched, 1, pipelined="off")
     home(watched)
     assert [row.steps for row in watched.now().results] == [35, 3]
@@ -539,10 +544,3 @@ def test_a_training_in_which_no_step_finishes_says_for_how_long():
     assert watched.feed(watched.run.step()).window.snapshot(watched.run.now_s).quiet_s is None
     finished = watched.feed(watched.run.finish())
     assert finished.window.snapshot(watched.run.now_s + 30).quiet_s is None
-
-
-def test_the_unexplained_time_is_a_share_of_the_run():
-    watched = Watched().trained()
-    assert watched.now().unattributed_pct is None
-    watched.window.account = TimeBreakdown(wall_s=20.0, phases_s=19.0, unattributed_s=1.0)
-    assert watched.now().unattributed_pct == pytest.approx(5.0)

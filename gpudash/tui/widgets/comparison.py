@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from rich.segment import Segment
 
 from gpudash import format as fmt
-from gpudash.snapshot import ComparisonShown
+from gpudash.protocol import ComparisonShown
 from gpudash.tui.axes import nice_ceiling
 from gpudash.tui.widgets.painted import Painted, Row
 
