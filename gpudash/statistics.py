@@ -1,7 +1,7 @@
-"""The few statistics that the folds need, as pure functions. None means "not measured"."""
+"""The few statistics that the folds need, without I/O or clock. None means "not measured"."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, repeat
 from math import floor, isfinite
 
@@ -41,6 +41,26 @@ def mean(values: Iterable[float | None], counts: Iterable[int] = repeat(1)) -> f
     measured = [(value, n) for value, n in both if value is not None and isfinite(value)]
     total = sum(n for _, n in measured)
     return sum(value * n for value, n in measured) / total if total else None
+
+
+class Means:
+    """Weighted means of values by name, each with its own weight of what was measured."""
+
+    __slots__ = ("_sums",)
+
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[float, float]] = {}  # total, weight
+
+    def add(self, values: Mapping[str, float | None], weight: float = 1.0) -> None:
+        """Take values of the same weight; what was not measured or is not finite is left out."""
+        for name, value in values.items():
+            if value is not None and isfinite(value):
+                total, weights = self._sums.get(name, (0.0, 0.0))
+                self._sums[name] = total + weight * value, weights + weight
+
+    def values(self) -> dict[str, float]:
+        """Return the mean of each name that has one."""
+        return {name: total / weight for name, (total, weight) in self._sums.items() if weight}
 
 
 def without(step: Step, left_out: int) -> Step | None:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from gpudash.metrics import since
 from gpudash.protocol import GpuReading, HostReading, Reading, Settings, Step
 from gpudash.snapshot import Result
-from gpudash.statistics import mean, percentiles, warm
+from gpudash.statistics import Means, percentiles, warm
 
 WARMUP_STEPS = 5
 RESERVOIR = 4096
@@ -22,21 +22,6 @@ MOST_ROWS = 200
 """Beyond, the oldest row but the first, which the ratios refer to, is dropped."""
 _GAP_S = 0.02
 """Steps further apart than this were separated by a pause or a change."""
-
-
-class _Mean:
-    def __init__(self) -> None:
-        self._total = 0.0
-        self._count = 0
-
-    def add(self, value: float | None, count: int = 1) -> None:
-        value = mean((value,))  # drops what is not finite
-        if value is not None:
-            self._total += value * count
-            self._count += count
-
-    def value(self) -> float | None:
-        return self._total / self._count if self._count else None
 
 
 class _Row:
@@ -51,9 +36,7 @@ class _Row:
         self.samples = 0
         self.busy_s = 0.0
         self.times_ms: deque[tuple[float, int]] = deque(maxlen=RESERVOIR)  # and how many steps
-        self.host_ms = _Mean()
-        self.util = _Mean()
-        self.cpu = _Mean()
+        self.means = Means()
         self.span: tuple[float, float] | None = None  # the counted steps since the last gap
         self.verdicts: list[str] = []
         self.shown: tuple[tuple[int, bool, _Row | None], Result] | None = None
@@ -72,7 +55,7 @@ class _Row:
         self.samples += step.samples
         self.busy_s += busy_s
         self.times_ms.append((step.step_ms, step.count))
-        self.host_ms.add(step.host_ms, step.count)
+        self.means.add({"host_ms": step.host_ms}, step.count)
         self.shown = None
 
     def sample(self, sample: Reading) -> None:
@@ -80,9 +63,8 @@ class _Row:
         if self.span is None or not self.span[0] <= sample.at_s <= self.span[1]:
             return
         if isinstance(sample, GpuReading):
-            self.util.add(since(sample, self.span[0]).number("gpu_util_pct"))
-        else:
-            self.cpu.add(sample.number("cpu_pct"))
+            sample = since(sample, self.span[0])
+        self.means.add({name: sample.number(name) for name in ("gpu_util_pct", "cpu_pct")})
         self.shown = None
 
     @property
@@ -103,6 +85,7 @@ class _Row:
 
     def _result(self, number: int, first: "_Row", *, live: bool) -> Result:
         counts = (count for _, count in self.times_ms)
+        means = self.means.values()
         p50, p95 = percentiles((step_ms for step_ms, _ in self.times_ms), (50, 95), counts)
         return Result(
             number=number,
@@ -113,9 +96,9 @@ class _Row:
             samples_per_s=self.samples_per_s,
             step_ms_p50=p50,
             step_ms_p95=p95,
-            host_ms=self.host_ms.value(),
-            util_pct=self.util.value(),
-            cpu_pct=self.cpu.value(),
+            host_ms=means.get("host_ms"),
+            util_pct=means.get("gpu_util_pct"),
+            cpu_pct=means.get("cpu_pct"),
             ratio=_ratio(self, first),
             live=live,
         )

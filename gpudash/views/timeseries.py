@@ -5,35 +5,17 @@ step of three seconds draws a level line instead of a tooth, and the rates times
 length still add up to the steps trained. The times of a tick weigh its steps by that share.
 """
 
-from collections.abc import Mapping
 from itertools import zip_longest
-from math import floor, isfinite
+from math import floor
 
 from gpudash.metrics import METRICS
 from gpudash.protocol import Reading, Step
 from gpudash.snapshot import Series, Values
+from gpudash.statistics import Means
 
 TICK_S = 0.5
 CAPACITY = 1200
 """Ticks kept: ten minutes."""
-
-
-class _Means:
-    """Weighted means of values by name, each with its own count of what was measured."""
-
-    __slots__ = ("_sums",)
-
-    def __init__(self) -> None:
-        self._sums: dict[str, tuple[float, float]] = {}  # total, weight
-
-    def add(self, values: Mapping[str, float | None], weight: float = 1.0) -> None:
-        for name, value in values.items():
-            if value is not None and isfinite(value):  # a chart cannot draw NaN
-                total, weights = self._sums.get(name, (0.0, 0.0))
-                self._sums[name] = total + weight * value, weights + weight
-
-    def values(self) -> dict[str, float]:
-        return {name: total / weight for name, (total, weight) in self._sums.items() if weight}
 
 
 class _Tick:
@@ -45,8 +27,8 @@ class _Tick:
         self.covered = False  # known to the end whether steps were trained
         self.steps = 0.0
         self.samples = 0.0
-        self.times = _Means()
-        self.readings = _Means()
+        self.times = Means()
+        self.readings = Means()
         self.row: Values | None = None
 
 
