@@ -17,27 +17,8 @@ Runs: TypeAlias = list[list[Point]]
 
 _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _HEADROOM = 1.05
-_NICE_SECONDS = (
-    1,
-    2,
-    5,
-    10,
-    15,
-    20,
-    30,
-    45,
-    60,
-    120,
-    150,
-    300,
-    600,
-    900,
-    1200,
-    1800,
-    3600,
-    7200,
-    14400,
-)
+_NICE_MINUTES = (1, 2, 2.5, 5, 10, 15, 20, 30, 60, 120, 240)
+_NICE_SECONDS = (1, 2, 5, 10, 15, 20, 30, 45, *(60 * minutes for minutes in _NICE_MINUTES))
 _SLACK_S = 1e-6
 """Ticks are stamped by adding up: one may miss its border by rounding."""
 RECENT_TICKS = 10

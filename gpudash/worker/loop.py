@@ -238,11 +238,7 @@ class Loop:
             else:
                 wanted = self._training.check(changes)
         except LeverError as error:
-            self._send(
-                Refused(
-                    answers=answers, kind="bad_setting", changes=command.settings, reason=str(error)
-                )
-            )
+            self._refuse("bad_setting", command.settings, str(error), answers)
             return
         self._blocks.current = None
         self._switch(changes, wanted, began_s, answers, self._requested | command.settings)
@@ -394,17 +390,15 @@ class Loop:
 
         What has been tried since `began_s` is part of what the change took.
         """
-        failed = self._training.settings
-        changes = {name: value for name, value in failed.items() if self._last_good[name] != value}
-        self._training.recover(self._last_good)
+        failed, good = self._training.settings, self._last_good
+        changes, restored = _difference(good, failed), _difference(failed, good)
+        self._training.recover(good)
         if self._training.device.type == "cuda":
             torch.cuda.empty_cache()
-        restored = {name: self._last_good[name] for name in changes}
         self._requested = self._last_good_requested
-        reason = (
-            f"{why or f'out of memory with {phrase(changes)}'}: went back to {phrase(restored)}"
-        )
-        self._refuse("bad_setting" if why else "out_of_memory", changes, reason, answers)
+        kind: RefusalKind = "bad_setting" if why else "out_of_memory"
+        why = why or f"out of memory with {phrase(changes)}"
+        self._refuse(kind, changes, f"{why}: went back to {phrase(restored)}", answers)
         self._blocks.current = None
         self._entered_segment(restored, began_s)
 
@@ -415,8 +409,8 @@ class Loop:
         reason: str,
         answers: tuple[int, ...] = (),
     ) -> None:
-        """Say what cannot be: settings asked for, or those of the block in progress."""
-        block = self._blocks.current
+        """Say what cannot be: settings that a command asked for, or the block in progress."""
+        block = None if answers else self._blocks.current
         self._send(
             Refused(
                 answers=answers,
