@@ -435,6 +435,23 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
         return self.verdict is not None or self.failure is not None
 
 
+class Playback(Record, frozen=True, kw_only=True):
+    """Where the replay of a recording stands; positions in seconds since the recording began."""
+
+    name: str
+    """The file's."""
+    position_s: float = 0.0
+    length_s: float = 0.0
+    """What the file holds so far."""
+    speed: float = 1.0
+    """Seconds of the recording in one second."""
+    playing: bool = True
+    following: bool = False
+    """At the end of a file that may still grow."""
+    markers: tuple[tuple[float, str], ...] = ()
+    """All of the recording: position, label."""
+
+
 Event: TypeAlias = (
     Hello
     | Printed
@@ -458,6 +475,7 @@ Event: TypeAlias = (
     | Notice
     | Verdict
     | ComparisonShown
+    | Playback
 )
 # ── what every message travels in ───────────────────────────────────────────────────────
 

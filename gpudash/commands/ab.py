@@ -15,16 +15,7 @@ from gpudash.commands.options import (
     whole,
 )
 from gpudash.commands.stdout import complain, say
-from gpudash.compare.ab import (
-    BLOCK_S,
-    INSTRUMENTS,
-    MIN_STEPS,
-    PAIRS,
-    RUN_MIN_STEPS,
-    RUN_S,
-    Comparison,
-    Question,
-)
+from gpudash.compare.ab import INSTRUMENTS, PAIRS, Comparison, Question
 from gpudash.compare.paired_t import passed
 from gpudash.compare.sweep.table import figure
 from gpudash.errors import UsageError
@@ -137,7 +128,7 @@ def progress_line(snapshot: Snapshot) -> str:
 def as_dict(comparison: Comparison, snapshot: Snapshot) -> dict[str, Any]:
     """Return everything a program wants to know of a verdict."""
     question, shown, found = comparison.question, comparison.shown(), comparison.found
-    check = comparison.check
+    check, block = comparison.check, question.block(0, question.a)
     return {
         "workload": snapshot.workload,
         "device": snapshot.device.name if snapshot.device else None,
@@ -155,11 +146,9 @@ def as_dict(comparison: Comparison, snapshot: Snapshot) -> dict[str, Any]:
         "host_ms": shown.host_ms,
         "skipped_samples": snapshot.skipped_samples,
         "verdict": comparison.verdict,
-        "check": None
-        if check is None
-        else {**msgspec.structs.asdict(check), "passed": passed(check)},
-        "min_steps": RUN_MIN_STEPS if question.short_runs else MIN_STEPS,
-        "min_s": RUN_S if question.short_runs else BLOCK_S,
+        "check": check and {**msgspec.structs.asdict(check), "passed": passed(check)},
+        "min_steps": block.min_steps,
+        "min_s": block.min_s,
         "seed": question.seed,
     }
 

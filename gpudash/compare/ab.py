@@ -4,8 +4,6 @@ It says which blocks to run, folds what came of them and says when to stop. docs
 argues the procedure; `paired` holds the statistics.
 """
 
-from typing import Literal
-
 import msgspec
 
 from gpudash.compare.blocks import BlockLog, Measured, NotRun, Outcome
@@ -18,6 +16,7 @@ from gpudash.compare.paired_t import (
     verdict,
 )
 from gpudash.protocol import Block, ComparisonShown, Event, Reading, Started
+from gpudash.statistics import mean
 
 PAIRS = 40
 MIN_STEPS = 5
@@ -52,18 +51,16 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     def block(self, number: int, value: str) -> Block:
         """Return a block under one of the two values."""
-        min_steps = RUN_MIN_STEPS if self.short_runs else MIN_STEPS
-        min_s = RUN_S if self.short_runs else BLOCK_S
+        block = Block(
+            number=number,
+            changes={self.lever: value},
+            min_steps=RUN_MIN_STEPS if self.short_runs else MIN_STEPS,
+            min_s=RUN_S if self.short_runs else BLOCK_S,
+        )
         if self.lever != INSTRUMENTS:
-            return Block(
-                number=number, changes={self.lever: value}, min_steps=min_steps, min_s=min_s
-            )
-        wall_clock: Literal["instrumented", "uninstrumented"] = (
-            "instrumented" if value == "on" else "uninstrumented"
-        )
-        return Block(
-            number=number, changes={}, min_steps=min_steps, min_s=min_s, wall_clock=wall_clock
-        )
+            return block
+        wall_clock = "instrumented" if value == "on" else "uninstrumented"
+        return msgspec.structs.replace(block, changes={}, wall_clock=wall_clock)
 
 
 class Comparison:
@@ -198,6 +195,4 @@ def _samples_per_s(blocks: list[Measured]) -> float | None:
 
 
 def _host_ms(blocks: list[Measured]) -> float | None:
-    steps = sum(block.steps for block in blocks if block.host_ms is not None)
-    total = sum(block.host_ms * block.steps for block in blocks if block.host_ms is not None)
-    return total / steps if steps else None
+    return mean((block.host_ms for block in blocks), [block.steps for block in blocks])

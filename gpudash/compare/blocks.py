@@ -97,8 +97,7 @@ class BlockLog:
         self._run = run
         self._blocks = {block.number: block for block in blocks}
         self._open: deque[_Open] = deque()
-        self._gpu: deque[GpuReading] = deque(maxlen=SAMPLES_KEPT)
-        self._host: deque[HostReading] = deque(maxlen=SAMPLES_KEPT)
+        self._readings: deque[Reading] = deque(maxlen=2 * SAMPLES_KEPT)  # of GPU and host
         self._ended: str | None = None  # why, while steps of the last block may be unfinished
         self.over: str | None = None
         """Why no further outcome will come; None while one may."""
@@ -117,10 +116,8 @@ class BlockLog:
                 self._ended = item.why
             case Finished() | Failed() | Started():  # another worker, if it is Started
                 self.over = "the training ended"
-            case GpuReading():
-                self._gpu.append(item)
-            case HostReading():
-                self._host.append(item)
+            case GpuReading() | HostReading():
+                self._readings.append(item)
             case Timed():
                 self._time(item)
         return ()
@@ -164,6 +161,7 @@ class BlockLog:
             return None
         began_s = steps[0].finished_s - steps[0].count * steps[0].step_ms / 1e3 + LAG_S
         ended_s = steps[-1].finished_s
+        readings = [one for one in self._readings if began_s <= one.at_s <= ended_s]
         return Measured(
             number=one.number,
             settings=one.settings,
@@ -171,16 +169,8 @@ class BlockLog:
             samples=sum(step.samples for step in steps),
             busy_s=sum(step.count * step.step_ms for step in steps) / 1e3,
             host_ms=mean((step.host_ms for step in steps), counts),
-            util_pct=mean(
-                sample.number("gpu_util_pct")
-                for sample in self._gpu
-                if began_s <= sample.at_s <= ended_s
-            ),
-            cpu_pct=mean(
-                sample.number("cpu_pct")
-                for sample in self._host
-                if began_s <= sample.at_s <= ended_s
-            ),
+            util_pct=mean(reading.number("gpu_util_pct") for reading in readings),
+            cpu_pct=mean(reading.number("cpu_pct") for reading in readings),
         )
 
 
