@@ -14,10 +14,11 @@ from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from gpudash.compare.sweep.grid import BlockRow, Grid, whole_rounds
 from gpudash.errors import RecordingError, UsageError
-from gpudash.protocol import Device, RefusalKind, Settings, Started
+from gpudash.protocol import Device, Settings, Started
 from gpudash.recording import provenance
 from gpudash.recording.csv_file import decimals, text
 from gpudash.recording.files import Output, reason, refuse_existing, shown
@@ -68,13 +69,11 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 
     def agrees_with(self, other: "Provenance") -> bool:
         """Tell whether blocks of both may stand in one table; rounds may be added."""
-        return (
-            self.schema_version == other.schema_version
-            and self.workload == other.workload
-            and self.settings == other.settings
-            and msgspec.structs.replace(self.grid, rounds=0)
-            == msgspec.structs.replace(other.grid, rounds=0)
+        mine, others = (
+            (one.schema_version, one.workload, one.settings, replace(one.grid, rounds=0))
+            for one in (self, other)
         )
+        return mine == others
 
     def circumstances(self) -> dict[str, str]:
         """Return, by name, what has to be the same for all blocks, as far as it is known."""
@@ -115,9 +114,7 @@ class SweepFile:
                     f"{shown(shlex.join(earlier.command))}"
                 )
             self.earlier = earlier
-            self._provenance = msgspec.structs.replace(
-                provenance, skipped_samples=earlier.skipped_samples
-            )
+            self._provenance = replace(provenance, skipped_samples=earlier.skipped_samples)
             self._fd = _reopen(path)
         else:
             if not force:
@@ -147,12 +144,11 @@ class SweepFile:
         Raises UsageError where earlier blocks ran under other circumstances, and RecordingError.
         """
         varied = self._provenance.grid.varied
-        self._provenance = msgspec.structs.replace(
+        fixed = {name: value for name, value in started.settings.items() if name not in varied}
+        self._provenance = replace(
             self._provenance,
             device=started.device,
-            in_force={
-                name: value for name, value in started.settings.items() if name not in varied
-            },
+            in_force=fixed,
             notes=tuple(note.text for note in started.notes),
             noted=tuple(note.lever for note in started.notes),
             versions=self._provenance.versions | started.versions,
@@ -173,10 +169,11 @@ class SweepFile:
             "step_ms": busy_s * 1e3 / row.steps if row.steps and busy_s else None,
             "gpu_util_pct": row.util_pct,
         }
-        levers = self._provenance.grid.changes(row.cell)
+        changes = self._provenance.grid.changes(row.cell)
         cells = [write(values[name]) for name, write in CELLS.items()]
+        levers = [changes.get(name, "") for name in self._levers]
         kind = [row.failure_kind or ""] if self._has_kind else []
-        self._write([*cells, *(levers.get(name, "") for name in self._levers), *kind])
+        self._write([*cells, *levers, *kind])
         if self._output is not None and not row.refused:
             self._output.take_place()
             self._output, self._hidden = None, False  # it is worth keeping
@@ -190,7 +187,7 @@ class SweepFile:
     def note_skipped(self, samples: int | None) -> None:
         """Note how many samples could not be read until now. Raises RecordingError."""
         if samples != self.skipped_samples:
-            self._provenance = msgspec.structs.replace(self._provenance, skipped_samples=samples)
+            self._provenance = replace(self._provenance, skipped_samples=samples)
             self._write_provenance()
 
     def close(self) -> None:
@@ -248,7 +245,7 @@ def read_rows(path: Path) -> list[BlockRow]:
         lines = _whole_lines(path)
     except OSError as error:
         raise UsageError(f"cannot read {shown(path)}: {reason(error)}") from error
-    with suppress(ValueError, TypeError, csv.Error):
+    with suppress(ValueError, csv.Error):
         rows = csv.DictReader(io.StringIO(lines.decode(), newline=""))
         if [*(rows.fieldnames or ())][: len(CELLS)] == [*CELLS]:
             return [_row(cells) for cells in rows]
@@ -256,21 +253,10 @@ def read_rows(path: Path) -> list[BlockRow]:
 
 
 def _row(cells: dict[str, str]) -> BlockRow:
-    def number(name: str) -> float | None:
-        return float(cells[name]) if cells[name] else None
-
-    return BlockRow(
-        round=int(cells["round"]),
-        cell=int(cells["cell"]),
-        steps=int(cells["steps"]) if cells["steps"] else None,
-        samples=int(cells["samples"]) if cells["samples"] else None,
-        busy_s=number("busy_s"),
-        host_ms=number("host_ms"),
-        util_pct=number("gpu_util_pct"),
-        cpu_pct=number("cpu_pct"),
-        failure=cells["failure"] or None,
-        failure_kind=msgspec.convert(cells.get(KIND) or None, RefusalKind | None),
-    )
+    """Return a block. Raises ValueError for a cell that holds something else."""
+    known = {name: cells[name] or None for name in (*CELLS, KIND) if name in cells}
+    known["util_pct"] = known["gpu_util_pct"]
+    return msgspec.convert(known, BlockRow, strict=False)
 
 
 def _read_provenance(path: Path) -> Provenance:
@@ -278,15 +264,12 @@ def _read_provenance(path: Path) -> Provenance:
     try:
         return msgspec.json.decode(beside.read_bytes(), type=Provenance)
     except OSError as error:
-        raise UsageError(
-            f"cannot resume {shown(path)}: {shown(beside)}: {reason(error)}"
-        ) from error
-    except msgspec.ValidationError as error:  # a recording's, say
-        raise UsageError(
-            f"cannot resume {shown(path)}: {shown(beside)} is not a sweep's file"
-        ) from error
-    except msgspec.DecodeError as error:
-        raise UsageError(f"cannot resume {shown(path)}: {shown(beside)} is damaged") from error
+        why = f": {reason(error)}"
+    except msgspec.ValidationError:  # a recording's, say
+        why = " is not a sweep's file"
+    except msgspec.DecodeError:
+        why = " is damaged"
+    raise UsageError(f"cannot resume {shown(path)}: {shown(beside)}{why}")
 
 
 def _reopen(path: Path) -> int:
