@@ -27,6 +27,20 @@ def significant(value: float | None) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def figure(value: float | None) -> str:
+    """Return a rate or a time to one decimal, small ones to four digits; `–` if not measured."""
+    if value is None:
+        return ABSENT
+    return f"{value:.4g}" if value < 10 else f"{value:.1f}"
+
+
+def change(change: float, low: float | None, high: float | None) -> str:
+    """Return a relative change in percent, with its interval if there is one."""
+    if low is None or high is None:
+        return f"{100 * change:+z.1f} %"
+    return f"{100 * change:+z.1f} % [{100 * low:+z.1f}, {100 * high:+z.1f}]"
+
+
 def milliseconds(value: float | None) -> str:
     """Return a duration of phases in at most four characters below ten seconds."""
     if value is None or not math.isfinite(value):

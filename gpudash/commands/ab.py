@@ -17,8 +17,8 @@ from gpudash.commands.options import (
 from gpudash.commands.stdout import complain, say
 from gpudash.compare.ab import INSTRUMENTS, PAIRS, Comparison, Question
 from gpudash.compare.paired_t import passed
-from gpudash.compare.sweep.table import figure
 from gpudash.errors import UsageError
+from gpudash.format import change, figure
 from gpudash.run.session import Session
 from gpudash.snapshot import Snapshot, silence, unreadable
 from workloads import Entry, find_workload
@@ -119,9 +119,8 @@ def progress_line(snapshot: Snapshot) -> str:
     if shown is None:
         return f"{snapshot.workload}: {snapshot.status}"
     line = f"{shown.lever}: {shown.a} or {shown.b}? {shown.pairs}/{shown.planned_pairs} pairs"
-    if shown.change is not None and shown.low is not None and shown.high is not None:
-        change, low, high = (f"{100 * x:+z.1f}" for x in (shown.change, shown.low, shown.high))
-        line += f", {change} % [{low}, {high}]"
+    if shown.change is not None and shown.low is not None:
+        line += f", {change(shown.change, shown.low, shown.high)}"
     return ", ".join([line, *silence(snapshot)])
 
 

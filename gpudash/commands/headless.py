@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from gpudash.commands.stdout import complain
-from gpudash.compare.sweep.table import figure
+from gpudash.format import ABSENT, figure
 from gpudash.protocol import Failed
 from gpudash.recording.files import shown
 from gpudash.run.session import Session
@@ -194,4 +194,4 @@ def time_left_s(snapshot: Snapshot) -> float | None:
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
+    return ABSENT if value is None else f"{value:.1f}"

@@ -85,6 +85,7 @@ def main(argv: Sequence[str]) -> int:
         csv=named("--csv", arguments.csv),
         markdown=named("--markdown", arguments.markdown),
         plot=named("--plot", arguments.plot),
+        command=tuple(command),
     )
     outputs.check(force=arguments.force, resume=arguments.resume)
     plan, grid = _plan_and_grid(arguments)
@@ -97,7 +98,7 @@ def main(argv: Sequence[str]) -> int:
             device=None,
             machine=platform.node(),
             versions={"gpudash": __version__, **_driver()},
-            command=tuple(command),
+            command=outputs.command,
         )
         file = SweepFile(outputs.csv, provenance, force=arguments.force, resume=arguments.resume)
     sweep = Sweep(grid, file.known if file else ())
@@ -107,10 +108,10 @@ def main(argv: Sequence[str]) -> int:
         both = zip_longest(ran.notes, ran.noted)
         notes = [Note(lever=lever, text=text or "") for text, lever in both]
         title = title_of(plan, grid, ran.device, ran.in_force or {}, notes)
-        return print_measured(sweep, title, ran.skipped_samples or 0, outputs, command)
+        return print_measured(sweep, title, ran.skipped_samples or 0, outputs)
     session = Session(plan, command=command)
     try:
-        return run_sweep(session, sweep, file, outputs, command)
+        return run_sweep(session, sweep, file, outputs)
     finally:
         session.close()
 
@@ -195,6 +196,8 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
     csv: Path | None = None
     markdown: Path | None = None
     plot: Path | None = None
+    command: tuple[str, ...] = ()
+    """The command line, which the Markdown names."""
 
     def check(self, *, force: bool, resume: bool) -> None:
         """Refuse what could not be written at the end. Raises GpudashError."""
@@ -209,6 +212,28 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
             if places.count(path.absolute()) > 1:
                 raise UsageError(f"{shown(path)} is named twice; valid: a file for each output")
             _check_place(path, replace=force or resume)
+
+    def publish(self, sweep: Sweep, title: str, skipped_samples: int) -> str | None:
+        """Write and print the table.
+
+        Returns why a file could not be written. Raises OutputError.
+        """
+        unwritten = None
+        results, legend = sweep.results(), sweep_table.legend(sweep.grid)
+        table, remarks = sweep_table.cells(sweep.grid, results), unreadable(skipped_samples)
+        try:  # the files first: they are kept, whatever becomes of the output
+            if self.markdown is not None:
+                line = shlex.join(plain(word) for word in self.command)
+                head = f"## {title}\n\n`{line}`: {legend}."
+                parts = [head, sweep_table.as_markdown(table), *remarks]
+                _write_text(self.markdown, "\n\n".join(parts) + "\n")
+            if self.plot is not None:
+                plot.draw(self.plot, title, sweep.grid, results)
+        except RecordingError as error:
+            unwritten = str(error)
+        columns = shutil.get_terminal_size((160, 24)).columns
+        say("\n".join([title, legend, "", sweep_table.as_text(table, columns), *remarks]))
+        return unwritten
 
 
 def vary(entry: Entry, texts: Sequence[str]) -> tuple[tuple[Settings, ...], tuple[Settings, ...]]:
@@ -308,10 +333,8 @@ class RecordedSweep:
         return ()
 
 
-def run_sweep(
-    session: Session, sweep: Sweep, file: SweepFile | None, outputs: Outputs, command: Sequence[str]
-) -> int:
-    """Run what is missing of the sweep and print its sweep_table. Returns the exit code."""
+def run_sweep(session: Session, sweep: Sweep, file: SweepFile | None, outputs: Outputs) -> int:
+    """Run what is missing of the sweep and print its table. Returns the exit code."""
     news = News()
     recorded = RecordedSweep(sweep, file)
     session.conduct(recorded)
@@ -329,44 +352,20 @@ def run_sweep(
     unwritten = None
     if sweep.blocks_done and (started := recorded.started) is not None:
         title = title_of(session.plan, sweep.grid, started.device, started.settings, started.notes)
-        unwritten = _publish(sweep, title, recorded.skipped_samples, outputs, command)
-    return _conclude(
-        session, sweep, recorded.failure or unwritten, outputs, interrupted=interrupted
-    )
+        unwritten = outputs.publish(sweep, title, recorded.skipped_samples)
+    why = recorded.failure or unwritten
+    return _conclude(session, sweep, why, outputs, interrupted=interrupted)
 
 
-def print_measured(
-    sweep: Sweep, title: str, skipped_samples: int, outputs: Outputs, command: Sequence[str]
-) -> int:
+def print_measured(sweep: Sweep, title: str, skipped_samples: int, outputs: Outputs) -> int:
     """Print the table of a sweep whose file holds all its blocks. Returns the exit code."""
     if outputs.csv is not None:
         complain(f"{shown(outputs.csv)} has all {sweep.blocks_planned} blocks; none is measured")
-    unwritten = _publish(sweep, title, skipped_samples, outputs, command)
+    unwritten = outputs.publish(sweep, title, skipped_samples)
     if unwritten is None:
         return 0
     complain(f"gpudash: {unwritten}")
     return 1
-
-
-def _publish(
-    sweep: Sweep, title: str, skipped_samples: int, outputs: Outputs, command: Sequence[str]
-) -> str | None:
-    """Write and print the table. Returns why a file could not be written. Raises OutputError."""
-    unwritten = None
-    results = sweep.results()
-    table = sweep_table.cells(sweep.grid, results)
-    columns = shutil.get_terminal_size((160, 24)).columns
-    legend = sweep_table.legend(sweep.grid)
-    remarks = unreadable(skipped_samples)
-    try:  # the files first: they are kept, whatever becomes of the output
-        if outputs.markdown is not None:
-            _write_markdown(outputs.markdown, title, legend, table, command, remarks)
-        if outputs.plot is not None:
-            plot.draw(outputs.plot, title, sweep.grid, results)
-    except RecordingError as error:
-        unwritten = str(error)
-    say("\n".join([title, legend, "", sweep_table.as_text(table, columns), *remarks]))
-    return unwritten
 
 
 def title_of(
@@ -437,17 +436,7 @@ def _check_place(path: Path, *, replace: bool) -> None:
         refuse_existing(path)
 
 
-def _write_markdown(
-    path: Path,
-    title: str,
-    legend: str,
-    table: Sequence[Sequence[str]],
-    command: Sequence[str],
-    remarks: Sequence[str],
-) -> None:
-    line = shlex.join(plain(word) for word in command)
-    text = f"## {title}\n\n`{line}`: {legend}.\n\n{sweep_table.as_markdown(table)}\n"
-    text += "".join(f"\n{remark}\n" for remark in remarks)
+def _write_text(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -55,7 +55,7 @@ def described(csv):
 
 
 def run(session, *, file=None, known=(), grid=GRID, **outputs):
-    return run_sweep(session, Sweep(grid, known), file, Outputs(**outputs), COMMAND)
+    return run_sweep(session, Sweep(grid, known), file, Outputs(**outputs, command=COMMAND))
 
 
 # ── what is swept ───────────────────────────────────────────────────────────────────────

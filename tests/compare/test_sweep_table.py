@@ -8,10 +8,10 @@ from gpudash.compare.sweep.table import (
     cell,
     cells,
     change,
-    figure,
     label,
     legend,
 )
+from gpudash.format import figure
 
 OFF, ON = {"pipelined": "off"}, {"pipelined": "on"}
 GRID = Grid(

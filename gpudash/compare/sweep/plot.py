@@ -5,8 +5,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gpudash.compare.sweep.grid import CellResult, Grid
-from gpudash.compare.sweep.table import change, figure, label, pairs, why_not
+from gpudash.compare.sweep.table import change, label, pairs, why_not
 from gpudash.errors import RecordingError, UsageError
+from gpudash.format import ABSENT
 from gpudash.recording.files import reason, shown
 
 SUFFIXES = (".svg", ".png")
@@ -49,5 +50,5 @@ def _note(result: CellResult) -> str:
     if result.failure is not None:
         return why_not(result)
     if result.samples_per_s is None:
-        return figure(None)
+        return ABSENT
     return "" if result.change is None else change(result.change)

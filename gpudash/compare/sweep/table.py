@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from gpudash import format as fmt
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.sweep.grid import CellResult, Grid
 from gpudash.protocol import Settings
@@ -58,8 +59,8 @@ def cell(result: CellResult, unit: str = "steps/s") -> str:
         return why_not(result)
     rate = result.steps_per_s if unit == "steps/s" else result.samples_per_s
     if rate is None:
-        return "–"
-    text = figure(rate)
+        return fmt.ABSENT
+    text = fmt.figure(rate)
     if result.change is not None:
         text += f", {change(result.change)}"
     beside = []
@@ -72,13 +73,6 @@ def cell(result: CellResult, unit: str = "steps/s") -> str:
     return f"{text} ({', '.join(beside)})" if beside else text
 
 
-def figure(value: float | None) -> str:
-    """Return a rate or a time to one decimal, small ones to four digits; `–` if not measured."""
-    if value is None:
-        return "–"
-    return f"{value:.4g}" if value < 10 else f"{value:.1f}"
-
-
 def why_not(result: CellResult) -> str:
     """Return why a setting could not be measured, short where the reason is well known."""
     return "out of memory" if result.out_of_memory else result.failure or ""
@@ -86,10 +80,7 @@ def why_not(result: CellResult) -> str:
 
 def change(found: Estimate) -> str:
     """Return a change with its interval, in percent."""
-    text = f"{found.change * 100:+z.1f} %"
-    if found.low is None or found.high is None:
-        return text
-    return f"{text} [{found.low * 100:+z.1f}, {found.high * 100:+z.1f}]"
+    return fmt.change(found.change, found.low, found.high)
 
 
 def as_text(table: Sequence[Sequence[str]], columns: int = 1000) -> str:

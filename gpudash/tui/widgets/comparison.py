@@ -147,10 +147,9 @@ def _found(shown: ComparisonShown, width: int) -> list[str]:
 
 
 def _known(shown: ComparisonShown) -> str:
-    if shown.change is None or shown.low is None or shown.high is None:
+    if shown.change is None or shown.low is None:
         return ""
-    low, high = 100 * shown.low, 100 * shown.high
-    return f"{shown.lever}={shown.b}: {100 * shown.change:+.1f} % [{low:+.1f}, {high:+.1f}]"
+    return f"{shown.lever}={shown.b}: {fmt.change(shown.change, shown.low, shown.high)}"
 
 
 def _sides(shown: ComparisonShown, width: int) -> list[str]:
