@@ -56,11 +56,7 @@ class Loop:
     """Steps a training until its plan is fulfilled or it is told to stop."""
 
     def __init__(
-        self,
-        training: Training,
-        plan: Plan,
-        commands: CommandPipe,
-        send: Callable[[Event], None],
+        self, training: Training, plan: Plan, commands: CommandPipe, send: Callable[[Event], None]
     ) -> None:
         self._training = training
         self._plan = plan
@@ -319,15 +315,9 @@ class Loop:
             return
         training.synchronize()  # sync: the wall clock stops
         now_s, steps = time.monotonic(), training.trained_steps - first
-        self._send(
-            Timed(
-                at_s=now_s,
-                block=block.number,
-                steps=steps,
-                samples=steps * int(training.settings["batch_size"]),
-                seconds=now_s - began_s,
-            )
-        )
+        samples, seconds = steps * int(training.settings["batch_size"]), now_s - began_s
+        number = block.number
+        self._send(Timed(at_s=now_s, block=number, steps=steps, samples=samples, seconds=seconds))
 
     def _start_wall_clock(self) -> tuple[float, int]:
         """Return the moment and the steps trained, with everything before done and reported."""
@@ -403,24 +393,14 @@ class Loop:
         self._entered_segment(restored, began_s)
 
     def _refuse(
-        self,
-        kind: RefusalKind,
-        changes: Settings,
-        reason: str,
-        answers: tuple[int, ...] = (),
+        self, kind: RefusalKind, changes: Settings, reason: str, answers: tuple[int, ...] = ()
     ) -> None:
         """Say what cannot be: settings that a command asked for, or the block in progress."""
-        block = None if answers else self._blocks.current
-        self._send(
-            Refused(
-                answers=answers,
-                kind=kind,
-                changes=changes,
-                reason=reason,
-                run=self._blocks.run if block else None,
-                block=block.number if block else None,
-            )
-        )
+        refused = Refused(answers=answers, kind=kind, changes=changes, reason=reason)
+        block = self._blocks.current
+        if block is not None and not answers:
+            refused = msgspec.structs.replace(refused, run=self._blocks.run, block=block.number)
+        self._send(refused)
 
 
 def _difference(before: Settings, after: Settings) -> Settings:
