@@ -58,21 +58,14 @@ def main(argv: Sequence[str]) -> int:
     plan = make_plan(arguments)
     pairs = whole("--pairs", arguments.pairs, default=PAIRS, minimum=2, maximum=10_000)
     precision = percent("--precision", arguments.precision)
-    if arguments.no_instruments:
-        question = Question(lever=INSTRUMENTS, a="on", b="off", pairs=pairs, precision=precision)
-    else:
+    question = Question(lever=INSTRUMENTS, a="on", b="off", pairs=pairs, precision=precision)
+    if not arguments.no_instruments:
         entry = find_workload(plan.workload)
         lever, a, b = two_values(entry, arguments.lever)
         if lever in plan.settings:
             raise UsageError(f"lever {lever} is both set and compared; valid: one of the two")
-        question = Question(
-            lever=lever,
-            a=a,
-            b=b,
-            short_runs=find(entry.levers, lever).effect != "next step",
-            pairs=pairs,
-            precision=precision,
-        )
+        rebuilds = find(entry.levers, lever).effect != "next step"
+        question = msgspec.structs.replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
         plan = msgspec.structs.replace(plan, settings=plan.settings | {lever: a})
     session = Session(plan, command=["gpudash", "ab", *argv])
     try:

@@ -36,10 +36,7 @@ def run_headless(session: Session, path: Path) -> int:
 
 
 def follow(
-    session: Session,
-    news: "News",
-    line: Callable[[Snapshot], str],
-    over: Callable[[], bool],
+    session: Session, news: "News", line: Callable[[Snapshot], str], over: Callable[[], bool]
 ) -> bool:
     """Run the session, one progress line on stderr, until its worker ends or `over()` says so.
 

@@ -114,13 +114,7 @@ def whole(option: str, text: str | None, *, default: int, minimum: int, maximum:
 
 
 def number(
-    option: str,
-    text: str | None,
-    *,
-    default: float,
-    minimum: float,
-    maximum: float,
-    unit: str = "",
+    option: str, text: str | None, *, default: float, minimum: float, maximum: float, unit: str = ""
 ) -> float:
     """Return the number an option was given, or the default. Raises UsageError."""
     if text is None:

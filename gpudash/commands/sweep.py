@@ -29,17 +29,7 @@ from gpudash.compare.sweep.file import Provenance, SweepFile
 from gpudash.compare.sweep.grid import Grid, Sweep
 from gpudash.compare.sweep.presets import ON_CPU, ON_GPU, Preset
 from gpudash.errors import RecordingError, UsageError
-from gpudash.protocol import (
-    Block,
-    Device,
-    Event,
-    Note,
-    Plan,
-    Progress,
-    Reading,
-    Settings,
-    Started,
-)
+from gpudash.protocol import Block, Device, Event, Note, Plan, Progress, Reading, Settings, Started
 from gpudash.recording.files import reason, refuse_existing, shown
 from gpudash.recording.provenance import path_beside, plain
 from gpudash.run import child

@@ -79,7 +79,8 @@ class ComparisonPanel(Painted):
         """Take the newest state; only rows that changed are painted."""
         if shown != self._shown:
             self._shown = shown
-            self.border_subtitle = "esc closes" if _is_over(shown) else "a ends it · esc hides it"
+            over = shown is None or shown.is_over
+            self.border_subtitle = "esc closes" if over else "a ends it · esc hides it"
             self.repaint()
 
     def rows(self, width: int, height: int) -> Iterator[Row]:
@@ -129,10 +130,6 @@ def _ink(low: float, high: float) -> str:
     if low > 0:
         return "better"
     return "bad" if high < 0 else "busy"
-
-
-def _is_over(shown: ComparisonShown | None) -> bool:
-    return shown is None or shown.is_over
 
 
 def _found(shown: ComparisonShown, width: int) -> list[str]:

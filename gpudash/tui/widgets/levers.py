@@ -8,7 +8,7 @@ from textual import events
 
 from gpudash import format as fmt
 from gpudash.tui.control import LeverRow
-from gpudash.tui.widgets.painted import Painted, Row, width_of
+from gpudash.tui.widgets.painted import Row, Scrolled, width_of
 from workloads.levers import Lever
 
 SIDE_BY_SIDE = 64
@@ -18,7 +18,7 @@ EXPLANATION_ROWS = 10
 """What most have room in, title included: the list gives way only to a longer one."""
 
 
-class LeverPanel(Painted):
+class LeverPanel(Scrolled):
     """The levers of the workload; the app moves the cursor and makes the change."""
 
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
@@ -58,15 +58,9 @@ class LeverPanel(Painted):
             self.repaint()
             self.app.call_later(self.app.run_action, "edit")
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Move the cursor up."""
-        event.stop()
-        self.move(-1)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Move the cursor down."""
-        event.stop()
-        self.move(1)
+    def scroll_rows(self, direction: int) -> None:
+        """Move the cursor up (-1) or down (+1)."""
+        self.move(direction)
 
     # ── painting ────────────────────────────────────────────────────────────────────────
 

@@ -36,19 +36,19 @@ MIN_CONFIGURATION = 26
 """Enough to tell the usual rows apart."""
 
 
-def cells_of(result: Result, *, on_gpu: bool) -> list[str]:
-    """Return the numbers of a row as text, in the order of `NUMBERS`."""
+def cells_of(result: Result, *, on_gpu: bool) -> dict[str, str]:
+    """Return the numbers of a row as text, by the titles of `NUMBERS`."""
     device = result.util_pct if on_gpu else result.cpu_pct
-    return [
-        fmt.count(result.steps),
-        fmt.significant(result.steps_per_s),
-        fmt.significant(result.samples_per_s),
-        fmt.significant(result.step_ms_p50),
-        fmt.significant(result.step_ms_p95),
-        fmt.significant(result.host_ms),
-        f"{device:.0f}" if device is not None and fmt.is_measured(device) else fmt.ABSENT,
-        fmt.ratio(result.ratio),
-    ]
+    return {
+        "steps": fmt.count(result.steps),
+        "steps/s": fmt.significant(result.steps_per_s),
+        "samples/s": fmt.significant(result.samples_per_s),
+        "p50 ms": fmt.significant(result.step_ms_p50),
+        "p95 ms": fmt.significant(result.step_ms_p95),
+        "host ms": fmt.significant(result.host_ms),
+        "util %": fmt.percent(device).removesuffix(" %"),
+        "ratio": fmt.ratio(result.ratio),
+    }
 
 
 def columns_for(width: int) -> tuple[Column, ...]:
@@ -104,12 +104,10 @@ class ResultsTable(Scrolled):
     def _head(self, columns: tuple[Column, ...], configuration: int) -> Row:
         device = "util %" if self._on_gpu else "CPU %"
         titles = [device if column.title == "util %" else column.title for column in columns]
-        text = (
-            f"{'#':>{NUMBER_WIDTH - 1}} {fmt.clip('configuration', configuration):<{configuration}}"
-        )
-        text += "".join(
-            f"{title:>{column.width}}" for title, column in zip(titles, columns, strict=True)
-        )
+        what = fmt.clip("configuration", configuration)
+        text = f"{'#':>{NUMBER_WIDTH - 1}} {what:<{configuration}}"
+        for title, column in zip(titles, columns, strict=True):
+            text += f"{title:>{column.width}}"
         return [Segment(text, self.ink("head"))]
 
     def _row(self, result: Result, columns: tuple[Column, ...], configuration: int) -> Row:
@@ -120,9 +118,7 @@ class ResultsTable(Scrolled):
         number = f"{'▸' if result.live else ' '}{result.number:>{NUMBER_WIDTH - 2}} "
         what = fmt.clip(fmt.plain(result.configuration), configuration)
         row = [Segment(f"{number}{what:<{configuration}}", style)]
-        cells = dict(
-            zip((c.title for c in NUMBERS), cells_of(result, on_gpu=self._on_gpu), strict=True)
-        )
+        cells = cells_of(result, on_gpu=self._on_gpu)
         for column in columns:
             text = f"{fmt.clip(cells[column.title], column.width - 1):>{column.width}}"
             row.append(Segment(text, style))
