@@ -25,12 +25,12 @@ from gpudash.commands.options import (
 from gpudash.commands.stdout import complain, say
 from gpudash.compare.sweep import plot
 from gpudash.compare.sweep import table as sweep_table
-from gpudash.compare.sweep.file import Provenance, SweepFile
+from gpudash.compare.sweep.file import Provenance, SweepFile, writing
 from gpudash.compare.sweep.grid import Grid, Sweep
 from gpudash.compare.sweep.presets import ON_CPU, ON_GPU, Preset
 from gpudash.errors import RecordingError, UsageError
 from gpudash.protocol import Block, Device, Event, Note, Plan, Progress, Reading, Settings, Started
-from gpudash.recording.files import reason, refuse_existing, shown
+from gpudash.recording.files import refuse_existing, shown
 from gpudash.recording.provenance import path_beside, plain
 from gpudash.run import child
 from gpudash.run.session import Session
@@ -216,7 +216,8 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
                 line = shlex.join(plain(word) for word in self.command)
                 head = f"## {title}\n\n`{line}`: {legend}."
                 parts = [head, sweep_table.as_markdown(table), *remarks]
-                _write_text(self.markdown, "\n\n".join(parts) + "\n")
+                with writing(self.markdown):
+                    self.markdown.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
             if self.plot is not None:
                 plot.draw(self.plot, title, sweep.grid, results)
         except RecordingError as error:
@@ -424,10 +425,3 @@ def _check_place(path: Path, *, replace: bool) -> None:
         raise RecordingError(f"cannot write {shown(path)}: {why}")
     if not replace:
         refuse_existing(path)
-
-
-def _write_text(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RecordingError(f"cannot write {shown(path)}: {reason(error)}") from error

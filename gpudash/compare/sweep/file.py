@@ -9,7 +9,8 @@ import fcntl
 import io
 import os
 import shlex
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
 
@@ -217,10 +218,8 @@ class SweepFile:
         both = zip_longest(there, self.known)
         at, lost = next((at, row) for at, (row, kept) in enumerate(both) if row != kept)
         first = f"\n{lost.round},{lost.cell},".encode()
-        try:
+        with writing(self._path):
             os.truncate(self._path, self._path.read_bytes().index(first) + 1)
-        except OSError as error:
-            raise RecordingError(f"cannot write {shown(self._path)}: {reason(error)}") from error
         for row in self.known[at:]:
             self.append(row)
 
@@ -228,15 +227,22 @@ class SweepFile:
         line = io.StringIO()
         csv.writer(line, lineterminator="\n").writerow(cells)
         data = line.getvalue().encode()
-        try:
+        with writing(self._path):
             while data:
                 data = data[os.write(self._fd, data) :]
-        except OSError as error:
-            raise RecordingError(f"cannot write {shown(self._path)}: {reason(error)}") from error
 
     def _write_provenance(self) -> None:
         if not self._hidden:
             provenance.write(path_beside(self._path), self._provenance)
+
+
+@contextmanager
+def writing(path: Path, verb: str = "write") -> Iterator[None]:
+    """Raise RecordingError for an OSError in here."""
+    try:
+        yield
+    except OSError as error:
+        raise RecordingError(f"cannot {verb} {shown(path)}: {reason(error)}") from error
 
 
 def read_rows(path: Path) -> list[BlockRow]:
@@ -274,12 +280,11 @@ def _read_provenance(path: Path) -> Provenance:
 
 def _reopen(path: Path) -> int:
     """Open the file to append."""
-    try:
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-    except FileNotFoundError as error:
-        raise UsageError(f"cannot resume {shown(path)}: {reason(error)}") from error
-    except OSError as error:
-        raise RecordingError(f"cannot record to {shown(path)}: {reason(error)}") from error
+    with writing(path, "record to"):
+        try:
+            return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise UsageError(f"cannot resume {shown(path)}: {reason(error)}") from error
 
 
 def _lock(fd: int, path: Path) -> None:
@@ -295,10 +300,8 @@ def _lock(fd: int, path: Path) -> None:
 
 
 def _cut_torn_line(path: Path) -> None:
-    try:
+    with writing(path, "record to"):
         os.truncate(path, len(_whole_lines(path)))
-    except OSError as error:
-        raise RecordingError(f"cannot record to {shown(path)}: {reason(error)}") from error
 
 
 def _whole_lines(path: Path) -> bytes:

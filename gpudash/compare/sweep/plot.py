@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from gpudash.compare.sweep.file import writing
 from gpudash.compare.sweep.grid import CellResult, Grid
 from gpudash.compare.sweep.table import change, label, pairs, why_not
-from gpudash.errors import RecordingError, UsageError
+from gpudash.errors import UsageError
 from gpudash.format import ABSENT
-from gpudash.recording.files import reason, shown
+from gpudash.recording.files import shown
 
 SUFFIXES = (".svg", ".png")
 
@@ -39,10 +40,8 @@ def draw(path: Path, title: str, grid: Grid, results: Sequence[Sequence[CellResu
     axes.set_xlabel("samples/s")
     axes.set_title(title, fontsize=9, wrap=True)
     figure.legend(loc="outside lower left", fontsize=7)
-    try:
+    with writing(path):
         figure.savefig(path)
-    except OSError as error:
-        raise RecordingError(f"cannot write {shown(path)}: {reason(error)}") from error
 
 
 def _note(result: CellResult) -> str:
