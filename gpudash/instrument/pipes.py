@@ -22,24 +22,17 @@ class ParentGone(Exception):  # noqa: N818  # it is an event, not an error
 class EventPipe:
     """Where events go."""
 
-    def __init__(self, fd: int, source: str = "training", rank: int = 0) -> None:
+    def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
         self._fd = fd
-        self._source = source
-        self._rank = rank
         self._sent = 0
         self._pending = bytearray()
         self._encoder = msgspec.json.Encoder()
 
     def send(self, event: Event) -> None:
         """Append the event and write what the pipe takes. Raises ParentGone."""
-        envelope = Envelope(
-            source=self._source,
-            rank=self._rank,
-            seq=self._sent,
-            sent_s=time.monotonic(),
-            body=event,
-        )
+        now_s = time.monotonic()
+        envelope = Envelope(source="training", seq=self._sent, sent_s=now_s, body=event)
         self._sent += 1
         self._pending += self._encoder.encode(envelope) + b"\n"
         self.flush()
