@@ -34,6 +34,7 @@ from gpudash.protocol import (
     Event,
     Failed,
     Finished,
+    Hello,
     NewRow,
     Notice,
     Pause,
@@ -82,9 +83,14 @@ class Session:
         command: Sequence[str] = (),
         start_source: Callable[[Plan], Source] = WorkerProcess,
         beside: Sequence[Source] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`beside` the source of the training others are read: by default the sampler."""
+        """`beside` the source of the training others are read: by default the sampler.
+
+        `clock` tells the time that all messages are stamped with.
+        """
         self._plan = plan
+        self._clock = clock
         self._interval_s = interval_s
         self._snapshot_every_s = 1.0 / rate_hz
         self._command = tuple(command)
@@ -96,31 +102,37 @@ class Session:
         self._start_source = start_source
         self._beside = (TelemetrySource(),) if beside is None else tuple(beside)
         self._listeners: list[Listener] = []
-        self._normaliser = Normaliser()
         self._thread = threading.Thread(target=self._run, name="gpudash-session", daemon=True)
         self._training: Source | None = None
         self._watched: set[int] = set()
-        self._last_word: Finished | Failed | None = None
         self._stop_asked = False
         self._recordings = Recordings(self._tell_recording_failure)
-        self._time = TimeAccount()
-        self._whole_run = WholeRun()
         self._experiment: Experiment | None = None
         self._experiment_waits = False  # for the worker to be ready
         self._block_runs = 0
-        self._intervals: Intervals | None = None
-        self._started: Started | None = None
         self._last_command = 0
         self._comparison: ComparisonShown | None = None
         self._said = itertools.count()
+        self._greeted = False  # the present source of the training has said Hello
         self._ended = False
         self._closing = False
         self._close_lock = threading.Lock()
         self._closed = False
         self._kill_at_s: float | None = None
+        self.recording_failure: RecordingError | None = None
+        self._begin(clock())
+
+    def _begin(self, began_s: float) -> None:
+        """Make everything anew that messages are folded into."""
+        self._normaliser = Normaliser()
+        self._live = LiveView(self._plan, began_s)
+        self._time = TimeAccount()
+        self._whole_run = WholeRun()
+        self._intervals: Intervals | None = None
+        self._started: Started | None = None
+        self._last_word: Finished | Failed | None = None
         self.failure: Failed | None = None
         """How the last worker failed; None while it has not."""
-        self.recording_failure: RecordingError | None = None
 
     @property
     def rows_recorded(self) -> int:
@@ -141,7 +153,7 @@ class Session:
 
     def start(self, listener: Listener) -> None:
         """Start all sources and the thread. Call from the main thread. Raises WorkerError."""
-        self._live = LiveView(self._plan, time.monotonic())
+        self._begin(self._clock())
         self._adopt(self._start_source(self._plan))
         self._listeners.append(listener)
         for source in self._beside:
@@ -182,7 +194,7 @@ class Session:
             self._read_training()  # what it said last
             self._cancel_comparison("the training was restarted")
             self._release()
-            self._say(Restarted(at_s=time.monotonic(), plan=plan))
+            self._say(Restarted(at_s=self._clock(), plan=plan))
             self._adopt(training)
 
         self._ask(replace)
@@ -230,7 +242,7 @@ class Session:
         if self._recordings.holds(path):
             raise RecordingError(f"{shown(path)} is being recorded")
         origin = Origin(
-            began_s=time.monotonic(),
+            began_s=self._clock(),
             began_utc=datetime.now(UTC),
             interval_s=self._interval_s,
             every_step=every_step,
@@ -247,7 +259,7 @@ class Session:
 
     def stop_recording(self) -> None:
         """Complete the CSV and close it."""
-        self._ask(lambda: self._recordings.end(time.monotonic(), self._time.account()))
+        self._ask(lambda: self._recordings.end(self._clock(), self._time.account()))
 
     def close(self) -> None:
         """End everything and complete the recording; waits for it. Closing twice is closing."""
@@ -303,11 +315,11 @@ class Session:
             self._obey_requests()
             self._read_training()  # what arrived while a listener was busy
             self._read_beside()
-            self._show(self._snapshot(time.monotonic()))  # the last one is whole
+            self._show(self._snapshot(self._clock()))  # the last one is whole
         except Exception as error:  # noqa: BLE001  # must not end in silence
             sentence = f"gpudash itself failed: {type(error).__name__}: {error}"
             trace = traceback.format_exc()
-            now_s = time.monotonic()
+            now_s = self._clock()
             self.failure = Failed(at_s=now_s, kind="error", sentence=sentence, traceback=trace)
             self._tell_failure(self.failure)
             self._recordings.take(self._of_session(self.failure))
@@ -328,7 +340,7 @@ class Session:
             self._notice_end()
             now_s = time.monotonic()
             if now_s >= next_snapshot_s:
-                self._show(self._snapshot(now_s))
+                self._show(self._snapshot(self._clock()))
                 next_snapshot_s = now_s + self._snapshot_every_s
 
     def _end(self) -> None:
@@ -368,6 +380,10 @@ class Session:
     def _take(self, envelope: Envelope) -> None:
         """Write first, then fold."""
         self._recordings.take(envelope)
+        if isinstance(envelope.body, Hello) and envelope.source == "training":
+            if self._greeted:  # it tells everything again, from the beginning
+                self._begin(envelope.sent_s)
+            self._greeted = True
         item = self._normaliser.take(envelope)
         if item is not None:
             self._fold(item)
@@ -378,7 +394,7 @@ class Session:
         self._fold(self._normaliser.stamp(event))
 
     def _of_session(self, event: Event) -> Envelope:
-        now_s = time.monotonic()
+        now_s = self._clock()
         return Envelope(source="session", seq=next(self._said), sent_s=now_s, body=event)
 
     def _fold(self, item: Event | Reading) -> None:
@@ -471,7 +487,7 @@ class Session:
     # ── the training ────────────────────────────────────────────────────────────────────
 
     def _adopt(self, training: Source) -> None:
-        self._training = training
+        self._training, self._greeted = training, False
         self._last_word = None
         self._stop_asked = False
         self._kill_at_s = None
@@ -507,9 +523,9 @@ class Session:
         if self._training is None:  # what it said last could not be understood
             return
         if self._stop_asked:
-            self._say(Stopped(at_s=time.monotonic()))
+            self._say(Stopped(at_s=self._clock()))
         elif self._last_word is None:
-            self._say(Failed(at_s=time.monotonic(), kind="error", sentence=ended.why))
+            self._say(Failed(at_s=self._clock(), kind="error", sentence=ended.why))
         self._release()
         self._complete_recordings()
         self._ended = True
@@ -529,7 +545,7 @@ class Session:
         """Write what is left and close: nothing more can come of this worker."""
         if self._intervals is not None:
             ended = self._last_word.at_s if isinstance(self._last_word, Finished) else None
-            self._recordings.write(self._intervals.close(ended or time.monotonic()))
+            self._recordings.write(self._intervals.close(ended or self._clock()))
             self._intervals = None
         if self.failure is not None:
             self._recordings.discard_empty()  # or the next try would need --force
