@@ -61,6 +61,7 @@ def gpudash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
             "--precision 0% is not valid; valid: a number from 0.01% to 50%",
         ),
         (["--live"], "--live goes with --record FILE.csv"),
+        (["--every-step"], "--every-step goes with --record FILE.csv"),
         (["encdec"], "the dashboard needs a terminal; --record FILE.csv runs without one"),
     ],
 )

@@ -293,7 +293,7 @@ def test_a_pause_begins_the_block_anew_that_it_came_in_and_no_other():
     bench.changed(block=1, after_step=3, warmup_steps=0)
     bench.finished(50.0, segment=1)
     bench.finished(900.0)
-    bench.tell(Paused(at_s=bench.now_s), Resumed(at_s=bench.now_s))
+    bench.tell(Paused(at_s=bench.now_s, after_step=4), Resumed(at_s=bench.now_s))
     bench.finished(50.0, 50.0, 1.0)
     bench.changed(block=None, after_step=7)
     bench.finished(50.0)

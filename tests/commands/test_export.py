@@ -1,0 +1,64 @@
+"""`gpudash export` through the command line: files, exit codes, one line for what is wrong."""
+
+import pytest
+
+from gpudash.commands.main import main
+from tests.recording.test_log import recorded
+
+
+def test_a_log_becomes_the_files_that_are_asked_for_and_nothing_is_said(tmp_path, capsys):
+    log = recorded(tmp_path)
+    for name in ("again.csv", "rows.jsonl"):
+        assert main(["export", str(log), "-o", str(tmp_path / name)]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "run.csv").read_bytes()
+    assert (tmp_path / "rows.jsonl").read_text().startswith('{"time_s": ')
+
+
+def test_what_exists_is_kept_unless_it_is_forced(tmp_path, capsys):
+    command = ["export", str(recorded(tmp_path)), "-o", str(tmp_path / "again.csv")]
+    (tmp_path / "again.csv").write_text("precious")
+    assert main(command) == 2
+    assert capsys.readouterr().err.endswith("again.csv exists; --force overwrites it\n")
+    assert (tmp_path / "again.csv").read_text() == "precious"
+    assert main([*command, "--force"]) == 0
+
+
+@pytest.mark.parametrize(("lines", "said"), [(1, "1 line"), (3, "3 lines")])
+def test_lines_that_make_no_sense_are_counted(tmp_path, capsys, lines, said):
+    log = recorded(tmp_path)
+    log.write_bytes(log.read_bytes() + b"[]\n" * lines)
+    assert main(["export", str(log), "-o", str(tmp_path / "again.csv")]) == 0
+    assert capsys.readouterr().err == f"left out {said} of {log} that made no sense\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "the following arguments are required: LOG, -o/--output"),
+        (["run.jsonl"], "the following arguments are required: -o/--output"),
+        (["none.jsonl", "-o", "x.csv"], "cannot read none.jsonl: no such file or directory"),
+        (["", "-o", "x.csv"], "cannot read .: it is a folder"),
+        (["other.jsonl", "-o", "x.csv"], "other.jsonl is not the log of a recording"),
+        (["later.jsonl", "-o", "x.csv"], "later.jsonl is a log of version 9"),
+        (["other.csv", "-o", "x.jsonl"], "other.csv is not a recording"),
+        (["run.jsonl", "-o", "x.xlsx"], "cannot export to x.xlsx: it ends in none of .csv"),
+        (["run.jsonl", "-o", ""], "it ends in none of .csv, .jsonl, .parquet"),
+        (["run.jsonl", "-o", "none/x.csv"], "none does not exist"),
+        (["run.jsonl", "-o", "none/x.jsonl"], "none does not exist"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_line(tmp_path, monkeypatch, capsys, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    recorded(tmp_path)
+    (tmp_path / "other.jsonl").write_text('{"event": "start"}\n')
+    (tmp_path / "later.jsonl").write_text('{"gpudash_log": 9}\n')
+    (tmp_path / "other.csv").write_text("time_s,loss\n")
+    before = sorted(tmp_path.iterdir())
+    assert main(["export", *arguments]) == 2
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert errors.startswith("gpudash: ")
+    assert said in errors
+    assert errors.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == before

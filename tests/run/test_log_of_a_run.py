@@ -1,0 +1,198 @@
+"""The log of a run holds all that is needed to make its files again, also where it was cut off."""
+
+import csv
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpudash.commands.main import main
+from gpudash.compare.ab import Question
+from gpudash.protocol import (
+    BlocksEnded,
+    Change,
+    Changed,
+    ComparisonShown,
+    Envelope,
+    GpuReading,
+    Hello,
+    Paused,
+    Plan,
+    Printed,
+    Progress,
+    Restarted,
+    Resumed,
+    Started,
+    Verdict,
+)
+from gpudash.recording.intervals import Interval
+from gpudash.recording.log import Closed, LogReader, Origin
+from gpudash.recording.recordings import Recordings
+from gpudash.recording.writer import RecordingWriter
+from gpudash.views.time_breakdown import TimeBreakdown
+from tests import worker_double
+from tests.run.test_session import PATIENCE_S, SMALL, Begin, begin
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host
+
+__all__ = ["begin"]
+PLAN = Plan(workload="encdec", device="cpu", settings=SMALL)
+AB = Question(lever="pipelined", a="off", b="on", pairs=2)
+
+
+def envelopes(path: Path) -> list[Envelope]:
+    return [item for item in LogReader(path) if isinstance(item, Envelope)]
+
+
+def bodies(path: Path) -> list[object]:
+    return [envelope.body for envelope in envelopes(path)]
+
+
+def exported(log: Path) -> dict[str, bytes]:
+    """Return what an export makes of a log, by suffix."""
+    again = log.with_name(f"again-{log.stem}.csv")
+    assert main(["export", str(log), "-o", str(again)]) == 0
+    return {suffix: again.with_suffix(suffix).read_bytes() for suffix in (".csv", ".json")}
+
+
+def written(log: Path) -> dict[str, bytes]:
+    return {suffix: log.with_suffix(suffix).read_bytes() for suffix in (".csv", ".json")}
+
+
+def test_csv_and_json_of_an_eventful_run_are_made_again_to_the_byte(
+    begin: Begin, tmp_path: Path
+) -> None:
+    session, screen = begin(tmp_path / "whole.csv")
+    screen.until(lambda s: s.recording and s.recording.rows)
+    session.change({"batch_size": "4"})
+    screen.until(lambda s: s.settings.get("batch_size") == "4" and not s.pending)
+    session.compare(AB)
+    screen.until(lambda s: s.comparison and s.comparison.verdict)
+    session.pause()
+    screen.until(lambda s: s.state == "paused")
+    session.stop_recording()
+    session.record(tmp_path / "late.csv")  # in mid-run, while it is paused
+    session.resume()
+    screen.until(lambda s: s.recording and s.recording.rows)
+    session.restart(PLAN)
+    screen.until(lambda s: s.settings.get("batch_size") == "2" and s.total_steps > 5)
+    session.close()
+    for name in ("whole", "late"):
+        log = tmp_path / f"{name}.jsonl"
+        assert exported(log) == written(log)
+    told = bodies(tmp_path / "whole.jsonl")
+    for kind in (Hello, Started, Change, Changed, ComparisonShown, Verdict, BlocksEnded, Paused):
+        assert kind in map(type, told), kind
+    assert any(isinstance(body, Printed) for body in told)
+    assert not any(isinstance(body, Progress) for body in told)
+    late = bodies(tmp_path / "late.jsonl")
+    kept = [body for body in late if isinstance(body, Plan | Started | Changed | Paused)]
+    assert (kept[0].settings, kept[1].workload) == (SMALL, "encdec")
+    assert kept[-2].at_s < kept[-1].at_s
+    assert [type(body) for body in late if isinstance(body, Restarted | Resumed)] == [
+        Resumed,
+        Restarted,
+    ]
+
+
+def test_with_every_step_the_log_tells_of_steps_and_readings_besides_the_rows(
+    tmp_path: Path,
+) -> None:
+    command = worker_double.gpudash(
+        "--record", "run.csv", "--every-step", "--steps", "30", "--device", "cpu"
+    )
+    subprocess.run(command, cwd=tmp_path, env=worker_double.environment(), check=True)
+    log = tmp_path / "run.jsonl"
+    reader = LogReader(log)
+    assert reader.origin.every_step
+    steps = [one.step for body in bodies(log) if isinstance(body, Progress) for one in body.steps]
+    assert steps == list(range(1, 31))
+    assert exported(log) == written(log)
+
+
+def test_a_run_that_is_killed_leaves_a_log_up_to_its_last_row(tmp_path: Path) -> None:
+    pick = random.Random(1)
+    command = worker_double.gpudash("--interval", "0.05", "--device", "cpu", "--record")
+    for number in range(4):
+        path = tmp_path / f"{number}.csv"
+        process = subprocess.Popen(
+            [*command, path], env=worker_double.environment(), stderr=subprocess.DEVNULL
+        )
+        rows = pick.randint(1, 12)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not path.exists() or path.read_bytes().count(b"\n") <= rows:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.001 * pick.random())
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        items = list(LogReader(path.with_suffix(".jsonl")))
+        found = [item for item in items if isinstance(item, Interval)]
+        assert not isinstance(items[-1], Closed)
+        with path.open(newline="") as file:
+            assert len(found) - len(list(csv.DictReader(file))) in (0, 1)  # the log goes first
+
+
+# ── what a recording begun in mid-run is told first ─────────────────────────────────────
+
+
+class Told:
+    """What comes of a run, and the recordings that it is told to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
+        self.run = Trainer()
+        self.seq = 0
+
+    def take(self, *items: object, source: str = "training") -> None:
+        for body in items:
+            self.seq += 1
+            self.recordings.take(
+                Envelope(source=source, seq=self.seq, sent_s=self.run.now_s, body=body)
+            )
+
+    def begun(self, started: Started | None = None) -> list[object]:
+        """Return what a recording begun now is told first."""
+        origin = Origin(
+            began_s=BEGAN_S, began_utc="2026-01-02T03:04:05Z", interval_s=0.5, command=()
+        )
+        origin = msgspec.convert(msgspec.to_builtins(origin), Origin)
+        writer = RecordingWriter(self.folder / f"{self.seq}.csv", origin)
+        self.recordings.begin(writer, started, self.run.now_s, TimeBreakdown())
+        return bodies(writer.log_path)
+
+
+def test_what_lasts_is_told_and_what_is_over_is_not(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    told.take(PLAN, source="session")
+    start, change, pause = told.run.start(), told.run.change(pipelined="on"), told.run.pause()
+    told.take(Hello(), start, told.run.change(batch_size="4"), *told.run.steps(3), change, pause)
+    assert told.begun() == [PLAN, Hello(), start, change, pause]
+    told.take(told.run.resume())
+    assert told.begun() == [PLAN, Hello(), start, change]
+    again = msgspec.structs.replace(PLAN, workload="augment")
+    told.take(Restarted(at_s=told.run.now_s, plan=again), source="session")
+    assert told.begun() == [again]
+    told.take(Hello(), start)
+    assert told.begun() == [again, Hello(), start]
+
+
+def test_a_start_is_told_with_its_segment_in_the_run(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    start = told.run.start()
+    told.take(start)
+    in_run = msgspec.structs.replace(start, segment=3)
+    assert told.begun(in_run) == [in_run]
+
+
+def test_each_gpu_is_told_once_and_first(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    first, other = gpu(BEGAN_S, mem_total_mib=1.0), gpu(BEGAN_S, uuid="GPU-2222", index=1)
+    told.take(first, gpu(BEGAN_S + 1), host(BEGAN_S), source="telemetry")
+    assert told.begun() == [first]
+    told.take(gpu(BEGAN_S + 2), other, gpu(BEGAN_S + 3, uuid="GPU-2222"), source="telemetry")
+    readings = [body for body in bodies(tmp_path / "3.jsonl") if isinstance(body, GpuReading)]
+    assert readings == [first, other]
