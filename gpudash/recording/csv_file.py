@@ -57,10 +57,7 @@ def text(value: object) -> str:
 
 
 class CsvRecording:
-    """A record file being written. `rows` counts the rows in it, the header left out.
-
-    `failed` says that the file could not be written to its end.
-    """
+    """A record file being written. `rows` counts the rows in it, the header left out."""
 
     def __init__(
         self, path: Path, *, began_s: float, began_utc: datetime, draft: bool = False
@@ -72,25 +69,24 @@ class CsvRecording:
         """
         self.path = path
         self.rows = 0
-        self.failed = False
         self._began_s = began_s
         self._began_utc = began_utc
         self._columns = columns()
         self._output = Output(path, draft=draft)
         try:
-            self._append(_lines([self._columns]))
+            self._output.append(_lines([self._columns]))
         except RecordingError:
             self._output.discard()
             raise
 
+    @property
+    def failed(self) -> bool:
+        """It could not be written to its end."""
+        return self._output.failed
+
     def take_place(self) -> None:
         """Make a draft the file at `path`, in place of the one there. Raises RecordingError."""
-        try:
-            self._output.take_place()
-        except RecordingError:
-            self.close()
-            self.failed = True
-            raise
+        self._output.take_place()
 
     def write(self, interval: Interval) -> None:
         """Write the rows of an interval: one for each GPU, or one without.
@@ -101,7 +97,7 @@ class CsvRecording:
         if self._output.closed:
             return
         rows = cells(interval, self._columns, self._began_s, self._began_utc)
-        self._append(_lines(rows))
+        self._output.append(_lines(rows), f" after {self.rows} rows")
         self.rows += len(rows)
 
     def close(self) -> None:
@@ -112,13 +108,6 @@ class CsvRecording:
         """Close the file and remove it; what a draft would have replaced stays."""
         self.close()
         self._output.discard()
-
-    def _append(self, line: bytes) -> None:
-        try:
-            self._output.append(line, f" after {self.rows} rows")
-        except RecordingError:
-            self.failed = True
-            raise
 
 
 def cells(

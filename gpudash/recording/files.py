@@ -26,6 +26,8 @@ class Output:
         """What `discard` removes: never anything that was there before."""
         self._size = 0
         self.closed = False
+        self.failed = False
+        """It could not be written to its end, or not take its place."""
         try:
             self.fd = self._open_draft() if draft else self._create(path)
         except FileExistsError:
@@ -47,6 +49,8 @@ class Output:
             self._draft.replace(self._place)
         except OSError as error:
             self.discard()
+            self.close()
+            self.failed = True
             raise RecordingError(
                 f"cannot record to {shown(self._path)}: {reason(error)}"
             ) from error
@@ -67,6 +71,7 @@ class Output:
             with suppress(OSError):  # not every target can be cut
                 os.ftruncate(self.fd, self._size)
             self.close()
+            self.failed = True
             raise RecordingError(
                 f"recording to {shown(self._path)} ends{after}: {reason(error)}"
             ) from error

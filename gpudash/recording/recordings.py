@@ -96,8 +96,10 @@ class Recordings:
         active = _Active(recording, account)
         self._active.append(active)
         for one in self._lasting.values():
-            is_start = isinstance(one.body, Started) and started is not None
-            self._guard(active, replace(one, body=started) if is_start else one)
+            if isinstance(one.body, Started) and one.rank == 0 and started is not None:
+                self._guard(active, replace(one, body=started))
+            else:
+                self._guard(active, one)
 
     def end(self, now_s: float, account: TimeBreakdown) -> None:
         """Take no later rows; those that have begun leave when they are complete."""

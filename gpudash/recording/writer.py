@@ -98,7 +98,8 @@ class RecordingWriter:
                 try:
                     self._log.append(line_of(item))
                 finally:
-                    self._note(item.body)
+                    if item.rank == 0:
+                        self._note(item.body)
 
     def discard(self) -> None:
         """Remove the files, or their drafts: nothing happened that could be recorded."""

@@ -1,5 +1,7 @@
 """What a CSV knows of a run is read from it; what it cannot know is said."""
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,6 +55,19 @@ def test_the_json_beside_knows_device_and_failures(tmp_path):
     assert (first.device, first.versions["torch"]) == (DEVICE, "2.11.0")
     assert row.steps == 5
     assert (failed.at_s, failed.kind, failed.sentence) == (0.7, "out_of_memory", "too large")
+
+
+def test_a_json_of_version_1_is_read(tmp_path):
+    recorder = recorder_of(tmp_path)
+    take(recorder, started(BEGAN_S))
+    take(recorder, interval())
+    recorder.close()
+    known = json.loads(recorder.metadata_path.read_text())
+    del known["failures"]  # as before there were any
+    old = known | {"schema_version": 1, "account": {"wall_s": 1.0, "unexplained_s": 0.5}}
+    recorder.metadata_path.write_text(json.dumps(old))
+    first, row = CsvReader(recorder.path)
+    assert (first.body.device, row.steps) == (DEVICE, 5)
 
 
 @pytest.mark.parametrize("beside", [b"", b"{}", b"[" * 10_000, b"\xff", b'{"schema_version": 9}'])

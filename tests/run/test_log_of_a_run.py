@@ -31,6 +31,7 @@ from gpudash.protocol import (
 )
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, LogReader, Origin
+from gpudash.recording.provenance import Metadata
 from gpudash.recording.recordings import Recordings
 from gpudash.recording.writer import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
@@ -147,11 +148,11 @@ class Told:
         self.run = Trainer()
         self.seq = 0
 
-    def take(self, *items: object, source: str = "training") -> None:
+    def take(self, *items: object, source: str = "training", rank: int = 0) -> None:
         for body in items:
             self.seq += 1
             self.recordings.take(
-                Envelope(source=source, seq=self.seq, sent_s=self.run.now_s, body=body)
+                Envelope(source=source, rank=rank, seq=self.seq, sent_s=self.run.now_s, body=body)
             )
 
     def begun(self, started: Started | None = None) -> list[object]:
@@ -186,6 +187,18 @@ def test_a_start_is_told_with_its_segment_in_the_run(tmp_path: Path) -> None:
     told.take(start)
     in_run = msgspec.structs.replace(start, segment=3)
     assert told.begun(in_run) == [in_run]
+
+
+def test_every_rank_is_told_and_the_run_is_described_by_the_first(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    first = told.run.start()
+    other = msgspec.structs.replace(first, versions={"torch": "0.1"})
+    told.take(first)
+    told.take(other, rank=1)
+    in_run = msgspec.structs.replace(first, segment=3)
+    assert told.begun(in_run) == [in_run, other]
+    described = msgspec.json.decode((tmp_path / "2.json").read_bytes(), type=Metadata)
+    assert described.versions["torch"] == first.versions["torch"]
 
 
 def test_each_gpu_is_told_once_and_first(tmp_path: Path) -> None:
