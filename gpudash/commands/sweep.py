@@ -27,7 +27,7 @@ from gpudash.compare.sweep import plot
 from gpudash.compare.sweep import table as sweep_table
 from gpudash.compare.sweep.file import Provenance, SweepFile, writing
 from gpudash.compare.sweep.grid import Grid, Sweep
-from gpudash.compare.sweep.presets import ON_CPU, ON_GPU, Preset
+from gpudash.compare.sweep.presets import ON_CPU, ON_GPU, ROUNDS, Preset
 from gpudash.errors import RecordingError, UsageError
 from gpudash.protocol import Block, Device, Event, Note, Plan, Progress, Reading, Settings, Started
 from gpudash.recording.files import refuse_existing, shown
@@ -40,8 +40,6 @@ from gpudash.telemetry.nvml import GpuUnavailable
 from workloads import DEFAULT, Entry, find_workload
 from workloads.levers import find, resolve
 
-ROUNDS = 5
-MIN_STEPS = 10
 MIN_S = 1.0
 """A block lasts this long besides: utilisation is read five times a second."""
 ASK_TORCH = "import torch; print(torch.cuda.device_count())"
@@ -119,17 +117,16 @@ def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
     steps = whole("--steps", arguments.steps, default=0, minimum=1, maximum=10**6)
     if preset is None:
         rows, columns = vary(entry, arguments.vary)
+        preset = Preset(workload=entry.name, rows=rows, columns=columns)
     else:
         plan = msgspec.structs.replace(plan, settings=preset.settings | plan.settings)
-        other_rows = _other_rows(entry, arguments.vary)
+        rows = _other_rows(entry, arguments.vary)
         preset = (ON_GPU if trains_on_gpu(plan.device) else ON_CPU)[arguments.preset]
-        rows, columns = other_rows or preset.rows, preset.columns
-    rounds = (preset and preset.rounds) or ROUNDS
     grid = Grid(
-        rows=rows,
-        columns=columns,
-        rounds=whole("--rounds", arguments.rounds, default=rounds, minimum=2, maximum=1000),
-        min_steps=steps or (preset and preset.min_steps) or MIN_STEPS,
+        rows=rows or preset.rows,
+        columns=preset.columns,
+        rounds=whole("--rounds", arguments.rounds, default=preset.rounds, minimum=2, maximum=1000),
+        min_steps=steps or preset.min_steps,
         min_s=0.0 if steps else MIN_S,
     )
     check_grid(entry, plan.settings, grid)

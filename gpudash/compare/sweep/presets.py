@@ -7,19 +7,20 @@ import msgspec
 
 from gpudash.protocol import Settings
 
+MIN_STEPS = 10
+ROUNDS = 5
+
 
 class Preset(msgspec.Struct, frozen=True, kw_only=True):
     """A sweep of one workload."""
 
     workload: str
-    settings: Settings
+    settings: Settings = {}
     """Fixed for the whole sweep."""
     rows: tuple[Settings, ...]
     columns: tuple[Settings, ...]
-    min_steps: int | None = None
-    """None: the sweep's own."""
-    rounds: int | None = None
-    """None: the sweep's own."""
+    min_steps: int = MIN_STEPS
+    rounds: int = ROUNDS
 
 
 def _batches(*sizes: int) -> tuple[Settings, ...]:
@@ -55,7 +56,6 @@ ON_GPU = {
     ),
     "augment": Preset(
         workload="augment",
-        settings={},
         rows=_batches(8, 16, 32, 64, 128),
         columns=(*_AUGMENT, *_AUGMENT_BEST),
         min_steps=32,  # several bursts of the loader, whose batches come one of each worker
@@ -69,7 +69,6 @@ ON_GPU = {
     ),
     "jpeg_input": Preset(
         workload="jpeg_input",
-        settings={},
         rows=_batches(256),
         columns=(
             {"input": "baseline", "num_workers": "4"},
