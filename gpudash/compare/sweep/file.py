@@ -238,7 +238,7 @@ class SweepFile:
 
 @contextmanager
 def writing(path: Path, verb: str = "write") -> Iterator[None]:
-    """Raise RecordingError for an OSError in here."""
+    """Raise RecordingError, with the path and the reason, for an OSError in here."""
     try:
         yield
     except OSError as error:

@@ -9,6 +9,7 @@ from gpudash.protocol import Settings
 
 MIN_STEPS = 10
 ROUNDS = 5
+"""Length and number of each setting's blocks, where a table does not say otherwise."""
 
 
 class Preset(msgspec.Struct, frozen=True, kw_only=True):
