@@ -361,7 +361,7 @@ def title_of(
 ) -> str:
     """Return, in a line, what was measured beside what the table says.
 
-    Named are the levers that were set, those in force with another value than `gpudash list`
+    Named are the levers that were set, the active ones with another value than `gpudash list`
     says, and the one whose default is this machine's; the worker's notes tell of some of them.
     """
     notes = [note for note in worker_notes if note.lever not in grid.varied]

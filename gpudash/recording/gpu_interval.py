@@ -54,7 +54,7 @@ class GpuTrack:
     def take(self, began_s: float, ended_s: float, settings_s: float) -> GpuInterval:
         """Return the interval (began_s, ended_s] and forget its samples.
 
-        Its settings are in force since `settings_s`: no value of its covers time before.
+        Its settings are active since `settings_s`: none of its values covers time before.
         """
         first = bisect_right(self._samples, began_s, key=_time)
         end = bisect_right(self._samples, ended_s, key=_time)

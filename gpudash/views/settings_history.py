@@ -1,8 +1,8 @@
 """The results table: what each setting was worth. Memory does not grow with the run.
 
 The first steps after a start, a change or a pause are left out, `WARMUP_STEPS` and as many as
-the worker says: caches and the allocator settle in them, and a loader's hoard is used up, which
-hides its pace. A rate is the number of steps over the sum of their durations, and a step's
+the worker says: caches and the allocator warm up in them, and prefetched batches are used up, which
+mask a loader's rate. A rate is the number of steps over the sum of their durations, and a step's
 duration contains neither pauses nor the switching of levers: so pausing dilutes no row. A row
 without a counted step vanishes when the next one begins.
 """
@@ -27,11 +27,11 @@ _GAP_S = 0.02
 class _Row:
     """One row while it grows: sums, and the latest step times."""
 
-    def __init__(self, segment: int, workload: str, settings: Settings, settling: int) -> None:
+    def __init__(self, segment: int, workload: str, settings: Settings, warmup_steps: int) -> None:
         self.segment = segment
         self.workload = workload
         self.settings = settings
-        self.settling = max(settling, WARMUP_STEPS)
+        self.warmup_steps = max(warmup_steps, WARMUP_STEPS)
         self.steps = 0
         self.samples = 0
         self.busy_s = 0.0
@@ -43,7 +43,7 @@ class _Row:
 
     def count(self, finished: Step) -> None:
         """Take a finished step, or leave it out as warm-up."""
-        step = warm(finished, self.settling)
+        step = warm(finished, self.warmup_steps)
         if step is None:
             return
         busy_s = step.count * step.step_ms / 1000
@@ -112,25 +112,25 @@ class SettingsHistory:
         self._dropped = 0
         self._waiting: deque[Reading] = deque(maxlen=1024)  # taken after the newest step known
 
-    def start(self, segment: int, workload: str, settings: Settings, settling: int) -> None:
-        """Begin the first row of a new worker; `settling` as in `change`."""
+    def start(self, segment: int, workload: str, settings: Settings, warmup_steps: int) -> None:
+        """Begin the first row of a new worker; `warmup_steps` as in `change`."""
         self._waiting.clear()
-        self._begin(_Row(segment, workload, settings, settling))
+        self._begin(_Row(segment, workload, settings, warmup_steps))
 
-    def change(self, segment: int, settings: Settings, settling: int) -> None:
+    def change(self, segment: int, settings: Settings, warmup_steps: int) -> None:
         """Begin the row of a segment; steps still on the device count in the one before.
 
-        `settling` is the number of steps until what came before has no part in them any more.
+        `warmup_steps` is the number of steps until what came before has no part in them any more.
         """
         if self._rows:
             workload = self._rows[-1].workload
-            self._begin(_Row(segment, workload, settings, settling))
+            self._begin(_Row(segment, workload, settings, warmup_steps))
 
-    def go_on(self, segment: int, settling: int) -> None:
+    def go_on(self, segment: int, warmup_steps: int) -> None:
         """Count the steps of this segment in the newest row: what lay between was not its own."""
         if self._rows:
             self._rows[-1].segment = segment
-            self._rows[-1].settling = max(settling, WARMUP_STEPS)
+            self._rows[-1].warmup_steps = max(warmup_steps, WARMUP_STEPS)
 
     def verdict(self, text: str) -> None:
         """Keep what a comparison found, below the newest row."""
@@ -138,10 +138,10 @@ class SettingsHistory:
             self._rows[-1].verdicts.append(text)
 
     def new_row(self) -> None:
-        """Begin another row with the settings in force; what is warm stays warm."""
+        """Begin another row with the active settings; what is warm stays warm."""
         if self._rows:
             row = self._rows[-1]
-            self._begin(_Row(row.segment, row.workload, row.settings, row.settling))
+            self._begin(_Row(row.segment, row.workload, row.settings, row.warmup_steps))
 
     def step(self, step: Step) -> None:
         """Count a finished step in the newest row of its segment."""

@@ -31,7 +31,7 @@ IDLE = Rate(0.0, 0.0, None, None)
 
 
 class RecentSteps:
-    """The last steps under the settings in force."""
+    """The last steps under the active settings."""
 
     def __init__(self) -> None:
         self._steps: deque[Step] = deque(maxlen=8192)

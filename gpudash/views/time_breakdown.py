@@ -1,4 +1,4 @@
-"""Where the wall time went, down to what nobody can explain. No I/O, no clock.
+"""Where the wall time went, unattributed time included. No I/O, no clock.
 
 Between a worker's start and the end of its newest step, or its own end, every moment lies either
 in a step's duration or in a gap beside it. A gap is paused, switching, or unattributed; from
@@ -118,7 +118,7 @@ class TimeAccount:
         if self._end_s is not None and at_s > self._end_s:
             self._gap(self._end_s, at_s)
             self._wall_s += at_s - self._end_s
-        self._end_s = None  # the time until another start, if any, is nobody's
+        self._end_s = None  # the time until another start, if any, is not counted
 
     def _start(self, at_s: float) -> None:
         if self._end_s is not None and at_s > self._end_s:  # another worker trained until then

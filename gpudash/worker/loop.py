@@ -212,7 +212,7 @@ class Loop:
         if self._paused:
             self._paused = None
             self._break()
-            # what the loader has hoarded meanwhile is no block's own
+            # what the loader has prefetched meanwhile belongs to no block
             self._begin_block()
         self._send(Resumed(at_s=time.monotonic(), answers=(command.id,)))
 

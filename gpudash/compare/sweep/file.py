@@ -1,6 +1,6 @@
 """The file of a sweep: one CSV row per block, so that an interrupted sweep can be finished.
 
-Beside it `FILE.json` holds what is swept, on what machine and with which settings in force; a
+Beside it `FILE.json` holds what is swept, on what machine and with which active settings; a
 sweep is resumed only where all that agrees.
 """
 
@@ -140,7 +140,7 @@ class SweepFile:
             raise
 
     def started_on(self, started: Started) -> None:
-        """Note the device, the settings in force and the versions.
+        """Note the device, the active settings and the versions.
 
         Raises UsageError where earlier blocks ran under other circumstances, and RecordingError.
         """
