@@ -103,16 +103,17 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     segment: int
     """How many times the levers had been changed when this step was enqueued; the session
     counts on over several workers."""
-    samples: int
-    """In all of its `count` steps."""
+    samples: int | None = None
+    """In all of its `count` steps; None, as for the two times of the host, if its source does
+    not know."""
     finished_s: float
     """The last of them."""
     step_ms: float
     """Of each, as all times."""
     """From the end of the step before (or this step's begin, after a break) to its end."""
-    data_ms: float
+    data_ms: float | None = None
     """The host waited for a batch before enqueueing this step; on two streams, for the next one."""
-    host_ms: float
+    host_ms: float | None = None
     """The host was occupied with the step, waiting for data excluded."""
     device_ms: float | None = None
     """The device had work of this step in progress; overlapping halves counted once.
@@ -137,7 +138,7 @@ class Progress(Record, frozen=True, kw_only=True):
     """Every step finished before this moment has been reported."""
     steps: tuple[Step, ...]
     total_steps: int
-    total_samples: int
+    total_samples: int | None
     loss: float | None = None
     """The newest loss read back, of step `loss_step`."""
     loss_step: int | None = None

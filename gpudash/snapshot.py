@@ -116,7 +116,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     worker_pid: int | None = None
     total_steps: int = 0
-    total_samples: int = 0
+    total_samples: int | None = 0
     planned_steps: int | None = None
     planned_s: float | None = None
     steps_per_s: float | None = None

@@ -4,10 +4,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, repeat
 from math import floor, isfinite
+from typing import TypeVar
 
 import msgspec
 
 from gpudash.protocol import Step
+
+T = TypeVar("T", int, float)
 
 
 def percentiles(
@@ -43,6 +46,12 @@ def mean(values: Iterable[float | None], counts: Iterable[int] = repeat(1)) -> f
     return sum(value * n for value, n in measured) / total if total else None
 
 
+def total(values: Iterable[T | None]) -> T | None:
+    """Return the sum; None where one of the values was not measured."""
+    known = list(values)
+    return None if None in known else sum(one for one in known if one is not None)
+
+
 class Means:
     """Weighted means of values by name, each with its own weight of what was measured."""
 
@@ -68,7 +77,7 @@ def without(step: Step, left_out: int) -> Step | None:
     count = step.count - left_out
     if count <= 0:
         return None
-    samples = round(step.samples * count / step.count)
+    samples = None if step.samples is None else round(step.samples * count / step.count)
     return msgspec.structs.replace(step, samples=samples, count=count) if left_out else step
 
 

@@ -16,7 +16,7 @@ from gpudash.compare.paired_t import (
     verdict,
 )
 from gpudash.protocol import Block, ComparisonShown, Event, Reading, Started
-from gpudash.statistics import mean
+from gpudash.statistics import mean, total
 
 PAIRS = 40
 MIN_STEPS = 5
@@ -191,7 +191,8 @@ def _steps_per_s(blocks: list[Measured]) -> float | None:
 
 def _samples_per_s(blocks: list[Measured]) -> float | None:
     seconds = sum(block.busy_s for block in blocks)
-    return sum(block.samples for block in blocks) / seconds if seconds else None
+    samples = total(block.samples for block in blocks)
+    return samples / seconds if seconds and samples is not None else None
 
 
 def _host_ms(blocks: list[Measured]) -> float | None:

@@ -24,7 +24,7 @@ from gpudash.protocol import (
     Step,
     Timed,
 )
-from gpudash.statistics import mean, warm, without
+from gpudash.statistics import mean, total, warm, without
 
 LAG_S = 0.25
 """A utilisation read so soon after the block began still tells of the time before."""
@@ -42,7 +42,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     settings: Settings
     steps: int
-    samples: int
+    samples: int | None
     busy_s: float
     """Sum of the steps' durations, as the device finished them; or the wall-clock time."""
     host_ms: float | None = None
@@ -52,8 +52,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ms_per_sample(self) -> float:
-        """What a comparison is about."""
-        return self.busy_s * 1e3 / self.samples
+        """What a comparison is about; ms a step where nobody knows the samples."""
+        return self.busy_s * 1e3 / (self.samples or self.steps)
 
 
 class NotRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,7 +166,7 @@ class BlockLog:
             number=one.number,
             settings=one.settings,
             steps=sum(counts),
-            samples=sum(step.samples for step in steps),
+            samples=total(step.samples for step in steps),
             busy_s=sum(step.count * step.step_ms for step in steps) / 1e3,
             host_ms=mean((step.host_ms for step in steps), counts),
             util_pct=mean(reading.number("gpu_util_pct") for reading in readings),

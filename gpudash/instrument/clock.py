@@ -57,7 +57,7 @@ class _Iteration(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True,
     step: int | None
     """None where it only prepared a batch."""
     segment: int
-    samples: int
+    samples: int | None
     loss: Tensor | None
     names: list[str]
     """Of its marks."""
@@ -157,7 +157,11 @@ class Clock(Generic[TimestampT]):
         self._broken, self._broke_s, self.step_ms = True, self._now(), math.inf
 
     def end(
-        self, step: int | None, samples: int = 0, loss: Tensor | None = None, data_s: float = 0.0
+        self,
+        step: int | None,
+        samples: int | None = None,
+        loss: Tensor | None = None,
+        data_s: float = 0.0,
     ) -> None:
         """Close the iteration, in which the host waited `data_s` for its batch.
 

@@ -13,6 +13,7 @@ from gpudash.instrument.clock import PHASES_EVERY_S, Clock
 from gpudash.instrument.loss import DeviceLoss, HostLoss, LossReader
 from gpudash.instrument.timestamps import EventTimestamps, HostTimestamps
 from gpudash.protocol import Event, Phase, Progress, Step
+from gpudash.statistics import total
 
 REPORT_EVERY_S = 0.05
 LOSS_EVERY_S = 0.25
@@ -41,7 +42,7 @@ class Reports:
         self._send = send
         self._finished: list[tuple[Step, Tensor | None]] = []
         self._newest: tuple[int, Tensor] | None = None  # step and loss
-        self._total_samples = 0
+        self._total_samples: int | None = 0
         self._skipped_samples = 0
         self._loss_due_s = 0.0
         self.due_s = time.monotonic() + REPORT_EVERY_S
@@ -58,7 +59,7 @@ class Reports:
     def count(self, steps: int, samples: int) -> None:
         """Count steps that no instrument has seen."""
         self.total_steps += steps
-        self._total_samples += samples
+        self._total_samples = total((self._total_samples, samples))
 
     def send(self) -> Step | None:
         """Report; return the newest finished step, if one has finished since the last report."""
@@ -77,7 +78,7 @@ class Reports:
                 self._loss_due_s = began_s + LOSS_EVERY_S
                 self._losses.request(*self._newest)
             self.total_steps = steps[-1].step
-            self._total_samples += sum(step.samples for step in steps)
+            self._total_samples = total((self._total_samples, *(step.samples for step in steps)))
         transform_ms, skipped = self._input_report()
         self._skipped_samples += skipped
         self._send(

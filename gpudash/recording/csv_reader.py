@@ -22,6 +22,7 @@ from gpudash.recording.files import shown
 from gpudash.recording.intervals import Burst, Interval
 from gpudash.recording.log import LONGEST_S, LineReader, Logged, LogReader, Origin, refuse_nonsense
 from gpudash.recording.provenance import Metadata, path_beside
+from gpudash.statistics import total
 
 UNKNOWN = "phases, pauses, comparisons, notes and the training's own output are not in a CSV"
 """What a screen says of a recording without a log."""
@@ -162,7 +163,8 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
     row = {name: cell for name, cell in rows[0].items() if cell}
     ended_s, began_s = float(row["time_s"]), before.ended_s if before else 0.0
     steps, rate = int(row["steps"]), float(row.get("steps_per_s", 0))
-    samples = round(steps * float(row.get("samples_per_s", 0)) / rate) if rate else 0
+    per_s = row.get("samples_per_s")
+    samples = round(steps * float(per_s) / rate if rate else 0) if per_s else None
     fields = {
         "train_s": ended_s - began_s,
         "skipped_samples": 0,
@@ -187,7 +189,7 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
     ):
         raise ValueError("not an interval that follows")
     if before is not None and _same_worker(interval, before):
-        samples += before.total_samples
+        samples = total((samples, before.total_samples))
     return msgspec.structs.replace(interval, bursts=_bursts(interval), total_samples=samples)
 
 

@@ -31,7 +31,7 @@ from gpudash.protocol import (
     Step,
 )
 from gpudash.recording.gpu_interval import ENERGY_REACH_S, GpuInterval, GpuTrack, over_time
-from gpudash.statistics import mean, percentiles
+from gpudash.statistics import mean, percentiles, total
 
 GRACE_S = 0.5
 """A row waits for a sample from after its end, as samples come in their order; but no longer than
@@ -67,11 +67,11 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     step: int
     """The worker's count of steps at the end of the row; a restarted worker counts anew."""
-    total_samples: int = 0
+    total_samples: int | None = 0
     """Of those steps."""
     steps: int
     """Steps the device finished during the row."""
-    samples: int
+    samples: int | None
     """Of these."""
     bursts: tuple[Burst, ...] = ()
     """How long they took."""
@@ -104,9 +104,9 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
         return self.steps / (self.ended_s - self.began_s)
 
     @property
-    def samples_per_s(self) -> float:
+    def samples_per_s(self) -> float | None:
         """Over the whole row."""
-        return self.samples / (self.ended_s - self.began_s)
+        return None if self.samples is None else self.samples / (self.ended_s - self.began_s)
 
 
 class _Segment(NamedTuple):
@@ -161,7 +161,8 @@ class Intervals:
         self._pausing: Paused | None = None  # its last step is not finished yet
         self._steps: deque[_Finished] = deque()
         self._losses: deque[tuple[int, int, float]] = deque()  # (worker, step, loss)
-        self._step = self._samples = 0
+        self._step = 0
+        self._samples: int | None = 0
         self._loss: float | None = None
         self._inputs: deque[_Input] = deque()
         self._skipped_samples: int | None = None
@@ -315,7 +316,7 @@ class Intervals:
             self._begins_s, self._trains_s = begins_s, self._now.trains_s if is_long else begins_s
             self._breaks.append((begins_s, self._now.trains_s))
             if self._now.worker != before.worker:
-                self._step = self._samples = 0
+                self._step, self._samples = 0, 0
                 self._loss = self._skipped_samples = None
 
     def _sampled(self, at_s: float) -> None:
@@ -339,7 +340,7 @@ class Intervals:
             step=self._step,
             total_samples=self._samples,
             steps=sum(counts),
-            samples=sum(step.samples for step in steps),
+            samples=total(step.samples for step in steps),
             bursts=_bursts(steps),
             step_ms_p50=p50,
             step_ms_p95=p95,
@@ -372,7 +373,7 @@ class Intervals:
             if self._steps[0].segment > self._now.number:
                 break
             taken.append(self._steps.popleft().step)
-            self._samples += taken[-1].samples
+            self._samples = total((self._samples, taken[-1].samples))
         if taken:
             self._step = taken[-1].step
         return taken

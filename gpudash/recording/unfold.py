@@ -56,11 +56,11 @@ def _steps(interval: Interval, base: int) -> Iterator[Step]:
             finished_s += ms * count / 1e3
             done += count
             ends_row = finished_s > interval.ended_s - BESIDE_S
-            of_all = round(interval.samples * done / max(interval.steps, 1))
+            of_all = round((interval.samples or 0) * done / max(interval.steps, 1))
             yield Step(
                 step=interval.step - interval.steps + done,
                 segment=interval.segment - base,
-                samples=of_all - samples,
+                samples=None if interval.samples is None else of_all - samples,
                 finished_s=interval.ended_s
                 if ends_row
                 else max(finished_s, interval.began_s + BESIDE_S),
@@ -73,8 +73,8 @@ def _steps(interval: Interval, base: int) -> Iterator[Step]:
 
 def _means(interval: Interval, stretched: float) -> dict[str, Any]:
     means = {
-        "data_ms": interval.data_ms or 0.0,
-        "host_ms": interval.host_ms or 0.0,
+        "data_ms": interval.data_ms,
+        "host_ms": interval.host_ms,
         "device_ms": interval.device_ms,
         "cpu_ms": interval.cpu_ms,
     }

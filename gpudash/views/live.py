@@ -160,7 +160,7 @@ class LiveView:
         self._notes: tuple[Note, ...] = ()
         self._pid: int | None = None
         self._total_steps = 0
-        self._total_samples = 0
+        self._total_samples: int | None = 0
         self._loss: float | None = None
         self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
         self._transform_ms: dict[str, float] = {}

@@ -13,7 +13,7 @@ from functools import lru_cache
 from gpudash.metrics import since
 from gpudash.protocol import GpuReading, HostReading, Reading, Settings, Step
 from gpudash.snapshot import Result
-from gpudash.statistics import Means, percentiles, warm
+from gpudash.statistics import Means, percentiles, total, warm
 
 WARMUP_STEPS = 5
 RESERVOIR = 4096
@@ -33,7 +33,7 @@ class _Row:
         self.settings = settings
         self.warmup_steps = max(warmup_steps, WARMUP_STEPS)
         self.steps = 0
-        self.samples = 0
+        self.samples: int | None = 0
         self.busy_s = 0.0
         self.times_ms: deque[tuple[float, int]] = deque(maxlen=RESERVOIR)  # and how many steps
         self.means = Means()
@@ -52,7 +52,7 @@ class _Row:
             self.span = (began_s, step.finished_s)
         self.span = (self.span[0], max(self.span[1], step.finished_s))
         self.steps += step.count
-        self.samples += step.samples
+        self.samples = total((self.samples, step.samples))
         self.busy_s += busy_s
         self.times_ms.append((step.step_ms, step.count))
         self.means.add({"host_ms": step.host_ms}, step.count)
@@ -73,7 +73,9 @@ class _Row:
 
     @property
     def samples_per_s(self) -> float | None:
-        return self.samples / self.busy_s if self.busy_s else None
+        if self.samples is None or not self.busy_s:
+            return None
+        return self.samples / self.busy_s
 
     def result(self, number: int, first: "_Row", *, live: bool) -> Result:
         """Return the row as shown; the same object while nothing changed."""

@@ -8,7 +8,7 @@ from operator import mul
 from typing import NamedTuple
 
 from gpudash.protocol import Event, Progress, Reading, Started, Step
-from gpudash.statistics import percentiles
+from gpudash.statistics import percentiles, total
 
 SPAN_S = 2.0
 FEWEST = 3
@@ -71,8 +71,9 @@ class RecentSteps:
         p50, p95 = percentiles(times_ms, (50, 95), counts)
         if busy_s <= 0:
             return Rate(None, None, p50, p95)
-        samples = sum(step.samples for step in self._steps)
-        return Rate(sum(counts) / busy_s, samples / busy_s, p50, p95)
+        samples = total(step.samples for step in self._steps)
+        samples_per_s = None if samples is None else samples / busy_s
+        return Rate(sum(counts) / busy_s, samples_per_s, p50, p95)
 
 
 class WholeRun:

@@ -131,7 +131,9 @@ class TimeAccount:
     def _step(self, step: Step) -> None:
         if self._end_s is None:
             return
-        step_s, data_s = (step.count * max(ms, 0.0) / 1e3 for ms in (step.step_ms, step.data_ms))
+        step_s, data_s = (
+            step.count * max(ms, 0.0) / 1e3 for ms in (step.step_ms, step.data_ms or 0.0)
+        )
         finished_s = max(step.finished_s, self._end_s)
         if finished_s - step_s > self._end_s:
             self._gap(self._end_s, finished_s - step_s)

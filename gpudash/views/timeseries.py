@@ -11,7 +11,7 @@ from math import floor
 from gpudash.metrics import METRICS
 from gpudash.protocol import Reading, Step
 from gpudash.snapshot import Series, Values
-from gpudash.statistics import Means
+from gpudash.statistics import Means, total
 
 TICK_S = 0.5
 CAPACITY = 1200
@@ -26,7 +26,7 @@ class _Tick:
     def __init__(self) -> None:
         self.covered = False  # known to the end whether steps were trained
         self.steps = 0.0
-        self.samples = 0.0
+        self.samples: float | None = 0.0
         self.times = Means()
         self.readings = Means()
         self.row: Values | None = None
@@ -83,7 +83,8 @@ class Ticks:
                 overlap_s = min(step.finished_s, tick_s + TICK_S) - max(began_s, tick_s)
                 share = max(overlap_s, 0.0) / duration_s
             tick.steps += share * step.count
-            tick.samples += share * step.samples
+            samples = None if step.samples is None else share * step.samples
+            tick.samples = total((tick.samples, samples))
             tick.times.add(times, share * step.count)
             self._touch(tick)
 
@@ -131,7 +132,7 @@ class Ticks:
             values = tick.readings.values()
             if tick.covered:
                 values["steps_per_s"] = tick.steps / TICK_S
-                values["samples_per_s"] = tick.samples / TICK_S
+                values |= {} if tick.samples is None else {"samples_per_s": tick.samples / TICK_S}
                 values |= tick.times.values()
             self._names |= dict.fromkeys(values)
             tick.row = tuple(map(values.get, self._names))
