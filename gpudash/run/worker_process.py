@@ -7,6 +7,7 @@ made on the main thread, because the kernel kills the child when the thread that
 
 import codecs
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -30,6 +31,8 @@ REAP_S = 3.0
 """How long a killed worker is waited for: one inside the GPU's driver may take any time."""
 LAST_WORDS = 20
 """Lines of a worker that died without a word, kept to say why."""
+MOST_LINES = 32
+"""Of a message: so a log's line stays shorter than its reader takes, whatever is printed."""
 LINE_LIMIT = 1 << 12
 """A line that the worker prints is cut here: a progress bar may never end one."""
 
@@ -70,7 +73,7 @@ class WorkerProcess:
         os.set_blocking(self._process.stdin.fileno(), False)
         self._unsent = bytearray()
         self._decoder = Decoder("the training process")
-        self._outputs = 0
+        self._seq = itertools.count()  # of what it prints
         self._last_words: list[str] = []
 
     @property
@@ -103,12 +106,13 @@ class WorkerProcess:
         return [*self._output(printed), *events]
 
     def _output(self, lines: list[str]) -> list[Envelope]:
-        if not lines:
-            return []
         self._last_words = (self._last_words + lines)[-LAST_WORDS:]
-        self._outputs += 1
-        body, now_s = Printed(lines=tuple(lines)), time.monotonic()
-        return [Envelope(source="output", seq=self._outputs, sent_s=now_s, body=body)]
+        parts = [tuple(lines[at : at + MOST_LINES]) for at in range(0, len(lines), MOST_LINES)]
+        now_s = time.monotonic()
+        return [
+            Envelope(source="output", seq=next(self._seq), sent_s=now_s, body=Printed(lines=part))
+            for part in parts
+        ]
 
     def exit_code(self) -> int | None:
         """Return how the worker ended, negative for a signal; None while it lives."""

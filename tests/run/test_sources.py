@@ -109,6 +109,7 @@ def test_a_session_reads_a_training_that_is_no_process_and_what_stands_beside_it
     assert (screen.newest.state, screen.newest.total_steps) == ("finished", 4)
     assert screen.newest.host is not None
     assert screen.newest.host.number("cpu_pct") == 77.0
+    assert screen.newest.unattributed_pct == pytest.approx(83.6)  # 36 of 200 ms, and 800 ms after
     assert source.closed
     assert device.closed
 

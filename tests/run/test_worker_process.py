@@ -14,6 +14,7 @@ import pytest
 
 from gpudash.errors import WorkerError
 from gpudash.protocol import Plan, Printed
+from gpudash.recording.log import LONGEST_LINE, line_of
 from gpudash.run import worker_process
 from gpudash.run.worker_process import READ_BYTES, TURN_BYTES, WorkerProcess, _Lines
 
@@ -120,6 +121,22 @@ children = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
 print("up", flush=True)
 sys.stdin.read()
 """
+
+
+NOISE = "print(('\\x01' * 4095 + '\\n') * 300, flush=True)"
+
+
+def test_whatever_is_printed_a_log_takes_it_in_lines_that_its_reader_takes():
+    worker = WorkerProcess(PLAN, ("-c", NOISE))
+    printed = []
+    while not worker.ended():
+        select.select(worker.filenos, [], [], 1)
+        printed += worker.read()
+    printed += worker.read()
+    worker.close()
+    assert sum(len(one.body.lines) for one in printed) >= 300
+    assert max(len(line_of(one)) for one in printed) < LONGEST_LINE
+    assert [one.seq for one in printed] == list(range(len(printed)))
 
 
 def test_close_ends_the_whole_process_group():
