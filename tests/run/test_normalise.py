@@ -47,6 +47,11 @@ def test_segments_count_on_over_several_workers():
     assert [one.segment for one in steps_of(told)] == [3, 4]
 
 
+def test_the_first_start_of_a_log_begun_in_mid_run_names_its_segment_in_the_run():
+    told = stamped(replace(started(0.0), segment=3), changed(1, 0), started(9.0))
+    assert [body.segment for body in told] == [3, 4, 5]
+
+
 @pytest.mark.parametrize("pause", [Paused(at_s=0.0, after_step=3), changed(0, 3)])
 def test_a_step_knows_how_long_ago_the_last_break_was_also_one_reported_late(pause):
     told = stamped(
