@@ -25,7 +25,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="typ
 
 
 class Hello(Record, frozen=True, kw_only=True):
-    """The first message of every source."""
+    """The first message of every source; said again, everything before it is void."""
 
     protocol: int = PROTOCOL_VERSION
     can: tuple[Ability, ...] = ()

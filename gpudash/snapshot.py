@@ -17,6 +17,7 @@ from gpudash.protocol import (
     GpuReading,
     HostReading,
     Phase,
+    Playback,
     Settings,
 )
 
@@ -148,6 +149,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What measuring and reporting took of the host's time in a step, lately."""
     unattributed_pct: float | None = None
     """Share of the run's time that is neither phases, data, pause, switching nor restart."""
+    playback: Playback | None = None
+    """Of the recording that is shown; None for a live run."""
 
 
 def silence(snapshot: Snapshot) -> list[str]:
@@ -170,6 +173,9 @@ class Listener(Protocol):
 
     def on_log(self, lines: Sequence[str], /) -> None:
         """Take what the worker printed: plain text, whatever it contains."""
+
+    def on_rewind(self) -> None:
+        """Forget the log: everything is told again, from the beginning."""
 
     def on_failure(self, failure: Failed, /) -> None:
         """Take the worker's failure; the next snapshot shows its sentence."""

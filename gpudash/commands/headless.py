@@ -111,6 +111,10 @@ class News:
         """Keep the lines."""
         self.lines.extend(lines)
 
+    def on_rewind(self) -> None:
+        """Forget the lines."""
+        self.lines.clear()
+
     def on_failure(self, failure: Failed, /) -> None:
         """Keep the traceback of what nobody expected."""
         if failure.kind == "error":

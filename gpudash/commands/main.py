@@ -44,7 +44,7 @@ def run(argv: Sequence[str]) -> int:
     parser = Parser(
         prog="gpudash",
         description="Watch a training workload's throughput and change it while it runs.",
-        epilog=f"also: gpudash {', '.join(VERBS)}. Keys of the dashboard: press ? in it.",
+        epilog=f"also: gpudash {', '.join(VERBS)}. In the dashboard, ? lists the keys.",
     )
     add_training_options(parser)
     length = parser.add_mutually_exclusive_group()
@@ -151,6 +151,13 @@ def sweep(argv: Sequence[str]) -> int:
     return verb.main(argv)
 
 
+def replay(argv: Sequence[str]) -> int:
+    """Show a recording."""
+    from gpudash.commands import replay as verb  # noqa: PLC0415  # only here
+
+    return verb.main(argv)
+
+
 def export(argv: Sequence[str]) -> int:
     """Write a recording in another format."""
     from gpudash.commands import export as verb  # noqa: PLC0415  # only here
@@ -158,4 +165,11 @@ def export(argv: Sequence[str]) -> int:
     return verb.main(argv)
 
 
-VERBS = {"list": list_workloads, "doctor": doctor, "ab": ab, "sweep": sweep, "export": export}
+VERBS = {
+    "list": list_workloads,
+    "doctor": doctor,
+    "ab": ab,
+    "sweep": sweep,
+    "replay": replay,
+    "export": export,
+}

@@ -59,6 +59,7 @@ class CsvReader(LineReader):
         self._rows: list[dict[str, str]] = []  # of one interval: one for each GPU
         self._before: Interval | None = None
         self._seq = 0
+        self._base = 0  # the segment that the newest worker began with
         self._metadata: Metadata | None = None
         with (
             suppress(OSError, msgspec.MsgspecError, RecursionError),
@@ -117,7 +118,7 @@ class CsvReader(LineReader):
             return [
                 Changed(
                     at_s=interval.began_s,
-                    segment=interval.segment,
+                    segment=interval.segment - self._base,
                     after_step=before.step,
                     changes=dict(sorted(changed)),
                     settings=interval.settings,
@@ -125,12 +126,13 @@ class CsvReader(LineReader):
                     warmup_steps=0,
                 )
             ]
-        metadata = self._metadata
+        metadata, self._base = self._metadata, interval.segment
         kind: Any = "cuda" if self._uuid else "cpu"
         device = Device(kind=kind, name="not recorded", uuid=self._uuid)
         return [
             Started(
                 at_s=interval.began_s,
+                segment=interval.segment,
                 pid=0,
                 workload=interval.workload,
                 device=metadata.device if metadata and metadata.device else device,

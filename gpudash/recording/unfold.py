@@ -88,5 +88,5 @@ def _gpu(at_s: float, gpu: GpuInterval, known: GpuReading | None) -> GpuReading:
     values = known.values | gpu.values
     values.pop("energy_j", None)
     return msgspec.structs.replace(
-        known, at_s=at_s, values=values, activity_since_s=None, energy_at_s=None
+        known, at_s=at_s, index=gpu.index, values=values, activity_since_s=None, energy_at_s=None
     )

@@ -110,10 +110,11 @@ class Session:
         self._experiment: Experiment | None = None
         self._experiment_waits = False  # for the worker to be ready
         self._block_runs = 0
+        self._greeted = False  # the present source of the training has said Hello
+        self._records = True  # what it tells may be recorded
         self._last_command = 0
         self._comparison: ComparisonShown | None = None
         self._said = itertools.count()
-        self._greeted = False  # the present source of the training has said Hello
         self._ended = False
         self._closing = False
         self._close_lock = threading.Lock()
@@ -379,11 +380,12 @@ class Session:
 
     def _take(self, envelope: Envelope) -> None:
         """Write first, then fold."""
-        self._recordings.take(envelope)
         if isinstance(envelope.body, Hello) and envelope.source == "training":
             if self._greeted:  # it tells everything again, from the beginning
                 self._begin(envelope.sent_s)
-            self._greeted = True
+                self._tell(lambda listener: listener.on_rewind())
+            self._greeted, self._records = True, "record" in envelope.body.can
+        self._recordings.take(envelope)
         item = self._normaliser.take(envelope)
         if item is not None:
             self._fold(item)
@@ -406,7 +408,8 @@ class Session:
                 for source in self._beside:
                     if isinstance(source, TelemetrySource):
                         source.watch(item)
-                self._intervals = self._intervals or Intervals(item.at_s, self._interval_s)
+                rows = Intervals(item.at_s, self._interval_s) if self._records else None
+                self._intervals = self._intervals or rows
                 self._log([note.text for note in item.notes])
             case Refused():
                 self._log([item.reason])  # whole: a status line may be too short

@@ -22,12 +22,12 @@ from gpudash.errors import ExistsError, GpudashError
 from gpudash.protocol import Plan
 from gpudash.tui.containment import ContainedApp
 from gpudash.tui.control import Control
-from gpudash.tui.engine import Engine
+from gpudash.tui.engine import Engine, Player
 from gpudash.tui.inbox import Inbox
-from gpudash.tui.keys import KEYS
+from gpudash.tui.keys import keys_of
 from gpudash.tui.screens.dialog import Answer, AskChoice, AskText, Confirm, Dialog
 from gpudash.tui.screens.help import Help
-from gpudash.tui.screens.main import MainScreen
+from gpudash.tui.screens.main import MainScreen, ReplayScreen
 from gpudash.tui.signals import leave_on_signals
 from workloads import CATALOGUE
 from workloads.levers import AUTO, Choice, LeverError, Switch
@@ -50,14 +50,20 @@ class Dashboard(ContainedApp):
     ]
 
     def __init__(
-        self, open_engine: Callable[[], Engine], plan: Plan, *, rate_hz: float = RATE_HZ
+        self,
+        open_engine: Callable[[], Engine],
+        plan: Plan,
+        *,
+        rate_hz: float = RATE_HZ,
+        player: Player | None = None,
     ) -> None:
+        """With a `player` it is a replay."""
         super().__init__()
-        self.control = Control(open_engine, plan)
+        self.control = Control(open_engine, plan, player)
         self._period_s = 1 / rate_hz
         self._painted_s = float("-inf")
         self._running_loop: asyncio.AbstractEventLoop | None = None
-        self._main = MainScreen(self.control)
+        self._main = (MainScreen if player is None else ReplayScreen)(self.control)
         self.inbox = Inbox(knock=lambda: self.post_message(Arrived()))
 
     def get_default_screen(self) -> Screen[None]:
@@ -95,7 +101,7 @@ class Dashboard(ContainedApp):
             notice = self.control.take(mail.snapshot) if mail.snapshot is not None else None
             if notice:
                 self.notify(notice, markup=False)
-        self._main.show(mail.lines)
+        self._main.show(mail.lines, rewound=mail.rewound)
 
     @property
     def at_work(self) -> bool:
@@ -230,6 +236,36 @@ class Dashboard(ContainedApp):
         """Begin a new row of the results table."""
         self.control.engine.new_row()
 
+    # ── replay ──────────────────────────────────────────────────────────────────────────
+
+    def action_play(self) -> None:
+        """Play the recording, or hold it."""
+        if self.control.player is not None:
+            self.control.player.play_or_hold()
+
+    def action_speed(self, direction: int) -> None:
+        """Play at twice the speed, or at half of it."""
+        if self.control.player is not None:
+            self.control.player.faster(direction)
+
+    def action_seek(self, seconds: float) -> None:
+        """Go so far forward, or back."""
+        self.control.seek(seconds)
+
+    def action_seek_marker(self, direction: int) -> None:
+        """Go to the next marker, or to the one before."""
+        self.control.seek_marker(direction)
+
+    def action_seek_to(self, position_s: float) -> None:
+        """Go to a place of the recording."""
+        if self.control.player is not None:
+            self.control.player.seek(position_s)
+
+    def action_seek_end(self) -> None:
+        """Go to the end and follow it."""
+        if self.control.player is not None:
+            self.control.player.seek_end()
+
     # ── recording ───────────────────────────────────────────────────────────────────────
 
     def action_record(self) -> None:
@@ -288,7 +324,7 @@ class Dashboard(ContainedApp):
 
     def action_help(self) -> None:
         """List every key."""
-        self._open(Help())
+        self._open(Help(keys_of(self.control.snapshot)))
 
     def action_leave(self) -> None:
         """Quit; ask first if a recording would be cut short."""
@@ -327,9 +363,9 @@ class Dashboard(ContainedApp):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002  # all ours
         """Yield the palette: every key's action, and the themes."""
-        for key in KEYS:
+        for key in keys_of(self.control.snapshot):
             if key.palette:
-                why_not = key.why_not(self.control.snapshot.can)
+                why_not = key.why_not(self.control.snapshot)
                 yield SystemCommand(
                     key.help,
                     why_not or f"key {key.shown}",
@@ -343,13 +379,17 @@ class Dashboard(ContainedApp):
 
 
 def run_dashboard(
-    open_engine: Callable[[], Engine], plan: Plan, *, rate_hz: float = RATE_HZ
+    open_engine: Callable[[], Engine],
+    plan: Plan,
+    *,
+    rate_hz: float = RATE_HZ,
+    player: Player | None = None,
 ) -> int:
-    """Run the dashboard until the user leaves; return the exit code.
+    """Run the dashboard until the user leaves; return the exit code. A `player` plays a recording.
 
     It paints at most `rate_hz` times a second.
     """
-    app = Dashboard(open_engine, plan, rate_hz=rate_hz)
+    app = Dashboard(open_engine, plan, rate_hz=rate_hz, player=player)
     leave_on_signals(app.leave_soon, close=lambda: open_engine().close())
     app.run()
     return app.return_code or 0

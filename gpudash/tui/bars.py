@@ -4,8 +4,9 @@ import msgspec
 from rich.cells import cell_len
 
 from gpudash import format as fmt
+from gpudash.protocol import Playback
 from gpudash.snapshot import ENDED, Snapshot, State, silence, unreadable
-from gpudash.tui.keys import KEYS
+from gpudash.tui.keys import Key, keys_of
 from workloads.levers import phrase
 
 STATE_STYLES: dict[State, tuple[str, str]] = {
@@ -68,12 +69,28 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
         Cell(parts=(("loss ", "dim"), (f"{_loss(snapshot.loss):<6}", "text")), rank=3),
         Cell(parts=((elapsed, "text"),), rank=4),
     ]
+    if snapshot.playback:
+        cells[2] = msgspec.structs.replace(cells[2], rank=5)
+        return (cells[0], *_playback(snapshot.playback), *cells[1:-1])
     if snapshot.recording:
         rows = f"{fmt.count(snapshot.recording.rows)} rows"
         path = fmt.clip(fmt.plain(snapshot.recording.path.rsplit("/", 1)[-1]), 28)
         cells.insert(3, Cell(parts=(("● REC", "bad"),), rank=0, action="record"))
         cells.append(Cell(parts=((path, "text"), (f" {rows}", "dim")), rank=7))
     return tuple(cells)
+
+
+def _playback(playback: Playback) -> list[Cell]:
+    """Return what is replayed, how far it is and how fast."""
+    name = fmt.clip(fmt.plain(playback.name), 24)
+    place = f"{fmt.clock(playback.position_s)} of {fmt.clock(playback.length_s)}"
+    pace = f"×{playback.speed:g}" if playback.playing else "‖"
+    return [
+        Cell(parts=(("◀ replay ", "busy"), (name, "text")), rank=0),
+        Cell(parts=((place, "text"),), rank=0),
+        Cell(parts=(("follows" if playback.following else f"{pace:<5}", "busy"),), rank=0),
+        Cell(parts=(("read only", "dim"),), rank=7),
+    ]
 
 
 def _quantity(value: float | None, unit: str, *, rank: int) -> Cell:
@@ -93,7 +110,9 @@ def status(snapshot: Snapshot, next_start: dict[str, str]) -> tuple[Cell, ...]:
     """Return the sentence of the status line, and what a restart would set."""
     sentence, hint = " ".join(fmt.plain(snapshot.status).split()), ""
     if snapshot.state in ENDED:
-        sentence, hint = sentence.rstrip(". "), "press R to restart"
+        sentence = sentence.rstrip(". ")
+    if snapshot.state in ENDED and "restart" in snapshot.can:
+        hint = "press R to restart"
         if next_start:
             hint += f" with {phrase(next_start)}"
         elif snapshot.state == "failed":
@@ -125,6 +144,7 @@ def footer(snapshot: Snapshot, *, small: bool, comparing: bool = False) -> tuple
     """Return the keys, each a button, worded for what they would do now; grey for nothing."""
     state, recording = snapshot.state, snapshot.recording is not None
     now = {
+        "play": "hold" if snapshot.playback and snapshot.playback.playing else "play",
         "pause": "resume" if state == "paused" else "pause",
         "record": "end rec" if recording else "record",
         "compare": "end A/B" if comparing else "A/B",
@@ -133,15 +153,21 @@ def footer(snapshot: Snapshot, *, small: bool, comparing: bool = False) -> tuple
     return tuple(
         Cell(
             parts=(
-                (key.shown, "dim" if key.why_not(snapshot.can) else "key"),
+                (key.shown, "dim" if key.why_not(snapshot) else "key"),
                 (f" {now.get(key.action, key.label)}", "dim"),
             ),
-            rank=0 if key.action in urgent else key.rank,
+            rank=_rank(key, snapshot, urgent),
             action=key.action,
         )
-        for key in KEYS
+        for key in keys_of(snapshot)
         if key.label and (small or key.action != "view")
     )
+
+
+def _rank(key: Key, snapshot: Snapshot, urgent: set[str]) -> int:
+    if key.why_not(snapshot):
+        return 9
+    return 0 if key.action in urgent else key.rank
 
 
 def tabs(chosen: str) -> tuple[Cell, ...]:

@@ -14,14 +14,16 @@ import msgspec
 
 from gpudash.compare.ab import Question
 from gpudash.errors import GpudashError, RecordingError, UsageError
-from gpudash.protocol import Ability, Plan, Settings
+from gpudash.protocol import Ability, Plan, Playback, Settings
 from gpudash.snapshot import ENDED, Listener, Snapshot
-from gpudash.tui.engine import Engine
-from gpudash.tui.keys import WHY_NOT
+from gpudash.tui.engine import Engine, Player
+from gpudash.tui.keys import why_not
 from workloads import CATALOGUE, find_workload
 from workloads.levers import Lever, LeverError, find, resolve
 
 WishT = TypeVar("WishT")
+MARKER_REACH_S = 1.0
+"""So far behind a marker, the one before is another one."""
 
 
 def levers_of(workload: str) -> tuple[Lever, ...]:
@@ -51,11 +53,16 @@ class Request(NamedTuple, Generic[WishT]):
 class Control:
     """The engine, the newest snapshot, and what was asked for since."""
 
-    def __init__(self, open_engine: Callable[[], Engine], plan: Plan) -> None:
+    def __init__(
+        self, open_engine: Callable[[], Engine], plan: Plan, player: Player | None = None
+    ) -> None:
         self._open_engine = open_engine
         self.plan = plan
         """What the worker was last started with, or is going to be."""
+        self.player = player
         self.snapshot = Snapshot(workload=plan.workload)
+        if player is not None:
+            self.snapshot = Snapshot(can=(), playback=Playback(name="…"))
         self._asked: dict[str, Request[str]] = {}  # lever → value
         self._asked_pause: Request[bool] | None = None
         self._asked_comparison: Request[bool] | None = None  # to begin one, or to end it
@@ -100,7 +107,7 @@ class Control:
 
     def why_not(self, ability: Ability) -> str | None:
         """Return why this cannot be asked of the run; None where it can."""
-        return None if ability in self.snapshot.can else WHY_NOT[ability]
+        return why_not(ability, self.snapshot)
 
     def require(self, ability: Ability) -> None:
         """Raise UsageError where this cannot be asked of the run."""
@@ -282,6 +289,25 @@ class Control:
         self.plan = plan
         self._asked = {}
         self._asked_pause = self._asked_comparison = None
+
+    # ── replay ──────────────────────────────────────────────────────────────────────────
+
+    def seek(self, seconds: float) -> None:
+        """Go so far forward, or back."""
+        if self.player is not None:
+            self.player.seek(self.player.position_s + seconds)
+
+    def seek_marker(self, direction: int) -> None:
+        """Go to the next marker (+1), or to the one before (-1); beyond the first and the last."""
+        playback = self.snapshot.playback
+        if self.player is None or playback is None:
+            return
+        # one that was just reached is not the one before
+        here_s = self.player.position_s + min(direction, 0) * MARKER_REACH_S
+        places = (0.0, *(at_s for at_s, _ in playback.markers), playback.length_s)
+        beyond = [at_s for at_s in places if (at_s - here_s) * direction > 0]
+        if beyond:
+            self.player.seek(min(beyond, key=lambda at_s: abs(at_s - here_s)))
 
     # ── recording ───────────────────────────────────────────────────────────────────────
 

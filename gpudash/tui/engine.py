@@ -1,6 +1,6 @@
 """What the screen needs from a run.
 
-`gpudash.run.session.Session` is the engine of a live run; tests and replay bring their own.
+`gpudash.run.session.Session` is the engine, also of a replay; tests bring their own.
 """
 
 from pathlib import Path
@@ -10,6 +10,26 @@ from gpudash.compare.ab import Question
 from gpudash.errors import RecordingError
 from gpudash.protocol import Plan, Settings
 from gpudash.snapshot import Listener
+
+
+class Player(Protocol):
+    """The hand on a replay. Every method returns at once."""
+
+    @property
+    def position_s(self) -> float:
+        """Seconds since the recording began."""
+
+    def play_or_hold(self) -> None:
+        """Go on, or stand still."""
+
+    def seek(self, position_s: float) -> None:
+        """Go there."""
+
+    def seek_end(self) -> None:
+        """Go to the end and follow it."""
+
+    def faster(self, direction: int) -> None:
+        """Take the next speed (+1) or the one before (-1)."""
 
 
 class Engine(Protocol):

@@ -19,6 +19,8 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
 
     snapshot: Snapshot | None
     lines: list[str]
+    rewound: bool = False
+    """The lines shown before are told again."""
 
 
 class Inbox:
@@ -31,6 +33,7 @@ class Inbox:
         self._knock = knock
         self._snapshot: Snapshot | None = None
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._rewound = False
         self._knocked = False
         self._lock = threading.Lock()
 
@@ -50,6 +53,12 @@ class Inbox:
         if knock:
             self._knock()
 
+    def on_rewind(self) -> None:
+        """Forget the lines, also those on the screen."""
+        with self._lock:
+            self._lines.clear()
+            self._rewound = True
+
     def on_failure(self, failure: Failed) -> None:
         """Keep it with the log: the status line may be too short for its sentence."""
         self.on_log([*failure.traceback.splitlines(), failure.sentence])
@@ -57,10 +66,10 @@ class Inbox:
     def take(self) -> Mail:
         """Empty the inbox. The next arrival knocks again."""
         with self._lock:
-            mail = Mail(snapshot=self._snapshot, lines=list(self._lines))
+            mail = Mail(snapshot=self._snapshot, lines=list(self._lines), rewound=self._rewound)
             self._snapshot = None
             self._lines.clear()
-            self._knocked = False
+            self._knocked = self._rewound = False
         return mail
 
     def _must_knock(self) -> bool:

@@ -1,11 +1,11 @@
 """Every key of the dashboard, once: bindings, footer, help and palette are made from this."""
 
-from collections.abc import Collection
-
 import msgspec
 
 from gpudash.protocol import Ability
+from gpudash.snapshot import Snapshot
 
+RECORDED = "a recording is shown"
 WHY_NOT: dict[Ability, str] = {
     "levers": "the levers of this run cannot be changed",
     "pause": "this run cannot be paused",
@@ -36,9 +36,16 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     needs: Ability | None = None
     """What the run's source must be able to do."""
 
-    def why_not(self, can: Collection[Ability]) -> str | None:
-        """Return why it does nothing where the source can do no more than this, or None."""
-        return None if self.needs is None or self.needs in can else WHY_NOT[self.needs]
+    def why_not(self, snapshot: Snapshot) -> str | None:
+        """Return why it does nothing in this run, or None."""
+        return self.needs and why_not(self.needs, snapshot)
+
+
+def why_not(ability: Ability, snapshot: Snapshot) -> str | None:
+    """Return why this cannot be asked of the run; None where it can."""
+    if ability in snapshot.can:
+        return None
+    return RECORDED if snapshot.playback else WHY_NOT[ability]
 
 
 KEYS = (
@@ -235,3 +242,80 @@ KEYS = (
         palette=False,
     ),
 )
+
+PLAYER_KEYS = (
+    Key(
+        keys="space",
+        shown="space",
+        action="play",
+        label="play",
+        help="Play the recording, or hold it",
+        rank=1,
+    ),
+    Key(
+        keys="left",
+        shown="←",
+        action="seek(-5)",
+        label="back",
+        help="Back by 5 s",
+        rank=2,
+    ),
+    Key(
+        keys="right",
+        shown="→",
+        action="seek(5)",
+        label="on",
+        help="Forward by 5 s",
+        rank=2,
+    ),
+    Key(
+        keys="less_than_sign",
+        shown="<",
+        action="speed(-1)",
+        label="slower",
+        help="Play at half the speed",
+        rank=3,
+    ),
+    Key(
+        keys="greater_than_sign",
+        shown=">",
+        action="speed(1)",
+        label="faster",
+        help="Play at twice the speed",
+        rank=3,
+    ),
+    Key(
+        keys="comma",
+        shown=",",
+        action="seek_marker(-1)",
+        label="",
+        help="Back to the marker before",
+    ),
+    Key(
+        keys="full_stop",
+        shown=".",
+        action="seek_marker(1)",
+        label="marker",
+        help="Forward to the next marker",
+        rank=3,
+    ),
+    Key(
+        keys="end",
+        shown="End",
+        action="seek_end",
+        label="newest",
+        help="To the end; follow a recording that is still being written",
+        rank=2,
+    ),
+)
+"""What plays a recording."""
+REPLAY_KEYS = (
+    *PLAYER_KEYS,
+    *(key for key in KEYS if key.keys not in {one.keys for one in PLAYER_KEYS}),
+)
+"""Every key of a replay: those that play it have no other meaning there."""
+
+
+def keys_of(snapshot: Snapshot) -> tuple[Key, ...]:
+    """Return the keys of the dashboard that shows this."""
+    return REPLAY_KEYS if snapshot.playback else KEYS

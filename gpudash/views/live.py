@@ -30,6 +30,7 @@ from gpudash.protocol import (
     Paused,
     Phase,
     Plan,
+    Playback,
     Progress,
     Reading,
     Refused,
@@ -79,6 +80,7 @@ class LiveView:
         self._gpu: GpuReading | None = None
         self._host: HostReading | None = None
         self._phases: tuple[Phase, ...] = ()
+        self._playback: Playback | None = None
         self._await(plan, "starting")
 
     def fold(self, item: Event | Reading) -> None:
@@ -100,9 +102,16 @@ class LiveView:
                 self._change(item)
             case Refused():
                 self._refuse(item)
+            case Playback():
+                self._playback = item
             case _:
                 self._turn(item)
                 self._hear(item)
+
+    @property
+    def markers(self) -> tuple[Marker, ...]:
+        """The newest `MOST_MARKERS`, also those that no chart reaches back to."""
+        return tuple(self._markers)
 
     def snapshot(self, now_s: float) -> Snapshot:
         """Return what is to be shown at `now_s`, as far as messages tell."""
@@ -144,6 +153,7 @@ class LiveView:
             transform_ms=self._transform_ms,
             skipped_samples=self._skipped_samples,
             instruments_ms=self._instruments_ms(),
+            playback=self._playback,
         )
 
     def _await(self, plan: Plan, sentence: str) -> None:
@@ -352,10 +362,11 @@ class LiveView:
         match self._state():
             case "training" if self._in_blocks and self._comparison is not None:
                 sentence = _comparing(self._comparison)
+                sentence += "; a ends it" if "blocks" in self._can else ""
             case "training":
                 sentence = "training"
             case "paused":
-                sentence = "paused: space resumes"
+                sentence = "paused: space resumes" if "pause" in self._can else "paused"
             case "switching" if sentence == "training":
                 wanted = ", ".join(f"{name} to {value}" for name, value in self._pending.items())
                 sentence = f"switching {wanted} …"
@@ -389,4 +400,4 @@ class LiveView:
 
 def _comparing(shown: ComparisonShown) -> str:
     pairs = f"{shown.pairs} of {shown.planned_pairs} pairs"
-    return f"A/B: {shown.lever} {shown.a} or {shown.b}, {pairs}; a ends it"
+    return f"A/B: {shown.lever} {shown.a} or {shown.b}, {pairs}"

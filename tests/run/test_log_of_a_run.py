@@ -77,7 +77,7 @@ def test_csv_and_json_of_an_eventful_run_are_made_again_to_the_byte(
     session.stop_recording()
     session.record(tmp_path / "late.csv")  # in mid-run, while it is paused
     session.resume()
-    screen.until(lambda s: s.recording and s.recording.rows)
+    screen.until(lambda s: s.state == "training" and s.recording and s.recording.rows)
     session.restart(PLAN)
     screen.until(lambda s: s.settings.get("batch_size") == "2" and s.total_steps > 5)
     session.close()

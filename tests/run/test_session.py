@@ -39,6 +39,9 @@ class Screen:
     def on_log(self, lines: Sequence[str], /) -> None:
         self.log += lines
 
+    def on_rewind(self) -> None:
+        self.log.clear()
+
     def on_failure(self, failure: Failed, /) -> None:
         self.failures.append(failure)
 

@@ -81,6 +81,9 @@ class Screen:
             raise ZeroDivisionError("oops")
         self.log += lines
 
+    def on_rewind(self) -> None:
+        self.log.clear()
+
     def on_failure(self, failure: Failed, /) -> None:
         self.failures.append(failure)
 

@@ -1,12 +1,13 @@
 """Help: every key, and how to read the screen."""
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 
-from gpudash.tui.keys import KEYS
+from gpudash.tui.keys import Key
 from gpudash.tui.screens.dialog import Dialog, text
 
 READING = """\
@@ -19,9 +20,9 @@ GPU utilisation only says that some kernel ran: it may
 read 100 % while most of the GPU idles."""
 
 
-def keys_text() -> str:
+def keys_text(keys: Iterable[Key]) -> str:
     """Return the list of keys, one a line."""
-    return "\n".join(f"{key.shown:>7}  {key.help}" for key in KEYS)
+    return "\n".join(f"{key.shown:>7}  {key.help}" for key in keys)
 
 
 class Help(Dialog[None]):
@@ -31,10 +32,14 @@ class Help(Dialog[None]):
         Binding("escape,question_mark,q,enter", "dismiss(None)", "close", show=False)
     ]
 
+    def __init__(self, keys: Iterable[Key]) -> None:
+        super().__init__()
+        self._keys = keys
+
     def compose(self) -> ComposeResult:
         """Yield the keys, then the reading aid."""
         with VerticalScroll(classes="dialog help"):
             yield text("gpudash · keys", classes="dialog-title")
-            yield text(keys_text(), classes="help-keys")
+            yield text(keys_text(self._keys), classes="help-keys")
             yield text(READING, classes="dialog-hint")
             yield text("esc closes · every action is also in the palette", classes="dialog-hint")

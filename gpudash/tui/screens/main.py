@@ -1,6 +1,6 @@
 """The main screen: where everything stands at each size, and who is shown what."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -15,7 +15,7 @@ from gpudash.tui import bars
 from gpudash.tui.charts import CHARTS
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
-from gpudash.tui.keys import KEYS
+from gpudash.tui.keys import KEYS, REPLAY_KEYS, Key
 from gpudash.tui.widgets.bar import Bar
 from gpudash.tui.widgets.chart import Chart
 from gpudash.tui.widgets.comparison import ComparisonPanel
@@ -23,6 +23,7 @@ from gpudash.tui.widgets.device import DevicePanel
 from gpudash.tui.widgets.levers import LeverPanel
 from gpudash.tui.widgets.log import LogPane
 from gpudash.tui.widgets.results import ResultsTable
+from gpudash.tui.widgets.scrubber import Scrubber
 from gpudash.tui.widgets.status import StatusLine
 
 LEAST = (60, 16)
@@ -34,15 +35,19 @@ FOUR_CHARTS_ROWS = 20
 """Fewer rows show two charts instead of four."""
 
 
+def _bindings(keys: Iterable[Key]) -> list[BindingType]:
+    return [
+        Binding(key.keys, f"app.{key.action}", key.label or key.help, show=bool(key.label))
+        for key in keys
+        if not key.keys.startswith("ctrl+")
+    ]
+
+
 class MainScreen(Contained, Screen[None]):
     """The dashboard. It shows what it is given; actions are the app's."""
 
     AUTO_FOCUS = None  # keys belong to the screen, there is no focus to wander off
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, f"app.{key.action}", key.label or key.help, show=bool(key.label))
-        for key in KEYS
-        if not key.keys.startswith("ctrl+")
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = _bindings(KEYS)
 
     def __init__(self, control: Control) -> None:
         super().__init__(classes=f"-view-{FIRST_VIEW}")  # later is to style everything twice
@@ -60,6 +65,8 @@ class MainScreen(Contained, Screen[None]):
             yield LeverPanel(id="levers")
             yield ResultsTable(id="results")
             yield LogPane(id="log")
+        if self._control.player is not None:
+            yield Scrubber(id="scrubber")
         yield StatusLine(id="status")
         yield Bar(id="footer")
         yield ComparisonPanel(id="comparison")
@@ -99,7 +106,7 @@ class MainScreen(Contained, Screen[None]):
 
     # ── showing ─────────────────────────────────────────────────────────────────────────
 
-    def show(self, lines: Sequence[str] = ()) -> None:
+    def show(self, lines: Sequence[str] = (), *, rewound: bool = False) -> None:
         """Hand the newest state to every widget; each paints what changed."""
         control, snapshot = self._control, self._control.snapshot
         with self.query_one("#header", Bar).contained() as header:
@@ -122,7 +129,12 @@ class MainScreen(Contained, Screen[None]):
         with self.query_one("#levers", LeverPanel).contained() as levers:
             levers.show(control.rows(), control.why_not("levers"))
         with self.query_one("#log", LogPane).contained() as log:
+            if rewound:
+                log.clear()
             log.add(lines)
+        for scrubber in self.query(Scrubber):
+            with scrubber.contained():
+                scrubber.show(snapshot.playback)
         with self.query_one("#device", DevicePanel).contained() as device:
             device.show(snapshot)
         with self.query_one("#comparison", ComparisonPanel).contained() as comparison:
@@ -162,6 +174,16 @@ class MainScreen(Contained, Screen[None]):
         self.add_class("-comparing")
         if self.compact:
             self.remove_class("-device")
+
+
+class ReplayScreen(MainScreen):
+    """The dashboard of a recording: some keys have another meaning."""
+
+    BINDINGS: ClassVar[list[BindingType]] = _bindings(REPLAY_KEYS)
+
+    def __init__(self, control: Control) -> None:
+        super().__init__(control)
+        self.add_class("-replay")
 
 
 def _on_gpu(snapshot: Snapshot) -> bool:

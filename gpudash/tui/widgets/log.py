@@ -39,6 +39,12 @@ class LogPane(Scrolled):
                 self._hidden_below = min(self._hidden_below + len(lines), len(self.lines) - 1)
             self.repaint()
 
+    def clear(self) -> None:
+        """Forget all lines: they are told again."""
+        self.lines.clear()
+        self._hidden_below = 0
+        self.repaint()
+
     def scroll_rows(self, direction: int) -> None:
         """Show earlier (-1) or later (+1) lines."""
         by = direction * max(self.size.height - 2, 1)

@@ -1,0 +1,276 @@
+"""A recording as a source: what it holds, told again by a clock that can be held and moved.
+
+The file is streamed twice. One reader goes ahead to the end, which may still grow, for the
+recording's length and its markers; the other tells what is due. To go back is to begin again.
+"""
+
+import time
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gpudash.errors import SourceError, UsageError
+from gpudash.protocol import (
+    AnyCommand,
+    Changed,
+    Envelope,
+    Event,
+    GpuReading,
+    Hello,
+    HostReading,
+    Plan,
+    Playback,
+    Progress,
+    Reading,
+    Started,
+)
+from gpudash.recording.csv_reader import open_recording
+from gpudash.recording.intervals import Interval
+from gpudash.recording.log import Closed
+from gpudash.recording.unfold import unfold
+from gpudash.run.source import Ended
+from gpudash.views.live import LiveView
+
+NOTHING = Plan(workload="", settings={})
+"""What a replay is of, until its recording tells."""
+SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+LATE_S = 2.5
+"""A row leaves at the latest so long after its end: what came before it is told after it."""
+AT_ONCE = 500
+"""Lines read in one turn, so that a long file holds up nothing else."""
+MOST_HELD = 10_000
+"""Messages that wait for rows from before them."""
+
+
+class _From(NamedTuple):
+    position_s: float
+    at_s: float
+    speed: float
+    playing: bool
+
+
+class Player:
+    """Where a replay stands, in seconds since its recording began; from any thread."""
+
+    def __init__(self, speed: float = 1.0, now: Callable[[], float] = time.monotonic) -> None:
+        self.now = now
+        self.length_s = 0.0
+        """What is known of the recording; the position is never beyond."""
+        self.complete = False
+        """The recording does not grow any more."""
+        self._from = _From(0.0, now(), speed, playing=True)
+
+    @property
+    def position_s(self) -> float:
+        """Where it stands now."""
+        position_s, at_s, speed, playing = self._from
+        played_s = speed * (self.now() - at_s) if playing else 0.0
+        return min(position_s + played_s, self.length_s)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether all that is known has been told."""
+        return self.position_s >= self.length_s
+
+    @property
+    def playing(self) -> bool:
+        """Whether it goes on, or will once there is more."""
+        return self._from.playing and not (self.complete and self.at_end)
+
+    @property
+    def speed(self) -> float:
+        """Seconds of the recording in one second."""
+        return self._from.speed
+
+    def play_or_hold(self) -> None:
+        """Go on, from the beginning where nothing more will come; or stand still."""
+        playing = not self.playing
+        again = playing and self.complete and self.at_end
+        self._set(0.0 if again else self.position_s, self.speed, playing=playing)
+
+    def seek(self, position_s: float) -> None:
+        """Go there; beyond the end: to the end, and stay at it while it grows."""
+        self._set(max(position_s, 0.0), self.speed, playing=self._from.playing)
+
+    def seek_end(self) -> None:
+        """Go to the end and play on as it grows."""
+        self._set(inf, self.speed, playing=True)
+
+    def faster(self, direction: int) -> None:
+        """Take the next speed (+1) or the one before (-1)."""
+        others = [one for one in SPEEDS if (one - self.speed) * direction > 0]
+        speed = min(others, key=lambda one: abs(one - self.speed), default=self.speed)
+        self._set(self.position_s, speed, playing=self._from.playing)
+
+    def _set(self, position_s: float, speed: float, *, playing: bool) -> None:
+        self._from = _From(position_s, self.now(), speed, playing)
+
+
+class Replay:
+    """A recording that is played. Nothing may be asked of it but what its player does."""
+
+    filenos = ()
+
+    def __init__(self, path: Path, player: Player, name: str = "") -> None:
+        """Open the recording; it is shown by this name, or by the file's. Raises UsageError."""
+        self.player = player
+        self._path, self._name = path, name or path.name
+        self._seq = count()
+        self._ahead = open_recording(path)
+        self._began_s = self._ahead.origin.began_s
+        self._overview = LiveView(NOTHING, self._began_s)
+        self._markers: tuple[tuple[float, str], ...] = ()
+        self._rows_s = self._newest_s = self._began_s  # the end of the rows, and of all that came
+        self._grew_s = player.now()
+        self._reader = open_recording(path)
+        self._begin()
+
+    def now(self) -> float:
+        """Return the moment up to which all has been told: a replayed session's clock."""
+        return self._now_s
+
+    @property
+    def playback(self) -> Playback:
+        """What a screen shows of the replay."""
+        player = self.player
+        return Playback(
+            name=self._name,
+            position_s=player.position_s,
+            length_s=player.length_s,
+            speed=player.speed,
+            playing=player.playing,
+            following=player.playing and player.at_end,
+            markers=self._markers,
+        )
+
+    def read(self) -> list[Envelope]:
+        """Return what is due; a Hello first, where everything is told from the beginning."""
+        try:
+            self._look_ahead()
+            until_s = self._began_s + self.player.position_s
+            if until_s < self._now_s:
+                self._reader.close()
+                self._reader = open_recording(self._path)
+                self._begin()
+            found = self._due(until_s)
+        except UsageError as error:
+            raise SourceError(str(error)) from error
+        return [*found, self._envelope("replay", self._now_s, self.playback)]
+
+    def send(self, command: AnyCommand, /) -> None:
+        """Do nothing: what is recorded does not change."""
+
+    def flush(self) -> None:
+        """Do nothing: nothing waits."""
+
+    def ended(self) -> Ended | None:
+        """Return None: it can be played again."""
+        return None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._ahead.close()
+        self._reader.close()
+
+    def _begin(self) -> None:
+        self._now_s = self._known_s = self._began_s  # every row that ended by then has been read
+        self._event_s = self._began_s  # the newest message's moment
+        self._held: list[tuple[float, int, Envelope | Interval]] = []
+        self._every_step = self._reader.origin.every_step
+        self._gpus: dict[str, GpuReading] = {}
+        self._base: int | None = None  # the segment that the recorded worker began with
+        self._segment = 0  # the newest one
+        self._told: list[Envelope] = [self._envelope("training", self._began_s, Hello())]
+
+    def _envelope(self, source: str, at_s: float, body: Event | Reading, rank: int = 0) -> Envelope:
+        return Envelope(source=source, rank=rank, seq=next(self._seq), sent_s=at_s, body=body)
+
+    # ── ahead ───────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _still(self) -> bool:
+        """Whether the file has stopped growing, as far as one can tell."""
+        return self.player.complete or self.player.now() - self._grew_s > LATE_S
+
+    def _look_ahead(self) -> None:
+        found = self._ahead.read(AT_ONCE)
+        for one in found:
+            if isinstance(one, Closed):
+                self.player.complete = True
+            elif isinstance(one, Interval) or isinstance(one.body, Progress):
+                self._rows_s = max(self._rows_s, _moment(one))
+            elif not isinstance(one.body, GpuReading | HostReading) and one.rank == 0:
+                self._overview.fold(one.body)
+                self._newest_s = max(self._newest_s, _moment(one))
+        if found:
+            self._grew_s = self.player.now()
+            self._markers = tuple((one.at_s, one.label) for one in self._overview.markers)
+        end_s = max(self._rows_s, self._newest_s) if self._still else self._rows_s
+        self.player.length_s = max(self.player.length_s, end_s - self._began_s)
+
+    # ── what is due ─────────────────────────────────────────────────────────────────────
+
+    def _due(self, until_s: float) -> list[Envelope]:
+        found, self._told = self._told, []
+        while len(found) < AT_ONCE:
+            if self._held and self._held[0][0] <= min(until_s, self._known_s):
+                at_s, _, one = heappop(self._held)
+                self._now_s = max(self._now_s, at_s)
+                found += self._tell(one)
+            elif self._known_s > until_s or not self._read_on():
+                self._now_s = until_s
+                break
+        return found
+
+    def _read_on(self) -> bool:
+        """Read more; return whether more is known now."""
+        found, known_s = self._reader.read(AT_ONCE), self._known_s
+        for one in found:
+            if isinstance(one, Closed):
+                self._known_s = inf
+                continue
+            at_s, late_s = _moment(one), 0.0
+            if isinstance(one, Envelope):  # told in the order in which they came
+                at_s = self._event_s = max(one.sent_s if self._every_step else at_s, self._event_s)
+                late_s = 0.0 if self._every_step else LATE_S
+            elif self._every_step:
+                continue
+            self._known_s = max(self._known_s, at_s - late_s)
+            heappush(self._held, (at_s, next(self._seq), one))
+        if not found and self._still:
+            self._known_s = inf
+        if len(self._held) > MOST_HELD:
+            self._known_s = max(self._known_s, self._held[0][0])
+        return bool(found) or self._known_s > known_s
+
+    def _tell(self, one: Envelope | Interval) -> list[Envelope]:
+        if isinstance(one, Interval):
+            self._segment = max(self._segment, one.segment)
+            bodies = unfold(one, self._gpus, self._base or 0)
+            return [self._envelope("training", one.ended_s, body) for body in bodies]
+        match one.body:
+            case Hello():
+                return []
+            case GpuReading(uuid=uuid) as reading if not self._every_step:
+                self._gpus[uuid] = replace(reading, values={})  # rows do not know its name
+                return []
+            case Started() as started if one.rank == 0:
+                self._base = started.segment or (0 if self._base is None else self._segment + 1)
+                self._segment = self._base
+            case Changed(segment=segment) if one.rank == 0:
+                self._segment = max(self._segment, (self._base or 0) + segment)
+        return [self._envelope(one.source, one.sent_s, one.body, one.rank)]
+
+
+def _moment(one: Envelope | Interval) -> float:
+    """Return when it happened, in the order in which everything is told."""
+    if isinstance(one, Interval):
+        return one.ended_s
+    if isinstance(one.body, Progress | GpuReading | HostReading):
+        return one.sent_s
+    return float(getattr(one.body, "at_s", one.sent_s))

@@ -1,0 +1,60 @@
+"""The scrubber: a recording from its beginning to its end, with its markers; a click goes there."""
+
+from collections.abc import Iterator
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import events
+
+from gpudash import format as fmt
+from gpudash.protocol import Playback
+from gpudash.tui.widgets.painted import Painted, Row
+
+
+class Scrubber(Painted):
+    """One row: times at both ends, the markers and the position between them."""
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
+        super().__init__(id=id)
+        self._playback = Playback(name="")
+
+    def show(self, playback: Playback | None) -> None:
+        """Take a new position; nothing is painted where nothing moved."""
+        if playback is not None and playback != self._playback:
+            self._playback = playback
+            self.repaint()
+
+    def rows(self, width: int, height: int) -> Iterator[Row]:  # noqa: ARG002  # one row
+        """Yield the one row."""
+        first, cells, length = self._line(width)
+        line = ["─"] * cells
+        for at_s, label in self._playback.markers:
+            place = self._place(at_s, cells)
+            line[place] = "┊"
+            shown = fmt.plain(label).rsplit("=", 1)[-1]
+            room = "".join(line[place + 1 : place + 2 + len(shown)])
+            if cell_len(shown) == len(shown) and room == "─" * (len(shown) + 1):
+                line[place + 1 : place + 1 + len(shown)] = shown
+        here = self._place(self._playback.position_s, cells)
+        dim, busy = self.ink("dim"), self.ink("busy")
+        yield [
+            Segment(f"{first}├{''.join(line[:here])}", dim),
+            Segment("●", busy),
+            Segment(f"{''.join(line[here + 1 :])}┤{length}", dim),
+        ]
+
+    def on_click(self, event: events.Click) -> None:
+        """Go to the place under the pointer."""
+        first, cells, _ = self._line(self.size.width)
+        share = (event.x - len(first) - 1) / max(cells - 1, 1)
+        position_s = min(max(share, 0.0), 1.0) * self._playback.length_s
+        self.app.call_later(self.app.run_action, f"seek_to({position_s!r})")
+
+    def _line(self, width: int) -> tuple[str, int, str]:
+        """Return what stands before the line, its cells, and what stands behind it."""
+        first, length = f" {fmt.clock(0)} ", f" {fmt.clock(self._playback.length_s)} "
+        return first, max(width - len(first) - len(length) - 2, 1), length
+
+    def _place(self, at_s: float, cells: int) -> int:
+        share = at_s / self._playback.length_s if self._playback.length_s > 0 else 0.0
+        return round(min(max(share, 0.0), 1.0) * (cells - 1))
