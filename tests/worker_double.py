@@ -44,7 +44,8 @@ def gpudash(*arguments: str) -> list[str]:
 
 def environment(**more: str) -> dict[str, str]:
     """Return an environment in which the tests can be imported from any folder."""
-    return os.environ | {"PYTHONPATH": str(ROOT)} | more
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return os.environ | {"PYTHONPATH": path} | more
 
 
 class RealTime(Worker):
