@@ -26,7 +26,7 @@ from gpudash.worker.block_queue import BlockQueue
 from tests.scripted_run import BEGAN_S, started
 
 WARMUP = 2
-SETTLING_MS = 1000.0
+WARMUP_MS = 1000.0
 LAST_MS = 0.001
 """What must not be counted lasts so long, or so short, that it would show."""
 
@@ -45,7 +45,7 @@ class Worker:
         self.blocks = BlockQueue()
         self.segment = 0
         self.trained = 0
-        self.settles_until = 0
+        self.warm_from = 0
         self.waiting = []  # steps enqueued and not finished
         self.sent = []
         self.began = []  # numbers of the blocks, in order
@@ -115,7 +115,7 @@ class Worker:
         self.iterate(LAST_MS)  # drained: nothing runs beside it
         before, self.settings = self.settings, self.settings | settings
         self.segment += 1
-        self.settles_until = self.trained + WARMUP
+        self.warm_from = self.trained + WARMUP
         self.blocks.entered(self.trained, WARMUP)
         self.sent.append(
             Changed(
@@ -153,8 +153,8 @@ class Worker:
 
     def iterate(self, step_ms=None):
         self.trained += 1
-        settling = self.trained <= self.settles_until
-        step_ms = step_ms or (SETTLING_MS if settling else self.step_ms(self.settings))
+        warming_up = self.trained <= self.warm_from
+        step_ms = step_ms or (WARMUP_MS if warming_up else self.step_ms(self.settings))
         self.now_s += step_ms / 1e3
         self.waiting.append(
             Step(

@@ -229,7 +229,7 @@ class Session:
             self._experiment_waits = False
 
     def new_row(self) -> None:
-        """Begin a new row of the results table with the settings in force."""
+        """Begin a new row of the results table with the active settings."""
         self._ask(lambda: self._say(NewRow()))
 
     def record(self, path: Path, *, force: bool = False, every_step: bool = False) -> None:

@@ -69,7 +69,7 @@ class Engine(Protocol):
         """
 
     def new_row(self) -> None:
-        """Begin a new row of the results table with the settings in force."""
+        """Begin a new row of the results table with the active settings."""
 
     def record(self, path: Path, *, force: bool = False) -> None:
         """Write a CSV from now on. Raises RecordingError where the file cannot be made."""

@@ -289,7 +289,7 @@ def test_the_file_counts_the_unreadable_samples_of_all_runs(tmp_path, capsys):
 
 
 def titled(settings=(), notes=(), device=DEVICE, grid=GRID, **in_force):
-    """The title of a sweep of encdec; in force are its defaults but for what is said."""
+    """The title of a sweep of encdec; its defaults are active but for what is said."""
     defaults = {lever.name: lever.default_text for lever in ENCDEC.levers}
     begun = started(0.0, {**defaults, "num_workers": "8", "model_scale": "full", **in_force})
     plan = Plan(workload="encdec", settings=dict(settings))
@@ -317,7 +317,7 @@ def test_the_title_says_what_was_chosen_for_the_cpu():
 
 
 def test_the_title_says_nothing_of_what_is_varied():
-    """The table does: what was in force before the first block is no variant's own."""
+    """The table does: what was active before the first block is no variant's own."""
     grid = msgspec.structs.replace(
         GRID, rows=({},), columns=({"precision": "fp32", "num_workers": "0"},)
     )

@@ -20,7 +20,7 @@ GRID = Grid(
 H200 = Device(kind="cuda", name="NVIDIA H200", uuid="GPU-1111")
 VERSIONS = {"python": "3.11.2", "torch": "2.11.0"}
 IN_FORCE = {"num_workers": "8", "data": "resident"}
-"""Of the settings in force, those that not every cell sets."""
+"""Of the active settings, those that not every cell sets."""
 ROWS = [
     BlockRow(
         round=0,

@@ -140,7 +140,7 @@ async def test_a_choice_is_not_compared_with_a_name_that_may_stand_for_it():
         await d.choose("model_scale")
         await d.press("a")
         offered = [option.id for option in d.app.screen.query_one("OptionList").options]
-        assert offered == ["small"]  # full is in force; auto is one of the two
+        assert offered == ["small"]  # full is active; auto is one of the two
 
 
 async def test_a_count_is_asked_for_and_its_blocks_are_short_runs_where_a_loader_is_made():

@@ -12,17 +12,17 @@ class Bench:
         self.run = Trainer()
         self.start()
 
-    def start(self, settings=SETTINGS, workload="encdec", settling=2):
+    def start(self, settings=SETTINGS, workload="encdec", warmup_steps=2):
         event = self.run.start(settings, workload)
-        self.table.start(event.segment, workload, settings, settling)
+        self.table.start(event.segment, workload, settings, warmup_steps)
 
     def train(self, count, step_ms=50.0):
         for progress in self.run.steps(count, step_ms):
             self.table.step(progress.steps[0])
 
-    def change(self, settling=2, **changes):
+    def change(self, warmup_steps=2, **changes):
         event = self.run.change(**changes)
-        self.table.change(event.segment, event.settings, settling)
+        self.table.change(event.segment, event.settings, warmup_steps)
 
     def pause(self, seconds):
         self.run.pause()
@@ -116,16 +116,16 @@ def test_pauses_do_not_dilute_a_row():
     assert row.util_pct == 90.0
 
 
-HOARD = 9
+PREFETCHED = 9
 
 
 def test_batches_that_a_loader_hoards_in_a_pause_are_not_taken_for_its_pace():
     bench = Bench()
-    bench.start(settling=HOARD)
-    bench.train(HOARD, 10.0)  # it was faster than the start of the training
+    bench.start(warmup_steps=PREFETCHED)
+    bench.train(PREFETCHED, 10.0)  # it was faster than the start of the training
     bench.train(20, 75.0)
     bench.pause(2.0)
-    bench.train(HOARD, 10.0)
+    bench.train(PREFETCHED, 10.0)
     bench.train(20, 75.0)
     (row,) = bench.rows()
     assert (row.steps, row.steps_per_s) == (40, pytest.approx(1 / 0.075))
@@ -134,7 +134,7 @@ def test_batches_that_a_loader_hoards_in_a_pause_are_not_taken_for_its_pace():
 def test_after_a_change_as_many_steps_are_left_out_as_the_worker_says():
     bench = Bench()
     bench.train(20)
-    bench.change(settling=17, data="loader")
+    bench.change(warmup_steps=17, data="loader")
     bench.train(17, 10.0)
     bench.train(20, 75.0)
     bench.pause(2.0)

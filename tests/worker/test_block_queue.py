@@ -148,4 +148,4 @@ def test_another_change_forgets_everything(taken):
     assert not queue.running
     assert queue.take() is None
     take_in(queue, [block(2)], {"pipelined": "on"})
-    assert queue.baseline == {"pipelined": "on"}  # what is in force now
+    assert queue.baseline == {"pipelined": "on"}  # what is active now

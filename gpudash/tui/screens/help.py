@@ -14,7 +14,7 @@ READING = """\
 ▸ marks the live row; `ratio` is samples/s over the first row's.
 `–` means not measured. A vertical ┊ marks a lever change.
 An axis that ends in ↑ leaves out rare, much higher values.
-`off → on …` is asked for and not in force yet.
+`off → on …` is asked for and not active yet.
 Steps count when the device has finished them.
 GPU utilisation only says that some kernel ran: it may
 read 100 % while most of the GPU idles."""
