@@ -58,7 +58,7 @@ class Painted(Contained, Widget):
 
     def rows(self, width: int, height: int) -> Iterable[Row]:
         """Return the rows; what is beyond `width` or `height` is cut off."""
-        raise NotImplementedError
+        raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     @contextmanager
     def contained(self) -> Iterator[Self]:
@@ -148,7 +148,7 @@ class Scrolled(Painted):
 
     def scroll_rows(self, direction: int) -> None:
         """Show earlier rows (-1) or later ones (+1)."""
-        raise NotImplementedError
+        raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Show earlier rows."""
