@@ -1,11 +1,11 @@
 """What stands in header, status line, footer and tabs: pure functions from a snapshot."""
 
 import msgspec
-from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.protocol import Playback
 from gpudash.snapshot import ENDED, Snapshot, State, silence, unreadable
+from gpudash.tui.cells import Cell
 from gpudash.tui.keys import Key, keys_of
 from workloads.levers import phrase
 
@@ -21,32 +21,6 @@ STATE_STYLES: dict[State, tuple[str, str]] = {
 """No worker lives: levers then set up the next start."""
 VIEWS = {"results": "results", "levers": "levers", "log": "log"}
 """Panes that share one place on a small terminal → their titles."""
-GAP = "  "
-
-
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of a bar."""
-
-    parts: tuple[tuple[str, str], ...]
-    """(text, style): the style is a part of the bar, such as `key`."""
-    rank: int = 0
-    """Where there is no room for all, the highest go first."""
-    action: str = ""
-
-    @property
-    def width(self) -> int:
-        """In terminal cells."""
-        return sum(cell_len(text) for text, _ in self.parts)
-
-
-def fitting(cells: tuple[Cell, ...], width: int) -> list[Cell]:
-    """Return the cells that fit side by side, in their order, the most important kept."""
-    kept = list(cells)
-    while kept and sum(cell.width for cell in kept) + len(GAP) * (len(kept) - 1) > width:
-        worst = max(cell.rank for cell in kept)
-        last = max(index for index, cell in enumerate(kept) if cell.rank == worst)
-        del kept[last]
-    return kept
 
 
 def header(snapshot: Snapshot) -> tuple[Cell, ...]:

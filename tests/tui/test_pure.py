@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.tui import axes, plot
-from gpudash.tui.bars import Cell, fitting
+from gpudash.tui.cells import Cell, fitting
 from gpudash.tui.inbox import Inbox
 from gpudash.tui.widgets.results import columns_for
 from tests.tui.fake_engine import training

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.segment import Segment
 from textual import events
 
-from gpudash.tui.bars import GAP, Cell, fitting
+from gpudash.tui.cells import GAP, Cell, fitting
 from gpudash.tui.widgets.painted import Painted, Row
 
 

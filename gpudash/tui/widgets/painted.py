@@ -30,6 +30,8 @@ INKS = {
     "busy": "$text-warning",
     "bad": "bold $text-error",
     "key": "bold $text-accent",
+    "border": "$text-disabled",
+    "focus": "bold $text-accent",
     "cursor": "$block-cursor-foreground on $block-cursor-background",
     # lines are to be told apart on dark and on light themes; all else is the theme's
     "line-0": "#e0a030",

@@ -1,0 +1,122 @@
+"""A widget in a frame: title, values and buttons stand in its border, which shows the focus.
+
+The frame is painted with the content, row by row: a border of Textual's would cost each widget
+two more style matches before the first frame, and holds no buttons.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, repeat
+
+import msgspec
+from rich.segment import Segment
+from textual import events
+
+from gpudash.tui.cells import Cell, fitting
+from gpudash.tui.widgets.painted import Painted, Row, width_of
+
+THIN = "╭╮╰╯─│"
+HEAVY = "┏┓┗┛━┃"
+"""Of the panel that has the focus: corners, horizontal, vertical."""
+MARGIN = 3
+"""Columns between a cell of the border and the next one, or a corner: a blank each, and a line."""
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in a panel's border. The left cells are kept longest."""
+
+    top: tuple[Cell, ...] = ()
+    top_right: tuple[Cell, ...] = ()
+    bottom: tuple[Cell, ...] = ()
+    bottom_right: tuple[Cell, ...] = ()
+
+
+class Panel(Painted):
+    """A framed part of the main screen. It takes the focus by a digit, by Tab and by a click."""
+
+    can_focus = True
+    framed = True
+    """Without a frame the body has all of the room; where the screen is small, say."""
+
+    def frame(self) -> Frame:
+        """Return what stands in the border now."""
+        raise NotImplementedError  # no ABC: Textual has a metaclass of its own
+
+    def body(self, width: int, height: int) -> Iterable[Row]:
+        """Return the rows inside of the frame; what is beyond `width` or `height` is cut off."""
+        raise NotImplementedError  # no ABC: Textual has a metaclass of its own
+
+    def rows(self, width: int, height: int) -> Iterator[Row]:
+        """Yield the frame with the body in it."""
+        if not self.framed or width < 4 or height < 3:
+            yield from self.body(width, height)
+            return
+        frame, ink = self.frame(), self.ink("focus" if self.has_focus else "border")
+        left_top, right_top, left_bottom, right_bottom, across, down = (
+            HEAVY if self.has_focus else THIN
+        )
+        side = Segment(down, ink)
+        yield self._edge(left_top, across, right_top, frame.top, frame.top_right, width)
+        blank: Row = []
+        for row in islice(chain(self.body(width - 2, height - 2), repeat(blank)), height - 2):
+            yield [side, *Segment.adjust_line_length(row, width - 2), side]
+        yield self._edge(left_bottom, across, right_bottom, frame.bottom, frame.bottom_right, width)
+
+    def _edge(
+        self,
+        begin: str,
+        across: str,
+        end: str,
+        left: Sequence[Cell],
+        right: Sequence[Cell],
+        width: int,
+    ) -> Row:
+        ink = self.ink("focus" if self.has_focus else "border")
+        row: Row = [Segment(begin + across, ink)]
+        placed = list(_placed(left, right, width))
+        for x, one in placed:
+            row += [Segment(across * (x - 1 - width_of(row)), ink), Segment(" ", ink)]
+            row += [Segment(text, self.ink(style)) for text, style in one.parts]
+            row.append(Segment(" ", ink))
+        return [*row, Segment(across * (width - 1 - width_of(row)) + end, ink)]
+
+    def on_focus(self) -> None:
+        """Show it."""
+        self.repaint()
+
+    def on_blur(self) -> None:
+        """Show it."""
+        self.repaint()
+
+    def on_click(self, event: events.Click) -> None:
+        """Run the action of a cell in the border; elsewhere ask the body."""
+        width, height = self.size
+        if not self.framed:
+            self.clicked(event.x, event.y)
+        elif event.y in (0, height - 1):
+            frame = self.frame()
+            top = event.y == 0
+            left = frame.top if top else frame.bottom
+            right = frame.top_right if top else frame.bottom_right
+            for x, one in _placed(left, right, width):
+                if x <= event.x < x + one.width and one.action:
+                    self.app.call_later(self.app.run_action, one.action)
+        else:
+            self.clicked(event.x - 1, event.y - 1)
+
+    def clicked(self, x: int, y: int) -> None:
+        """Take a click on the body, at this column and row of it."""
+
+
+def _placed(left: Sequence[Cell], right: Sequence[Cell], width: int) -> Iterator[tuple[int, Cell]]:
+    """Yield (column, cell) for the cells of an edge of this width that there is room for."""
+    kept = fitting([*left, *right], width - 2 * MARGIN, gap=MARGIN)
+    on_left = [one for one in kept if any(one is other for other in left)]
+    x = MARGIN
+    for one in on_left:
+        yield x, one
+        x += one.width + MARGIN
+    on_right = kept[len(on_left) :]
+    x = width - sum(one.width + MARGIN for one in on_right)
+    for one in on_right:
+        yield x, one
+        x += one.width + MARGIN
