@@ -14,8 +14,8 @@ from textual import events
 from gpudash.tui.cells import Cell, fitting
 from gpudash.tui.widgets.painted import Painted, Row, width_of
 
-THIN = "╭╮╰╯─│"
-HEAVY = "┏┓┗┛━┃"
+THIN = tuple("╭╮╰╯─│")
+HEAVY = tuple("┏┓┗┛━┃")
 """Of the panel that has the focus: corners, horizontal, vertical."""
 MARGIN = 3
 """Columns between a cell of the border and the next one, or a corner: a blank each, and a line."""
