@@ -12,6 +12,8 @@ from gpudash.protocol import GpuReading
 
 UTIL_WINDOW_S = 1.0
 """NVML averages utilisation over 1/6 to 1 s, depending on the GPU, and does not say over what."""
+CORE_WAIT_WARNS_PCT = 15.0
+"""`core_wait_pct` from which on a rate tells of the other load as much as of the training."""
 
 Kind: TypeAlias = Literal["run", "step", "phase", "input", "gpu", "host", "own"]
 OverTime: TypeAlias = Literal["last", "sum", "rate", "mean", "p50", "p95", "difference", "union"]
@@ -164,6 +166,13 @@ METRICS: dict[str, Metric] = {
     "transform_ms": Metric("input", "ms", "Of a sample, by transform, as last told.", "last", 2),
     "skipped_samples": Metric("input", "", "Unreadable samples passed over.", "last", "text"),
     "train_s": Metric("run", "s", "Not paused, switching, starting or restarting.", "sum", 6),
+    "core_wait_pct": Metric(
+        "host",
+        "%",
+        "Core time its threads asked for and did not get, of what they asked for or of one core.",
+        csv=1,
+        label="waits for a core",
+    ),
     "step_ms": Metric("step", "ms", "From the end of the step before to its end."),
     "overlap_ms": Metric("step", "ms", "Both streams were busy; absent without a second stream."),
     "copy_ms": _phase("The batch goes to the device.", 1, "copy"),

@@ -416,6 +416,8 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
     samples_per_s: tuple[float | None, float | None] = (None, None)
     host_ms: tuple[float | None, float | None]
     """Time the host was occupied with a step, of a and of b."""
+    core_wait_pct: float | None = None
+    """While both were measured; with it a verdict tells of the other load too."""
     verdict: str | None
     failure: str | None
     """Why there is no verdict and will be none."""

@@ -61,8 +61,9 @@ def gpu(at_s: float, **values: object) -> GpuReading:
     return GpuReading(at_s=at_s, values=values, **known)
 
 
-def host(at_s: float, cpu_pct: float = 150.0) -> HostReading:
-    return HostReading(at_s=at_s, values={"cpu_pct": cpu_pct, "worker_rss_mib": 512.0})
+def host(at_s: float, cpu_pct: float = 150.0, **values: float) -> HostReading:
+    known = {"cpu_pct": cpu_pct, "worker_rss_mib": 512.0}
+    return HostReading(at_s=at_s, values=known | values)
 
 
 class Trainer:

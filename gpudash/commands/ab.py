@@ -136,6 +136,7 @@ def as_dict(comparison: Comparison, snapshot: Snapshot) -> dict[str, Any]:
         "steps_per_s": shown.steps_per_s,
         "samples_per_s": shown.samples_per_s,
         "host_ms": shown.host_ms,
+        "core_wait_pct": shown.core_wait_pct,
         "skipped_samples": snapshot.skipped_samples,
         "verdict": comparison.verdict,
         "check": check and {**msgspec.structs.asdict(check), "passed": passed(check)},

@@ -15,8 +15,10 @@ from gpudash.compare.paired_t import (
     same_setting_check,
     verdict,
 )
-from gpudash.protocol import Block, ComparisonShown, Event, Reading, Started
-from gpudash.statistics import mean, total
+from gpudash.format import percent
+from gpudash.metrics import CORE_WAIT_WARNS_PCT
+from gpudash.protocol import Block, ComparisonShown, Event, HostReading, Reading, Started
+from gpudash.statistics import Means, mean, total
 
 PAIRS = 40
 MIN_STEPS = 5
@@ -74,6 +76,7 @@ class Comparison:
         self._pairs: list[tuple[float, float]] = []
         self._sides: tuple[list[Measured], list[Measured]] = ([], [])
         self._intervals: list[Estimate] = []
+        self._readings = Means()
         self._stopping = False
         self.verdict: str | None = None
         """The answer, once there is one."""
@@ -108,6 +111,8 @@ class Comparison:
         """Take one record; return no blocks if the worker is to end them early, else None."""
         if self.done:
             return None
+        if isinstance(item, HostReading) and not self._is_over:
+            self._readings.add({"core_wait_pct": item.number("core_wait_pct")})
         for outcome in self._log.fold(item):
             self._take(outcome)
         if self._log.over is not None:
@@ -144,9 +149,15 @@ class Comparison:
             steps_per_s=(_steps_per_s(a), _steps_per_s(b)),
             samples_per_s=(_samples_per_s(a), _samples_per_s(b)),
             host_ms=(_host_ms(a), _host_ms(b)),
+            core_wait_pct=self._core_wait_pct,
             verdict=self.verdict,
             failure=self.failure,
         )
+
+    @property
+    def _core_wait_pct(self) -> float | None:
+        """Of the whole comparison: many a block is over before a reading can tell of it alone."""
+        return self._readings.values().get("core_wait_pct")
 
     @property
     def _is_over(self) -> bool:
@@ -177,11 +188,19 @@ class Comparison:
         found, question = self._intervals[-1], self.question
         precise = question.precision is not None and precise_enough(found, question.precision)
         if precise or len(self._pairs) == question.pairs:
-            self.verdict = verdict(question.name, found, self.check)
+            said = verdict(question.name, found, self.check)
+            self.verdict = said + _contention(self._core_wait_pct)
 
     def _fail(self, reason: str) -> None:
         if not self._is_over:
             self.failure = reason
+
+
+def _contention(core_wait_pct: float | None) -> str:
+    """Return, as a clause, that the rates are not the settings' alone; nothing if they are."""
+    if core_wait_pct is None or core_wait_pct < CORE_WAIT_WARNS_PCT:
+        return ""
+    return f"; cores were short: the training waited for one {percent(core_wait_pct)} of the time"
 
 
 def _steps_per_s(blocks: list[Measured]) -> float | None:

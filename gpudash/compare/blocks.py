@@ -49,6 +49,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Mean time the host was occupied with a step."""
     util_pct: float | None = None
     cpu_pct: float | None = None
+    core_wait_pct: float | None = None
 
     @property
     def ms_per_sample(self) -> float:
@@ -171,6 +172,7 @@ class BlockLog:
             host_ms=mean((step.host_ms for step in steps), counts),
             util_pct=mean(reading.number("gpu_util_pct") for reading in readings),
             cpu_pct=mean(reading.number("cpu_pct") for reading in readings),
+            core_wait_pct=mean(reading.number("core_wait_pct") for reading in readings),
         )
 
 

@@ -1,4 +1,4 @@
-"""CPU time and memory of the training processes, and of gpudash itself.
+"""What the training processes, and gpudash itself, use of the CPU and of memory.
 
 The training processes are the worker and all its descendants.
 
@@ -17,14 +17,14 @@ from typing import NamedTuple
 import psutil
 
 from gpudash.protocol import HostReading
+from gpudash.telemetry.core_wait import CoreWait
+from gpudash.telemetry.procfs import GONE, text, threads
 
 MIB = 1024 * 1024
 OWN_SPAN_S = 5.0
 """Our own CPU time is averaged over so long: drawing comes in bursts."""
 LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
 """Else (a kernel built without) the tree is found among all processes of the machine: dearer."""
-GONE = (FileNotFoundError, ProcessLookupError)
-"""What /proc answers for a process that has ended; anything else is no answer."""
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / MIB
@@ -62,10 +62,14 @@ class HostReader:
         self._own_cpu: deque[tuple[float, float]] = deque()  # moments, and CPU seconds until then
         self._read_s: float | None = None
         self._before: dict[_Process, _Usage] = {}
+        self._core_wait = CoreWait()
         self._ended_s = 0.0  # of those that ended, what no parent had been told of when read
 
     def read(self) -> HostReading:
-        """CPU percent (of one core, absent at first) and resident MiB; absent once all are gone."""
+        """Return what they use and wait for; absent once all are gone.
+
+        What is of the time since the reading before is absent at first.
+        """
         now_s = self._clock()
         found = self._find()
         rss_mib = sum(usage.rss_mib for usage in found.values())
@@ -77,6 +81,7 @@ class HostReader:
         values = {
             "cpu_pct": cpu_pct,
             "worker_rss_mib": rss_mib or None,
+            "core_wait_pct": self._core_wait.read((process.pid for process in found), now_s),
             "own_cpu_pct": self._own_cpu_pct(now_s),
             "own_rss_mib": own.rss_mib if own else None,
         }
@@ -134,15 +139,15 @@ def _tree(pid: int) -> list[int]:
 def _children(pid: int) -> Iterator[int]:
     """Yield what each thread of the process has forked."""
     with suppress(*GONE):
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  # a Path costs as much again
+        for thread in threads(pid):
             with suppress(*GONE):  # this thread
-                yield from map(int, _text(f"/proc/{pid}/task/{thread}/children").split())
+                yield from map(int, text(f"{thread}/children").split())
 
 
 def _read(pid: int) -> dict[_Process, _Usage]:
     """Return the process of this number and what it has used; nothing when it is gone."""
     try:
-        stat = _text(f"/proc/{pid}/stat")
+        stat = text(f"{pid}/stat")
     except GONE:
         return {}
     cells = stat.rpartition(b")")[2].split()  # the name before may hold anything
@@ -153,12 +158,3 @@ def _read(pid: int) -> dict[_Process, _Usage]:
         rss_mib=int(cells[21]) * _PAGE_MIB,
     )
     return {_Process(pid, int(cells[19])): usage}
-
-
-def _text(path: str) -> bytes:
-    """Return what /proc says: unbuffered, as a worker may have hundreds of threads to ask for."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        return os.read(fd, 1 << 16)
-    finally:
-        os.close(fd)

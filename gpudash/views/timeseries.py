@@ -95,7 +95,7 @@ class Ticks:
         tick = self._tick(index)
         if tick is not None:
             tick.readings.add(
-                {name: reading.number(name) for name in reading.values if _is_drawn(name)}
+                {name: reading.number(name) for name in reading.values if _is_kept(name)}
             )
             self._touch(tick)
 
@@ -166,5 +166,6 @@ class Ticks:
         tick.row = None
 
 
-def _is_drawn(name: str) -> bool:
-    return name in METRICS and METRICS[name].line is not None
+def _is_kept(name: str) -> bool:
+    metric = METRICS.get(name)
+    return metric is not None and (metric.line is not None or metric.kind == "host")

@@ -17,6 +17,7 @@ from gpudash.compare.ab import BLOCK_S, MIN_STEPS, Comparison, Question
 from gpudash.errors import UsageError
 from gpudash.protocol import Failed
 from gpudash.snapshot import Snapshot
+from tests.scripted_run import host
 from tests.scripted_session import ScriptedSession
 from tests.scripted_worker import Conducted, Worker
 from workloads import CATALOGUE
@@ -135,6 +136,26 @@ def test_json_holds_everything_in_one_line(capsys):
     assert found["verdict"].startswith("pipelined=on is")
     assert (found["min_steps"], found["min_s"], found["seed"]) == (MIN_STEPS, BLOCK_S, 0)
     assert found["settings"]["pipelined"] == "off"
+
+
+class Crowded(Worker):
+    """Others use the cores beside it."""
+
+    def take(self):
+        return [*super().take(), host(self.now_s, core_wait_pct=48.0)]
+
+
+def test_the_wait_for_a_core_is_told(capsys):
+    """Or a rate that others pressed down would be taken for the lever's."""
+
+    def out(worker, **how):
+        assert run(ScriptedSession(worker(a_quarter_faster)), **how) == 0
+        return capsys.readouterr().out
+
+    verdict, _ = out(Crowded).splitlines()
+    assert verdict.endswith("; cores were short: the training waited for one 48 % of the time")
+    assert json.loads(out(Crowded, as_json=True))["core_wait_pct"] == 48.0
+    assert json.loads(out(Worker, as_json=True))["core_wait_pct"] is None
 
 
 def test_samples_that_could_not_be_read_are_told(capsys):

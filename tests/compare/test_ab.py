@@ -12,7 +12,8 @@ from gpudash.compare.ab import (
     Question,
 )
 from gpudash.compare.paired_t import MIN_PAIRS, block_order
-from gpudash.protocol import Change
+from gpudash.protocol import Change, HostReading
+from tests.scripted_run import host
 from tests.scripted_worker import Conducted, Worker
 
 STOP = ()
@@ -141,6 +142,48 @@ def test_the_verdict_is_not_changed_by_blocks_that_end_after_it():
     known = done.experiment.shown()
     assert done.run().experiment.shown() == known
     assert len(done.worker.began) > 2 * MIN_PAIRS + 2
+
+
+def conduct_beside(*readings):
+    """The comparison, and how long the training waited for a core in its first turns."""
+    done = conduct(pipelined(), step_ms=faster(1.25))
+    for core_wait_pct in readings:
+        done.turn()
+        values = {} if core_wait_pct is None else {"core_wait_pct": core_wait_pct}
+        done.tell(HostReading(at_s=done.worker.now_s, values=values))
+    return done.run().experiment
+
+
+WARNING = "; cores were short: the training waited for one {} % of the time"
+
+
+@pytest.mark.parametrize(
+    ("readings", "mean", "warning"),
+    [
+        ((90.0, None, 30.0, 24.0), 48.0, WARNING.format(48)),
+        ((15.0,), 15.0, WARNING.format(15)),
+        ((14.9, 14.9), 14.9, ""),
+        ((0.0,), 0.0, ""),
+        ((None, None), None, ""),
+        ((), None, ""),
+    ],
+)
+def test_a_verdict_says_where_the_training_had_to_wait_for_a_core(readings, mean, warning):
+    comparison = conduct_beside(*readings)
+    assert comparison.verdict == conduct_beside().verdict + warning
+    assert comparison.shown().core_wait_pct == (mean and pytest.approx(mean))
+
+
+def test_load_that_comes_after_the_verdict_does_not_touch_it():
+    done = Conducted(
+        Comparison(pipelined(pairs=60, precision=0.01)), Worker(step_ms=faster(1.25)), delay=100
+    )
+    done.tell(host(done.worker.now_s, core_wait_pct=10.0))
+    while done.experiment.verdict is None:
+        done.turn()
+    assert not done.experiment.done
+    done.tell(host(done.worker.now_s, core_wait_pct=90.0))
+    assert done.experiment.shown().core_wait_pct == 10.0
 
 
 def test_the_rates_of_both_values_are_shown():

@@ -235,12 +235,15 @@ def test_utilisation_is_that_of_the_block_and_of_no_moment_before():
     bench = Bench(0)
     bench.changed(block=0, after_step=0, warmup_steps=0)
     for at_s, value in [(-0.1, 1.0), (LAG_S - 0.05, 2.0), (0.3, 80.0), (0.9, 100.0), (1.1, 3.0)]:
-        bench.tell(gpu(BEGAN_S + at_s, gpu_util_pct=value), host(BEGAN_S + at_s, cpu_pct=value))
+        bench.tell(
+            gpu(BEGAN_S + at_s, gpu_util_pct=value),
+            host(BEGAN_S + at_s, cpu_pct=value, core_wait_pct=value / 2),
+        )
     bench.finished(500.0, 500.0, 200.0)
     bench.changed(block=None, after_step=3)
     bench.finished(50.0)
     (block,) = bench.outcomes
-    assert (block.util_pct, block.cpu_pct) == (90.0, 90.0)
+    assert (block.util_pct, block.cpu_pct, block.core_wait_pct) == (90.0, 90.0, 45.0)
 
 
 def test_a_block_too_short_for_a_reading_has_no_utilisation():

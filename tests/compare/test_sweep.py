@@ -5,8 +5,9 @@ import pytest
 
 from gpudash.compare.paired_t import estimate
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep, whole_rounds
+from gpudash.compare.sweep.table import cell
 from gpudash.protocol import Change
-from tests.scripted_run import gpu
+from tests.scripted_run import gpu, host
 from tests.scripted_worker import Conducted, Worker
 
 GRID = Grid(
@@ -150,10 +151,11 @@ def test_the_interval_is_the_paired_one_over_the_rounds_that_both_have():
 def test_means_leave_out_what_was_not_measured():
     rows = [
         known_row(0, 0, 1.0, util_pct=80.0, cpu_pct=100.0, host_ms=1.0),
-        known_row(1, 0, 1.0, util_pct=None, cpu_pct=200.0, host_ms=3.0),
+        known_row(1, 0, 1.0, core_wait_pct=40.0, cpu_pct=200.0, host_ms=3.0),
     ]
     result = Sweep(GRID, rows).results()[0][0]
     assert (result.util_pct, result.cpu_pct, result.host_ms) == (80.0, 150.0, 2.0)
+    assert result.core_wait_pct == 40.0
 
 
 def test_a_block_without_a_measured_time_is_compared_with_nothing():
@@ -178,6 +180,18 @@ def test_utilisation_is_read_while_the_block_runs():
         done.tell(gpu(done.worker.now_s, gpu_util_pct=77.0))
     assert {row.util_pct for row in done.experiment.rows} == {77.0}
     assert done.experiment.sweep.results()[0][0].util_pct == 77.0
+
+
+def test_a_setting_that_had_to_wait_for_a_core_says_so():
+    """Others worked while it was measured, and while the rest was measured they did not."""
+    done = swept(msgspec.structs.replace(GRID, rounds=1), step_ms=lambda settings: 500.0)
+    while not done.experiment.done:
+        done.turn()
+        crowded = done.worker.settings["batch_size"] == "16"
+        done.tell(host(done.worker.now_s, core_wait_pct=48.0 if crowded else 2.0))
+    quiet, waiting, _ = done.experiment.sweep.results()
+    assert all("waited for a core 48 %" in cell(result) for result in waiting)
+    assert not any("waited" in cell(result) for result in quiet)
 
 
 # ── what cannot be run ──────────────────────────────────────────────────────────────────

@@ -31,6 +31,7 @@ ROWS = [
         host_ms=1.25,
         util_pct=85.0,
         cpu_pct=120.0,
+        core_wait_pct=48.2,
     ),
     BlockRow(
         round=0,
@@ -96,11 +97,11 @@ def described(folder):
 def test_every_block_is_a_row_with_its_levers_and_an_empty_cell_was_not_measured(tmp_path):
     assert finished(tmp_path).read_text() == (
         "round,cell,steps,samples,busy_s,steps_per_s,samples_per_s,step_ms,host_ms,"
-        "gpu_util_pct,cpu_pct,failure,batch_size,pipelined,failure_kind\n"
-        "0,1,10,80,0.500000,20.0000,160.000,50.0000,1.2500,85.0,120.0,,8,on,\n"
-        "0,3,,,,,,,,,,out of memory with batch_size=16: went back,16,on,out_of_memory\n"
-        "0,0,12,96,0.625000,19.2000,153.600,52.0833,,,,,8,off,\n"
-        "0,2,10,160,0.750000,13.3333,213.333,75.0000,,,,,16,off,\n"
+        "gpu_util_pct,cpu_pct,failure,batch_size,pipelined,failure_kind,core_wait_pct\n"
+        "0,1,10,80,0.500000,20.0000,160.000,50.0000,1.2500,85.0,120.0,,8,on,,48.2\n"
+        "0,3,,,,,,,,,,out of memory with batch_size=16: went back,16,on,out_of_memory,\n"
+        "0,0,12,96,0.625000,19.2000,153.600,52.0833,,,,,8,off,,\n"
+        "0,2,10,160,0.750000,13.3333,213.333,75.0000,,,,,16,off,,\n"
     )
 
 
@@ -276,6 +277,22 @@ def test_a_torn_last_line_is_left_out_and_cut_off(tmp_path, torn):
     assert read_rows(path) == [*ROWS, ROWS[0]]
 
 
+@pytest.mark.parametrize("lacks", [1, 2], ids=["core_wait_pct", "and failure_kind"])
+def test_an_older_file_is_finished_with_the_columns_that_it_has(tmp_path, lacks):
+    path = finished(tmp_path)
+    older = [line.rsplit(",", lacks)[0] for line in path.read_text().splitlines()]
+    path.write_text("\n".join([*older, ""]))
+    unknown = {"core_wait_pct": None} | ({"failure_kind": None} if lacks == 2 else {})
+    before = [msgspec.structs.replace(row, **unknown) for row in ROWS]
+    assert read_rows(path) == before
+    resumed = open_file(tmp_path, resume=True)
+    resumed.append(ROWS[0])
+    resumed.append(ROWS[1])
+    resumed.close()
+    assert read_rows(path) == [*before, *before[:2]]
+    assert len({line.count(",") for line in path.read_text().splitlines()}) == 1
+
+
 def test_rounds_may_be_added(tmp_path):
     finished(tmp_path)
     more = msgspec.structs.replace(GRID, rounds=9)
@@ -431,4 +448,4 @@ def test_every_reader_of_csv_reads_it(tmp_path):
     with finished(tmp_path).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["pipelined"] for row in rows] == ["on", "on", "off", "off"]
-    assert {len(row) for row in rows} == {15}
+    assert {len(row) for row in rows} == {16}

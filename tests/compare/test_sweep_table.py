@@ -135,6 +135,12 @@ def test_two_columns_are_as_narrow_as_it_gets():
         (CellResult(steps_per_s=1234.5678), "1234.6"),
         (CellResult(steps_per_s=20.0, change=found(0.1)), "20.0, +10.0 %"),
         (CellResult(steps_per_s=20.0, util_pct=0.0, cpu_pct=90.0), "20.0 (GPU 0 %)"),
+        (CellResult(steps_per_s=20.0, core_wait_pct=14.9), "20.0"),
+        (CellResult(steps_per_s=20.0, core_wait_pct=15.0), "20.0 (waited for a core 15 %)"),
+        (
+            CellResult(steps_per_s=20.0, host_ms=2.5, core_wait_pct=48.4),
+            "20.0 (host 2.5 ms, waited for a core 48 %)",
+        ),
         (
             CellResult(failure="precision=tf32: a CPU has no TF32"),
             "precision=tf32: a CPU has no TF32",

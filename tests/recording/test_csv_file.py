@@ -20,7 +20,7 @@ PROMISED = (
     "gpu_uuid, gpu_util_pct, mem_util_pct, mem_used_mib, sm_active_pct, sm_occupancy_pct, "
     "tensor_active_pct, dram_active_pct, pcie_rx_mib_s, pcie_tx_mib_s, power_w, energy_j, "
     "temperature_c, sm_clock_mhz, throttle, cpu_pct, worker_rss_mib, "
-    "transform_ms, skipped_samples, train_s"
+    "transform_ms, skipped_samples, train_s, core_wait_pct"
 )
 
 
@@ -75,7 +75,7 @@ def scripted():
                 throttle="power" if tick == 9 else "none",
                 energy_j=5000.0 + 300.0 * (at_s - BEGAN_S),
             ),
-            host(at_s, 150.0 + tick),
+            host(at_s, 150.0 + tick, **({"core_wait_pct": 2.0 * tick} if tick > 1 else {})),
         ]
         if tick > 10:
             items.append(gpu(at_s, index=1, uuid="GPU-2222", gpu_util_pct=0.0))

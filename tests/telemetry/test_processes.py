@@ -194,7 +194,7 @@ def test_a_reading_that_fails_makes_nobody_new(
     reader = HostReader(worker.process.pid, clock)
     reader.read()
     with monkeypatch.context() as patched:
-        patched.setattr(processes, "_text", broken)
+        patched.setattr(processes, "text", broken)
         with pytest.raises(OSError, match="too many"):
             reader.read()
     assert cpu_s(reader, clock) < BURNT_S / 2

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudash.protocol import HostReading
 from gpudash.snapshot import Series
 from gpudash.views.timeseries import CAPACITY, TICK_S, Ticks
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, step
@@ -72,6 +73,16 @@ def test_before_a_worker_is_ready_only_samples_are_known():
     assert series.of("gpu_util_pct") == (5.0, 25.0, 45.0)
     assert "power_w" not in series.values
     assert series.of("cpu_pct") == (100.0, 100.0, 100.0)
+
+
+def test_what_is_read_of_the_training_is_kept_whether_a_chart_has_it_or_not():
+    ticks = Ticks(BEGAN_S)
+    ticks.read(host(BEGAN_S + 0.1, core_wait_pct=10.0))
+    ticks.read(host(BEGAN_S + 0.3, core_wait_pct=20.0))
+    ticks.read(HostReading(at_s=BEGAN_S + 0.6, values={"own_rss_mib": 60.0}))
+    ticks.cover(BEGAN_S + 1.0)
+    assert ticks.series().of("core_wait_pct") == (15.0, None)
+    assert "own_rss_mib" not in ticks.series().values
 
 
 def test_a_tick_in_progress_is_not_shown():

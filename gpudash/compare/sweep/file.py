@@ -41,8 +41,8 @@ CELLS = {
     "cpu_pct": decimals(1),
     "failure": text,
 }
-KIND = "failure_kind"
-"""Stands last, behind the levers: files of before have none."""
+LATER = {"failure_kind": text, "core_wait_pct": decimals(1)}
+"""Stand behind the levers, in the order in which they came: older files lack some."""
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ class SweepFile:
         self.known: list[BlockRow] = []
         self._there: list[BlockRow] = []
         self._output: Output | None = None
-        self._has_kind = True
+        self._later = [*LATER]
         self._hidden = False
         """What it replaces is still there: nothing has been measured to take its place."""
         if resume:
@@ -129,11 +129,12 @@ class SweepFile:
             _lock(self._fd, path)
             if self._output is None:
                 self._there = read_rows(path)
-                self._has_kind = _whole_lines(path).partition(b"\n")[0].endswith(KIND.encode())
+                head = _whole_lines(path).partition(b"\n")[0].decode()
+                self._later = [name for name in LATER if name in head.split(",")]
                 self.known = whole_rounds(provenance.grid, self._there)
                 _cut_torn_line(path)
             else:
-                self._write([*CELLS, *self._levers, KIND])
+                self._write([*CELLS, *self._levers, *self._later])
                 self._write_provenance()
         except (UsageError, RecordingError):
             self.close()
@@ -173,8 +174,8 @@ class SweepFile:
         changes = self._provenance.grid.changes(row.cell)
         cells = [write(values[name]) for name, write in CELLS.items()]
         levers = [changes.get(name, "") for name in self._levers]
-        kind = [row.failure_kind or ""] if self._has_kind else []
-        self._write([*cells, *levers, *kind])
+        later = [LATER[name](values[name]) for name in self._later]
+        self._write([*cells, *levers, *later])
         if self._output is not None and not row.refused:
             self._output.take_place()
             self._output, self._hidden = None, False  # it is worth keeping
@@ -260,7 +261,7 @@ def read_rows(path: Path) -> list[BlockRow]:
 
 def _row(cells: dict[str, str]) -> BlockRow:
     """Return a block. Raises ValueError for a cell that holds something else."""
-    known = {name: cells[name] or None for name in (*CELLS, KIND) if name in cells}
+    known = {name: cells[name] or None for name in (*CELLS, *LATER) if name in cells}
     known["util_pct"] = known["gpu_util_pct"]
     return msgspec.convert(known, BlockRow, strict=False)
 

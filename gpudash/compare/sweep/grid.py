@@ -53,9 +53,10 @@ class BlockRow(msgspec.Struct, frozen=True, kw_only=True):
     host_ms: float | None = None
     util_pct: float | None = None
     cpu_pct: float | None = None
+    core_wait_pct: float | None = None
     failure: str | None = None
     failure_kind: RefusalKind | None = None
-    """None also where an older file does not say."""
+    """None also where an older file does not say, as `core_wait_pct` is."""
 
     @property
     def refused(self) -> bool:
@@ -94,6 +95,7 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
     host_ms: float | None = None
     util_pct: float | None = None
     cpu_pct: float | None = None
+    core_wait_pct: float | None = None
     change: Estimate | None = None
     """Throughput against the row's first column; None for that one, or if not measured."""
     failure: str | None = None
@@ -199,6 +201,7 @@ class Sweep:
                 host_ms=outcome.host_ms,
                 util_pct=outcome.util_pct,
                 cpu_pct=outcome.cpu_pct,
+                core_wait_pct=outcome.core_wait_pct,
             )
         elif cell not in self.failures:
             row = BlockRow(round=turn, cell=cell, failure=outcome.reason, failure_kind=outcome.kind)
@@ -234,6 +237,7 @@ class Sweep:
             host_ms=mean(row.host_ms for row in own.values()),
             util_pct=mean(row.util_pct for row in own.values()),
             cpu_pct=mean(row.cpu_pct for row in own.values()),
+            core_wait_pct=mean(row.core_wait_pct for row in own.values()),
             change=estimate(costs) if costs and cell != base else None,
             failure=failure,
             out_of_memory=out_of_memory,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from gpudash import format as fmt
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.sweep.grid import CellResult, Grid
+from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Settings
 
 
@@ -12,7 +13,8 @@ def legend(grid: Grid) -> str:
     """Return what a cell holds."""
     return (
         f"{unit(grid)}, change of the throughput against the first variant [95 % interval] "
-        "(utilisation, time the host was busy with a step)"
+        "(utilisation, time the host was busy with a step, "
+        f"time waited for a core from {CORE_WAIT_WARNS_PCT:.0f} % on)"
     )
 
 
@@ -70,6 +72,8 @@ def cell(result: CellResult, unit: str = "steps/s") -> str:
         beside.append(f"CPU {result.cpu_pct:.0f} % of a core")
     if result.host_ms is not None:
         beside.append(f"host {result.host_ms:.4g} ms")
+    if result.core_wait_pct is not None and result.core_wait_pct >= CORE_WAIT_WARNS_PCT:
+        beside.append(f"waited for a core {fmt.percent(result.core_wait_pct)}")
     return f"{text} ({', '.join(beside)})" if beside else text
 
 

@@ -1,0 +1,192 @@
+"""How long threads wait for a core, from the counts that the kernel keeps of each."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gpudash.telemetry import procfs
+from gpudash.telemetry.core_wait import CoreWait, Counts, core_wait_pct
+from gpudash.telemetry.processes import HostReader
+
+COUNTED = Path("/proc/self/schedstat").exists()
+
+
+def counts(**threads: tuple[float, float]) -> dict[str, Counts]:
+    """Seconds that each thread ran and waited so far."""
+    return {
+        name: Counts(round(ran_s * 1e9), round(waited_s * 1e9))
+        for name, (ran_s, waited_s) in threads.items()
+    }
+
+
+def alike(count: int, ran_s: float, waited_s: float) -> dict[str, Counts]:
+    return counts(**{f"thread_{number}": (ran_s, waited_s) for number in range(count)})
+
+
+# ── what is made of the counts ──────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("ran_s", "waited_s", "percent"),
+    [(2.0, 0.0, 0.0), (0.8, 1.2, 60.0), (0.0, 2.0, 100.0)],
+)
+def test_of_a_thread_that_always_wants_to_run_it_is_the_share_waited(ran_s, waited_s, percent):
+    before, now = counts(main=(5.0, 7.0)), counts(main=(5.0 + ran_s, 7.0 + waited_s))
+    assert core_wait_pct(before, now, 2.0, 16) == pytest.approx(percent)
+
+
+def test_threads_on_cores_enough_count_together():
+    now = counts(main=(1.0, 0.0), loader=(0.5, 0.5), another=(0.0, 1.0))
+    assert core_wait_pct({}, now, 1.0, 16) == pytest.approx(50.0)
+
+
+def test_threads_that_sleep_change_nothing():
+    before, now = counts(main=(0.0, 0.0)), counts(main=(0.6, 0.4))
+    asleep = alike(300, 9.0, 9.0)
+    assert core_wait_pct(before | asleep, now | asleep, 1.0, 2) == pytest.approx(40.0)
+
+
+def test_a_training_that_seldom_needs_a_core_hardly_waits_whatever_the_share():
+    assert core_wait_pct({}, counts(main=(0.01, 0.02)), 1.0, 2) == pytest.approx(2.0)
+    assert core_wait_pct(alike(1, 3.0, 3.0), alike(1, 3.0, 3.0), 1.0, 2) == 0.0
+
+
+def test_more_threads_than_cores_do_not_count_their_waiting_for_each_other():
+    assert core_wait_pct({}, alike(8, 0.25, 0.75), 1.0, 2) == 0.0
+    assert core_wait_pct({}, alike(8, 0.26, 0.75), 1.0, 2) == 0.0  # moments differ a little
+
+
+def test_what_others_took_of_all_cores_counts_however_many_threads_there_are():
+    """Four threads of others beside eight of ours get a third of the two cores."""
+    assert core_wait_pct({}, alike(8, 1 / 6, 5 / 6), 1.0, 2) == pytest.approx(100 / 3)
+
+
+def test_a_wait_that_is_told_when_it_ends_is_no_more_than_all():
+    assert core_wait_pct({}, counts(main=(0.05, 9.0)), 0.2, 1) == pytest.approx(75.0)
+
+
+def test_who_is_born_counts_from_birth_and_who_ended_takes_nothing_back():
+    before = counts(main=(1.0, 1.0), ended=(50.0, 60.0))
+    now = counts(main=(1.5, 1.5), born=(0.5, 0.5))
+    assert core_wait_pct(before, now, 1.0, 16) == pytest.approx(50.0)
+
+
+def test_a_thread_with_the_number_of_one_that_ended_takes_nothing_back_either():
+    before = counts(main=(1.0, 1.0), other=(50.0, 60.0))
+    now = counts(main=(1.4, 1.6), other=(0.1, 0.1))
+    assert core_wait_pct(before, now, 1.0, 16) == pytest.approx(60.0)
+
+
+def test_a_kernel_that_does_not_count_has_no_value_rather_than_0():
+    assert core_wait_pct({}, {}, 1.0, 2) is None
+    assert core_wait_pct(alike(3, 0.0, 0.0), alike(3, 0.0, 0.0), 1.0, 2) is None
+
+
+# ── the reading ─────────────────────────────────────────────────────────────────────────
+
+
+class Tree:
+    """Some processes' files."""
+
+    def __init__(self, proc: Path) -> None:
+        self._proc = proc
+
+    def has(self, pid: int, thread: int, schedstat: str | None) -> None:
+        folder = self._proc / str(pid) / "task" / str(thread)
+        folder.mkdir(parents=True, exist_ok=True)
+        if schedstat is not None:
+            (folder / "schedstat").write_text(f"{schedstat}\n")
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    monkeypatch.setattr(procfs, "PROC", str(tmp_path))
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    return Tree(tmp_path)
+
+
+def test_all_threads_of_all_processes_are_read(tree: Tree):
+    """1 s later: of two cores the three have asked for 1.5 and got 0.75."""
+    wait = CoreWait()
+    for pid, thread in ((7, 7), (7, 8), (9, 9)):
+        tree.has(pid, thread, "1000000000 3000000000 12")
+    assert wait.read([7, 9], 100.0) is None  # since when
+    for pid, thread in ((7, 7), (7, 8), (9, 9)):
+        tree.has(pid, thread, "1250000000 3250000000 15")
+    assert wait.read([7, 9], 101.0) == pytest.approx(50.0)
+    assert wait.read([7, 9], 102.0) == 0.0
+
+
+def test_no_more_than_the_cores_that_we_may_use_is_asked_for(tree: Tree):
+    wait = CoreWait()
+    tree.has(7, 7, "1000000000 0 1")
+    wait.read([7], 100.0)
+    tree.has(7, 7, "2000000000 9000000000 2")
+    assert wait.read([7], 101.0) == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize("schedstat", [None, "0 0 0"])
+def test_where_nothing_is_counted_nothing_is_read(tree: Tree, schedstat: str | None):
+    wait = CoreWait()
+    tree.has(7, 7, schedstat)
+    assert [wait.read([7], at_s) for at_s in (100.0, 101.0)] == [None, None]
+
+
+def test_a_process_that_is_gone_is_passed_over(tree: Tree):
+    wait = CoreWait()
+    tree.has(7, 7, "1000000000 0 1")
+    wait.read([5, 7], 100.0)
+    tree.has(7, 7, "1500000000 500000000 2")
+    assert wait.read([5, 7], 101.0) == pytest.approx(50.0)
+    assert wait.read([5], 102.0) is None
+
+
+def test_two_readings_at_one_moment_have_no_time_between_them(tree: Tree):
+    wait = CoreWait()
+    tree.has(7, 7, "1000000000 0 1")
+    assert [wait.read([7], 100.0) for _ in range(2)] == [None, None]
+
+
+# ── of real processes ───────────────────────────────────────────────────────────────────
+
+PINNED = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+print(flush=True)
+while True: pass
+"""
+
+
+def pinned() -> subprocess.Popen[bytes]:
+    running = subprocess.Popen([sys.executable, "-c", PINNED], stdout=subprocess.PIPE)
+    assert running.stdout
+    running.stdout.readline()
+    return running
+
+
+@pytest.mark.skipif(not COUNTED, reason="this kernel does not count")
+def test_two_processes_on_one_core_wait_for_each_other():
+    both = [pinned(), pinned()]
+    try:
+        reader, process = HostReader(both[0].pid), psutil.Process(both[0].pid)
+        assert reader.read().number("core_wait_pct") is None
+        until_s = process.cpu_times().user + 0.3
+        while process.cpu_times().user < until_s:
+            pass
+        percent = reader.read().number("core_wait_pct")
+    finally:
+        for one in both:
+            one.kill()
+            one.communicate()
+    assert percent is not None
+    assert 25 < percent < 100  # half, and more where others take the core too
+
+
+@pytest.mark.skipif(COUNTED, reason="this kernel counts")
+def test_a_kernel_that_does_not_count_is_told_by_no_value():
+    reader = HostReader(psutil.Process().pid)
+    reader.read()
+    assert reader.read().number("core_wait_pct") is None
