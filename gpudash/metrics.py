@@ -13,7 +13,7 @@ from gpudash.protocol import GpuReading
 UTIL_WINDOW_S = 1.0
 """NVML averages utilisation over 1/6 to 1 s, depending on the GPU, and does not say over what."""
 CORE_WAIT_WARNS_PCT = 15.0
-"""`core_wait_pct` from which on a rate tells of the other load as much as of the training."""
+"""`core_wait_pct` from which on a rate is taken to tell of other load too, and that is said."""
 
 Kind: TypeAlias = Literal["run", "step", "phase", "input", "gpu", "host", "own"]
 OverTime: TypeAlias = Literal["last", "sum", "rate", "mean", "p50", "p95", "difference", "union"]

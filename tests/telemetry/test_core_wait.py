@@ -76,8 +76,8 @@ def test_who_is_born_counts_from_birth_and_who_ended_takes_nothing_back():
 
 def test_a_thread_with_the_number_of_one_that_ended_takes_nothing_back_either():
     before = counts(main=(1.0, 1.0), other=(50.0, 60.0))
-    now = counts(main=(1.4, 1.6), other=(0.1, 0.1))
-    assert core_wait_pct(before, now, 1.0, 16) == pytest.approx(60.0)
+    now = counts(main=(2.2, 1.8), other=(0.1, 0.1))
+    assert core_wait_pct(before, now, 1.0, 16) == pytest.approx(40.0)
 
 
 def test_a_kernel_that_does_not_count_has_no_value_rather_than_0():
@@ -135,8 +135,10 @@ def test_where_nothing_is_counted_nothing_is_read(tree: Tree, schedstat: str | N
     assert [wait.read([7], at_s) for at_s in (100.0, 101.0)] == [None, None]
 
 
-def test_a_process_that_is_gone_is_passed_over(tree: Tree):
+def test_processes_and_threads_that_are_gone_are_passed_over(tree: Tree):
     wait = CoreWait()
+    for thread in (6, 8):
+        tree.has(7, thread, None)  # gone since it was listed
     tree.has(7, 7, "1000000000 0 1")
     wait.read([5, 7], 100.0)
     tree.has(7, 7, "1500000000 500000000 2")
