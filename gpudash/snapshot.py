@@ -61,22 +61,22 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Counts from 1; rows in which nothing was measured are dropped."""
     configuration: str
     """The levers in which the row differs from the first one; for the first, the main ones."""
-    settings: Settings
-    steps: int
+    settings: Settings = {}
+    steps: int = 0
     """Steps measured: the first few after a change or a pause are left out as warm-up."""
-    steps_per_s: float | None
-    samples_per_s: float | None
-    step_ms_p50: float | None
-    step_ms_p95: float | None
-    host_ms: float | None
+    steps_per_s: float | None = None
+    samples_per_s: float | None = None
+    step_ms_p50: float | None = None
+    step_ms_p95: float | None = None
+    host_ms: float | None = None
     """Mean time the host was occupied with a step. What is left of the step time it was ahead
     of the device or waited for data."""
-    util_pct: float | None
+    util_pct: float | None = None
     """GPU utilisation; None where no GPU is read."""
-    cpu_pct: float | None
-    ratio: float | None
+    cpu_pct: float | None = None
+    ratio: float | None = None
     """samples/s over the first row's: comparable across batch sizes, and steps/s at equal ones."""
-    live: bool
+    live: bool = False
     """Still growing."""
     verdict: bool = False
     """A comparison's verdict, which stands in `configuration`: nothing else is set."""

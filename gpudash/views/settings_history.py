@@ -182,22 +182,7 @@ class SettingsHistory:
 
 @lru_cache(maxsize=MOST_ROWS)  # the same object while nothing changed
 def _verdict(number: int, text: str) -> Result:
-    return Result(
-        number=number,
-        configuration=text,
-        settings={},
-        steps=0,
-        steps_per_s=None,
-        samples_per_s=None,
-        step_ms_p50=None,
-        step_ms_p95=None,
-        host_ms=None,
-        util_pct=None,
-        cpu_pct=None,
-        ratio=None,
-        live=False,
-        verdict=True,
-    )
+    return Result(number=number, configuration=text, verdict=True)
 
 
 def _configuration(row: _Row, first: _Row) -> str:
