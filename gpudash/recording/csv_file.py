@@ -1,4 +1,4 @@
-"""The record file: one CSV row per interval and GPU, on disk as soon as it is known.
+"""The lines of the record file: one CSV row per interval and GPU.
 
 Every row is handed to the operating system whole, so a killed process loses no row that was
 written; a last line without its line end is torn, and a reader leaves it out. An empty cell
@@ -11,14 +11,11 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from math import isfinite
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from gpudash.errors import RecordingError
 from gpudash.metrics import METRICS, Metric
-from gpudash.recording.files import Output
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
 
@@ -56,60 +53,6 @@ def text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-class CsvRecording:
-    """A record file being written. `rows` counts the rows in it, the header left out."""
-
-    def __init__(
-        self, path: Path, *, began_s: float, began_utc: datetime, draft: bool = False
-    ) -> None:
-        """Create the file and write the header; nothing may be at `path` but for a `draft`.
-
-        A draft is hidden until `take_place` makes it the file at `path`. `began_s` (monotonic)
-        and `began_utc` are the same moment: the recording's time 0. Raises RecordingError.
-        """
-        self.path = path
-        self.rows = 0
-        self._began_s = began_s
-        self._began_utc = began_utc
-        self._columns = columns()
-        self._output = Output(path, draft=draft)
-        try:
-            self._output.append(_lines([self._columns]))
-        except RecordingError:
-            self._output.discard()
-            raise
-
-    @property
-    def failed(self) -> bool:
-        """It could not be written to its end."""
-        return self._output.failed
-
-    def take_place(self) -> None:
-        """Make a draft the file at `path`, in place of the one there. Raises RecordingError."""
-        self._output.take_place()
-
-    def write(self, interval: Interval) -> None:
-        """Write the rows of an interval: one for each GPU, or one without.
-
-        Raises RecordingError once, when the file can no longer be written: it is then cut
-        back to the last whole row and closed, and further rows are left out in silence.
-        """
-        if self._output.closed:
-            return
-        rows = cells(interval, self._columns, self._began_s, self._began_utc)
-        self._output.append(_lines(rows), f" after {self.rows} rows")
-        self.rows += len(rows)
-
-    def close(self) -> None:
-        """Close the file. Closing again does nothing."""
-        self._output.close()
-
-    def discard(self) -> None:
-        """Close the file and remove it; what a draft would have replaced stays."""
-        self.close()
-        self._output.discard()
-
-
 def cells(
     interval: Interval, columns: dict[str, Metric], began_s: float, began_utc: datetime
 ) -> list[list[str]]:
@@ -143,7 +86,8 @@ def wall_time(moment: datetime) -> str:
     return rounded.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _lines(rows: Iterable[Iterable[str]]) -> bytes:
+def csv_lines(rows: Iterable[Iterable[str]]) -> bytes:
+    """Return these rows as whole lines of a CSV."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows(rows)
     return buffer.getvalue().encode()

@@ -100,8 +100,7 @@ def _created(target: Path, force: bool) -> Iterator[Output]:  # noqa: FBT001  # 
     try:
         yield output
         output.take_place()
+        output.close()
     except BaseException:
         output.discard()
         raise
-    finally:
-        output.close()

@@ -49,7 +49,6 @@ class Output:
             self._draft.replace(self._place)
         except OSError as error:
             self.discard()
-            self.close()
             self.failed = True
             raise RecordingError(
                 f"cannot record to {shown(self._path)}: {reason(error)}"
@@ -84,7 +83,8 @@ class Output:
         self.closed = True
 
     def discard(self) -> None:
-        """Remove the file again, or its draft; `fd` stays open."""
+        """Close the file and remove it, or its draft; what a draft would have replaced stays."""
+        self.close()
         made, self._made, self._draft = self._made, None, None
         if made is not None:
             with suppress(OSError):  # removed already, or there is nothing that could be done

@@ -10,7 +10,7 @@ import msgspec
 from gpudash.errors import RecordingError
 from gpudash.protocol import Envelope, Failed, Started
 from gpudash.recording import provenance
-from gpudash.recording.csv_file import CsvRecording, wall_time
+from gpudash.recording.csv_file import cells, columns, csv_lines, wall_time
 from gpudash.recording.files import Output, refuse_existing, shown
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, Logged, LogLines, Origin, line_of
@@ -47,8 +47,7 @@ class RecordingWriter:
                 raise RecordingError(f"cannot write {shown(other)}: it is a folder")
         versions = {"python": platform.python_version()} | origin.versions
         command = tuple(provenance.plain(argument) for argument in origin.command)
-        origin = msgspec.structs.replace(origin, versions=versions, command=command)
-        self._began_s = origin.began_s
+        self._origin = msgspec.structs.replace(origin, versions=versions, command=command)
         self.every_step = origin.every_step
         self._training_failed = False  # and was not restarted since
         self._described = True  # the metadata can still be written
@@ -60,27 +59,24 @@ class RecordingWriter:
             platform=origin.platform,
             versions=versions,
         )
+        self.rows = 0
+        """In the CSV, the header left out."""
+        self._columns = columns()
         self._lines = LogLines()
-        self._csv = CsvRecording(
-            path, began_s=origin.began_s, began_utc=origin.began_utc, draft=self._hidden
-        )
+        self._csv = Output(path, draft=self._hidden)
         try:
+            self._csv.append(csv_lines([self._columns]))
             place = self.log_path if log else Path(os.devnull)
             self._log = Output(place, draft=self._hidden or not log)
         except RecordingError:
             self._csv.discard()
             raise
         try:
-            self._log.append(line_of(origin))
+            self._log.append(line_of(self._origin))
             self._describe()
         except RecordingError:
             self.discard()
             raise
-
-    @property
-    def rows(self) -> int:
-        """Rows in the CSV, the header left out."""
-        return self._csv.rows
 
     @property
     def failed(self) -> bool:
@@ -104,7 +100,6 @@ class RecordingWriter:
     def discard(self) -> None:
         """Remove the files, or their drafts: nothing happened that could be recorded."""
         self._csv.discard()
-        self._log.close()
         self._log.discard()
         if self._written:
             with suppress(OSError):  # gone already, or there is nothing that could be done
@@ -138,7 +133,7 @@ class RecordingWriter:
         self._described = False
 
     def _write(self, interval: Interval) -> None:
-        if self._csv.failed or interval.began_s < self._began_s:
+        if self._csv.closed or interval.began_s < self._origin.began_s:
             return
         try:
             self._take_place()
@@ -146,16 +141,22 @@ class RecordingWriter:
             try:
                 self._log.append(self._lines.interval(interval))
             finally:
-                self._csv.write(interval)
+                self._write_rows(interval)
         segments = self._metadata.segments
         if not segments or segments[-1].number != interval.segment:
             segment = Segment(
                 number=interval.segment,
-                began_s=round(interval.began_s - self._began_s, 3),
+                began_s=round(interval.began_s - self._origin.began_s, 3),
                 workload=interval.workload,
                 settings=interval.settings,
             )
             self._describe(segments=(*segments, segment))
+
+    def _write_rows(self, interval: Interval) -> None:
+        if not self._csv.closed:  # its draft did not take its place
+            rows = cells(interval, self._columns, self._origin.began_s, self._origin.began_utc)
+            self._csv.append(csv_lines(rows), f" after {self.rows} rows")
+            self.rows += len(rows)
 
     def _note(self, event: object) -> None:
         """Describe a worker's device, seed and versions, or how it failed."""
@@ -171,7 +172,7 @@ class RecordingWriter:
             )
         elif isinstance(event, Failed):  # without another start, it will not be complete
             self._training_failed = True
-            at_s = round(event.at_s - self._began_s, 3)
+            at_s = round(event.at_s - self._origin.began_s, 3)
             failure = Failure(at_s=at_s, kind=event.kind, sentence=event.sentence)
             self._describe(failures=(*self._metadata.failures, failure))
 
@@ -184,7 +185,6 @@ class RecordingWriter:
             self._csv.take_place()
         except RecordingError:
             self._described = False
-            self._log.close()
             self._log.discard()
             raise
         try:

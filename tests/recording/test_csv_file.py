@@ -7,9 +7,11 @@ import msgspec
 import pytest
 
 from gpudash.errors import RecordingError
-from gpudash.recording.csv_file import CsvRecording, columns, decimals, wall_time
+from gpudash.recording.csv_file import columns, decimals, wall_time
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval, Intervals
+from gpudash.recording.log import Origin
+from gpudash.recording.writer import RecordingWriter
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host
 
 BEGAN_UTC = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
@@ -46,8 +48,9 @@ def interval(**changes):
     return Interval(**{**values, **changes})
 
 
-def recording(path, *, draft=False):
-    return CsvRecording(path, began_s=BEGAN_S, began_utc=BEGAN_UTC, draft=draft)
+def recording(path, *, force=False):
+    origin = Origin(began_s=BEGAN_S, began_utc=BEGAN_UTC, interval_s=0.5, command=())
+    return RecordingWriter(path, origin, force=force)
 
 
 def rows_of(path):
@@ -109,7 +112,7 @@ def test_a_scripted_run_gives_the_golden_bytes(tmp_path):
     path = tmp_path / "run.csv"
     file = recording(path)
     for row in scripted():
-        file.write(row)
+        file.take(row)
     file.close()
     assert path.read_bytes() == GOLDEN.read_bytes()
     assert file.rows == len(rows_of(path))
@@ -124,7 +127,7 @@ def test_the_rate_is_the_steps_over_the_seconds_trained_however_long_a_step_is(t
     items += [run.change(batch_size="16"), *run.steps(8, 550.0)]
     intervals, file = Intervals(BEGAN_S), recording(tmp_path / "run.csv")
     for row in (*(row for item in items for row in intervals.fold(item)), *intervals.close(0.0)):
-        file.write(row)
+        file.take(row)
     file.close()
     for segment, step_s in (("0", 1.1), ("1", 0.55)):
         rows = [row for row in rows_of(file.path) if row["segment"] == segment]
@@ -139,8 +142,8 @@ def test_every_gpu_gets_a_row_and_no_gpu_leaves_its_cells_empty(tmp_path):
         GpuInterval(index=0, uuid="GPU-1", values={"gpu_util_pct": 50.0}),
         GpuInterval(index=1, uuid="GPU-2"),
     )
-    file.write(interval(gpus=both))
-    file.write(interval())
+    file.take(interval(gpus=both))
+    file.take(interval())
     file.close()
     rows = rows_of(tmp_path / "run.csv")
     assert [row["gpu_uuid"] for row in rows] == ["GPU-1", "GPU-2", ""]
@@ -166,9 +169,9 @@ def test_numbers_are_plain_decimals(value, cell):
 
 def test_transforms_are_one_cell_and_an_unknown_count_is_an_empty_one(tmp_path):
     file = recording(tmp_path / "run.csv")
-    file.write(interval(transform_ms={"decode": 2.134, "crop": 0.08}, skipped_samples=3))
-    file.write(interval(skipped_samples=0))
-    file.write(interval())
+    file.take(interval(transform_ms={"decode": 2.134, "crop": 0.08}, skipped_samples=3))
+    file.take(interval(skipped_samples=0))
+    file.take(interval())
     file.close()
     found = [(row["transform_ms"], row["skipped_samples"]) for row in rows_of(file.path)]
     assert found == [("decode=2.13;crop=0.08", "3"), ("", "0"), ("", "")]
@@ -181,15 +184,15 @@ def test_wall_time_is_utc_to_the_nearest_millisecond():
 
 def test_cells_are_quoted_where_they_must_be(tmp_path):
     file = recording(tmp_path / "run.csv")
-    file.write(interval(workload='my, "own"'))
+    file.take(interval(workload='my, "own"'))
     file.close()
     assert rows_of(tmp_path / "run.csv")[0]["workload"] == 'my, "own"'
 
 
-def test_a_row_is_in_the_file_before_write_returns(tmp_path):
+def test_a_row_is_in_the_file_before_take_returns(tmp_path):
     path = tmp_path / "run.csv"
     file = recording(path)
-    file.write(interval())
+    file.take(interval())
     assert len(rows_of(path)) == 1
     assert path.read_bytes().endswith(b"\n")
     file.close()
@@ -199,7 +202,7 @@ def test_a_torn_last_line_is_the_only_one_without_a_line_end(tmp_path):
     path = tmp_path / "run.csv"
     file = recording(path)
     for _ in range(3):
-        file.write(interval())
+        file.take(interval())
     file.close()
     whole = path.read_bytes()
     second = whole.index(b"\n", whole.index(b"\n") + 1) + 1
@@ -226,10 +229,10 @@ def test_a_folder_that_takes_no_files_is_not_called_missing():
         recording(Path("/proc/x.csv"))
 
 
-@pytest.mark.parametrize("draft", [False, True])
-def test_a_folder_is_no_record_file(tmp_path, draft):
+@pytest.mark.parametrize("force", [False, True])
+def test_a_folder_is_no_record_file(tmp_path, force):
     with pytest.raises(RecordingError, match="it is a folder"):
-        recording(tmp_path, draft=draft)
+        recording(tmp_path, force=force)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -264,13 +267,13 @@ class FullDisk:
 def test_a_full_disk_is_reported_once_and_the_file_ends_with_a_whole_row(tmp_path, monkeypatch):
     path = tmp_path / "run.csv"
     file = recording(path)
-    file.write(interval())
+    file.take(interval())
     before = path.read_bytes()
     monkeypatch.setattr("gpudash.recording.files.os.write", FullDisk(room=20))
     with pytest.raises(RecordingError, match="ends after 1 rows: the disk is full"):
-        file.write(interval())
+        file.take(interval())
     assert path.read_bytes() == before
-    file.write(interval())
+    file.take(interval())
     file.close()
     assert path.read_bytes() == before
     assert (file.rows, file.failed) == (1, True)
@@ -278,12 +281,12 @@ def test_a_full_disk_is_reported_once_and_the_file_ends_with_a_whole_row(tmp_pat
 
 def test_a_real_device_without_room_is_reported():
     with pytest.raises(RecordingError, match="the disk is full"):
-        recording(Path("/dev/full"), draft=True)
+        recording(Path("/dev/full"), force=True)
 
 
 def test_closing_again_does_nothing(tmp_path):
     file = recording(tmp_path / "run.csv")
     file.close()
     file.close()
-    file.write(interval())
+    file.take(interval())
     assert file.rows == 0

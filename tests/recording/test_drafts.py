@@ -4,20 +4,21 @@ import stat
 import pytest
 
 from gpudash.errors import RecordingError
-from gpudash.recording.csv_file import columns
-from tests.recording.test_csv_file import FullDisk, interval, recording, rows_of
+from gpudash.recording.files import Output
+from tests.recording.test_csv_file import FullDisk, recording
 
 
 def test_an_existing_file_is_kept_until_a_draft_takes_its_place(tmp_path):
     path = tmp_path / "run.csv"
     path.write_text("precious\n")
     path.chmod(0o640)
-    file = recording(path, draft=True)
+    file = Output(path, draft=True)
+    file.append(b"new\n")
     assert path.read_text() == "precious\n"
     file.take_place()
-    file.write(interval())
+    file.append(b"more\n")
     file.close()
-    assert len(rows_of(path)) == 1
+    assert path.read_text() == "new\nmore\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert list(tmp_path.iterdir()) == [path]
 
@@ -25,7 +26,7 @@ def test_an_existing_file_is_kept_until_a_draft_takes_its_place(tmp_path):
 def test_a_draft_that_was_discarded_leaves_what_it_would_have_replaced(tmp_path):
     path = tmp_path / "run.csv"
     path.write_text("precious\n")
-    recording(path, draft=True).discard()
+    Output(path, draft=True).discard()
     assert path.read_text() == "precious\n"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -35,23 +36,24 @@ def test_a_link_stays_a_link_to_the_file_that_is_replaced(tmp_path):
     real, link = tmp_path / "far" / "real.csv", tmp_path / "run.csv"
     real.write_text("precious\n")
     link.symlink_to(real)
-    file = recording(link, draft=True)
+    file = Output(link, draft=True)
+    file.append(b"new\n")
     file.take_place()
     file.close()
     assert link.readlink() == real
-    assert real.read_text() == ",".join(columns()) + "\n"
+    assert real.read_text() == "new\n"
 
 
 def test_a_draft_that_cannot_take_its_place_is_reported_and_removed(tmp_path):
     path = tmp_path / "run.csv"
     path.write_text("precious\n")
-    file = recording(path, draft=True)
+    file = Output(path, draft=True)
     path.unlink()
     path.mkdir()
     with pytest.raises(RecordingError, match=r"cannot record to .*run\.csv: it is a folder"):
         file.take_place()
-    file.write(interval())
-    assert (file.failed, file.rows) == (True, 0)
+    file.append(b"new\n")
+    assert (file.failed, file.closed) == (True, True)
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -59,10 +61,11 @@ def test_discarding_removes_no_device(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    file = recording(pipe, draft=True)
+    file = Output(pipe, draft=True)
+    file.append(b"new\n")
     file.take_place()
     file.discard()
-    assert os.read(reader, 1 << 16).startswith(b"time_s,")
+    assert os.read(reader, 1 << 16) == b"new\n"
     os.close(reader)
     assert pipe.exists()
 

@@ -7,8 +7,10 @@ import msgspec
 
 from docs.make_metrics import reference
 from gpudash.metrics import METRICS, Line, Metric
-from gpudash.recording.csv_file import CsvRecording, columns
+from gpudash.recording.csv_file import columns
 from gpudash.recording.intervals import Intervals
+from gpudash.recording.log import Origin
+from gpudash.recording.writer import RecordingWriter
 from gpudash.telemetry.gpu import FAST, open_gpu
 from gpudash.tui.charts import activity
 from gpudash.tui.widgets.device import device_lines
@@ -31,11 +33,14 @@ def test_a_new_metric_is_in_the_csv_the_snapshot_the_chart_the_panel_and_the_doc
     gpu.close()
 
     path = tmp_path / "run.csv"
-    recording = CsvRecording(path, began_s=reading.at_s - 1, began_utc=datetime.now(UTC))
+    origin = Origin(
+        began_s=reading.at_s - 1, began_utc=datetime.now(UTC), interval_s=2.0, command=()
+    )
+    recording = RecordingWriter(path, origin)
     intervals = Intervals(reading.at_s - 1, interval_s=2.0)
     intervals.fold(reading)
     for row in intervals.close(reading.at_s + 1):
-        recording.write(row)
+        recording.take(row)
     recording.close()
     with path.open(encoding="utf-8") as file:
         rows = csv.DictReader(file)
