@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from gpudash.errors import SourceError, UsageError
 from gpudash.protocol import (
-    AnyCommand,
     Changed,
     Envelope,
     Event,
@@ -33,7 +32,7 @@ from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed
 from gpudash.recording.unfold import unfold
-from gpudash.run.source import Ended
+from gpudash.run.source import Source
 from gpudash.views.live import LiveView
 
 NOTHING = Plan(workload="", settings={})
@@ -111,10 +110,8 @@ class Player:
         self._from = _From(position_s, self.now(), speed, playing)
 
 
-class Replay:
+class Replay(Source):
     """A recording that is played. Nothing may be asked of it but what its player does."""
-
-    filenos = ()
 
     def __init__(self, path: Path, player: Player, name: str = "") -> None:
         """Open the recording; it is shown by this name, or by the file's. Raises UsageError."""
@@ -161,16 +158,6 @@ class Replay:
         except UsageError as error:
             raise SourceError(str(error)) from error
         return [*found, self._envelope("replay", self._now_s, self.playback)]
-
-    def send(self, command: AnyCommand, /) -> None:
-        """Do nothing: what is recorded does not change."""
-
-    def flush(self) -> None:
-        """Do nothing: nothing waits."""
-
-    def ended(self) -> Ended | None:
-        """Return None: it can be played again."""
-        return None
 
     def close(self) -> None:
         """Close the file."""

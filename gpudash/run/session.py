@@ -8,6 +8,7 @@ the session does runs on that thread; the methods below leave a request there an
 
 import contextlib
 import itertools
+import math
 import os
 import selectors
 import threading
@@ -105,7 +106,6 @@ class Session:
         self._thread = threading.Thread(target=self._run, name="gpudash-session", daemon=True)
         self._training: Source | None = None
         self._watched: set[int] = set()
-        self._stop_asked = False
         self._recordings = Recordings(self._tell_recording_failure)
         self._experiment: Experiment | None = None
         self._experiment_waits = False  # for the worker to be ready
@@ -115,11 +115,11 @@ class Session:
         self._last_command = 0
         self._comparison: ComparisonShown | None = None
         self._said = itertools.count()
-        self._ended = False
+        self._ended = threading.Event()
         self._closing = False
         self._close_lock = threading.Lock()
         self._closed = False
-        self._kill_at_s: float | None = None
+        self._kill_at_s = math.inf  # finite once a stop was asked for
         self.recording_failure: RecordingError | None = None
         self._begin(clock())
 
@@ -153,13 +153,10 @@ class Session:
     # ── requests, from any thread ───────────────────────────────────────────────────────
 
     def start(self, listener: Listener) -> None:
-        """Start all sources and the thread. Call from the main thread. Raises WorkerError."""
+        """Start the training and the thread. Call from the main thread. Raises WorkerError."""
         self._begin(self._clock())
         self._adopt(self._start_source(self._plan))
         self._listeners.append(listener)
-        for source in self._beside:
-            if isinstance(source, TelemetrySource):
-                source.start()
         self._thread.start()
 
     def listen(self, listener: Listener) -> None:
@@ -238,7 +235,7 @@ class Session:
         The log holds steps and readings as they came where `every_step` asks for it. Raises
         RecordingError where the files cannot be made.
         """
-        if self._ended:
+        if self._ended.is_set():
             raise RecordingError("nothing is running to record: restart the training first")
         if self._recordings.holds(path):
             raise RecordingError(f"{shown(path)} is being recorded")
@@ -271,7 +268,7 @@ class Session:
             self._wake()
             if self._thread.ident is not None:
                 self._thread.join()
-            elif not self._ended:  # never started: at most a recording was asked for
+            elif not self._ended.is_set():  # never started: at most a recording was asked for
                 self._obey_requests()
                 self._end()
             for source in self._beside:
@@ -283,10 +280,7 @@ class Session:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the worker's end; return whether it has come."""
-        deadline_s = time.monotonic() + timeout_s
-        while not self._ended and time.monotonic() < deadline_s:
-            time.sleep(min(POLL_S, timeout_s))
-        return self._ended
+        return self._ended.wait(timeout_s)
 
     def _request(self, request: Callable[[int], None]) -> int:
         """Ask something of the training; return the request's id."""
@@ -350,7 +344,7 @@ class Session:
             self._release()
             self._complete_recordings()
         finally:
-            self._ended = True
+            self._ended.set()
 
     def _obey_requests(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -363,7 +357,6 @@ class Session:
         if self._training is None:
             return
         try:
-            self._training.flush()
             for envelope in self._training.read():
                 self._take(envelope)
         except SourceError as error:
@@ -406,8 +399,7 @@ class Session:
             case Started():
                 self._started = item
                 for source in self._beside:
-                    if isinstance(source, TelemetrySource):
-                        source.watch(item)
+                    source.watch(item)
                 rows = Intervals(item.at_s, self._interval_s) if self._records else None
                 self._intervals = self._intervals or rows
                 self._log([note.text for note in item.notes])
@@ -492,10 +484,9 @@ class Session:
     def _adopt(self, training: Source) -> None:
         self._training, self._greeted = training, False
         self._last_word = None
-        self._stop_asked = False
-        self._kill_at_s = None
+        self._kill_at_s = math.inf
         self._started = None
-        self._ended = False
+        self._ended.clear()
         self.failure = None
         self._watched = set(training.filenos)
         for fd in self._watched:
@@ -507,7 +498,6 @@ class Session:
             self._training.send(command)
 
     def _stop(self, number: int) -> None:
-        self._stop_asked = True
         self._send(Stop(id=number))
         # a worker that is still importing reads no commands
         patience_s = STOP_TIMEOUT_S if self._started else 0.0
@@ -516,7 +506,7 @@ class Session:
     def _notice_end(self) -> None:
         if self._training is None:
             return
-        overdue = self._kill_at_s is not None and time.monotonic() >= self._kill_at_s
+        overdue = time.monotonic() >= self._kill_at_s
         ended = Ended("it did not stop") if overdue else self._training.ended()
         if ended is not None:
             self._read_training()  # what it said last
@@ -525,13 +515,13 @@ class Session:
     def _end_training(self, ended: Ended) -> None:
         if self._training is None:  # what it said last could not be understood
             return
-        if self._stop_asked:
+        if self._kill_at_s < math.inf:
             self._say(Stopped(at_s=self._clock()))
         elif self._last_word is None:
             self._say(Failed(at_s=self._clock(), kind="error", sentence=ended.why))
         self._release()
         self._complete_recordings()
-        self._ended = True
+        self._ended.set()
 
     def _release(self) -> None:
         """Close the source of the training, if there is one."""

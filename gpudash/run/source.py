@@ -1,11 +1,12 @@
 """What a session reads a run from, and asks things of."""
 
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import msgspec
 
 from gpudash.errors import SourceError
-from gpudash.protocol import PROTOCOL_VERSION, AnyCommand, Envelope
+from gpudash.protocol import PROTOCOL_VERSION, AnyCommand, Envelope, Started
 
 
 class Ended(NamedTuple):
@@ -15,25 +16,32 @@ class Ended(NamedTuple):
     """As a sentence, for one that has said nothing of its end itself."""
 
 
-class Source(Protocol):
+class Source(ABC):
     """Where messages come from. No method waits, but `close` for a moment."""
 
     @property
     def filenos(self) -> tuple[int, ...]:
         """What to watch for something to read; it is read now and then besides."""
+        return ()
 
+    @abstractmethod
     def read(self) -> list[Envelope]:
-        """Return what has arrived. Raises SourceError where it cannot be understood."""
+        """Return what has arrived, and send what could not leave before.
 
-    def send(self, command: AnyCommand, /) -> None:
+        Raises SourceError where it cannot be understood.
+        """
+
+    def send(self, command: AnyCommand, /) -> None:  # noqa: B027  # most obey nothing
         """Hand the command over."""
 
-    def flush(self) -> None:
-        """Send what could not leave before."""
+    def watch(self, started: Started, /) -> None:  # noqa: B027  # most know no device
+        """Tell of this training from now on, if it tells of one."""
 
     def ended(self) -> Ended | None:
         """Return how it ended; None while more may come."""
+        return None
 
+    @abstractmethod
     def close(self) -> None:
         """End it and tidy up after it; again: nothing."""
 

@@ -5,15 +5,13 @@ import itertools
 import time
 from queue import Empty, SimpleQueue
 
-from gpudash.protocol import AnyCommand, Envelope, GpuMissing, Hello, Reading, Started
-from gpudash.run.source import Ended
+from gpudash.protocol import Envelope, GpuMissing, Hello, Reading, Started
+from gpudash.run.source import Source
 from gpudash.telemetry.sampler import Sampler
 
 
-class TelemetrySource:
+class TelemetrySource(Source):
     """Reads the device and the processes of the training that it is told to watch."""
-
-    filenos = ()
 
     def __init__(self) -> None:
         self._seq = itertools.count()
@@ -22,12 +20,9 @@ class TelemetrySource:
         self._missing: str | None = None
         self._put(Hello())
 
-    def start(self) -> None:
-        """Start reading, from two threads."""
+    def watch(self, started: Started, /) -> None:
+        """Read this training's processes and its GPU from now on, from two threads."""
         self._sampler.start()
-
-    def watch(self, started: Started) -> None:
-        """Read this training's processes and its GPU from now on."""
         self._sampler.watch(started.pid, started.device.uuid)
 
     def read(self) -> list[Envelope]:
@@ -40,16 +35,6 @@ class TelemetrySource:
             while True:
                 found.append(self._arrived.get_nowait())
         return found
-
-    def send(self, command: AnyCommand, /) -> None:
-        """Do nothing: it obeys no command."""
-
-    def flush(self) -> None:
-        """Do nothing: nothing waits."""
-
-    def ended(self) -> Ended | None:
-        """Return None: it reads until it is closed."""
-        return None
 
     def close(self) -> None:
         """Stop reading."""

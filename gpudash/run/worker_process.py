@@ -20,7 +20,7 @@ import msgspec
 from gpudash.errors import WorkerError
 from gpudash.protocol import AnyCommand, Envelope, Plan, Printed
 from gpudash.run import child, scratch
-from gpudash.run.source import Decoder, Ended
+from gpudash.run.source import Decoder, Ended, Source
 
 WORKER = ("-m", "gpudash.worker")
 READ_BYTES = 1 << 16
@@ -37,7 +37,7 @@ LINE_LIMIT = 1 << 12
 """A line that the worker prints is cut here: a progress bar may never end one."""
 
 
-class WorkerProcess:
+class WorkerProcess(Source):
     """A running worker process, its pipes and its process group."""
 
     def __init__(self, plan: Plan, program: Sequence[str] = WORKER) -> None:
@@ -86,12 +86,12 @@ class WorkerProcess:
         """What to watch for something to read; those at their end are left out."""
         return tuple(lines.fd for lines in (self._events, *self._printed) if not lines.ended)
 
-    def send(self, command: AnyCommand) -> None:
+    def send(self, command: AnyCommand, /) -> None:
         """Hand the command over; a worker that is gone or busy does not hold us up."""
         self._unsent += msgspec.json.encode(command) + b"\n"
-        self.flush()
+        self._flush()
 
-    def flush(self) -> None:
+    def _flush(self) -> None:
         """Write what the worker's standard input takes."""
         stdin = self._process.stdin
         if stdin is None or not self._unsent:
@@ -100,7 +100,8 @@ class WorkerProcess:
             del self._unsent[: os.write(stdin.fileno(), self._unsent)]
 
     def read(self) -> list[Envelope]:
-        """Return what it has printed, and its events. Raises SourceError."""
+        """Return what it has printed, and its events; write what waits. Raises SourceError."""
+        self._flush()
         printed = [line for lines in self._printed for line in lines.read_text()]
         events = [self._decoder.decode(line) for line in self._events.read()]
         return [*self._output(printed), *events]
@@ -114,13 +115,9 @@ class WorkerProcess:
             for part in parts
         ]
 
-    def exit_code(self) -> int | None:
-        """Return how the worker ended, negative for a signal; None while it lives."""
-        return self._process.poll()
-
     def ended(self) -> Ended | None:
         """Return how the worker ended; None while it lives."""
-        code = self.exit_code()
+        code = self._process.poll()
         if code is None:
             return None
         if code < 0:  # what it printed before has nothing to do with it

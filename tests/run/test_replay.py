@@ -20,6 +20,7 @@ from gpudash.errors import GpudashError
 from gpudash.protocol import Envelope, Hello, Note, Plan, Printed, Progress
 from gpudash.run.replay import NOTHING, SPEEDS, Player
 from gpudash.run.session import Session
+from gpudash.run.source import Source
 from tests.run.test_session import Screen
 from tests.scripted_run import BEGAN_S, SETTINGS, gpu, host
 from tests.scripted_worker import Worker
@@ -54,10 +55,8 @@ class Made:
         return self.now_s
 
 
-class Scripted:
+class Scripted(Source):
     """The scripted worker and its readings as a source."""
-
-    filenos = ()
 
     def __init__(self, clock: Made, settings: dict[str, str]) -> None:
         self.clock = clock
@@ -97,12 +96,6 @@ class Scripted:
     def send(self, command) -> None:
         self.worker.obey(command)
         self.said += map(self.counted, self.worker.take())
-
-    def flush(self) -> None:
-        pass
-
-    def ended(self) -> None:
-        return None
 
     def close(self) -> None:
         pass

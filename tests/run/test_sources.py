@@ -22,17 +22,16 @@ from gpudash.protocol import (
     Reading,
 )
 from gpudash.run.session import Session
-from gpudash.run.source import Decoder, Ended
+from gpudash.run.source import Decoder, Ended, Source
 from gpudash.snapshot import Snapshot
 from tests.scripted_run import Trainer, host
 
 PLAN = Plan(workload="encdec", settings={})
 
 
-class Script:
+class Script(Source):
     """A source that says what it is given, and keeps what it is told."""
 
-    filenos = ()
     name = "training"
 
     def __init__(self, *bodies: Event | Reading, rank: int = 0, ended: Ended | None = None) -> None:
@@ -51,9 +50,6 @@ class Script:
 
     def send(self, command: AnyCommand, /) -> None:
         self.commands.append(command)
-
-    def flush(self) -> None:
-        pass
 
     def ended(self) -> Ended | None:
         return None if self.bodies else self._ended
