@@ -12,11 +12,12 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import psutil
 
+from gpudash.commands.options import Parser
 from gpudash.commands.stdout import say
 from gpudash.run import child
 from gpudash.telemetry import gpm
@@ -97,10 +98,13 @@ def report(checks: tuple[Check, ...]) -> str:
     )
 
 
-def main(*, json: bool) -> int:
-    """Print the report, or the checks as JSON; the exit code, always 0."""
+def main(argv: Sequence[str]) -> int:
+    """Print what this machine can measure, and what it cannot and why. Returns 0."""
+    parser = Parser(prog="gpudash doctor", description="What this machine can measure.")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args(argv)
     checks = examine()
-    if json:
+    if arguments.json:
         say(msgspec.json.format(msgspec.json.encode(checks), indent=2).decode())
     else:
         say(report(checks))

@@ -1,8 +1,7 @@
 """The command line: what is asked for, checked before anything starts.
 
-Every verb is a function of the parsed arguments that returns an exit code. The screen, the
-session and everything else are imported by the verb that needs them, so `gpudash --help`
-and `gpudash list` cost next to nothing.
+Every verb is a module beside this one. The screen, the session and everything else are
+imported by the verb that needs them, so `gpudash --help` and `gpudash list` cost next to nothing.
 """
 
 import gc
@@ -10,18 +9,22 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from gpudash import __version__
 from gpudash.commands.options import Parser, add_training_options, make_plan, named, number, whole
-from gpudash.commands.stdout import complain, make_do, say
+from gpudash.commands.stdout import complain, make_do
 from gpudash.errors import GpudashError, OutputError, UsageError
 from workloads.levers import LeverError
 
 if TYPE_CHECKING:
     from gpudash.run.session import Session
+
+VERBS = ("list", "doctor", "ab", "sweep", "replay", "export")
+"""Modules, whose `main` takes the arguments that follow and returns an exit code."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,8 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     make_do()
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        verb = VERBS.get(arguments[0]) if arguments else None
-        return run(arguments) if verb is None else verb(arguments[1:])
+        if arguments and arguments[0] in VERBS:
+            verb = import_module(f"gpudash.commands.{arguments[0]}")
+            return int(verb.main(arguments[1:]))
+        return run(arguments)
     except (GpudashError, LeverError) as error:
         complain(f"gpudash: {error}")
         return 1 if isinstance(error, OutputError) else 2
@@ -106,26 +111,6 @@ def run(argv: Sequence[str]) -> int:
         return run_dashboard(open_session, plan, rate_hz=rate_hz)
 
 
-def list_workloads(argv: Sequence[str]) -> int:
-    """Print the workloads and their levers."""
-    parser = Parser(prog="gpudash list", description="Workloads, levers, defaults, choices.")
-    parser.add_argument("--json", action="store_true")
-    from gpudash.commands import list as listing  # noqa: PLC0415  # only here
-
-    say(listing.as_json() if parser.parse_args(argv).json else listing.as_text())
-    return 0
-
-
-def doctor(argv: Sequence[str]) -> int:
-    """Print what this machine can measure, and what it cannot and why."""
-    parser = Parser(prog="gpudash doctor", description="What this machine can measure.")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args(argv)
-    from gpudash.commands import doctor as examination  # noqa: PLC0415  # only here
-
-    return examination.main(json=arguments.json)
-
-
 @contextmanager
 def _without_collecting() -> Iterator[None]:
     """Leave imports alone: they make no garbage, and looking for it takes a tenth of the time."""
@@ -135,41 +120,3 @@ def _without_collecting() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-def ab(argv: Sequence[str]) -> int:
-    """Compare two values of a lever."""
-    from gpudash.commands import ab as verb  # noqa: PLC0415  # only here
-
-    return verb.main(argv)
-
-
-def sweep(argv: Sequence[str]) -> int:
-    """Measure a table of settings."""
-    from gpudash.commands import sweep as verb  # noqa: PLC0415  # only here
-
-    return verb.main(argv)
-
-
-def replay(argv: Sequence[str]) -> int:
-    """Show a recording."""
-    from gpudash.commands import replay as verb  # noqa: PLC0415  # only here
-
-    return verb.main(argv)
-
-
-def export(argv: Sequence[str]) -> int:
-    """Write a recording in another format."""
-    from gpudash.commands import export as verb  # noqa: PLC0415  # only here
-
-    return verb.main(argv)
-
-
-VERBS = {
-    "list": list_workloads,
-    "doctor": doctor,
-    "ab": ab,
-    "sweep": sweep,
-    "replay": replay,
-    "export": export,
-}

@@ -18,7 +18,7 @@ from gpudash.commands import doctor
 from gpudash.telemetry import gpm
 gpm.SHORTEST_S = 0.001  # the stand-in's counters need no time between
 doctor.ASK_TORCH = {!r}
-doctor.main(json=True)
+doctor.main(["--json"])
 """
 SOME_TORCH = (
     'print(\'{"version": "2.11", "cuda": null, "devices": [], "instruments_us": [1.94, 5.1]}\')'
