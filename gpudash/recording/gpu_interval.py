@@ -3,13 +3,19 @@
 from bisect import bisect_right, insort
 from collections.abc import Callable, Sequence
 from math import inf
+from operator import attrgetter, itemgetter
+from typing import TypeVar
 
 import msgspec
 
 from gpudash.metrics import METRICS, Kind, OverTime, since
-from gpudash.protocol import GpuReading, Reading
+from gpudash.protocol import GpuReading, HostReading, Reading
 from gpudash.statistics import mean
 
+ReadingT = TypeVar("ReadingT", GpuReading, HostReading)
+
+moment = attrgetter("at_s")
+"""Of a sample: what samples are kept in the order of."""
 ENERGY_REACH_S = 1.3
 """How far from an interval's border the readings of the energy counter around it may lie.
 The counter takes milliseconds to read, so it is read about once a second."""
@@ -39,7 +45,7 @@ class GpuTrack:
     def add(self, sample: GpuReading) -> None:
         """Take a sample, in any order; one from before the last interval's end is left out."""
         self.first_s = min(self.first_s, sample.at_s)
-        insort(self._samples, sample, key=_time)
+        insort(self._samples, sample, key=moment)
         energy_j = sample.number("energy_j")
         if sample.energy_at_s is not None and energy_j is not None:
             reading = (sample.energy_at_s, energy_j)
@@ -56,10 +62,8 @@ class GpuTrack:
 
         Its settings are active since `settings_s`: none of its values covers time before.
         """
-        first = bisect_right(self._samples, began_s, key=_time)
-        end = bisect_right(self._samples, ended_s, key=_time)
-        values = over_time("gpu", [since(one, settings_s) for one in self._samples[first:end]])
-        del self._samples[:end]
+        samples = take(self._samples, began_s, ended_s)
+        values = over_time("gpu", [since(one, settings_s) for one in samples])
         energy_j = self._spent(began_s, ended_s)
         if energy_j is not None:
             values["energy_j"] = energy_j
@@ -72,7 +76,7 @@ class GpuTrack:
         start_j = self._border[1]
         end_j = _counter_at(self._counter, ended_s)
         self._border = (ended_s, end_j)
-        del self._counter[: max(bisect_right(self._counter, ended_s, key=_first) - 1, 0)]
+        del self._counter[: max(bisect_right(self._counter, ended_s, key=itemgetter(0)) - 1, 0)]
         if start_j is None or end_j is None or end_j < start_j:  # a reloaded driver counts from 0
             return None
         return end_j - start_j
@@ -80,7 +84,7 @@ class GpuTrack:
 
 def _counter_at(readings: list[tuple[float, float]], at_s: float) -> float | None:
     """Return the counter at a moment, interpolated between the readings around it."""
-    index = bisect_right(readings, at_s, key=_first)
+    index = bisect_right(readings, at_s, key=itemgetter(0))
     if index == 0 or at_s - readings[index - 1][0] > ENERGY_REACH_S:
         return None
     before_s, before_j = readings[index - 1]
@@ -90,6 +94,15 @@ def _counter_at(readings: list[tuple[float, float]], at_s: float) -> float | Non
         return None
     after_s, after_j = readings[index]
     return before_j + (after_j - before_j) * (at_s - before_s) / (after_s - before_s)
+
+
+def take(samples: list[ReadingT], began_s: float, ended_s: float) -> list[ReadingT]:
+    """Return the samples of (began_s, ended_s]; forget them, and what was before."""
+    first = bisect_right(samples, began_s, key=moment)
+    end = bisect_right(samples, ended_s, key=moment)
+    taken = samples[first:end]
+    del samples[:end]
+    return taken
 
 
 def over_time(kind: Kind, readings: Sequence[Reading]) -> dict[str, float | str]:
@@ -117,11 +130,3 @@ FOLDS: dict[OverTime, Callable[[Sequence[float | str]], float | str | None]] = {
     "last": lambda values: values[-1] if values else None,
 }
 """What becomes of several readings; a counter's difference needs those around a row too."""
-
-
-def _time(sample: GpuReading) -> float:
-    return sample.at_s
-
-
-def _first(reading: tuple[float, float]) -> float:
-    return reading[0]

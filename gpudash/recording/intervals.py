@@ -9,9 +9,9 @@ step counts where it finished. `train_s` is what its steps took of a row, finish
 a setting's rate is the sum of its rows' `steps` over the sum of their `train_s`.
 """
 
-from bisect import bisect_right, insort
+from bisect import insort
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import floor, inf, isfinite, log, nextafter
 from typing import NamedTuple
 
@@ -30,8 +30,15 @@ from gpudash.protocol import (
     Started,
     Step,
 )
-from gpudash.recording.gpu_interval import ENERGY_REACH_S, GpuInterval, GpuTrack, over_time
-from gpudash.statistics import mean, percentiles, total
+from gpudash.recording.gpu_interval import (
+    ENERGY_REACH_S,
+    GpuInterval,
+    GpuTrack,
+    moment,
+    over_time,
+    take,
+)
+from gpudash.statistics import Means, mean, percentiles, total
 
 GRACE_S = 0.5
 """A row waits for a sample from after its end, as samples come in their order; but no longer than
@@ -44,6 +51,8 @@ SWITCH_S = 0.01
 
 BIN = 0.01
 """Step times are kept in bins so wide, relative to the times: 1 %."""
+MEANS = ("data_ms", "host_ms", "device_ms", "cpu_ms")
+"""What a row holds the mean of, over the steps that it was measured in."""
 
 
 class Burst(msgspec.Struct, frozen=True, array_like=True):
@@ -121,19 +130,6 @@ class _Segment(NamedTuple):
     trains_s: float  # when its first step may start: what lies between is the switch
 
 
-class _Finished(NamedTuple):
-    at_s: float  # never before the step reported ahead of it
-    segment: int
-    step: Step
-
-
-class _Input(NamedTuple):
-    until_s: float
-    transform_ms: dict[str, float]
-    skipped_samples: int
-    instruments_ms: float
-
-
 class Intervals:
     """Folds events and samples into finished rows.
 
@@ -159,12 +155,12 @@ class Intervals:
         self._breaks: list[tuple[float, float]] = []  # from, to: no step could be trained
         self._stopped_s = -inf  # since when none can be; infinite while the training is under way
         self._pausing: Paused | None = None  # its last step is not finished yet
-        self._steps: deque[_Finished] = deque()
+        self._steps: deque[tuple[float, Step]] = deque()  # and when: never before the one ahead
         self._losses: deque[tuple[int, int, float]] = deque()  # (worker, step, loss)
         self._step = 0
         self._samples: int | None = 0
         self._loss: float | None = None
-        self._inputs: deque[_Input] = deque()
+        self._reports: deque[Progress] = deque()  # for what is not a step's
         self._skipped_samples: int | None = None
         self._gpus: dict[str, GpuTrack] = {}
         self._host: list[HostReading] = []
@@ -189,7 +185,7 @@ class Intervals:
                 track.add(item)
                 self._sampled(item.at_s)
             case HostReading():
-                insort(self._host, item, key=_time)
+                insort(self._host, item, key=moment)
                 self._sampled(item.at_s)
             case _:
                 return ()
@@ -260,9 +256,7 @@ class Intervals:
         if event.loss is not None:
             loss_step = event.total_steps if event.loss_step is None else event.loss_step
             self._losses.append((self._latest.worker, loss_step, event.loss))
-        self._inputs.append(
-            _Input(event.until_s, event.transform_ms, event.skipped_samples, event.instruments_ms)
-        )
+        self._reports.append(event)
         self._known_s = max(self._known_s, event.until_s)
 
     def _finish(self, step: Step) -> None:
@@ -272,13 +266,13 @@ class Intervals:
         self._change(segment, self._latest.settings, self._last_step, begun_s)
         if self._next:
             self._locate_borders(step)
-        newest = self._steps[-1].segment if self._steps else self._now.number
+        newest = self._steps[-1][1].segment if self._steps else self._now.number
         # two steps of different segments never finish at once: each needs its own row
         earliest_s = self._last_finish_s + (1e-6 if segment > newest else 0)
         self._last_finish_s = max(step.finished_s, earliest_s)
         self._last_step = step.step
         self._pause()
-        self._steps.append(_Finished(self._last_finish_s, segment, step))
+        self._steps.append((self._last_finish_s, step))
 
     def _locate_borders(self, step: Step) -> None:
         for index, segment in enumerate(self._next):
@@ -327,7 +321,6 @@ class Intervals:
         began_s, self._start_s = self._start_s, end_s
         settings_s = self._trains_s if began_s >= self._trains_s else self._begins_s
         steps = self._take_steps(end_s)
-        host = self._take_host(began_s, end_s)
         transform_ms, instruments_ms = self._take_input(end_s)
         counts = [step.count for step in steps]
         p50, p95 = percentiles((step.step_ms for step in steps), (50, 95), counts)
@@ -344,18 +337,15 @@ class Intervals:
             bursts=_bursts(steps),
             step_ms_p50=p50,
             step_ms_p95=p95,
-            data_ms=mean((step.data_ms for step in steps), counts),
-            host_ms=mean((step.host_ms for step in steps), counts),
-            device_ms=mean((step.device_ms for step in steps), counts),
-            phases_ms=_phases_ms(steps, counts),
-            cpu_ms=mean((step.cpu_ms for step in steps), counts),
+            phases_ms=_phases_ms(steps),
+            **{name: mean((getattr(step, name) for step in steps), counts) for name in MEANS},
             loss=self._newest_loss(),
             gpus=tuple(
                 track.take(began_s, end_s, settings_s)
                 for track in self._gpus.values()
                 if track.first_s <= end_s
             ),
-            host=over_time("host", host),
+            host=over_time("host", take(self._host, began_s, end_s)),
             transform_ms=transform_ms,
             skipped_samples=self._skipped_samples,
             instruments_ms=instruments_ms,
@@ -369,27 +359,20 @@ class Intervals:
 
     def _take_steps(self, end_s: float) -> list[Step]:
         taken = []
-        while self._steps and self._steps[0].at_s <= end_s:
-            if self._steps[0].segment > self._now.number:
+        while self._steps and self._steps[0][0] <= end_s:
+            _, step = self._steps[0]
+            if step.segment > self._now.number:
                 break
-            taken.append(self._steps.popleft().step)
-            self._samples = total((self._samples, taken[-1].samples))
-        if taken:
-            self._step = taken[-1].step
-        return taken
-
-    def _take_host(self, began_s: float, end_s: float) -> list[HostReading]:
-        first = bisect_right(self._host, began_s, key=_time)
-        end = bisect_right(self._host, end_s, key=_time)
-        taken = self._host[first:end]
-        del self._host[:end]
+            self._steps.popleft()
+            taken.append(step)
+            self._step, self._samples = step.step, total((self._samples, step.samples))
         return taken
 
     def _take_input(self, end_s: float) -> tuple[dict[str, float], float | None]:
         transform_ms: dict[str, float] = {}
         instruments_ms = None
-        while self._inputs and self._inputs[0].until_s <= end_s:
-            taken = self._inputs.popleft()
+        while self._reports and self._reports[0].until_s <= end_s:
+            taken = self._reports.popleft()
             transform_ms = taken.transform_ms or transform_ms
             self._skipped_samples = taken.skipped_samples
             instruments_ms = (instruments_ms or 0.0) + taken.instruments_ms
@@ -421,11 +404,11 @@ def _bursts(steps: Iterable[Step]) -> tuple[Burst, ...]:
     )
 
 
-def _phases_ms(steps: Sequence[Step], counts: Sequence[int]) -> dict[str, float]:
-    measured = [step.phases_ms or {} for step in steps]
-    names = dict.fromkeys(name for phases in measured for name in phases)
-    means = {name: mean((phases.get(name) for phases in measured), counts) for name in names}
-    return {name: value for name, value in means.items() if value is not None}
+def _phases_ms(steps: Iterable[Step]) -> dict[str, float]:
+    means = Means()
+    for step in steps:
+        means.add(step.phases_ms or {}, step.count)
+    return means.values()
 
 
 def outside_s(began_s: float, ended_s: float, stretches: Iterable[tuple[float, float]]) -> float:
@@ -436,7 +419,3 @@ def outside_s(began_s: float, ended_s: float, stretches: Iterable[tuple[float, f
             found_s += max(min(from_s, ended_s) - reached_s, 0.0)
             reached_s = max(reached_s, min(to_s, ended_s))
     return found_s + (ended_s - reached_s)
-
-
-def _time(sample: HostReading) -> float:
-    return sample.at_s

@@ -10,7 +10,7 @@ import msgspec
 
 from gpudash.protocol import Event, GpuReading, HostReading, Progress, Reading, Step
 from gpudash.recording.gpu_interval import GpuInterval
-from gpudash.recording.intervals import Interval
+from gpudash.recording.intervals import MEANS, Interval
 
 BESIDE_S = 1e-6
 """So far from its borders lies what belongs to an interval."""
@@ -72,14 +72,9 @@ def _steps(interval: Interval, base: int) -> Iterator[Step]:
 
 
 def _means(interval: Interval, stretched: float) -> dict[str, Any]:
-    means = {
-        "data_ms": interval.data_ms,
-        "host_ms": interval.host_ms,
-        "device_ms": interval.device_ms,
-        "cpu_ms": interval.cpu_ms,
-    }
+    means = {name: getattr(interval, name) for name in MEANS}
     phases_ms = {name: ms * stretched for name, ms in interval.phases_ms.items()}
-    known = {name: value * stretched for name, value in means.items() if value is not None}
+    known = {name: ms * stretched for name, ms in means.items() if ms is not None}
     return {"phases_ms": phases_ms or None, **known}
 
 
