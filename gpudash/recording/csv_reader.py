@@ -34,6 +34,8 @@ LONGEST_JSON = 1 << 26
 MOST_GPUS = 1024
 NAMES = {"gpu_index", "gpu_uuid"}
 """Of a GPU, and no values of it."""
+NO_JSON = Metadata(started_utc="", interval_s=0.5, command=(), platform="", versions={})
+"""What is known of a recording whose JSON is missing or not ours."""
 FEW_STEPS = 10
 """Fewer steps in a row are taken to be as long as the median: the row may end within one."""
 
@@ -60,7 +62,7 @@ class CsvReader(LineReader):
         self._before: Interval | None = None
         self._seq = 0
         self._base = 0  # the segment that the newest worker began with
-        self._metadata: Metadata | None = None
+        self._metadata = NO_JSON
         with (
             suppress(OSError, msgspec.MsgspecError, RecursionError),
             path_beside(self.path).open("rb") as file,
@@ -68,7 +70,7 @@ class CsvReader(LineReader):
             self._metadata = msgspec.json.decode(file.read(LONGEST_JSON), type=Metadata)
         seen = re.search(rb",((GPU|MIG)-[^,\n]+),", self._file.peek())
         self._uuid = seen[1].decode("utf-8", "replace") if seen else None
-        self._failures = list(self._metadata.failures) if self._metadata else []
+        self._failures = list(self._metadata.failures)
         self.origin = _origin(self._metadata)
 
     def _messages(self, line: bytes | None) -> Sequence[Logged]:
@@ -135,28 +137,26 @@ class CsvReader(LineReader):
                 segment=interval.segment,
                 pid=0,
                 workload=interval.workload,
-                device=metadata.device if metadata and metadata.device else device,
+                device=metadata.device or device,
                 settings=interval.settings,
                 warmup_steps=0,
-                versions=metadata.versions if metadata else {},
+                versions=metadata.versions,
                 notes=(Note(lever=None, text=UNKNOWN),),
             )
         ]
 
 
-def _origin(metadata: Metadata | None) -> Origin:
-    began_utc, interval_s = datetime.fromtimestamp(0, UTC), 0.5
-    if metadata is not None:
-        interval_s = metadata.interval_s
-        with suppress(ValueError, OverflowError):
-            found = datetime.fromisoformat(metadata.started_utc).astimezone(UTC)
-            began_utc = max(found, began_utc) if found.year < 9000 else began_utc
+def _origin(metadata: Metadata) -> Origin:
+    began_utc = datetime.fromtimestamp(0, UTC)
+    with suppress(ValueError, OverflowError):
+        found = datetime.fromisoformat(metadata.started_utc).astimezone(UTC)
+        began_utc = max(found, began_utc) if found.year < 9000 else began_utc
     return Origin(
         began_s=0.0,
         began_utc=began_utc,
-        interval_s=interval_s,
-        command=metadata.command if metadata else (),
-        versions=metadata.versions if metadata else {},
+        interval_s=metadata.interval_s,
+        command=metadata.command,
+        versions=metadata.versions,
     )
 
 

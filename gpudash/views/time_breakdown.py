@@ -115,16 +115,14 @@ class TimeAccount:
     def _finish(self, at_s: float) -> None:
         if self._paused_s is not None:
             self._stretches.append((self._paused_s, at_s, "paused"))
-        if self._end_s is not None and at_s > self._end_s:
+        if self._end_s is not None:
             self._gap(self._end_s, at_s)
-            self._wall_s += at_s - self._end_s
         self._end_s = None  # the time until another start, if any, is not counted
 
     def _start(self, at_s: float) -> None:
         if self._end_s is not None and at_s > self._end_s:  # another worker trained until then
             self._stretches.append((self._end_s, at_s, "restarting"))
             self._gap(self._end_s, at_s)
-            self._wall_s += at_s - self._end_s
         self._end_s = at_s if self._end_s is None else max(at_s, self._end_s)
         self._paused_s, self._stretches = None, []
 
@@ -135,10 +133,9 @@ class TimeAccount:
             step.count * max(ms, 0.0) / 1e3 for ms in (step.step_ms, step.data_ms or 0.0)
         )
         finished_s = max(step.finished_s, self._end_s)
-        if finished_s - step_s > self._end_s:
-            self._gap(self._end_s, finished_s - step_s)
-        self._wall_s += finished_s - self._end_s
+        self._gap(self._end_s, finished_s - step_s)
         within_s = min(step_s, finished_s - self._end_s)
+        self._wall_s += within_s
         self._end_s = finished_s
         if step.cpu_ms is not None:
             waited_s = min(data_s, within_s)
@@ -172,6 +169,9 @@ class TimeAccount:
 
     def _gap(self, began_s: float, ended_s: float) -> None:
         left_s = ended_s - began_s
+        if left_s <= 0:
+            return
+        self._wall_s += left_s
         for start_s, stop_s, why in self._stretches:
             within_s = max(min(stop_s, ended_s) - max(start_s, began_s), 0.0)
             within_s = min(within_s, left_s)
