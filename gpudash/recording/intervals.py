@@ -126,7 +126,7 @@ class _Segment(NamedTuple):
     settings: Settings
     worker: int
     after_step: int
-    begins_s: float | None  # None until the device has finished `after_step`
+    begins_s: float  # infinite until the device has finished `after_step`
     trains_s: float  # when its first step may start: what lies between is the switch
 
 
@@ -148,7 +148,6 @@ class Intervals:
         self._known_s = -inf  # every step finished before is known
         self._sampled_s = -inf  # every sample from before has come
         self._now = _Segment(0, "", {}, -1, 0, began_s, began_s)
-        self._begins_s = self._trains_s = began_s  # of the rows' segment
         self._next: deque[_Segment] = deque()
         self._last_step = 0
         self._last_finish_s = -inf  # or when the worker was ready
@@ -209,7 +208,7 @@ class Intervals:
             began_s = self._began_s
             self._now = _Segment(0, event.workload, event.settings, 0, 0, began_s, began_s)
         else:
-            self._next = deque(one for one in self._next if one.begins_s is not None)
+            self._next = deque(one for one in self._next if one.begins_s < inf)
             ready_s = event.at_s
             self._next.append(
                 _Segment(event.segment, event.workload, event.settings, worker, 0, ready_s, ready_s)
@@ -244,7 +243,7 @@ class Intervals:
     def _change(self, number: int, settings: Settings, after_step: int, at_s: float) -> None:
         if number <= self._latest.number:
             return
-        begins_s = self._last_finish_s if after_step <= self._last_step else None
+        begins_s = self._last_finish_s if after_step <= self._last_step else inf
         latest = self._latest
         self._next.append(
             _Segment(number, latest.workload, settings, latest.worker, after_step, begins_s, at_s)
@@ -276,7 +275,7 @@ class Intervals:
 
     def _locate_borders(self, step: Step) -> None:
         for index, segment in enumerate(self._next):
-            if segment.begins_s is None and segment.after_step <= step.step:
+            if segment.begins_s == inf and segment.after_step <= step.step:
                 at_s = step.finished_s if segment.after_step == step.step else -inf
                 at_s = max(at_s, self._last_finish_s)
                 self._next[index] = segment._replace(begins_s=at_s)
@@ -286,9 +285,9 @@ class Intervals:
         while not self._closed:
             border_s = self._began_s + self._border * self._interval_s
             end_s = border_s
-            if self._start_s < self._trains_s:
-                end_s = min(end_s, self._trains_s)
-            if self._next and self._next[0].begins_s is not None:
+            if self._start_s < self._now.trains_s:
+                end_s = min(end_s, self._now.trains_s)
+            if self._next:
                 # what has left already is not revised: the change then shows from here on
                 end_s = min(end_s, max(self._next[0].begins_s, self._start_s))
             if end_s > until_s:
@@ -301,15 +300,12 @@ class Intervals:
         return tuple(rows)
 
     def _enter_segments(self, at_s: float) -> None:
-        while self._next:
-            begins_s = self._next[0].begins_s
-            if begins_s is None or begins_s > at_s:
-                return
-            before, self._now = self._now, self._next.popleft()
-            is_long = self._now.trains_s - begins_s >= SWITCH_S
-            self._begins_s, self._trains_s = begins_s, self._now.trains_s if is_long else begins_s
-            self._breaks.append((begins_s, self._now.trains_s))
-            if self._now.worker != before.worker:
+        while self._next and self._next[0].begins_s <= at_s:
+            before, now = self._now, self._next.popleft()
+            self._breaks.append((now.begins_s, now.trains_s))
+            is_long = now.trains_s - now.begins_s >= SWITCH_S
+            self._now = now if is_long else now._replace(trains_s=now.begins_s)
+            if now.worker != before.worker:
                 self._step, self._samples = 0, 0
                 self._loss = self._skipped_samples = None
 
@@ -319,7 +315,8 @@ class Intervals:
 
     def _row(self, end_s: float) -> Interval:
         began_s, self._start_s = self._start_s, end_s
-        settings_s = self._trains_s if began_s >= self._trains_s else self._begins_s
+        now = self._now
+        settings_s = now.trains_s if began_s >= now.trains_s else now.begins_s
         steps = self._take_steps(end_s)
         transform_ms, instruments_ms = self._take_input(end_s)
         counts = [step.count for step in steps]
@@ -327,9 +324,9 @@ class Intervals:
         return Interval(
             began_s=began_s,
             ended_s=end_s,
-            workload=self._now.workload,
-            segment=self._now.number,
-            settings=self._now.settings,
+            workload=now.workload,
+            segment=now.number,
+            settings=now.settings,
             step=self._step,
             total_samples=self._samples,
             steps=sum(counts),

@@ -96,10 +96,8 @@ class Recordings:
         active = _Active(recording, account)
         self._active.append(active)
         for one in self._lasting.values():
-            if isinstance(one.body, Started) and one.rank == 0 and started is not None:
-                self._guard(active, replace(one, body=started))
-            else:
-                self._guard(active, one)
+            is_start = isinstance(one.body, Started) and one.rank == 0
+            self._guard(active, replace(one, body=started or one.body) if is_start else one)
 
     def end(self, now_s: float, account: TimeBreakdown) -> None:
         """Take no later rows; those that have begun leave when they are complete."""
@@ -171,13 +169,10 @@ class Recordings:
             self._active.pop().recording.abandon()
 
     def _guard(self, active: _Active, item: Logged) -> None:
-        failure = None
         try:
             active.recording.take(item)
         except RecordingError as error:
-            failure = error
-        if active.recording.failed:
-            self._active.remove(active)
-            active.recording.abandon()
-        if failure is not None:
-            self._tell(failure)
+            if active.recording.failed:
+                self._active.remove(active)
+                active.recording.abandon()
+            self._tell(error)
