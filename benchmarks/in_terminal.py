@@ -43,6 +43,7 @@ def run(
             "TERM": "xterm-256color",
             "COLORTERM": "truecolor",
             "PYTHONPATH": str(ROOT),
+            "PYTHONDONTWRITEBYTECODE": "",  # modules are compiled, as where they are installed
         }
         os.execve(sys.executable, [sys.executable, *arguments], environment)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

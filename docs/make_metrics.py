@@ -60,7 +60,7 @@ def _row(name: str, metric: Metric) -> str:
         metric.meaning + (WINDOWS[metric.window] if metric.window else ""),
         OVER_TIME[metric.over_time],
         "" if metric.csv is None else str(metric.csv),
-        metric.line.chart if metric.line else "",
+        ", ".join(filter(None, (metric.chart, "sparkline" if metric.spark else ""))),
     )
     return f"| {' | '.join(cells)} |\n"
 

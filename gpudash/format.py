@@ -23,6 +23,8 @@ def significant(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return ABSENT
     size = abs(value)
+    if 0 < size < 0.0005:
+        return f"{value:.1e}"
     decimals = 0 if size >= 99.95 else 1 if size >= 9.995 else 2 if size >= 0.1 or size == 0 else 3
     return f"{value:,.{decimals}f}"
 
@@ -37,8 +39,13 @@ def figure(value: float | None) -> str:
 def change(change: float, low: float | None, high: float | None) -> str:
     """Return a relative change in percent, with its interval if there is one."""
     if low is None or high is None:
-        return f"{100 * change:+z.1f} %"
-    return f"{100 * change:+z.1f} % [{100 * low:+z.1f}, {100 * high:+z.1f}]"
+        return f"{_signed_pct(change)} %"
+    return f"{_signed_pct(change)} % [{_signed_pct(low)}, {_signed_pct(high)}]"
+
+
+def _signed_pct(change: float) -> str:
+    """Return a relative change in percent; beyond what means anything, that it is beyond."""
+    return "> +999" if change > 9.99 else f"{100 * change:+z.1f}"
 
 
 def milliseconds(value: float | None) -> str:
@@ -85,6 +92,19 @@ def clock(seconds: float) -> str:
     """Return `0:02:15`."""
     whole = int(seconds) if math.isfinite(seconds) and seconds > 0 else 0
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def minutes(seconds: float) -> str:
+    """Return a moment of a run as `2:15`, from an hour on `1:02:15`."""
+    hours, rest = clock(seconds).split(":", 1)
+    return rest.removeprefix("0") if hours == "0" else f"{hours}:{rest}"
+
+
+def cores(cpu_pct: float | None) -> str:
+    """Return CPU time in percent of one core as `1.3 cores`."""
+    if cpu_pct is None or not math.isfinite(cpu_pct):
+        return ABSENT
+    return f"{cpu_pct / 100:,.1f} cores"
 
 
 def with_unit(value: float | None, unit: str, decimals: int = 0) -> str:

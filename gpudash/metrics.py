@@ -17,7 +17,6 @@ CORE_WAIT_WARNS_PCT = 15.0
 
 Kind: TypeAlias = Literal["run", "step", "phase", "input", "gpu", "host", "own"]
 OverTime: TypeAlias = Literal["last", "sum", "rate", "mean", "p50", "p95", "difference", "union"]
-Side: TypeAlias = Literal["left", "right"]
 
 KINDS: dict[Kind, str] = {
     "run": "Of a row of the CSV; with several GPUs it stands in the row of each.",
@@ -29,23 +28,6 @@ KINDS: dict[Kind, str] = {
     "own": "Of gpudash itself.",
 }
 """What a value tells of, and with it what becomes of several ranks and several GPUs."""
-
-
-class Line(msgspec.Struct, frozen=True):
-    """How a metric is drawn in a chart."""
-
-    chart: Literal["throughput", "activity", "memory", "phases"]
-    colour: int
-    width: int
-    """Columns of its value in the legend."""
-    label: str
-    """In the legend."""
-    short: str = ""
-    """The label where there is little room; the same one if empty."""
-    side: Side = "left"
-    """The axis that it is measured on."""
-    if_measured: bool = False
-    """It is left out of the legend where there is none."""
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -60,7 +42,12 @@ class Metric(msgspec.Struct, frozen=True):
     """Decimals of its column; None where it has no column."""
     label: str = ""
     """In the device panel; without one it is not shown there."""
-    line: Line | None = None
+    chart: Literal["throughput", "step time"] | None = None
+    """What draws it over time."""
+    hue: int | None = None
+    """Of a phase, wherever it is shown."""
+    spark: str = ""
+    """In the sparklines beside the throughput; times of steps as their share of the step."""
     window: Literal["utilisation", "activity"] | None = None
     """A reading of it is a mean over this time before it; None where it tells of its moment."""
 
@@ -73,11 +60,8 @@ _active = partial(Metric, "gpu", "%", csv=1, window="activity")
 _pcie = partial(Metric, "gpu", "MiB/s", csv=3, window="activity")
 
 
-def _phase(
-    meaning: str, colour: int, label: str, short: str = "", *, if_measured: bool = False
-) -> Metric:
-    line = Line("phases", colour, 4, label, short, if_measured=if_measured)
-    return Metric("phase", "ms", meaning, line=line)
+def _phase(meaning: str, hue: int) -> Metric:
+    return Metric("phase", "ms", meaning, chart="step time", hue=hue)
 
 
 METRICS: dict[str, Metric] = {
@@ -89,21 +73,21 @@ METRICS: dict[str, Metric] = {
     "levers": _row("The active settings: `name=value;name=value`."),
     "step": _row("The worker's count of steps so far; a restarted worker counts anew."),
     "steps": Metric("step", "", "Steps that the device finished.", "sum", "text"),
-    "steps_per_s": Metric(
-        "step", "steps/s", "`steps` a second.", "rate", 4, line=Line("throughput", 1, 5, "steps/s")
-    ),
+    "steps_per_s": Metric("step", "steps/s", "`steps` a second.", "rate", 4, chart="throughput"),
     "samples_per_s": Metric(
         "step",
         "samples/s",
         "Samples of the finished steps a second.",
         "rate",
         3,
-        line=Line("throughput", 0, 5, "samples/s", side="right"),
+        chart="throughput",
     ),
     "step_ms_p50": _step("What half of the steps took at most.", "p50"),
     "step_ms_p95": _step("What 95 % of the steps took at most.", "p95"),
-    "data_ms": _step("The host waited for a batch.", line=Line("phases", 0, 4, "data")),
-    "host_ms": _step("The host was occupied with a step, waiting for data excluded."),
+    "data_ms": _step("The host waited for a batch.", chart="step time", spark="data wait"),
+    "host_ms": _step(
+        "The host was occupied with a step, waiting for data excluded.", spark="host busy"
+    ),
     "device_ms": _step("The device was at work on a step, overlapping halves counted once."),
     "loss": Metric("step", "", "The newest that was read back, of a step so far.", "last", 6),
     "gpu_index": Metric("gpu", "", "The driver's number of the GPU.", "last", "text"),
@@ -111,7 +95,7 @@ METRICS: dict[str, Metric] = {
     "gpu_util_pct": _util(
         "Time in which any kernel ran: not occupancy.",
         label="utilisation",
-        line=Line("activity", 0, 5, "utilisation", "util"),
+        spark="busy",
     ),
     "mem_util_pct": _util(
         "Time in which device memory was read or written.", label="memory bus busy"
@@ -120,32 +104,42 @@ METRICS: dict[str, Metric] = {
         "MiB",
         "Device memory in use, by all processes.",
         label="memory used",
-        line=Line("memory", 1, 8, "GPU"),
+        spark="memory",
     ),
     "mem_total_mib": Metric("gpu", "MiB", "Device memory there is.", "last", label="memory in all"),
     "sm_active_pct": _active(
         "Time in which an SM had work, of all SMs.",
         label="SM active",
-        line=Line("activity", 1, 5, "SM active", if_measured=True),
+        spark="SM active",
     ),
     "sm_occupancy_pct": _active("Warps on the SMs, of their room for them.", label="SM occupancy"),
     "tensor_active_pct": _active(
-        "Time in which tensor cores were at work.", label="tensor cores active"
+        "Time in which tensor cores were at work.", label="tensor cores active", spark="tensor"
     ),
-    "dram_active_pct": _active("Device memory's traffic, of what it can do.", label="DRAM active"),
+    "dram_active_pct": _active(
+        "Device memory's traffic, of what it can do.", label="DRAM active", spark="DRAM"
+    ),
     "pcie_rx_mib_s": _pcie("What the GPU received over PCIe.", label="PCIe received"),
     "pcie_tx_mib_s": _pcie("What the GPU sent over PCIe.", label="PCIe sent"),
     "power_w": _gpu(
         "W",
         "Electrical power that the GPU draws.",
         label="power",
-        line=Line("memory", 0, 5, "power", side="right"),
+        spark="power",
     ),
     "energy_j": Metric("gpu", "J", "Energy spent, by the GPU's own counter.", "difference", 3),
-    "temperature_c": _gpu("°C", "Of the GPU's core.", label="temperature"),
-    "sm_clock_mhz": Metric("gpu", "MHz", "Clock of the SMs.", csv=0, label="SM clock"),
+    "temperature_c": _gpu("°C", "Of the GPU's core.", label="temperature", spark="temperature"),
+    "sm_clock_mhz": Metric(
+        "gpu", "MHz", "Clock of the SMs.", csv=0, label="SM clock", spark="clock"
+    ),
     "throttle": Metric(
-        "gpu", "", "What held the clocks down, or `none`.", "union", "text", "clocks held down by"
+        "gpu",
+        "",
+        "What held the clocks down, or `none`.",
+        "union",
+        "text",
+        "clocks held down by",
+        spark="held by",
     ),
     "cpu_pct": Metric(
         "host",
@@ -153,7 +147,7 @@ METRICS: dict[str, Metric] = {
         "CPU time, of one core: two busy cores read 200.",
         csv=1,
         label="CPU, % of one core",
-        line=Line("activity", 1, 6, "of one core"),
+        spark="CPU",
     ),
     "worker_rss_mib": Metric(
         "host",
@@ -161,7 +155,7 @@ METRICS: dict[str, Metric] = {
         "Resident memory; shared pages count once for each process.",
         csv=1,
         label="memory",
-        line=Line("memory", 1, 8, "training"),
+        spark="RAM",
     ),
     "transform_ms": Metric("input", "ms", "Of a sample, by transform, as last told.", "last", 2),
     "skipped_samples": Metric("input", "", "Unreadable samples passed over.", "last", "text"),
@@ -172,15 +166,21 @@ METRICS: dict[str, Metric] = {
         "Core time its threads asked for and did not get, of what they asked for or of one core.",
         csv=1,
         label="waits for a core",
+        spark="core wait",
     ),
     "step_ms": Metric("step", "ms", "From the end of the step before to its end."),
-    "overlap_ms": Metric("step", "ms", "Both streams were busy; absent without a second stream."),
-    "copy_ms": _phase("The batch goes to the device.", 1, "copy"),
-    "prepare_ms": _phase("Encoding, augmenting or whatever needs no gradients.", 2, "prepare"),
-    "forward_ms": _phase("The forward pass.", 3, "forward", "fwd"),
-    "backward_ms": _phase("The backward pass.", 4, "backward", "bwd"),
-    "optimizer_ms": _phase("The optimizer's step.", 5, "optimizer", "opt"),
-    "graph_ms": _phase("The last three replayed as a CUDA graph.", 6, "graph", if_measured=True),
+    "overlap_ms": Metric(
+        "step",
+        "ms",
+        "Both streams were busy; absent without a second stream.",
+        spark="both streams",
+    ),
+    "copy_ms": _phase("The batch goes to the device.", 1),
+    "prepare_ms": _phase("Encoding, augmenting or whatever needs no gradients.", 2),
+    "forward_ms": _phase("The forward pass.", 3),
+    "backward_ms": _phase("The backward pass.", 4),
+    "optimizer_ms": _phase("The optimizer's step.", 5),
+    "graph_ms": _phase("The last three replayed as a CUDA graph.", 6),
     "own_cpu_pct": Metric(
         "own", "%", "CPU time, of one core over 5 s.", label="CPU, % of one core"
     ),

@@ -421,6 +421,21 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
     verdict: str | None
     failure: str | None
     """Why there is no verdict and will be none."""
+    settings: Settings = {}
+    """What the other levers were set to; filled in by whoever folds the run."""
+    precision: float | None = None
+    """It ends as soon as the interval is ± this narrow; None: only after all pairs."""
+    blocks: str = ""
+    """Sides of the blocks measured, in their order: `ABBA`."""
+    check_passed: bool | None = None
+    """Whether the A/A check has found nothing; None while it has too few pairs."""
+
+    @property
+    def proven(self) -> bool:
+        """Whether it is over and has shown a difference: the interval excludes 0."""
+        if self.verdict is None or self.low is None or self.high is None:
+            return False
+        return (self.low > 0 or self.high < 0) and self.check_passed is not False
 
     @property
     def rates(self) -> tuple[float | None, float | None]:

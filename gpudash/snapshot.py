@@ -28,16 +28,19 @@ Values: TypeAlias = tuple[float | None, ...]
 
 ENDED: frozenset[State] = frozenset({"finished", "failed", "stopped"})
 """No worker lives."""
+STEP_CLASS = 1.02
+"""The longest step of a class of the histogram over its shortest: 2 % apart."""
 KEPT_LINES = 2000
 """Of the log, the newest: what a listener keeps until it is shown, and a screen afterwards."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """The recent past in ticks of equal length, oldest first. None = not measured."""
+    """The run so far in ticks, oldest first. None = not measured."""
 
     tick_s: float = 0.5
+    """Length of the recent ones; those long ago are longer."""
     at_s: tuple[float, ...] = ()
-    """End of each tick, in seconds since the run began."""
+    """End of each tick, in seconds since the run began; it begins where the one before ends."""
     values: dict[str, Values] = {}
     """By metric; absent where it was measured in none of the ticks."""
 
@@ -54,6 +57,16 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     label: str
 
 
+class BlockShown(msgspec.Struct, frozen=True, kw_only=True):
+    """A block of an A/B comparison on the time axis."""
+
+    begin_s: float
+    """Seconds since the run began."""
+    end_s: float | None = None
+    """None while it lasts."""
+    side: Literal["a", "b"]
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the results table: what one setting was worth on this machine."""
 
@@ -62,6 +75,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     configuration: str
     """The levers in which the row differs from the first one; for the first, the main ones."""
     settings: Settings = {}
+    workload: str = ""
     steps: int = 0
     """Steps measured: the first few after a change or a pause are left out as warm-up."""
     steps_per_s: float | None = None
@@ -118,6 +132,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     worker_pid: int | None = None
     total_steps: int = 0
     total_samples: int | None = 0
+    steps_since_break: int = 0
+    """Since the last start, change or pause, as far as the device has finished them."""
     planned_steps: int | None = None
     planned_s: float | None = None
     steps_per_s: float | None = None
@@ -137,10 +153,17 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     host: HostReading | None = None
     series: Series = Series()
     markers: tuple[Marker, ...] = ()
+    blocks: tuple[BlockShown, ...] = ()
+    """The newest, oldest first."""
+    step_histogram: tuple[tuple[float, int], ...] = ()
+    """(least ms, steps) of each class of durations that is not empty, shortest first: of the
+    steps since the last change, without its warm-up. A class is `STEP_CLASS` wide."""
     results: tuple[Result, ...] = ()
     recording: RecordingStatus | None = None
     comparison: ComparisonShown | None = None
     """The A/B comparison in progress, or the last one."""
+    verdicts: tuple[ComparisonShown, ...] = ()
+    """The concluded comparisons of this workload, oldest first."""
     transform_ms: dict[str, float] = msgspec.field(default_factory=dict)
     """Mean time a sample spends in each transform of a loader worker."""
     skipped_samples: int = 0

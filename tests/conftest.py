@@ -12,6 +12,9 @@ os.environ["OMP_NUM_THREADS"] = "1"
 """Here and in every process started, before torch is imported: tiny tensors gain nothing from
 more threads, and where tests share the cores two threads wait for each other most of the time."""
 
+os.environ["XDG_STATE_HOME"] = "/dev/null/nowhere"
+"""Nothing is remembered from one dashboard to the next, nor of this machine's user."""
+
 SHORT, LONG = 50, 2_000
 settings.register_profile("short", max_examples=SHORT, deadline=None, derandomize=True)
 settings.register_profile("long", max_examples=LONG, deadline=None)

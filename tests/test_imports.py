@@ -47,5 +47,6 @@ def test_a_headless_run_loads_no_screen() -> None:
 
 
 def test_what_the_screen_knows_loads_no_widget() -> None:
-    code = "import gpudash.tui.control, gpudash.tui.bars, gpudash.tui.charts, gpudash.tui.inbox"
+    names = "control", "bars", "throughput", "stacks", "sparks", "inbox"
+    code = "import " + ", ".join(f"gpudash.tui.{name}" for name in names)
     assert "textual" not in loaded_by(code)

@@ -11,6 +11,12 @@ def test_a_reading_of_names_that_the_table_does_not_know_is_kept():
     assert since(gpu(10.0, fan_pct=30.0), 9.9).values == {"fan_pct": 30.0}
 
 
-def test_a_metric_that_is_drawn_has_a_line_of_its_own_in_its_chart():
-    drawn = [(one.line.chart, one.line.label) for one in METRICS.values() if one.line]
-    assert len(drawn) == len(set(drawn))
+def test_every_phase_has_a_hue_of_its_own_and_is_drawn_with_the_step():
+    phases = [one for one in METRICS.values() if one.kind == "phase"]
+    assert len({one.hue for one in phases}) == len(phases)
+    assert {one.chart for one in phases} == {"step time"}
+
+
+def test_every_sparkline_has_a_label_of_its_own():
+    labels = [one.spark for one in METRICS.values() if one.spark]
+    assert len(labels) == len(set(labels))

@@ -39,6 +39,11 @@ class Lever(ABC):
     def valid(self) -> str:
         """The valid values, for a message or a table."""
 
+    @property
+    @abstractmethod
+    def values(self) -> tuple[str, ...]:
+        """Each valid value, where they are names; none where they are numbers."""
+
     @abstractmethod
     def parse(self, text: str) -> Value:
         """Return the value that `text` names. Raises LeverError."""
@@ -69,11 +74,16 @@ class Switch(Lever):
     @property
     def valid(self) -> str:
         """See Lever."""
-        return "off, on"
+        return ", ".join(self.values)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """See Lever."""
+        return ("off", "on")
 
     def parse(self, text: str) -> bool:
         """See Lever."""
-        if text not in ("on", "off"):
+        if text not in self.values:
             raise self._refuse(text)
         return text == "on"
 
@@ -103,6 +113,11 @@ class Choice(Lever):
         """See Lever."""
         return ", ".join(self.choices)
 
+    @property
+    def values(self) -> tuple[str, ...]:
+        """See Lever."""
+        return self.choices
+
     def parse(self, text: str) -> str:
         """See Lever."""
         if text not in self.choices:
@@ -131,6 +146,11 @@ class Count(Lever):
     def valid(self) -> str:
         """See Lever."""
         return f"a whole number from {self.minimum} to {self.maximum}"
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """See Lever."""
+        return ()
 
     def parse(self, text: str) -> int:
         """See Lever."""

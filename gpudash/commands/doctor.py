@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import msgspec
 import psutil
@@ -169,11 +170,9 @@ def _gpu() -> Iterator[Check]:
     yield Check(name="NVML", ok=True, detail=f"driver {driver}")
     for each in gpus:
         yield Check(name=f"GPU {each.index}", ok=True, detail=f"{each.name}, {each.uuid}")
-    try:
+    with closing(gpu):
         for name in READINGS:
             yield _timed(gpu, name)
-    finally:
-        gpu.close()
 
 
 def _timed(gpu: Gpu, name: str) -> Check:

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpudash import __version__
-from gpudash.commands.options import Parser, add_training_options, make_plan, named, number, whole
+from gpudash.commands.options import (
+    Parser,
+    add_screen_options,
+    add_training_options,
+    make_plan,
+    named,
+    number,
+    whole,
+)
 from gpudash.commands.stdout import complain, make_do
 from gpudash.errors import GpudashError, OutputError, UsageError
 from workloads.levers import LeverError
@@ -66,9 +74,7 @@ def run(argv: Sequence[str]) -> int:
         "--every-step", action="store_true", help="with --record: FILE.jsonl tells of each step"
     )
     parser.add_argument("--force", action="store_true", help="overwrite an existing record file")
-    parser.add_argument(
-        "--rate", metavar="HZ", help="redraws a second (default 4; less for slow links)"
-    )
+    add_screen_options(parser)
     parser.add_argument("--version", action="version", version=f"gpudash {__version__}")
     arguments = parser.parse_args(argv)
 
@@ -108,7 +114,7 @@ def run(argv: Sequence[str]) -> int:
         with _without_collecting():
             from gpudash.tui.app import run_dashboard  # noqa: PLC0415  # Textual only where shown
 
-        return run_dashboard(open_session, plan, rate_hz=rate_hz)
+        return run_dashboard(open_session, plan, rate_hz=rate_hz, ascii_only=arguments.ascii)
 
 
 @contextmanager

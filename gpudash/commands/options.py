@@ -1,6 +1,7 @@
 """What the verbs' command lines share: options, and the plan they describe."""
 
 import argparse
+import locale
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
@@ -37,6 +38,19 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     pipelined.add_argument("--serial", action="store_true", help="--set pipelined=off")
     parser.add_argument("--seed", metavar="N", help="short for --set seed=N")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+
+
+def add_screen_options(parser: argparse.ArgumentParser) -> None:
+    """Add how the screen is drawn."""
+    parser.add_argument(
+        "--rate", metavar="HZ", help="redraws a second (default 4; less for slow links)"
+    )
+    parser.add_argument(
+        "--ascii",
+        action="store_true",
+        default="utf" not in locale.getencoding().lower(),
+        help="no Unicode on the screen; goes without saying where the locale has none",
+    )
 
 
 def make_plan(arguments: argparse.Namespace) -> Plan:

@@ -2,9 +2,10 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
-from gpudash.commands.options import Parser, number
+from gpudash.commands.options import Parser, add_screen_options, number
 from gpudash.errors import UsageError
 from gpudash.recording.provenance import path_beside
 from gpudash.run.replay import NOTHING, SPEEDS, Player, Replay
@@ -19,7 +20,7 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("file", metavar="FILE", help="a recording's CSV, or the log beside it")
     parser.add_argument("--speed", metavar="N", help="seconds of it in one second (default 1)")
-    parser.add_argument("--rate", metavar="HZ", help="redraws a second (default 4)")
+    add_screen_options(parser)
     arguments = parser.parse_args(argv)
     speed = number("--speed", arguments.speed, default=1, minimum=SPEEDS[0], maximum=SPEEDS[-1])
     rate_hz = number("--rate", arguments.rate, default=4.0, minimum=0.2, maximum=30)
@@ -35,10 +36,14 @@ def main(argv: Sequence[str]) -> int:
         beside=(),
         clock=replay.now,
     )
-    try:
-        return run_dashboard(lambda: session, NOTHING, rate_hz=rate_hz, player=replay.player)
-    finally:
-        session.close()
+    with closing(session):
+        return run_dashboard(
+            lambda: session,
+            NOTHING,
+            rate_hz=rate_hz,
+            player=replay.player,
+            ascii_only=arguments.ascii,
+        )
 
 
 def open_replay(path: Path, player: Player) -> Replay:

@@ -11,6 +11,7 @@ from gpudash.compare.paired_t import (
     Estimate,
     block_order,
     estimate,
+    passed,
     precise_enough,
     same_setting_check,
     verdict,
@@ -130,7 +131,7 @@ class Comparison:
 
     def shown(self) -> ComparisonShown:
         """Return what a screen shows of it."""
-        found, question = self.found, self.question
+        found, check, question = self.found, self.check, self.question
         a, b = self._sides
         return ComparisonShown(
             lever=question.lever,
@@ -152,6 +153,9 @@ class Comparison:
             core_wait_pct=self._core_wait_pct,
             verdict=self.verdict,
             failure=self.failure,
+            precision=question.precision,
+            blocks="".join(self._orders[: len(self._pairs)]),
+            check_passed=None if check is None else passed(check),
         )
 
     @property

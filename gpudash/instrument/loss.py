@@ -42,21 +42,22 @@ class DeviceLoss:
     def __init__(self, device: torch.device) -> None:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # in torch
         self._host = torch.empty((), pin_memory=True)
-        # step, end of the copy, and the tensor, which has to live until then
-        self._asked: tuple[int, torch.cuda.Event, Tensor] | None = None
+        self._done: torch.cuda.Event | None = None
+        self._asked: tuple[int, Tensor] | None = None  # keeps the tensor alive while it is read
 
     def request(self, step: int, loss: Tensor) -> None:
         """Start the copy."""
         if self._asked is not None:
             return
+        self._asked = step, loss
         with self._stream:
             self._host.copy_(loss, non_blocking=True)
-            self._asked = step, self._stream.record_event(), loss
+            self._done = self._stream.record_event()
 
     def newest(self) -> tuple[int, float] | None:
         """Return the value once its copy is done."""
-        if self._asked is None or not self._asked[1].query():  # type: ignore[no-untyped-call]  # in torch
+        if self._asked is None or self._done is None or not self._done.query():  # type: ignore[no-untyped-call]  # in torch
             return None
-        step, *_ = self._asked
+        step, _ = self._asked
         self._asked = None
         return step, float(self._host)  # a host tensor: no sync

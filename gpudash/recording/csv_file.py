@@ -10,6 +10,7 @@ import io
 from collections import ChainMap
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from math import isfinite
 from typing import Any, Literal
 
@@ -22,13 +23,7 @@ from gpudash.recording.intervals import Interval
 
 def decimals(digits: int) -> Callable[[Any], str]:
     """Return what writes a number with so many digits after the point, or nothing for None."""
-
-    def write(value: float | None) -> str:
-        if value is None or not isfinite(value):
-            return ""
-        return f"{round(value, digits) + 0.0:.{digits}f}"  # + 0.0 makes -0.0 read 0.0
-
-    return write
+    return partial(cell, digits=digits)
 
 
 def cell(value: Any, digits: int | Literal["text"] | None) -> str:
@@ -39,7 +34,8 @@ def cell(value: Any, digits: int | Literal["text"] | None) -> str:
     if isinstance(value, dict):
         return ";".join(f"{name}={cell(one, digits)}" for name, one in value.items())
     if isinstance(value, float | int) and isinstance(digits, int):
-        return decimals(digits)(value)
+        # + 0.0 makes -0.0 read 0.0
+        return f"{round(value, digits) + 0.0:.{digits}f}" if isfinite(value) else ""
     return text(value)
 
 

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,8 @@ def export(source: Path, target: Path, *, force: bool = False) -> int:
     formats = {".csv": _to_csv, ".jsonl": _to_json_lines, ".parquet": _to_parquet}
     if target.suffix not in formats:
         raise UsageError(f"cannot export to {target.name}: it ends in none of {', '.join(formats)}")
-    reader = open_recording(source)
-    try:
+    with closing(open_recording(source)) as reader:
         formats[target.suffix](reader, target, force)
-    finally:
-        reader.close()
     return reader.refused
 
 

@@ -21,9 +21,8 @@ class Output:
         """
         self._path = path
         self._place = path
-        self._draft: Path | None = None
         self._made: Path | None = None
-        """What `discard` removes: never anything that was there before."""
+        """The file or its draft, which `discard` removes; None where it writes to a device."""
         self._size = 0
         self.closed = False
         self.failed = False
@@ -43,17 +42,17 @@ class Output:
 
     def take_place(self) -> None:
         """Replace what is at the path by the draft, in one stroke. Raises RecordingError."""
-        if self._draft is None:
+        if self._made is None or self._made == self._place:
             return
         try:
-            self._draft.replace(self._place)
+            self._made.replace(self._place)
         except OSError as error:
             self.discard()
             self.failed = True
             raise RecordingError(
                 f"cannot record to {shown(self._path)}: {reason(error)}"
             ) from error
-        self._draft, self._made = None, self._place
+        self._made = self._place
 
     def append(self, data: bytes, after: str = "") -> None:
         """Write it whole. Nothing is written to a closed file.
@@ -85,7 +84,7 @@ class Output:
     def discard(self) -> None:
         """Close the file and remove it, or its draft; what a draft would have replaced stays."""
         self.close()
-        made, self._made, self._draft = self._made, None, None
+        made, self._made = self._made, None
         if made is not None:
             with suppress(OSError):  # removed already, or there is nothing that could be done
                 made.unlink()
@@ -104,9 +103,7 @@ class Output:
             if not stat.S_ISREG(mode):
                 return fd
             os.close(fd)
-        draft = draft_beside(self._place)
-        fd = self._create(draft)
-        self._draft = draft
+        fd = self._create(draft_beside(self._place))
         if mode is not None:
             with suppress(OSError):  # not every file system knows permissions
                 os.fchmod(fd, stat.S_IMODE(mode))
@@ -138,7 +135,6 @@ def reason(error: OSError | ValueError) -> str:
         return str(error)
     plain = {
         errno.EISDIR: "it is a folder",
-        errno.EACCES: "permission denied",
         errno.ENOSPC: "the disk is full",
         errno.EDQUOT: "the disk quota is used up",
         errno.EROFS: "the disk is read-only",

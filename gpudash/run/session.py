@@ -90,7 +90,8 @@ class Session:
 
         `clock` tells the time that all messages are stamped with.
         """
-        self._plan = plan
+        self.plan = plan
+        """What the worker was last started with."""
         self._clock = clock
         self._interval_s = interval_s
         self._snapshot_every_s = 1.0 / rate_hz
@@ -126,7 +127,7 @@ class Session:
     def _begin(self, began_s: float) -> None:
         """Make everything anew that messages are folded into."""
         self._normaliser = Normaliser()
-        self._live = LiveView(self._plan, began_s)
+        self._live = LiveView(self.plan, began_s)
         self._time = TimeAccount()
         self._whole_run = WholeRun()
         self._intervals: Intervals | None = None
@@ -145,17 +146,12 @@ class Session:
         """Of the present worker's steps after its first one; None before the second."""
         return self._whole_run.steps_per_s
 
-    @property
-    def plan(self) -> Plan:
-        """What the worker was last started with."""
-        return self._plan
-
     # ── requests, from any thread ───────────────────────────────────────────────────────
 
     def start(self, listener: Listener) -> None:
         """Start the training and the thread. Call from the main thread. Raises WorkerError."""
         self._begin(self._clock())
-        self._adopt(self._start_source(self._plan))
+        self._adopt(self._start_source(self.plan))
         self._listeners.append(listener)
         self._thread.start()
 
@@ -186,7 +182,7 @@ class Session:
         if not self._thread.is_alive():
             raise WorkerError("gpudash itself failed: quit and start it again")
         training = self._start_source(plan)
-        self._plan = plan
+        self.plan = plan
 
         def replace() -> None:
             self._read_training()  # what it said last
@@ -325,7 +321,7 @@ class Session:
             self._end()
 
     def _consume(self) -> None:
-        self._say(self._plan)
+        self._say(self.plan)
         next_snapshot_s = 0.0
         while not self._closing:
             self._selector.select(POLL_S)

@@ -70,7 +70,8 @@ class WorkerProcess(Source):
         except OSError as error:
             raise WorkerError(f"the training process could not start: {error}") from error
         assert self._process.stdin
-        os.set_blocking(self._process.stdin.fileno(), False)
+        self._stdin = self._process.stdin
+        os.set_blocking(self._stdin.fileno(), False)
         self._unsent = bytearray()
         self._decoder = Decoder("the training process")
         self._seq = itertools.count()  # of what it prints
@@ -93,11 +94,9 @@ class WorkerProcess(Source):
 
     def _flush(self) -> None:
         """Write what the worker's standard input takes."""
-        stdin = self._process.stdin
-        if stdin is None or not self._unsent:
-            return
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):
-            del self._unsent[: os.write(stdin.fileno(), self._unsent)]
+        if self._unsent:
+            with contextlib.suppress(BlockingIOError, BrokenPipeError):
+                del self._unsent[: os.write(self._stdin.fileno(), self._unsent)]
 
     def read(self) -> list[Envelope]:
         """Return what it has printed, and its events; write what waits. Raises SourceError."""
@@ -115,9 +114,13 @@ class WorkerProcess(Source):
             for part in parts
         ]
 
+    def exit_code(self) -> int | None:
+        """Return how the worker ended, negative for a signal; None while it lives."""
+        return self._process.poll()
+
     def ended(self) -> Ended | None:
         """Return how the worker ended; None while it lives."""
-        code = self._process.poll()
+        code = self.exit_code()
         if code is None:
             return None
         if code < 0:  # what it printed before has nothing to do with it
@@ -139,9 +142,8 @@ class WorkerProcess(Source):
         self.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(REAP_S)
-        if self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.close()
         for lines in (self._events, *self._printed):
             lines.close()
         self._scratch.cleanup()

@@ -7,7 +7,7 @@ there before anything is loaded.
 import asyncio
 import importlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import ClassVar
 
@@ -15,24 +15,35 @@ from rich.markup import escape
 from textual import work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter, Monochrome, NoColor
 from textual.message import Message
 from textual.screen import Screen
 
 from gpudash.errors import ExistsError, GpudashError
 from gpudash.protocol import Plan
+from gpudash.snapshot import Snapshot
+from gpudash.tui import preferences
+from gpudash.tui.ascii import Ascii
 from gpudash.tui.containment import ContainedApp
 from gpudash.tui.control import Control
 from gpudash.tui.engine import Engine, Player
 from gpudash.tui.inbox import Inbox
-from gpudash.tui.keys import keys_of
-from gpudash.tui.screens.dialog import Answer, AskChoice, AskText, Confirm, Dialog
+from gpudash.tui.keys import GROUPS, keys_of
+from gpudash.tui.preferences import Preferences
+from gpudash.tui.screens.chooser import Chooser, Chosen
+from gpudash.tui.screens.dialog import Answer, AskChoice, AskText, Confirm, Dialog, Told
 from gpudash.tui.screens.help import Help
 from gpudash.tui.screens.main import MainScreen, ReplayScreen
 from gpudash.tui.signals import leave_on_signals
+from gpudash.tui.values import measured_values, unit_of
+from gpudash.tui.widgets.pane import Tab
+from gpudash.views.answer import why_lines
 from workloads import CATALOGUE
-from workloads.levers import AUTO, Choice, LeverError, Switch
+from workloads.levers import Lever, LeverError, Switch
 
 RATE_HZ = 4.0
+PATIENCE_S = 1.0
+"""For remembering the theme and the pane: a home that is gone keeps nobody waiting."""
 
 
 class Arrived(Message):
@@ -56,19 +67,35 @@ class Dashboard(ContainedApp):
         *,
         rate_hz: float = RATE_HZ,
         player: Player | None = None,
+        ascii_only: bool = False,
     ) -> None:
-        """With a `player` it is a replay."""
+        """With a `player` it is a replay; `ascii_only` is for terminals without Unicode."""
         super().__init__()
+        self._ascii = [Ascii()] if ascii_only else []
         self.control = Control(open_engine, plan, player)
+        self._remembered = preferences.load()
+        if self._remembered.theme in self.available_themes:
+            self.theme = self._remembered.theme
         self._period_s = 1 / rate_hz
         self._painted_s = float("-inf")
+        self._started_s: float | None = None
         self._running_loop: asyncio.AbstractEventLoop | None = None
         self._main = (MainScreen if player is None else ReplayScreen)(self.control)
+        self._main.last_start_s = self._remembered.starts_s.get(self._start_of(plan))
+        self._main.chosen_tab = self._remembered.pane or "results"
         self.inbox = Inbox(knock=lambda: self.post_message(Arrived()))
 
     def get_default_screen(self) -> Screen[None]:
         """Return the one screen that is always there."""
         return self._main
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return what changes every line on its way to the terminal."""
+        filters = [*super().get_line_filters(), *self._ascii]
+        if not (self.no_color and self.native_ansi_color):
+            return filters
+        # Textual decides by the first theme; grey of a terminal's own colours is black on black
+        return [NoColor() if isinstance(one, Monochrome) else one for one in filters]
 
     def on_mount(self) -> None:
         """Paint first, load afterwards."""
@@ -101,7 +128,24 @@ class Dashboard(ContainedApp):
             notice = self.control.take(mail.snapshot) if mail.snapshot is not None else None
             if notice:
                 self.notify(notice, markup=False)
+            self._note_start(self.control.snapshot)
         self._main.show(mail.lines, rewound=mail.rewound)
+
+    def remembered(self) -> Preferences:
+        """Return what the next run is to know of this one."""
+        starts_s = dict(self._remembered.starts_s)
+        if self._started_s is not None:
+            starts_s[self._start_of(self.control.plan)] = self._started_s
+        return Preferences(theme=self.theme, pane=self._main.chosen_tab, starts_s=starts_s)
+
+    @staticmethod
+    def _start_of(plan: Plan) -> str:
+        return f"{plan.workload} on {plan.device}"
+
+    def _note_start(self, snapshot: Snapshot) -> None:
+        """Keep how long the first start took; a restart's begin is not known here."""
+        if self._started_s is None and snapshot.total_steps and snapshot.playback is None:
+            self._started_s = snapshot.elapsed_s
 
     @property
     def at_work(self) -> bool:
@@ -146,12 +190,6 @@ class Dashboard(ContainedApp):
         """Take the next power of two."""
         self._step("batch_size", direction)
 
-    def action_lever(self, direction: int) -> None:
-        """Move the cursor in the lever panel, bringing it into sight first."""
-        if self._main.compact:
-            self._main.view("levers")
-        self._main.levers.move(direction)
-
     def action_nudge(self, direction: int) -> None:
         """Give the lever under the cursor its neighbouring value."""
         lever = self._main.levers.chosen
@@ -159,52 +197,131 @@ class Dashboard(ContainedApp):
             self._step(lever.name, direction)
 
     def action_edit(self) -> None:
-        """Change the lever under the cursor: a switch at once, anything else in a dialog."""
+        """Choose a value of the lever under the cursor, to set it or to compare it."""
         lever = self._main.levers.chosen
-        if lever is None:
+        if lever is None or not self._ask(lambda: self.control.require("levers")):
             return
-        if not self._ask(lambda: self.control.require("levers")):
+
+        self._open_chooser(lever)
+
+    def _open_chooser(self, lever: Lever, *, compares: bool = False) -> None:
+        def answered(chosen: Chosen | None) -> None:
+            if chosen is None:
+                return
+            if chosen.verb == "set":
+                self._ask(lambda: self.control.change(lever, chosen.value))
+            else:
+                self._compare(lever.name, chosen.value)
+
+        snapshot, now = self.control.snapshot, self.control.value(lever)
+        values = measured_values(lever, now, self.control.active, snapshot)
+        unit = unit_of(lever, snapshot)
+        self._open(Chooser(lever, now, values, unit, compares=compares), answered)
+
+    def action_set(self, name: str, value: str) -> None:
+        """Set a lever."""
+        self._ask(lambda: self.control.change(self.control.lever(name), value))
+
+    def action_undo(self) -> None:
+        """Undo the last lever change."""
+        self._ask(self.control.undo)
+
+    def action_redo(self) -> None:
+        """Redo the lever change that was undone."""
+        self._ask(self.control.redo)
+
+    # ── A/B ─────────────────────────────────────────────────────────────────────────────
+
+    def _compare(self, name: str, value: str) -> None:
+        if self._ask(lambda: self.control.try_it(name, value)):
+            self._main.open_tab("ab")
+
+    def action_try_it(self) -> None:
+        """Compare what the answer proposes first."""
+        proposed = self._main.answer.tries if self._main.answer else ()
+        if not self._ask(lambda: self.control.require("blocks")):
             return
-        value = self.control.value(lever)
+        if self.control.comparing:
+            self.notify("an A/B is running; a ends it")
+        elif proposed:
+            self._compare(proposed[0].lever, proposed[0].value)
+        else:
+            self.notify("the answer proposes no lever now; a compares the one under the cursor")
+
+    def action_keep(self) -> None:
+        """Keep the A/B's second value."""
+        self._tell_of(self.control.keep)
+
+    def action_go_back(self) -> None:
+        """Go back to the A/B's first value."""
+        self._tell_of(self.control.back)
+
+    def action_more_pairs(self) -> None:
+        """Run the last A/B anew, with more pairs."""
+        self._tell_of(self.control.more_pairs)
+
+    def _tell_of(self, request: Callable[[], str]) -> None:
+        """Make a request that answers with a notice; show it, or why it cannot be."""
+        self._ask(lambda: self.notify(request(), markup=False))
+
+    def action_use_row(self) -> None:
+        """Put the levers of the results row under the cursor in force again."""
+        row = self._main.pane.chosen_result
+        if row is not None:
+            self._ask(lambda: self.control.use_row(row))
+
+    def action_pane(self, tab: Tab) -> None:
+        """Open a tab of the pane."""
+        self._main.choose_tab(tab)
+
+    def action_why(self) -> None:
+        """Show each rule of the answer with its measured value."""
+        if self._main.answer is not None:
+            lines = why_lines(self._main.answer, self.control.snapshot, self.control.cores)
+            self._open(Told(f"why: {self._main.answer.title}", lines))
+
+    # ── keeping ─────────────────────────────────────────────────────────────────────────
+
+    def action_copy(self) -> None:
+        """Copy the verdict, the row or the lever, whatever the focus is on."""
+        self._copy(self._main.copied())
+
+    def action_copy_command(self) -> None:
+        """Copy the last A/B as a command line."""
+        shown = self.control.snapshot.comparison
+        if shown is None:
+            self.notify("no A/B has been run here")
+        else:
+            self._ask(lambda: self._copy(self.control.verdict_command(shown)))
+
+    def _copy(self, text: str) -> None:
+        if text:
+            self.copy_to_clipboard(text)
+            self.notify(f"copied: {text}", markup=False)
+
+    def action_find(self) -> None:
+        """Ask for a text and find it in the levers, the results or the log."""
 
         def answered(text: str | None) -> None:
-            if text is not None:
-                self._ask(lambda: self.control.change(lever, text))
+            if text and not self._main.find(text):
+                self.notify(f"nothing found for {text!r}", markup=False)
 
-        hint = f"takes effect: {lever.effect}"
-        if isinstance(lever, Switch):
-            self._step(lever.name, 1)
-        elif isinstance(lever, Choice):
-            choices = dict.fromkeys(lever.choices, "")
-            self._open(AskChoice(lever.name, choices, value, hint), answered)
-        else:
-            self._open(AskText(lever.name, value, f"{lever.valid}; {hint}"), answered)
+        self._open(
+            AskText("find", "", "a lever; with the focus on the pane, a row or a line"), answered
+        )
 
     def action_compare(self) -> None:
         """Compare the lever under the cursor as it is with another value; or end that."""
         if self.control.comparing:
-            self.notify(self.control.end_comparison())
+            self._tell_of(self.control.end_comparison)
             return
         lever = self._main.levers.chosen
         if lever is None or not self._ask(self.control.check_comparable):
             return
-        value = self.control.value(lever)
-
-        def answered(text: str | None) -> None:
-            if text is not None and self._ask(lambda: self.control.compare(lever, text)):
-                self._main.open_comparison()
-
-        hint = f"{lever.name}={value} against this, in alternating blocks"
-        if lever.effect == "rebuilt model":
-            hint += "; each starts from new weights, the present ones are lost"
         if isinstance(lever, Switch):
-            answered(lever.step(value, 1))
-        elif isinstance(lever, Choice):
-            others = {choice: "" for choice in lever.choices if choice not in (value, AUTO)}
-            self._open(AskChoice(f"A/B {lever.name}", others, "", hint), answered)
+            self._compare(lever.name, lever.step(self.control.value(lever), 1))
         else:
-            other = lever.step(value, 1)
-            self._open(AskText(f"A/B {lever.name}", other, f"{lever.valid}; {hint}"), answered)
+            self._open_chooser(lever, compares=True)
 
     # ── the run ─────────────────────────────────────────────────────────────────────────
 
@@ -306,25 +423,9 @@ class Dashboard(ContainedApp):
 
     # ── everything else ─────────────────────────────────────────────────────────────────
 
-    def action_device(self) -> None:
-        """Show or hide the device panel."""
-        self._main.toggle_device()
-
-    def action_close_panel(self) -> None:
-        """Hide the device panel and the A/B panel."""
-        self._main.remove_class("-device", "-comparing")
-
-    def action_view(self, name: str = "") -> None:
-        """Show the next of the panes that share a place, or the one named."""
-        self._main.view(name)
-
-    def action_scroll(self, direction: int) -> None:
-        """Scroll the pane that scrolls."""
-        self._main.scroll_pane(direction)
-
     def action_help(self) -> None:
         """List every key."""
-        self._open(Help(keys_of(self.control.snapshot)))
+        self._open(Help(keys_of(self.control.snapshot), self._main.focus_id))
 
     def action_leave(self) -> None:
         """Quit; ask first if a recording would be cut short."""
@@ -362,20 +463,24 @@ class Dashboard(ContainedApp):
             super().action_command_palette()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002  # all ours
-        """Yield the palette: every key's action, and the themes."""
+        """Yield the palette in groups: every lever value, every key's action, the themes."""
+        for lever in self.control.levers:
+            now = self.control.value(lever)
+            for one in measured_values(lever, now, self.control.active, self.control.snapshot):
+                if one.value != now:
+                    title = f"Levers · {lever.name}={one.value}"
+                    action = f"set({lever.name!r}, {one.value!r})"
+                    yield self._command(title, lever.summary, action)
         for key in keys_of(self.control.snapshot):
             if key.palette:
                 why_not = key.why_not(self.control.snapshot)
-                yield SystemCommand(
-                    key.help,
-                    why_not or f"key {key.shown}",
-                    lambda key=key: self._run_from_palette(key.action),
-                )
+                title = f"{GROUPS[key.group]} · {key.help}"
+                yield self._command(title, why_not or f"key {key.shown}", key.action)
         yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
 
-    def _run_from_palette(self, action: str) -> None:
-        """Run it once the palette has gone."""
-        self.call_later(self.run_action, action)
+    def _command(self, title: str, help_: str, action: str) -> SystemCommand:
+        """Return an entry of the palette that runs the action once the palette has gone."""
+        return SystemCommand(title, help_, lambda: self.call_later(self.run_action, action))
 
 
 def run_dashboard(
@@ -384,12 +489,14 @@ def run_dashboard(
     *,
     rate_hz: float = RATE_HZ,
     player: Player | None = None,
+    ascii_only: bool = False,
 ) -> int:
     """Run the dashboard until the user leaves; return the exit code. A `player` plays a recording.
 
     It paints at most `rate_hz` times a second.
     """
-    app = Dashboard(open_engine, plan, rate_hz=rate_hz, player=player)
+    app = Dashboard(open_engine, plan, rate_hz=rate_hz, player=player, ascii_only=ascii_only)
     leave_on_signals(app.leave_soon, close=lambda: open_engine().close())
     app.run()
+    preferences.save(app.remembered()).join(PATIENCE_S)
     return app.return_code or 0

@@ -5,11 +5,15 @@ column never changes its shape again: no shimmer, and few rows to repaint.
 """
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import TypeAlias
+from itertools import pairwise, repeat
+from typing import TypeAlias, cast
 
 import msgspec
+
+from gpudash.snapshot import Series
+from gpudash.tui.timeview import TimeView
 
 Point: TypeAlias = tuple[float, float]
 Runs: TypeAlias = list[list[Point]]
@@ -33,6 +37,8 @@ class TimeRange(msgspec.Struct, frozen=True, kw_only=True):
     begin_s: float
     end_s: float
     bin_s: float
+    until_s: float = math.inf
+    """What was measured later is not shown: the chart is frozen."""
 
     @property
     def length_s(self) -> float:
@@ -50,27 +56,35 @@ def nice_ceiling(value: float) -> float:
     return next((nice * power for nice in _NICE if nice * power >= value), value)
 
 
-def axis_top(value: float, least: float = 0.0) -> float:
-    """Return where an axis ends: at `least`, or above `value` with a little headroom."""
-    return least if 0 < least >= value else nice_ceiling(value * _HEADROOM)
+def axis_top(value: float) -> float:
+    """Return where an axis ends: above `value`, with a little headroom."""
+    return nice_ceiling(value * _HEADROOM)
 
 
-def time_range_of(at_s: Sequence[float], tick_s: float, columns: int) -> TimeRange:
-    """Return the time_range for these ticks on a chart `columns` points wide."""
-    newest = at_s[-1] if at_s else 0.0
-    oldest = max(at_s[0] - tick_s, 0.0) if at_s else 0.0
-    span = max(newest - oldest, SHORTEST_S)
-    bin_s = _bin_width(span / max(columns, 1), tick_s)
+def range_of(series: Series, columns: int, view: TimeView) -> TimeRange:
+    """Return what a chart `columns` points wide shows of the series.
+
+    No less than the view says; but of a run that is younger, no more than the run so far. It ends
+    with the newest tick, so that a young run grows from the right border, which says `live`.
+    """
+    newest = series.at_s[-1] if series.at_s else 0.0
+    frozen = view.end_s is not None and view.end_s < newest
+    last = view.end_s if frozen and view.end_s is not None else newest
+    whole = max(last - max(_begin_of(series.at_s), 0.0), SHORTEST_S)
+    span = whole if view.span_s is None else min(view.span_s, whole)
+    bin_s = _bin_width(span / max(columns, 1), series.tick_s)
     length = bin_s * max(columns, 1)
-    if newest <= length:
-        return TimeRange(begin_s=0.0, end_s=length, bin_s=bin_s)
-    end = math.ceil(newest / bin_s - 1e-9) * bin_s
-    return TimeRange(begin_s=end - length, end_s=end, bin_s=bin_s)
+    end = math.ceil(last / bin_s - 1e-9) * bin_s
+    return TimeRange(
+        begin_s=end - length, end_s=end, bin_s=bin_s, until_s=last if frozen else math.inf
+    )
 
 
 def _bin_width(at_least_s: float, tick_s: float) -> float:
-    """Return a whole number of ticks, growing in steps of about a quarter."""
+    """Return a whole number of ticks, growing in steps of about a quarter; or a tick's nth part."""
     tick = tick_s if tick_s > 0 else 0.5
+    if at_least_s < tick:
+        return tick / math.floor(tick / at_least_s + 1e-9)
     ticks = 1
     while ticks * tick < at_least_s - 1e-9:
         ticks += max(1, ticks // 4)
@@ -80,30 +94,45 @@ def _bin_width(at_least_s: float, tick_s: float) -> float:
 def bins_of(at_s: Sequence[float], time_range: TimeRange) -> list[tuple[int, slice]]:
     """Return (bin, its stretch of the series) for the bins of the time_range that hold a tick.
 
-    A tick is named by its end: the one that ends on a border belongs to the bin before it.
+    A tick is named by its end: the one that ends on a border belongs to the bin before it. It
+    begins with the end of the one before: a bin in which none ends lies inside the next one.
     """
+    bin_s, begin_s = time_range.bin_s, time_range.begin_s
+    first, last = round(begin_s / bin_s), round(time_range.end_s / bin_s)
+    until = min(bisect_left(at_s, time_range.until_s - _SLACK_S) + 1, len(at_s))
+    began_s = _begin_of(at_s)
+    begin = bisect_right(at_s, begin_s + _SLACK_S)
     bins = []
-    begin = bisect_right(at_s, time_range.begin_s + _SLACK_S)
-    until = bisect_right(at_s, time_range.end_s + _SLACK_S)
-    while begin < until:
-        number = math.ceil((at_s[begin] - _SLACK_S) / time_range.bin_s) - 1
-        end = bisect_right(at_s, (number + 1) * time_range.bin_s + _SLACK_S, begin + 1, until)
-        bins.append((number, slice(begin, end)))
+    for number in range(first, last):
+        if begin >= until:
+            break
+        end = bisect_right(at_s, (number + 1) * bin_s + _SLACK_S, begin, until)
+        if end > begin or number * bin_s > began_s - _SLACK_S:
+            bins.append((number, slice(begin, max(end, begin + 1))))
         begin = end
     return bins
 
 
+def _begin_of(at_s: Sequence[float]) -> float:
+    """Return when the first tick began: it is as long as the second."""
+    return 2 * at_s[0] - at_s[1] if len(at_s) > 1 else sum(at_s)
+
+
 def cut(
-    values: Sequence[float | None], bins: Sequence[tuple[int, slice]], time_range: TimeRange
+    values: Sequence[float | None],
+    bins: Sequence[tuple[int, slice]],
+    time_range: TimeRange,
+    at_s: Sequence[float] = (),
 ) -> Runs:
     """Return one mean per bin as runs of points, broken where a whole bin is missing.
 
-    None, nan and infinity never get out: they would end the process inside plotext.
+    Ticks weigh by their length where `at_s` tells it. None, nan and infinity never get out:
+    they would end the process inside plotext.
     """
     runs: Runs = []
     last = None
     for number, stretch in bins:
-        mean = _mean(values[stretch])
+        mean = _mean(values[stretch], _lengths(at_s, stretch))
         if mean is None:
             continue
         if last is None or number != last + 1:
@@ -113,31 +142,46 @@ def cut(
     return runs
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def _lengths(at_s: Sequence[float], stretch: slice) -> list[float]:
+    """Return how long these ticks are, later ones never longer; nothing where all are equal."""
+    ends = at_s[max(stretch.start - 1, 0) : stretch.stop]
+    if len(ends) < 3 or ends[1] - ends[0] <= ends[-1] - ends[-2] + _SLACK_S:
+        return []
+    lengths = [end - begin for begin, end in pairwise(ends)]
+    return lengths if stretch.start else [lengths[0], *lengths]
+
+
+def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
     """Return the mean of what is finite; None for nothing, and for a sum beyond a float."""
     known = [value for value in values if value is not None]
-    total = sum(known)
-    if not math.isfinite(total):
-        known = [value for value in known if math.isfinite(value)]
-        total = sum(known)
-    return total / len(known) if known and math.isfinite(total) else None
+    total, count = sum(known), float(len(known))
+    if weights or not math.isfinite(total):
+        weighed = [
+            (weight * value, weight)
+            for value, weight in zip(values, weights or repeat(1.0), strict=False)
+            if value is not None and math.isfinite(value)
+        ]
+        total, count = sum(value for value, _ in weighed), sum(weight for _, weight in weighed)
+    return total / count if count and math.isfinite(total) else None
+
+
+def means(
+    values: Sequence[float | None], at_s: Sequence[float], stretches: Sequence[slice]
+) -> list[float | None]:
+    """Return the mean of each of these stretches; ticks weigh by their length."""
+    if not values:
+        return [None] * len(stretches)
+    if None not in values and not _lengths(at_s, slice(0, len(at_s))):
+        known = cast("Sequence[float]", values)  # most often so, and several times as fast
+        quick = [sum(ticks) / len(ticks) for ticks in map(known.__getitem__, stretches)]
+        if math.isfinite(sum(quick)):
+            return [*quick]
+    return [_mean(values[stretch], _lengths(at_s, stretch)) for stretch in stretches]
 
 
 def highest(runs: Runs) -> float:
     """Return the largest value; 0 for no point."""
     return max((y for run in runs for _, y in run), default=0.0)
-
-
-def usual_highest(runs: Runs) -> float:
-    """Return the largest value, rare ones far above the others left out.
-
-    A first step takes ten times as long as the rest and would flatten them for minutes.
-    """
-    values = sorted(y for run in runs for _, y in run)
-    if len(values) < 10:
-        return values[-1] if values else 0.0
-    usual = values[int(0.9 * len(values)) - 1]
-    return values[-1] if values[-1] <= 3 * usual else 1.5 * usual
 
 
 def latest(values: Sequence[float | None]) -> float | None:
@@ -149,6 +193,15 @@ def latest(values: Sequence[float | None]) -> float | None:
     return next((value for value in recent if value is not None and math.isfinite(value)), None)
 
 
+def value_at(series: Series, name: str, at_s: float | None) -> float | None:
+    """Return what was measured in the tick around this moment; for None what was last."""
+    values = series.of(name)
+    if at_s is None:
+        return latest(values)
+    index = bisect_left(series.at_s, at_s)
+    return values[index] if index < len(values) else None
+
+
 def time_ticks(time_range: TimeRange, columns: int, label_width: int = 8) -> list[float]:
     """Return round moments inside the time_range, far enough apart for their labels."""
     room = max(columns // label_width, 1)
@@ -158,6 +211,6 @@ def time_ticks(time_range: TimeRange, columns: int, label_width: int = 8) -> lis
     )
     if time_range.length_s / apart > room:  # days: any whole number of the longest step
         apart *= math.ceil(time_range.length_s / apart / room)
-    first = math.ceil(time_range.begin_s / apart - 1e-9)
+    first = max(math.ceil(time_range.begin_s / apart - 1e-9), 0)
     last = math.floor(time_range.end_s / apart + 1e-9)
     return [index * apart for index in range(first, last + 1)]

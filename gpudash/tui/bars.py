@@ -1,12 +1,12 @@
-"""What stands in header, status line, footer and tabs: pure functions from a snapshot."""
-
-import msgspec
+"""What stands in header, status line and footer: pure functions from a snapshot."""
 
 from gpudash import format as fmt
 from gpudash.protocol import Playback
 from gpudash.snapshot import ENDED, Snapshot, State, silence, unreadable
-from gpudash.tui.cells import Cell
-from gpudash.tui.keys import Key, keys_of
+from gpudash.tui.axes import latest
+from gpudash.tui.cells import Cell, cell
+from gpudash.tui.keys import Key, by_focus, keys_of
+from gpudash.views.answer import HOST_PCT
 from workloads.levers import phrase
 
 STATE_STYLES: dict[State, tuple[str, str]] = {
@@ -18,13 +18,14 @@ STATE_STYLES: dict[State, tuple[str, str]] = {
     "failed": ("✗", "bad"),
     "stopped": ("■", "dim"),
 }
-"""No worker lives: levers then set up the next start."""
-VIEWS = {"results": "results", "levers": "levers", "log": "log"}
-"""Panes that share one place on a small terminal → their titles."""
+NOT_WHILE_COMPARING = ("try_it", "more_pairs", "go_back")
+"""Actions that wait for the end of an A/B."""
+OWN_COST_PCT = 0.5
+"""Share of a step from which gpudash's own cost is worth a word."""
 
 
 def header(snapshot: Snapshot) -> tuple[Cell, ...]:
-    """Return workload, device, state, progress and recording; numbers in fixed widths."""
+    """Return workload, device, state and rates; numbers in fixed widths."""
     glyph, style = STATE_STYLES[snapshot.state]
     steps = fmt.count(snapshot.total_steps)
     if snapshot.planned_steps is not None:
@@ -32,39 +33,45 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
     elapsed = fmt.clock(snapshot.elapsed_s)
     if snapshot.planned_s is not None:
         elapsed = f"{fmt.clock(snapshot.training_s or 0.0)}/{fmt.clock(snapshot.planned_s)}"
-    device = snapshot.device.name if snapshot.device else "–"
-    cells = [
-        Cell(parts=((snapshot.workload or "gpudash", "strong"),), rank=1),
-        Cell(parts=((fmt.clip(fmt.plain(device), 32), "text"),), rank=6),
-        Cell(parts=((f"{glyph} {snapshot.state:<9}", style),), rank=0),
-        Cell(parts=(("step ", "dim"), (f"{steps:>7}", "text")), rank=4),
+    device = snapshot.device.name.removeprefix("NVIDIA ") if snapshot.device else fmt.ABSENT
+    what = snapshot.workload or "gpudash"
+    state = Cell(parts=((f"{glyph} {snapshot.state}", style), (f" {elapsed}", "strong")))
+    return (
+        Cell(parts=((what, "strong"), (" · ", "dim"), (fmt.clip(fmt.plain(device), 32), "text"))),
+        *(_playback(snapshot.playback) if snapshot.playback else (state,)),
+        _quantity(snapshot.samples_per_s, "samples/s", rank=1),
         _quantity(snapshot.steps_per_s, "steps/s", rank=2),
-        _quantity(snapshot.samples_per_s, "samples/s", rank=5),
-        Cell(parts=(("loss ", "dim"), (f"{_loss(snapshot.loss):<6}", "text")), rank=3),
-        Cell(parts=((elapsed, "text"),), rank=4),
-    ]
-    if snapshot.playback:
-        cells[2] = msgspec.structs.replace(cells[2], rank=5)
-        return (cells[0], *_playback(snapshot.playback), *cells[1:-1])
-    if snapshot.recording:
-        rows = f"{fmt.count(snapshot.recording.rows)} rows"
-        path = fmt.clip(fmt.plain(snapshot.recording.path.rsplit("/", 1)[-1]), 28)
-        cells.insert(3, Cell(parts=(("● REC", "bad"),), rank=0, action="record"))
-        cells.append(Cell(parts=((path, "text"), (f" {rows}", "dim")), rank=7))
-    return tuple(cells)
+        Cell(parts=(("step ", "dim"), (f"{steps:>7}", "strong")), rank=4),
+        Cell(parts=(("loss ", "dim"), (f"{_loss(snapshot.loss):<6}", "strong")), rank=3),
+    )
 
 
-def _playback(playback: Playback) -> list[Cell]:
+def header_right(snapshot: Snapshot) -> tuple[Cell, ...]:
+    """Return the recording, or the button that begins one."""
+    recording = snapshot.recording
+    if recording is None:
+        if "record" not in snapshot.can:
+            return ()
+        return (Cell(parts=(("r", "key"), (" ○ record", "dim")), rank=5, action="record"),)
+    path = fmt.clip(fmt.plain(recording.path.rsplit("/", 1)[-1]), 28)
+    rows = f" {fmt.count(recording.rows)} rows"
+    return (
+        cell("● REC", "bad", action="record"),
+        Cell(parts=((path, "text"), (rows, "dim")), rank=6),
+    )
+
+
+def _playback(playback: Playback) -> tuple[Cell, ...]:
     """Return what is replayed, how far it is and how fast."""
     name = fmt.clip(fmt.plain(playback.name), 24)
     place = f"{fmt.clock(playback.position_s)} of {fmt.clock(playback.length_s)}"
     pace = f"×{playback.speed:g}" if playback.playing else "‖"
-    return [
-        Cell(parts=(("◀ replay ", "busy"), (name, "text")), rank=0),
-        Cell(parts=((place, "text"),), rank=0),
-        Cell(parts=(("follows" if playback.following else f"{pace:<5}", "busy"),), rank=0),
-        Cell(parts=(("read only", "dim"),), rank=7),
-    ]
+    return (
+        Cell(parts=(("◀ replay ", "busy"), (name, "text"))),
+        cell(place),
+        cell("follows" if playback.following else f"{pace:<5}", "busy"),
+        cell("read only", "dim", rank=7),
+    )
 
 
 def _quantity(value: float | None, unit: str, *, rank: int) -> Cell:
@@ -72,16 +79,14 @@ def _quantity(value: float | None, unit: str, *, rank: int) -> Cell:
 
 
 def _loss(loss: float | None) -> str:
-    return f"{loss:.4g}" if loss is not None and fmt.is_measured(loss) else _odd_loss(loss)
+    """Return the loss; nan and infinity as they are: a finding, not a missing value."""
+    if loss is None:
+        return fmt.ABSENT
+    return f"{loss:.4g}" if fmt.is_measured(loss) else str(loss)
 
 
-def _odd_loss(loss: float | None) -> str:
-    """Return nan and infinity as they are: they are a finding, not a missing value."""
-    return fmt.ABSENT if loss is None else str(loss)
-
-
-def status(snapshot: Snapshot, next_start: dict[str, str]) -> tuple[Cell, ...]:
-    """Return the sentence of the status line, and what a restart would set."""
+def status(snapshot: Snapshot, next_start: dict[str, str], undo: str = "") -> tuple[Cell, ...]:
+    """Return the sentence of the status line, and what to do now: restart, or undo."""
     sentence, hint = " ".join(fmt.plain(snapshot.status).split()), ""
     if snapshot.state in ENDED:
         sentence = sentence.rstrip(". ")
@@ -93,29 +98,47 @@ def status(snapshot: Snapshot, next_start: dict[str, str]) -> tuple[Cell, ...]:
             hint = f"change a setting and {hint}"
         hint = f" · {hint}"
     elif snapshot.state == "training":
-        sentence = " · ".join((sentence, *_asides(snapshot), *map(fmt.plain, snapshot.notes)))
+        sentence = " · ".join(
+            (sentence, *_last_change(snapshot), *_asides(snapshot), *map(fmt.plain, snapshot.notes))
+        )
+        hint = f" · u undoes {undo}" if undo else ""
     style = STATE_STYLES[snapshot.state][1]
     return (Cell(parts=((sentence, style), (hint, style))),)
 
 
+def _last_change(snapshot: Snapshot) -> list[str]:
+    """Return the newest lever change and its moment."""
+    marker = snapshot.markers[-1] if snapshot.markers else None
+    if marker is None or "=" not in marker.label:  # a pause, a restart or an A/B
+        return []
+    return [f"{fmt.plain(marker.label)} since {fmt.clock(marker.at_s)}"]
+
+
 def _asides(snapshot: Snapshot) -> list[str]:
-    """Return what gpudash itself costs, and what it cannot explain or had to leave out."""
+    """Return what stands still, was left out, or costs more than it should."""
     asides = silence(snapshot) + unreadable(snapshot.skipped_samples)
-    host = snapshot.host
-    own_cpu_pct = None if host is None else host.number("own_cpu_pct")
-    if host is not None and own_cpu_pct is not None and snapshot.instruments_ms is not None:
-        asides.append(
-            f"gpudash takes {fmt.percent(own_cpu_pct)} of a core, "
-            f"{fmt.memory(host.number('own_rss_mib'))}, "
-            f"{1000 * snapshot.instruments_ms:.0f} µs a step"
-        )
-    if snapshot.unattributed_pct is not None:
-        asides.append(f"{snapshot.unattributed_pct:.1f} % of the time unattributed")
+    own_ms, step_ms = snapshot.instruments_ms, snapshot.step_ms_p50
+    host_ms = latest(snapshot.series.of("host_ms"))
+    behind = host_ms is not None and step_ms is not None and 100 * host_ms >= HOST_PCT * step_ms
+    # a host that is ahead of the device pays it out of its lead
+    if behind and own_ms and step_ms and 100 * own_ms >= OWN_COST_PCT * step_ms:
+        share = 100 * own_ms / step_ms
+        asides.append(f"measuring costs {fmt.milliseconds(own_ms)} ms a step, {share:.1f} %")
     return asides
 
 
-def footer(snapshot: Snapshot, *, small: bool, comparing: bool = False) -> tuple[Cell, ...]:
-    """Return the keys, each a button, worded for what they would do now; grey for nothing."""
+def footer(
+    snapshot: Snapshot,
+    *,
+    focus: str = "",
+    roomy: bool = True,
+    comparing: bool = False,
+    proposing: bool = True,
+) -> tuple[Cell, ...]:
+    """Return the keys as buttons, the focused panel's first; grey for what does nothing now.
+
+    `proposing` tells whether the answer has something to try.
+    """
     state, recording = snapshot.state, snapshot.recording is not None
     now = {
         "play": "hold" if snapshot.playback and snapshot.playback.playing else "play",
@@ -124,36 +147,24 @@ def footer(snapshot: Snapshot, *, small: bool, comparing: bool = False) -> tuple
         "compare": "end A/B" if comparing else "A/B",
     }
     urgent = {"restart"} if state in ENDED else {"compare"} if comparing else set()
-    return tuple(
-        Cell(
+    in_vain = NOT_WHILE_COMPARING if comparing else ()
+
+    def button(key: Key) -> Cell:
+        ended = state in ENDED and key.needs in ("blocks", "pause", "record")
+        grey = ended or key.action in in_vain or bool(key.why_not(snapshot))
+        idle = key.action == "try_it" and not proposing  # it keeps its place: it comes and goes
+        rank = 0 if key.action in urgent else 1 if focus in key.panels else key.rank
+        return Cell(
             parts=(
-                (key.shown, "dim" if key.why_not(snapshot) else "key"),
+                (key.shown, "dim" if grey or idle else "key"),
                 (f" {now.get(key.action, key.label)}", "dim"),
             ),
-            rank=_rank(key, snapshot, urgent),
+            rank=9 if grey else rank,
             action=key.action,
         )
-        for key in keys_of(snapshot)
-        if key.label and (small or key.action != "view")
-    )
 
-
-def _rank(key: Key, snapshot: Snapshot, urgent: set[str]) -> int:
-    if key.why_not(snapshot):
-        return 9
-    return 0 if key.action in urgent else key.rank
-
-
-def tabs(chosen: str) -> tuple[Cell, ...]:
-    """Return the titles of the panes that share one place, the chosen one marked."""
     return tuple(
-        Cell(
-            parts=((f"▸ {title}" if view == chosen else f"  {title}", _tab_style(view, chosen)),),
-            action=f"view('{view}')",
-        )
-        for view, title in VIEWS.items()
+        button(key)
+        for key in by_focus(keys_of(snapshot), focus)
+        if key.label and not (roomy and key.action == "screen.view")
     )
-
-
-def _tab_style(view: str, chosen: str) -> str:
-    return "strong" if view == chosen else "dim"

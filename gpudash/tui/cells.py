@@ -1,18 +1,19 @@
 """Pieces of text that stand side by side: of a bar, and of a panel's border."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import msgspec
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
-GAP = "  "
+Parts: TypeAlias = tuple[tuple[str, str], ...]
+"""(text, ink) side by side, the ink one of `tui.inks.INKS`."""
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of text; one with an action is a button."""
 
-    parts: tuple[tuple[str, str], ...]
-    """(text, ink), the ink one of `tui.widgets.painted.INKS`."""
+    parts: Parts
     rank: int = 0
     """Where there is no room for all, the highest go first."""
     action: str = ""
@@ -28,7 +29,7 @@ def cell(text: str, ink: str = "text", *, rank: int = 0, action: str = "") -> Ce
     return Cell(parts=((text, ink),), rank=rank, action=action)
 
 
-def fitting(cells: Sequence[Cell], width: int, gap: int = len(GAP)) -> list[Cell]:
+def fitting(cells: Sequence[Cell], width: int, gap: int = 2) -> list[Cell]:
     """Return the cells that fit side by side, in their order, the most important kept."""
     kept = list(cells)
     while kept and sum(one.width for one in kept) + gap * (len(kept) - 1) > width:
@@ -36,3 +37,31 @@ def fitting(cells: Sequence[Cell], width: int, gap: int = len(GAP)) -> list[Cell
         last = max(index for index, one in enumerate(kept) if one.rank == worst)
         del kept[last]
     return kept
+
+
+def fitted(text: str, width: int) -> str:
+    """Return the text in exactly this many terminal cells; `…` says that words are missing."""
+    if cell_len(text) > width:
+        text = set_cell_size(text, width - 1) if width > 1 else ""
+        whole_words = text.rpartition(" ")[0]  # a number is not cut in the middle
+        text = f"{whole_words or text}…"
+    return set_cell_size(text, width)
+
+
+def placed(
+    left: Sequence[Cell], right: Sequence[Cell], width: int, *, margin: int, gap: int
+) -> Iterator[tuple[int, Cell]]:
+    """Yield (column, cell) for the cells that a row of this width has room for.
+
+    There are `margin` columns at both ends and `gap` between two cells.
+    """
+    kept = fitting([*left, *right], width - 2 * margin, gap)
+    on_right = [one for one in kept if any(one is other for other in right)]
+    x = margin
+    for one in kept[: len(kept) - len(on_right)]:
+        yield x, one
+        x += one.width + gap
+    x = width - margin + gap - sum(one.width + gap for one in on_right)
+    for one in on_right:
+        yield x, one
+        x += one.width + gap

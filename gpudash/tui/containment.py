@@ -2,7 +2,7 @@
 
 Textual hands every exception that nobody caught to `App._handle_exception`, which ends the app, and
 lets the widget it came from handle no more messages. Neither has a public seam: what is private
-here is held by `tests/ui/test_containment.py`.
+here is held by `tests/tui/test_containment.py`.
 """
 
 import re
@@ -145,4 +145,4 @@ def place_of(error: Exception) -> tuple[str, int]:
 def name_of(widget: Widget) -> str:
     """Return what a user may call a widget of the main screen: `throughput chart`, `log pane`."""
     kind = re.findall("[A-Z][a-z]*", type(widget).__name__)[-1]
-    return f"{widget.id} {kind.lower()}"
+    return kind.lower() if kind.lower() == widget.id else f"{widget.id} {kind.lower()}"

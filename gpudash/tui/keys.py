@@ -1,5 +1,8 @@
 """Every key of the dashboard, once: bindings, footer, help and palette are made from this."""
 
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
 import msgspec
 
 from gpudash.protocol import Ability
@@ -17,24 +20,70 @@ WHY_NOT: dict[Ability, str] = {
 """What is said where a run's source cannot do it."""
 
 
-class Key(msgspec.Struct, frozen=True, kw_only=True):
+Group: TypeAlias = Literal["move", "run", "prove", "look", "keep", "app"]
+GROUPS: dict[Group, str] = {
+    "run": "Run",
+    "prove": "Prove",
+    "look": "Look",
+    "move": "Move",
+    "keep": "Keep",
+    "app": "gpudash",
+}
+"""Of help and palette, in their order."""
+SHOWN = {
+    "shift+tab": "⇧tab",
+    "plus": "+",
+    "minus": "-",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+    "enter": "⏎",
+    "escape": "esc",
+    "pageup": "pgup",
+    "pagedown": "pgdn",
+    "end": "End",
+    "comma": ",",
+    "full_stop": ".",
+    "slash": "/",
+    "question_mark": "?",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "ctrl+p": "^p",
+    "ctrl+c": "^c",
+}
+"""Keys whose name is not what stands on them."""
+
+
+class Key(msgspec.Struct, frozen=True):
     """A key and what it does."""
 
     keys: str
-    """Textual's names, comma-separated."""
-    shown: str
-    """As it stands in footer and help."""
+    """Textual's names, comma-separated; footer and help show the first."""
     action: str
-    """Action of the app."""
+    """Of the app; with `screen.` before it, of the main screen."""
     label: str
-    """One word for the footer; empty keeps it out of there."""
+    """A word or two for the footer; empty keeps it out of there."""
     help: str
     """For help and palette."""
+    group: Group = "run"
     rank: int = 9
     """The footer of a narrow terminal drops the highest first."""
     palette: bool = True
     needs: Ability | None = None
     """What the run's source must be able to do."""
+    panels: tuple[str, ...] = ()
+    """Where it stands first in the footer: with the focus on one of these."""
+    elsewhere: bool = True
+    """Whether it stands in the footer with the focus elsewhere too."""
+
+    @property
+    def shown(self) -> str:
+        """As it stands in footer and help."""
+        first = self.keys.partition(",")[0]
+        return SHOWN.get(first, first)
 
     def why_not(self, snapshot: Snapshot) -> str | None:
         """Return why it does nothing in this run, or None."""
@@ -48,270 +97,286 @@ def why_not(ability: Ability, snapshot: Snapshot) -> str | None:
     return RECORDED if snapshot.playback else WHY_NOT[ability]
 
 
+CHARTS = ("throughput", "activity", "step")
+# fmt: off  # a table: one entry, one or two lines
 KEYS = (
     Key(
-        keys="p",
-        shown="p",
-        action="pipelining",
+        "p",
+        "pipelining",
+        "pipeline",
+        "Pipelining on or off, from the next step",
         needs="levers",
-        label="pipeline",
-        help="Pipelining on or off, from the next step",
-        rank=1,
-    ),
-    Key(
-        keys="plus,equals_sign",
-        shown="+",
-        action="batch(1)",
-        needs="levers",
-        label="batch",
-        help="Batch size up to the next power of two (= does it too)",
-        rank=4,
-    ),
-    Key(
-        keys="minus",
-        shown="-",
-        action="batch(-1)",
-        needs="levers",
-        label="batch",
-        help="Batch size down to the next power of two",
-        rank=4,
-    ),
-    Key(
-        keys="w",
-        shown="w",
-        action="workload",
-        needs="restart",
-        label="workload",
-        help="Choose another workload and start it",
-        rank=7,
-    ),
-    Key(
-        keys="space",
-        shown="space",
-        action="pause",
-        needs="pause",
-        label="pause",
-        help="Pause the training between two steps, or go on",
         rank=2,
     ),
     Key(
-        keys="n",
-        shown="n",
-        action="new_row",
-        label="row",
-        help="New row of the results table from here",
+        "plus,equals_sign",
+        "batch(1)",
+        "batch",
+        "Batch size up to the next power of two (= does it too)",
+        needs="levers",
+        rank=3,
+    ),
+    Key(
+        "minus",
+        "batch(-1)",
+        "batch",
+        "Batch size down to the next power of two",
+        needs="levers",
+        rank=3,
+    ),
+    Key(
+        "space",
+        "pause",
+        "pause",
+        "Pause the training between two steps, or go on",
+        needs="pause",
+        rank=2,
+    ),
+    Key("u", "undo", "undo", "Undo the last lever change", needs="levers", rank=5),
+    Key("U", "redo", "", "Redo the lever change that was undone", needs="levers"),
+    Key("n", "new_row", "new row", "New row of the results from here", rank=8),
+    Key(
+        "w", "workload", "workload", "Choose another workload and start it", needs="restart", rank=7
+    ),
+    Key(
+        "R",
+        "restart",
+        "restart",
+        "Restart the training with the levers as they are shown",
+        needs="restart",
         rank=8,
     ),
     Key(
-        keys="r",
-        shown="r",
-        action="record",
-        needs="record",
-        label="record",
-        help="Record to a CSV file, or complete the file",
-        rank=2,
-    ),
-    Key(
-        keys="R",
-        shown="R",
-        action="restart",
-        needs="restart",
-        label="restart",
-        help="Restart the training with the levers as they are shown",
-        rank=6,
-    ),
-    Key(
-        keys="a",
-        shown="a",
-        action="compare",
+        "a",
+        "compare",
+        "A/B",
+        "A/B of the lever under the cursor, or end it",
+        "prove",
         needs="blocks",
-        label="A/B",
-        help="A/B of the lever under the cursor, or end it",
-        rank=6,
+        rank=1,
     ),
     Key(
-        keys="g",
-        shown="g",
-        action="device",
-        label="device",
-        help="Every value of the device, or why none is read",
-        rank=9,
+        "x", "try_it", "try it", "A/B of what the answer proposes", "prove", needs="blocks", rank=1
     ),
+    Key("e", "why", "why", "Why: each rule of the answer with its measured value", "prove", rank=4),
     Key(
-        keys="escape",
-        shown="esc",
-        action="close_panel",
-        label="",
-        help="Close the device panel and the A/B panel",
-    ),
-    Key(
-        keys="v",
-        shown="v",
-        action="view",
-        label="view",
-        help="On a small terminal: results, levers or log",
+        "m",
+        "more_pairs",
+        "more pairs",
+        "More pairs for the last A/B",
+        "prove",
+        needs="blocks",
+        panels=("ab",),
+        elsewhere=False,
         rank=5,
     ),
     Key(
-        keys="tab,down",
-        shown="tab ↓",
-        action="lever(1)",
-        label="",
-        help="Next lever",
-        palette=False,
-    ),
-    Key(
-        keys="shift+tab,up",
-        shown="⇧tab ↑",
-        action="lever(-1)",
-        label="",
-        help="Previous lever",
-        palette=False,
-    ),
-    Key(
-        keys="enter",
-        shown="enter",
-        action="edit",
+        "o",
+        "go_back",
+        "back",
+        "Back to the A/B's first value",
+        "prove",
         needs="levers",
-        label="",
-        help="Change the lever under the cursor",
+        panels=("ab",),
+        elsewhere=False,
+        rank=5,
     ),
     Key(
-        keys="right",
-        shown="→",
-        action="nudge(1)",
-        needs="levers",
-        label="",
-        help="Lever under the cursor: next value",
+        "z",
+        "screen.zoom",
+        "zoom",
+        "Give the focused panel all the room, or take it back",
+        "look",
+        panels=CHARTS,
+        rank=4,
     ),
     Key(
-        keys="left",
-        shown="←",
-        action="nudge(-1)",
-        needs="levers",
-        label="",
-        help="Lever under the cursor: previous value",
+        "left_square_bracket",
+        "screen.range(-1)",
+        "range",
+        "Charts: a shorter stretch of time",
+        "look",
+        panels=CHARTS,
+        rank=6,
     ),
     Key(
-        keys="pageup",
-        shown="pgup",
-        action="scroll(-1)",
-        label="",
-        help="Scroll the log up (the results, where they stand alone)",
+        "right_square_bracket",
+        "screen.range(1)",
+        "range",
+        "Charts: a longer stretch of time",
+        "look",
+        panels=CHARTS,
+        rank=6,
+    ),
+    Key(
+        "0",
+        "screen.whole_run",
+        "all",
+        "Charts: the whole run",
+        "look",
+        panels=CHARTS,
+        elsewhere=False,
+        rank=6,
+    ),
+    Key(
+        "f",
+        "screen.freeze",
+        "freeze",
+        "Charts: freeze them, or follow again; the training goes on",
+        "look",
+        panels=CHARTS,
+        elsewhere=False,
+        rank=6,
+    ),
+    Key(
+        "end",
+        "screen.live",
+        "live",
+        "Charts: follow the run",
+        "look",
+        panels=CHARTS,
+        elsewhere=False,
+        rank=7,
+    ),
+    Key("comma", "screen.to_marker(-1)", "", "Cursor to the lever change before", "look"),
+    Key("full_stop", "screen.to_marker(1)", "", "Cursor to the next lever change", "look"),
+    Key("t", "pane('timeline')", "timeline", "The timeline of a profile", "look", rank=9),
+    Key(
+        "d,g",
+        "screen.device",
+        "device",
+        "Every value of the device, or why none is read",
+        "look",
+        rank=6,
+    ),
+    Key("v", "screen.view", "view", "The next of levers, results, A/B and log", "look", rank=7),
+    Key("tab", "screen.panel(1)", "panel", "Next panel", "move", rank=6, palette=False),
+    Key("shift+tab", "screen.panel(-1)", "", "Previous panel", "move", palette=False),
+    *(
+        Key(
+            str(number),
+            f"screen.panel_number({number})",
+            "",
+            f"Panel {number}: {name}",
+            "move",
+            palette=False,
+        )
+        for number, name in enumerate(
+            ("throughput", "GPU and host", "step time", "levers", "results, A/B, log", "device"), 1
+        )
+    ),
+    Key("down,j", "screen.move(0, 1)", "", "Next lever, row or line", "move", palette=False),
+    Key("up,k", "screen.move(0, -1)", "", "Previous lever, row or line", "move", palette=False),
+    Key(
+        "right,l",
+        "screen.move(1, 0)",
+        "",
+        "Next value or tab; on a chart the cursor to the right",
+        "move",
         palette=False,
     ),
     Key(
-        keys="pagedown",
-        shown="pgdn",
-        action="scroll(1)",
-        label="",
-        help="Scroll down; at its end the log follows again",
+        "left,h",
+        "screen.move(-1, 0)",
+        "",
+        "Previous value or tab; on a chart the cursor to the left",
+        "move",
         palette=False,
     ),
     Key(
-        keys="question_mark",
-        shown="?",
-        action="help",
-        label="help",
-        help="Every key",
-        rank=0,
-    ),
-    Key(
-        keys="ctrl+p",
-        shown="^p",
-        action="command_palette",
-        label="menu",
-        help="Every action, and the colour themes",
+        "enter",
+        "screen.enter",
+        "values",
+        "Choose a value; use a row's levers; keep the A/B's second value; zoom a chart",
+        "move",
+        panels=("levers",),
+        elsewhere=False,
         rank=3,
         palette=False,
     ),
+    Key("pageup", "screen.scroll(-1)", "", "Scroll results or log up", "move", palette=False),
     Key(
-        keys="q",
-        shown="q",
-        action="leave",
-        label="quit",
-        help="Quit; asks if a recording would be cut short",
+        "pagedown",
+        "screen.scroll(1)",
+        "",
+        "Scroll down; at its end the log follows again",
+        "move",
+        palette=False,
+    ),
+    Key("slash", "find", "find", "Find a lever, a row or a line of the log", "move", rank=8),
+    Key(
+        "escape",
+        "screen.leave_level",
+        "",
+        "One level back: zoom, cursor, freeze; then to the levers",
+        "move",
+        palette=False,
+    ),
+    Key(
+        "r",
+        "record",
+        "record",
+        "Record to a CSV file, or complete the file",
+        "keep",
+        needs="record",
+        rank=4,
+    ),
+    Key("y", "copy", "copy", "Copy the verdict, the row or the lever", "keep", rank=8),
+    Key("Y", "copy_command", "", "Copy the last A/B as a command", "keep"),
+    Key(
+        "question_mark",
+        "help",
+        "help",
+        "Every key, those of the focused panel first",
+        "app",
         rank=0,
     ),
     Key(
-        keys="ctrl+c",
-        shown="^c",
-        action="leave_now",
-        label="",
-        help="Quit at once; a recording is completed first",
+        "ctrl+p,colon",
+        "command_palette",
+        "menu",
+        "Every action, every lever value, and the themes",
+        "app",
+        rank=5,
+        palette=False,
+    ),
+    Key("q", "leave", "quit", "Quit; asks if a recording would be cut short", "app", rank=0),
+    Key(
+        "ctrl+c",
+        "leave_now",
+        "",
+        "Quit at once; a recording is completed first",
+        "app",
         palette=False,
     ),
 )
 
 PLAYER_KEYS = (
+    Key("space", "play", "play", "Play the recording, or hold it", rank=1),
+    Key("left", "seek(-5)", "back", "Back by 5 s", rank=2),
+    Key("right", "seek(5)", "on", "Forward by 5 s", rank=2),
+    Key("less_than_sign", "speed(-1)", "slower", "Play at half the speed", rank=3),
+    Key("greater_than_sign", "speed(1)", "faster", "Play at twice the speed", rank=3),
+    Key("comma", "seek_marker(-1)", "", "Back to the marker before"),
+    Key("full_stop", "seek_marker(1)", "marker", "Forward to the next marker", rank=3),
     Key(
-        keys="space",
-        shown="space",
-        action="play",
-        label="play",
-        help="Play the recording, or hold it",
-        rank=1,
-    ),
-    Key(
-        keys="left",
-        shown="←",
-        action="seek(-5)",
-        label="back",
-        help="Back by 5 s",
-        rank=2,
-    ),
-    Key(
-        keys="right",
-        shown="→",
-        action="seek(5)",
-        label="on",
-        help="Forward by 5 s",
-        rank=2,
-    ),
-    Key(
-        keys="less_than_sign",
-        shown="<",
-        action="speed(-1)",
-        label="slower",
-        help="Play at half the speed",
-        rank=3,
-    ),
-    Key(
-        keys="greater_than_sign",
-        shown=">",
-        action="speed(1)",
-        label="faster",
-        help="Play at twice the speed",
-        rank=3,
-    ),
-    Key(
-        keys="comma",
-        shown=",",
-        action="seek_marker(-1)",
-        label="",
-        help="Back to the marker before",
-    ),
-    Key(
-        keys="full_stop",
-        shown=".",
-        action="seek_marker(1)",
-        label="marker",
-        help="Forward to the next marker",
-        rank=3,
-    ),
-    Key(
-        keys="end",
-        shown="End",
-        action="seek_end",
-        label="newest",
-        help="To the end; follow a recording that is still being written",
+        "end",
+        "seek_end",
+        "newest",
+        "To the end; follow a recording that is still being written",
         rank=2,
     ),
 )
+# fmt: on
 """What plays a recording."""
+_PLAYED = {name for key in PLAYER_KEYS for name in key.keys.split(",")}
 REPLAY_KEYS = (
     *PLAYER_KEYS,
-    *(key for key in KEYS if key.keys not in {one.keys for one in PLAYER_KEYS}),
+    *(
+        msgspec.structs.replace(key, keys=",".join(rest))
+        for key in KEYS
+        if (rest := [name for name in key.keys.split(",") if name not in _PLAYED])
+    ),
 )
 """Every key of a replay: those that play it have no other meaning there."""
 
@@ -319,3 +384,9 @@ REPLAY_KEYS = (
 def keys_of(snapshot: Snapshot) -> tuple[Key, ...]:
     """Return the keys of the dashboard that shows this."""
     return REPLAY_KEYS if snapshot.playback else KEYS
+
+
+def by_focus(keys: Iterable[Key], focus: str) -> list[Key]:
+    """Return the footer's keys with the focus on this panel, its own first."""
+    shown = [key for key in keys if key.elsewhere or focus in key.panels]
+    return sorted(shown, key=lambda key: focus not in key.panels)

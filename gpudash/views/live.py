@@ -8,6 +8,8 @@ It is told by messages alone, of rank 0: what shows a log shows the run.
 from collections import deque
 from typing import Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from gpudash.protocol import (
     AnyCommand,
     Blocks,
@@ -44,10 +46,10 @@ from gpudash.protocol import (
     Stopped,
     Verdict,
 )
-from gpudash.snapshot import Marker, Snapshot, State
+from gpudash.snapshot import BlockShown, Marker, Snapshot, State
 from gpudash.views.settings_history import SettingsHistory
 from gpudash.views.throughput import IDLE, UNKNOWN, Rate, RecentSteps
-from gpudash.views.timeseries import CAPACITY, TICK_S, Ticks
+from gpudash.views.timeseries import Ticks
 from workloads.levers import phrase
 
 STALL_S = 2.0
@@ -56,6 +58,9 @@ ticks it lies in are drawn once it is finished. Beyond, they are drawn as standi
 QUIET_S = 5.0
 """As long, and three times the longest lately, is not worth a word: a first step takes seconds."""
 MOST_MARKERS = 200
+MOST_BLOCKS = 400
+"""Five comparisons of forty pairs."""
+MOST_VERDICTS = 50
 INSTRUMENT_REPORTS = 100
 """Reports, five seconds of them, that the instruments' own time is averaged over."""
 
@@ -68,6 +73,7 @@ class LiveView:
     def __init__(self, plan: Plan, began_s: float) -> None:
         self._gpu_missing: str | None = None
         self._comparison: ComparisonShown | None = None
+        self._verdicts: deque[tuple[str, ComparisonShown]] = deque(maxlen=MOST_VERDICTS)
         self._can = Snapshot().can
         self._began_s = began_s
         self._ended_s: float | None = None
@@ -76,6 +82,7 @@ class LiveView:
         self._recent = RecentSteps()
         self._unanswered: dict[int, AnyCommand] = {}
         self._markers: deque[Marker] = deque(maxlen=MOST_MARKERS)
+        self._blocks: deque[BlockShown] = deque(maxlen=MOST_BLOCKS)
         self._busy_since_s = began_s  # the newest step's end, or what the training began with
         self._gpu: GpuReading | None = None
         self._host: HostReading | None = None
@@ -110,14 +117,13 @@ class LiveView:
 
     @property
     def markers(self) -> tuple[Marker, ...]:
-        """The newest `MOST_MARKERS`, also those that no chart reaches back to."""
+        """The newest `MOST_MARKERS`."""
         return tuple(self._markers)
 
     def snapshot(self, now_s: float) -> Snapshot:
         """Return what is to be shown at `now_s`, as far as messages tell."""
         rate = self._rate(now_s)
         ended_s = now_s if self._ended_s is None else self._ended_s
-        shown_from_s = now_s - self._began_s - CAPACITY * TICK_S
         return Snapshot(
             state=self._state(),
             status=self._status(),
@@ -134,6 +140,7 @@ class LiveView:
             worker_pid=self._pid,
             total_steps=self._total_steps,
             total_samples=self._total_samples,
+            steps_since_break=self._since_break,
             planned_steps=self._plan.steps,
             planned_s=self._plan.duration_s,
             steps_per_s=rate.steps_per_s,
@@ -147,9 +154,12 @@ class LiveView:
             gpu_missing=self._gpu_missing,
             host=self._host,
             series=self._ticks.series(),
-            markers=tuple(marker for marker in self._markers if marker.at_s >= shown_from_s),
+            markers=self.markers,
+            blocks=tuple(self._blocks),
+            step_histogram=self._results.step_histogram(),
             results=self._results.results(live=self._phase == "training"),
             comparison=self._comparison,
+            verdicts=tuple(one for workload, one in self._verdicts if workload == self._workload),
             transform_ms=self._transform_ms,
             skipped_samples=self._skipped_samples,
             instruments_ms=self._instruments_ms(),
@@ -171,6 +181,7 @@ class LiveView:
         self._pid: int | None = None
         self._total_steps = 0
         self._total_samples: int | None = 0
+        self._since_break = 0
         self._loss: float | None = None
         self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
         self._transform_ms: dict[str, float] = {}
@@ -191,7 +202,10 @@ class LiveView:
     def _restart(self, event: Restarted) -> None:
         """Series, markers and results live on."""
         same = event.plan.workload == self._workload
+        self._leave_block(event.at_s)
         self._mark(event.at_s, "restart" if same else f"workload={event.plan.workload}")
+        if not same:
+            self._comparison = None
         self._await(event.plan, "restarting")
 
     def _conclude(self, verdict: str) -> None:
@@ -200,6 +214,14 @@ class LiveView:
             self._verdict = verdict
         else:
             self._notice = verdict
+
+    def _compare(self, shown: ComparisonShown) -> None:
+        """Show a comparison; keep it once it is concluded."""
+        others = {name: value for name, value in self._settings.items() if name != shown.lever}
+        before, self._comparison = self._comparison, replace(shown, settings=others)
+        known = before is not None and before.verdict is not None
+        if shown.verdict is not None and not known:
+            self._verdicts.append((self._workload, self._comparison))
 
     def _hear(self, item: Event) -> None:
         """Take what the session, or a source, says of itself."""
@@ -217,7 +239,7 @@ class LiveView:
             case GpuMissing():
                 self._gpu_missing = item.why
             case ComparisonShown():
-                self._comparison = item
+                self._compare(item)
             case Notice():
                 self._notice = item.text
             case NewRow():
@@ -235,6 +257,7 @@ class LiveView:
             case Resumed() if self._paused:
                 self._mark(item.at_s, "resumed")
                 self._paused, self._notice = False, ""
+                self._since_break = 0
                 self._busy_since_s = max(self._busy_since_s, item.at_s)
             case Finished():
                 self._ticks.cover(item.at_s)
@@ -255,14 +278,30 @@ class LiveView:
 
     def _change(self, event: Changed) -> None:
         self._sentence = "training"
+        self._leave_block(event.at_s)
+        self._since_break = 0
         if event.run is None:
             self._enter(event)
             return
+        if event.block is not None:
+            self._enter_block(event)
         # blocks are too short for a row, a marker and settings of their own
         self._left_block = None if event.block is not None else event
         if event.block is not None and not self._in_blocks:
             self._in_blocks, self._notice = True, ""
             self._mark(event.at_s, "A/B")
+
+    def _enter_block(self, event: Changed) -> None:
+        """Note which side of the comparison is trained from here on."""
+        shown = self._comparison
+        value = event.settings.get(shown.lever) if shown else None
+        if shown is not None and value in (shown.a, shown.b):
+            side: Literal["a", "b"] = "a" if value == shown.a else "b"
+            self._blocks.append(BlockShown(begin_s=event.at_s - self._began_s, side=side))
+
+    def _leave_block(self, at_s: float) -> None:
+        if self._blocks and self._blocks[-1].end_s is None:
+            self._blocks[-1] = replace(self._blocks[-1], end_s=at_s - self._began_s)
 
     def _end_blocks(self) -> None:
         if self._left_block is not None:
@@ -301,6 +340,7 @@ class LiveView:
             self._recent.add(step)
             self._ticks.step(step)
             self._results.step(step)
+            self._since_break = step.since_break
             self._busy_since_s = max(self._busy_since_s, step.finished_s)
         self._total_steps, self._total_samples = event.total_steps, event.total_samples
         if event.loss is not None:
@@ -327,6 +367,7 @@ class LiveView:
         return self._gpu is None or sample.uuid == self._gpu.uuid
 
     def _end(self, phase: _Phase, sentence: str, at_s: float) -> None:
+        self._leave_block(at_s)
         self._phase, self._sentence, self._notice = phase, sentence, ""
         if self._ended_s is None:
             self._ended_s = at_s

@@ -7,12 +7,13 @@ duration contains neither pauses nor the switching of levers: so pausing dilutes
 without a counted step vanishes when the next one begins.
 """
 
-from collections import deque
+from collections import Counter, deque
 from functools import lru_cache
+from math import floor, isfinite, log
 
 from gpudash.metrics import since
 from gpudash.protocol import GpuReading, HostReading, Reading, Settings, Step
-from gpudash.snapshot import Result
+from gpudash.snapshot import STEP_CLASS, Result
 from gpudash.statistics import Means, percentiles, total, warm
 
 WARMUP_STEPS = 5
@@ -36,6 +37,7 @@ class _Row:
         self.samples: int | None = 0
         self.busy_s = 0.0
         self.times_ms: deque[tuple[float, int]] = deque(maxlen=RESERVOIR)  # and how many steps
+        self.histogram: Counter[int] = Counter()  # exponent of STEP_CLASS → steps
         self.means = Means()
         self.span: tuple[float, float] | None = None  # the counted steps since the last gap
         self.verdicts: list[str] = []
@@ -55,6 +57,8 @@ class _Row:
         self.samples = total((self.samples, step.samples))
         self.busy_s += busy_s
         self.times_ms.append((step.step_ms, step.count))
+        if step.step_ms > 0 and isfinite(step.step_ms):
+            self.histogram[floor(log(step.step_ms, STEP_CLASS))] += step.count
         self.means.add({"host_ms": step.host_ms}, step.count)
         self.shown = None
 
@@ -93,6 +97,7 @@ class _Row:
             number=number,
             configuration=_configuration(self, first),
             settings=self.settings,
+            workload=self.workload,
             steps=self.steps,
             steps_per_s=self.steps / self.busy_s if self.busy_s else None,
             samples_per_s=self.samples_per_s,
@@ -113,6 +118,13 @@ class SettingsHistory:
         self._rows: list[_Row] = []
         self._dropped = 0
         self._waiting: deque[Reading] = deque(maxlen=1024)  # taken after the newest step known
+
+    def step_histogram(self) -> tuple[tuple[float, int], ...]:
+        """Return (least ms, steps) of the newest row's classes of durations, shortest first."""
+        if not self._rows:
+            return ()
+        classes = sorted(self._rows[-1].histogram.items())
+        return tuple((STEP_CLASS**exponent, steps) for exponent, steps in classes)
 
     def start(self, segment: int, workload: str, settings: Settings, warmup_steps: int) -> None:
         """Begin the first row of a new worker; `warmup_steps` as in `change`."""
@@ -169,7 +181,7 @@ class SettingsHistory:
         for index, row in enumerate(shown):
             number = index + 1 + (self._dropped if index else 0)
             results.append(row.result(number, shown[0], live=live and row is self._rows[-1]))
-            results += [_verdict(number, text) for text in row.verdicts]
+            results += [_verdict(number, row.workload, text) for text in row.verdicts]
         return tuple(results)
 
     def _begin(self, row: _Row) -> None:
@@ -181,8 +193,8 @@ class SettingsHistory:
 
 
 @lru_cache(maxsize=MOST_ROWS)  # the same object while nothing changed
-def _verdict(number: int, text: str) -> Result:
-    return Result(number=number, configuration=text, verdict=True)
+def _verdict(number: int, workload: str, text: str) -> Result:
+    return Result(number=number, workload=workload, configuration=text, verdict=True)
 
 
 def _configuration(row: _Row, first: _Row) -> str:

@@ -1,10 +1,13 @@
-"""The recent past in ticks of equal length, for charts. Memory does not grow with the run.
+"""The whole run in ticks, for charts: the recent ones short, those before merged into longer ones.
+
+Memory does not grow with the run: where there are too many long ticks, two neighbours become one.
 
 A step counts in every tick it overlaps, by the share of its duration that lies there: so a
 step of three seconds draws a level line instead of a tooth, and the rates times the tick's
 length still add up to the steps trained. The times of a tick weigh its steps by that share.
 """
 
+from collections.abc import Mapping
 from itertools import zip_longest
 from math import floor
 
@@ -15,7 +18,13 @@ from gpudash.statistics import Means, total
 
 TICK_S = 0.5
 CAPACITY = 1200
-"""Ticks kept: ten minutes."""
+"""Short ticks kept at most: ten minutes."""
+KEPT = 960
+"""Short ticks that remain when the oldest are merged, all at once."""
+MERGED = 480
+"""Merged ticks at most; even."""
+MOST_NAMES = 64
+"""Of what is measured. A source may name phases as it likes, and others in each step."""
 
 
 class _Tick:
@@ -31,6 +40,64 @@ class _Tick:
         self.readings = Means()
         self.row: Values | None = None
 
+    def values(self) -> dict[str, float]:
+        """Return what was measured in it, by name."""
+        values = self.readings.values()
+        if self.covered:
+            values["steps_per_s"] = self.steps / TICK_S
+            values |= {} if self.samples is None else {"samples_per_s": self.samples / TICK_S}
+            values |= self.times.values()
+        return values
+
+
+class _Merged:
+    """The ticks before the recent ones, `_width` of them in one: the mean of what they measured."""
+
+    def __init__(self) -> None:
+        self.end = 0  # the first tick after them
+        self._width = 1
+        self._open = Means()  # of the newest, which lasts until `end`
+        self._open_ticks = 0
+        self._ends: list[int] = []
+        self._columns: dict[str, list[float | None]] = {}
+
+    def add(self, values: Mapping[str, float], ticks: int = 1) -> None:
+        """Take the next ticks, of which each measured this."""
+        while ticks > 0:
+            taken = min(ticks, self._width - self._open_ticks)
+            self._open.add(values, taken)
+            self._open_ticks += taken
+            self.end += taken
+            ticks -= taken
+            if self._open_ticks == self._width:
+                self._close()
+
+    def columns(self) -> tuple[tuple[float, ...], dict[str, Values]]:
+        """Return the ends of the ticks in seconds, and what they measured by name."""
+        ends = tuple(end * TICK_S for end in self._ends)
+        if not self._open_ticks:
+            return ends, {name: tuple(column) for name, column in self._columns.items()}
+        last = self._open.values()
+        columns = {name: (*column, last.get(name)) for name, column in self._columns.items()}
+        return (*ends, self.end * TICK_S), columns
+
+    def _close(self) -> None:
+        values = self._open.values()
+        for name in values:
+            if name not in self._columns and len(self._columns) < MOST_NAMES:
+                self._columns[name] = [None] * len(self._ends)
+        for name, column in self._columns.items():
+            column.append(values.get(name))
+        self._ends.append(self.end)
+        self._open, self._open_ticks = Means(), 0
+        if len(self._ends) == MERGED:
+            self._width *= 2
+            self._ends = self._ends[1::2]
+            self._columns = {
+                name: list(map(_mean, column[::2], column[1::2]))
+                for name, column in self._columns.items()
+            }
+
 
 class Ticks:
     """Folds steps and samples into a `Series`. Moments are monotonic seconds."""
@@ -38,6 +105,8 @@ class Ticks:
     def __init__(self, began_s: float) -> None:
         self._began_s = began_s
         self._ticks: dict[int, _Tick] = {}
+        self._merged = _Merged()
+        self._merged_columns = self._merged.columns()
         self._names: dict[str, None] = {}  # of all that was measured so far, in a row's order
         self._ready_from = 0  # the first tick that a worker's readiness covers whole
         self._covered_to = 0  # the first tick of which it is not known what was trained
@@ -60,6 +129,7 @@ class Ticks:
                 tick.row = None
         self._stale |= end > self._covered_to  # samples may have shown these ticks already
         self._covered_to = max(self._covered_to, end)
+        self._merge()
 
     def step(self, step: Step) -> None:
         """Spread a finished step over the ticks it overlaps."""
@@ -98,6 +168,7 @@ class Ticks:
                 {name: reading.number(name) for name in reading.values if _is_kept(name)}
             )
             self._touch(tick)
+        self._merge()
 
     def series(self) -> Series:
         """Return the ticks that are over; the same object while nothing in them changed."""
@@ -109,16 +180,21 @@ class Ticks:
         return self._series
 
     def _build(self, newest: int) -> Series:
-        begin = min(self._ticks, default=newest)
-        shown = range(max(begin, newest - CAPACITY), newest)
-        rows = [self._row(index) for index in shown]
-        columns = zip(self._names, zip_longest(*rows), strict=False)
+        ends, merged = self._merged_columns
+        recent = range(self._merged.end if ends else min(self._ticks, default=newest), newest)
+        rows = [self._row(index) for index in recent]
+        columns = dict(zip(self._names, zip_longest(*rows), strict=False))
+        unknown: tuple[Values, Values] = ((None,) * len(ends), (None,) * len(recent))
+        values = {
+            name: merged.get(name, unknown[0]) + columns.get(name, unknown[1])
+            for name in columns | merged
+        }
         return Series(
             tick_s=TICK_S,
-            at_s=tuple((index + 1) * TICK_S for index in shown),
+            at_s=ends + tuple((index + 1) * TICK_S for index in recent),
             values={
                 name: column
-                for name, column in columns
+                for name, column in values.items()
                 if any(value is not None for value in column)
             },
         )
@@ -129,11 +205,7 @@ class Ticks:
         if tick is None:
             return ()
         if tick.row is None:
-            values = tick.readings.values()
-            if tick.covered:
-                values["steps_per_s"] = tick.steps / TICK_S
-                values |= {} if tick.samples is None else {"samples_per_s": tick.samples / TICK_S}
-                values |= tick.times.values()
+            values = tick.values()
             self._names |= dict.fromkeys(values)
             tick.row = tuple(map(values.get, self._names))
         return tick.row
@@ -142,24 +214,32 @@ class Ticks:
         return floor((at_s - self._began_s) / TICK_S)
 
     def _tick(self, index: int) -> _Tick | None:
-        """Return the tick, made if need be; None for one before the run or forgotten."""
-        tick = self._ticks.get(index)
-        if tick is None and index >= max(0, self._newest - 2 * CAPACITY):
-            tick = self._ticks[index] = _Tick()
-            if len(self._ticks) > 2 * CAPACITY:
-                self._forget()
-        return tick
+        """Return the tick, made if need be; None for one before the run or merged."""
+        if index < self._merged.end:
+            return None
+        return self._ticks.setdefault(index, _Tick())
 
     @property
     def _newest(self) -> int:
         return max(self._covered_to, self._sampled_to)
 
-    def _forget(self) -> None:
-        oldest = self._newest - CAPACITY
-        self._ticks = {index: tick for index, tick in self._ticks.items() if index >= oldest}
-        self._names = {}  # those of ticks that are gone are not to be kept either
-        for tick in self._ticks.values():
-            tick.row = None
+    def _merge(self) -> None:
+        """Merge the oldest ticks once there are too many."""
+        begin = self._merged.end or min(self._ticks, default=0)
+        if self._newest - begin <= CAPACITY:
+            return
+        self._merged.end = begin
+        until = self._newest - KEPT
+        for index in sorted(index for index in self._ticks if index < until):
+            self._merged.add({}, index - self._merged.end)
+            self._merged.add(self._ticks.pop(index).values())
+        self._merged.add({}, until - self._merged.end)
+        self._merged_columns = self._merged.columns()
+        self._stale = True
+        if len(self._names) > MOST_NAMES:  # those of ticks that are gone are not to be kept
+            self._names = {}
+            for tick in self._ticks.values():
+                tick.row = None
 
     def _touch(self, tick: _Tick) -> None:
         self._stale |= tick.row is not None
@@ -167,5 +247,10 @@ class Ticks:
 
 
 def _is_kept(name: str) -> bool:
-    metric = METRICS.get(name)
-    return metric is not None and (metric.line is not None or metric.kind == "host")
+    return name in METRICS and bool(METRICS[name].chart or METRICS[name].spark)
+
+
+def _mean(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return (one + other) / 2

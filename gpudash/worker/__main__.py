@@ -12,6 +12,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import closing
 from multiprocessing.util import get_temp_dir
 from typing import TYPE_CHECKING
 
@@ -95,10 +96,8 @@ def train(training: "Training", plan: Plan, events: EventPipe, commands: Command
     """Run the loop. Raises what goes wrong on the way."""
     from gpudash.worker.loop import Loop  # noqa: PLC0415  # imports torch
 
-    try:
+    with closing(training):
         Loop(training, plan, commands, events.send).run()
-    finally:
-        training.close()
 
 
 def describe(error: Exception, workload: str, asked: Mapping[str, str]) -> Failed:

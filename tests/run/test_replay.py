@@ -41,6 +41,7 @@ NOT_IN_ROWS = {
     "instruments_ms": "a mean over rows instead of reports",
     "unattributed_pct": "steps are laid back to back",
     "quiet_s": "the newest step is the newest row's",
+    "step_histogram": "of the steps after the row in which the warm-up ends",
 }
 """Values that a default log cannot give exactly, and why."""
 
@@ -108,7 +109,7 @@ class Driven(Session):
         self.screen = Screen()
         self._thread = SimpleNamespace(is_alive=lambda: True, ident=None, start=lambda: None)
         self.start(self.screen)
-        self._say(self._plan)
+        self._say(self.plan)
         return self
 
     def turn(self):

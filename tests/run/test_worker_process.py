@@ -64,7 +64,7 @@ def test_a_worker_that_no_signal_ends_is_waited_for_no_longer_than_said(monkeypa
         began_s = time.monotonic()
         worker.close()
         assert 0.2 <= time.monotonic() - began_s < 5
-        assert worker.ended() is None
+        assert worker.exit_code() is None
     finally:
         os.killpg(worker.pid, signal.SIGKILL)
         worker._process.wait()

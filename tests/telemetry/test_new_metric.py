@@ -6,25 +6,25 @@ from datetime import UTC, datetime
 import msgspec
 
 from docs.make_metrics import reference
-from gpudash.metrics import METRICS, Line, Metric
+from gpudash.metrics import METRICS, Metric
 from gpudash.recording.csv_file import columns
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
 from gpudash.recording.writer import RecordingWriter
 from gpudash.telemetry.gpu import FAST, open_gpu
-from gpudash.tui.charts import activity
+from gpudash.tui.sparks import Reading, readings
+from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.device import device_lines
 from gpudash.views.live import LiveView
 from tests.scripted_run import PLAN
 from tests.telemetry.shim import FIRST
 
 
-def test_a_new_metric_is_in_the_csv_the_snapshot_the_chart_the_panel_and_the_docs(
+def test_a_new_metric_is_in_the_csv_the_snapshot_the_panels_and_the_docs(
     driver, monkeypatch, tmp_path
 ):
     before = [*columns()]
-    line = Line("activity", 2, 5, "fan speed")
-    fan = Metric("gpu", "%", "Of the fan's top speed.", csv=2, label="fan", line=line)
+    fan = Metric("gpu", "%", "Of the fan's top speed.", csv=2, label="fan", spark="fan")
     monkeypatch.setitem(METRICS, "fan_pct", fan)
     monkeypatch.setitem(FAST, "fan", lambda _gpu: {"fan_pct": 37.5})
 
@@ -54,7 +54,8 @@ def test_a_new_metric_is_in_the_csv_the_snapshot_the_chart_the_panel_and_the_doc
     assert snapshot.gpu.number("fan_pct") == 37.5
     assert snapshot.series.of("fan_pct")[0] == 37.5
 
-    (drawn,) = (one for one in activity(snapshot).lines if one.label == "fan speed")
-    assert (drawn.value, drawn.values) == (" 38 %", snapshot.series.of("fan_pct"))
-    assert ("fan", "38 %") in device_lines(snapshot)
-    assert "| `fan_pct` | % | Of the fan's top speed. | mean | 2 | activity |" in reference()
+    lines = [one for one in device_lines(snapshot) if isinstance(one, Reading)]
+    assert ("fan", "38 %") in [(one.label, one.value) for one in lines]
+    (spark,) = (one for one in readings(snapshot, TimeView()) if one.label == "fan")
+    assert (spark.value, spark.past) == ("38 %", snapshot.series.of("fan_pct"))
+    assert "| `fan_pct` | % | Of the fan's top speed. | mean | 2 | sparkline |" in reference()

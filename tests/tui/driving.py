@@ -92,7 +92,7 @@ async def dashboard(
         driver = Driver(app=app, engine=engine, pilot=pilot)
         while engine.listener is None:
             await pilot.pause(0.01)
-        while not app._main.query("#throughput").first()._can_draw:
+        while not app._main.query_one("#throughput")._can_draw:
             await pilot.pause(0.01)
         if snapshot is not None:
             await driver.show(snapshot)

@@ -15,7 +15,7 @@ import msgspec
 
 from gpudash.compare.ab import Question
 from gpudash.errors import ExistsError, RecordingError, WorkerError
-from gpudash.protocol import Device, GpuReading, HostReading, Plan, Settings
+from gpudash.protocol import Device, GpuReading, HostReading, Phase, Plan, Settings
 from gpudash.snapshot import Marker, RecordingStatus, Result, Series, Snapshot, Values
 from gpudash.tui.engine import Listener
 from workloads import CATALOGUE
@@ -24,6 +24,15 @@ from workloads.levers import resolve
 H200 = Device(kind="cuda", name="NVIDIA H200", uuid="GPU-0", mem_total_mib=143_771.0)
 CPU = Device(kind="cpu", name="AMD EPYC 7R13")
 NO_GPU = "the NVIDIA driver is not installed on this machine"
+
+
+PHASES = (
+    Phase(name="copy", label="copy", lane="prepare"),
+    Phase(name="prepare", label="encode", lane="prepare"),
+    Phase(name="forward", label="forward", lane="train"),
+    Phase(name="backward", label="backward", lane="train"),
+    Phase(name="optimizer", label="optimizer", lane="train"),
+)
 
 
 def settings(**changes: str) -> Settings:
@@ -86,6 +95,7 @@ def result(number: int, configuration: str, rate: float, **changes: Any) -> Resu
         number=number,
         configuration=configuration,
         settings=settings(),
+        workload="encdec",
         steps=1240 * number,
         steps_per_s=rate,
         samples_per_s=8 * rate,
@@ -113,6 +123,8 @@ def training(ticks: int = 60, *, on_gpu: bool = True, moved: float = 0.0) -> Sna
         worker_pid=4242,
         total_steps=12_345,
         total_samples=98_760,
+        steps_since_break=4_000,
+        phases=PHASES,
         steps_per_s=295.7 + math.sin(moved),
         samples_per_s=2366.0 + 8 * math.sin(moved),
         step_ms_p50=3.41,

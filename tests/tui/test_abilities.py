@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from gpudash.tui.bars import footer
 from gpudash.tui.keys import KEYS, WHY_NOT
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import training
@@ -37,16 +38,24 @@ async def test_footer_levers_and_palette_show_what_cannot_be():
         footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
         assert footer["pause"]["space"] == "dim"
         assert footer["help"]["?"] == "key"
-        assert "The levers of this run" in d.text()
+        assert "read only" in d.text()
         told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
         assert WHY_NOT["pause"] in told.values()
         await d.show(training())
         footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
         assert footer["pause"]["space"] == "key"
-        assert "The levers of this run" not in d.text()
+        assert "read only" not in d.text()
         told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
         assert not set(WHY_NOT.values()) & set(told.values())
 
 
 def test_every_key_that_asks_something_of_the_training_names_what_it_needs():
     assert {key.needs for key in KEYS} == {None, *PRESSED.values()}
+
+
+def test_the_key_that_tries_the_proposal_is_grey_in_its_place_where_nothing_is_proposed():
+    buttons = {proposing: footer(training(), proposing=proposing) for proposing in (True, False)}
+    assert [cell.rank for cell in buttons[True]] == [cell.rank for cell in buttons[False]]
+    for proposing, ink in ((True, "key"), (False, "dim")):
+        (button,) = (cell for cell in buttons[proposing] if cell.action == "try_it")
+        assert button.parts[0] == ("x", ink)

@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudash.snapshot import Series
 from gpudash.tui import axes
-from gpudash.tui.axes import RECENT_TICKS, TimeRange
+from gpudash.tui.axes import RECENT_TICKS, SHORTEST_S, TimeRange
+from gpudash.tui.timeview import SPANS_S, TimeView
 
 TICK_S = 0.5
+WHOLE = TimeView(span_s=None)
 
 
 def ticks(first, count):
@@ -17,8 +20,12 @@ def ticks(first, count):
     return [TICK_S * (first + tick + 1) for tick in range(count)]
 
 
-def points(at_s, values, columns=40):
-    time_range = axes.time_range_of(at_s, TICK_S, columns)
+def shown(at_s, columns=60, view=WHOLE, tick_s=TICK_S):
+    return axes.range_of(Series(at_s=tuple(at_s), tick_s=tick_s), columns, view)
+
+
+def points(at_s, values, columns=40, view=WHOLE):
+    time_range = shown(at_s, columns, view)
     return axes.cut(values, axes.bins_of(at_s, time_range), time_range)
 
 
@@ -49,31 +56,67 @@ def test_an_axis_ends_above_its_values_and_not_far(value):
     assert value <= top <= 2.2 * value
 
 
-def test_a_percentage_axis_ends_at_100_until_it_cannot():
-    assert axes.axis_top(88, 100) == 100
-    assert axes.axis_top(100, 100) == 100
-    assert axes.axis_top(381, 100) == pytest.approx(500)
-    assert axes.axis_top(0.3, 1.0) == 1.0
+def test_the_axis_of_nothing_ends_at_1():
     assert axes.axis_top(0.0) == 1.0
 
 
 # ── the stretch of time ─────────────────────────────────────────────────────────────────
 
 
-@given(st.integers(0, 3000), st.integers(1, 3000), st.integers(1, 200))
-def test_the_whole_series_is_shown_and_no_empty_bin_after_it(first, count, columns):
-    at_s = ticks(first, count)
-    shown = axes.time_range_of(at_s, TICK_S, columns)
-    assert shown.length_s == pytest.approx(shown.bin_s * columns)
-    assert shown.begin_s <= max(at_s[0] - TICK_S, 0) + shown.bin_s
-    assert at_s[-1] <= shown.end_s
-    assert shown.begin_s == 0 or shown.end_s - at_s[-1] < shown.bin_s
+@given(st.integers(1, 6000), st.integers(1, 200))
+def test_the_whole_run_is_shown_and_no_empty_bin_after_it(count, columns):
+    at_s = ticks(0, count)
+    whole = shown(at_s, columns)
+    assert whole.length_s == pytest.approx(whole.bin_s * columns)
+    assert whole.begin_s <= 1e-6
+    assert at_s[-1] <= whole.end_s + 1e-6 <= at_s[-1] + whole.bin_s + 1e-5
+
+
+@given(
+    st.integers(1, 6000),
+    st.integers(1, 200),
+    st.sampled_from(SPANS_S),
+    st.none() | st.floats(0, 3000),
+)
+def test_no_less_time_is_shown_than_the_view_says_and_it_ends_where_it_says(
+    count, columns, span_s, end_s
+):
+    at_s = ticks(0, count)
+    time_range = shown(at_s, columns, TimeView(span_s=span_s, end_s=end_s))
+    last_s = at_s[-1] if end_s is None else min(end_s, at_s[-1])
+    assert time_range.length_s == pytest.approx(time_range.bin_s * columns)
+    assert time_range.length_s >= min(span_s, max(last_s, SHORTEST_S)) - 1e-6
+    assert 0 <= time_range.end_s - last_s + 1e-6 <= time_range.bin_s + 1e-6
+
+
+def test_the_last_two_minutes_are_shown_at_first():
+    time_range = shown(ticks(0, 4000), 60, TimeView())
+    assert (time_range.begin_s, time_range.end_s) == (2000 - 120, 2000)
+
+
+def test_a_young_run_fills_most_of_the_chart_and_ends_at_its_right_border():
+    time_range = shown(ticks(0, 106), 60, TimeView())
+    assert (time_range.begin_s, time_range.end_s) == (-7, 53)
+
+
+def test_bins_lie_on_multiples_of_their_width():
+    for count in range(900, 920):
+        time_range = shown(ticks(0, count), 37, TimeView())
+        assert time_range.end_s / time_range.bin_s == pytest.approx(
+            round(time_range.end_s / time_range.bin_s)
+        )
+
+
+def test_a_frozen_chart_shows_nothing_that_comes_later():
+    view = TimeView(end_s=20.0)
+    before = points(ticks(0, 40), [1.0] * 40, view=view)
+    assert points(ticks(0, 70), [1.0] * 70, view=view) == before
+    assert len(points(ticks(0, 70), [1.0] * 70)[0]) > len(before[0])
 
 
 def test_a_series_one_tick_too_long_for_the_columns_gets_wider_bins():
-    for first in (0, 1, 200):
-        assert axes.time_range_of(ticks(first, 60), TICK_S, 60).bin_s == TICK_S
-        assert axes.time_range_of(ticks(first, 61), TICK_S, 60).bin_s == 2 * TICK_S
+    assert shown(ticks(0, 60)).bin_s == TICK_S
+    assert shown(ticks(0, 61)).bin_s == 2 * TICK_S
 
 
 @pytest.mark.parametrize(
@@ -81,37 +124,50 @@ def test_a_series_one_tick_too_long_for_the_columns_gets_wider_bins():
     [(1, 1), (1.5, 2), (3.5, 4), (5.5, 6), (8.5, 10), (12.5, 15), (97, 97), (100, 121)],
 )
 def test_bins_are_whole_ticks_and_grow_by_about_a_quarter(needed, ticks_wide):
-    at_s = [TICK_S, needed * TICK_S * 60]
-    assert axes.time_range_of(at_s, TICK_S, 60).bin_s == ticks_wide * TICK_S
+    assert shown([TICK_S, needed * TICK_S * 60]).bin_s == ticks_wide * TICK_S
+
+
+def test_where_there_is_more_room_than_ticks_a_tick_has_several_whole_bins():
+    for columns in (31, 60, 100, 400):
+        time_range = shown(ticks(0, 100), columns, TimeView(span_s=15.0))
+        assert TICK_S / time_range.bin_s == pytest.approx(round(TICK_S / time_range.bin_s))
+        assert 15.0 <= time_range.length_s < 30.0
+
+
+def test_a_tick_fills_all_its_bins():
+    runs = points(ticks(0, 40), [float(tick) for tick in range(40)], 60, TimeView(span_s=15.0))
+    assert [at_s for at_s, _ in runs[0]] == pytest.approx([5.125 + 0.25 * n for n in range(60)])
+    assert [value for _, value in runs[0][:4]] == [10.0, 10.0, 11.0, 11.0]
 
 
 def test_ticks_of_a_quarter_second_make_bins_of_a_quarter_second():
-    assert axes.time_range_of([], 0.25, 120).bin_s == 0.25
+    assert shown([], 120, tick_s=0.25).bin_s == 0.25
 
 
 def test_without_ticks_the_chart_is_empty_and_half_a_minute_long():
-    assert axes.time_range_of([], 0.0, 60) == TimeRange(begin_s=0.0, end_s=30.0, bin_s=0.5)
+    assert shown([], tick_s=0.0) == TimeRange(begin_s=-30.0, end_s=0.0, bin_s=0.5)
 
 
 def test_a_chart_without_room_has_one_bin():
-    shown = axes.time_range_of(ticks(0, 80), TICK_S, 0)
-    assert shown.length_s == shown.bin_s >= 40.0
-
-
-def test_a_chart_never_shows_a_time_before_the_run():
-    for first_s in (0.5, 13.0, 29.5):
-        time_range = axes.time_range_of([first_s, first_s + 0.5], 0.5, 40)
-        assert time_range.begin_s == 0
-        assert time_range.end_s >= 30
+    time_range = shown(ticks(0, 80), 0)
+    assert time_range.length_s == time_range.bin_s >= 40.0
 
 
 # ── bins ────────────────────────────────────────────────────────────────────────────────
 
 
+def test_ticks_of_unequal_length_leave_no_gap_between_them():
+    at_s = [8.0, 16.0, 16.5, 17.0]
+    bins = axes.bins_of(at_s, TimeRange(begin_s=2.0, end_s=20.0, bin_s=1.0))
+    assert [number for number, _ in bins] == list(range(2, 17))
+    assert bins[-2:] == [(15, slice(1, 2)), (16, slice(2, 4))]
+    assert bins[:2] == [(2, slice(0, 1)), (3, slice(0, 1))]
+
+
 def test_every_tick_falls_into_exactly_one_bin():
     for count in (1, 59, 60, 61, 600):
         at_s = ticks(0, count)
-        time_range = axes.time_range_of(at_s, TICK_S, 37)
+        time_range = shown(at_s, 37)
         covered = [i for _, part in axes.bins_of(at_s, time_range) for i in range(count)[part]]
         inside = [i for i, at in enumerate(at_s) if time_range.begin_s < at <= time_range.end_s]
         assert covered == inside
@@ -120,15 +176,22 @@ def test_every_tick_falls_into_exactly_one_bin():
 
 def test_a_tick_that_misses_a_border_by_rounding_belongs_to_the_bin_that_ends_there():
     rounding_s = 1e-9
-    at_s = [10 + rounding_s, 10.5, 12 + rounding_s, 20 + rounding_s, 20.5]
-    bins = axes.bins_of(at_s, TimeRange(begin_s=10.0, end_s=20.0, bin_s=1.0))
-    assert bins == [(10, slice(1, 2)), (11, slice(2, 3)), (19, slice(3, 4))]
+    at_s = [10 + rounding_s, 10.5, 11 + rounding_s, 12 + rounding_s, 12.5]
+    bins = axes.bins_of(at_s, TimeRange(begin_s=10.0, end_s=12.0, bin_s=1.0))
+    assert bins == [(10, slice(1, 3)), (11, slice(3, 4))]
 
 
 def test_a_point_stands_in_the_middle_of_its_bin():
     time_range = TimeRange(begin_s=10.0, end_s=20.0, bin_s=2.0)
     bins = [(5, slice(0, 2)), (6, slice(2, 3))]
     assert axes.cut([1.0, 3.0, 7.0], bins, time_range) == [[(11.0, 2.0), (13.0, 7.0)]]
+
+
+def test_ticks_of_unequal_length_weigh_by_it():
+    at_s, time_range = [8.0, 16.0, 18.0], TimeRange(begin_s=0.0, end_s=20.0, bin_s=20.0)
+    bins = axes.bins_of(at_s, time_range)
+    assert axes.cut([1.0, 1.0, 10.0], bins, time_range, at_s) == [[(10.0, pytest.approx(2.0))]]
+    assert axes.cut([1.0, None, 10.0], bins, time_range, at_s) == [[(10.0, pytest.approx(2.8))]]
 
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
@@ -156,9 +219,9 @@ def test_a_gap_breaks_the_line_and_is_never_a_zero():
 
 def test_a_drawn_bin_does_not_change_when_time_goes_on():
     values = [math.sin(tick) for tick in range(700)]
-    at_s = ticks(0, 700)
-    before = dict(p for run in points(at_s[:600], values[:600]) for p in run)
-    after = dict(p for run in points(at_s[3:603], values[3:603]) for p in run)
+    at_s, view = ticks(0, 700), TimeView(span_s=200.0)
+    before = dict(p for run in points(at_s[:600], values[:600], view=view) for p in run)
+    after = dict(p for run in points(at_s[:613], values[:613], view=view) for p in run)
     common = sorted(before.keys() & after.keys())[1:-1]  # the range may cut the outer ones
     assert len(common) > 20
     assert [before[at] for at in common] == [after[at] for at in common]
@@ -174,23 +237,6 @@ def line(*values):
 def test_the_highest_of_no_point_is_zero():
     assert axes.highest([]) == 0.0
     assert axes.highest([*line(1.0, 3.0), *line(2.0)]) == 3.0
-
-
-def test_a_slow_first_step_does_not_set_the_scale_but_a_lasting_change_does():
-    usual = [(float(at), 5.0) for at in range(30)]
-    assert axes.usual_highest([[(0.0, 200.0), *usual]]) == 7.5
-    assert axes.usual_highest([usual[:20], [(float(at), 50.0) for at in range(20, 30)]]) == 50.0
-    assert axes.usual_highest([]) == 0.0
-
-
-def test_of_ten_points_one_may_be_rare():
-    assert axes.usual_highest(line(200.0, *[1.0] * 7, 5.0)) == 200.0  # nine
-    assert axes.usual_highest(line(200.0, *[1.0] * 8, 5.0)) == 7.5
-
-
-def test_three_times_the_usual_is_not_far_above_it():
-    assert axes.usual_highest(line(*[5.0] * 9, 15.0)) == 15.0
-    assert axes.usual_highest(line(*[5.0] * 9, 17.5)) == 7.5
 
 
 def test_the_newest_value_is_the_last_that_was_measured_lately():

@@ -6,11 +6,14 @@ import msgspec
 import pytest
 
 from gpudash.protocol import Plan
-from gpudash.tui.keys import KEYS
-from gpudash.tui.screens.dialog import AskChoice, AskText, Confirm
-from gpudash.tui.screens.help import Help
+from gpudash.tui.keys import GROUPS, KEYS, REPLAY_KEYS
+from gpudash.tui.screens.chooser import Chooser
+from gpudash.tui.screens.dialog import Confirm
+from gpudash.tui.screens.help import Help, keys_text
+from gpudash.tui.screens.main import PANELS
 from tests.tui.driving import dashboard
-from tests.tui.fake_engine import FakeEngine, recording, settings, training
+from tests.tui.fake_engine import FakeEngine, recording, result, settings, training
+from tests.tui.test_comparison import comparing
 
 
 async def test_the_engine_is_opened_and_started_once_on_the_main_thread_after_the_first_paint():
@@ -19,13 +22,13 @@ async def test_the_engine_is_opened_and_started_once_on_the_main_thread_after_th
     class Watched(FakeEngine):
         def start(self, listener):
             super().start(listener)
-            painted.append("throughput" in driver_text())
+            painted.append("samples/s" in driver_text())
 
     engine = Watched()
     from gpudash.tui.app import Dashboard
 
     def open_engine():
-        painted.append("throughput" in driver_text())
+        painted.append("samples/s" in driver_text())
         return engine
 
     app = Dashboard(open_engine, engine.plan)
@@ -128,29 +131,30 @@ async def test_without_a_worker_a_change_waits_for_the_restart(state):
         assert "batch_size=4" not in d.text()
 
 
-async def test_tab_arrows_and_enter_change_a_switch():
+@pytest.mark.parametrize("down", ["down", "j"])
+async def test_arrows_go_through_the_levers_and_from_the_last_to_the_first(down):
     async with dashboard(snapshot=training()) as d:
-        await d.press("tab", "down", "down")  # pin_memory
+        await d.press(*[down] * 3)
         assert "page-locked" in d.text()
-        await d.press("enter")
-        assert d.engine.told("change") == [({"pin_memory": "on"},)]
-        await d.press("up", "shift+tab", "shift+tab", "shift+tab")
+        await d.press(*["up"] * 4)
         assert "Seeds the weights" in d.text()
+        await d.press("k", down, down)
+        assert d.app._main.levers.chosen.name == "pipelined"
 
 
 async def test_arrows_right_and_left_step_through_a_choice():
     async with dashboard(snapshot=training()) as d:
         await d.choose("data")
-        await d.press("right", "left")
-        assert d.engine.told("change") == [({"data": "cached"},), ({"data": "loader"},)]
+        await d.press("right", "left", "l", "h")
+        assert d.engine.told("change") == [({"data": "cached"},), ({"data": "loader"},)] * 2
 
 
-async def test_enter_on_a_choice_opens_a_list():
+async def test_enter_opens_the_values_and_sets_the_one_chosen():
     async with dashboard(snapshot=training()) as d:
         await d.choose("data")
         await d.press("enter")
-        assert isinstance(d.app.screen, AskChoice)
-        assert "● loader" in d.text()
+        assert isinstance(d.app.screen, Chooser)
+        assert "▸ loader" in d.text()
         await d.press("down", "down", "enter")
         assert d.engine.told("change") == [({"data": "resident"},)]
 
@@ -158,24 +162,19 @@ async def test_enter_on_a_choice_opens_a_list():
 async def test_any_number_can_be_typed_and_a_bad_one_gets_the_levers_own_words():
     async with dashboard(snapshot=training()) as d:
         await d.press("down", "enter")
-        assert isinstance(d.app.screen, AskText)
         await d.type("0")
         await d.press("enter")
-        (notice,) = d.notices()
-        assert notice == (
-            "lever batch_size: '0' is not valid; valid: a whole number from 1 to 1048576"
-        )
+        assert "'0' is not valid; valid: a whole number from 1 to" in d.text()
         assert d.engine.told("change") == []
-        await d.press("enter")
-        await d.type("24")
-        await d.press("enter")
+        await d.press("backspace", *"24", "enter")
         assert d.engine.told("change") == [({"batch_size": "24"},)]
 
 
 async def test_keys_typed_into_a_dialog_are_text_and_escape_changes_nothing():
     async with dashboard(snapshot=training()) as d:
-        await d.press("down", "enter")
-        await d.type("pqrR")
+        await d.press("r")
+        await d.type("pqrR1z")
+        assert "pqrR1z" in d.text()
         await d.press("escape")
         assert [call[0] for call in d.engine.calls] == ["start"]
         assert d.app.screen is d.app._main
@@ -192,54 +191,196 @@ async def test_w_lists_the_workloads_and_another_one_starts_fresh():
         assert plan.settings == {}
 
 
-async def test_g_shows_every_value_and_hides_it_again():
+async def test_t_opens_the_timeline():
     async with dashboard(snapshot=training()) as d:
-        assert "tensor cores active" not in d.text()
-        await d.press("g")
-        text = d.text()
-        for value in ("tensor cores active", "17 %", "412 W", "51 °C", "1,980 MHz", "140.4 GiB"):
-            assert value in text
-        await d.press("g")
-        assert "tensor cores active" not in d.text()
+        await d.press("t")
+        assert "no profile of this run yet" in d.text()
 
 
-async def test_the_device_panel_says_why_nothing_is_read():
-    async with dashboard(snapshot=training(on_gpu=False)) as d:
-        await d.press("g")
-        assert "No GPU is read: the NVIDIA driver" in d.text()
+# ── undo ────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_help_lists_every_key():
-    async with dashboard(size=(120, 50), snapshot=training()) as d:
-        await d.press("question_mark")
-        assert isinstance(d.app.screen, Help)
-        text = d.text()
-        for key in KEYS:
-            assert key.help in text
-        await d.press("escape")
+async def test_u_undoes_the_last_change_and_capital_u_makes_it_again():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("plus")
+        assert "u undo 16→8" in d.text()
+        await d.press("u", "U")
+        values = [change["batch_size"] for (change,) in d.engine.told("change")]
+        assert values == ["16", "8", "16"]
+
+
+@pytest.mark.parametrize("key", ["u", "U"])
+async def test_without_a_change_there_is_nothing_to_undo_or_redo(key):
+    async with dashboard(snapshot=training()) as d:
+        await d.press(key)
+        assert "there is no" in d.notices()[0]
+        assert d.engine.told("change") == []
+
+
+# ── A/B ─────────────────────────────────────────────────────────────────────────────────
+
+CONCLUDED = comparing(40, verdict="pipelined=off is 6.4 % slower", low=-0.07, high=-0.06)
+
+
+async def test_x_compares_what_the_answer_proposes():
+    async with dashboard(snapshot=training()) as d:
+        proposed = d.app._main.answer.tries[0]
+        await d.press("x")
+        ((question,),) = d.engine.told("compare")
+        assert (question.lever, question.b) == (proposed.lever, proposed.value)
+
+
+async def test_e_shows_the_rules_of_the_answer_and_hides_them_again():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("e")
+        assert "why: limited by the GPU" in d.text()
+        await d.press("e")
         assert d.app.screen is d.app._main
 
 
-async def test_no_key_of_a_later_issue_is_bound():
-    taken = {name for key in KEYS for name in key.keys.split(",")}
-    assert not taken & {"t", "d"}
+async def test_a_verdict_is_kept_taken_back_and_asked_for_anew_by_keys_of_its_tab():
+    shown = msgspec.structs.replace(CONCLUDED, settings=settings(pipelined="on"))
+    async with dashboard(snapshot=shown) as d:
+        await d.press("5", "right", "enter")
+        assert d.engine.told("change") == [({"pipelined": "off"},)]
+        await d.press("o")
+        assert d.engine.told("change")[1:] == [({"pipelined": "on"},)]
+        await d.press("m")
+        ((question,),) = d.engine.told("compare")
+        assert (question.a, question.b, question.pairs) == ("on", "off", 80)
 
 
-async def test_every_action_is_in_the_palette():
+@pytest.mark.parametrize("key", ["m", "o"])
+async def test_without_a_verdict_its_keys_say_so_and_ask_nothing(key):
     async with dashboard(snapshot=training()) as d:
-        commands = {c.title: c.callback for c in d.app.get_system_commands(d.app.screen)}
-        assert "Theme" in commands
-        for key in KEYS:
-            if key.palette:
-                assert key.help in commands
-        commands[next(key.help for key in KEYS if key.action == "pipelining")]()
-        await d.settle()
+        calls = len(d.engine.calls)
+        await d.press(key)
+        assert d.notices() == ["no A/B has ended here"]
+        assert len(d.engine.calls) == calls
+
+
+async def test_a_with_the_focus_elsewhere_compares_the_lever_chosen_last():
+    async with dashboard(snapshot=CONCLUDED) as d:
+        await d.choose("pin_memory")
+        await d.press("5", "right", "a")
+        ((question,),) = d.engine.told("compare")
+        assert question.lever == "pin_memory"
+
+
+async def test_enter_on_a_row_puts_its_levers_in_force():
+    rows = (result(1, "off", 276.4, settings=settings(pipelined="off")), *training().results[1:])
+    async with dashboard(snapshot=msgspec.structs.replace(training(), results=rows)) as d:
+        await d.press("5", "up", "enter")
         assert d.engine.told("change") == [({"pipelined": "off"},)]
 
 
-async def test_the_palette_opens_and_runs_a_command():
+# ── copying ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("keys", "copied"),
+    [
+        (("y",), "pipelined=on"),
+        (("down", "y"), "batch_size=8"),
+        (("5", "y"), "2366 samples/s"),
+        (("5", "right", "y"), "pipelined=off is 6.4 % slower"),
+        (("Y",), "gpudash ab encdec --lever pipelined=onoff"),
+    ],
+)
+async def test_y_copies_what_the_focus_is_on_and_capital_y_the_ab_as_a_command(keys, copied):
+    async with dashboard(snapshot=CONCLUDED) as d:
+        await d.press(*keys)
+        assert copied in d.app.clipboard.replace(",", "")
+        assert d.notices() == [f"copied: {d.app.clipboard}"]
+
+
+async def test_without_an_ab_there_is_no_command_to_copy():
     async with dashboard(snapshot=training()) as d:
-        await d.press("ctrl+p")
+        await d.press("Y")
+        assert d.app.clipboard == ""
+        assert d.notices() == ["no A/B has been run here"]
+
+
+# ── help and palette ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("keys", [KEYS, REPLAY_KEYS], ids=["run", "replay"])
+@pytest.mark.parametrize("panel", ["", *PANELS, "ab"])
+def test_help_lists_every_key_once_in_groups_those_of_the_panel_first(keys, panel):
+    lines = keys_text(keys, panel).split("\n")
+    for key in keys:
+        assert lines.count(f"{key.shown:>7}  {key.help}") == 1
+    own = [key for key in keys if panel in key.panels]
+    assert (lines[0] == "Here") == bool(own)
+    assert lines[1 : len(own) + 1] == [f"{key.shown:>7}  {key.help}" for key in own] or not own
+    assert [line for line in lines if line in GROUPS.values()] == list(GROUPS.values())
+
+
+@pytest.mark.parametrize("closing", ["escape", "question_mark", "q", "enter"])
+async def test_help_opens_with_the_keys_of_the_focused_panel_and_closes(closing):
+    async with dashboard(snapshot=training()) as d:
+        await d.press("1", "question_mark")
+        assert isinstance(d.app.screen, Help)
+        text = d.text()
+        assert text.index("Here") < text.index("Charts: the whole run") < text.index("Run")
+        await d.press(closing)
+        assert d.app.screen is d.app._main
+
+
+@pytest.mark.parametrize("keys", [KEYS, REPLAY_KEYS], ids=["run", "replay"])
+def test_no_key_has_two_meanings(keys):
+    names = [name for key in keys for name in key.keys.split(",")]
+    assert len(names) == len(set(names))
+
+
+async def test_every_key_has_an_action_of_the_dashboards_own():
+    async with dashboard(snapshot=training()) as d:
+        for key in {*KEYS, *REPLAY_KEYS}:
+            name = key.action.partition("(")[0]
+            owner = d.app._main if name.startswith("screen.") else d.app
+            method = getattr(owner, f"action_{name.removeprefix('screen.')}")
+            assert method.__func__.__module__.startswith("gpudash"), name
+
+
+async def test_every_lever_value_and_every_action_is_in_the_palette_in_groups():
+    async with dashboard(snapshot=training()) as d:
+        titles = [command.title for command in d.app.get_system_commands(d.app.screen)]
+        assert titles[-1] == "Theme"
+        for key in KEYS:
+            assert (f"{GROUPS[key.group]} · {key.help}" in titles) == key.palette
+        for lever in d.app.control.levers:
+            others = {*lever.values, lever.default_text} - {d.app.control.value(lever)}
+            assert {f"Levers · {lever.name}={value}" for value in others} <= {*titles}
+        groups = [title.partition(" · ")[0] for title in titles]
+        assert [*dict.fromkeys(groups)] == [
+            "Levers",
+            *(title for group, title in GROUPS.items() if {group} & {k.group for k in IN_PALETTE}),
+            "Theme",
+        ]
+
+
+IN_PALETTE = [key for key in KEYS if key.palette]
+
+
+@pytest.mark.parametrize(
+    ("title", "told"),
+    [
+        ("Run · Pipelining on or off", {"pipelined": "off"}),
+        ("Levers · batch_size=32", {"batch_size": "32"}),
+    ],
+)
+async def test_a_command_of_the_palette_does_what_its_key_does(title, told):
+    async with dashboard(snapshot=training()) as d:
+        commands = {c.title: c.callback for c in d.app.get_system_commands(d.app.screen)}
+        next(run for name, run in commands.items() if name.startswith(title))()
+        await d.settle()
+        assert d.engine.told("change") == [(told,)]
+
+
+@pytest.mark.parametrize("opening", ["ctrl+p", "colon"])
+async def test_the_palette_opens_and_runs_a_command(opening):
+    async with dashboard(snapshot=training()) as d:
+        await d.press(opening)
         await d.type("new")
         await d.until("New row of the results")
         await d.press("enter")
@@ -272,14 +413,12 @@ async def test_a_theme_repaints_what_is_painted():
 @pytest.mark.parametrize("presses", [2, 3, 8])
 async def test_a_dialog_answers_the_first_of_several_enters_alone(presses):
     async with dashboard(snapshot=training()) as d:
-        await d.press("down", "enter")
-        await d.type("24")
+        await d.press("down", "enter", *"24")
         await d.press_together(*["enter"] * presses)
         assert d.engine.told("change") == [({"batch_size": "24"},)]
-        assert d.app.screen is d.app._main
 
 
-@pytest.mark.parametrize("opening", ["w", "r", "question_mark"])
+@pytest.mark.parametrize("opening", ["w", "r"])
 async def test_two_enters_close_a_dialog_once(opening, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     async with dashboard(snapshot=training()) as d:
@@ -310,7 +449,7 @@ async def test_leaving_is_answered_once(answer):
         assert len(d.engine.told("stop_recording")) == (answer == "y")
 
 
-@pytest.mark.parametrize("key", ["enter", "w", "r", "question_mark", "ctrl+q"])
+@pytest.mark.parametrize("key", ["enter", "w", "r", "question_mark", "ctrl+q", "e", "slash"])
 async def test_a_held_key_opens_one_dialog_at_a_time(key):
     snapshot = training()
     if key == "ctrl+q":
@@ -326,38 +465,22 @@ async def test_a_held_key_opens_one_dialog_at_a_time(key):
 
 
 async def test_footer_keys_are_buttons():
-    async with dashboard(snapshot=training()) as d:
-        await d.click("p pipeline", nth=-1)
+    async with dashboard(size=(200, 50), snapshot=training()) as d:
+        await d.click("p pipeline")
         await d.click("+ batch")
-        await d.click("n row")
+        await d.click("n new row")
         assert [c[0] for c in d.engine.calls[1:]] == ["change", "change", "new_row"]
         assert d.engine.told("change")[1] == ({"batch_size": "16"},)
 
 
-async def test_a_click_on_a_lever_changes_it():
+async def test_a_click_chooses_a_lever_and_a_second_one_opens_its_values():
     async with dashboard(snapshot=training()) as d:
         await d.click("pin_memory")
-        assert d.engine.told("change") == [({"pin_memory": "on"},)]
-
-
-async def test_two_clicks_on_a_lever_open_one_dialog():
-    async with dashboard(snapshot=training()) as d:
-        await d.click("batch_size  ", times=2)
+        assert d.app._main.levers.chosen.name == "pin_memory"
+        assert d.engine.told("change") == []
+        await d.click("pin_memory", times=2)
         assert len(d.app.screen_stack) == 2
-
-
-@pytest.mark.parametrize("size", [(80, 24), (60, 16)])
-async def test_tabs_of_a_small_terminal_can_be_clicked(size):
-    async with dashboard(size=size, snapshot=training()) as d:
-        await d.click("levers")
-        assert "num_workers" in d.text()
-        await d.click("pipelined  ")
-        assert d.engine.told("change") == [({"pipelined": "off"},)]
-        d.engine.log("hello from the worker")
-        await d.click("log")
-        assert "hello from the worker" in d.text()
-        await d.click("results")
-        assert "configuration" in d.text()
+        assert isinstance(d.app.screen, Chooser)
 
 
 # ── recording and leaving ───────────────────────────────────────────────────────────────

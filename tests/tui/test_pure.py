@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudash.snapshot import Series
 from gpudash.tui import axes, plot
 from gpudash.tui.cells import Cell, fitting
 from gpudash.tui.inbox import Inbox
-from gpudash.tui.widgets.results import columns_for
+from gpudash.tui.timeview import TimeView
 from tests.tui.fake_engine import training
 
 ANY = st.none() | st.floats(allow_nan=True, allow_infinity=True)
@@ -17,41 +18,44 @@ ANY = st.none() | st.floats(allow_nan=True, allow_infinity=True)
 
 @given(st.lists(ANY, max_size=80), st.integers(0, 60), st.integers(0, 12))
 def test_nothing_that_plotext_dies_of_reaches_it(values, width, height):
-    at_s = [0.5 * (tick + 1) for tick in range(len(values))]
-    time_range = axes.time_range_of(at_s, 0.5, width)
+    at_s = tuple(0.5 * (tick + 1) for tick in range(len(values)))
+    time_range = axes.range_of(Series(at_s=at_s), width, TimeView())
     runs = axes.cut(values, axes.bins_of(at_s, time_range), time_range)
     assert all(math.isfinite(y) for run in runs for _, y in run)
     top = axes.axis_top(axes.highest(runs))
-    canvas = plot.draw([plot.Line(runs=runs, top=top)], time_range, width, height)
+    canvas = plot.curve(runs, top, time_range, width, height)
     assert len(canvas) == (height if width else 0)
     assert all(len(row) == width for row in canvas)
-    assert not any(cell == " " for row in canvas for cell, line in row if line is not None)
 
 
 @pytest.mark.parametrize(("width", "height"), [(0, 0), (1, 1), (2, 1), (1, 5), (20, 4), (83, 11)])
 def test_a_canvas_has_exactly_the_size_asked_for(width, height):
     time_range = axes.TimeRange(begin_s=0, end_s=30, bin_s=1)
-    line = plot.Line(runs=[[(0.5, 1.0), (29.5, 9.0)]], top=10)
-    canvas = plot.draw([line, line], time_range, width, height)
+    canvas = plot.curve([[(0.5, 1.0), (29.5, 9.0)]], 10, time_range, width, height)
     assert [len(row) for row in canvas] == [width] * (height if width else 0)
 
 
-def test_lines_rise_from_the_lower_left_and_keep_their_colours():
+def test_a_curve_rises_from_the_lower_left():
     time_range = axes.TimeRange(begin_s=0, end_s=10, bin_s=1)
-    rising = plot.Line(runs=[[(0.0, 0.0), (10.0, 10.0)]], top=10)
-    flat = plot.Line(runs=[[(0.0, 10.0), (4.0, 10.0)]], top=10)
-    canvas = plot.draw([rising, flat], time_range, 20, 5)
-    assert canvas[4][0][1] == 0
-    assert canvas[0][0][1] == 1
-    assert canvas[0][19][1] == 0
-    assert canvas[4][19][1] is None
+    canvas = plot.curve([[(0.0, 0.0), (10.0, 10.0)]], 10, time_range, 20, 5)
+    assert [canvas[4][0] == " ", canvas[0][19] == " "] == [False, False]
+    assert [canvas[0][0], canvas[4][19]] == [" ", " "]
 
 
-def test_leaving_out_points_of_a_flat_line_does_not_change_it():
+def test_a_curve_has_a_gap_where_nothing_was_measured():
+    time_range = axes.TimeRange(begin_s=0, end_s=10, bin_s=1)
+    (row,) = plot.curve(
+        [[(0.0, 5.0), (3.0, 5.0)], [(7.0, 5.0), (10.0, 5.0)]], 10, time_range, 20, 1
+    )
+    assert row[10] == " "
+    assert " " not in row[:6] + row[14:]
+
+
+def test_leaving_out_points_of_a_flat_curve_does_not_change_it():
     time_range = axes.TimeRange(begin_s=0, end_s=40, bin_s=1)
-    every = plot.Line(runs=[[(at + 0.5, 5.0) for at in range(40)]], top=10)
-    ends = plot.Line(runs=[[(0.5, 5.0), (39.5, 5.0)]], top=10)
-    assert plot.draw([every], time_range, 40, 6) == plot.draw([ends], time_range, 40, 6)
+    every = [[(at + 0.5, 5.0) for at in range(40)]]
+    ends = [[(0.5, 5.0), (39.5, 5.0)]]
+    assert plot.curve(every, 10, time_range, 40, 6) == plot.curve(ends, 10, time_range, 40, 6)
 
 
 def test_the_inbox_keeps_the_newest_and_knocks_once():
@@ -80,11 +84,3 @@ def test_a_bar_drops_what_matters_least():
     assert [c.rank for c in fitting(cells, 19)] == [0, 2, 1]
     assert [c.rank for c in fitting(cells, 18)] == [0, 1]
     assert fitting(cells, 3) == []
-
-
-@pytest.mark.parametrize("width", [30, 56, 60, 80, 200])
-def test_the_ratio_and_the_rate_stay_in_the_table(width):
-    titles = [column.title for column in columns_for(width)]
-    assert "ratio" in titles
-    assert "steps/s" in titles
-    assert (len(titles) == 8) == (width >= 90)

@@ -1,5 +1,7 @@
 """The dashboard over a recording: its own keys, the scrubber, and what it cannot do."""
 
+import re
+
 import msgspec
 import pytest
 
@@ -7,6 +9,7 @@ from gpudash.protocol import Playback
 from gpudash.tui.keys import RECORDED
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import training
+from tests.tui.test_comparison import CONCLUDED, VERDICT, comparing
 
 PLAYBACK = Playback(
     name="run.csv", position_s=31.0, length_s=53.0, speed=4.0, markers=((10.0, "pipelined=on"),)
@@ -62,14 +65,107 @@ async def test_a_click_on_the_scrubber_goes_there():
         assert d.app.control.player.told == [("seek", 0.0)]
 
 
-async def test_what_a_recording_cannot_do_says_so():
-    async with dashboard(snapshot=SHOWN, player=Hand()) as d:
-        await d.press("p", "r")
-        assert d.notices() == [RECORDED] * 2
+REFUSED = ("p", "plus", "r", "R", "w", "u", "a", "x", "o", "m", "enter")
+"""Keys that ask something of a training."""
+
+
+@pytest.mark.parametrize("key", REFUSED)
+async def test_what_a_recording_cannot_do_says_so_and_asks_nothing(key):
+    judged = msgspec.structs.replace(
+        CONCLUDED, can=(), playback=PLAYBACK, verdicts=(CONCLUDED.comparison,)
+    )
+    async with dashboard(snapshot=judged, player=Hand()) as d:
+        if key in "om":
+            d.app._main.open_tab("ab")
+        calls = len(d.engine.calls)
+        await d.press(key)
+        assert d.notices() == [RECORDED]
+        assert len(d.engine.calls) == calls
+        assert d.app.screen is d.app._main
+
+
+@pytest.mark.parametrize("tab", ["results", "ab"])
+async def test_enter_in_the_pane_of_a_recording_sets_nothing(tab):
+    judged = msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK)
+    async with dashboard(snapshot=judged, player=Hand()) as d:
+        d.app._main.open_tab(tab)
+        await d.press("enter")
+        assert d.notices() == [RECORDED]
+        assert d.engine.told("change") == []
+
+
+async def test_what_a_recording_cannot_do_is_grey_and_its_levers_are_read_only():
+    async with dashboard(size=(200, 50), snapshot=SHOWN, player=Hand()) as d:
+        footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
+        assert footer["compare"]["a"] == "dim"
+        assert footer["play"]["space"] == "key"
+        levers = d.app._main.levers.region
+        assert RECORDED in d.lines()[levers.y][levers.x : levers.right]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_an_ab_of_a_recording_is_shown_with_its_verdict_and_can_be_copied(size):
+    running = msgspec.structs.replace(comparing(9), can=(), playback=PLAYBACK)
+    async with dashboard(size, snapshot=running, player=Hand()) as d:
+        d.app._main.open_tab("ab")
+        await d.settle()
+        assert "so far pipelined=off +6.0 %" in d.text()
+        await d.show(msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK))
+        assert VERDICT in d.text()
+        assert "keep off" not in d.text()
+        await d.press("y")
+        assert d.app.clipboard.startswith(VERDICT)
+        await d.press("Y")
+        assert d.app.clipboard.startswith("gpudash ab encdec --lever pipelined=on,off")
+
+
+async def test_a_running_ab_of_a_recording_does_not_offer_to_end_it():
+    running = msgspec.structs.replace(comparing(9), can=(), playback=PLAYBACK)
+    async with dashboard(snapshot=running, player=Hand()) as d:
+        d.app._main.open_tab("ab")
+        await d.settle()
+        assert "a ends it" not in d.text()
+        await d.press("a")
+        assert d.notices() == [RECORDED]
+        assert d.engine.told("end_comparison") == []
+
+
+PARTS = ("throughput", "activity", "step", "levers", "pane")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+@pytest.mark.parametrize("tab", ["results", "ab"])
+async def test_a_replay_shows_what_was_on_the_screen_live(size, tab):
+    """It has no levers to try or to change, and a row less: that of the scrubber."""
+    width, height = size
+    async with dashboard(size, snapshot=CONCLUDED) as d:
+        d.app._main.open_tab(tab)
+        await d.settle()
+        answer = d.app._main.answer
+        live = {name: figures(d, name) for name in PARTS}
+    recorded = msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK)
+    async with dashboard((width, height + 1), snapshot=recorded, player=Hand()) as d:
+        d.app._main.open_tab(tab)
+        await d.settle()
+        for name in PARTS:
+            assert figures(d, name) == live[name], name
+        assert d.app._main.answer == msgspec.structs.replace(answer, tries=())
+
+
+def figures(d, name):
+    """What stands inside a panel, but what a lever's change would cost; nothing out of sight."""
+    panel = d.app._main.query_one(f"#{name}")
+    if not d.app.screen.can_view_entire(panel):
+        return []
+    region = panel.region
+    inside = d.lines()[region.y + 1 : region.bottom - 1]
+    lines = [line[region.x + 1 : region.right - 1] for line in inside]
+    return [line for line in lines if not re.search(f"from the next step|{RECORDED}", line)]
 
 
 async def test_a_log_that_is_told_again_is_not_shown_twice():
     async with dashboard(snapshot=SHOWN, player=Hand()) as d:
+        d.app._main.open_tab("log")
         d.app.inbox.on_log(["first"])
         await d.until("first")
         d.app.inbox.on_rewind()

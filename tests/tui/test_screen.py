@@ -10,10 +10,12 @@ import msgspec
 import pytest
 
 from gpudash.metrics import METRICS
-from gpudash.protocol import Failed
+from gpudash.protocol import Failed, Phase
 from gpudash.snapshot import Marker, Series, Snapshot
-from gpudash.tui.screens.main import LEAST
-from gpudash.tui.widgets.chart import Chart
+from gpudash.tui.arrangement import LEAST
+from gpudash.tui.widgets.levers import EFFECTS
+from gpudash.tui.widgets.panel import Panel
+from gpudash.tui.widgets.time_panel import TimePanel
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import NO_GPU, recording, result, series, settings, training, with_series
 from workloads import CATALOGUE
@@ -31,9 +33,11 @@ async def test_before_anything_runs_the_screen_says_what_it_waits_for():
         await d.show(Snapshot(workload="encdec", status="importing torch"))
         text = d.text()
         assert "importing torch" in text
-        assert text.count("waiting for the first step") == 4
+        assert text.count("waiting for the first step") == 2
         assert drawn(text) == 0
-        assert "steps/s     –" in text
+        assert "– samples/s" in d.lines()[0]
+        assert "◌ torch" in text
+        assert "levers work already" in text
         assert "num_workers" in text
 
 
@@ -41,23 +45,24 @@ async def test_a_run_in_full_swing():
     async with dashboard(snapshot=training()) as d:
         text = d.text()
         for shown in (
-            "NVIDIA H200",
+            "· H200 ",
             "▶ training",
             "step  12,345",
-            "steps/s   296",
-            "samples/s 2,366",
+            "2,366 samples/s",
+            "296 steps/s",
             "loss 0.6931",
             "0:00:30",
-            "util  88 %",
+            "limited by the GPU",
+            "88 %",
             "6.1 GiB",
             "412 W",
-            "bwd 1.4",
+            "backward 1.4",
             "1.07×",
-            "util %",
+            "GPU %",
             "┊pipelined=on",
         ):
             assert shown in text
-        assert drawn(text) > 150
+        assert drawn(text) > 30
         assert "no GPU is read" not in text
 
 
@@ -66,16 +71,18 @@ async def test_without_a_gpu_the_cpu_is_shown_and_one_line_says_why():
         text = d.text()
         assert text.count("no GPU is read: ") == 1
         assert NO_GPU[:30] in text
-        assert "of one core  381 %" in text
-        assert "power     –" in text
+        assert "limited by the CPU" in text
+        assert "3.8 cores" in text
+        assert "power" not in text
         assert "CPU %" in text
-        assert "util %" not in text
+        assert "GPU %" not in text
         assert "3.1 GiB" in text
 
 
 async def test_a_failure_is_told_in_words_and_its_traceback_is_in_the_log():
     async with dashboard() as d:
         d.engine.log("Traceback (most recent call last):", '  File "x.py", line 1', "KeyError: 'a'")
+        d.app._main.open_tab("log")
         failed = Snapshot(state="failed", status="the worker failed: KeyError 'a'")
         await d.show(failed)
         text = d.text()
@@ -83,7 +90,7 @@ async def test_a_failure_is_told_in_words_and_its_traceback_is_in_the_log():
         assert "KeyError 'a' · change a setting and press R to restart" in text
         assert text.count("press R") == 1
         assert "KeyError: 'a'" in text
-        assert text.count("nothing measured") == 4
+        assert text.count("nothing measured") == 2
 
 
 async def test_a_long_failure_leaves_room_for_what_to_do_and_is_in_the_log_in_full():
@@ -95,7 +102,7 @@ async def test_a_long_failure_leaves_room_for_what_to_do_and_is_in_the_log_in_fu
             await d.resize(*size)
             assert d.lines()[-2].rstrip().endswith("… · change a setting and press R to restart")
             assert "waiting" not in d.text()
-        assert d.app._main.query_one("#log").lines[-1] == sentence
+        assert d.app._main.pane.lines[-1] == sentence
 
 
 async def test_a_notice_hides_neither_status_nor_keys():
@@ -123,52 +130,59 @@ async def test_a_pending_change_from_the_engine_shows_until_it_is_in_force():
     async with dashboard(snapshot=waiting) as d:
         assert "8 → 64 …" in d.text()
         await d.show(msgspec.structs.replace(training(), settings=settings(batch_size="64")))
-        assert "…" not in "".join(line for line in d.lines() if "batch_size   " in line)
+        assert "→ 64" not in d.text()
 
 
 async def test_a_workload_the_catalogue_does_not_know_is_shown_without_levers():
     async with dashboard(snapshot=msgspec.structs.replace(training(), workload="own")) as d:
-        await d.press("p", "plus", "tab", "enter")
+        await d.press("p", "plus", "right", "enter")
         assert "none known" in d.text()
         assert d.engine.told("change") == []
         assert d.notices()[0].startswith("unknown lever 'pipelined'")
 
 
-async def test_every_size_shows_throughput_results_and_keys():
+async def test_every_size_shows_the_answer_throughput_results_and_keys():
     async with dashboard(snapshot=training()) as d:
+        await d.press("v")
         for size in [(200, 50), (120, 40), (110, 34), (80, 24), (60, 16)]:
             await d.resize(*size)
             assert all(len(line) <= size[0] for line in d.lines())
             text = d.text()
-            assert drawn(text) > 20
-            for shown in ("throughput", "steps/s", "1.07×", "▶ training", "? help", "q quit"):
+            assert drawn(text) > 10
+            for shown in ("samples/s", "2,366", "▶ training", "a A/B", "x try", "? help", "q quit"):
                 assert shown in text
+            assert "limited by the gpu" in text.lower()
+            assert "1.07×" in text
 
 
-async def test_the_footer_keeps_the_way_to_the_themes():
+async def test_the_footer_keeps_the_keys_that_matter_most():
     busy = msgspec.structs.replace(training(), state="paused", recording=recording())
     async with dashboard() as d:
         for size in [(200, 50), (120, 40), (80, 24)]:
             await d.resize(*size)
             for snapshot in (training(), busy):
                 await d.show(snapshot)
-                for shown in ("p pipeline", "+ batch", "- batch", "^p menu"):
+                for shown in ("p pipeline", "a A/B", "x try it", "? help", "q quit"):
                     assert shown in d.lines()[-1]
 
 
 async def test_the_palette_opens_by_mouse():
-    async with dashboard(size=(80, 24), snapshot=training()) as d:
+    async with dashboard(size=(200, 50), snapshot=training()) as d:
         await d.click("^p menu")
         while d.app.screen is d.app._main:
             await d.pilot.pause(0.02)
 
 
-async def test_no_row_between_the_bars_is_wasted():
+async def test_panels_stand_on_the_whole_room_between_the_bars():
     async with dashboard(snapshot=training()) as d:
-        for size in [(110, 34), (80, 24)]:
-            await d.resize(*size)
-            body = d.app._main.query_one("#body").region
-            assert (body.y, body.height) == (1, size[1] - 3)
+        for width, height in [(110, 34), (80, 24)]:
+            await d.resize(width, height)
+            panels = [
+                one
+                for one in d.app._main.query(Panel)
+                if one in d.app._main._compositor.visible_widgets
+            ]
+            assert sum(panel.region.area for panel in panels) == width * (height - 3)
 
 
 async def test_with_a_planned_time_the_training_is_counted_and_not_its_start():
@@ -190,7 +204,7 @@ async def test_too_small_says_so_and_recovers():
             assert "samples/s" not in shown
             await d.resize(100, 30)
             await d.until("samples/s")
-            assert drawn(d.text()) > 20
+            assert drawn(d.text()) > 10
             assert "too small" not in d.text()
 
 
@@ -199,43 +213,57 @@ async def test_shrinking_and_growing_again_and_again():
         for size in [(200, 50), (20, 5), (80, 24), (61, 17), (120, 40), (2, 2), (120, 40)]:
             await d.pilot.resize_terminal(*size)
             await d.show(training(moved=float(size[0])))
-        assert drawn(d.text()) > 150
+        assert drawn(d.text()) > 30
 
 
-@pytest.mark.parametrize("view", ["levers", "log"])
-async def test_v_goes_through_the_panes_of_a_small_terminal(view):
+async def test_v_goes_through_what_may_stand_below_the_charts_of_a_small_terminal():
     async with dashboard(size=(80, 24), snapshot=training()) as d:
-        await d.press(*["v"] * (1 if view == "levers" else 2))
-        assert f"▸ {view}" in d.text()
-        assert "configuration" not in d.text()
-        await d.press(*["v"] * (2 if view == "levers" else 1))
-        assert "configuration" in d.text()
+        for shown in ("configuration", "no A/B yet", "⁵log", "⁴levers", "configuration"):
+            assert shown not in d.text()
+            await d.press("v")
+            assert shown in d.text()
+            assert "¹samples/s" in d.text()
 
 
 @pytest.mark.parametrize("on_gpu", [True, False])
-async def test_the_charts_share_their_time_axis(on_gpu):
+async def test_the_charts_share_their_stretch_of_time(on_gpu):
     async with dashboard(snapshot=training(on_gpu=on_gpu)) as d:
         for size in [(200, 50), (121, 40), (120, 40), (80, 24), (61, 16)]:
             await d.resize(*size)
-            shown = [chart for chart in d.app._main.query(Chart) if chart.display]
-            assert len(shown) == (2 if size[1] == 16 else 4)
-            drawings = [
-                [chart.render_line(y).text for y in range(chart.size.height)] for chart in shown
-            ]
-            assert len({rows[-1].rstrip() for rows in drawings}) == 1  # the axes
-            assert len({row.index("┊") for rows in drawings for row in rows if "┊" in row}) == 1
+            shown = [one for one in d.app._main.query(TimePanel) if one.region.area]
+            assert len(shown) == (3 if size[0] >= 110 else 2)
+            lowest = [one.render_line(one.size.height - 1).text for one in shown]
+            assert ["live 0:30" in row for row in lowest].count(True) == 2
 
 
 @pytest.mark.parametrize("workload", CATALOGUE)
-async def test_levers_beyond_the_panel_are_pointed_to_and_explanations_are_complete(workload):
-    snapshot = Snapshot(workload=workload, state="training")
+async def test_all_levers_are_in_sight_at_120_columns_and_what_a_change_costs(workload):
+    snapshot = Snapshot(workload=workload, state="training", total_steps=1)
     async with dashboard(snapshot=snapshot) as d:
+        levers = d.app._main.levers
+        for lever in d.app.control.levers:
+            text = " ".join(
+                " ".join(
+                    levers.render_line(y).text.strip("┃ ") for y in range(levers.size.height)
+                ).split()
+            )
+            assert levers.chosen is lever
+            assert EFFECTS[lever.effect] in text
+            assert all(one.name in text for one in d.app.control.levers)
+            await d.press("down")
+
+
+@pytest.mark.parametrize("workload", CATALOGUE)
+async def test_levers_beyond_a_small_panel_are_pointed_to(workload):
+    snapshot = Snapshot(workload=workload, state="training")
+    async with dashboard(size=(80, 24), snapshot=snapshot) as d:
         levers = d.app._main.levers
         for _ in d.app.control.levers:
             text = " ".join(levers.render_line(y).text.strip() for y in range(levers.size.height))
-            assert f"Takes effect: {levers.chosen.effect}." in text
             ends = d.app.control.levers[-1].name, d.app.control.levers[0].name
-            assert ("↓" in text, "↑" in text) == tuple(f"{name}  " not in text for name in ends)
+            assert ("more↓" in text, "more↑" in text) == tuple(
+                f"{name} " not in text for name in ends
+            )
             await d.press("down")
 
 
@@ -243,35 +271,38 @@ async def test_at_80_columns_results_can_be_told_apart():
     rows = (result(1, "pipelined=off batch_size=8", 9.0), result(2, "pipelined=on", 10.0))
     snapshot = msgspec.structs.replace(training(), results=rows)
     async with dashboard(size=(80, 24), snapshot=snapshot) as d:
+        await d.press("v")
         assert "1 pipelined=off batch_size=8 " in d.text()
 
 
-@pytest.mark.parametrize(("missing", "shown"), [(3, "bwd 1.4"), (12, "bwd    –")])
+@pytest.mark.parametrize(("missing", "shown"), [(3, True), (12, False)])
 async def test_a_slow_steps_phases_stay_in_sight_between_two_of_its_ends(missing, shown):
     before = training().series.of("backward_ms")
     late = with_series(training(), backward_ms=before[:-missing] + (None,) * missing)
     async with dashboard(snapshot=late) as d:
-        assert shown in d.text()
+        assert ("█ backward 1.4" in d.text()) == shown
 
 
 async def test_a_cuda_graph_is_a_phase_of_its_own_where_there_is_one():
     graph = with_series(training(), graph_ms=(None,) * 30 + (2.13,) * 30)
     async with dashboard(size=(200, 50), snapshot=training()) as d:
-        assert "graph" not in d.lines()[12:20]
-        await d.show(graph)
-        assert "graph 2.13" in d.text()
+        assert "█ graph" not in d.text()
+        phase = Phase(name="graph", label="graph", lane="train")
+        await d.show(msgspec.structs.replace(graph, phases=(*graph.phases, phase)))
+        assert "█ graph 2.13" in d.text()
 
 
 async def test_notes_are_told_apart_in_the_status_line():
     snapshot = msgspec.structs.replace(training(), notes=("one: chosen", "two: chosen"))
     async with dashboard(snapshot=snapshot) as d:
-        assert "training · one: chosen · two: chosen" in d.lines()[-2]
+        assert d.lines()[-2].rstrip().endswith(" · one: chosen · two: chosen")
 
 
 async def test_more_results_than_rows_keep_the_first_and_the_newest_in_sight():
     rows = tuple(result(n, f"setting {n}", 200.0 + n) for n in range(1, 30))
     snapshot = msgspec.structs.replace(training(), results=rows)
     async with dashboard(size=(80, 24), snapshot=snapshot) as d:
+        await d.press("v")
         assert "setting 1 " in d.text()
         assert "setting 29" in d.text()
         await d.press(*["pageup"] * 10)
@@ -282,10 +313,10 @@ async def test_more_results_than_rows_keep_the_first_and_the_newest_in_sight():
 async def test_only_rows_that_changed_are_repainted(monkeypatch):
     async with dashboard(snapshot=training()) as d:
         asked = []
-        table = d.app._main.query_one("#results")
-        monkeypatch.setattr(table, "refresh", lambda *regions, **_: asked.extend(regions))
+        pane = d.app._main.pane
+        monkeypatch.setattr(pane, "refresh", lambda *regions, **_: asked.extend(regions))
         await d.show(training(moved=1.0))
-        assert [region.y for region in asked] == [2]  # head and first row stay
+        assert [region.y for region in asked] == [3]  # border, head and first row stay
         asked.clear()
         await d.show(training(moved=1.0))
         assert asked == []
@@ -296,13 +327,13 @@ async def test_lines_are_drawn_again_only_for_new_data(monkeypatch):
         from gpudash.tui import plot
 
         calls = []
-        real = plot.draw
-        monkeypatch.setattr(plot, "draw", lambda *a: calls.append(a) or real(*a))
-        await d.show(msgspec.structs.replace(training(), steps_per_s=1.0, elapsed_s=99.0))
-        assert "steps/s  1.00" in d.text()
+        real = plot.curve
+        monkeypatch.setattr(plot, "curve", lambda *a: calls.append(a) or real(*a))
+        await d.show(msgspec.structs.replace(training(), samples_per_s=1.0, elapsed_s=99.0))
+        assert "1.00 samples/s" in d.text()
         assert calls == []
         await d.show(training(61))
-        assert len(calls) == 4
+        assert len(calls) == 1
 
 
 # ── values that are missing or odd ──────────────────────────────────────────────────────
@@ -332,13 +363,13 @@ async def test_charts_survive_any_values(name):
         assert "loss nan" in text
         assert "inf" not in text
         if name in ("all None", "nan", "infinite", "empty"):
-            assert text.count("waiting for the first step") == 4
+            assert text.count("waiting for the first step") == 2
             assert drawn(text) == 0
 
 
 async def test_an_axis_that_leaves_out_a_slow_first_step_says_so():
-    usual = training().series.of("forward_ms")
-    slow = with_series(training(), forward_ms=(200.0, *usual[1:]))
+    usual = training().series.of("step_ms")
+    slow = with_series(training(), step_ms=(200.0, *usual[1:]))
     async with dashboard(snapshot=training()) as d:
         assert "↑" not in d.text()
         await d.show(slow)
@@ -372,6 +403,7 @@ async def test_a_marker_outside_the_chart_or_with_odd_text_does_no_harm():
 
 async def test_the_log_shows_hostile_text_as_it_is():
     async with dashboard(size=(200, 50), snapshot=training()) as d:
+        d.app._main.open_tab("log")
         d.engine.log(
             "[bold red]x[/] [@click=app.leave]y[/]",
             "\x1b[2J\x1b[31mred\x07\rover\x00\x7f",
@@ -410,14 +442,17 @@ async def test_the_log_is_bounded_and_cuts_endless_lines():
         d.engine.log(*(f"line {n}" for n in range(5000)))
         d.engine.log("x" * 1_000_000)
         await d.settle()
-        log = d.app._main.query_one("#log")
-        assert len(log.lines) == 2000
-        assert sum(map(len, log.lines)) < 40_000
+        d.app._main.open_tab("log")
+        await d.settle()
+        lines = d.app._main.pane.lines
+        assert len(lines) == 2000
+        assert sum(map(len, lines)) < 40_000
         assert "996,000 more characters" in d.text()
 
 
 async def test_the_log_stays_where_it_was_scrolled_to():
     async with dashboard(snapshot=training()) as d:
+        d.app._main.open_tab("log")
         d.engine.log(*(f"line {n}." for n in range(100)))
         await d.settle()
         await d.press("pageup")

@@ -19,14 +19,26 @@ import pytest
 from tests import worker_double
 
 PATIENCE_S = 60
+MASKED_LOSS = ("masked_loss", "--set", "data=cached", "--batch-size", "1")
+SOLARIZED = "fdf6e3"
+"""Background of a light theme."""
 Type = Callable[..., "Terminal"]
+
+
+def row(number: int, configuration: str) -> str:
+    """Return a pattern of the results' live row with this number: with a rate and its bar."""
+    return rf"▸ {number} {configuration} +[\d,.]+ █"
 
 
 class Terminal:
     """A program behind a terminal emulator of so many columns and rows."""
 
-    def __init__(self, command: list[str], cwd: Path, columns: int, rows: int) -> None:
-        environment = worker_double.environment(TERM="xterm-256color", COLORTERM="truecolor")
+    def __init__(
+        self, command: list[str], cwd: Path, columns: int, rows: int, **environment: str
+    ) -> None:
+        environment = worker_double.environment(
+            TERM="xterm-256color", COLORTERM="truecolor", **environment
+        )
         for size in ("COLUMNS", "LINES"):  # pytest's readline sets them: they would be believed
             environment.pop(size, None)
         self.program = pexpect.spawn(
@@ -34,6 +46,25 @@ class Terminal:
         )
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
+        self._raw = bytearray()
+
+    @property
+    def raw(self) -> str:
+        """All that was written, also what has been painted over since."""
+        return self._raw.decode(errors="replace")
+
+    @property
+    def background(self) -> str:
+        """The colour behind the panels."""
+        return self.screen.buffer[5][5].bg
+
+    @property
+    def pane(self) -> list[str]:
+        """What stands inside the pane, which has the focus."""
+        lines = self.screen.display
+        top = next(y for y, line in enumerate(lines) if line.startswith("┏"))
+        bottom = next(y for y, line in enumerate(lines) if line.startswith("┗"))
+        return lines[top + 1 : bottom]
 
     @property
     def text(self) -> str:
@@ -41,7 +72,9 @@ class Terminal:
 
     def read(self) -> None:
         try:
-            self._stream.feed(self.program.read_nonblocking(1 << 16, timeout=0.1))
+            written = self.program.read_nonblocking(1 << 16, timeout=0.1)
+            self._raw += written
+            self._stream.feed(written)
         except pexpect.TIMEOUT:
             pass
         except pexpect.EOF:
@@ -75,11 +108,16 @@ def terminal(tmp_path: Path) -> Iterator[Type]:
     opened: list[Terminal] = []
 
     def begin(
-        *arguments: str, columns: int = 120, rows: int = 40, with_torch: bool = False
+        *arguments: str,
+        columns: int = 120,
+        rows: int = 40,
+        with_torch: bool = False,
+        **environment: str,
     ) -> Terminal:
         gpudash = [sys.executable, "-m", "gpudash"] if with_torch else worker_double.gpudash()
-        command = [*gpudash, "--device", "cpu", *arguments]
-        opened.append(Terminal(command, tmp_path, columns, rows))
+        device = () if arguments[:1] == ("replay",) else ("--device", "cpu")
+        command = [*gpudash, *arguments, *device]
+        opened.append(Terminal(command, tmp_path, columns, rows, **environment))
         return opened[-1]
 
     yield begin
@@ -91,16 +129,20 @@ def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     small = ("--set", "num_workers=1", "--batch-size", "2")
     screen = terminal(*small, columns=180, rows=50, with_torch=True)
     screen.until("loading torch|building encdec")  # painted, and says what it waits for
-    screen.until(r"training +step +\d*[1-9]\d*")
-    screen.until(r"▸ 1 pipelined=off batch_size=2 +\d+ +[\d.]+ ")  # numbers in the table
+    assert re.search(r"─ starting ─.*\n.*worker .* torch .* model .* first step", screen.text)
+    screen.until(r"▶ training .* step +\d*[1-9]\d*")
+    screen.until(row(1, "pipelined=off batch_size=2"))  # numbers in the table
+    screen.until(r"measuring … \d+ of \d+ steps|limited by|limit not known|no single limit")
     worker = psutil.Process(screen.program.pid).children()[0]
 
     screen.press("p")
-    screen.until(r"pipelined +on")
-    screen.until(r"▸ 2 pipelined=on +\d+ +[\d.]+ ")
+    screen.until(r"pipelined +off \[on\]")
+    screen.until(row(2, "pipelined=on"))
     screen.press("+")
-    screen.until(r"batch_size +4 ")
-    screen.until(r"▸ 3 pipelined=on batch_size=4 +\d+ +[\d.]+ ")
+    screen.until(r"batch_size ◦ +4 ")
+    screen.until(row(3, "pipelined=on batch_size=4"))
+    screen.press("u")
+    screen.until(r"batch_size ◦ +2 ")
     assert worker.is_running()
     assert psutil.Process(screen.program.pid).children()[0].pid == worker.pid
 
@@ -124,40 +166,136 @@ def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     assert json.loads(path.with_suffix(".json").read_text())["complete"]
 
 
-def test_an_ab_at_the_terminal(terminal: Type) -> None:
-    screen = terminal("masked_loss", "--set", "data=cached", "--batch-size", "1")
-    screen.until(r"▸ 1 pipelined=off batch_size=1 +\d+ +[\d.]+ ")
+def test_an_ab_at_80_columns_leaves_the_charts_in_sight_and_a_ends_it(terminal: Type) -> None:
+    screen = terminal(*MASKED_LOSS, columns=80, rows=24)
+    screen.until(r"step, ms .*p50 \d")
     screen.press("a")
-    screen.until(r"A/B pipelined: off or on\? \d+/40 pairs")
-    screen.until(r"pipelined=on: [+-][\d.]+ % \[\S+, \S+\]")
-    assert re.search(r"A/B: pipelined off or on, \d+ of 40 pairs; a ends it", screen.text)
+    screen.until(r"A/B: pipelined off or on, \d+ of 40 pairs; a ends it")
+    screen.until(r"[0-3] of 4 pairs before an interval is shown")
+    screen.until(r"so far pipelined=on [+-][\d.]+ % \[\S+, \S+\]")
+    assert "an a/b is running: pipelined off or on" in screen.text.lower()
+    assert "¹samples/s" in screen.text
+    assert "³step, ms" in screen.text
     screen.press("a")
-    screen.until("no verdict: ")
-    screen.press("\x1b")
-    screen.until(r"(?s)^(?!.*no verdict)")
-    assert re.search(r"pipelined +off ", screen.text)
-    assert "▸ 1 pipelined=off" in screen.text
+    screen.until(r"no verdict: ended after \d+ pairs")
+    screen.press("4")
+    screen.until(r"pipelined +\[off\] on ")
     screen.press("q")
     assert screen.end() == 0
 
 
-def test_two_enters_in_one_write_answer_a_dialog_once(terminal: Type) -> None:
-    screen = terminal("masked_loss", "--set", "data=cached", "--batch-size", "1")
-    screen.until(r"training +step +\d*[1-9]\d*")
+def test_a_verdict_can_be_kept_and_its_recording_shows_it_again(
+    terminal: Type, tmp_path: Path
+) -> None:
+    """A replay at both sizes; at the same size it has the same pane."""
+    screen = terminal(*MASKED_LOSS, "--record", "run.csv", "--live")
+    screen.until(row(1, "pipelined=off batch_size=1"))
+    screen.press("a")
+    screen.until(r"⏎ keep on ━ o back to off ━ m more pairs ━ y copy the verdict ━ Y copy")
+    verdict = screen.until(r"(no difference shown for )?pipelined=on( is [\d.]+ %|:) .*\]").group()
+    judged = screen.pane
+    screen.press("\r")
+    screen.until(r"pipelined +off \[on\]")
+    screen.press("\x03")
+    assert screen.end() == 0
+
+    for columns, rows in ((120, 41), (80, 24)):  # one row is the scrubber's
+        replay = terminal("replay", str(tmp_path / "run.csv"), columns=columns, rows=rows)
+        replay.until("◀ replay run.csv")
+        replay.until(r"├.*┤ 0:00:\d\d")
+        replay.press("\x1b[F")  # End
+        replay.press("v")
+        replay.until("⁵results")
+        replay.until(r"A/B .*pipelined=on")
+        replay.press("v")
+        replay.until("⁵A/B 1")
+        replay.until(re.escape(verdict))
+        while columns == 120 and replay.pane != judged:  # painted row by row
+            replay.read()
+        replay.press("a")
+        replay.until("a recording is shown")
+        replay.press("q")
+        assert replay.end() == 0
+
+
+def test_two_enters_in_one_write_answer_a_chooser_once(terminal: Type) -> None:
+    screen = terminal(*MASKED_LOSS)
+    screen.until(r"training .* step +\d*[1-9]\d*")
     screen.press("\x1b[B\r")
-    screen.until("enter accepts")
+    screen.until("⏎ set")
     screen.press("2\r\r")
-    screen.until(r"batch_size +2 ")
-    screen.until(r"▸ 2 batch_size=2 +\d+ +[\d.]+ ")
+    screen.until(r"batch_size ◦ +2 ")
+    screen.until(row(2, "batch_size=2"))
+    screen.press("\x03")
+    assert screen.end() == 0
+
+
+def test_a_worker_that_is_killed_is_told_and_a_restart_brings_another(terminal: Type) -> None:
+    screen = terminal(*MASKED_LOSS)
+    screen.until(row(1, "pipelined=off batch_size=1"))
+    worker = psutil.Process(screen.program.pid).children()[0]
+    worker.kill()
+    screen.until("✗ failed")
+    screen.until(r"SIGKILL|signal 9|killed")
+    screen.until("press R to restart")
+    screen.press("R")
+    screen.until("▶ training")
+    screen.until(row(2, r".*"))
     screen.press("q")
     assert screen.end() == 0
+
+
+def test_a_terminal_that_is_closed_ends_the_run_and_completes_its_recording(
+    terminal: Type, tmp_path: Path
+) -> None:
+    screen = terminal(*MASKED_LOSS, "--record", "run.csv", "--live", columns=180)
+    screen.until(r"run\.csv +[1-9]\d* rows")
+    children = psutil.Process(screen.program.pid).children(recursive=True)
+    screen.program.ptyproc.fileobj.close()  # as a terminal does: its programs get SIGHUP
+    screen.program.wait()
+    assert not psutil.wait_procs(children, timeout=PATIENCE_S)[1]
+    assert json.loads((tmp_path / "run.json").read_text())["complete"]
+
+
+def test_theme_tab_and_the_length_of_the_start_are_remembered(
+    terminal: Type, tmp_path: Path
+) -> None:
+    state = str(tmp_path / "state")
+    first = terminal(*MASKED_LOSS, XDG_STATE_HOME=state)
+    first.until(r"▶ training .* step +\d*[1-9]\d*")
+    assert "here last time" not in first.raw
+    assert first.background != SOLARIZED
+    first.press("\x10")
+    first.until("Search for commands")
+    first.press("Theme")
+    first.until("Change the colours")
+    first.press("\r")
+    first.until("Search for themes")
+    first.press("solarized-light")
+    first.until(r"(?s)solarized-light.*solarized-light")
+    first.press("\r")
+    while first.background != SOLARIZED:
+        first.read()
+    for tab in ("⁵results", "⁵A/B", "⁵log"):
+        first.press("v")
+        first.until(tab)
+    first.press("q")
+    assert first.end() == 0
+
+    second = terminal(*MASKED_LOSS, XDG_STATE_HOME=state)
+    second.until(r"▶ training .* step +\d*[1-9]\d*")
+    assert re.search(r"about \d+ s here last time", second.raw)
+    assert "⁵log" in second.text
+    assert second.background == SOLARIZED
+    second.press("q")
+    assert second.end() == 0
 
 
 def test_a_small_terminal_says_so_and_recovers(terminal: Type) -> None:
     screen = terminal(columns=20, rows=5)
     screen.until(r"(?s)too\s+small.*20×5")
     screen.resize(80, 24)
-    screen.until("throughput")
+    screen.until("¹samples/s|¹steps/s")
     screen.press("\x03")
     assert screen.end() == 0
 
@@ -169,9 +307,9 @@ def test_settings_that_cannot_start_can_be_changed_and_restarted(terminal: Type)
     screen.press("-")
     for _ in range(16):
         screen.press("-")
-    screen.until(r"batch_size +900000 → [48] ")
+    screen.until(r"batch_size ◦ +900000 → [48] ")
     screen.press("R")
-    screen.until(r"training +step +\d*[1-9]\d*")
+    screen.until(r"▶ training .* step +\d*[1-9]\d*")
     screen.press("q")
     assert screen.end() == 0
 
@@ -191,7 +329,7 @@ def test_a_terminal_that_takes_nothing_more_does_not_keep_it_alive(
     """Whoever writes to it is blocked then, the event loop included."""
     path = tmp_path / "run.csv"
     screen = terminal("masked_loss", "--record", str(path), "--live", "--set", "data=cached")
-    screen.until(r"▸ 1 pipelined=off batch_size=\d+ +\d+ +[\d.]+ ")
+    screen.until(row(1, r"pipelined=off batch_size=\d+"))
     program = psutil.Process(screen.program.pid)
     children = program.children(recursive=True)
     turns: list[int] = []  # of the event loop, after each press

@@ -22,7 +22,7 @@ from gpudash.protocol import (
     Stopped,
     Verdict,
 )
-from gpudash.views.live import MOST_MARKERS, STALL_S, LiveView
+from gpudash.views.live import MOST_BLOCKS, MOST_MARKERS, MOST_VERDICTS, STALL_S, LiveView
 from tests.scripted_run import BEGAN_S, DEVICE, PLAN, SETTINGS, Trainer, gpu, host
 
 
@@ -300,13 +300,6 @@ def test_why_no_gpu_is_read_and_what_may_be_asked_is_passed_on():
     assert watched.feed(GpuMissing(why=None)).now().gpu_missing is None
 
 
-def test_old_markers_leave_with_their_ticks():
-    watched = Watched().trained()
-    watched.feed(watched.run.change(pipelined="on"))
-    assert len(watched.now(later_s=590.0).markers) == 1
-    assert watched.now(later_s=610.0).markers == ()
-
-
 def test_no_more_than_the_newest_markers_are_kept():
     watched = Watched().trained()
     for _ in range(MOST_MARKERS):
@@ -362,10 +355,9 @@ def home(watched, run=1, **changes):
 
 def comparison(pairs=0, **values):
     known = {"change": None, "low": None, "high": None, "verdict": None, "failure": None}
+    known |= {"a": "off", "b": "on"}
     return ComparisonShown(
         lever="pipelined",
-        a="off",
-        b="on",
         pairs=pairs,
         planned_pairs=40,
         history=(),
@@ -397,6 +389,49 @@ def test_blocks_make_neither_rows_nor_markers_nor_settings_of_their_own():
     assert shown.total_steps == 40 + 7 * 8
 
 
+def sides(shown):
+    return [
+        (round(one.begin_s, 6), one.end_s and round(one.end_s, 6), one.side) for one in shown.blocks
+    ]
+
+
+def test_blocks_are_stretches_of_time_with_their_side():
+    watched = Watched().trained()  # two seconds
+    watched.feed(comparison(3))
+    block(watched, 0, pipelined="off")
+    shown = block(watched, 1, pipelined="on").now()
+    assert sides(shown) == [(2.0, 2.4, "a"), (2.4, None, "b")]
+    shown = home(watched, pipelined="off").now()
+    assert sides(shown) == [(2.0, 2.4, "a"), (2.4, 2.8, "b")]
+
+
+def test_the_runs_end_and_a_restart_end_a_block():
+    for end in (Stopped, Restarted):
+        watched = Watched().trained()
+        watched.feed(comparison())
+        block(watched, 0, pipelined="on")
+        more = {"plan": PLAN} if end is Restarted else {}
+        shown = watched.feed(end(at_s=watched.run.now_s, **more)).now()
+        assert sides(shown) == [(2.0, 2.4, "b")]
+
+
+def test_blocks_of_neither_side_are_not_shown():
+    watched = Watched().trained()
+    block(watched, 0, pipelined="on")
+    assert watched.now().blocks == ()
+    watched.feed(comparison(a="off", b="sometimes"))
+    block(watched, 1, pipelined="on")
+    assert watched.now().blocks == ()
+
+
+def test_the_newest_blocks_are_kept():
+    watched = Watched().trained()
+    watched.feed(comparison())
+    for number in range(MOST_BLOCKS + 5):
+        block(watched, number, pipelined=("off", "on")[number % 2])
+    assert len(watched.now().blocks) == MOST_BLOCKS
+
+
 @pytest.mark.parametrize("early", [True, False])
 def test_a_verdict_is_kept_in_the_table_and_told_once_the_blocks_are_over(early):
     watched = Watched().trained()
@@ -415,6 +450,42 @@ def test_a_verdict_is_kept_in_the_table_and_told_once_the_blocks_are_over(early)
     assert (verdict.configuration, verdict.verdict, verdict.live) == (VERDICT, True, False)
     changed = msgspec.structs.replace(watched.run.change(batch_size="16"), answers=(7,))
     assert watched.feed(changed).now().status == "training"
+
+
+def concluded(watched, verdict=VERDICT, **values):
+    """A comparison runs to its verdict, which is told again with each of the last messages."""
+    watched.feed(comparison(1, **values), comparison(2, **values))
+    return watched.feed(*[comparison(3, verdict=verdict, **values)] * 2)
+
+
+def test_each_concluded_comparison_is_kept_once_with_what_the_other_levers_were_set_to():
+    watched = Watched().trained()
+    watched.feed(comparison(3, failure="ended"))
+    assert watched.now().verdicts == ()
+    concluded(watched)
+    watched.feed(watched.run.change(batch_size="16"), *watched.run.steps(8))
+    (first, second) = concluded(watched).now().verdicts
+    others = {name: value for name, value in SETTINGS.items() if name != "pipelined"}
+    assert first == comparison(3, verdict=VERDICT, settings=others)
+    assert second == comparison(3, verdict=VERDICT, settings=others | {"batch_size": "16"})
+
+
+def test_only_so_many_verdicts_are_kept_the_newest():
+    watched = Watched().trained()
+    for number in range(MOST_VERDICTS + 7):
+        concluded(watched, str(number))
+    verdicts = watched.now().verdicts
+    assert [shown.verdict for shown in verdicts] == [str(n + 7) for n in range(MOST_VERDICTS)]
+
+
+def test_verdicts_outlive_a_restart_and_another_workload_shows_its_own():
+    watched = Watched().trained()
+    concluded(watched)
+    for workload, verdicts in (("encdec", 1), ("augment", 0), ("encdec", 1)):
+        plan = msgspec.structs.replace(PLAN, workload=workload)
+        shown = watched.feed(Restarted(at_s=watched.run.now_s, plan=plan)).now()
+        assert len(shown.verdicts) == verdicts
+    assert shown.comparison is None  # the one before was of another workload
 
 
 def test_a_verdict_is_not_told_again_after_a_later_comparison_without_one():
@@ -544,3 +615,16 @@ def test_a_training_in_which_no_step_finishes_says_for_how_long():
     assert watched.feed(watched.run.step()).window.snapshot(watched.run.now_s).quiet_s is None
     finished = watched.feed(watched.run.finish())
     assert finished.window.snapshot(watched.run.now_s + 30).quiet_s is None
+
+
+def test_steps_are_counted_since_the_last_start_change_or_pause():
+    watched = Watched().trained(12)
+    assert watched.now().steps_since_break == 12
+    watched.feed(watched.run.change(batch_size="16"))
+    assert watched.now().steps_since_break == 0
+    watched.feed(*watched.run.steps(3))
+    assert watched.now().steps_since_break == 3
+    watched.feed(watched.run.pause(), watched.run.wait(1.0), watched.run.resume())
+    assert watched.now().steps_since_break == 0
+    watched.feed(*watched.run.steps(2), watched.run.change())
+    assert watched.now().steps_since_break == 0

@@ -1,11 +1,15 @@
+from itertools import cycle as cycle_of
+from itertools import islice, pairwise
+from operator import mul
+
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudash.protocol import HostReading
 from gpudash.snapshot import Series
-from gpudash.views.timeseries import CAPACITY, TICK_S, Ticks
+from gpudash.views.timeseries import CAPACITY, KEPT, MERGED, MOST_NAMES, TICK_S, Ticks
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, step
 
 
@@ -143,24 +147,74 @@ def test_the_series_is_the_same_object_until_a_tick_that_is_over_changes():
     assert ticks.series().of("gpu_util_pct") == (50.0,)
 
 
-def test_only_the_last_ten_minutes_are_kept():
-    ticks, run = trained([])
-    for _ in range(2 * CAPACITY + 700):
-        run.now_s += TICK_S
-        ticks.step(step(1, run.now_s, step_ms=TICK_S * 1000))
-        ticks.cover(run.now_s)
+def train(ticks, count, begin=0):
+    """One step a tick, with a reading in it."""
+    for tick in range(begin, begin + count):
+        end_s = BEGAN_S + (tick + 1) * TICK_S
+        ticks.step(step(1, end_s, step_ms=TICK_S * 1000))
+        ticks.read(gpu(end_s - 0.1, power_w=float(tick)))
+        ticks.cover(end_s)
+
+
+def lengths(series):
+    return [end - begin for begin, end in pairwise((0.0, *series.at_s))]
+
+
+@pytest.mark.parametrize("count", [CAPACITY, CAPACITY + 1, 3 * CAPACITY + 7, 8 * CAPACITY])
+def test_the_whole_run_is_kept_the_last_minutes_in_short_ticks(count):
+    ticks, _ = trained([])
+    train(ticks, count)
     series = ticks.series()
-    assert len(series.at_s) == CAPACITY
-    assert len(ticks._ticks) <= 2 * CAPACITY + 1
-    assert series.at_s[-1] == pytest.approx((2 * CAPACITY + 700) * TICK_S)
+    assert series.at_s[-1] == count * TICK_S
+    assert lengths(series).count(TICK_S) >= KEPT
+    assert len(series.at_s) <= MERGED + CAPACITY
+    assert sorted(lengths(series), reverse=True) == lengths(series)
 
 
-def test_a_sample_older_than_twice_of_what_is_shown_is_left_out():
-    ticks = Ticks(BEGAN_S)
-    newest_s = BEGAN_S + 3 * CAPACITY * TICK_S
-    for ago in (0, 2 * CAPACITY, 2 * CAPACITY + 1):
-        ticks.read(gpu(newest_s - ago * TICK_S))
-    assert len(ticks._ticks) == 2
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.sampled_from([40, 700, 2500, 9000]), min_size=1, max_size=4),
+    st.integers(300, 1500),
+)
+def test_rates_times_the_length_of_their_ticks_add_up_to_the_steps_of_a_long_run(cycle, steps):
+    ticks, run = trained([])
+    for duration_ms in islice(cycle_of(cycle), steps):
+        ticks.step(run.step(duration_ms).steps[0])
+        ticks.cover(run.now_s)
+    ticks.cover(run.now_s + TICK_S)
+    series = ticks.series()
+    rates = series.of("steps_per_s")
+    assert sum(map(mul, rates, lengths(series))) == pytest.approx(steps)
+    assert len(series.at_s) <= MERGED + CAPACITY
+
+
+def test_a_merged_tick_is_the_mean_of_what_was_measured_in_it():
+    ticks, _ = trained([])
+    train(ticks, 2 * CAPACITY)
+    series = ticks.series()
+    powers = series.of("power_w")
+    assert lengths(series)[:2] == [4 * TICK_S] * 2
+    assert powers[:2] == (1.5, 5.5)
+    assert sum(map(mul, powers, lengths(series))) == pytest.approx(
+        TICK_S * sum(range(2 * CAPACITY))
+    )
+
+
+def test_what_was_not_measured_long_ago_is_not_measured_in_a_merged_tick():
+    ticks, _ = trained([])
+    train(ticks, 100)
+    train(ticks, 3 * CAPACITY, begin=200)
+    rates = ticks.series().of("power_w")
+    assert None in rates[:100]
+    assert all(rate is not None for rate in rates[100:])
+
+
+def test_a_reading_from_before_the_short_ticks_is_left_out():
+    ticks, _ = trained([])
+    train(ticks, 2 * CAPACITY)
+    before = ticks.series()
+    ticks.read(gpu(BEGAN_S + 1.0, power_w=1e6))
+    assert ticks.series() is before
 
 
 def test_names_are_forgotten_with_their_ticks():
@@ -172,7 +226,7 @@ def test_names_are_forgotten_with_their_ticks():
         ticks.cover(run.now_s)
         if number % 100 == 0:
             ticks.series()
-    assert len(ticks._names) <= 2 * CAPACITY + 10
+    assert len(ticks.series().values) <= CAPACITY + 2 * MOST_NAMES
 
 
 def test_a_phase_cannot_take_the_place_of_the_steps_own_times():
@@ -185,5 +239,12 @@ def test_a_phase_cannot_take_the_place_of_the_steps_own_times():
 def test_a_long_silence_costs_no_more_than_what_is_kept():
     ticks, run = trained([50.0])
     ticks.cover(run.now_s + 1e7)
-    assert len(ticks.series().at_s) == CAPACITY
-    assert len(ticks._ticks) <= 2 * CAPACITY + 1
+    assert len(ticks.series().at_s) <= MERGED + CAPACITY
+    assert ticks.series().of("steps_per_s")[-KEPT:] == (0.0,) * KEPT
+
+
+def test_what_no_panel_shows_over_time_is_not_kept():
+    ticks = Ticks(BEGAN_S)
+    ticks.read(gpu(BEGAN_S + 0.1, temperature_c=51.0, sm_occupancy_pct=24.0, throttle="none"))
+    ticks.read(gpu(BEGAN_S + 0.6, temperature_c=51.0))
+    assert ticks.series().values == {"temperature_c": (51.0,)}

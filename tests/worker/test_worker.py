@@ -67,7 +67,6 @@ class Worker:
             time.sleep(0.005)
 
     def read(self) -> None:
-        self.link.flush()
         for envelope in self.link.read():
             if isinstance(envelope.body, Printed):
                 self.printed += envelope.body.lines

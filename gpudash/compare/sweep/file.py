@@ -194,12 +194,13 @@ class SweepFile:
 
     def close(self) -> None:
         """Close it. A new one is removed if nothing was run: the next try would need --force."""
-        os.close(self._fd)
-        if self._output is not None:
-            self._output.discard()
-            if not self._hidden:
-                with suppress(OSError):  # not there yet, or nothing that could be done
-                    path_beside(self._path).unlink()
+        if self._output is None:
+            os.close(self._fd)
+            return
+        self._output.discard()
+        if not self._hidden:
+            with suppress(OSError):  # not there yet, or nothing that could be done
+                path_beside(self._path).unlink()
 
     def _refuse_a_mixture(self, earlier: Provenance) -> None:
         was, now = earlier.circumstances(), self._provenance.circumstances()

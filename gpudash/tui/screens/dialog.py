@@ -1,11 +1,12 @@
 """The dialogs: each asks one thing, answers once, with its result or None, and leaves on Escape."""
 
+from collections.abc import Iterable
 from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -117,3 +118,22 @@ class Confirm(Dialog[bool]):
         """Answer with the option chosen."""
         event.stop()
         self.dismiss(event.option.id == "yes")
+
+
+class Told(Dialog[None]):
+    """Shows some lines; any of Escape, Enter and `q` leaves."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,enter,q,e", "dismiss(None)", "close", show=False)
+    ]
+
+    def __init__(self, title: str, lines: Iterable[str]) -> None:
+        super().__init__()
+        self._title, self._lines = title, lines
+
+    def compose(self) -> ComposeResult:
+        """Yield title and lines."""
+        with VerticalScroll(classes="dialog told"):
+            yield text(self._title, classes="dialog-title")
+            yield text("\n".join(self._lines), classes="help-keys")
+            yield text("esc closes", classes="dialog-hint")

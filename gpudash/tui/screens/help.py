@@ -1,28 +1,36 @@
 """Help: every key, and how to read the screen."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 
-from gpudash.tui.keys import Key
+from gpudash.tui.keys import GROUPS, Key
 from gpudash.tui.screens.dialog import Dialog, text
 
 READING = """\
-▸ marks the live row; `ratio` is samples/s over the first row's.
-`–` means not measured. A vertical ┊ marks a lever change.
+▸ marks the live row; × is samples/s over the first row's.
+`–` means not measured. ┊ marks a lever change, │ the cursor.
 An axis that ends in ↑ leaves out rare, much higher values.
 `off → on …` is asked for and not active yet.
 Steps count when the device has finished them.
-GPU utilisation only says that some kernel ran: it may
-read 100 % while most of the GPU idles."""
+GPU busy only says that some kernel ran: it may read 100 %
+while most of the GPU idles."""
 
 
-def keys_text(keys: Iterable[Key]) -> str:
-    """Return the list of keys, one a line."""
-    return "\n".join(f"{key.shown:>7}  {key.help}" for key in keys)
+def keys_text(keys: Sequence[Key], panel: str = "") -> str:
+    """Return the list of keys, one a line, in groups; those of the panel first."""
+    own = [key for key in keys if panel in key.panels]
+    groups = {"Here": own} if own else {}
+    for group, title in GROUPS.items():
+        groups[title] = [key for key in keys if key.group == group and key not in own]
+    return "\n\n".join(
+        "\n".join((title, *(f"{key.shown:>7}  {key.help}" for key in listed)))
+        for title, listed in groups.items()
+        if listed
+    )
 
 
 class Help(Dialog[None]):
@@ -32,14 +40,14 @@ class Help(Dialog[None]):
         Binding("escape,question_mark,q,enter", "dismiss(None)", "close", show=False)
     ]
 
-    def __init__(self, keys: Iterable[Key]) -> None:
+    def __init__(self, keys: Sequence[Key], panel: str = "") -> None:
         super().__init__()
-        self._keys = keys
+        self._text = keys_text(keys, panel)
 
     def compose(self) -> ComposeResult:
         """Yield the keys, then the reading aid."""
         with VerticalScroll(classes="dialog help"):
             yield text("gpudash · keys", classes="dialog-title")
-            yield text(keys_text(self._keys), classes="help-keys")
+            yield text(self._text, classes="help-keys")
             yield text(READING, classes="dialog-hint")
             yield text("esc closes · every action is also in the palette", classes="dialog-hint")

@@ -1,193 +1,393 @@
-"""The main screen: where everything stands at each size, and who is shown what."""
+"""The main screen: who is shown what, where the focus is, and what the keys mean there."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, get_args
 
+import msgspec
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container
+from textual.geometry import NULL_OFFSET, NULL_SPACING, Size
+from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Static
 
-from gpudash.snapshot import Snapshot
 from gpudash.tui import bars
-from gpudash.tui.charts import CHARTS
+from gpudash.tui.arrangement import LEAST, Part, Shown, is_roomy, places
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
-from gpudash.tui.keys import KEYS, REPLAY_KEYS, Key
+from gpudash.tui.keys import CHARTS, KEYS, REPLAY_KEYS, Key
+from gpudash.tui.throughput import throughput
+from gpudash.tui.timeview import TimeView
+from gpudash.tui.widgets.activity import Activity
+from gpudash.tui.widgets.answer import AnswerStrip
 from gpudash.tui.widgets.bar import Bar
-from gpudash.tui.widgets.chart import Chart
-from gpudash.tui.widgets.comparison import ComparisonPanel
 from gpudash.tui.widgets.device import DevicePanel
 from gpudash.tui.widgets.levers import LeverPanel
-from gpudash.tui.widgets.log import LogPane
-from gpudash.tui.widgets.results import ResultsTable
+from gpudash.tui.widgets.pane import Pane, Tab
+from gpudash.tui.widgets.panel import Panel
 from gpudash.tui.widgets.scrubber import Scrubber
 from gpudash.tui.widgets.status import StatusLine
+from gpudash.tui.widgets.step_time import StepTime
+from gpudash.tui.widgets.throughput import ThroughputChart
+from gpudash.tui.widgets.time_panel import CursorMoved, RangeChosen, Zoomed
+from gpudash.views.answer import Answer, answer
 
-LEAST = (60, 16)
-"""Columns and rows below which nothing sensible can be shown."""
-ROOMY = (110, 34)
-"""From here on everything is on screen at once; below, three panes share one place."""
-FIRST_VIEW = "results"
-FOUR_CHARTS_ROWS = 20
-"""Fewer rows show two charts instead of four."""
+PANELS = ("throughput", "activity", "step", "levers", "pane", "device")
+"""By their digits, from 1."""
+TABS: tuple[Tab, ...] = ("results", "ab", "log")
+"""What `v` shows in turn after the levers."""
 
 
 def _bindings(keys: Iterable[Key]) -> list[BindingType]:
     return [
-        Binding(key.keys, f"app.{key.action}", key.label or key.help, show=bool(key.label))
+        Binding(key.keys, _qualified(key.action), key.label or key.help, show=bool(key.label))
         for key in keys
-        if not key.keys.startswith("ctrl+")
+        if key.action != "leave_now"
     ]
 
 
-class MainScreen(Contained, Screen[None]):
-    """The dashboard. It shows what it is given; actions are the app's."""
+def _qualified(action: str) -> str:
+    return action if action.startswith("screen.") else f"app.{action}"
 
-    AUTO_FOCUS = None  # keys belong to the screen, there is no focus to wander off
+
+class _Board(Layout):
+    """Places the parts of the screen as `arrangement` says."""
+
+    name = "board"
+
+    def __init__(self) -> None:
+        self.shown = Shown()
+
+    def arrange(
+        self,
+        parent: Widget,  # noqa: ARG002  # Textual's signature
+        children: list[Widget],
+        size: Size,
+        greedy: bool = True,  # noqa: ARG002, FBT001, FBT002
+    ) -> ArrangeResult:
+        """Return where each child stands; one that is not in sight is not placed."""
+        regions = places(*size, self.shown)
+        return [
+            WidgetPlacement(regions[child.id], NULL_OFFSET, NULL_SPACING, child)
+            for child in children
+            if child.id in regions
+        ]
+
+
+class MainScreen(Contained, Screen[None]):
+    """The dashboard. It shows what it is given; what asks something of the run is the app's."""
+
+    AUTO_FOCUS = "#levers"
     BINDINGS: ClassVar[list[BindingType]] = _bindings(KEYS)
 
     def __init__(self, control: Control) -> None:
-        super().__init__(classes=f"-view-{FIRST_VIEW}")  # later is to style everything twice
+        super().__init__()
         self._control = control
-        self._view = FIRST_VIEW
+        self._board = _Board()
+        self._board.shown = Shown(scrubber=control.player is not None)
+        self.answer: Answer | None = None
+        """The newest, with what it proposes."""
+        self.last_start_s: float | None = None
+        """How long a start took the last time."""
+        self.chosen_tab: Tab = "results"
+        """Of the pane: the one that the user has chosen last."""
+        self._time = TimeView()
+
+    @property
+    def layout(self) -> Layout:
+        """Textual's hook: a layout of one's own has no name that a style could give."""
+        return self._board
 
     def compose(self) -> ComposeResult:
-        """Yield header, body, status line, footer; the panel and the notice lie above them."""
+        """Yield every part; the arrangement says which of them are in sight."""
         yield Bar(id="header")
-        with Container(id="body"):
-            with Container(id="charts"):
-                for name in CHARTS:
-                    yield Chart(id=name)
-            yield Bar(id="tabs")
-            yield LeverPanel(id="levers")
-            yield ResultsTable(id="results")
-            yield LogPane(id="log")
+        yield AnswerStrip(id="answer")
+        yield ThroughputChart(id="throughput")
+        yield Activity(id="activity")
+        yield StepTime(id="step")
+        yield LeverPanel(id="levers")
+        yield DevicePanel(id="device")
+        yield Pane(id="pane")
         if self._control.player is not None:
             yield Scrubber(id="scrubber")
         yield StatusLine(id="status")
         yield Bar(id="footer")
-        yield ComparisonPanel(id="comparison")
-        yield DevicePanel(id="device")
         yield Static(id="too-small", markup=False)
 
     def on_mount(self) -> None:
         """Show what is known before anything runs: the first frame has its content."""
-        self.query_one("#tabs", Bar).show(bars.tabs(self._view))
+        self.pane.open(self.chosen_tab)
         self.show()
 
     def on_resize(self, event: events.Resize) -> None:
         """Choose what fits."""
         width, height = event.size
-        small = width < LEAST[0] or height < LEAST[1]
-        compact = width < ROOMY[0] or height < ROOMY[1]
-        self.set_class(small, "-too-small")
-        self.set_class(compact, "-compact")
-        self.set_class(height < FOUR_CHARTS_ROWS, "-two-charts")
-        self.query_one("#device", DevicePanel).fit()
-        self.query_one("#log", LogPane).titled = not compact
-        self.query_one("#levers", LeverPanel).titled = not compact
-        if small:
+        self.query_one("#answer", AnswerStrip).framed = is_roomy(width, height)
+        if self.too_small:
             self.query_one("#too-small", Static).update(
                 f"terminal too small: {width}×{height}, needs at least {LEAST[0]}×{LEAST[1]}"
             )
+        elif self.focused is None:  # it was out of sight
+            shown = self._board.shown
+            self.call_after_refresh(self.query_one(f"#{shown.zoomed or shown.chosen}").focus)
 
     @property
     def too_small(self) -> bool:
         """Whether nothing is shown but that the terminal is too small."""
-        return self.has_class("-too-small")
+        return self.size.width < LEAST[0] or self.size.height < LEAST[1]
 
     @property
-    def compact(self) -> bool:
-        """Whether three panes share one place."""
-        return self.has_class("-compact")
-
-    # ── showing ─────────────────────────────────────────────────────────────────────────
-
-    def show(self, lines: Sequence[str] = (), *, rewound: bool = False) -> None:
-        """Hand the newest state to every widget; each paints what changed."""
-        control, snapshot = self._control, self._control.snapshot
-        with self.query_one("#header", Bar).contained() as header:
-            header.show(bars.header(snapshot))
-        with self.query_one("#status", StatusLine).contained() as status:
-            status.show(bars.status(snapshot, control.next_start))
-        with self.query_one("#footer", Bar).contained() as footer:
-            footer.show(
-                bars.footer(
-                    snapshot,
-                    comparing=control.comparing,
-                    small=self.compact,
-                )
-            )
-        for name, chart_of in CHARTS.items():
-            with self.query_one(f"#{name}", Chart).contained() as chart:
-                chart.show(chart_of(snapshot))
-        with self.query_one("#results", ResultsTable).contained() as results:
-            results.show(snapshot.results, on_gpu=_on_gpu(snapshot))
-        with self.query_one("#levers", LeverPanel).contained() as levers:
-            levers.show(control.rows(), control.why_not("levers"))
-        with self.query_one("#log", LogPane).contained() as log:
-            if rewound:
-                log.clear()
-            log.add(lines)
-        for scrubber in self.query(Scrubber):
-            with scrubber.contained():
-                scrubber.show(snapshot.playback)
-        with self.query_one("#device", DevicePanel).contained() as device:
-            device.show(snapshot)
-        with self.query_one("#comparison", ComparisonPanel).contained() as comparison:
-            comparison.show(snapshot.comparison)
-
-    def allow_drawing(self) -> None:
-        """Let the charts draw: plotext has been imported."""
-        for chart in self.query(Chart):
-            chart.allow_drawing()
-
-    def view(self, name: str = "") -> None:
-        """Show a pane of a small terminal: the one named, or the next one."""
-        views = list(bars.VIEWS)
-        self._view = name or views[(views.index(self._view) + 1) % len(views)]
-        for view in views:
-            self.set_class(view == self._view, f"-view-{view}")
-        self.query_one("#tabs", Bar).show(bars.tabs(self._view))
+    def focus_id(self) -> str:
+        """The panel that keys are for; of the pane the tab, where it has keys of its own."""
+        focused = self.focused.id or "" if self.focused is not None else ""
+        return "ab" if focused == "pane" and self.pane.tab == "ab" else focused
 
     @property
     def levers(self) -> LeverPanel:
         """The lever panel."""
         return self.query_one("#levers", LeverPanel)
 
-    def scroll_pane(self, direction: int) -> None:
-        """Scroll the log, or the results where they are shown alone."""
-        if self.compact and self._view == "results":
-            self.query_one("#results", ResultsTable).scroll_rows(direction)
+    @property
+    def pane(self) -> Pane:
+        """The pane at the bottom."""
+        return self.query_one("#pane", Pane)
+
+    # ── showing ─────────────────────────────────────────────────────────────────────────
+
+    def show(self, lines: Sequence[str] = (), *, rewound: bool = False) -> None:
+        """Hand the newest state to every part; each paints what changed."""
+        control, snapshot = self._control, self._control.snapshot
+        with self.query_one("#header", Bar).contained() as header:
+            header.show(bars.header(snapshot), bars.header_right(snapshot))
+        with self.query_one("#status", StatusLine).contained() as status:
+            status.show(bars.status(snapshot, control.next_start, control.undo_label))
+        with self.query_one("#answer", AnswerStrip).contained() as strip:
+            self.answer = answer(snapshot, control.levers, self.answer, control.cores)
+            strip.show(self.answer, snapshot, self.last_start_s)
+        self._show_footer()
+        self._show_charts()
+        with self.levers.contained() as levers:
+            levers.show(control.rows(), control.why_not("levers"), undo=control.undo_label)
+        with self.pane.contained() as pane:
+            pane.show(snapshot, lines, rewound=rewound)
+        for scrubber in self.query(Scrubber):
+            with scrubber.contained():
+                scrubber.show(snapshot.playback)
+        with self.query_one("#device", DevicePanel).contained() as device:
+            device.show(snapshot)
+
+    def _show_charts(self) -> None:
+        snapshot = self._control.snapshot
+        with self.query_one("#throughput", ThroughputChart).contained() as chart:
+            chart.show(throughput(snapshot), self._time)
+        with self.query_one("#activity", Activity).contained() as activity:
+            activity.show(snapshot, self._time)
+        with self.query_one("#step", StepTime).contained() as step:
+            step.show(snapshot, self._time)
+
+    def _show_footer(self) -> None:
+        with self.query_one("#footer", Bar).contained() as footer:
+            footer.show(
+                bars.footer(
+                    self._control.snapshot,
+                    focus=self.focus_id,
+                    roomy=is_roomy(*self.size),
+                    comparing=self._control.comparing,
+                    proposing=self.answer is not None and bool(self.answer.tries),
+                )
+            )
+
+    def allow_drawing(self) -> None:
+        """Let the chart draw: plotext has been imported."""
+        self.query_one("#throughput", ThroughputChart).allow_drawing()
+
+    # ── where the focus is, and what is in sight ────────────────────────────────────────
+
+    def _rearrange(self, **changes: object) -> None:
+        before = places(*self.size, self._board.shown)
+        self._board.shown = msgspec.structs.replace(self._board.shown, **changes)
+        if places(*self.size, self._board.shown) != before:
+            # a part asks: Textual keeps a screen's arrangement until one of its children does
+            self.query_one("#header").refresh(layout=True)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Bring the panel into sight; the footer has its keys first."""
+        focused = event.widget.id
+        if focused in get_args(Part):
+            self._rearrange(chosen=focused)
+        self._show_footer()
+
+    def action_panel_number(self, number: int) -> None:
+        """Give the focus to a panel by its digit."""
+        name = PANELS[number - 1]
+        if name in ("levers", "device"):
+            self._rearrange(device=name == "device")
+        if self._board.shown.zoomed:
+            self._zoom(name)
+        self.query_one(f"#{name}").focus()
+
+    def action_panel(self, direction: int) -> None:
+        """Give the focus to the next panel, or to the one before."""
+        device = self._board.shown.device
+        panels = [name for name in PANELS if name != ("levers" if device else "device")]
+        here = self.focused.id if self.focused is not None else None
+        index = panels.index(here) + direction if here in panels else 0
+        self.action_panel_number(PANELS.index(panels[index % len(panels)]) + 1)
+
+    def action_view(self) -> None:
+        """Show the next of levers, results, A/B and log."""
+        if self.focused is not self.pane:
+            self.open_tab(self.pane.tab)
+        elif self.pane.tab in TABS[:-1]:
+            self.choose_tab(TABS[TABS.index(self.pane.tab) + 1])
         else:
-            self.query_one("#log", LogPane).scroll_rows(direction)
+            self.pane.open(TABS[0])  # the next round begins with it
+            self.action_panel_number(4)
 
-    def toggle_device(self) -> None:
-        """Show or hide the device panel."""
-        self.toggle_class("-device")
+    def choose_tab(self, tab: Tab) -> None:
+        """Show this tab of the pane, also the next time that gpudash is started."""
+        self.chosen_tab = tab
+        self.open_tab(tab)
 
-    def open_comparison(self) -> None:
-        """Show the A/B panel, in place of the device panel where there is room for one."""
-        self.add_class("-comparing")
-        if self.compact:
-            self.remove_class("-device")
+    def open_tab(self, tab: Tab) -> None:
+        """Show this tab of the pane."""
+        self.pane.open(tab)
+        self.action_panel_number(5)
+        self._show_footer()
+
+    def find(self, text: str) -> bool:
+        """Go to the next lever with this text; with the focus on the pane, the next row or line."""
+        if self.focused is self.pane:
+            return self.pane.find(text)
+        found = self.levers.find(text)
+        if found:
+            self.action_panel_number(4)
+        return found
+
+    def copied(self) -> str:
+        """Return what is focused as text: a verdict, a row, a lever."""
+        control, shown = self._control, self._control.snapshot.comparison
+        row = self.pane.chosen_result if self.focused is self.pane else None
+        if row is not None:
+            return row.configuration if row.verdict else control.result_text(row)
+        if self.focus_id == "ab" and shown is not None:
+            return control.verdict_text(shown)
+        lever = self.levers.chosen
+        return f"{lever.name}={control.value(lever)}" if lever is not None else ""
+
+    def action_device(self) -> None:
+        """Show the device in the levers' place, or the levers again."""
+        self.action_panel_number(4 if self._board.shown.device else 6)
+
+    def action_zoom(self) -> None:
+        """Give the focused panel all the room, or take it back."""
+        focused = self.focused.id if isinstance(self.focused, Panel) else None
+        self._zoom("" if self._board.shown.zoomed else focused or "throughput")
+
+    def _zoom(self, name: str) -> None:
+        self._rearrange(zoomed=name)
+        chart = self.query_one("#throughput", ThroughputChart)
+        chart.maximised = name == "throughput"
+        chart.redraw()
+
+    def action_leave_level(self) -> None:
+        """Go one level back: from zoom, cursor and frozen charts; then to the levers."""
+        time = self._time
+        if self._board.shown.zoomed:
+            self._zoom("")
+        elif time.cursor_s is not None:
+            self._look(msgspec.structs.replace(time, cursor_s=None))
+        elif time.end_s is not None:
+            self._look(time.live())
+        else:
+            self.action_panel_number(4)
+
+    # ── what the arrows mean ────────────────────────────────────────────────────────────
+
+    def action_move(self, columns: int, rows: int) -> None:
+        """Move inside the focused panel."""
+        focused = self.focused.id if self.focused is not None else None
+        if focused in CHARTS:
+            if columns:
+                column_s = self.query_one("#throughput", ThroughputChart).time_range.bin_s
+                self._look(self._time.moved(columns, column_s, self._newest_s))
+        elif focused == "device":
+            self.query_one("#device", DevicePanel).scroll_rows(rows)
+        elif focused == "pane":
+            if columns:
+                self.pane.next_tab(columns)
+                self.choose_tab(self.pane.tab)
+            else:
+                self.pane.scroll_rows(rows)
+        elif columns:
+            self.app.call_later(self.app.run_action, f"nudge({columns})")
+        else:
+            self.levers.move(rows)
+
+    def action_scroll(self, direction: int) -> None:
+        """Scroll the pane by its height."""
+        self.pane.scroll_pages(direction)
+
+    def action_enter(self) -> None:
+        """Do what Enter means in the focused panel."""
+        focused = self.focused.id if self.focused is not None else None
+        if focused in CHARTS:
+            self.action_zoom()
+        elif focused == "pane":
+            action = {"results": "use_row", "ab": "keep"}.get(self.pane.tab)
+            if action:
+                self.app.call_later(self.app.run_action, action)
+        elif focused != "device":
+            self.app.call_later(self.app.run_action, "edit")
+
+    # ── the charts' common time ─────────────────────────────────────────────────────────
+
+    @property
+    def _newest_s(self) -> float:
+        at_s = self._control.snapshot.series.at_s
+        return at_s[-1] if at_s else 0.0
+
+    def _look(self, time: TimeView) -> None:
+        self._time = time
+        self._show_charts()
+
+    def action_range(self, direction: int) -> None:
+        """Show a shorter or a longer stretch of time."""
+        self._look(self._time.zoomed(direction, self._newest_s))
+
+    def action_whole_run(self) -> None:
+        """Show the whole run."""
+        self._look(self._time.whole())
+
+    def action_freeze(self) -> None:
+        """Freeze the charts, or follow the run again."""
+        self._look(self._time.frozen(self._newest_s))
+
+    def action_live(self) -> None:
+        """Follow the run."""
+        self._look(self._time.live())
+
+    def action_to_marker(self, direction: int) -> None:
+        """Put the cursor on the next lever change, or on the one before."""
+        moments = [marker.at_s for marker in self._control.snapshot.markers]
+        self._look(self._time.jumped(direction, moments, self._newest_s))
+
+    def on_cursor_moved(self, event: CursorMoved) -> None:
+        """Put the cursor where the mouse is."""
+        self._look(self._time.at(event.at_s, self._newest_s))
+
+    def on_range_chosen(self, event: RangeChosen) -> None:
+        """Show what the mouse was dragged over."""
+        self._look(self._time.between(event.begin_s, event.end_s))
+
+    def on_zoomed(self, event: Zoomed) -> None:
+        """Zoom as the wheel turns."""
+        self.action_range(event.direction)
 
 
 class ReplayScreen(MainScreen):
     """The dashboard of a recording: some keys have another meaning."""
 
     BINDINGS: ClassVar[list[BindingType]] = _bindings(REPLAY_KEYS)
-
-    def __init__(self, control: Control) -> None:
-        super().__init__(control)
-        self.add_class("-replay")
-
-
-def _on_gpu(snapshot: Snapshot) -> bool:
-    """Whether the table's device column is the GPU's: a row measured on one counts too."""
-    if any(result.util_pct is not None for result in snapshot.results):
-        return True
-    return snapshot.gpu is not None and snapshot.gpu_missing is None

@@ -1,62 +1,106 @@
-"""The A/B panel: the interval closing in, a row for every few pairs."""
+"""An A/B comparison: the interval closing in, the verdict, and those before it.
 
+Intervals are drawn on one axis of relative change, on which 0 is the setting compared with.
+"""
+
+import math
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeAlias
 
-from rich.segment import Segment
+import msgspec
+from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.protocol import ComparisonShown
 from gpudash.tui.axes import nice_ceiling
-from gpudash.tui.widgets.painted import Painted, Row
+from gpudash.tui.cells import Parts, fitted
 
-LEAST_SCALE = 0.01
-LEAST_DRAWN = 2
-"""Rows: an axis and the newest interval."""
-LABEL_WIDTH = 9
-"""Columns for the number of pairs."""
+Interval: TypeAlias = tuple[float, float, float]
+"""Low end, change and high end, relative: 0.05 is 5 % faster."""
 
-
-def scale_of(shown: ComparisonShown) -> float:
-    """Return the change at the right end of the axis; the left end is its negative."""
-    if not shown.history:
-        return LEAST_SCALE
-    low, change, high = shown.history[-1]
-    early_low, _, early_high = shown.history[len(shown.history) // 4]
-    newest = max(abs(low), abs(change), abs(high), LEAST_SCALE)
-    early = max(abs(early_low), abs(early_high))
-    # the first intervals are wild: they may end beyond the axis
-    wanted = max(newest, min(early, 4 * newest))
-    return nice_ceiling(min(wanted, max(1.0, 2 * abs(change))))
-
-
-def column(value: float, scale: float, width: int) -> int:
-    """Return where on the axis a value stands, at its end for one beyond."""
-    within = min(max(value / scale, -1.0), 1.0)
-    return int((within + 1) / 2 * (width - 1) + 0.5)
+FIRST_PAIRS = 2
+"""Pairs behind the first interval of a history."""
+LEAST_PAIRS = 4
+"""Fewer show no interval: it would be wild."""
+MOST_INTERVALS = 5
+"""Drawn of one history, the newest among them."""
+LEAST_LENGTH = 0.01
+MOST = 10.0
+"""An axis is at least and at most so long, each way."""
+LABEL = 12
+"""Columns left of an axis."""
+VALUE = 12
+"""Columns of a lever's value beside the blocks."""
+GAP = 3
+NONE_YET = "no A/B yet: it compares two values of a lever, in alternating blocks"
 
 
-def interval_bar(low: float, change: float, high: float, scale: float, width: int) -> str:
-    """Return an interval drawn on an axis from -scale to +scale, `│` at 0; `◂▸` are cut off."""
+class Axis(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of relative change, from left to right; 0 is on it."""
 
-    def at(value: float) -> int:
-        return column(value, scale, width)
+    left: float
+    right: float
+    step: float
+    """From one label to the next."""
 
-    cells = [" "] * width
-    cells[at(0)] = "│"
-    first, last = at(low), at(high)  # an early one may lie beyond the axis as a whole
-    cells[first : last + 1] = "─" * (last + 1 - first)
-    if low <= scale:
-        cells[first] = "├" if low >= -scale else "◂"
-    if high >= -scale:
-        cells[last] = "┤" if high <= scale else "▸"
-    if low > scale:
-        cells[-1] = "▸"
-    if high < -scale:
-        cells[0] = "◂"
-    if abs(change) <= scale:
-        cells[at(change)] = "●"
-    return "".join(cells)
+    def column(self, change: float, width: int) -> int:
+        """Return where a change stands on so many columns; at the end for one beyond."""
+        share = (change - self.left) / (self.right - self.left)
+        return int(min(max(share, 0.0), 1.0) * (width - 1) + 0.5)
+
+    def labels(self, width: int, zero: str = "0") -> str:
+        """Return the labels in percent, as many as stand apart; always the one at 0."""
+        row = [" "] * width
+        free = [True] * width
+        steps = range(round(self.left / self.step), round(self.right / self.step) + 1)
+        for number in dict.fromkeys((0, steps[0], steps[-1], *steps)):  # the first have room
+            unit = " %" * (number in (steps[0], steps[-1]))
+            text = f"{100 * number * self.step:+g}{unit}" if number else zero
+            begin = self.column(number * self.step, width) - cell_len(text) // 2
+            begin = min(max(begin, 0), width - cell_len(text))
+            place = slice(max(begin - 1, 0), begin + cell_len(text) + 1)
+            if begin >= 0 and all(free[place]):
+                free[place] = [False] * len(free[place])
+                row[begin : begin + cell_len(text)] = [text] + [""] * (cell_len(text) - 1)
+        return "".join(row)
+
+    def bar(self, interval: Interval, width: int) -> str:
+        """Return an interval, `│` at 0; an end beyond the axis is a `◂` or a `▸`."""
+        low, change, high = interval
+        cells = [" "] * width
+        cells[self.column(0, width)] = "│"
+        first, last = self.column(low, width), self.column(high, width)
+        cells[first : last + 1] = "─" * (last + 1 - first)
+        if low <= self.right:
+            cells[first] = "├" if low >= self.left else "◂"
+        if high >= self.left:
+            cells[last] = "┤" if high <= self.right else "▸"
+        if low > self.right:
+            cells[-1] = "▸"
+        if high < self.left:
+            cells[0] = "◂"
+        if self.left <= change <= self.right:
+            cells[self.column(change, width)] = "●"
+        return "".join(cells)
+
+
+def axis_of(intervals: Sequence[Interval]) -> Axis:
+    """Return the axis that holds the last interval; those before it may end beyond."""
+    low, change, high = intervals[-1] if intervals else (0.0, 0.0, 0.0)
+    most = min(max(1.0, 2 * abs(change)), MOST)
+    left, right = max(min(low, 0.0), -most), min(max(high, 0.0), most)
+    beyond = max(right - left, LEAST_LENGTH) / 2
+    for earlier_low, _, earlier_high in intervals:
+        left = min(left, max(earlier_low, -most, min(low, 0.0) - beyond))
+        right = max(right, min(earlier_high, most, max(high, 0.0) + beyond))
+    step = nice_ceiling(max(right - left, LEAST_LENGTH) / 5)
+    return Axis(
+        left=math.floor(round(left / step, 6)) * step or -step * (right <= 0),
+        right=math.ceil(round(right / step, 6)) * step or step,
+        step=step,
+    )
 
 
 def sampled(count: int, rows: int) -> list[int]:
@@ -68,92 +112,181 @@ def sampled(count: int, rows: int) -> list[int]:
     return [round((index + 1) * count / rows) - 1 for index in range(rows)]
 
 
-class ComparisonPanel(Painted):
-    """Lies over the charts while a comparison runs, and after it until it is closed."""
-
-    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
-        super().__init__(id=id)
-        self._shown: ComparisonShown | None = None
-
-    def show(self, shown: ComparisonShown | None) -> None:
-        """Take the newest state; only rows that changed are painted."""
-        if shown != self._shown:
-            self._shown = shown
-            over = shown is None or shown.is_over
-            self.border_subtitle = "esc closes" if over else "a ends it · esc hides it"
-            self.repaint()
-
-    def rows(self, width: int, height: int) -> Iterator[Row]:
-        """Yield the question, the axis, the intervals, and what is known."""
-        shown = self._shown
-        if shown is None:
-            return
-        question = f"A/B {shown.lever}: {shown.a} or {shown.b}?"
-        pairs = f"{shown.pairs}/{shown.planned_pairs} pairs"
-        yield [
-            Segment(f"{fmt.clip(question, width - len(pairs) - 1)} ", self.ink("strong")),
-            Segment(pairs, self.ink("dim")),
-        ]
-        found, sides = _found(shown, width), _sides(shown, width)
-        left = height - 1 - len(found)
-        if left - len(sides) < LEAST_DRAWN:
-            sides = []
-        yield from self._intervals(shown, width, left - len(sides))
-        yield from ([Segment(fmt.clip(line, width), self.ink("strong"))] for line in found)
-        yield from ([Segment(fmt.clip(line, width), self.ink("dim"))] for line in sides)
-
-    def _intervals(self, shown: ComparisonShown, width: int, height: int) -> Iterator[Row]:
-        if height < LEAST_DRAWN:
-            return
-        room = max(width - LABEL_WIDTH - 1, 12)
-        scale = scale_of(shown)
-        yield [Segment(" " * LABEL_WIDTH + axis(scale, room), self.ink("dim"))]
-        for index in sampled(len(shown.history), height - 1):
-            low, change, high = shown.history[index]
-            newest = index == len(shown.history) - 1
-            bar = interval_bar(low, change, high, scale, room)
-            label = f"{index + 2:>{LABEL_WIDTH - 2}}  "
-            yield [
-                Segment(label, self.ink("dim")),
-                Segment(bar, self.ink(_ink(low, high) if newest else "text")),
-            ]
+def comparison_rows(shown: ComparisonShown | None, width: int, height: int) -> Iterator[Parts]:
+    """Yield a comparison, running or concluded: the most important rows that there is room for."""
+    room = width - 2
+    if shown is None:
+        yield from (((f" {line}", "dim"),) for line in textwrap.wrap(NONE_YET, max(room, 1)))
+        return
+    head = _found(shown, room) if shown.is_over else [_blocks(shown, room)]
+    foot = _sides(shown, room) if shown.is_over else [_so_far(shown, room), _check(shown, room)]
+    if not shown.is_over and height <= len(foot):
+        head = []
+    left = height - len(head)
+    intervals = _intervals(shown)
+    least = 2 * bool(intervals)
+    del foot[max(left - least, 0 if shown.is_over else 1) :]
+    middle = _interval_rows(intervals, f"{shown.lever}={shown.a}", room, left - len(foot))
+    for parts in (*head, *middle, *foot):
+        yield ((" ", "text"), *parts)
 
 
-def axis(scale: float, width: int) -> str:
-    """Return the axis' labels: both ends and 0, in percent."""
-    left, right = f"-{100 * scale:g} %", f"+{100 * scale:g} %"
-    middle = column(0, scale, width)
-    return f"{left:<{middle}}0{right:>{width - middle - 1}}"
+def forest_rows(verdicts: Sequence[ComparisonShown], width: int, height: int) -> Iterator[Parts]:
+    """Yield concluded comparisons on one axis, the newest first."""
+    known = [(one, interval) for one in reversed(verdicts) if (interval := _interval(one))]
+    known = known[: max(height - 1, 0)]
+    names = [_name(one) for one, _ in known]
+    changes = [fmt.change(change, None, None) for _, (_, change, _) in known]
+    name_width = min(max(map(cell_len, names), default=0), max(width // 3, 1))
+    change_width = max(map(len, changes), default=0)
+    room = width - 1 - name_width - change_width - 2 * GAP
+    if not known or room < LABEL:
+        return
+    lows, _, highs = zip(*(interval for _, interval in known), strict=True)
+    axis = axis_of([(min(lows), max(highs), max(highs))])
+    head = fitted("A/B", name_width + GAP)
+    yield ((f" {head}{axis.labels(room)}", "dim"),)
+    for (one, interval), name, change in zip(known, names, changes, strict=True):
+        ink = "strong" if one.proven else "text"
+        yield (
+            (f" {fitted(name, name_width)}{' ' * GAP}", "text"),
+            (axis.bar(interval, room), ink),
+            (f"{' ' * GAP}{change:>{change_width}}", ink),
+        )
 
 
-def _ink(low: float, high: float) -> str:
-    if low > 0:
-        return "better"
-    return "bad" if high < 0 else "busy"
+def _name(shown: ComparisonShown) -> str:
+    return fmt.plain(f"{shown.lever}={shown.b}")
 
 
-def _found(shown: ComparisonShown, width: int) -> list[str]:
-    """Return the verdict, or what is known so far and why there will not be more."""
-    if shown.verdict is not None:
-        return textwrap.wrap(fmt.plain(shown.verdict), width)
-    known = _known(shown)
-    if shown.failure is None:
-        return [known or "waiting for two pairs of blocks"]
-    why = textwrap.wrap(f"no verdict: {fmt.plain(shown.failure)}", width)
-    return [known, *why] if known else why
+def _change(shown: ComparisonShown) -> str:
+    return fmt.change(shown.change or 0.0, shown.low, shown.high)
 
 
-def _known(shown: ComparisonShown) -> str:
-    if shown.change is None or shown.low is None:
-        return ""
-    return f"{shown.lever}={shown.b}: {fmt.change(shown.change, shown.low, shown.high)}"
+def _interval(shown: ComparisonShown) -> Interval | None:
+    if shown.change is None or shown.low is None or shown.high is None:
+        return None
+    return (shown.low, shown.change, shown.high) if shown.pairs >= LEAST_PAIRS else None
 
 
-def _sides(shown: ComparisonShown, width: int) -> list[str]:
-    """Return both settings in figures, on one line where it is long enough."""
-    sides = [
-        f"{value}: {fmt.significant(rate)} {shown.unit}, host {fmt.milliseconds(host_ms)} ms"
-        for value, rate, host_ms in zip((shown.a, shown.b), shown.rates, shown.host_ms, strict=True)
+def _intervals(shown: ComparisonShown) -> list[tuple[int, Interval]]:
+    """Return (pairs, interval) for each number of pairs that says something."""
+    numbered = enumerate(shown.history, FIRST_PAIRS)
+    return list(islice(numbered, LEAST_PAIRS - FIRST_PAIRS, None))
+
+
+def _interval_rows(
+    numbered: Sequence[tuple[int, Interval]], before: str, width: int, height: int
+) -> Iterator[Parts]:
+    room = width - LABEL - 1
+    if height < 2 or room < LABEL or not numbered:
+        return
+    numbered = [
+        numbered[index] for index in sampled(len(numbered), min(height - 1, MOST_INTERVALS))
     ]
-    together = " · ".join(sides)
-    return [together] if len(together) <= width else sides
+    axis = axis_of([interval for _, interval in numbered])
+    zero = fmt.plain(before) if cell_len(before) <= room // 6 else "0"
+    yield ((" " * LABEL + axis.labels(room, zero), "dim"),)
+    for pairs, interval in numbered:
+        ink = "strong" if pairs == numbered[-1][0] else "text"
+        yield ((f"{pairs:>{LABEL - 8}} pairs  ", "dim"), (axis.bar(interval, room), ink))
+
+
+def _found(shown: ComparisonShown, width: int) -> list[Parts]:
+    """Return the verdict, or why there is none and what is known."""
+    if shown.verdict is not None:
+        mark, ink = ("✓ ", "better") if shown.proven else ("  ", "strong")
+        lines = textwrap.wrap(fmt.plain(shown.verdict), max(width - 2, 1))
+    else:
+        mark, ink = "✗ ", "bad"
+        lines = textwrap.wrap(f"no verdict: {fmt.plain(shown.failure or '')}", max(width - 2, 1))
+        if _interval(shown):
+            lines += [fitted(f"{_name(shown)} so far {_change(shown)}", width - 2)]
+    marks = [mark] + ["  "] * len(lines)
+    return [((before, ink), (line, "strong")) for before, line in zip(marks, lines, strict=False)]
+
+
+def _blocks(shown: ComparisonShown, width: int) -> Parts:
+    """Return the order of the blocks measured, the newest in sight, and what A and B are."""
+    named = [
+        f"{side} {fmt.clip(fmt.plain(value), VALUE)}"
+        for side, value in zip("AB", (shown.a, shown.b), strict=True)
+    ]
+    room = width - len("blocks ") - cell_len(named[0]) - cell_len(named[1]) - 2 * GAP
+    blocks = shown.blocks if len(shown.blocks) <= room else f"…{shown.blocks[1 - room :]}"
+    order: Parts = tuple((side, {"A": "a", "B": "b"}.get(side, "dim")) for side in blocks)
+    between = (" " * GAP, "dim")
+    sides: Parts = ((named[0], "a"), between, (named[1], "b"))
+    return (("blocks ", "dim"), *order, between, *sides) if room > 1 else sides
+
+
+def _so_far(shown: ComparisonShown, width: int) -> Parts:
+    """Return what is known before the end: the change, both rates, when it ends."""
+    if _interval(shown) is None:
+        said = f"{shown.pairs} of {LEAST_PAIRS} pairs before an interval is shown"
+    else:
+        said = f"so far {_name(shown)} {_change(shown)}"
+    rates = [f"{fmt.plain(value)}: {_figure(rate)}" for value, rate in _rates(shown)]
+    goal = f"goal ±{100 * shown.precision:g} %" if shown.precision else ""
+    return _fields(
+        [(said, "strong"), ("  ".join(rates) + f" {shown.unit}", "text"), (goal, "dim")], width
+    )
+
+
+def _check(shown: ComparisonShown, width: int) -> Parts:
+    passed = {True: "✓ passed so far", False: "✗ failed so far", None: "needs more pairs"}
+    ink = "bad" if shown.check_passed is False else "dim"
+    said = (f"A/A check {passed[shown.check_passed]}", ink)
+    return _fields([said, ("it compares blocks of the same setting", "dim")], width)
+
+
+def _figure(value: float | None) -> str:
+    """Return a number in four digits or more: the difference is often in the last ones."""
+    if value is None or not 0.01 <= abs(value) < 999.95:
+        return fmt.significant(value)
+    return f"{value:#.4g}"
+
+
+def _rates(shown: ComparisonShown) -> Iterable[tuple[str, float | None]]:
+    return zip((shown.a, shown.b), shown.rates, strict=True)
+
+
+def _sides(shown: ComparisonShown, width: int) -> list[Parts]:
+    """Return a row of figures for each of the two settings, in columns."""
+    names = [fmt.plain(value) for value in (shown.a, shown.b)]
+    name_width = min(max(map(cell_len, names)), max(width // 3, 1))
+    columns = []
+    for values, unit, before in (
+        (shown.steps_per_s, " steps/s", ""),
+        (shown.samples_per_s, " samples/s", ""),
+        (tuple(1000 / rate if rate else None for rate in shown.steps_per_s), " ms", "step "),
+        (shown.host_ms, " ms", "host "),
+    ):
+        texts = [_figure(value) for value in values]
+        if any(value is not None for value in values):
+            longest = max(map(len, texts))
+            columns.append([f"{before}{text:>{longest}}{unit}" for text in texts])
+    return [
+        (
+            (fitted(name, name_width), ink),
+            ("  ", "text"),
+            *_fields([(column[side], "text") for column in columns], width - name_width - 2, gap=2),
+        )
+        for side, (name, ink) in enumerate(zip(names, "ab", strict=True))
+    ]
+
+
+def _fields(fields: Sequence[tuple[str, str]], width: int, gap: int = GAP) -> Parts:
+    """Return as many of the fields, the first ones, as there is room for; the first in any case."""
+    row: list[tuple[str, str]] = []
+    used = 0
+    for text, ink in fields:
+        between = gap if row else 0
+        if not text:
+            continue
+        if used + between + cell_len(text) > width:
+            row = row or [(fitted(text, width), ink)]
+            break
+        row += [(" " * between + text, ink)]
+        used += between + cell_len(text)
+    return tuple(row)

@@ -1,100 +1,172 @@
-"""The device panel: every value of the GPU and of the training processes, or why none."""
+"""The device panel: every reading of the GPU and the training processes, and what gpudash costs."""
 
+import os
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import zip_longest
+from typing import TypeAlias
 
+import msgspec
 from rich.segment import Segment
 
 from gpudash import format as fmt
-from gpudash.metrics import METRICS, Kind
+from gpudash.metrics import METRICS
+from gpudash.protocol import HostReading
 from gpudash.snapshot import Snapshot
-from gpudash.tui.widgets.painted import Painted, Row, width_of
+from gpudash.tui.cells import cell
+from gpudash.tui.sparks import Reading, quantity, reading
+from gpudash.tui.timeview import TimeView
+from gpudash.tui.widgets.activity import no_gpu, reading_rows
+from gpudash.tui.widgets.painted import Row, Scrolled, width_of
+from gpudash.tui.widgets.panel import Frame, Panel
 
-WIDTH = 44
-NOT_ITS_ROWS = 5
-"""Header, status, footer and the panel's frame."""
+TEXT_WIDTH = 32
+"""Of a sentence: the panel is never narrower where there is room for it."""
+TWO_COLUMNS = 68
+"""Columns from which the lines stand in two where they would not fit in one."""
+NOW = TimeView()
 
 
-def device_lines(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """Return (name, value with unit) of everything read; a lone name is a heading or text."""
-    gpu, host = snapshot.gpu, snapshot.host.values if snapshot.host else {}
-    lines = [(f"trains on {snapshot.device.name if snapshot.device else fmt.ABSENT}", "")]
-    if gpu is None:
-        reason = snapshot.gpu_missing or "the first reading has not come yet"
-        lines += [
-            (line, "") for line in textwrap.wrap(f"No GPU is read: {fmt.plain(reason)}", WIDTH - 4)
-        ]
-    else:
-        lines += [(f"GPU {gpu.index} {gpu.name}", ""), *_values("gpu", gpu.values)]
-    lines += [
-        ("training processes", ""),
-        *_values("host", host),
-        ("worker process", str(snapshot.worker_pid or fmt.ABSENT)),
-        ("gpudash itself", ""),
-        *_values("own", host),
-        ("instruments in a step", fmt.with_unit(_microseconds(snapshot.instruments_ms), "µs")),
-        ("time unattributed", fmt.percent(snapshot.unattributed_pct)),
+class Text(msgspec.Struct, frozen=True):
+    """A line of words."""
+
+    text: str
+    heads: bool = False
+
+
+Line: TypeAlias = Reading | Text
+
+
+def device_lines(snapshot: Snapshot) -> list[Line]:
+    """Return everything that was read, under headings; `–` for what could not be."""
+    return [
+        *_gpu(snapshot),
+        *_training(snapshot),
+        *_own(snapshot),
+        *_loader(snapshot),
     ]
-    if snapshot.transform_ms:
-        lines.append(("a sample in a loader worker", ""))
-        lines += [(name, f"{ms:.2g} ms") for name, ms in snapshot.transform_ms.items()]
+
+
+def _gpu(snapshot: Snapshot) -> Iterator[Line]:
+    gpu = snapshot.gpu
+    name = snapshot.device.name if snapshot.device else fmt.ABSENT
+    yield Text(f"GPU {gpu.index}, {gpu.name}" if gpu else f"trains on {name}", heads=True)
+    if gpu is None:
+        sentence = no_gpu(snapshot) or "the first reading has not come yet"
+        yield from map(Text, textwrap.wrap(sentence, TEXT_WIDTH))
+        return
+    for metric, known in METRICS.items():
+        if known.kind == "gpu" and known.label:
+            yield reading(snapshot, metric, known.spark or known.label, NOW)
+
+
+def _training(snapshot: Snapshot) -> Iterator[Line]:
+    pid = f", pid {snapshot.worker_pid}" if snapshot.worker_pid else ""
+    yield Text(f"training{pid}", heads=True)
+    for metric, known in METRICS.items():
+        if metric == "cpu_pct":
+            yield Reading(label="CPU", value=_cores(snapshot))
+        elif known.kind == "host" and known.label:
+            yield reading(snapshot, metric, known.spark or known.label, NOW)
+
+
+def _cores(snapshot: Snapshot) -> str:
+    """Return `1.3 of 16 cores`; nobody recorded how many there were for a replay."""
+    used = quantity("cpu_pct", snapshot.host.number("cpu_pct") if snapshot.host else None)
+    there_are = None if snapshot.playback else os.cpu_count()
+    return used.replace(" cores", f" of {there_are} cores") if there_are else used
+
+
+def _own(snapshot: Snapshot) -> Iterator[Line]:
+    yield Text("gpudash itself", heads=True)
+    host, costs_ms = snapshot.host or HostReading(at_s=0.0), snapshot.instruments_ms
+    costs_us = None if costs_ms is None else 1000 * costs_ms
+    yield Reading(label="CPU", value=fmt.with_unit(host.number("own_cpu_pct"), "% of a core"))
+    yield Reading(label="memory", value=fmt.memory(host.number("own_rss_mib")))
+    yield Reading(label="measuring", value=fmt.with_unit(costs_us, "µs/step"))
+    unattributed = fmt.with_unit(snapshot.unattributed_pct, "%", 1)
+    yield Reading(label="unattributed time", value=unattributed)
+
+
+def _loader(snapshot: Snapshot) -> Iterator[Line]:
+    if snapshot.transform_ms or snapshot.skipped_samples:
+        yield Text("loader, a sample", heads=True)
+    for name, ms in snapshot.transform_ms.items():
+        yield Reading(label=fmt.plain(name), value=f"{fmt.milliseconds(ms)} ms")
     if snapshot.skipped_samples:
-        lines.append(("unreadable samples skipped", f"{snapshot.skipped_samples:,}"))
-    return lines
+        yield Reading(label="unreadable, skipped", value=f"{snapshot.skipped_samples:,}")
 
 
-def _values(kind: Kind, values: Mapping[str, float | str]) -> Iterator[tuple[str, str]]:
-    """Yield every value of this kind that has a label, measured or not."""
-    for name, metric in METRICS.items():
-        if metric.kind == kind and metric.label:
-            yield metric.label, fmt.quantity(values.get(name), metric.unit)
-
-
-def _microseconds(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else 1000 * milliseconds
-
-
-class DevicePanel(Painted):
-    """A panel over the right edge, hidden until asked for."""
+class DevicePanel(Panel, Scrolled):
+    """All readings, in the levers' place; hidden until asked for."""
 
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
-        self._lines: list[tuple[str, str]] = []
-        self._in_two = False
+        self._snapshot = Snapshot()
+        self._first = 0
 
     def show(self, snapshot: Snapshot) -> None:
         """Take new values; only rows that changed are painted."""
-        lines = device_lines(snapshot)
-        if lines != self._lines:
-            self._lines = lines
-            self.fit()
-            self.repaint()
+        self._snapshot = snapshot
+        vars(self).pop("_lines", None)
+        self.repaint()
 
-    def fit(self) -> None:
-        """Take the room there is: two columns where one is too long for the screen."""
-        columns, rows = self.screen.size
-        self._in_two = len(self._lines) > rows - NOT_ITS_ROWS
-        self.styles.width = min(2 * WIDTH, columns - 1) if self._in_two else WIDTH
-        self.styles.height = (-(-len(self._lines) // 2) if self._in_two else len(self._lines)) + 2
+    @cached_property
+    def _lines(self) -> list[Line]:
+        """All readings; made where they are in sight."""
+        return device_lines(self._snapshot)
 
-    def rows(self, width: int, height: int) -> Iterator[Row]:
-        """Yield one row per value, or per two of them."""
-        if not self._in_two:
-            yield from (self._row(line, width) for line in self._lines)
+    def frame(self) -> Frame:
+        """Return the title, how many lines are out of sight, and the way back."""
+        width, height = self.size.width - 2, self.size.height - 2
+        below = len(self._lines) - self._top(width, height) - self._room(width, height)
+        return Frame(
+            top=(cell("⁶device", "strong"),),
+            bottom=(cell(f"↓ {below} more", "dim"),) if below > 0 else (),
+            bottom_right=(cell("d close", "dim", rank=1, action="screen.device"),),
+        )
+
+    def scroll_rows(self, direction: int) -> None:
+        """Show earlier rows (-1) or later ones (+1)."""
+        frame = 2 if self.framed else 0
+        self._first = self._top(self.size.width - frame, self.size.height - frame, direction)
+        self.repaint()
+
+    def body(self, width: int, height: int) -> Iterator[Row]:
+        """Yield the lines, in two columns where one is too short for them."""
+        first, room = self._top(width, height), self._room(width, height)
+        shown = self._lines[first : first + room]
+        if room == height:
+            yield from self._column(shown, width)
             return
-        half = (width - 2) // 2
-        for left, right in zip_longest(self._lines[:height], self._lines[height:]):
-            row = self._row(left, half)
-            gap = Segment(" " * (half + 2 - width_of(row)))
-            yield [*row, gap, *(self._row(right, half) if right else [])]
+        half = width // 2
+        columns = (self._column(shown[:height], half), self._column(shown[height:], width - half))
+        nothing: Row = []
+        for left, right in zip_longest(*columns, fillvalue=nothing):
+            yield [*left, Segment(" " * (half - width_of(left))), *right]
 
-    def _row(self, line: tuple[str, str], width: int) -> Row:
-        name, value = (fmt.plain(text) for text in line)
-        if not value:
-            return [Segment(fmt.clip(name, width), self.ink("strong"))]
-        room = max(width - len(name) - 3, 1)
-        return [
-            Segment(f" {name} ", self.ink("dim")),
-            Segment(f"{fmt.clip(value, room):>{room}}", self.ink("text")),
-        ]
+    def _room(self, width: int, height: int) -> int:
+        """Return how many lines are in sight."""
+        return 2 * height if width >= TWO_COLUMNS and len(self._lines) > height else height
+
+    def _top(self, width: int, height: int, direction: int = 0) -> int:
+        """Return the first line in sight, or what it becomes."""
+        last = max(len(self._lines) - self._room(width, height), 0)
+        return min(max(self._first + direction, 0), last)
+
+    def _column(self, lines: Sequence[Line], width: int) -> Iterator[Row]:
+        shown = [line for line in lines if isinstance(line, Reading)]
+        rows = reading_rows(self, shown, self._snapshot.series, NOW, width)
+        for line in lines:
+            if isinstance(line, Reading):
+                yield next(rows)
+            else:
+                yield self._text(line, width)
+
+    def _text(self, line: Text, width: int) -> Row:
+        text = fmt.clip(fmt.plain(line.text), width - 2)
+        if not line.heads:
+            return [Segment(f" {text}", self.ink("dim"))]
+        row: Row = [Segment(f" {text} ", self.ink("head"))]
+        return [*row, Segment("─" * (width - width_of(row) - 1), self.ink("border"))]

@@ -1,38 +1,57 @@
-"""The lever panel: every lever with its value, and what the one under the cursor does."""
+"""The lever panel: every lever with its value, and what is known of the one under the cursor."""
 
 import textwrap
 from collections.abc import Iterator
 
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
-from textual import events
 
 from gpudash import format as fmt
+from gpudash.tui.cells import Cell, cell
 from gpudash.tui.control import LeverRow
+from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.widgets.painted import Row, Scrolled, width_of
-from workloads.levers import Lever
+from gpudash.tui.widgets.panel import MARGIN, Frame, Panel
+from workloads.levers import Effect, Lever
 
+TITLE = "⁴levers"
 SIDE_BY_SIDE = 64
 """Columns from which the explanation stands beside the list instead of below it."""
-LIST_WIDTH = 32
-EXPLANATION_ROWS = 10
-"""What most have room in, title included: the list gives way only to a longer one."""
+LIST_WIDTH = 36
+LEAST_EXPLAINED = 3
+"""Rows: with fewer below the list, nothing is explained."""
+LEAST_NAME = 6
+VALUE_WIDTH = 9
+"""Columns for a value, where its lever's name is cut."""
+MARKS: dict[Effect, str] = {"next step": "", "new loader": "◦", "rebuilt model": "!"}
+"""What a change costs."""
+LEGEND = {"◦": "◦ new loader", "!": "! new weights"}
+EFFECTS: dict[Effect, str] = {
+    "next step": "from the next step",
+    "new loader": "with a new loader",
+    "rebuilt model": "with a rebuilt model and new weights",
+}
+
+KEYS = " · a A/B · ⏎ values"
 
 
-class LeverPanel(Scrolled):
+class LeverPanel(Panel, Scrolled):
     """The levers of the workload; the app moves the cursor and makes the change."""
 
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
         self._levers: tuple[LeverRow, ...] = ()
         self._why_not: str | None = None
+        self._undo = ""
         self._cursor = 0
-        self.titled = True
-        """False where a tab above names the panel already."""
+        self._first = 0  # lever in sight
 
-    def show(self, levers: tuple[LeverRow, ...], why_not: str | None = None) -> None:
-        """Take new values, and why they cannot be changed; only rows that changed are painted."""
-        if (levers, why_not) != (self._levers, self._why_not):
-            self._levers, self._why_not = levers, why_not
+    def show(
+        self, levers: tuple[LeverRow, ...], why_not: str | None = None, undo: str = ""
+    ) -> None:
+        """Take new values, why they cannot be changed, and what undo would do."""
+        if (levers, why_not, undo) != (self._levers, self._why_not, self._undo):
+            self._levers, self._why_not, self._undo = levers, why_not, undo
             self._cursor = min(self._cursor, max(len(levers) - 1, 0))
             self.repaint()
 
@@ -44,89 +63,190 @@ class LeverPanel(Scrolled):
     def move(self, direction: int) -> None:
         """Move the cursor, from the end to the other end."""
         if self._levers:
-            self._cursor = (self._cursor + direction) % len(self._levers)
-            self.repaint()
-
-    def on_click(self, event: events.Click) -> None:
-        """Choose the lever under the pointer and change it, as Enter does."""
-        width, height = self.size
-        y = event.y - int(self.titled)
-        index = y + self._first_row(self._list_height(width, height))
-        in_list = event.x < (LIST_WIDTH if width >= SIDE_BY_SIDE else width)
-        if y >= 0 and index < len(self._levers) and in_list:
-            self._cursor = index
-            self.repaint()
-            self.app.call_later(self.app.run_action, "edit")
+            self._choose((self._cursor + direction) % len(self._levers))
 
     def scroll_rows(self, direction: int) -> None:
-        """Move the cursor up (-1) or down (+1)."""
-        self.move(direction)
+        """Move the cursor up (-1) or down (+1), as far as there are levers."""
+        if 0 <= self._cursor + direction < len(self._levers):
+            self._choose(self._cursor + direction)
+
+    def find(self, text: str) -> bool:
+        """Move the cursor to the next lever with this in its name; return whether there is one."""
+        count = len(self._levers)
+        for index in (*range(self._cursor + 1, count), *range(min(self._cursor + 1, count))):
+            if text.lower() in self._levers[index].lever.name.lower():
+                self._choose(index)
+                return True
+        return False
+
+    def _choose(self, index: int) -> None:
+        self._cursor = index
+        self.repaint()
+
+    def clicked(self, x: int, y: int) -> None:
+        """Choose the lever under the pointer; the one that is chosen is edited, as by Enter."""
+        margin = 2 * int(self.framed)
+        width, height = self.size.width - margin, self.size.height - margin
+        in_list = x < (LIST_WIDTH if width >= SIDE_BY_SIDE else width)
+        index = y + self._first
+        if not in_list or y >= self._list_height(width, height) or index >= len(self._levers):
+            return
+        if index == self._cursor:
+            self.app.call_later(self.app.run_action, "edit")
+        else:
+            self._choose(index)
 
     # ── painting ────────────────────────────────────────────────────────────────────────
 
-    def rows(self, width: int, height: int) -> Iterator[Row]:
-        """Yield the list, and the explanation below or beside it."""
-        if width >= SIDE_BY_SIDE:
-            yield from self._beside(width, height)
-        else:
-            yield from self._list(width, self._list_height(width, height))
-            yield []
-            if self.chosen is not None:
-                yield [Segment(f" {self.chosen.name}", self.ink("strong"))]
-            yield from self._explanation(width - 2)
+    def frame(self) -> Frame:
+        """Return the title, why nothing can be changed, what undo would do, and the legend."""
+        marks = {MARKS[row.lever.effect] for row in self._levers}
+        why_not = fmt.plain(self._why_not or "")
+        if why_not and cell_len(why_not) + cell_len(TITLE) + 3 * MARGIN > self.size.width:
+            why_not = "read only"
+        return Frame(
+            top=(cell(TITLE, "strong"), *([cell(why_not, "busy", rank=2)] if why_not else [])),
+            top_right=(self._undo_button(),) if self._undo and not why_not else (),
+            bottom=tuple(
+                cell(what, "dim", rank=1) for mark, what in LEGEND.items() if mark in marks
+            ),
+        )
 
-    def _beside(self, width: int, height: int) -> Iterator[Row]:
-        left = list(self._list(LIST_WIDTH, self._list_height(width, height)))
-        right = list(self._explanation(width - LIST_WIDTH - 2))
-        for index in range(max(len(left), len(right))):
+    def _undo_button(self) -> Cell:
+        label = fmt.plain(self._undo)
+        if self.size.width < SIDE_BY_SIDE:  # the name is the first to go
+            label = label.rpartition(" ")[2] if "→" in label else label
+        return Cell(
+            parts=(("u", "key"), (f" undo {_cut(label, 20)}", "dim")), rank=2, action="undo"
+        )
+
+    def body(self, width: int, height: int) -> Iterator[Row]:
+        """Yield the list, and the explanation below or beside it."""
+        if width < SIDE_BY_SIDE:
+            shown = self._list_height(width, height)
+            yield from self._list(width, shown)
+            if shown < height and self._levers:
+                yield [Segment("─" * width, self.ink("border"))]
+                yield from self._explanation(width - 1, height - shown - 1)
+            return
+        left = list(self._list(LIST_WIDTH, height))
+        right = list(self._explanation(width - LIST_WIDTH - 2, height))
+        for index in range(height):
             row = left[index] if index < len(left) else []
-            padding = Segment(" " * max(LIST_WIDTH - width_of(row), 0))
-            yield [*row, padding, *(right[index] if index < len(right) else [])]
+            padding = " " * max(LIST_WIDTH - width_of(row), 0)
+            yield [
+                *row,
+                Segment(f"{padding}│", self.ink("border")),
+                *(right[index] if index < len(right) else []),
+            ]
 
     def _list_height(self, width: int, height: int) -> int:
-        """Rows for levers: beside the text all there are, above it what the text leaves."""
-        room = height - int(self.titled)
+        """Rows for levers: all that there are, before anything is explained below them."""
         if width >= SIDE_BY_SIDE:
-            return room
-        text = 1 + len(list(self._explanation(width - 2)))
-        return max(min(len(self._levers), room - 1 - max(text, EXPLANATION_ROWS)), 3)
-
-    def _first_row(self, height: int) -> int:
-        """Index of the first lever in sight, so that the cursor is."""
-        return max(self._cursor - height + 1, 0)
+            return height
+        left = height - len(self._levers) - 1
+        return len(self._levers) if left >= LEAST_EXPLAINED else height
 
     def _list(self, width: int, height: int) -> Iterator[Row]:
-        if self.titled:
-            yield [Segment(" levers", self.ink("strong"))]
-        if not self._levers:
+        count = len(self._levers)
+        if not count:
             yield [Segment(" none known", self.ink("dim"))]
-        first = self._first_row(height)
-        last = min(first + height, len(self._levers)) - 1
-        marks = {last: "↓"} if last < len(self._levers) - 1 else {}
-        marks |= {first: "↑"} if first else {}
-        for index in range(first, last + 1):
-            yield self._row(index, width, marks.get(index, " "))
+        self._first = first_in_sight(self._first, self._cursor, count, height)
+        last = min(self._first + height, count) - 1
+        above, below = self._first, count - 1 - last
+        column = max((cell_len(_named(row)) for row in self._levers), default=0) + 1
+        for index in range(above, last + 1):
+            more = [f"{above} more↑"] if above and index == above else []
+            more += [f"{below} more↓"] if below and index == last else []
+            yield self._row(index, width, column, " ".join(more))
 
-    def _row(self, index: int, width: int, mark: str) -> Row:
-        """Return a lever's row; the mark at its end says that there are more beyond it."""
+    def _row(self, index: int, width: int, column: int, more: str) -> Row:
+        """Return a lever's row, its value at a column; `more` says how many are beyond it."""
         row, under_cursor = self._levers[index], index == self._cursor
-        pending = row.pending is not None
-        value = f"{row.value} → {row.pending} …" if pending else row.value
-        name_width = max((len(r.lever.name) for r in self._levers), default=0) + 2
-        name = f"{'▸' if under_cursor else ' '}{row.lever.name:<{name_width}}"
-        room = max(width - len(name) - 2, 1)
-        text = f"{fmt.clip(value, room):<{room}}{mark}"
+        room = width - 1 - (cell_len(more) + 1 if more else 0)  # after the cursor's column
+        name = _named(row)
+        beside = max(room - cell_len(name) - 1, min(room - LEAST_NAME, VALUE_WIDTH), 0)
+        *fuller, least = _values(row)
+        value = next(
+            (text for text in fuller if cell_len(text) <= room - column),
+            next((text for text in (*fuller, least) if cell_len(text) <= beside), "…"),
+        )
+        if value == "…" and not any(character.isdigit() for character in row.value):
+            value = _cut(fmt.plain(row.value), beside)
+        # a long value begins left of the column, a longer one cuts the name
+        column = max(min(column, room - cell_len(value)), 0)
+        name = set_cell_size(_cut(name, column - 1), column)
+        value = set_cell_size(value, max(room - column, 0))
+        tail = f" {more}" if more else ""
         if under_cursor:
-            return [Segment(name + text, self.ink("cursor"))]
-        value_style = self.ink("dim" if self._why_not else "busy" if pending else "text")
-        return [Segment(name, self.ink("dim")), Segment(text, value_style)]
+            return [Segment(f"▸{name}{value}{tail}", self.ink("cursor"))]
+        changed = "strong" if row.default is not None else "text"
+        ink = "dim" if self._why_not else "busy" if row.pending is not None else changed
+        return [
+            Segment(f" {name}", self.ink("dim")),
+            Segment(value, self.ink(ink)),
+            Segment(tail, self.ink("dim")),
+        ]
 
-    def _explanation(self, width: int) -> Iterator[Row]:
-        lever = self.chosen
-        if lever is None:
+    def _explanation(self, width: int, height: int) -> Iterator[Row]:
+        """Yield what is known of the lever under the cursor, the summary cut first."""
+        if not self._levers:
             return
-        # the summary first, then what may be set and when it takes effect
-        effect = self._why_not or f"takes effect: {lever.effect}"
-        for text in (lever.summary, f"Values: {lever.valid}.", f"{effect.capitalize()}."):
-            for line in textwrap.wrap(text, max(width - 1, 1)):
-                yield [Segment(f" {line}", self.ink("dim"))]
+        row = self._levers[self._cursor]
+        summary = _wrap(row.lever.summary, width)
+        values = _wrap(_values_text(row), width)
+        effect = _wrap(self._why_not or EFFECTS[row.lever.effect], width)
+        if not self._why_not and cell_len(effect[0] + KEYS) < width:
+            effect[0] += KEYS
+        said = _wrap(f"A/B: {row.said}", width) if row.said else []
+        said_where = _wrap(row.context, width) if row.context else []
+        if len(summary) + len(values) + len(effect) + len(said) + len(said_where) > height:
+            values = []  # Enter shows them
+        rest = [*effect, *said, *said_where]
+        room = max(height - len(rest), 1)
+        if len(summary) > room:
+            summary = [*summary[: room - 1], _cut(f"{summary[room - 1]}…", width, force=True)]
+        for ink, lines in (
+            ("text", summary),
+            ("dim", [*values, *effect]),
+            ("strong", said),
+            ("dim", said_where),
+        ):
+            yield from ([Segment(f" {line}", self.ink(ink))] for line in lines)
+
+
+def _named(row: LeverRow) -> str:
+    mark = MARKS[row.lever.effect]
+    return f"{fmt.plain(row.lever.name)} {mark}".rstrip()
+
+
+def _values(row: LeverRow) -> Iterator[str]:
+    """Yield the value in ever fewer words: beside the other one and the default, alone."""
+    value, values = fmt.plain(row.value), row.lever.values
+    if row.pending is not None:
+        pending = fmt.plain(row.pending)
+        yield from (f"{value} → {pending} …", f"→ {pending} …")
+        return
+    both = len(values) == 2 and value in values
+    bracketed = " ".join(f"[{one}]" if one == value else one for one in values)
+    for text in (bracketed, value) if both else (value,):
+        if row.default is not None:
+            yield f"{text}  default {fmt.plain(row.default)}"
+        yield text
+    yield value
+
+
+def _values_text(row: LeverRow) -> str:
+    default = f"; default {row.default}" if row.default is not None else ""
+    return f"{row.lever.valid}{default}"
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    return textwrap.wrap(fmt.plain(text), max(width - 1, 1))
+
+
+def _cut(text: str, width: int, *, force: bool = False) -> str:
+    """Return text in at most so many terminal cells; `…` says that some is missing."""
+    if cell_len(text) <= width and not force:
+        return text
+    return f"{set_cell_size(text.rstrip('…'), max(width - 1, 0)).rstrip()}…" if width > 0 else ""

@@ -1,6 +1,5 @@
 """The base of every widget here: rows painted as strips, only changed rows refreshed."""
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -12,39 +11,14 @@ from rich.style import Style
 from textual import events
 from textual.geometry import Region, Size
 from textual.strip import Strip
-from textual.style import Style as ThemedStyle
 from textual.widget import Widget
 
+from gpudash.tui import inks
 from gpudash.tui.containment import Contained, PartFailed
 
 Row = list[Segment]
-
-INKS = {
-    "text": "$foreground",
-    "strong": "bold $foreground",
-    "dim": "$text-muted",
-    "head": "bold $text-muted",
-    "faint": "$text-disabled",
-    "good": "$text-success",
-    "better": "bold $text-success",
-    "busy": "$text-warning",
-    "bad": "bold $text-error",
-    "key": "bold $text-accent",
-    "border": "$text-disabled",
-    "focus": "bold $text-accent",
-    "cursor": "$block-cursor-foreground on $block-cursor-background",
-    # lines are to be told apart on dark and on light themes; all else is the theme's
-    "line-0": "#e0a030",
-    "line-1": "#4a9eea",
-    "line-2": "#b58aef",
-    "line-3": "#52b87a",
-    "line-4": "#e8707e",
-    "line-5": "#3fbac2",
-    "line-6": "#c9c34f",
-}
-"""What widgets paint with. Not component classes: Textual would match the stylesheet for each
-of them in each widget several times before the first frame."""
-VARIABLE = re.compile(r"\$([\w-]+)")
+FEW_COLOURS = (None, "standard")
+"""Of rich's colour systems those that have sixteen colours, or none."""
 
 
 class Painted(Contained, Widget):
@@ -54,8 +28,10 @@ class Painted(Contained, Widget):
         super().__init__(id=id, classes=classes)
         self._strips: list[Strip] = []
         self._painted_size: Size | None = None
+        self._theme = ""
         self._base: Style | None = None
         self._inks: dict[str, Style] = {}
+        self._textures: dict[Style, dict[int, str]] = {}
         self._complaint: str | None = None  # what failed as it was last brought up to date
 
     def rows(self, width: int, height: int) -> Iterable[Row]:
@@ -80,7 +56,10 @@ class Painted(Contained, Widget):
         return failed.sentence
 
     def repaint(self) -> None:
-        """Draw again and have the terminal shown those rows that differ."""
+        """Draw again and have the terminal shown those rows that differ; out of sight, nothing."""
+        if not self.region:
+            self._painted_size = None  # drawn when it comes into sight
+            return
         if self._painted_size != self.size:
             self.refresh()  # never drawn at this size: rendering will
             return
@@ -94,6 +73,10 @@ class Painted(Contained, Widget):
         self._painted_size = None
         self.refresh()
 
+    def on_show(self) -> None:
+        """Draw what has changed while it was out of sight."""
+        self.redraw()
+
     def render_line(self, y: int) -> Strip:
         """Return a row as it was drawn; after a change of size all are drawn first."""
         if self._painted_size != self.size:
@@ -106,7 +89,8 @@ class Painted(Contained, Widget):
             self._base = self.rich_style  # a millisecond of walking up the tree
         base = self._base
         try:
-            strips = [_strip(row, width, base) for row in self._rows(width, height)]
+            rows = self._rows(width, height)
+            strips = [_strip(self._textured(row), width, base) for row in rows]
         except Exception as error:  # noqa: BLE001  # whatever it is, the others are painted
             strips = [_strip([Segment(f" {self._fail(error)}")], width, base)]
         return strips + [Strip.blank(width, base)] * (height - len(strips))
@@ -118,22 +102,47 @@ class Painted(Contained, Widget):
             return ([Segment(f" {self._complaint}")],)
         return islice(self.rows(width, height), height)
 
+    def _textured(self, row: Row) -> Row:
+        """Return the row with glyphs where hues alone would tell things apart."""
+        if not self._textures:
+            return row
+        return [
+            Segment(text.translate(self._textures[style]), style)
+            if style in self._textures
+            else Segment(text, style)
+            for text, style, _ in row
+        ]
+
     def notify_style_update(self) -> None:
-        """Draw in the new theme's colours."""
+        """Draw in the new theme's colours; a change of focus, say, changes none."""
         super().notify_style_update()
+        if self._theme == self.app.theme:
+            return
+        self._theme = self.app.theme
         self._painted_size = None
         self._base = None
         self._inks.clear()
+        self._textures.clear()
 
     def ink(self, name: str) -> Style:
         """Return the style of this name in the present theme, on the widget's background."""
         if name not in self._inks:
-            colours = self.app.theme_variables
-            # not left to Textual: it would lose the share in `auto 60%`
-            ink = VARIABLE.sub(lambda variable: colours[variable[1]], INKS[name])
-            style: Style = (self.visual_style + ThemedStyle.parse(ink)).rich_style
+            own, theme = self.visual_style, self.app.current_theme
+            ground = own.background
+            if (
+                ground is None or ground.ansi is not None
+            ):  # the terminal's own: only light or dark is known of it
+                ground = inks.BLACK if theme.dark else inks.WHITE
+            style = (own + inks.style(name, self.app.theme_variables, ground)).rich_style
             self._inks[name] = style
+            if self._hues_are_few():
+                self._textures[style] = inks.texture(name)
         return self._inks[name]
+
+    def _hues_are_few(self) -> bool:
+        app = self.app
+        on_terminal = not app.is_headless  # a picture has all colours
+        return app.no_color or (on_terminal and app.console.color_system in FEW_COLOURS)
 
 
 def _strip(row: Row, width: int, base: Style) -> Strip:

@@ -11,7 +11,7 @@ import msgspec
 from rich.segment import Segment
 from textual import events
 
-from gpudash.tui.cells import Cell, fitting
+from gpudash.tui.cells import Cell, placed
 from gpudash.tui.widgets.painted import Painted, Row, width_of
 
 THIN = tuple("╭╮╰╯─│")
@@ -72,19 +72,14 @@ class Panel(Painted):
     ) -> Row:
         ink = self.ink("focus" if self.has_focus else "border")
         row: Row = [Segment(begin + across, ink)]
-        placed = list(_placed(left, right, width))
-        for x, one in placed:
+        for x, one in placed(left, right, width, margin=MARGIN, gap=MARGIN):
             row += [Segment(across * (x - 1 - width_of(row)), ink), Segment(" ", ink)]
             row += [Segment(text, self.ink(style)) for text, style in one.parts]
             row.append(Segment(" ", ink))
         return [*row, Segment(across * (width - 1 - width_of(row)) + end, ink)]
 
-    def on_focus(self) -> None:
-        """Show it."""
-        self.repaint()
-
-    def on_blur(self) -> None:
-        """Show it."""
+    def watch_has_focus(self, _has_focus: bool) -> None:  # noqa: FBT001  # Textual's signature
+        """Show it; no style rule asks for the focus, so none is matched anew."""
         self.repaint()
 
     def on_click(self, event: events.Click) -> None:
@@ -97,7 +92,7 @@ class Panel(Painted):
             top = event.y == 0
             left = frame.top if top else frame.bottom
             right = frame.top_right if top else frame.bottom_right
-            for x, one in _placed(left, right, width):
+            for x, one in placed(left, right, width, margin=MARGIN, gap=MARGIN):
                 if x <= event.x < x + one.width and one.action:
                     self.app.call_later(self.app.run_action, one.action)
         else:
@@ -105,18 +100,3 @@ class Panel(Painted):
 
     def clicked(self, x: int, y: int) -> None:
         """Take a click on the body, at this column and row of it."""
-
-
-def _placed(left: Sequence[Cell], right: Sequence[Cell], width: int) -> Iterator[tuple[int, Cell]]:
-    """Yield (column, cell) for the cells of an edge of this width that there is room for."""
-    kept = fitting([*left, *right], width - 2 * MARGIN, gap=MARGIN)
-    on_left = [one for one in kept if any(one is other for other in left)]
-    x = MARGIN
-    for one in on_left:
-        yield x, one
-        x += one.width + MARGIN
-    on_right = kept[len(on_left) :]
-    x = width - sum(one.width + MARGIN for one in on_right)
-    for one in on_right:
-        yield x, one
-        x += one.width + MARGIN

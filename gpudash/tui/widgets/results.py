@@ -1,125 +1,189 @@
-"""The results table: one row per setting tried, the first one pinned as the yardstick.
+"""The results: a row for each setting tried, the first one pinned as the yardstick.
 
-Nothing in it is coloured as better or worse: rows are measured one after the other and differ
-by several percent between equal settings too. What is proven is what a verdict says.
+No number is coloured as better or worse: rows are measured one after the other and differ by
+several percent between equal settings too. What is proven is what a verdict says.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
-from rich.segment import Segment
+from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.snapshot import Result
-from gpudash.tui.widgets.painted import Row, Scrolled
+from gpudash.tui.axes import nice_ceiling
+from gpudash.tui.cells import Parts, fitted
+from gpudash.tui.scroll import Scroll
+
+PINNED = 1
+"""Rows at the top that do not scroll."""
+EIGHTHS = " ▏▎▍▌▋▊▉"
+NAME_WIDTH = 26
+"""Columns of the configuration before numbers give way: enough for the usual ones."""
+LEAST_NAME = 10
+LEAST_BAR = 8
+GAP = 2
+PROVEN = "✓ proven"
+BAR = "bar"
+GIVING_WAY = ("p95 ms", "steps", "host ms", BAR, "p50 ms", "GPU %", "CPU %", "× row 1")
+"""What a narrow table goes without, the first one first."""
 
 
-class Column(msgspec.Struct, frozen=True, kw_only=True):
-    """A column of numbers right of the configuration."""
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """All rows, and what is the same for each of them."""
 
-    title: str
-    width: int
+    results: tuple[Result, ...] = ()
+    on_gpu: bool = False
+    unit: str = "samples/s"
+    """Of the rate; `steps/s` where no row knows its samples."""
+    full: float = 1.0
+    """Rate that fills the bar: a round number, so that bars keep still while a rate varies."""
+    settings: int = 0
+    """Rows that are not verdicts."""
+
+    def rate(self, result: Result) -> float | None:
+        """Return the row's throughput."""
+        return result.samples_per_s if self.unit == "samples/s" else result.steps_per_s
+
+    @property
+    def numbers(self) -> dict[str, Callable[[Result], str]]:
+        """Titles of the columns right of the rate, each with the text of a row in it."""
+        return {
+            "× row 1": lambda row: fmt.ratio(row.ratio),
+            "p50 ms": lambda row: fmt.significant(row.step_ms_p50),
+            "p95 ms": lambda row: fmt.significant(row.step_ms_p95),
+            "host ms": lambda row: fmt.significant(row.host_ms),
+            "GPU %" if self.on_gpu else "CPU %": lambda row: fmt.percent(
+                row.util_pct if self.on_gpu else row.cpu_pct
+            ).removesuffix(" %"),
+            "steps": lambda row: fmt.count(row.steps),
+        }
 
 
-NUMBERS = (
-    Column(title="steps", width=9),
-    Column(title="steps/s", width=8),
-    Column(title="samples/s", width=10),
-    Column(title="p50 ms", width=8),
-    Column(title="p95 ms", width=8),
-    Column(title="host ms", width=8),
-    Column(title="util %", width=7),
-    Column(title="ratio", width=8),
-)
-NUMBER_WIDTH = 4
-MIN_CONFIGURATION = 26
-"""Enough to tell the usual rows apart."""
+def table_of(results: tuple[Result, ...], *, on_gpu: bool) -> Table:
+    """Return the table of these results; a GPU that an earlier row was measured on counts too."""
+    on_gpu = on_gpu or any(row.util_pct is not None for row in results)
+    counted = any(row.samples_per_s is not None for row in results) or not results
+    unit = "samples/s" if counted else "steps/s"
+    table = Table(results=results, on_gpu=on_gpu, unit=unit)
+    highest = max((table.rate(row) or 0.0 for row in results), default=0.0)
+    settings = sum(not row.verdict for row in results)
+    return msgspec.structs.replace(table, full=nice_ceiling(highest), settings=settings)
 
 
-def cells_of(result: Result, *, on_gpu: bool) -> dict[str, str]:
-    """Return the numbers of a row as text, by the titles of `NUMBERS`."""
-    device = result.util_pct if on_gpu else result.cpu_pct
-    return {
-        "steps": fmt.count(result.steps),
-        "steps/s": fmt.significant(result.steps_per_s),
-        "samples/s": fmt.significant(result.samples_per_s),
-        "p50 ms": fmt.significant(result.step_ms_p50),
-        "p95 ms": fmt.significant(result.step_ms_p95),
-        "host ms": fmt.significant(result.host_ms),
-        "util %": fmt.percent(device).removesuffix(" %"),
-        "ratio": fmt.ratio(result.ratio),
+def in_sight(table: Table, scroll: Scroll, height: int) -> list[int]:
+    """Return which rows are shown: some that follow each other, below the first one."""
+    results = table.results
+    shown = list(scroll.in_sight(len(results), height))
+    if len(shown) > PINNED and shown[0] > 0:
+        shown[0] = 0
+        newest = len(results) - 1
+        while results[newest].verdict and newest:
+            newest -= 1
+        if scroll.row is None and newest < shown[PINNED]:
+            shown[PINNED] = newest  # its verdicts would have pushed it out
+    return shown
+
+
+def result_rows(
+    table: Table,
+    shown: Sequence[int],
+    width: int,
+    *,
+    cursor: int | None = None,
+    proven: Collection[str] = (),
+) -> Iterator[Parts]:
+    """Yield the head and the rows `shown`, with a `>` before the one under the cursor.
+
+    `proven` are the verdicts that show a difference.
+    """
+    rows = [table.results[index] for index in shown]
+    measured = [row for row in rows if not row.verdict]
+    digits = max((len(str(row.number)) for row in rows), default=1)
+    room = width - digits - 5  # marks, number, and a blank at either end
+    layout = _layout(table, measured, room)
+    yield ((f"{'#':>{digits + 3}} {layout.head}", "head"),)
+    if not rows:
+        yield (("   a row appears here for each setting tried", "faint"),)
+    for index, row in zip(shown, rows, strict=True):
+        mark = ">" if index == cursor else " "
+        if row.verdict:
+            parts = _verdict(row.configuration, room, proven=row.configuration in proven)
+            line: Parts = ((f"{mark}{' ' * (digits + 3)}", "strong"), *parts)
+        else:
+            ink = "strong" if row.live else "text"
+            number = f"{mark}{'▸' if row.live else ' '} {row.number:>{digits}} "
+            line = ((number, ink), *layout.row(row, ink))
+        yield tuple((text, "cursor") for text, _ in line) if index == cursor else line
+
+
+class _Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """How wide each column of a table is; a width of 0 leaves it out."""
+
+    table: Table
+    name: int
+    rate: int
+    bar: int
+    numbers: dict[str, int]
+
+    @property
+    def head(self) -> str:
+        unit = (
+            f"{self.table.unit:<{self.rate + self.bar}}"
+            if self.bar
+            else f"{self.table.unit:>{self.rate}}"
+        )
+        rate = f"{' ' * GAP}{unit}" if self.rate else ""
+        titles = "".join(f"{title:>{width}}" for title, width in self.numbers.items())
+        return fitted("configuration", self.name) + rate + titles
+
+    def row(self, result: Result, ink: str) -> Parts:
+        text = fitted(fmt.plain(result.configuration), self.name)
+        rate = self.table.rate(result)
+        if self.rate:
+            text += f"{' ' * GAP}{fmt.significant(rate):>{self.rate}}"
+        numbers = self.table.numbers
+        cells = "".join(
+            f"{numbers[title](result):>{width}}" for title, width in self.numbers.items()
+        )
+        share = (rate or 0.0) / self.table.full
+        bar = f" {bar_of(share, self.bar - 1):<{self.bar - 1}}" if self.bar else ""
+        return ((text, ink), (bar, "rate"), (cells, ink))
+
+
+def _layout(table: Table, rows: Sequence[Result], width: int) -> _Layout:
+    """Give each number the room that it needs here; bar and configuration share the rest."""
+    names = max((cell_len(fmt.plain(row.configuration)) for row in rows), default=NAME_WIDTH)
+    rate = max((len(fmt.significant(table.rate(row))) for row in rows), default=len(table.unit))
+    numbers = {
+        title: GAP + max(len(title), *(len(text_of(row)) for row in rows), 0)
+        for title, text_of in table.numbers.items()
     }
-
-
-def columns_for(width: int) -> tuple[Column, ...]:
-    """Return the columns a table of this width has room for: p95, host, steps go first."""
-    columns = list(NUMBERS)
-    for title in ("p95 ms", "host ms", "steps", "p50 ms", "util %", "samples/s"):
-        if NUMBER_WIDTH + MIN_CONFIGURATION + sum(c.width for c in columns) <= width:
+    wanted = {BAR: LEAST_BAR} | numbers
+    room = width - min(max(names, LEAST_NAME), NAME_WIDTH) - GAP - rate
+    for title in GIVING_WAY:
+        # without a bar the unit stands over the number
+        unit = 0 if BAR in wanted else max(len(table.unit) - rate, 0)
+        if sum(wanted.values()) + unit <= room:
             break
-        columns = [column for column in columns if column.title != title]
-    return tuple(columns)
+        wanted.pop(title, None)
+    bar = wanted.pop(BAR, 0)
+    rate = rate if bar else max(rate, len(table.unit))
+    left = width - GAP - rate - sum(wanted.values())
+    if left < LEAST_NAME and not wanted:
+        return _Layout(table=table, name=max(width, 0), rate=0, bar=0, numbers={})
+    longest = min(left - bar, max(NAME_WIDTH, 2 * left // 3))
+    name = max(min(max(names, LEAST_NAME), longest), 0) if bar else left
+    return _Layout(table=table, name=name, rate=rate, bar=left - name, numbers=wanted)
 
 
-class ResultsTable(Scrolled):
-    """The rows of a snapshot's results; the newest are in sight unless scrolled."""
+def _verdict(text: str, width: int, *, proven: bool) -> Parts:
+    """Return the verdict, marked at the right end where it shows a difference."""
+    mark = f"  {PROVEN}" if proven and width > 2 * len(PROVEN) else ""
+    return ((fitted(f"A/B {fmt.plain(text)}", width - len(mark)), "strong"), (mark, "better"))
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
-        super().__init__(id=id)
-        self._results: tuple[Result, ...] = ()
-        self._on_gpu = False
-        self._hidden_below = 0
 
-    def show(self, results: tuple[Result, ...], *, on_gpu: bool) -> None:
-        """Take new rows; only rows that changed are painted."""
-        if (results, on_gpu) != (self._results, self._on_gpu):
-            self._results, self._on_gpu = results, on_gpu
-            self.repaint()
-
-    def scroll_rows(self, direction: int) -> None:
-        """Show earlier (-1) or later (+1) rows."""
-        limit = max(len(self._results) - max(self.size.height - 1, 1), 0)
-        self._hidden_below = min(max(self._hidden_below - direction, 0), limit)
-        self.repaint()
-
-    def rows(self, width: int, height: int) -> Iterator[Row]:
-        """Yield the head, the first row, and as many of the newest as there is room for."""
-        columns = columns_for(width - 1)
-        configuration = width - 1 - NUMBER_WIDTH - sum(column.width for column in columns)
-        yield self._head(columns, configuration)
-        if not self._results:
-            yield [Segment("   one row per setting appears here", self.ink("faint"))]
-            return
-        first, *others = self._results
-        yield self._row(first, columns, configuration)
-        room = max(height - 2, 0)
-        end = len(others) - min(self._hidden_below, max(len(others) - room, 0))
-        shown = others[max(end - room, 0) : end]
-        live = next((result for result in others if result.live), None)
-        if shown and live is not None and live not in shown and end == len(others):
-            shown[0] = live  # its verdicts would have pushed it out
-        for result in shown:
-            yield self._row(result, columns, configuration)
-
-    def _head(self, columns: tuple[Column, ...], configuration: int) -> Row:
-        device = "util %" if self._on_gpu else "CPU %"
-        titles = [device if column.title == "util %" else column.title for column in columns]
-        what = fmt.clip("configuration", configuration)
-        text = f"{'#':>{NUMBER_WIDTH - 1}} {what:<{configuration}}"
-        for title, column in zip(titles, columns, strict=True):
-            text += f"{title:>{column.width}}"
-        return [Segment(text, self.ink("head"))]
-
-    def _row(self, result: Result, columns: tuple[Column, ...], configuration: int) -> Row:
-        if result.verdict:
-            text = fmt.clip(f"A/B {fmt.plain(result.configuration)}", self.size.width - 5)
-            return [Segment(f"{' ' * NUMBER_WIDTH}{text}", self.ink("strong"))]
-        style = self.ink("strong" if result.live else "text")
-        number = f"{'▸' if result.live else ' '}{result.number:>{NUMBER_WIDTH - 2}} "
-        what = fmt.clip(fmt.plain(result.configuration), configuration)
-        row = [Segment(f"{number}{what:<{configuration}}", style)]
-        cells = cells_of(result, on_gpu=self._on_gpu)
-        for column in columns:
-            text = f"{fmt.clip(cells[column.title], column.width - 1):>{column.width}}"
-            row.append(Segment(text, style))
-        return row
+def bar_of(share: float, width: int) -> str:
+    """Return a bar that takes this share of the width, in eighths of a column."""
+    eighths = round(min(max(share, 0.0), 1.0) * max(width, 0) * 8)
+    return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()

@@ -1,0 +1,102 @@
+"""Make an animated picture of a short session with the real program.
+
+    python docs/make_animation.py docs/session.svg --set data=resident --keys 8:x,26:enter
+
+Takes a picture of the dashboard every second, and presses each key at its second. What stands in
+several pictures is in the file once, and is shown while it stands there: no script, one SVG.
+"""
+
+import argparse
+import asyncio
+import re
+from collections import defaultdict
+from pathlib import Path
+
+from make_picture import COLUMNS, ROWS, tidied
+
+from gpudash.protocol import Plan
+from gpudash.run.session import Session
+from gpudash.tui.app import Dashboard
+
+RULE = re.compile(r"\.terminal-\d+-(r\d+) \{ ([^}]*) \}")
+PAINTED = re.compile(r'<rect [^>]*shape-rendering[^>]*/>|<text class="terminal-\d+-r\d+".*?</text>')
+INKED = re.compile(r'class="terminal-\d+-(r\d+)"')
+MATRIX = re.compile(r'<g class="terminal-\d+-matrix">')
+CLIPPED = re.compile(r' clip-path="url\(#terminal-\d+-line-\d+\)"')
+
+
+async def film(session: Session, keys: dict[int, str], seconds: int) -> list[str]:
+    """Return a picture of each second, as SVG; the keys are pressed at their seconds."""
+    app = Dashboard(lambda: session, session.plan)
+    pictures = []
+    async with app.run_test(size=(COLUMNS, ROWS)) as pilot:
+        for second in range(seconds):
+            if second in keys:
+                await pilot.press(keys[second])
+            await pilot.pause(1.0)
+            pictures.append(tidied(app.export_screenshot(title="gpudash")))
+    return pictures
+
+
+def animated(pictures: list[str]) -> str:
+    """Return one picture that shows these, a second each, again and again."""
+    inks: dict[str, str] = {}  # what a style says → its class
+    shown = defaultdict[str, set[int]](set)  # an element → the pictures that it stands in
+    for number, picture in enumerate(pictures):
+        rules = dict(RULE.findall(picture))
+        names = {name: inks.setdefault(rule, f"i{len(inks)}") for name, rule in rules.items()}
+        for element in PAINTED.findall(picture):
+            plain = CLIPPED.sub("", element)
+            shown[INKED.sub(lambda ink: f'class="{names[ink[1]]}"', plain)].add(number)  # noqa: B023
+    times = defaultdict[frozenset[int], list[str]](list)
+    for element in sorted(shown, key=lambda one: one.startswith("<text")):  # fills lie behind
+        times[frozenset(shown[element])].append(element)
+    style = [f".{name} {{ {rule} }}" for rule, name in inks.items()]
+    groups: list[str] = []
+    for kind in ("<rect", "<text"):
+        for index, (numbers, elements) in enumerate(times.items()):
+            name = "" if len(numbers) == len(pictures) else f"t{index}"
+            inside = "".join(one for one in elements if one.startswith(kind))
+            if inside:
+                groups.append(f'<g class="{name}">{inside}</g>')
+    for index, numbers in enumerate(times):
+        if len(numbers) < len(pictures):
+            style.append(_shown_at(f"t{index}", numbers, len(pictures)))
+    frame = PAINTED.sub("", pictures[0]).replace("</style>", f"{''.join(style)}</style>")
+    return MATRIX.sub(lambda begin: begin[0] + "".join(groups), frame)
+
+
+def _shown_at(name: str, numbers: frozenset[int], count: int) -> str:
+    """Return the animation of what stands in these of so many pictures."""
+    changes = [n for n in range(count) if n == 0 or (n in numbers) != (n - 1 in numbers)]
+    steps = "".join(
+        f"{100 * n / count:.3f}%{{visibility:{'visible' if n in numbers else 'hidden'}}}"
+        for n in changes
+    )
+    first = "visible" if 0 in numbers else "hidden"  # for viewers that do not animate
+    rule = f"visibility:{first};animation:{name} {count}s step-end infinite"
+    return f".{name}{{{rule}}}@keyframes {name}{{{steps}}}"
+
+
+def main() -> None:
+    """Make one picture."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("picture", type=Path)
+    parser.add_argument("workload", nargs="?", default="encdec")
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--keys", default="", help="SECOND:KEY, comma-separated")
+    parser.add_argument("--seconds", type=int, default=34)
+    arguments = parser.parse_args()
+    settings = dict(pair.split("=") for pair in arguments.set)
+    keys = dict(pair.split(":") for pair in arguments.keys.split(",") if pair)
+    session = Session(Plan(workload=arguments.workload, settings=settings))
+    try:
+        at = {int(second): key for second, key in keys.items()}
+        pictures = asyncio.run(film(session, at, arguments.seconds))
+    finally:
+        session.close()
+    arguments.picture.write_text(animated(pictures), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Where each part of the main screen stands at each size: a pure function, in cells.
+
+From 110 columns and 34 rows on everything is in sight. A smaller terminal keeps the answer,
+throughput and step time, and one place below them for the panel that was chosen last.
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+from textual.geometry import Region
+
+Part: TypeAlias = Literal["levers", "device", "activity", "pane"]
+"""What may stand in the one place of a small terminal."""
+
+LEAST = (60, 16)
+"""Columns and rows below which nothing sensible can be shown."""
+WIDE, TALL = 110, 34
+"""From here on the panels beside, and those below, have a place of their own."""
+LANES_FROM_ROWS = 20
+"""Fewer rows show the answer without its lanes."""
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user wants to see."""
+
+    chosen: Part = "levers"
+    """In the one place of a small terminal."""
+    device: bool = False
+    """The device in the levers' place."""
+    zoomed: str = ""
+    """The panel that has all of the room; empty for none."""
+    scrubber: bool = False
+
+
+def places(width: int, height: int, shown: Shown) -> dict[str, Region]:
+    """Return the region of each part in sight by its id; none overlap."""
+    if width < LEAST[0] or height < LEAST[1]:
+        return {"too-small": Region(0, 0, width, height)}
+    rows = 3 + shown.scrubber  # header, status and footer
+    bars = {
+        "header": Region(0, 0, width, 1),
+        "status": Region(0, height - 2, width, 1),
+        "footer": Region(0, height - 1, width, 1),
+    }
+    if shown.scrubber:
+        bars["scrubber"] = Region(0, height - 3, width, 1)
+    room = Region(0, 1, width, height - rows)
+    if shown.zoomed:
+        return {**bars, shown.zoomed: room}
+    answer_rows = _answer_rows(width, height)
+    answer, room = _split_rows(room, answer_rows)
+    side = "device" if shown.device else "levers"
+    panels = _large(room, side) if is_roomy(width, height) else _small(room, side, shown.chosen)
+    return {**bars, "answer": answer, **panels}
+
+
+def is_roomy(width: int, height: int) -> bool:
+    """Whether every panel has a place of its own."""
+    return width >= WIDE and height >= TALL
+
+
+def _answer_rows(width: int, height: int) -> int:
+    """Return the rows of the answer: framed with evidence, its line and lanes, or the line."""
+    if is_roomy(width, height):
+        return 6
+    return 4 if height >= LANES_FROM_ROWS else 1
+
+
+def _large(room: Region, side: str) -> dict[str, Region]:
+    """Charts and activity above, the step's time below them, levers beside, the pane beneath."""
+    pane_rows = min(max(room.height * 3 // 10, 8), 18)
+    upper, pane = _split_rows(room, room.height - pane_rows)
+    left, right = _split_columns(upper, room.width - min(max(room.width * 2 // 7, 34), 42))
+    charts, step = _split_rows(left, left.height * 6 // 11)
+    rate, activity = _split_columns(charts, max(charts.width // 2, charts.width - 58))
+    return {"throughput": rate, "activity": activity, "step": step, side: right, "pane": pane}
+
+
+def _small(room: Region, side: str, chosen: Part) -> dict[str, Region]:
+    """Charts side by side, and below them the panel chosen; two where it is wide."""
+    below = min(max(room.height * 8 // 17, 5), 14)
+    charts, bottom = _split_rows(room, room.height - below)
+    chosen_id = side if chosen in ("levers", "device") else chosen
+    if room.width >= WIDE:
+        rate, rest = _split_columns(charts, room.width // 3)
+        activity, step = _split_columns(rest, room.width // 3)
+        pane, right = _split_columns(bottom, room.width * 3 // 5)
+        panels = {"throughput": rate, "activity": activity, "step": step}
+        return {**panels, "pane": pane, side: right}
+    rate, step = _split_columns(charts, room.width // 2)
+    return {"throughput": rate, "step": step, chosen_id: bottom}
+
+
+def _split_rows(region: Region, rows: int) -> tuple[Region, Region]:
+    """Return the upper part of so many rows, and the rest."""
+    x, y, width, height = region
+    return Region(x, y, width, rows), Region(x, y + rows, width, height - rows)
+
+
+def _split_columns(region: Region, columns: int) -> tuple[Region, Region]:
+    """Return the left part of so many columns, and the rest."""
+    x, y, width, height = region
+    return Region(x, y, columns, height), Region(x + columns, y, width - columns, height)

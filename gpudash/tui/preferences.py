@@ -1,0 +1,49 @@
+"""What the dashboard remembers from one run to the next. Without a place for it, nothing."""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from threading import Thread
+from typing import Literal
+
+import msgspec
+from platformdirs import user_state_path
+
+
+class Preferences(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user has chosen, and how long starting took."""
+
+    theme: str | None = None
+    pane: Literal["results", "ab", "timeline", "log"] | None = None
+    starts_s: dict[str, float] = {}
+    """By workload and device as asked for, from the start to the first step, the last time."""
+
+
+def load() -> Preferences:
+    """Return what is remembered: the defaults where nothing is, or where it cannot be read."""
+    try:
+        return msgspec.json.decode(_path().read_bytes(), type=Preferences)
+    except (OSError, msgspec.MsgspecError):
+        return Preferences()
+
+
+def save(preferences: Preferences) -> Thread:
+    """Remember these in a thread, which is returned: a home that is gone would block for long."""
+    saving = Thread(target=_save, args=(preferences,), daemon=True)
+    saving.start()
+    return saving
+
+
+def _path() -> Path:
+    return user_state_path("gpudash") / "preferences.json"
+
+
+def _save(preferences: Preferences) -> None:
+    with contextlib.suppress(OSError):
+        path = _path()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, written = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(msgspec.json.encode(preferences))
+        Path(written).replace(path)  # whole or not at all, also with two dashboards

@@ -1,0 +1,108 @@
+"""The chooser: what a lever may be set to, what each value was worth here; set one, or compare."""
+
+from typing import ClassVar, Literal
+
+import msgspec
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from gpudash.tui.screens.dialog import LEAVE, Dialog
+from gpudash.tui.values import Measured
+from gpudash.tui.widgets.values import ValueTable
+from workloads.levers import AUTO, Count, Lever, LeverError
+
+PAGE = 10
+ALL = 1_000_000
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """What is to be done with a value: set it, or compare it with the present one by an A/B."""
+
+    verb: Literal["set", "compare"]
+    value: str
+
+
+class Chooser(Dialog[Chosen]):
+    """Asks for a value of a lever. Its present one is no answer: nothing would change."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        LEAVE,
+        Binding("enter", "set", "set", show=False),
+        Binding("a", "compare", "A/B", show=False),
+        Binding("down,j", "move(1)", "next", show=False),
+        Binding("up,k", "move(-1)", "previous", show=False),
+        Binding("pagedown", f"move({PAGE})", "further", show=False),
+        Binding("pageup", f"move({-PAGE})", "back", show=False),
+        Binding("end", f"move({ALL})", "last", show=False),
+        Binding("home", f"move({-ALL})", "first", show=False),
+        Binding("backspace", "erase", "erase", show=False),
+    ]
+
+    def __init__(
+        self,
+        lever: Lever,
+        now: str,
+        values: tuple[Measured, ...],
+        unit: str,
+        *,
+        compares: bool = False,
+    ) -> None:
+        """`values` and `unit` as of `gpudash.tui.values`; `now` is what the lever is set to.
+
+        One that `compares` sets nothing: Enter compares too.
+        """
+        super().__init__()
+        self._lever, self._now, self._compares = lever, now, compares
+        self._table = ValueTable(lever, now, values, unit, compares=compares)
+
+    def compose(self) -> ComposeResult:
+        """Yield the table."""
+        yield self._table
+
+    def on_key(self, event: events.Key) -> None:
+        """Take the digits of a number."""
+        digit = event.character or ""
+        if isinstance(self._lever, Count) and digit.isascii() and digit.isdigit():
+            event.stop()
+            longest = len(str(self._lever.maximum))
+            self._table.type((self._table.typed + digit)[:longest])
+
+    def action_erase(self) -> None:
+        """Take back the digit typed last."""
+        self._table.type(self._table.typed[:-1])
+
+    def action_move(self, rows: int) -> None:
+        """Move the cursor."""
+        self._table.scroll_rows(rows)
+
+    def action_leave(self) -> None:
+        """Leave without an answer."""
+        self.dismiss(None)
+
+    def action_set(self) -> None:
+        """Answer that the value is to be set."""
+        if self._compares:
+            self.action_compare()
+            return
+        value = self._value()
+        if value is not None:
+            self.dismiss(Chosen("set", value) if value != self._now else None)
+
+    def action_compare(self) -> None:
+        """Answer that the value is to be compared with the present one."""
+        value = self._value()
+        if value == self._now:
+            self._table.complain(f"it is {value} now: choose what to compare that with")
+        elif value == AUTO:
+            self._table.complain(f"{AUTO} stands for another value: choose that one")
+        elif value is not None:
+            self.dismiss(Chosen("compare", value))
+
+    def _value(self) -> str | None:
+        """Return the value asked for, or None where it cannot be; the table then says why."""
+        try:
+            return self._lever.canonical(self._table.asked)
+        except LeverError as error:
+            self._table.complain(str(error).removeprefix(f"lever {self._lever.name}: "))
+            return None

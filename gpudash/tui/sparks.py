@@ -1,0 +1,141 @@
+"""Readings with their recent past as a sparkline: pure functions from a snapshot to text."""
+
+from collections.abc import Iterable, Iterator
+from math import inf
+
+import msgspec
+
+from gpudash import format as fmt
+from gpudash.metrics import METRICS, Kind
+from gpudash.snapshot import Series, Snapshot, Values
+from gpudash.tui.axes import bins_of, means, nice_ceiling, range_of, value_at
+from gpudash.tui.timeview import TimeView
+
+LEVELS = "▁▂▃▄▅▆▇"
+"""From nothing to the top of the scale: never a whole cell, so that rows stay apart."""
+ORDER = (
+    "gpu_util_pct",
+    "sm_active_pct",
+    "overlap_ms",
+    "tensor_active_pct",
+    "dram_active_pct",
+    "mem_used_mib",
+    "power_w",
+    "sm_clock_mhz",
+    "throttle",
+    "core_wait_pct",
+    "temperature_c",
+    "cpu_pct",
+    "worker_rss_mib",
+    "data_ms",
+    "host_ms",
+)
+"""The most important first: the last ones go where there is no room. Others follow."""
+ESSENTIAL = ("gpu_util_pct", "mem_used_mib", "power_w", "core_wait_pct", "cpu_pct")
+"""Shown as `–` where they are not measured; others are left out."""
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """A value and how it came about."""
+
+    metric: str = ""
+    kind: Kind = "run"
+    """What it tells of."""
+    label: str
+    value: str
+    """With its unit."""
+    past: Values = ()
+    """In the scale's unit, aligned with the series."""
+    scale: str = ""
+    """What the sparkline's top stands for, where that is not 100 %."""
+    top: float = 100.0
+
+    @property
+    def of_device(self) -> bool:
+        """Whether it tells of what the device does; else of the host."""
+        return self.kind == "gpu" or self.metric == "overlap_ms"
+
+    @property
+    def is_alarming(self) -> bool:
+        """Whether something holds the clocks down."""
+        return self.metric == "throttle" and self.value not in ("none", fmt.ABSENT)
+
+
+def readings(snapshot: Snapshot, view: TimeView) -> list[Reading]:
+    """Return what is shown beside the throughput, in the order of importance."""
+    names = [name for name, metric in METRICS.items() if metric.spark and _belongs(snapshot, name)]
+    place = {name: index for index, name in enumerate(ORDER)}
+    names.sort(key=lambda name: place.get(name, len(ORDER)))
+    return [reading(snapshot, name, METRICS[name].spark, view) for name in names]
+
+
+def _belongs(snapshot: Snapshot, name: str) -> bool:
+    """Whether there ever was a value, or its absence is worth a row; whatever the cursor is at."""
+    sources = (snapshot.gpu, snapshot.host)
+    if name in snapshot.series.values or any(one and name in one.values for one in sources):
+        return True
+    return name in ESSENTIAL and (METRICS[name].kind != "gpu" or snapshot.gpu_missing is None)
+
+
+def reading(snapshot: Snapshot, name: str, label: str, view: TimeView) -> Reading:
+    """Return a metric's value, newest or at the cursor, and its past."""
+    metric, past = METRICS[name], snapshot.series.of(name)
+    value = _value(snapshot, name, view)
+    one = Reading(
+        metric=name, kind=metric.kind, label=label, value=quantity(name, value), past=past
+    )
+    if metric.kind != "step":
+        return _scaled(snapshot, one)
+    step_ms = value_at(snapshot.series, "step_ms", view.cursor_s)
+    share = None if isinstance(value, str) else _share(value, step_ms)
+    shares = tuple(map(_share, past, snapshot.series.of("step_ms")))
+    return msgspec.structs.replace(one, value=fmt.percent(share), past=shares)
+
+
+def quantity(name: str, value: float | str | None) -> str:
+    """Return a metric's value with its unit; the CPU's in cores, not in percent of one."""
+    if name == "cpu_pct" and not isinstance(value, str):
+        return fmt.cores(value)
+    return fmt.plain(fmt.quantity(value, METRICS[name].unit))
+
+
+def _value(snapshot: Snapshot, name: str, view: TimeView) -> float | str | None:
+    source = {"gpu": snapshot.gpu, "host": snapshot.host}.get(METRICS[name].kind)
+    if METRICS[name].kind == "step" or view.cursor_s is not None:
+        return value_at(snapshot.series, name, view.cursor_s)
+    return source.values.get(name) if source else None
+
+
+def _share(part_ms: float | None, step_ms: float | None) -> float | None:
+    return None if part_ms is None or not step_ms else 100 * part_ms / step_ms
+
+
+def _scaled(snapshot: Snapshot, one: Reading) -> Reading:
+    """Return it with the top of its scale: 100 %, the memory there is, or above the highest."""
+    unit = METRICS[one.metric].unit
+    if unit == "%" and one.metric != "cpu_pct":
+        return one
+    total_mib = snapshot.gpu.number("mem_total_mib") if snapshot.gpu else None
+    if one.metric == "mem_used_mib" and total_mib:
+        return msgspec.structs.replace(one, top=total_mib, scale=quantity(one.metric, total_mib))
+    known = [value for value in one.past if value is not None and value < inf]
+    top = nice_ceiling(max(known, default=0.0))
+    return msgspec.structs.replace(one, top=top, scale=quantity(one.metric, top))
+
+
+def sparklines(
+    series: Series, shown: Iterable[Reading], columns: int, view: TimeView
+) -> Iterator[str]:
+    """Yield the past of each reading in so many columns; blank where nothing was measured."""
+    time_range = range_of(series, max(columns, 1), view)
+    bins = bins_of(series.at_s, time_range) if columns else []
+    stretches = [stretch for _, stretch in bins]
+    first = round(time_range.begin_s / time_range.bin_s)
+    places = [number - first for number, _ in bins]
+    for one in shown:
+        line = [" "] * columns
+        for place, mean in zip(places, means(one.past, series.at_s, stretches), strict=True):
+            if mean is not None:
+                share = min(max(mean / one.top, 0.0), 1.0)
+                line[place] = LEVELS[min(int(share * len(LEVELS)), len(LEVELS) - 1)]
+        yield "".join(line)

@@ -1,0 +1,237 @@
+"""A step's time as stacked columns: pure functions from a snapshot to eighths of a row.
+
+On one stream the phases add up to the step. On two they overlap: what preparing takes while
+training runs is hidden, only the rest of it makes the step longer. What no phase covers is idle.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from math import ceil, inf
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from gpudash import format as fmt
+from gpudash.snapshot import Marker, Series, Snapshot
+from gpudash.tui.axes import means, nice_ceiling
+from gpudash.tui.cells import Cell, fitting
+from gpudash.views.lanes import look
+
+EIGHTHS = 8
+"""Of a row: what block characters can fill of it."""
+HALF = EIGHTHS // 2
+WARMUP_TICKS = 5
+"""After the begin and after each marker: their steps do not set the scale."""
+UNNAMED = 0.004
+"""Share of the step up to which a part is no thicker than nothing, and not in the legend."""
+IDLE = "idle"
+
+Column: TypeAlias = tuple[tuple[str, int], ...]
+"""What stands on one another, from below: ink and height in eighths of a row."""
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a step's time is spent on."""
+
+    metric: str
+    label: str
+    short: str
+    ink: str
+    hides: bool = False
+    """It may run beside the training, on a stream of its own."""
+
+
+class Spent(NamedTuple):
+    """How a step's time was spent, in ms; one number for each part."""
+
+    shown: tuple[float, ...]
+    """They add up to the step, as far as the parts were measured in the same steps."""
+    hidden: tuple[float, ...]
+
+
+class Block(NamedTuple):
+    """A cell of a column; inks of its lower and of its upper part."""
+
+    character: str
+    lower: str = ""
+    upper: str = ""
+
+
+BLANK = Block(" ")
+
+
+def parts_of(snapshot: Snapshot) -> tuple[Part, ...]:
+    """Return what a step consists of: data wait, phases, the step where none is known, the rest."""
+    parts = [Part(metric="data_ms", label="data", short="data", ink="line-0")]
+    for index, phase in enumerate(snapshot.phases):
+        label = fmt.plain(phase.label)
+        hue, short = look(phase.name, label, index)
+        part = Part(
+            metric=f"{phase.name}_ms",
+            label=label,
+            short=short,
+            ink=f"line-{hue}",
+            hides=phase.lane == "prepare",
+        )
+        parts.append(part)
+    on_device = snapshot.device is not None and snapshot.device.kind == "cuda"
+    rest = "idle" if on_device else "other"
+    return (
+        *parts,
+        Part(metric="step_ms", label="step", short="step", ink="rate"),
+        Part(metric="", label=rest, short=rest, ink=IDLE),
+    )
+
+
+def spent(
+    parts: Sequence[Part],
+    step_ms: float | None,
+    overlap_ms: float | None,
+    data_ms: float | None,
+    *phases_ms: float | None,
+) -> Spent | None:
+    """Return what became of a step's time; the phases stand in the order of their parts.
+
+    The wait for data counts as far as nothing else covers it: a host that is ahead may wait.
+    """
+    if step_ms is None:
+        return None
+    if all(ms is None for ms in phases_ms):  # no claim about what it was spent on
+        nothing = (0.0,) * (len(phases_ms) + 1)
+        return Spent((*nothing, step_ms, 0.0), (*nothing, 0.0, 0.0))
+    phases = [(part.hides, ms or 0.0) for part, ms in zip(parts[1:], phases_ms, strict=False)]
+    prepared_ms = sum(ms for hides, ms in phases if hides)
+    share = min((overlap_ms or 0.0) / prepared_ms, 1.0) if prepared_ms > 0 else 0.0
+    hidden_ms = [share * ms if hides else 0.0 for hides, ms in phases]
+    shown_ms = [ms - under for (_, ms), under in zip(phases, hidden_ms, strict=True)]
+    rest_ms = max(step_ms - sum(shown_ms), 0.0)
+    waited_ms = min(data_ms or 0.0, rest_ms)
+    return Spent((waited_ms, *shown_ms, 0.0, rest_ms - waited_ms), (0.0, *hidden_ms, 0.0, 0.0))
+
+
+def columns_of(
+    series: Series, parts: tuple[Part, ...], stretches: Sequence[slice], top: float, rows: int
+) -> list[tuple[Block, ...]]:
+    """Return a mean step of each of these stretches of ticks as cells; the top row first."""
+    times = (means(series.of(name), series.at_s, stretches) for name in metrics_of(parts))
+    column = _columns(parts, top, rows)
+    return [column(*of_one) for of_one in zip(*times, strict=True)]
+
+
+def metrics_of(parts: Sequence[Part]) -> tuple[str, ...]:
+    """Return what `spent` takes, by name."""
+    return ("step_ms", "overlap_ms", *(part.metric for part in parts[:-2]))
+
+
+@lru_cache(maxsize=4)
+def _columns(parts: tuple[Part, ...], top: float, rows: int) -> Callable[..., tuple[Block, ...]]:
+    """Return what draws a column; those drawn before are kept, for most only scroll."""
+    inks = [part.ink for part in parts]
+
+    @lru_cache(maxsize=1024)
+    def column(*times_ms: float | None) -> tuple[Block, ...]:
+        step = spent(parts, *times_ms)
+        return blocks_of(column_of(inks, step, top, rows), rows) if step else (BLANK,) * rows
+
+    return column
+
+
+def top_ms(
+    series: Series,
+    stretches: Sequence[slice],
+    markers: Iterable[Marker],
+    now_ms: float | None,
+) -> float:
+    """Return where the axis ends: above all but a few slow steps, and above `now_ms`.
+
+    The first steps of a run and after each marker take many times as long as the others: they
+    count only where there are no others.
+    """
+    steps_ms = series.of("step_ms")
+    shown = range(stretches[0].start, stretches[-1].stop) if stretches and steps_ms else ()
+    measured = {index: ms for index in shown if (ms := steps_ms[index]) is not None and ms < inf}
+    first = next((index for index, ms in enumerate(steps_ms) if ms is not None), 0)
+    begins = (first, *(bisect_right(series.at_s, marker.at_s) for marker in markers))
+    cold = {index for begin in begins for index in range(begin, begin + WARMUP_TICKS)}
+    usual = sorted(measured[index] for index in measured.keys() - cold) or sorted(measured.values())
+    p95_ms = usual[ceil(0.95 * len(usual)) - 1] if usual else 0.0
+    return nice_ceiling(max(p95_ms, now_ms or 0.0))
+
+
+def column_of(inks: Sequence[str], step: Spent, top: float, rows: int) -> Column:
+    """Return the parts in eighths, cut off at the top; rounded so that no part moves another."""
+    eighths, parts = rows * EIGHTHS, []
+    reached_ms, height = 0.0, 0
+    for ink, ms in zip(inks, step.shown, strict=True):
+        reached_ms += ms
+        end = round(min(reached_ms / top, 1.0) * eighths)
+        if end > height:
+            parts.append((ink, end - height))
+            height = end
+    return tuple(parts)
+
+
+def blocks_of(column: Column, rows: int) -> tuple[Block, ...]:
+    """Return the cells of a column from the top row down."""
+    blocks, inside, room = [], list[tuple[str, int]](), EIGHTHS
+    for ink, height in column:
+        left = height
+        while left:
+            taken = min(left, room)
+            inside.append((ink, taken))
+            left, room = left - taken, room - taken
+            if not room:
+                blocks.append(_block(tuple(inside)))
+                inside, room = [], EIGHTHS
+    if inside:
+        blocks.append(_block(tuple(inside)))
+    return (*(BLANK,) * (rows - len(blocks)), *reversed(blocks))
+
+
+@lru_cache(maxsize=1024)
+def _block(inside: Column) -> Block:
+    """Return a cell that holds these parts, which are eight eighths or the top of a column.
+
+    A cell has two colours: of three parts in it the smallest is left out.
+    """
+    hues = [part for part in inside if part[0] != IDLE]
+    filled = sum(height for _, height in hues)
+    if not hues:
+        return Block("·", IDLE) if sum(height for _, height in inside) >= HALF else BLANK
+    if filled < EIGHTHS or len(hues) == 1:
+        return Block(" ▁▂▃▄▅▆▇█"[filled], max(hues, key=lambda hue: hue[1])[0])
+    while len(hues) > 2:
+        hues.remove(min(hues, key=lambda hue: hue[1]))
+    (lower, low), (upper, high) = hues
+    return Block(" ▁▂▃▄▅▆▇"[min(max(round(EIGHTHS * low / (low + high)), 1), 7)], lower, upper)
+
+
+def _entry(mark: str, ink: str, name: str, ms: float, with_time: bool) -> Cell:  # noqa: FBT001
+    time = ((f" {fmt.milliseconds(ms)}", "text"),) if with_time else ()
+    return Cell(parts=((f"{mark} ", ink), (name, "dim"), *time))
+
+
+def legend(parts: Sequence[Part], step: Spent, width: int) -> list[Cell]:
+    """Return hue, name and time of each part, in the longest form for which there is room."""
+    total_ms = sum(step.shown)
+    for hidden, name, with_times in (
+        ("hidden by overlap:", "label", True),
+        ("hidden:", "short", True),
+        ("", "short", True),
+        ("", "short", False),
+    ):
+        entries = [
+            _entry("·" if part.ink == IDLE else "█", part.ink, getattr(part, name), ms, with_times)
+            for part, ms in zip(parts, step.shown, strict=True)
+            if ms > UNNAMED * total_ms
+        ]
+        entries += [
+            _entry(f"· {hidden}", "dim", getattr(part, name), ms, with_times)
+            for part, ms in zip(parts, step.hidden, strict=True)
+            if hidden and ms > UNNAMED * total_ms
+        ]
+        fits = fitting(entries, width)
+        if len(fits) == len(entries):
+            break
+    return fits

@@ -1,0 +1,166 @@
+"""What the throughput chart shows: one curve, its scale, and what is written around it."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from math import ceil, log
+
+import msgspec
+
+from gpudash.snapshot import STEP_CLASS, BlockShown, Marker, Series, Snapshot, Values
+from gpudash.tui.axes import Runs, TimeRange, axis_top
+
+WARMUP_S = 2.5
+"""After a change, five ticks: what is drawn there does not set the scale."""
+OF_A_COLUMN = 2 / 3
+"""A block is shaded in the columns that it fills by more than this share."""
+LEAST_NAME = 4
+"""Columns that are worth the beginning of a name."""
+
+Histogram = tuple[tuple[float, int], ...]
+
+
+class Throughput(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the chart shows. Two equal ones look the same."""
+
+    unit: str = "samples/s"
+    now: float | None = None
+    """Over the last few seconds."""
+    steps_per_s: float | None = None
+    series: Series = Series()
+    markers: tuple[Marker, ...] = ()
+    blocks: tuple[BlockShown, ...] = ()
+    histogram: Histogram = ()
+    """Of the step times since the last change; `Snapshot.step_histogram`."""
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+    empty: str = "waiting for the first step"
+    """What the chart says without a single point."""
+
+    @property
+    def name(self) -> str:
+        """Of the metric that is drawn."""
+        return self.unit.replace("/", "_per_")
+
+    @property
+    def values(self) -> Values:
+        """Of the curve."""
+        return self.series.of(self.name)
+
+
+def throughput(snapshot: Snapshot) -> Throughput:
+    """Return samples/s; steps/s where nobody knows the samples."""
+    series = snapshot.series
+    counted = snapshot.samples_per_s is not None or "samples_per_s" in series.values
+    samples = counted or not snapshot.total_steps
+    live = next((one for one in reversed(snapshot.results) if one.live), None)
+    going = snapshot.state in ("starting", "switching", "training")
+    return Throughput(
+        unit="samples/s" if samples else "steps/s",
+        now=snapshot.samples_per_s if samples else snapshot.steps_per_s,
+        steps_per_s=snapshot.steps_per_s,
+        series=series,
+        markers=snapshot.markers,
+        blocks=snapshot.blocks,
+        histogram=snapshot.step_histogram,
+        p50_ms=live.step_ms_p50 if live else None,
+        p95_ms=live.step_ms_p95 if live else None,
+        empty="waiting for the first step" if going else "nothing measured",
+    )
+
+
+def scale_of(runs: Runs, markers: Iterable[Marker]) -> float:
+    """Return where the axis ends: above 95 % of the points of each time between two changes.
+
+    The first points after a change are left out, unless there are no others. A new level sets
+    the scale however short it has lasted; a spike does not.
+    """
+    changes = sorted([0.0, *(marker.at_s for marker in markers)])
+    levels: dict[int, list[float]] = {}
+    every = [point for run in runs for point in run]
+    for at_s, value in every:
+        change = bisect_right(changes, at_s) - 1
+        if at_s >= changes[change] + WARMUP_S:
+            levels.setdefault(change, []).append(value)
+    usual = [sorted(values)[ceil(0.95 * len(values)) - 1] for values in levels.values()]
+    return axis_top(max(usual or (value for _, value in every), default=0.0))
+
+
+def columns_of(markers: Iterable[Marker], time_range: TimeRange) -> dict[int, str]:
+    """Return column → label of the markers in the time_range; the last one in a column."""
+    last = round(time_range.length_s / time_range.bin_s) - 1
+    until_s = min(time_range.end_s, time_range.until_s)
+    return {
+        min(int((one.at_s - time_range.begin_s) / time_range.bin_s), last): one.label
+        for one in markers
+        if time_range.begin_s <= one.at_s < until_s
+    }
+
+
+def label_in(label: str, room: int) -> str:
+    """Return what of a marker's label fits: all of it, its values, or their beginning.
+
+    Of a number nothing is left out: it would be another number.
+    """
+    values = ", ".join(part.rpartition("=")[2] for part in label.split(", "))
+    fitting = next((text for text in (label, values) if len(text) <= room), None)
+    if fitting is not None:
+        return fitting
+    return "" if room < LEAST_NAME or any(map(str.isdigit, values)) else f"{values[: room - 1]}…"
+
+
+def sides_of(
+    blocks: Sequence[BlockShown], time_range: TimeRange, newest_s: float
+) -> dict[int, str]:
+    """Return column → side of the comparison that most of the column's time was trained."""
+    bin_s, begin_s = time_range.bin_s, time_range.begin_s
+    newest_s = min(newest_s, time_range.until_s)
+    columns = round(time_range.length_s / bin_s)
+    filled: dict[tuple[int, str], float] = {}
+    for block in blocks:
+        began_s = max(block.begin_s - begin_s, 0.0)
+        ended_s = min(newest_s if block.end_s is None else block.end_s, newest_s) - begin_s
+        for column in range(int(began_s / bin_s), min(ceil(ended_s / bin_s), columns)):
+            overlap_s = min(ended_s, (column + 1) * bin_s) - max(began_s, column * bin_s)
+            key = (column, block.side)
+            filled[key] = filled.get(key, 0.0) + overlap_s
+    return {
+        column: side for (column, side), time_s in filled.items() if time_s > OF_A_COLUMN * bin_s
+    }
+
+
+def side_at(blocks: Iterable[BlockShown], at_s: float) -> str:
+    """Return the side of the comparison that was trained at this moment; nothing for neither."""
+    sides = (
+        one.side
+        for one in blocks
+        if one.begin_s <= at_s and (one.end_s is None or at_s < one.end_s)
+    )
+    return next(sides, "")
+
+
+def classes_in(histogram: Histogram, rows: int) -> list[tuple[float, int]]:
+    """Return the histogram in at most so many classes of equal ratio, the empty ones too.
+
+    Steps beyond 99 % of them, on either side, are counted in the outermost class.
+    """
+    if not histogram or rows < 1:
+        return []
+    exponents = [round(log(least_ms, STEP_CLASS)) for least_ms, _ in histogram]
+    shortest, longest = _quantile(histogram, 0.005), _quantile(histogram, 0.995)
+    first, last = exponents[shortest], exponents[longest]
+    width = ceil((last - first + 1) / rows)
+    counts = [0] * ceil((last - first + 1) / width)
+    for exponent, (_, steps) in zip(exponents, histogram, strict=True):
+        counts[(min(max(exponent, first), last) - first) // width] += steps
+    return [(STEP_CLASS ** (first + width * row), steps) for row, steps in enumerate(counts)]
+
+
+def _quantile(histogram: Histogram, share: float) -> int:
+    """Return the index of the class in which this share of the steps is reached."""
+    at_least = share * sum(steps for _, steps in histogram)
+    counted = 0
+    for index, (_, steps) in enumerate(histogram):
+        counted += steps
+        if counted >= at_least:
+            return index
+    return len(histogram) - 1

@@ -1,0 +1,131 @@
+"""What the GPU and the host do: a row for each reading, its name, its past and its number."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+
+from gpudash import format as fmt
+from gpudash.snapshot import Series, Snapshot
+from gpudash.tui.axes import range_of
+from gpudash.tui.cells import cell
+from gpudash.tui.sparks import Reading, readings, sparklines
+from gpudash.tui.timeview import TimeView
+from gpudash.tui.widgets.painted import Painted, Row
+from gpudash.tui.widgets.panel import Frame
+from gpudash.tui.widgets.time_panel import TimePanel, begin_cells
+
+LEAST_LINE = 4
+"""Columns below which a sparkline says nothing."""
+ROOMY = 48
+"""Columns from which the title has room for both."""
+
+
+class Activity(TimePanel):
+    """The most important readings that there is room for; the device panel has them all."""
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
+        super().__init__(id=id)
+        self._readings: list[Reading] = []
+        self._series = Series()
+        self._view = TimeView()
+        self._reason = ""
+
+    def show(self, snapshot: Snapshot, view: TimeView) -> None:
+        """Take new values; nothing is painted where none of them changed."""
+        before = (self._readings, self._series.at_s, self._view, self._reason)
+        self._readings = readings(snapshot, view)
+        self._series, self._view = snapshot.series, view
+        self._reason = no_gpu(snapshot)
+        if before != (self._readings, self._series.at_s, view, self._reason):
+            self.repaint()
+
+    def time_at(self, x: int) -> float | None:
+        """Return the moment in the middle of this column of the body."""
+        width, height = self.size.width - 2, self.size.height - 2
+        label_width, columns = _layout(self._fitting(width, height), width)
+        column = x - label_width - 2
+        if not 0 <= column < columns:
+            return None
+        time_range = range_of(self._series, columns, self._view)
+        return time_range.begin_s + (column + 0.5) * time_range.bin_s
+
+    def frame(self) -> Frame:
+        """Return what the readings are of, and what the tops of the sparklines stand for."""
+        width, height = self.size.width - 2, self.size.height - 2
+        shown, view = self._fitting(width, height), self._view
+        kinds = {one.kind for one in shown}
+        title = "GPU" if "gpu" in kinds else "host"
+        if width >= ROOMY and {"gpu", "host"} <= kinds:
+            title = "GPU and host"
+        at = () if view.cursor_s is None else (cell(f"at {fmt.minutes(view.cursor_s)}", "dim"),)
+        columns = _layout(shown, width)[1]
+        begin = begin_cells(range_of(self._series, columns, view)) if columns else ()
+        scales = ", ".join([one.scale for one in shown if one.scale and any(one.past)][:2])
+        return Frame(
+            top=(cell(f"²{title}", "strong"),),
+            top_right=(*at, cell("d all", "dim", rank=1, action="screen.device")),
+            bottom=begin if self._series.at_s else (),
+            bottom_right=(cell(f"█ = {scales}", "dim", rank=1),) if columns and scales else (),
+        )
+
+    def body(self, width: int, height: int) -> Iterator[Row]:
+        """Yield why no GPU is read, if so, and the readings."""
+        for line in self._why(width, height):
+            yield [Segment(f" {line}", self.ink("dim"))]
+        shown = self._fitting(width, height)
+        yield from reading_rows(self, shown, self._series, self._view, width)
+
+    def _why(self, width: int, height: int) -> list[str]:
+        """Return the reason in two lines at most; the device panel has all of it."""
+        room = min(max(height - 2, 0), 2)
+        if not (self._reason and room):
+            return []
+        return textwrap.wrap(self._reason, max(width - 2, 2), max_lines=room, placeholder=" …")
+
+    def _fitting(self, width: int, height: int) -> Sequence[Reading]:
+        return self._readings[: max(height - len(self._why(width, height)), 0)]
+
+
+def no_gpu(snapshot: Snapshot) -> str:
+    """Return why no GPU is read; nothing where it is not known yet, or nobody reads one."""
+    if snapshot.gpu_missing is None or snapshot.state == "starting":
+        return ""
+    if snapshot.state == "failed" and not snapshot.worker_pid:
+        return ""
+    return f"no GPU is read: {fmt.plain(snapshot.gpu_missing)}"
+
+
+def reading_rows(
+    painter: Painted, shown: Sequence[Reading], series: Series, view: TimeView, width: int
+) -> Iterator[Row]:
+    """Yield name, sparkline and number of each reading, in columns."""
+    label_width, columns = _layout(shown, width)
+    lines = sparklines(series, shown, columns, view)
+    for one, line in zip(shown, lines, strict=True):
+        value = one.value if cell_len(one.value) <= width - 2 else "…"
+        label = _clip(one.label, max(width - 3 - cell_len(value), 0))
+        past = f"{' ' * (label_width - cell_len(label))} {line}" if one.past else " "
+        gap = " " * (width - 2 - cell_len(label + past + value))
+        yield [
+            Segment(f" {label}", painter.ink("dim")),
+            Segment(past + gap, painter.ink("rate" if one.of_device else "host")),
+            Segment(value, painter.ink("busy" if one.is_alarming else "text")),
+        ]
+
+
+def _layout(shown: Sequence[Reading], width: int) -> tuple[int, int]:
+    """Return the columns of a name and of a sparkline; 0 where there is no room for one."""
+    drawn = [one for one in shown if one.past]
+    label_width = max((cell_len(one.label) for one in drawn), default=0)
+    value_width = max((cell_len(one.value) for one in drawn), default=0)
+    columns = width - label_width - value_width - len("    ")
+    return (label_width, columns) if columns >= LEAST_LINE else (0, 0)
+
+
+def _clip(text: str, width: int) -> str:
+    """Return the text in at most `width` cells, which a character may take two of."""
+    if cell_len(text) <= width:
+        return text
+    return f"{set_cell_size(text, width - 1)}…" if width > 0 else ""

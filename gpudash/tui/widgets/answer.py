@@ -1,0 +1,217 @@
+"""The answer strip: what limits the training, the step as lanes on one scale, what to try."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise, zip_longest
+
+from rich.cells import cell_len
+from rich.segment import Segment
+
+from gpudash import format as fmt
+from gpudash.snapshot import Snapshot
+from gpudash.tui.cells import Cell, cell
+from gpudash.tui.widgets.painted import Row, width_of
+from gpudash.tui.widgets.panel import Frame, Panel
+from gpudash.views.answer import INTERRUPTED, Answer
+from gpudash.views.lanes import Lane, Part
+
+NAME_WIDTH = 8
+"""Columns for a lane's name, at most."""
+TRIES_BESIDE = 150
+"""Columns from which what to try stands beside the lanes."""
+TRIES_WIDTH = 66
+LEAST_BAR = 10
+"""Columns of a lane; where fewer are left, it has no text beside it."""
+EDGE, IDLE = "▏", "·"
+"""A part begins with an edge, so that parts are told apart without colour too."""
+STAGES = ("worker", "torch", "model", "first step")
+"""What a start waits for, in this order."""
+
+
+class AnswerStrip(Panel):
+    """The first thing to read. Its buttons run the actions `try_it` and `why`."""
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
+        super().__init__(id=id)
+        self._answer = Answer(kind="starting", title="starting")
+        self._stages: tuple[str, ...] = ()
+        self._took = ""
+
+    def show(self, answer: Answer, snapshot: Snapshot, last_s: float | None = None) -> None:
+        """Take a new answer; `last_s` is how long a start took the last time."""
+        starting = answer.kind == "starting"
+        stages = start_stages(snapshot) if starting else ()
+        took = f"about {last_s:.0f} s here last time" if starting and last_s is not None else ""
+        if (answer, stages, took) != (self._answer, self._stages, self._took):
+            self._answer, self._stages, self._took = answer, stages, took
+            self.repaint()
+
+    # ── painting ────────────────────────────────────────────────────────────────────────
+
+    def frame(self) -> Frame:
+        """Return the answer as the title, and the keys that go on from it."""
+        answer = self._answer
+        right = [cell(self._took, "dim", rank=2)] if self._took else []
+        if answer.tries:
+            right.append(_button("x", f"try {answer.tries[0].label} by A/B", "try_it", rank=1))
+        if answer.lanes:
+            right.append(_button("e", "why", "why", rank=2))
+        return Frame(top=(cell(answer.title, "strong"),), top_right=tuple(right))
+
+    def body(self, width: int, height: int) -> Iterator[Row]:
+        """Yield the evidence, the lanes and, in the rows that are left, what to try."""
+        answer = self._answer
+        if not self.framed:
+            yield self._title(width)
+        else:
+            yield [Segment(f" {self._said(width - 2)}", self.ink("text"))]
+        if answer.kind == "starting":
+            early = " levers work already: the first step uses what you set now"
+            yield [Segment(early, self.ink("dim"))]
+            return
+        beside = self.framed and width >= TRIES_BESIDE and bool(answer.tries)
+        rows = list(self._lanes(width - TRIES_WIDTH if beside else width))
+        if beside:
+            tries = islice(self._tries(TRIES_WIDTH), height - 1)
+            for row, one in zip_longest(rows, tries, fillvalue=list[Segment]()):
+                yield [*row, Segment(" " * (width - TRIES_WIDTH - width_of(row))), *one]
+        else:
+            yield from rows
+            if self.framed:
+                yield from self._tries(width)
+
+    def _title(self, width: int) -> Row:
+        """Return the answer in a line, as much of its evidence as fits, and the key to try."""
+        answer = self._answer
+        button = self._line_button(width)
+        room = width - 1 - (width_of(button) + 2 if button else 0)
+        says_limit = answer.lanes and answer.kind not in (*INTERRUPTED, "measuring")
+        title = answer.title.upper() if says_limit else answer.title
+        row = [Segment(f" {_fitting(title.split(' '), room, ' ')}", self.ink("strong"))]
+        said = self._said(room - cell_len(title) - 2)
+        row += [Segment(f": {said}", self.ink("text"))] if said else []
+        gap = width - width_of(row) - width_of(button) - 1
+        return [*row, Segment(" " * gap), *button] if button else row
+
+    def _line_button(self, width: int) -> Row:
+        """Return the key that tries the first remedy, where there is room beside the title."""
+        if not self._answer.tries:
+            return []
+        text = f" try {self._answer.tries[0].label} (A/B)"
+        if width < len(self._answer.title) + len(text) + 5:
+            return []
+        return [Segment("x", self.ink("key")), Segment(text, self.ink("dim"))]
+
+    def _said(self, width: int) -> str:
+        """Return what a start waits for, or the evidence, as much as fits."""
+        if self._answer.kind == "starting":
+            return _fitting(self._stages, width, "  ")
+        return _fitting(self._answer.evidence, width, "; ")
+
+    def _lanes(self, width: int) -> Iterator[Row]:
+        """Yield the lanes, all on one scale: a column is the same moment of the step."""
+        answer = self._answer
+        if not answer.step_ms:
+            return
+        step_ms = answer.step_ms
+        name_width = min(max((cell_len(one.name) for one in answer.lanes), default=0), NAME_WIDTH)
+        texts = [rest_text(one, step_ms) for one in answer.lanes]
+        texts[0] = f"{texts[0]} of {fmt.milliseconds(step_ms)} ms" if texts[0] else ""
+        texts[0] = texts[0] or f"{fmt.milliseconds(step_ms)} ms, the step"
+        room = width - name_width - 4 - max(map(cell_len, texts))
+        if room < LEAST_BAR:
+            texts = [""] * len(texts)
+            room = width - name_width - 3
+        for one, text in zip(answer.lanes, texts, strict=True):
+            name = fmt.clip(fmt.plain(one.name), name_width)
+            row = [Segment(f" {name}{' ' * (name_width - cell_len(name))} ", self.ink("dim"))]
+            for part, columns in spread(one, step_ms, max(room, 0)):
+                if part is None:
+                    row.append(Segment(IDLE * columns, self.ink("idle")))
+                else:
+                    row.append(Segment(printed(part, columns), self.ink(part.ink)))
+            yield [*row, Segment(f" {text}", self.ink("dim"))]
+
+    def _tries(self, width: int) -> Iterator[Row]:
+        """Yield what to try, the first one's key before it."""
+        tries = self._answer.tries
+        wide = max((len(one.label) for one in tries), default=0)
+        for index, one in enumerate(tries):
+            mark = Segment(" x " if index == 0 else "   ", self.ink("key"))
+            label = Segment(f"{one.label:<{wide}}  ", self.ink("text"))
+            why = Segment(fmt.clip(one.why, max(width - wide - 6, 0)), self.ink("dim"))
+            yield [mark, label, why]
+
+    # ── mouse ───────────────────────────────────────────────────────────────────────────
+
+    def clicked(self, x: int, y: int) -> None:
+        """Try what a click on its key means; a click on the answer asks why."""
+        button = [] if self.framed else self._line_button(self.size.width)
+        on_button = y == 0 and bool(button) and x >= self.size.width - 1 - width_of(button)
+        if on_button:
+            self.app.call_later(self.app.run_action, "try_it")
+        elif self._answer.lanes:
+            self.app.call_later(self.app.run_action, "why")
+
+
+def start_stages(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return what a start waits for: what is done, what goes on and for how long so far."""
+    now = _stage(snapshot)
+    began_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
+    waited = f" {max(snapshot.elapsed_s - began_s, 0.0):.0f} s …"
+    return tuple(
+        f"{'✓' if index < now else '◌' if index == now else '·'} {name}"
+        f"{waited if index == now else ''}"
+        for index, name in enumerate(STAGES)
+    )
+
+
+def _stage(snapshot: Snapshot) -> int:
+    """Return the index of the stage that goes on, by what the worker says of itself."""
+    if snapshot.state != "starting":
+        return STAGES.index("first step")
+    said = snapshot.status
+    return STAGES.index("torch" if "torch" in said else "model" if "building" in said else "worker")
+
+
+def rest_text(lane: Lane, step_ms: float) -> str:
+    """Return how much of the step a lane has left; nothing where that rounds to nothing."""
+    ms = fmt.milliseconds(lane.rest_ms)
+    return f"{ms} {lane.rest}" if lane.rest_ms >= 0.005 * step_ms else ""
+
+
+def spread(lane: Lane, step_ms: float, width: int) -> list[tuple[Part | None, int]]:
+    """Return the parts with their columns, and the rest as None: together exactly `width`.
+
+    A part's columns lie between the rounded moments of its begin and its end.
+    """
+    ends, at_ms = [0], 0.0
+    for part in lane.parts:
+        at_ms += part.ms
+        ends.append(min(round(at_ms / step_ms * width), width))
+    columns = [end - begin for begin, end in pairwise(ends)]
+    return [*zip(lane.parts, columns, strict=True), (None, width - ends[-1])]
+
+
+def printed(part: Part, columns: int) -> str:
+    """Return the part in so many columns, labelled as fully as there is room."""
+    ms = fmt.milliseconds(part.ms)
+    for label in (f"{part.label} {ms}", f"{part.short} {ms}", ms, part.short, ""):
+        text = f"{EDGE}{fmt.plain(label)}"
+        if cell_len(text) <= columns:
+            return text + " " * (columns - cell_len(text))
+    return ""
+
+
+def _fitting(clauses: Sequence[str], width: int, between: str) -> str:
+    """Return the first clauses, as many as fit as a whole: a number is never cut."""
+    said = ""
+    for clause in clauses:
+        longer = f"{said}{between}{clause}" if said else clause
+        if cell_len(longer) > width:
+            break
+        said = longer
+    return said
+
+
+def _button(key: str, text: str, action: str, *, rank: int) -> Cell:
+    return Cell(parts=((key, "key"), (f" {text}", "dim")), rank=rank, action=action)

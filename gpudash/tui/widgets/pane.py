@@ -1,0 +1,299 @@
+"""The pane at the bottom: results, A/B, timeline and log take turns in one panel.
+
+Painters in modules of their own make the rows. The pane knows what is shown, which tab is
+open, and where each list is being read.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import Literal, TypeAlias
+
+from rich.segment import Segment
+
+from gpudash import format as fmt
+from gpudash.protocol import ComparisonShown
+from gpudash.snapshot import KEPT_LINES, Result, Snapshot
+from gpudash.tui.cells import Cell, Parts, cell
+from gpudash.tui.scroll import Scroll
+from gpudash.tui.widgets.comparison import comparison_rows, forest_rows
+from gpudash.tui.widgets.log import is_trouble, kept, log_rows
+from gpudash.tui.widgets.painted import Row, Scrolled
+from gpudash.tui.widgets.panel import MARGIN, Frame, Panel
+from gpudash.tui.widgets.results import PINNED, Table, in_sight, result_rows, table_of
+
+Tab: TypeAlias = Literal["results", "ab", "timeline", "log"]
+TITLES: dict[Tab, tuple[str, str]] = {
+    "results": ("results", "res"),
+    "ab": ("A/B", "A/B"),
+    "timeline": ("timeline", "time"),
+    "log": ("log", "log"),
+}
+"""Tabs → their title, and the one where there is little room."""
+DIGIT = "⁵"
+"""Key that leads here; it marks the open tab."""
+WIDE = 150
+"""Columns from which the comparisons of this run stand beside the rest."""
+BESIDE = 64
+"""Columns that they take there."""
+LEAST_BELOW = 4
+"""Rows that a list below a comparison needs: a blank one, an axis, and two comparisons."""
+VALUE = 12
+"""Columns of a lever's value in a border."""
+NO_PROFILE = "no profile of this run yet"
+
+
+class Pane(Panel, Scrolled):
+    """Results, A/B, timeline and log; the app opens a tab and moves the cursor."""
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
+        super().__init__(id=id)
+        self.tab: Tab = "results"
+        self._told: tuple[object, ...] = ()  # what the newest painting shows
+        self._table = Table()
+        self._comparison: ComparisonShown | None = None
+        self._verdicts: tuple[ComparisonShown, ...] = ()
+        self._can_compare = True
+        self.lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._unread, self._trouble = 0, False
+        self._scrolls: dict[Tab, Scroll] = {}
+
+    # ── what it is told ─────────────────────────────────────────────────────────────────
+
+    def show(self, snapshot: Snapshot, lines: Sequence[str] = (), *, rewound: bool = False) -> None:
+        """Take the newest state and what has been printed since; `rewound` forgets the log."""
+        if rewound:
+            self.lines.clear()
+            self._unread, self._trouble = 0, False
+            self._scrolls.pop("log", None)
+        self._add(lines)
+        on_gpu = snapshot.gpu is not None and snapshot.gpu_missing is None
+        can_compare = "blocks" in snapshot.can
+        told = (snapshot.results, on_gpu, snapshot.comparison, snapshot.verdicts, can_compare)
+        if told != self._told:
+            self._told = told
+            self._table = table_of(snapshot.results, on_gpu=on_gpu)
+            self._comparison, self._verdicts = snapshot.comparison, snapshot.verdicts
+            self._can_compare = can_compare
+        elif not (lines or rewound):
+            return
+        self.repaint()
+
+    def _add(self, lines: Sequence[str]) -> None:
+        reading = self._scrolls.get("log", Scroll())
+        gone = max(len(self.lines) + len(lines) - KEPT_LINES, 0)
+        if gone and reading.row is not None:  # stay at what is being read
+            self._scrolls["log"] = Scroll(row=max(reading.row - gone, 0))
+        self.lines.extend(kept(line) for line in lines)
+        if self.tab != "log":
+            self._unread += len(lines)
+            self._trouble = self._trouble or any(map(is_trouble, lines))
+
+    def open(self, tab: Tab) -> None:
+        """Show this tab."""
+        self.tab = tab
+        if tab == "log":
+            self._unread, self._trouble = 0, False
+        self.repaint()
+
+    def next_tab(self, direction: int = 1) -> None:
+        """Show the tab right of the open one (+1) or left of it (-1); after the last the first."""
+        tabs = list(TITLES)
+        self.open(tabs[(tabs.index(self.tab) + direction) % len(tabs)])
+
+    # ── the place where it is read ──────────────────────────────────────────────────────
+
+    @property
+    def chosen_result(self) -> Result | None:
+        """The row under the cursor; None while there are no rows, or another tab is open."""
+        rows = self._table.results
+        if self.tab != "results" or not rows:
+            return None
+        return rows[self._scroll.chosen(len(rows))]
+
+    def scroll_rows(self, direction: int) -> None:
+        """Move the cursor so many rows down, or the log's lines; up where it is negative."""
+        self._go_to(self._scroll.chosen(self._count) + direction)
+
+    def scroll_pages(self, direction: int) -> None:
+        """Move by as many rows as are in sight."""
+        self.scroll_rows(direction * max(self._height - 1 - PINNED, 1))
+
+    def find(self, text: str) -> bool:
+        """Go to the next row or line that contains the text, after the last to the first."""
+        texts = self._texts()
+        here = self._scroll.chosen(len(texts))
+        order = [*range(here + 1, len(texts)), *range(here + 1)]
+        found = next((row for row in order if text.casefold() in texts[row].casefold()), None)
+        if found is not None:
+            self._go_to(found)
+        return found is not None
+
+    def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # a row is a row
+        """Choose the row under the pointer."""
+        shown = in_sight(self._table, self._scroll, self._height - 1)
+        if self.tab == "results" and 0 < y <= len(shown):
+            self._go_to(shown[y - 1])
+
+    def _texts(self) -> list[str]:
+        if self.tab == "results":
+            return [row.configuration for row in self._table.results]
+        return list(self.lines) if self.tab == "log" else []
+
+    @property
+    def _scroll(self) -> Scroll:
+        return self._scrolls.get(self.tab, Scroll())
+
+    @property
+    def _count(self) -> int:
+        return {"results": len(self._table.results), "log": len(self.lines)}.get(self.tab, 0)
+
+    @property
+    def _height(self) -> int:
+        """Of the body."""
+        framed = self.framed and self.size.width >= 4 and self.size.height >= 3
+        return self.size.height - 2 * framed
+
+    def _go_to(self, row: int) -> None:
+        count, scroll = self._count, self._scroll
+        if self.tab == "results":
+            scroll = scroll.at(row, count, self._height - 1, pinned=PINNED)
+        else:  # the row is the lowest line in sight: there is no cursor
+            scroll = scroll.at(row, count, 1, least=min(self._height, count) - 1)
+        self._scrolls[self.tab] = scroll
+        self.repaint()
+
+    # ── painting ────────────────────────────────────────────────────────────────────────
+
+    def body(self, width: int, height: int) -> Iterator[Row]:
+        """Yield the open tab's rows; where it is wide, the run's comparisons beside them."""
+        beside = [one for one in self._verdicts if self.tab == "results" or one != self._comparison]
+        if width < WIDE or self.tab not in ("results", "ab") or not beside:
+            yield from map(self._inked, self._tab_rows(width, height))
+            return
+        left = width - BESIDE - MARGIN
+        rows = map(self._inked, self._tab_rows(left, height))
+        others = forest_rows(beside, BESIDE, height)
+        side = Segment(" │ ", self.ink("border"))
+        for row, other, _ in zip_longest(
+            rows, map(self._inked, others), range(height), fillvalue=()
+        ):
+            yield [*Segment.adjust_line_length([*row], left), side, *other]
+
+    def _inked(self, parts: Parts) -> Row:
+        return [Segment(text, self.ink(ink)) for text, ink in parts]
+
+    def _tab_rows(self, width: int, height: int) -> Iterator[Parts]:
+        if self.tab == "results":
+            shown = in_sight(self._table, self._scroll, height - 1)
+            cursor = self._scroll.chosen(self._count) if self.has_focus else None
+            proven = {one.verdict for one in self._verdicts if one.proven and one.verdict}
+            yield from result_rows(self._table, shown, width, cursor=cursor, proven=proven)
+        elif self.tab == "ab":
+            rows = list(comparison_rows(self._comparison, width, height))
+            yield from rows
+            earlier = [one for one in self._verdicts if one != self._comparison]
+            if width < WIDE and height - len(rows) >= LEAST_BELOW:
+                yield ()
+                yield from forest_rows(earlier, width, height - len(rows) - 1)
+        elif self.tab == "log":
+            yield from log_rows(self.lines, self._scroll.chosen(self._count), width, height)
+        else:
+            yield ((f" {NO_PROFILE}", "dim"),)
+
+    # ── the border ──────────────────────────────────────────────────────────────────────
+
+    def frame(self) -> Frame:
+        """Return the tabs, and what the open one has to say and to offer."""
+        tabs = self._tabs()
+        if self.tab == "ab" and self._comparison is not None:
+            right, below = _comparison_cells(self._comparison, can=self._can_compare)
+            return Frame(top=tabs, top_right=right, bottom=below)
+        right = self._beyond() if self.tab in ("results", "log") else ()
+        if self.tab != "results" or not self._table.results:
+            return Frame(top=tabs, top_right=right)
+        note = cell("rows are one after another: only an A/B proves", "dim")
+        return Frame(top=tabs, top_right=right, bottom=(note,), bottom_right=self._row_keys())
+
+    def _row_keys(self) -> tuple[Cell, ...]:
+        """Return what can be done with the row under the cursor."""
+        chosen = self.chosen_result
+        if chosen is None or not self.has_focus:
+            return ()
+        copy = _button("y", "copy", "copy", rank=2)
+        use = _button("⏎", "use these levers", "use_row", rank=1)
+        return (copy,) if chosen.verdict else (use, copy)
+
+    def _tabs(self) -> tuple[Cell, ...]:
+        counts = {
+            "results": f" {self._table.settings:,}",
+            "ab": f" {len(self._verdicts)}",
+            "log": f" {self._unread:,}{'!' * self._trouble}",
+        }
+        running = self._comparison is not None and not self._comparison.is_over
+        if running:
+            counts["ab"] = " ◌"
+        long = [f"{title}{counts.get(tab, '')}" for tab, (title, _) in TITLES.items()]
+        room = self.size.width - 2 * MARGIN - len(DIGIT)
+        fits = sum(map(len, long)) + MARGIN * (len(long) - 1) <= room
+        titles = long if fits else [short for _, short in TITLES.values()]
+        return tuple(
+            Cell(
+                parts=(
+                    (DIGIT if tab == self.tab else "", "dim"),
+                    (title, self._tab_ink(tab)),
+                ),
+                rank=0 if tab == self.tab else 1,
+                action=f"pane('{tab}')",
+            )
+            for tab, title in zip(TITLES, titles, strict=True)
+        )
+
+    def _tab_ink(self, tab: Tab) -> str:
+        if tab == "log" and self._trouble:
+            return "bad"
+        return "strong" if tab == self.tab else "dim"
+
+    def _beyond(self) -> tuple[Cell, ...]:
+        """Return how many rows are hidden above and below."""
+        if self.tab == "results":
+            shown = in_sight(self._table, self._scroll, self._height - 1)
+            last = shown[-1] if shown else -1
+            above, what = last + 1 - len(shown), "row"
+        else:
+            last, above, what = self._scroll.chosen(self._count), 0, "line"
+        below = self._count - 1 - last
+        return tuple(
+            cell(f"{count:,} {what}{'s' * (count > 1)} {where}", "dim", rank=3)
+            for count, where in ((above, "above ↑"), (below, "below ↓"))
+            if count > 0
+        )
+
+
+def _comparison_cells(
+    shown: ComparisonShown, *, can: bool
+) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
+    """Return what stands right in the upper border of a comparison, and in the lower one."""
+    lever = fmt.plain(shown.lever)
+    what = cell(f"{lever}={fmt.clip(fmt.plain(shown.b), VALUE)}", "strong", rank=2)
+    if not shown.is_over:
+        pairs = cell(f"{shown.pairs} of at most {shown.planned_pairs} pairs", "dim", rank=3)
+        note = cell("training goes on; charts stay in sight", "dim", rank=1)
+        return (what, pairs), (_button("a", "ends it", "compare"), note) if can else ()
+    if shown.verdict is None:
+        return (what,), ()
+    a, b = (fmt.clip(fmt.plain(value), VALUE) for value in (shown.a, shown.b))
+    keys = (
+        _button("⏎", f"keep {b}", "keep"),
+        _button("o", f"back to {a}", "go_back", rank=1),
+        _button("m", "more pairs", "more_pairs", rank=2),
+    )
+    copies = (
+        _button("y", "copy the verdict", "copy", rank=3),
+        _button("Y", "copy it as a command", "copy_command", rank=4),
+    )
+    return (what,), (*keys, *copies) if can else copies
+
+
+def _button(key: str, text: str, action: str, rank: int = 0) -> Cell:
+    return Cell(parts=((key, "key"), (f" {text}", "dim")), rank=rank, action=action)

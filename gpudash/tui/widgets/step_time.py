@@ -1,0 +1,196 @@
+"""The step's time over time, as stacked columns: which phase it was spent on."""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby, repeat
+from operator import itemgetter
+
+from rich.segment import Segment
+from rich.style import Style
+
+from gpudash import format as fmt
+from gpudash.snapshot import Snapshot
+from gpudash.tui.axes import TimeRange, bins_of, means, range_of, value_at
+from gpudash.tui.cells import Cell, cell
+from gpudash.tui.stacks import (
+    BLANK,
+    IDLE,
+    Block,
+    Part,
+    Spent,
+    columns_of,
+    legend,
+    metrics_of,
+    parts_of,
+    spent,
+    top_ms,
+)
+from gpudash.tui.timeview import TimeView
+from gpudash.tui.widgets.painted import Row
+from gpudash.tui.widgets.panel import Frame
+from gpudash.tui.widgets.time_panel import TimePanel, begin_cells
+
+GUTTER = 6
+"""Columns of the axis: five for its numbers and one for its line."""
+LEAST_PLOT = 12
+"""Columns below which the axis gives way."""
+CHARACTER, INKS = itemgetter(0), itemgetter(1, 2)
+MARKER = Block("┊", "faint")
+
+
+class StepTime(TimePanel):
+    """Phases on one another, column by column; numbers stand in the legend below."""
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
+        super().__init__(id=id)
+        self._snapshot = Snapshot()
+        self._view = TimeView()
+
+    def show(self, snapshot: Snapshot, view: TimeView) -> None:
+        """Take new data; nothing is painted where nothing of it changed."""
+        before = (_shown(self._snapshot), self._view)
+        self._snapshot, self._view = snapshot, view
+        if before != (_shown(snapshot), view):
+            self.repaint()
+
+    def time_at(self, x: int) -> float | None:
+        """Return the moment in the middle of this column of the body."""
+        width = self.size.width - 2 * self.framed
+        time_range, column = self._range(width), x - _gutter(width)
+        if not 0 <= column < width - _gutter(width):
+            return None
+        return time_range.begin_s + (column + 0.5) * time_range.bin_s
+
+    def frame(self) -> Frame:
+        """Return the median and 95th percentile of the newest steps; at the cursor, its step."""
+        snapshot, view = self._snapshot, self._view
+        if view.cursor_s is None:
+            named = {"p50": snapshot.step_ms_p50, "p95": snapshot.step_ms_p95}
+        else:
+            named = {
+                f"at {fmt.minutes(view.cursor_s)}": value_at(
+                    snapshot.series, "step_ms", view.cursor_s
+                )
+            }
+        values = tuple(
+            Cell(parts=((f"{name} ", "dim"), (fmt.milliseconds(ms), "strong")), rank=rank)
+            for rank, (name, ms) in enumerate(named.items(), start=1)
+        )
+        title = cell("³step, ms", "strong")
+        if not snapshot.series.at_s:
+            return Frame(top=(title,), top_right=values)
+        time_range = self._range(self.size.width - 2)
+        newest_s = snapshot.series.at_s[-1]
+        end = f"live {fmt.minutes(newest_s)}" if view.end_s is None else fmt.minutes(view.end_s)
+        return Frame(
+            top=(title,),
+            top_right=values,
+            bottom=begin_cells(time_range),
+            bottom_right=(cell(end, "dim"),),
+        )
+
+    def body(self, width: int, height: int) -> Iterator[Row]:
+        """Yield the columns with their axis, and the legend in the last row."""
+        snapshot = self._snapshot
+        if not any(map(fmt.is_measured, snapshot.series.of("step_ms"))):
+            yield from self._nothing(width, height)
+            return
+        parts = parts_of(snapshot)
+        rows = height - 1 if height >= 3 else height
+        yield from self._plot(parts, width, rows)
+        if rows < height:
+            yield list(self._legend(parts, width))
+
+    def _nothing(self, width: int, height: int) -> Iterator[Row]:
+        """Say that there is nothing, and whether there will be."""
+        to_come = self._snapshot.state in ("starting", "switching", "training")
+        text = "waiting for the first step" if to_come else "nothing measured"
+        yield from repeat([], (height - 1) // 2)
+        yield [Segment(fmt.clip(text, width).center(width), self.ink("faint"))]
+
+    # ── columns ─────────────────────────────────────────────────────────────────────────
+
+    def _plot(self, parts: tuple[Part, ...], width: int, rows: int) -> Iterator[Row]:
+        snapshot, series, view = self._snapshot, self._snapshot.series, self._view
+        time_range, gutter = self._range(width), _gutter(width)
+        bins = bins_of(series.at_s, time_range)
+        stretches = [stretch for _, stretch in bins]
+        now_ms = snapshot.step_ms_p50 if view.end_s is None else None
+        top = top_ms(series, stretches, snapshot.markers, now_ms)
+        drawn = columns_of(series, parts, stretches, top, rows)
+        columns = [(BLANK,) * rows] * (width - gutter)
+        first = round(time_range.begin_s / time_range.bin_s)
+        for (number, _), column in zip(bins, drawn, strict=True):
+            columns[number - first] = column
+        for marker in snapshot.markers:
+            if time_range.begin_s <= marker.at_s < time_range.end_s:
+                x = int((marker.at_s - time_range.begin_s) / time_range.bin_s)
+                columns[x] = tuple(MARKER if one == BLANK else one for one in columns[x])
+        if view.cursor_s is not None and time_range.begin_s <= view.cursor_s < time_range.end_s:
+            x = int((view.cursor_s - time_range.begin_s) / time_range.bin_s)
+            columns[x] = tuple(_crossed(one) for one in columns[x])
+        is_cut = any(
+            ms is not None and ms > top
+            for ms in means(series.of("step_ms"), series.at_s, stretches)
+        )
+        for y, row in enumerate(zip(*columns, strict=True)):
+            axis = [self._axis(y, rows, top, is_cut=is_cut)] if gutter else []
+            yield [*axis, *self._blocks(row)]
+
+    def _blocks(self, row: Sequence[Block]) -> Iterator[Segment]:
+        for (lower, upper), group in groupby(row, key=INKS):
+            ink = self.ink(lower) if lower else None
+            if ink is not None and upper:
+                ink = _over(ink, self.ink(upper))
+            yield Segment("".join(map(CHARACTER, group)), ink)
+
+    def _axis(self, y: int, rows: int, top: float, *, is_cut: bool) -> Segment:
+        """Return the axis in one row: 0, the middle if it is far from both ends, and the top."""
+        at = {rows // 2: top / 2} if rows >= 5 else {}
+        at |= {rows - 1: 0.0, 0: top}
+        text = fmt.compact(at[y]) + ("↑" if is_cut and y == 0 else "") if y in at else ""
+        if len(text) >= GUTTER:  # no number is cut in the middle
+            text = ""
+        return Segment(f"{text:>5}{'┤' if text else ' '}", self.ink("faint"))
+
+    def _range(self, width: int) -> TimeRange:
+        return range_of(self._snapshot.series, max(width - _gutter(width), 1), self._view)
+
+    def _legend(self, parts: tuple[Part, ...], width: int) -> Iterator[Segment]:
+        step = self._spent(parts)
+        for entry in legend(parts, step, width - 2) if step else ():
+            yield Segment("  ")
+            yield from (Segment(text, self.ink(ink)) for text, ink in entry.parts)
+
+    def _spent(self, parts: tuple[Part, ...]) -> Spent | None:
+        """Return what became of the newest steps' time, or at the cursor of those there."""
+        series, at_s = self._snapshot.series, self._view.cursor_s
+        return spent(parts, *(value_at(series, name, at_s) for name in metrics_of(parts)))
+
+
+def _shown(snapshot: Snapshot) -> tuple[object, ...]:
+    """Return what the panel shows of it."""
+    return (
+        snapshot.series,
+        snapshot.markers,
+        snapshot.phases,
+        snapshot.device,
+        snapshot.state,
+        snapshot.step_ms_p50,
+        snapshot.step_ms_p95,
+    )
+
+
+def _gutter(width: int) -> int:
+    return GUTTER if width >= GUTTER + LEAST_PLOT else 0
+
+
+def _crossed(block: Block) -> Block:
+    """Return the block under the cursor: its hue stays behind it."""
+    return Block("│", "strong", "" if block.lower in ("", IDLE, "faint") else block.lower)
+
+
+@lru_cache(maxsize=256)
+def _over(lower: Style, upper: Style) -> Style:
+    """Return the style of a block whose upper part has a hue of its own."""
+    return lower + Style(bgcolor=upper.color)

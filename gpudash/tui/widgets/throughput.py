@@ -1,0 +1,293 @@
+"""Throughput as one curve over the common time axis; maximised, with the step times beside it.
+
+plotext draws the curve, again only when it or the size has changed. All else is painted here.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, pairwise, repeat, zip_longest
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+
+from gpudash import format as fmt
+from gpudash.tui.axes import Runs, TimeRange, bins_of, cut, highest, range_of, time_ticks, value_at
+from gpudash.tui.cells import Cell, cell
+from gpudash.tui.throughput import (
+    Throughput,
+    classes_in,
+    columns_of,
+    label_in,
+    scale_of,
+    side_at,
+    sides_of,
+)
+from gpudash.tui.timeview import TimeView
+from gpudash.tui.widgets.painted import Row, width_of
+from gpudash.tui.widgets.panel import Frame
+from gpudash.tui.widgets.time_panel import TimePanel, begin_cells
+
+GUTTER = 6
+"""Columns of the axis: five for its numbers and one for its line."""
+LEAST_PLOT = 12
+"""Columns below which the axis gives way."""
+FINE_ROWS = 12
+"""From here on the axis has numbers at its quarters."""
+BESIDE = (100, 36)
+"""From this width on the histogram stands beside the plot, in so many columns."""
+BELOW = (20, 8)
+"""In a narrower panel it stands below, from this height on, in so many rows."""
+MOST_ROWS = 3
+"""Of one bar."""
+MARKER, CURSOR = "┊", "│"
+EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+class ThroughputChart(TimePanel):
+    """Samples a second over time."""
+
+    maximised = False
+    """With a time axis of its own and the histogram of step times."""
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
+        super().__init__(id=id)
+        self.data = Throughput()
+        self.view = TimeView()
+        self._can_draw = False
+        self._drawn: tuple[object, list[str]] = ((), [])
+
+    def show(self, data: Throughput, view: TimeView) -> None:
+        """Take new data; nothing is painted where nothing changed."""
+        if (data, view) != (self.data, self.view):
+            self.data, self.view = data, view
+            self.repaint()
+
+    def allow_drawing(self) -> None:
+        """Paint the curve from now on: plotext has been imported."""
+        self._can_draw = True
+        self.repaint()
+
+    def time_at(self, x: int) -> float | None:
+        """Return the moment in the middle of this column of the body."""
+        gutter, columns = _split(self._room(*self._inside)[0])
+        time_range = self.time_range
+        if not gutter <= x < gutter + columns:
+            return None
+        return time_range.begin_s + (x - gutter + 0.5) * time_range.bin_s
+
+    @property
+    def time_range(self) -> TimeRange:
+        """The stretch of time that is shown; the cursor moves by its bins."""
+        columns = _split(self._room(*self._inside)[0])[1]
+        return range_of(self.data.series, columns, self.view)
+
+    # ── frame ───────────────────────────────────────────────────────────────────────────
+
+    def frame(self) -> Frame:
+        """Return the value now or at the cursor, and what time is shown."""
+        data, view = self.data, self.view
+        newest_s = data.series.at_s[-1] if data.series.at_s else 0.0
+        end, f = f"live {fmt.minutes(newest_s)}", "freeze"
+        if view.end_s is not None:
+            end, f = f"frozen {fmt.minutes(view.end_s)}", "live"
+        keys = cell(f"f {f}   [ ] zoom   0 all", "dim", rank=4)
+        roomy = self.size.width >= BESIDE[0]
+        return Frame(
+            top=(cell(f"¹{data.unit}", "strong"),),
+            top_right=tuple(self._values()),
+            bottom=(*begin_cells(self.time_range), *[keys] * roomy),
+            bottom_right=(cell(end, "dim" if view.end_s is None else "busy"),),
+        )
+
+    def _values(self) -> Iterator[Cell]:
+        data, cursor_s = self.data, self.view.cursor_s
+        at_s = self.view.end_s if cursor_s is None else cursor_s
+        now, steps = data.now, data.steps_per_s
+        if at_s is not None:
+            now = value_at(data.series, data.name, at_s)
+            steps = value_at(data.series, "steps_per_s", at_s)
+        if cursor_s is not None:
+            yield cell(f"at {fmt.minutes(cursor_s)}", "dim", rank=1)
+            side = side_at(data.blocks, cursor_s)
+            yield from (cell(side.upper(), side, rank=2),) if side else ()
+        if data.unit != "steps/s":
+            yield cell(f"{fmt.significant(steps)} steps/s", "dim", rank=3)
+        yield cell(fmt.significant(now), "strong")
+
+    # ── body ────────────────────────────────────────────────────────────────────────────
+
+    def body(self, width: int, height: int) -> Iterator[Row]:
+        """Yield the plot; the histogram beside it or below, where it is maximised."""
+        plot_width, plot_height = self._room(width, height)
+        plot = self._plot(plot_width, plot_height)
+        if plot_width < width:
+            beside = self._histogram(width - plot_width - 2, height)
+            for left, right in zip_longest(plot, beside, fillvalue=list[Segment]()):
+                yield [*left, Segment(" " * (plot_width + 2 - width_of(left))), *right]
+        else:
+            yield from chain(plot, self._histogram(width, height - plot_height))
+
+    def _room(self, width: int, height: int) -> tuple[int, int]:
+        """Return the size of the plot with all that belongs to it."""
+        if self.maximised and self.data.histogram:
+            if width >= BESIDE[0]:
+                return width - BESIDE[1], height
+            if height >= BELOW[0]:
+                return width, height - BELOW[1]
+        return width, height
+
+    def _plot(self, width: int, height: int) -> Iterator[Row]:
+        data = self.data
+        gutter, columns = _split(width)
+        time_range = range_of(data.series, columns, self.view)
+        runs = cut(data.values, bins_of(data.series.at_s, time_range), time_range, data.series.at_s)
+        if not runs or not self._can_draw:
+            yield from self._empty(width, height)
+            return
+        marked = columns_of(data.markers, time_range)
+        sides = sides_of(data.blocks, time_range, data.series.at_s[-1])
+        named = height >= 4
+        timed = named and self.maximised
+        rows = height - named - timed
+        top = scale_of(runs, data.markers)
+        canvas = self._curve(runs, top, time_range, columns, rows)
+        cut_off = highest(runs) > top
+        for y, row in enumerate(self._overlaid(canvas, time_range, marked, sides)):
+            yield [*(self._axis(y, rows, top, cut_off=cut_off) if gutter else ()), *row]
+        if named:
+            yield [Segment(" " * gutter), *self._names(marked, sides, columns)]
+        if timed:
+            yield [Segment(" " * gutter), *self._moments(time_range, columns)]
+
+    def _empty(self, width: int, height: int) -> Iterator[Row]:
+        for y in range(height):
+            text = fmt.clip(self.data.empty, width) if y == height // 2 else ""
+            yield [Segment(text.center(width), self.ink("faint"))]
+
+    def _curve(
+        self, runs: Runs, top: float, time_range: TimeRange, columns: int, rows: int
+    ) -> list[str]:
+        from gpudash.tui.plot import curve  # noqa: PLC0415  # 0.1 s, after the first paint
+
+        key = (runs, top, time_range, columns, rows)
+        if self._drawn[0] != key:
+            self._drawn = (key, curve(runs, top, time_range, columns, rows))
+        return self._drawn[1]
+
+    def _overlaid(
+        self,
+        canvas: list[str],
+        time_range: TimeRange,
+        marked: Iterable[int],
+        sides: Mapping[int, str],
+    ) -> Iterator[Row]:
+        """Yield the rows of the plot: markers and cursor behind the curve, blocks behind all."""
+        columns = len(canvas[0]) if canvas else 0
+        behind = dict.fromkeys(marked, MARKER)
+        cursor_s = self.view.cursor_s
+        if cursor_s is not None and time_range.begin_s <= cursor_s <= time_range.end_s:
+            x = int((cursor_s - time_range.begin_s) / time_range.bin_s + 1e-9)
+            behind[min(x, columns - 1)] = CURSOR
+        shades = {x: Style(bgcolor=self.ink(f"shade-{sides[x]}").bgcolor) for x in sides}
+        inks = {MARKER: self.ink("faint"), CURSOR: self.ink("strong")}
+        rate = self.ink("rate")
+        pieces = _pieces(behind, shades, columns)
+        for line in canvas:
+            row = []
+            for begin, end in pieces:
+                text, ink = line[begin:end], rate
+                if text == " " and begin in behind:
+                    text = behind[begin]
+                    ink = inks[text]
+                row.append(Segment(text, ink + shades[begin] if begin in shades else ink))
+            yield row
+
+    def _names(
+        self, marked: Mapping[int, str], sides: Mapping[int, str], columns: int
+    ) -> Iterator[Segment]:
+        """Yield the row of names, each as far as it fits before the next: of changes, of blocks."""
+        begins = {x: side for x, side in sides.items() if sides.get(x - 1) != side}
+        named = {x: ("", side.upper(), side) for x, side in begins.items()}
+        named |= {x: (MARKER, fmt.plain(label), "dim") for x, label in marked.items()}
+        x = 0
+        for at, until in pairwise([*sorted(named), columns + 1]):
+            mark, name, ink = named[at]
+            label = label_in(name, until - at - len(mark) - 1)
+            label = label if cell_len(label) == len(label) else ""
+            yield Segment(" " * (at - x) + mark, self.ink("faint"))
+            yield Segment(label, self.ink(ink))
+            x = at + len(mark) + len(label)
+
+    def _moments(self, time_range: TimeRange, columns: int) -> Iterator[Segment]:
+        """Yield the row of round moments."""
+        x = 0
+        for at_s in time_ticks(time_range, columns):
+            label = fmt.minutes(at_s)
+            at = round((at_s - time_range.begin_s) / time_range.bin_s) - len(label) // 2
+            if x <= max(at, 0) <= columns - len(label):
+                yield Segment(" " * (max(at, 0) - x) + label, self.ink("faint"))
+                x = max(at, 0) + len(label)
+
+    def _axis(self, y: int, rows: int, top: float, *, cut_off: bool) -> Row:
+        """Return one row of the axis; `cut_off` says that values go beyond it."""
+        parts = 4 if rows >= FINE_ROWS else 2 if rows >= 5 else 1
+        at = {rows * part // parts: top * (parts - part) / parts for part in range(parts)}
+        at |= {rows - 1: 0.0} if rows > 1 else {}
+        tick = "↑" if cut_off and y == 0 else "┤" if y in at else "│"
+        text = fmt.compact(at[y]) if y in at else ""
+        return [Segment(f"{text:>{GUTTER - 1}}{tick}", self.ink("faint"))]
+
+    # ── step times ──────────────────────────────────────────────────────────────────────
+
+    def _histogram(self, width: int, height: int) -> Iterator[Row]:
+        """Yield how many steps took how long, since the last change."""
+        data = self.data
+        if height < 3:
+            return
+        steps = sum(count for _, count in data.histogram)
+        yield [
+            Segment("step, ms  ", self.ink("strong")),
+            Segment("p50 "),
+            Segment(fmt.milliseconds(data.p50_ms), self.ink("strong")),
+            Segment("  p95 "),
+            Segment(fmt.milliseconds(data.p95_ms), self.ink("strong")),
+        ]
+        yield [Segment(f"{steps:,} steps since the last change", self.ink("dim"))]
+        classes = classes_in(data.histogram, height - 2)
+        rows = (height - 2) // max(len(classes), 1)
+        digits = max((len(f"{count:,}") for _, count in classes), default=0)
+        most = max((count for _, count in classes), default=0)
+        room = width - 8 - digits - 1
+        for least_ms, count in classes:
+            bar = Segment(_bar(count / most, max(room, 0)), self.ink("rate"))
+            label = Segment(f"{fmt.significant(least_ms):>7} ", self.ink("dim"))
+            yield [label, bar, Segment(f" {count:>{digits},}")]
+            yield from repeat([Segment(" " * 8), bar], min(rows, MOST_ROWS) - 1)
+
+    @property
+    def _inside(self) -> tuple[int, int]:
+        """Size of the body."""
+        width, height = self.size
+        return (width - 2, height - 2) if self.framed else (width, height)
+
+
+def _split(width: int) -> tuple[int, int]:
+    """Return the columns of the axis and of the plot."""
+    gutter = GUTTER if width >= GUTTER + LEAST_PLOT else 0
+    return gutter, max(width - gutter, 1)
+
+
+def _pieces(
+    behind: Mapping[int, str], shades: Mapping[int, Style], columns: int
+) -> list[tuple[int, int]]:
+    """Return begin and end of the stretches of a row that have the same ink in all columns."""
+    borders = {0, columns, *behind, *(x + 1 for x in behind)}
+    borders |= {x for x in range(columns) if shades.get(x) != shades.get(x - 1)}
+    return list(pairwise(sorted(borders)))
+
+
+def _bar(share: float, width: int) -> str:
+    """Return a bar of this share of the width, padded to it; the least share is a sliver."""
+    eighths = min(max(round(share * width * 8), 1 if share else 0), width * 8)
+    whole, part = divmod(eighths, 8)
+    return f"{'█' * whole}{EIGHTHS[part] if part else ''}".ljust(width)

@@ -1,0 +1,85 @@
+"""A panel with the time axis that all charts share: the mouse moves its cursor and its range."""
+
+from textual import events
+from textual.message import Message
+
+from gpudash import format as fmt
+from gpudash.tui.axes import TimeRange
+from gpudash.tui.cells import Cell, cell
+from gpudash.tui.widgets.panel import Panel
+
+LEAST_DRAG = 2
+"""Columns; less is a click."""
+
+
+class CursorMoved(Message):
+    """The cursor is to stand at this moment."""
+
+    def __init__(self, at_s: float) -> None:
+        super().__init__()
+        self.at_s = at_s
+
+
+class Zoomed(Message):
+    """More time is to be shown (+1), or less (-1)."""
+
+    def __init__(self, direction: int) -> None:
+        super().__init__()
+        self.direction = direction
+
+
+class RangeChosen(Message):
+    """The time between two moments is to be shown."""
+
+    def __init__(self, begin_s: float, end_s: float) -> None:
+        super().__init__()
+        self.begin_s = begin_s
+        self.end_s = end_s
+
+
+def begin_cells(time_range: TimeRange) -> tuple[Cell, ...]:
+    """Return the moment at the left border; nothing where that is before the run."""
+    begin_s = time_range.begin_s
+    return (cell(fmt.minutes(begin_s), "dim", rank=1),) if begin_s >= 0 else ()
+
+
+class TimePanel(Panel):
+    """A click puts the cursor, a drag chooses a range, the wheel zooms; the screen is told."""
+
+    _pressed_at = 0  # a column of the body
+
+    def time_at(self, x: int) -> float | None:
+        """Return the moment in this column of the body; None beside the plot."""
+        raise NotImplementedError  # no ABC: Textual has a metaclass of its own
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Remember where a drag may begin; it may end beside the panel."""
+        self.capture_mouse()
+        self._pressed_at = event.x - self.framed
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """Choose the range that was dragged over."""
+        self.release_mouse()
+        x = event.x - self.framed
+        begin_s, end_s = self.time_at(self._pressed_at), self.time_at(x)
+        if begin_s is not None and end_s is not None and self._is_drag(x):
+            self.post_message(RangeChosen(begin_s, end_s))
+
+    def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # it is the same in every row
+        """Put the cursor."""
+        at_s = self.time_at(x)
+        if at_s is not None and not self._is_drag(x):
+            self.post_message(CursorMoved(at_s))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Show less time."""
+        event.stop()
+        self.post_message(Zoomed(-1))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Show more time."""
+        event.stop()
+        self.post_message(Zoomed(+1))
+
+    def _is_drag(self, x: int) -> bool:
+        return abs(x - self._pressed_at) >= LEAST_DRAG

@@ -1,0 +1,205 @@
+"""The table of a lever's values: what was measured with each of them here, and what it changes."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+
+from gpudash import format as fmt
+from gpudash.tui.cells import Cell, cell
+from gpudash.tui.scroll import first_in_sight
+from gpudash.tui.values import Measured
+from gpudash.tui.widgets.painted import Row, Scrolled
+from gpudash.tui.widgets.panel import Frame, Panel
+from workloads.levers import Count, Lever
+
+WIDTH = 66
+MARGIN = 4
+"""Columns for the cursor and between value and rate."""
+MOST_VALUE = 24
+LEAST_BAR = 4
+CHANGE_WIDTH = 8
+EIGHTHS = " ▏▎▍▌▋▊▉"
+MOST = 9.995
+"""A change beyond is told as `> +999 %`."""
+
+
+class Columns(NamedTuple):
+    """Their widths; 0 where there is no room."""
+
+    value: int
+    rate: int
+    bar: int
+    change: int
+    how: int
+
+    def head(self, unit: str) -> str:
+        """Return the titles."""
+        room = self.rate + self.bar + (1 if self.bar else 0)
+        rates = next((text for text in (f"{unit} here", unit) if len(text) <= room), "")
+        change = f"{'change':>{self.change}}" if self.change else ""
+        how = "  how" if self.how else ""
+        value = f"{'':{MARGIN - 1}}{fmt.clip('value', self.value):<{self.value}}"
+        return f"{value} {rates:<{room}}{change}{how}"
+
+
+class ValueTable(Panel, Scrolled):
+    """The values, one of them chosen; what is typed takes its place."""
+
+    DEFAULT_CSS = "ValueTable { background: $panel; }"
+
+    def __init__(
+        self,
+        lever: Lever,
+        now: str,
+        values: tuple[Measured, ...],
+        unit: str,
+        *,
+        compares: bool = False,
+    ) -> None:
+        super().__init__()
+        self._compares = compares
+        self._lever, self._now, self._values, self._unit = lever, now, values, unit
+        names = [one.value for one in values]
+        self._cursor = names.index(now) if now in names else 0
+        self._first = 0
+        self._typed = ""
+        self._why_not = ""
+        # not the stylesheet's: how high it is depends on what it shows
+        self.styles.width, self.styles.max_width = WIDTH, "100%"
+        self.styles.height, self.styles.max_height = len(values) + 4, "100%"
+
+    @property
+    def asked(self) -> str:
+        """What was typed, or the value under the cursor."""
+        return self._typed or (self._values[self._cursor].value if self._values else "")
+
+    def type(self, text: str) -> None:
+        """Take what has been typed so far."""
+        self._typed, self._why_not = text, ""
+        self.repaint()
+
+    @property
+    def typed(self) -> str:
+        """What has been typed so far."""
+        return self._typed
+
+    def complain(self, line: str) -> None:
+        """Say why the value cannot be; until the next key."""
+        self._why_not = line
+        self.repaint()
+
+    def scroll_rows(self, direction: int) -> None:
+        """Move the cursor by so many rows, as far as there are values."""
+        self._cursor = min(max(self._cursor + direction, 0), max(len(self._values) - 1, 0))
+        self.type("")
+
+    def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # a row is chosen anywhere
+        """Choose the value under the pointer; the one that is chosen is set, as by Enter."""
+        index = y - 1 + self._first
+        if not 1 <= y <= self._shown(self.size.height - 2) or index >= len(self._values):
+            return
+        if index == self._cursor and not self._typed:
+            self.app.call_later(self.app.run_action, "screen.set")
+        else:
+            self.scroll_rows(index - self._cursor)
+
+    # ── painting ────────────────────────────────────────────────────────────────────────
+
+    def frame(self) -> Frame:
+        """Return the lever, what a change costs, and the keys."""
+        against = f"A/B against {fmt.plain(self._now)}"
+        keys: tuple[Cell, ...] = (cell(f"⏎ {against}", "key", action="screen.compare"),)
+        if not self._compares:
+            keys = (
+                cell("⏎ set", "key", action="screen.set"),
+                cell(f"a {against}", "key", rank=1, action="screen.compare"),
+            )
+        return Frame(
+            top=(cell(fmt.plain(self._lever.name), "strong"),),
+            top_right=(cell(self._lever.effect, "dim", rank=1),),
+            bottom=keys,
+            bottom_right=(cell("esc", "dim", rank=2, action="screen.leave"),),
+        )
+
+    def body(self, width: int, height: int) -> Iterator[Row]:
+        """Yield the head, the values and the line for what is typed."""
+        columns = self._columns(width)
+        yield [Segment(columns.head(self._unit), self.ink("head"))]
+        shown, count = self._shown(height), len(self._values)
+        self._first = first_in_sight(self._first, self._cursor, count, shown)
+        for index in range(self._first, min(self._first + shown, count)):
+            yield self._row(index, columns)
+        yield self._last_line(width)
+
+    def _columns(self, width: int) -> "Columns":
+        """Share the width out: bars give way first, then where a number is from, then changes."""
+        rate = max((len(fmt.significant(one.rate)) for one in self._values), default=0)
+        names = max((cell_len(fmt.plain(one.value)) for one in self._values), default=0)
+        names = min(max(names, len("value")), MOST_VALUE)
+        value = max(min(names, width - MARGIN - rate - 1), 1)
+        left = width - MARGIN - value - rate - 1
+        change = CHANGE_WIDTH if left >= CHANGE_WIDTH else 0
+        left -= change
+        how = max((len(one.how) for one in self._values), default=0)
+        how = max(how, len("how")) + 2 if how else 0
+        how = how if left >= how else 0
+        left -= how
+        return Columns(value, rate, left - 1 if left > LEAST_BAR else 0, change, how)
+
+    def _row(self, index: int, columns: "Columns") -> Row:
+        one = self._values[index]
+        now, chosen = one.value == self._now, index == self._cursor and not self._typed
+        name = fmt.plain(one.value)
+        if cell_len(name) > columns.value:  # a number is not cut
+            whole = any(map(str.isdigit, name))
+            name = "…" if whole else f"{set_cell_size(name, columns.value - 1)}…"
+        fastest = max((other.rate or 0.0 for other in self._values), default=0.0)
+        cells = (
+            f" {'▸' if chosen else ' '} {set_cell_size(name, columns.value)} ",
+            f"{fmt.significant(one.rate):>{columns.rate}}",
+            f" {bar((one.rate or 0.0) / (fastest or 1.0), columns.bar)}" if columns.bar else "",
+            f"{'now' if now else change_text(one.change):>{columns.change}}",
+            f"  {one.how:<{columns.how - 2}}" if columns.how else "",
+        )
+        cells = (*cells[:3], cells[3] if columns.change else "", cells[4])
+        if chosen:
+            return [Segment("".join(cells), self.ink("cursor"))]
+        inks = ("strong" if now else "text", "text", "rate", "text", "dim")
+        return [Segment(text, self.ink(ink)) for text, ink in zip(cells, inks, strict=True)]
+
+    def _shown(self, height: int) -> int:
+        return max(min(len(self._values), height - 2), 1)
+
+    def _last_line(self, width: int) -> Row:
+        if self._why_not:
+            return [Segment(fmt.clip(f" {fmt.plain(self._why_not)}", width), self.ink("busy"))]
+        if self._typed:
+            return [
+                Segment(f" {self._lever.name} = ", self.ink("dim")),
+                Segment(f"{self._typed}▏", self.ink("strong")),
+            ]
+        hidden = len(self._values) - self._shown(self.size.height - 2)
+        more = f" {hidden} more: ↑↓" if hidden > 0 else ""
+        lever, hints = self._lever, [""]
+        if isinstance(lever, Count):
+            hints = [f" type any number to {lever.maximum:,}", " type any number", ""]
+        texts = (" ·".join(filter(None, (more, hint))) for hint in hints)
+        text = next((text for text in texts if len(text) <= width), "")
+        return [Segment(text, self.ink("dim"))]
+
+
+def bar(share: float, width: int) -> str:
+    """Return a bar of this share of the width, to an eighth of a cell."""
+    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
+    return f"{'█' * (eighths // 8)}{EIGHTHS[eighths % 8].strip()}".ljust(width)
+
+
+def change_text(change: float | None) -> str:
+    """Return a change in percent, a decimal below ten: `+40 %`, `-1.2 %`, `> +999 %`."""
+    if change is None:
+        return ""
+    if change > MOST:
+        return "> +999 %"
+    return f"{100 * change:+z.{0 if abs(change) >= 0.0995 else 1}f} %"

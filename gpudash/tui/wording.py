@@ -1,0 +1,92 @@
+"""How a verdict and a row of results are told: on the screen, as text to copy, as a command.
+
+What is copied is to be understood elsewhere: it names the workload, the device and every lever
+that is not at its default.
+"""
+
+import shlex
+from collections.abc import Mapping
+
+from gpudash import format as fmt
+from gpudash.compare.ab import PAIRS
+from gpudash.errors import UsageError
+from gpudash.protocol import ComparisonShown, Device, Settings
+from gpudash.snapshot import Result
+from workloads import CATALOGUE
+from workloads.levers import phrase
+
+FEWEST_PAIRS = 4
+"""With fewer, an interval is too wild to be shown."""
+
+
+def said(shown: ComparisonShown) -> str:
+    """Return what a comparison has found: `on +16.9 % [+16.5, +17.3]`."""
+    if shown.change is None:
+        return f"{shown.b} {fmt.ABSENT}"
+    enough = shown.pairs >= FEWEST_PAIRS
+    low, high = (shown.low, shown.high) if enough else (None, None)
+    return f"{shown.b} {fmt.change(shown.change, low, high)}"
+
+
+def context(shown: ComparisonShown, now: Mapping[str, str]) -> str:
+    """Return what a comparison was run against, and what was set otherwise than it is now."""
+    otherwise = {k: v for k, v in shown.settings.items() if now.get(k) != v}
+    where = [phrase(otherwise)] if otherwise else []
+    return ", ".join([f"against {shown.a}", f"{shown.pairs} pairs", *where])
+
+
+def verdict_text(shown: ComparisonShown, workload: str, device: Device | None) -> str:
+    """Return a verdict as text for elsewhere."""
+    sides = zip((shown.a, shown.b), shown.rates, strict=True)
+    rates = ", ".join(f"{value}: {fmt.figure(rate)} {shown.unit}" for value, rate in sides)
+    found = shown.verdict or f"no verdict for {shown.lever}={shown.b}: {shown.failure or 'running'}"
+    return "\n".join([found, rates, _where(workload, device, shown.settings)])
+
+
+def verdict_command(shown: ComparisonShown, workload: str, device: str) -> str:
+    """Return the command that asks the same of a training of its own; a shell takes it as it is.
+
+    Raises UsageError for a training that is none of the catalogue's.
+    """
+    if workload not in CATALOGUE:
+        raise UsageError(f"gpudash ab can start workloads of the catalogue, not {workload}")
+    words = ["gpudash", "ab", workload, "--lever", f"{shown.lever}={shown.a},{shown.b}"]
+    for name, value in _changed(workload, shown.settings).items():
+        words += ["--set", f"{name}={value}"]
+    if device != "auto":
+        words += ["--device", device]
+    if shown.planned_pairs != PAIRS:
+        words += ["--pairs", str(shown.planned_pairs)]
+    return shlex.join(words)
+
+
+def result_text(result: Result, device: Device | None) -> str:
+    """Return a row of results as text for elsewhere."""
+    if result.verdict:
+        return result.configuration
+    numbers = (
+        f"{fmt.significant(result.samples_per_s)} samples/s",
+        f"{fmt.significant(result.steps_per_s)} steps/s",
+        f"step p50 {fmt.significant(result.step_ms_p50)} ms",
+        f"p95 {fmt.significant(result.step_ms_p95)} ms",
+        f"{fmt.count(result.steps)} steps",
+    )
+    return f"{', '.join(numbers)}\n{_where(result.workload, device, result.settings)}"
+
+
+def _where(workload: str, device: Device | None, settings: Settings) -> str:
+    name = f"{workload} on {device.name}" if device else workload
+    return ", ".join([name, *filter(None, [phrase(_changed(workload, settings))])])
+
+
+def _changed(workload: str, settings: Settings) -> Settings:
+    """Return the levers that a start would not set so by itself, on whatever device."""
+    entry = CATALOGUE.get(workload)
+    if entry is None:
+        return settings
+    defaults = {lever.name: lever.default_text for lever in entry.levers}
+    return {
+        name: value
+        for name, value in settings.items()
+        if name in defaults and (value != defaults[name] or name in entry.on_cpu)
+    }

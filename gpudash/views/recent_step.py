@@ -1,0 +1,151 @@
+"""What a step takes lately: means over warm steps since the last start, change or pause.
+
+Pure functions of a snapshot. None = not measured.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import ceil, isfinite
+
+import msgspec
+
+from gpudash.snapshot import Snapshot
+
+WARMUP_STEPS = 5
+"""After a break they are slow, as in the results."""
+MEASURED_STEPS = 20
+"""Steps after a break until there is an answer; fewer where they are slow, …"""
+MEASURED_S = 10.0
+"""… those of so long, …"""
+LEAST_STEPS = WARMUP_STEPS + 3
+"""… but so many in any case."""
+WINDOW_S = 5.0
+"""What is said is a mean over so long, and over the steps that an answer needs at least."""
+ALL_CORES = 0.9
+"""Of the cores: a training that uses so many has them all."""
+
+
+class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
+    """Means over the recent steps. Milliseconds of a step; None = not measured."""
+
+    steps: float = 0.0
+    step_ms: float | None = None
+    data_ms: float | None = None
+    """The host waited for a batch."""
+    host_ms: float | None = None
+    device_ms: float | None = None
+    overlap_ms: float | None = None
+    """None on one stream."""
+    phases_ms: dict[str, float] = {}
+    on_gpu: bool = True
+    core_wait_pct: float | None = None
+    busy_cores: float | None = None
+    """By the training and its loader workers."""
+    cores: int | None = None
+    """That they may use."""
+
+    @property
+    def starved_ms(self) -> float | None:
+        """The host waited for a batch and the device had nothing to do: the step is longer by it.
+
+        A host that is ahead may wait for a batch at no cost.
+        """
+        if self.step_ms is None or self.data_ms is None:
+            return None
+        idle_ms = self.step_ms - (self.device_ms or 0.0)
+        return min(self.data_ms, max(idle_ms, 0.0))
+
+    @property
+    def unattributed_ms(self) -> float | None:
+        """The device had nothing to do, and data were there."""
+        if self.step_ms is None or self.device_ms is None:
+            return None
+        return max(self.step_ms - self.device_ms - (self.starved_ms or 0.0), 0.0)
+
+    @property
+    def all_cores_busy(self) -> bool:
+        """The training leaves no core to others."""
+        if self.cores is None or self.busy_cores is None:
+            return False
+        return self.busy_cores >= ALL_CORES * self.cores
+
+    def share_pct(self, ms: float | None) -> float | None:
+        """Return it in percent of the step; phases, means of some steps, may come out longer."""
+        return None if ms is None or not self.step_ms else min(100 * ms / self.step_ms, 100.0)
+
+
+def steps_needed(step_ms: float | None) -> int:
+    """Return after how many steps of this length there is an answer."""
+    within = ceil(1e3 * MEASURED_S / step_ms) if step_ms else MEASURED_STEPS
+    return max(LEAST_STEPS, min(within, MEASURED_STEPS))
+
+
+def recent_step(snapshot: Snapshot, cores: int | None = None) -> RecentStep:
+    """Return the means of the newest ticks that hold nothing but warm steps since the break.
+
+    `cores` are those that the training may use, if they are known.
+    """
+    series = snapshot.series
+    ticks = _window(snapshot)
+    steps = series.of("steps_per_s")
+    weights = [(steps[tick] or 0.0) * series.tick_s for tick in ticks]
+
+    def mean(name: str) -> float | None:
+        return _mean([series.of(name)[tick] for tick in ticks] if series.of(name) else (), weights)
+
+    cpu_pct = _of_host(snapshot, "cpu_pct", ticks)
+    return RecentStep(
+        steps=sum(weights),
+        step_ms=mean("step_ms"),
+        data_ms=mean("data_ms"),
+        host_ms=mean("host_ms"),
+        device_ms=mean("device_ms"),
+        overlap_ms=mean("overlap_ms"),
+        phases_ms={
+            phase.name: ms
+            for phase in snapshot.phases
+            if (ms := mean(f"{phase.name}_ms")) is not None
+        },
+        on_gpu=snapshot.device is None or snapshot.device.kind != "cpu",
+        core_wait_pct=_of_host(snapshot, "core_wait_pct", ticks),
+        busy_cores=None if cpu_pct is None else cpu_pct / 100,
+        cores=cores,
+    )
+
+
+def _window(snapshot: Snapshot) -> range:
+    """Return the newest ticks, as many as it takes, none of which reaches back to the break."""
+    series = snapshot.series
+    steps = series.of("steps_per_s")
+    broke_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
+    left = snapshot.steps_since_break - WARMUP_STEPS
+    first, held = len(steps), 0.0
+    while first:
+        began_s = series.at_s[first - 1] - series.tick_s
+        trained = (steps[first - 1] or 0.0) * series.tick_s
+        long_enough = (len(steps) - first) * series.tick_s >= WINDOW_S
+        if began_s < broke_s or held + trained > left:
+            break
+        if long_enough and held >= MEASURED_STEPS - WARMUP_STEPS:
+            break
+        first, held = first - 1, held + trained
+    return range(first, len(steps))
+
+
+def _mean(values: Iterable[float | None], weights: Sequence[float]) -> float | None:
+    """Return the weighted mean of those that were measured; nan and infinity were not."""
+    known = [
+        (value, weight)
+        for value, weight in zip(values, weights, strict=False)
+        if value is not None and isfinite(value) and weight > 0
+    ]
+    total = sum(weight for _, weight in known)
+    return sum(value * weight for value, weight in known) / total if total else None
+
+
+def _of_host(snapshot: Snapshot, name: str, ticks: range) -> float | None:
+    """Return the mean where it is kept over time, else the newest reading."""
+    kept = snapshot.series.of(name)
+    mean = _mean([kept[tick] for tick in ticks] if kept else (), [1.0] * len(ticks))
+    if mean is None and snapshot.host is not None:
+        return snapshot.host.number(name)
+    return mean

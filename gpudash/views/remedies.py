@@ -1,0 +1,166 @@
+"""What an A/B should try against a limit, best first. Reasons, never promises: the A/B measures."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from gpudash.protocol import Settings
+from gpudash.snapshot import Snapshot
+from gpudash.views.recent_step import RecentStep
+from workloads.levers import Count, Lever, LeverError
+
+Limit: TypeAlias = Literal["cores", "data", "host", "gpu", "cpu", "none", "unknown"]
+"""What limits a training. `cores`: others use them; `none`: no single thing does."""
+
+NEXT = "next"
+"""Stands for the lever's next higher value."""
+CUDA_ONLY = frozenset({"pipelined", "pin_memory", "cuda_graph", "backward_thread"})
+"""A CPU refuses these levers, or they do nothing there."""
+WAITING_LOSSES = ("nonzero", "where", "counted")
+
+
+class Try(msgspec.Struct, frozen=True):
+    """What an A/B would change, and why that might help."""
+
+    lever: str
+    value: str
+    why: str
+
+    @property
+    def label(self) -> str:
+        """Return `precision=bf16`."""
+        return f"{self.lever}={self.value}"
+
+
+class _Remedy(NamedTuple):
+    lever: str
+    value: str
+    why: str
+    device: Literal["cpu", "cuda"] | None = None
+    """The one it is for; None: for both."""
+
+
+BUSY_HOST_PCT = 75.0
+"""Share of a step that the host is busy, from which it has no time for more launches."""
+UNWAITED = (
+    _Remedy("loss", "minmax", "same loss, and the host never waits", "cuda"),
+    _Remedy("rotation", "batched", "same images, without two waits an image", "cuda"),
+    _Remedy("pin_memory", "on", "the copy no longer holds up the host"),
+)
+"""Against waits for the GPU within a step."""
+LESS_WORK = (
+    _Remedy("loss", "minmax", "same loss, no sorting, no selecting"),
+    _Remedy("rotation", "batched", "same images in one go"),
+)
+REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
+    "data": (
+        _Remedy("num_workers", NEXT, "more batches are made at a time"),
+        _Remedy("input", "tensor_decode", "same samples, less work for the workers", "cuda"),
+        _Remedy("input", "crop_first", "same samples, less work for the workers", "cpu"),
+        _Remedy("augment_on", "gpu", "the device augments a batch at once"),
+        _Remedy("pin_memory", "on", "the copy runs beside the host"),
+        _Remedy("prefetch_factor", NEXT, "evens out batches that take longer"),
+        _Remedy("data", "cached", "a test: the rate without any loading"),
+    ),
+    "host": (
+        *UNWAITED,
+        _Remedy("cuda_graph", "on", "one launch replays the whole step"),
+        _Remedy("compile", "on", "fewer kernels to launch"),
+        _Remedy("fused_optimizer", "on", "one kernel updates all weights"),
+        _Remedy("batch_size", NEXT, "more work for each launch"),
+    ),
+    "gpu": (
+        *LESS_WORK,
+        _Remedy("pipelined", "on", "both halves of the step at a time"),
+        _Remedy("precision", "bf16", "half the bits for tensor cores and memory"),
+        _Remedy("channels_last", "on", "saves transposes"),
+        _Remedy("compile", "on", "fuses pointwise work"),
+        _Remedy("batch_size", NEXT, "more work for each kernel"),
+        _Remedy("fused_optimizer", "on", "one kernel updates all weights"),
+    ),
+    "cpu": (
+        *LESS_WORK,
+        _Remedy("channels_last", "on", "saves transposes"),
+        _Remedy("compile", "on", "fuses pointwise work"),
+        _Remedy("batch_size", NEXT, "more work for each call"),
+        _Remedy("precision", "bf16", "helps where the CPU has units for it"),
+    ),
+    "none": (
+        *UNWAITED,
+        _Remedy("pipelined", "on", "both halves of the step at a time"),
+        _Remedy("cuda_graph", "on", "one launch replays the whole step"),
+        _Remedy("batch_size", NEXT, "more work for each launch"),
+        _Remedy("num_workers", NEXT, "more batches are made at a time"),
+    ),
+}
+"""Against each limit, what docs/results.md saw help; against others' load nothing does."""
+
+
+def waiting_levers(settings: Settings) -> Settings:
+    """Return the settings that are known to make the host wait for the GPU within a step."""
+    waits = {
+        "loss": settings.get("loss") in WAITING_LOSSES,
+        "rotation": settings.get("rotation") == "per_image" and settings.get("augment_on") == "gpu",
+        "pin_memory": settings.get("pin_memory") == "off" and settings.get("data") != "resident",
+    }
+    return {name: settings[name] for name, waits_now in waits.items() if waits_now}
+
+
+def tries(
+    limit: Limit, snapshot: Snapshot, levers: Sequence[Lever], step: RecentStep
+) -> tuple[Try, ...]:
+    """Return what to try, best first, what a verdict has judged already last."""
+    if "blocks" not in snapshot.can:
+        return ()
+    known = {lever.name: lever for lever in levers}
+    judged = {(one.lever, frozenset((one.a, one.b))) for one in snapshot.verdicts if one.verdict}
+
+    def is_judged(one: Try) -> bool:
+        return (one.lever, frozenset((one.value, _active(known[one.lever], snapshot)))) in judged
+
+    found = [
+        Try(remedy.lever, value, remedy.why)
+        for remedy in _fitting(limit, snapshot.settings, step)
+        if remedy.lever in known
+        for value in _values(remedy, known[remedy.lever], snapshot, step.cores)
+    ]
+    return tuple(sorted(found, key=is_judged))
+
+
+def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Remedy]:
+    """Yield the remedies that can have an effect on this device, with these settings."""
+    device = "cuda" if step.on_gpu else "cpu"
+    waits = settings.get("loss") in WAITING_LOSSES
+    resident = settings.get("data") == "resident"
+    useless = {
+        "loss": not waits and limit in ("host", "none"),
+        "rotation": settings.get("augment_on") != "gpu",
+        "pin_memory": resident,
+        "cuda_graph": waits,  # the training refuses it: a graph cannot wait for a size
+        # autocast adds launches: at batch 4 on an H200 bf16 made encdec 21 % slower
+        "precision": (step.share_pct(step.host_ms) or 0.0) >= BUSY_HOST_PCT and step.on_gpu,
+        "num_workers": settings.get("data", "loader") != "loader" or step.all_cores_busy,
+    }
+    for remedy in REMEDIES.get(limit, ()):
+        here = step.on_gpu or remedy.lever not in CUDA_ONLY
+        if here and remedy.device in (None, device) and not useless.get(remedy.lever):
+            yield remedy
+
+
+def _values(remedy: _Remedy, lever: Lever, snapshot: Snapshot, cores: int | None) -> Iterator[str]:
+    """Yield the value that the remedy sets, if it is one and another one than the active."""
+    active = _active(lever, snapshot)
+    try:
+        value = lever.step(active, +1) if remedy.value == NEXT else lever.canonical(remedy.value)
+    except LeverError:
+        return
+    if lever.name == "num_workers" and cores is not None:
+        value = str(min(int(value), cores))
+    higher = not isinstance(lever, Count) or int(value) > int(active)
+    if value != active and higher:
+        yield value
+
+
+def _active(lever: Lever, snapshot: Snapshot) -> str:
+    return snapshot.settings.get(lever.name, lever.default_text)

@@ -1,0 +1,197 @@
+"""The answer strip: what it shows at each size, and its buttons."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from textual.app import App
+
+from gpudash.snapshot import Marker, Snapshot
+from gpudash.tui.widgets.answer import AnswerStrip, printed, spread, start_stages
+from gpudash.views.answer import Answer
+from gpudash.views.lanes import Part, lane
+from tests.views.test_answer import (
+    ask,
+    changed,
+    cpu_step,
+    gpu_step,
+    launching,
+    measured,
+    two_streams,
+)
+
+STARTING = Snapshot(status="loading torch", elapsed_s=1.9, workload="encdec")
+
+
+class Alone(App[None]):
+    """A strip without a dashboard; it notes which actions were run."""
+
+    def __init__(self, rows: int, *, framed: bool) -> None:
+        super().__init__()
+        self.rows, self.framed, self.ran = rows, framed, []
+
+    def compose(self):
+        strip = AnswerStrip(id="answer")
+        strip.framed, strip.styles.height = self.framed, self.rows
+        yield strip
+
+    def action_try_it(self) -> None:
+        self.ran.append("try_it")
+
+    def action_why(self) -> None:
+        self.ran.append("why")
+
+
+@asynccontextmanager
+async def strip(snapshot, width, height=6, *, framed=True, last_s=None):
+    app = Alone(height, framed=framed)
+    async with app.run_test(size=(width, height)) as pilot:
+        widget = app.query_one(AnswerStrip)
+        widget.show(ask(snapshot), snapshot, last_s)
+        await pilot.pause()
+        yield widget, pilot
+
+
+async def shown(snapshot, width, height=6, **how):
+    async with strip(snapshot, width, height, **how) as (widget, _):
+        rows = [widget.render_line(y).text for y in range(height)]
+    assert all(cell_len(row) == width for row in rows)
+    return rows
+
+
+async def test_at_120_columns_answer_evidence_lanes_and_keys_are_in_sight():
+    rows = await shown(two_streams(), 120)
+    assert "limited by the GPU" in rows[0]
+    assert "x try precision=bf16 by A/B" in rows[0]
+    assert "e why" in rows[0]
+    assert "busy 100 % of 6.83 ms; encode runs beside training 82 % of it" in rows[1]
+    assert [row[2:8].strip() for row in rows[2:5]] == ["train", "encode", "host"]
+    assert "forward 2.72" in rows[2]
+    assert "6.83 ms, the step" in rows[2]
+    assert "1.25 idle" in rows[3]
+    assert "4.22 ahead · data 0" in rows[4]
+
+
+async def test_at_80_columns_it_needs_four_rows_and_no_frame():
+    rows = await shown(two_streams(), 80, 4, framed=False)
+    assert rows[0].startswith(" LIMITED BY THE GPU: busy 100 % of 6.83 ms ")
+    assert rows[0].rstrip().endswith("x try precision=bf16 (A/B)")
+    assert [row[1:7].strip() for row in rows[1:]] == ["train", "encode", "host"]
+
+
+async def test_at_200_columns_what_to_try_stands_beside_the_lanes():
+    rows = await shown(two_streams(), 200)
+    assert "x precision=bf16" in rows[2]
+    assert "half the bits for tensor cores and memory" in rows[2]
+    assert "channels_last=on" in rows[3]
+
+
+async def test_rows_that_are_left_say_what_to_try():
+    rows = await shown(cpu_step(), 80)
+    assert "x channels_last=on  saves transposes" in rows[3]
+    assert "compile=on" in rows[4]
+
+
+async def test_lanes_share_one_scale_so_that_a_column_is_one_moment():
+    rows = await shown(gpu_step(), 120)
+    host = rows[3]
+    assert host.index("·") - host.index("▏") == pytest.approx(0.3 * (120 - 36), abs=3)
+    begins = {row.index("▏") for row in rows[2:4]}
+    assert len(begins) == 1
+
+
+@pytest.mark.parametrize("snapshot", [two_streams(), gpu_step(), cpu_step(), STARTING, Snapshot()])
+@pytest.mark.parametrize("framed", [True, False])
+@pytest.mark.parametrize("size", [(1, 1), (4, 3), (20, 5), (40, 6), (400, 20)])
+async def test_any_size_is_painted(snapshot, framed, size):
+    rows = await shown(snapshot, *size, framed=framed)
+    assert not any("Error" in row for row in rows)
+
+
+async def test_a_start_tells_what_it_waits_for_and_how_long_it_took_last_time():
+    rows = await shown(STARTING, 120, last_s=3.2)
+    assert "about 3 s here last time" in rows[0]
+    assert "✓ worker  ◌ torch 2 s …  · model  · first step" in rows[1]
+    assert "levers work already" in rows[2]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "now"),
+    [
+        (Snapshot(), "worker"),
+        (STARTING, "torch"),
+        (changed(STARTING, status="building encdec on NVIDIA H200"), "model"),
+        (changed(STARTING, state="training", status="training"), "first step"),
+    ],
+)
+def test_a_start_shows_the_stage_that_goes_on(snapshot, now):
+    going = [stage for stage in start_stages(snapshot) if stage.startswith("◌")]
+    assert len(going) == 1
+    assert going[0].startswith(f"◌ {now}")
+
+
+def test_a_restart_counts_its_own_seconds():
+    again = changed(STARTING, elapsed_s=60.0, markers=(Marker(at_s=57.0, label="restart"),))
+    assert "◌ torch 3 s …" in start_stages(again)
+
+
+async def test_its_keys_are_buttons():
+    async with strip(two_streams(), 120) as (widget, pilot):
+        top = widget.render_line(0).text
+        await pilot.click(widget, offset=(top.index("x try"), 0))
+        await pilot.click(widget, offset=(top.index("e why"), 0))
+        await pilot.pause()
+        assert pilot.app.ran == ["try_it", "why"]
+
+
+async def test_without_a_frame_the_title_line_holds_the_button():
+    async with strip(launching(), 80, 4, framed=False) as (widget, pilot):
+        await pilot.click(widget, offset=(widget.render_line(0).text.index("x try"), 0))
+        await pilot.click(widget, offset=(3, 0))
+        await pilot.pause()
+        assert pilot.app.ran == ["try_it", "why"]
+
+
+async def test_without_an_answer_there_is_nothing_to_try():
+    async with strip(STARTING, 80, 4, framed=False) as (widget, pilot):
+        await pilot.click(widget, offset=(79, 0))
+        await pilot.pause()
+        assert pilot.app.ran == []
+
+
+async def test_the_same_answer_is_painted_once(monkeypatch):
+    async with strip(two_streams(), 120) as (widget, _):
+        painted = []
+        monkeypatch.setattr(widget, "repaint", lambda: painted.append(1))
+        widget.show(ask(two_streams()), two_streams())
+        assert painted == []
+        widget.show(Answer(kind="paused", title="paused"), two_streams())
+        assert painted == [1]
+
+
+@given(
+    st.lists(st.floats(0, 1e5), max_size=6),
+    st.floats(1e-6, 1e5),
+    st.integers(0, 400),
+)
+def test_the_columns_of_a_lane_are_exactly_its_width(parts_ms, step_ms, width):
+    parts = [Part("forward", "fwd", ms, "fill-3") for ms in parts_ms]
+    columns = [count for _, count in spread(lane("GPU", parts, step_ms, "idle"), step_ms, width)]
+    assert sum(columns) == width
+    assert min(columns) >= 0
+
+
+@given(st.floats(0, 1e12), st.integers(0, 60))
+def test_a_part_is_printed_in_exactly_its_columns_and_never_half_a_number(ms, columns):
+    text = printed(Part("forward", "fwd", ms, "fill-3"), columns)
+    assert cell_len(text) == columns
+    whole = printed(Part("forward", "fwd", ms, "fill-3"), 60).split()[-1]
+    assert not any(c.isdigit() for c in text) or whole in text
+
+
+async def test_at_80_columns_every_limit_shows_its_first_evidence():
+    for snapshot in (cpu_step(), launching(), measured(data_ms=4.0), measured()):
+        first = ask(snapshot).evidence[0]
+        assert first in (await shown(snapshot, 80, 4, framed=False))[0]

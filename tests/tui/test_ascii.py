@@ -1,0 +1,63 @@
+"""With --ascii there is no Unicode on the screen, and everything stands where it stood."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from gpudash.commands.options import Parser, add_screen_options
+from gpudash.protocol import Plan
+from gpudash.tui import inks
+from gpudash.tui.app import Dashboard
+from gpudash.tui.ascii import as_ascii
+from gpudash.tui.widgets import panel
+from tests.tui.fake_engine import FakeEngine
+
+
+@given(st.text())
+def test_text_is_ascii_and_as_wide_as_it_was(text):
+    assert as_ascii(text).isascii()
+    assert cell_len(as_ascii(text)) == cell_len(text)
+
+
+def test_numbers_keep_their_meaning():
+    assert as_ascii("1.16× – −3 % 58 µs ¹levers…") == "1.16x - -3 % 58 us 1levers~"
+
+
+def test_a_sparkline_still_rises():
+    assert as_ascii("▁▃▄▅▆▇█") == ".:-=+*#"
+
+
+def test_a_curve_stays_where_it_is():
+    assert as_ascii("⠀⢀⣤⣿") == " .:*"
+
+
+def test_a_letter_loses_its_accent_and_a_foreign_one_its_shape():
+    assert as_ascii("é 訓 ع") == "e ?  ?"
+
+
+def test_focus_and_textures_are_told_apart():
+    phases = [as_ascii(inks.TEXTURES[str(phase)]) for phase in range(7)]
+    assert len(set(phases)) == len(phases)
+    assert not {*map(as_ascii, panel.THIN)} & {*map(as_ascii, panel.HEAVY)}
+
+
+async def test_nothing_on_the_screen_is_unicode():
+    app = Dashboard(FakeEngine, Plan(workload="encdec", settings={}), ascii_only=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        for keys in ((), ("question_mark",), ("escape", "ctrl+p")):
+            await pilot.press(*keys)
+            await pilot.pause()
+            rows = [strip.text for strip in app.screen._compositor.render_strips()]
+            assert any(row.strip() for row in rows)
+            assert all(row.isascii() for row in rows)
+
+
+@pytest.mark.parametrize(("encoding", "expected"), [("UTF-8", False), ("ANSI_X3.4-1968", True)])
+def test_a_locale_without_unicode_turns_it_on(monkeypatch, encoding, expected):
+    monkeypatch.setattr("locale.getencoding", lambda: encoding)
+    parser = Parser()
+    add_screen_options(parser)
+    assert parser.parse_args([]).ascii is expected
+    assert parser.parse_args(["--ascii"]).ascii

@@ -1,0 +1,287 @@
+"""The chooser: what is measured with each value of a lever, and what is answered."""
+
+from collections.abc import Iterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+from textual import events
+from textual.app import App
+
+from gpudash.tui.screens.chooser import Chooser, Chosen
+from gpudash.tui.values import Measured, measured_values, unit_of
+from gpudash.tui.widgets.values import bar, change_text
+from tests.tui.fake_engine import result, settings, training
+from tests.tui.test_comparison import compared
+from workloads import CATALOGUE
+from workloads.levers import Choice, find
+
+changed = msgspec.structs.replace
+LEVERS = CATALOGUE["encdec"].levers
+BATCH_SIZE, PIPELINED, MODEL = (find(LEVERS, n) for n in ("batch_size", "pipelined", "model_scale"))
+
+
+def row(number, rate, /, **values):
+    return result(number, "a row", rate, settings=settings(**values), samples_per_s=rate)
+
+
+def known(lever, now, rows, verdicts=(), **active):
+    snapshot = changed(training(), results=tuple(rows), verdicts=tuple(verdicts))
+    values = measured_values(lever, now, settings(**active), snapshot)
+    return {one.value: one for one in values}
+
+
+def verdict(a, b, change, **active):
+    others = {name: value for name, value in settings(**active).items() if name != "batch_size"}
+    rates = {"lever": "batch_size", "a": a, "b": b, "change": change}
+    return compared(40, **rates, verdict="so", settings=others)
+
+
+# ── what is known of the values ─────────────────────────────────────────────────────────
+
+
+def test_rows_that_differ_in_this_lever_alone_are_compared():
+    rows = [
+        row(1, 2188.0, pipelined="off"),
+        row(2, 2583.0, pipelined="on"),
+        row(3, 3626.0, pipelined="on", batch_size="16"),
+        row(4, 3121.0, pipelined="off", batch_size="16"),
+    ]
+    values = known(BATCH_SIZE, "8", rows, pipelined="on")
+    assert values["8"] == Measured(value="8", rate=2583.0, how="row 2")
+    assert values["16"] == Measured(value="16", rate=3626.0, change=3626 / 2583 - 1, how="row 3")
+    assert values["32"] == Measured(value="32")
+
+
+def test_the_newest_row_of_a_value_counts_and_rows_without_steps_do_not():
+    rows = [
+        row(1, 100.0),
+        row(2, 110.0),
+        changed(row(3, 500.0), steps=0, samples_per_s=None),
+        changed(row(4, 500.0), workload="augment"),
+        changed(row(5, 500.0), verdict=True, settings={}, steps=0),
+    ]
+    assert known(PIPELINED, "off", rows)["off"].how == "row 2"
+
+
+def test_a_verdict_outweighs_rows_and_is_read_from_either_side():
+    rows = [row(1, 100.0), row(2, 150.0, batch_size="16")]
+    here = known(BATCH_SIZE, "8", rows, [verdict("8", "16", 0.25)])
+    assert here["16"] == Measured(value="16", rate=150.0, change=0.25, how="A/B")
+    back = known(BATCH_SIZE, "16", rows, [verdict("8", "16", 0.25)], batch_size="16")
+    assert back["8"].change == pytest.approx(-0.2)
+    assert back["8"].how == "A/B"
+
+
+def test_a_verdict_found_with_other_levers_set_says_nothing_here():
+    values = known(BATCH_SIZE, "8", [], [verdict("8", "16", 0.25, pipelined="on")])
+    assert values["16"] == Measured(value="16")
+
+
+def test_numbers_offered_are_those_measured_the_default_and_neighbours():
+    rows = [row(1, 1.0, batch_size="100")]
+    offered = list(known(BATCH_SIZE, "48", rows, batch_size="48"))
+    assert offered == ["8", "16", "32", "48", "64", "100", "128", "256", "512"]
+    assert list(known(MODEL, "full", [])) == ["auto", "full", "small"]
+
+
+def test_a_training_that_counts_no_samples_is_told_in_steps():
+    rows = [changed(row(1, 10.0), samples_per_s=None)]
+    snapshot = changed(training(), results=tuple(rows))
+    assert unit_of(PIPELINED, snapshot) == "steps/s"
+    assert unit_of(BATCH_SIZE, snapshot) == "samples/s"
+    assert measured_values(PIPELINED, "off", settings(), snapshot)[0].rate == 10.0
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [(None, ""), (0.4, "+40 %"), (-0.012, "-1.2 %"), (0.0, "+0.0 %"), (9.99, "+999 %")],
+)
+def test_changes_are_told_in_percent(change, text):
+    assert change_text(change) == text
+    assert change_text(15.0) == "> +999 %"
+
+
+@pytest.mark.parametrize(
+    ("share", "drawn"), [(0, "    "), (1, "████"), (0.5, "██  "), (0.4, "█▋  ")]
+)
+def test_bars_are_drawn_to_an_eighth_of_a_cell(share, drawn):
+    assert bar(share, 4) == drawn
+
+
+# ── the dialog ──────────────────────────────────────────────────────────────────────────
+
+ROWS = (row(2, 2583.0), row(3, 3626.0, batch_size="16"), row(6, 4690.0, batch_size="32"))
+SNAPSHOT = changed(training(), results=ROWS)
+NAMES = Choice(
+    name="שכבה",
+    default="value-0",
+    choices=(*(f"value-{n}" for n in range(59)), "ערך " * 40),
+    effect="next step",
+    summary="",
+    source="",
+)
+
+
+class Host(App):
+    """An app that opens a chooser and keeps its answers."""
+
+    CSS = "ModalScreen { align: center middle; }"
+
+    def __init__(self, chooser):
+        super().__init__()
+        self.chooser, self.answers = chooser, []
+
+    def on_mount(self):
+        self.push_screen(self.chooser, self.answers.append)
+
+
+def chooser(lever=BATCH_SIZE, now="8"):
+    values = measured_values(lever, now, settings(), SNAPSHOT)
+    return Chooser(lever, now, values, unit_of(lever, SNAPSHOT))
+
+
+@asynccontextmanager
+async def asked(lever=BATCH_SIZE, now="8", size=(80, 24)) -> Iterator:
+    app = Host(chooser(lever, now))
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        yield app, pilot
+
+
+def shown(app):
+    return [strip.text for strip in app.screen._compositor.render_strips()]
+
+
+async def test_it_shows_rates_changes_and_where_they_are_from():
+    async with asked() as (app, _):
+        lines = [line.strip(" ┃") for line in shown(app) if line.strip()]
+        assert lines[0].startswith("┏━ batch_size ━")
+        assert "new loader" in lines[0]
+        assert lines[1].split() == ["value", "samples/s", "here", "change", "how"]
+        rows = {line.split()[0]: line.split() for line in lines[2:-2]}
+        assert rows["▸"][:3] + rows["▸"][-3:] == ["▸", "8", "2,583", "now", "row", "2"]
+        assert rows["16"][1:2] + rows["16"][-4:] == ["3,626", "+40", "%", "row", "3"]
+        assert rows["64"] == ["64", "–"]
+        assert "type any number to 1,048,576" in lines[-2]
+        for words in ("⏎ set", "a A/B against 8", "esc"):
+            assert words in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["enter"], None),
+        (["down", "enter"], Chosen("set", "16")),
+        (["up", "enter"], Chosen("set", "4")),
+        (["j", "j", "k", "a"], Chosen("compare", "16")),
+        (["1", "2", "enter"], Chosen("set", "12")),
+        (["1", "2", "backspace", "a"], Chosen("compare", "1")),
+        (["1", "2", "down", "enter"], Chosen("set", "16")),
+        (["home", "up", "enter"], Chosen("set", "2")),
+        (["end", "pagedown", "enter"], Chosen("set", "128")),
+        (["8", "enter"], None),
+        (["escape"], None),
+    ],
+)
+async def test_keys_answer(keys, answer):
+    async with asked() as (app, pilot):
+        await pilot.press(*keys)
+        await pilot.pause()
+        assert app.answers == [answer]
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        (["0", "enter"], "valid: a whole number"),
+        (["a"], "it is 8 now"),
+        (["8", "a"], "it is 8 now"),
+    ],
+)
+async def test_what_cannot_be_is_told_and_the_dialog_stays(keys, why):
+    async with asked() as (app, pilot):
+        await pilot.press(*keys)
+        await pilot.pause()
+        assert app.answers == []
+        assert any(why in line for line in shown(app))
+
+
+async def test_a_value_that_stands_for_another_one_can_be_set_but_not_compared():
+    async with asked(MODEL, "full") as (app, pilot):
+        await pilot.press("home", "a")
+        await pilot.pause()
+        assert any("auto stands for another value" in line for line in shown(app))
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.answers == [Chosen("set", "auto")]
+
+
+async def test_keys_that_arrive_together_answer_once():
+    async with asked() as (app, pilot):
+        for key in ("down", *["enter"] * 5, "a", "escape"):
+            app.post_message(events.Key(key, {"enter": "\r", "a": "a"}.get(key)))
+        await pilot.pause()
+        await pilot.pause()
+        assert app.answers == [Chosen("set", "16")]
+
+
+async def test_a_held_down_key_stops_at_the_last_value():
+    async with asked(NAMES, "value-0", (80, 24)) as (app, pilot):
+        await pilot.press(*["down"] * 100)
+        await pilot.pause()
+        assert any("▸ ערך" in line for line in shown(app))
+        assert not any(" value-0  " in line for line in shown(app))
+
+
+async def test_more_digits_than_a_number_can_have_are_not_taken():
+    async with asked() as (app, pilot):
+        await pilot.press(*"99999999999999", "enter")
+        await pilot.pause()
+        assert app.answers == []
+        assert any("'9999999' is not valid" in line for line in shown(app))
+
+
+async def test_a_click_chooses_and_a_second_one_sets():
+    async with asked() as (app, pilot):
+        y = next(y for y, line in enumerate(shown(app)) if " 32 " in line)
+        await pilot.click(offset=(20, y))
+        assert app.answers == []
+        await pilot.click(offset=(20, y))
+        await pilot.pause()
+        assert app.answers == [Chosen("set", "32")]
+
+
+async def test_the_words_in_the_border_are_buttons():
+    async with asked() as (app, pilot):
+        lines = shown(app)
+        y = next(y for y, line in enumerate(lines) if "esc" in line)
+        await pilot.click(offset=(lines[y].index("esc") + 1, y))
+        await pilot.pause()
+        assert app.answers == [None]
+
+
+@pytest.mark.parametrize("size", [(20, 5), (30, 8), (40, 12), (80, 24), (200, 50), (400, 120)])
+@pytest.mark.parametrize(
+    ("lever", "now"), [(BATCH_SIZE, "8"), (NAMES, "value-7"), (MODEL, "full"), (PIPELINED, "off")]
+)
+async def test_it_stands_at_any_size(lever, now, size):
+    async with asked(lever, now, size) as (app, pilot):
+        await pilot.press("down", "down", "up")
+        await pilot.pause()
+        text = "\n".join(shown(app))
+        assert "▸" in text
+        assert "failed" not in text
+        assert len(app.screen.children) == 1
+
+
+async def test_an_error_is_told_in_full_and_a_column_without_content_has_no_title():
+    snapshot = changed(training(), results=())
+    values = measured_values(BATCH_SIZE, "8", settings(), snapshot)
+    app = Host(Chooser(BATCH_SIZE, "8", values, "samples/s"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("0", "enter")
+        await pilot.pause()
+        text = "\n".join(shown(app))
+        assert "'0' is not valid; valid: a whole number from 1 to" in text
+        assert "change ┃" in text

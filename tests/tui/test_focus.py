@@ -1,0 +1,548 @@
+"""The focus, what keys and mouse mean in each panel, and the time that all charts share."""
+
+from itertools import product
+
+import msgspec
+import pytest
+from textual import events
+
+from gpudash.snapshot import Snapshot, State
+from gpudash.tui.keys import KEYS, REPLAY_KEYS
+from gpudash.tui.screens.chooser import Chooser
+from gpudash.tui.screens.dialog import AskChoice, AskText, Confirm, Told
+from gpudash.tui.screens.help import Help
+from gpudash.tui.screens.main import PANELS
+from tests.tui.driving import Driver, dashboard
+from tests.tui.fake_engine import recording, training
+from tests.tui.test_comparison import comparing
+from tests.tui.test_replay import SHOWN, Hand
+
+changed = msgspec.structs.replace
+SMALL, LARGE = (80, 24), (120, 40)
+SIZES = pytest.mark.parametrize("size", [(60, 16), SMALL, LARGE, (200, 50)])
+GUTTER = 6
+"""Columns of the labels left of a plot."""
+LONG = training(ticks=1200)
+"""Ten minutes, with a lever change at 5:00."""
+
+
+def focused(d: Driver) -> list[str]:
+    """The panels with a heavy border, of those that are in sight."""
+    main = d.app._main
+    corners = {
+        name: d.lines()[region.y][region.x]
+        for name in PANELS
+        if (region := main.query_one(f"#{name}").region)
+    }
+    return [name for name, corner in corners.items() if corner == "┏"]
+
+
+def in_sight(d: Driver) -> set[str]:
+    return {name for name in PANELS if d.app._main.query_one(f"#{name}").region}
+
+
+def border(d: Driver, panel: str, *, bottom: bool = False) -> str:
+    """A panel's upper border, or the lower one."""
+    region = d.app._main.query_one(f"#{panel}").region
+    return d.lines()[region.bottom - 1 if bottom else region.y][region.x : region.right]
+
+
+def cursor_columns(d: Driver, panel: str) -> set[int]:
+    """Columns of the panel's plot with a cursor in them."""
+    x, y, width, height = d.app._main.query_one(f"#{panel}").region
+    inside = [line[x + 1 : x + width - 1] for line in d.lines()[y + 1 : y + height - 1]]
+    return {
+        column
+        for line in inside
+        for column, one in enumerate(line)
+        if one == "│" and column > GUTTER
+    }
+
+
+# ── the focus ───────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_levers_have_the_focus_at_first():
+    async with dashboard(snapshot=training()) as d:
+        assert focused(d) == ["levers"]
+
+
+@SIZES
+@pytest.mark.parametrize(("digit", "panel"), [*enumerate(PANELS, 1)])
+async def test_a_digit_gives_the_focus_and_brings_the_panel_into_sight(size, digit, panel):
+    async with dashboard(size, snapshot=training()) as d:
+        await d.press(str(digit))
+        assert focused(d) == [panel]
+
+
+@SIZES
+async def test_tab_goes_through_all_panels_but_the_hidden_one_and_shift_tab_back(size):
+    async with dashboard(size, snapshot=training()) as d:
+        went = []
+        for key in ["tab"] * 5 + ["shift+tab"] * 5:
+            await d.press(key)
+            went += focused(d)
+        assert went[:5] == ["pane", "throughput", "activity", "step", "levers"]
+        assert went[5:] == [*went[3::-1], "levers"]
+
+
+@SIZES
+async def test_d_shows_the_device_in_the_levers_place_and_esc_or_d_the_levers_again(size):
+    async with dashboard(size, snapshot=training()) as d:
+        for opening, closing in product(["d", "g", "6"], ["d", "g", "escape", "4"]):
+            await d.press(opening)
+            assert focused(d) == ["device"]
+            assert "levers" not in in_sight(d)
+            await d.press(closing)
+            assert focused(d) == ["levers"]
+            assert "device" not in in_sight(d)
+
+
+async def test_every_value_of_the_device_is_shown_or_why_none_is_read():
+    async with dashboard(size=(200, 50), snapshot=training()) as d:
+        await d.press("d")
+        for value in ("SM occupancy", "17 %", "412 W", "51 °C", "1,980 MHz", "140.4 GiB"):
+            assert value in d.text()
+        await d.show(training(on_gpu=False))
+        assert "NVIDIA driver" in d.text()
+
+
+async def test_enter_and_arrows_to_the_side_ask_nothing_of_levers_out_of_sight():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("d", "enter", "left", "right", "h", "l")
+        assert [call[0] for call in d.engine.calls] == ["start"]
+        assert d.app.screen is d.app._main
+
+
+async def test_v_goes_through_levers_results_ab_and_log():
+    async with dashboard(SMALL, snapshot=training()) as d:
+        d.engine.log("hello from the worker")
+        for shown in ["configuration", "No A/B", "hello from the worker", "num_workers"] * 2:
+            await d.press("v")
+            assert shown.casefold() in d.text().casefold()
+
+
+async def test_after_an_ab_was_asked_for_esc_leads_back_to_the_lever():
+    async with dashboard(SMALL, snapshot=training()) as d:
+        await d.press("a")
+        assert focused(d) == ["pane"]
+        await d.press("escape")
+        assert focused(d) == ["levers"]
+        assert d.app._main.levers.chosen.name == "pipelined"
+
+
+async def test_a_panel_that_was_out_of_sight_has_the_focus_again():
+    async with dashboard(SMALL, snapshot=training()) as d:
+        for keys in (["5"], ["1"], ["2", "z"]):
+            await d.press(*keys)
+            before = focused(d)
+            await d.resize(30, 3)
+            await d.resize(*SMALL)
+            await d.settle()
+            (after,) = focused(d)
+            assert after in (*before, "pane")
+
+
+async def test_a_click_gives_the_focus():
+    async with dashboard(snapshot=training()) as d:
+        for panel in ("throughput", "activity", "step", "pane", "levers"):
+            await d.pilot.click(f"#{panel}", offset=(1, 1))
+            await d.settle()
+            assert focused(d) == [panel]
+
+
+# ── inside of the panels ────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("right", "left"), [("right", "left"), ("l", "h")])
+async def test_arrows_to_the_side_open_the_panes_tabs(right, left):
+    async with dashboard(snapshot=training()) as d:
+        await d.press("5")
+        went = []
+        for key in [right] * 4 + [left] * 4:
+            await d.press(key)
+            went.append(d.app._main.pane.tab)
+        assert went[:4] == ["ab", "timeline", "log", "results"]
+        assert went[4:] == ["log", "timeline", "ab", "results"]
+
+
+async def test_up_and_down_choose_a_row_and_scroll_the_log():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("5", "up")
+        assert d.app._main.pane.chosen_result.number == 1
+        await d.press("j")
+        assert d.app._main.pane.chosen_result.number == 2
+        d.engine.log(*(f"line {n}" for n in range(60)))
+        await d.press("left", "pageup")
+        assert "line 59" not in d.text()
+        await d.press("pagedown")
+        assert "line 59" in d.text()
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "found"),
+    [
+        ((), "seed", "▸seed"),
+        (("1",), "seed", "▸seed"),
+        (("d",), "seed", "▸seed"),
+        (("5",), "batch", ">  1 batch_size"),
+        (("5", "left"), "line 3", "line 3 "),
+    ],
+)
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+async def test_slash_finds_a_lever_or_in_the_pane_a_row_or_a_line(size, before, text, found):
+    async with dashboard(size, snapshot=training()) as d:
+        d.engine.log(*(f"line {n} " for n in range(60)))
+        await d.press(*before, "slash")
+        assert isinstance(d.app.screen, AskText)
+        d.app.screen.query_one("Input").value = text
+        await d.press("enter")
+        await d.settle()
+        assert found in d.text()
+        assert d.notices() == []
+
+
+async def test_what_is_not_found_is_told():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("slash", *"xyz", "enter")
+        assert d.notices() == ["nothing found for 'xyz'"]
+
+
+# ── zoom ────────────────────────────────────────────────────────────────────────────────
+
+
+@SIZES
+@pytest.mark.parametrize("digit", "123456")
+async def test_z_gives_the_focused_panel_all_the_room_and_z_or_esc_takes_it_back(size, digit):
+    async with dashboard(size, snapshot=training()) as d:
+        for closing in ("z", "escape"):
+            await d.press(digit)
+            before = in_sight(d)
+            await d.press("z")
+            assert in_sight(d) == {PANELS[int(digit) - 1]}
+            await d.press(closing)
+            assert in_sight(d) == before
+            assert focused(d) == [PANELS[int(digit) - 1]]
+
+
+@pytest.mark.parametrize("digit", "123")
+async def test_enter_zooms_a_chart(digit):
+    async with dashboard(snapshot=training()) as d:
+        await d.press(digit, "enter")
+        assert in_sight(d) == {PANELS[int(digit) - 1]}
+        await d.press("enter")
+        assert len(in_sight(d)) > 1
+
+
+async def test_zoomed_throughput_comes_with_the_step_times_counted():
+    counted = changed(training(), step_histogram=((3.2, 700), (3.4, 900), (3.6, 100)))
+    async with dashboard(snapshot=counted) as d:
+        assert "1,700 steps" not in d.text()
+        await d.press("1", "z")
+        assert "1,700 steps" in d.text()
+        await d.press("z")
+        assert "1,700 steps" not in d.text()
+
+
+async def test_zoomed_another_panel_is_zoomed_in_its_place():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("1", "z")
+        for key, panel in (("tab", "activity"), ("4", "levers"), ("d", "device"), ("a", "pane")):
+            await d.press(key)
+            assert in_sight(d) == {panel}
+
+
+# ── the charts' common time ─────────────────────────────────────────────────────────────
+
+
+def seconds(clock: str) -> int:
+    minutes, _, rest = clock.rpartition(":")
+    return 60 * int(minutes) + int(rest)
+
+
+def shown_s(d: Driver) -> tuple[int, int]:
+    """The moments at both ends of the throughput chart; 0 where it begins before the run."""
+    words = border(d, "throughput", bottom=True).split()
+    *begin, end = (seconds(word) for word in words if ":" in word)
+    return (begin[0] if begin else 0), end
+
+
+@pytest.mark.parametrize("focus", ["1", "2", "3", "4", "5"])
+async def test_brackets_and_0_choose_the_range_from_wherever_the_focus_is(focus):
+    async with dashboard(snapshot=LONG) as d:
+        await d.press(focus)
+        spans = []
+        for key in ("f", "f", "left_square_bracket", "right_square_bracket", "0"):
+            await d.press(key)
+            begin_s, end_s = shown_s(d)
+            spans.append(end_s - begin_s)
+        two_minutes, again, one, two, whole = spans
+        assert one < two_minutes == again == two < whole
+        assert whole == pytest.approx(600, abs=5)
+
+
+async def test_f_freezes_the_charts_while_the_training_goes_on_and_follows_again():
+    async with dashboard(snapshot=LONG) as d:
+        await d.press("f")
+        before = shown_s(d)
+        await d.show(training(ticks=1260))
+        assert shown_s(d) == before
+        assert "frozen 10:00" in d.text()
+        assert "0:10:30" in d.lines()[0]
+        await d.press("f")
+        assert shown_s(d)[1] == 630
+        assert "live" in border(d, "throughput", bottom=True)
+
+
+@pytest.mark.parametrize("following", ["end", "escape"])
+async def test_end_and_esc_follow_the_run_again(following):
+    async with dashboard(snapshot=LONG) as d:
+        await d.press("f", following)
+        assert "live" in border(d, "throughput", bottom=True)
+
+
+@pytest.mark.parametrize(("chart", "left"), [*product("123", ["left", "h"])])
+async def test_an_arrow_puts_a_cursor_through_all_charts_with_their_values_there(chart, left):
+    async with dashboard(snapshot=LONG) as d:
+        await d.press(chart)
+        assert not cursor_columns(d, "throughput")
+        await d.press(left, left, left)
+        titles = {panel: border(d, panel) for panel in ("throughput", "step", "activity")}
+        moments = {title.partition(" at ")[2].split()[0] for title in titles.values()}
+        assert len(moments) == 1, titles
+        assert seconds(moments.pop()) < 600
+        assert all(cursor_columns(d, panel) for panel in ("throughput", "step"))
+        before = cursor_columns(d, "throughput")
+        await d.press("right")
+        assert max(cursor_columns(d, "throughput")) == max(before) + 1
+
+
+async def test_the_cursor_goes_from_one_lever_change_to_the_next():
+    async with dashboard(snapshot=LONG) as d:
+        await d.press("comma")
+        assert "at 5:00" in border(d, "throughput")
+        await d.press("full_stop")
+        assert "live" in border(d, "throughput", bottom=True)
+
+
+async def test_right_of_the_newest_moment_the_charts_follow_again():
+    async with dashboard(snapshot=LONG) as d:
+        await d.press("1", "left", "right", "right")
+        assert "live" in border(d, "throughput", bottom=True)
+        assert " at " not in border(d, "throughput")
+
+
+async def test_esc_goes_one_level_back_at_a_time():
+    async with dashboard(snapshot=LONG) as d:
+        await d.press("1", "left", "z")
+
+        def levels():
+            below = border(d, "throughput", bottom=True)
+            return (len(in_sight(d)) == 1, " at " in border(d, "throughput"), "frozen" in below)
+
+        went = [levels()]
+        for _ in range(3):
+            await d.press("escape")
+            went.append(levels())
+        assert went == [
+            (True, True, True),
+            (False, True, True),
+            (False, False, True),
+            (False, False, False),
+        ]
+        assert focused(d) == ["throughput"]
+        await d.press("escape")
+        assert focused(d) == ["levers"]
+
+
+# ── the mouse ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("panel", "x"), [("throughput", 20), ("step", 60)])
+async def test_a_click_on_a_chart_puts_the_cursor_there(panel, x):
+    async with dashboard(snapshot=LONG) as d:
+        await d.pilot.click(f"#{panel}", offset=(x, 3))
+        await d.settle()
+        assert cursor_columns(d, panel) == {x - 1}
+        assert " at " in border(d, "throughput")
+        assert " at " in border(d, "step")
+
+
+async def test_a_drag_on_a_chart_chooses_the_range_and_the_wheel_zooms():
+    async with dashboard(snapshot=LONG) as d:
+        await d.pilot.mouse_down("#step", offset=(20, 3))
+        await d.pilot.mouse_up("#step", offset=(50, 3))
+        await d.settle()
+        begin_s, end_s = shown_s(d)
+        assert 15 < end_s - begin_s < 110
+        wheel = events.MouseScrollDown, events.MouseScrollUp
+        spans = [end_s - begin_s]
+        for turn in wheel:
+            await d.pilot._post_mouse_events([turn], "#step", offset=(20, 3))
+            await d.settle()
+            begin_s, end_s = shown_s(d)
+            spans.append(end_s - begin_s)
+        assert spans[1] > spans[0]
+        assert spans[2] < spans[1]
+
+
+async def test_a_drag_that_ends_beside_its_chart_leaves_the_other_ones_alone():
+    async with dashboard(snapshot=LONG) as d:
+        await d.pilot.click("#activity", offset=(15, 3))
+        await d.press("end")
+        before = shown_s(d)
+        await d.pilot.mouse_down("#throughput", offset=(20, 3))
+        await d.pilot.mouse_up("#activity", offset=(25, 3))
+        await d.settle()
+        assert shown_s(d) == before
+
+
+async def test_words_in_borders_are_buttons():
+    async with dashboard(snapshot=training()) as d:
+        await d.click("d all")
+        assert focused(d) == ["device"]
+        await d.click("d close")
+        assert focused(d) == ["levers"]
+        await d.press("plus")
+        await d.click("u undo")
+        assert [c["batch_size"] for (c,) in d.engine.told("change")] == ["16", "8"]
+        await d.click("e why")
+        assert isinstance(d.app.screen, Told)
+        await d.press("escape")
+        await d.click("x try")
+        assert len(d.engine.told("compare")) == 1
+
+
+@SIZES
+async def test_tabs_can_be_clicked(size):
+    async with dashboard(size, snapshot=training()) as d:
+        d.engine.log("hello from the worker")
+        await d.press("5")
+        for tab, shown in (("log", "hello from"), ("time", "no profile"), ("res", "configuration")):
+            y = d.app._main.pane.region.y
+            await d.pilot.click(offset=(d.lines()[y].index(tab) + 1, y))
+            await d.settle()
+            assert shown in d.text()
+
+
+# ── footer ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_at_80_columns_the_footer_has_what_matters():
+    async with dashboard(SMALL, snapshot=training()) as d:
+        for words in ("⏎ values", "a A/B", "x try it", "? help", "q quit"):
+            assert words in d.lines()[-1]
+
+
+@SIZES
+@pytest.mark.parametrize(
+    ("keys", "first"),
+    [("1", "z zoom"), ("2", "z zoom"), ("3", "z zoom"), ("4", "⏎ values"), ("5l", "m more pairs")],
+)
+async def test_the_footer_begins_with_the_keys_of_the_focused_panel(size, keys, first):
+    async with dashboard(size, snapshot=training()) as d:
+        await d.press(*keys)
+        assert d.lines()[-1].startswith(f" {first}  ")
+
+
+# ── every key in every state ────────────────────────────────────────────────────────────
+
+DECIDED = comparing(40, verdict="pipelined=off is 6.4 % slower", low=-0.07, high=-0.06)
+
+
+def state(name: State, **values) -> Snapshot:
+    return changed(training(), state=name, status=f"{name}.", **values)
+
+
+STATES = {
+    "starting": Snapshot(state="starting", workload="encdec"),
+    "training": training(),
+    "on a CPU": training(on_gpu=False),
+    "switching": state("switching"),
+    "paused": state("paused"),
+    "recording": changed(training(), recording=recording()),
+    "A/B running": comparing(),
+    "A/B decided": DECIDED,
+    "failed": state("failed"),
+    "finished": state("finished"),
+    "stopped": state("stopped"),
+    "unknown workload": changed(training(), workload="mine", settings={}),
+    "replay": SHOWN,
+}
+LEAVING = {"leave", "leave_now"}
+NEEDS_A_TRAINING = {"change", "compare", "end_comparison", "pause", "resume", "record"}
+NEEDS_ONE_THAT_TRAINS = {"compare"}
+
+
+@pytest.mark.parametrize("name", STATES)
+async def test_every_key_in_every_state_works_and_asks_only_what_can_be(name):
+    shown = STATES[name]
+    keys = REPLAY_KEYS if shown.playback else KEYS
+    async with dashboard(SMALL, snapshot=shown, player=Hand() if shown.playback else None) as d:
+        begun = len(d.engine.calls)
+        for key in keys:
+            for one in key.keys.split(","):
+                if key.action in LEAVING:
+                    continue
+                await d.press(one)
+                while d.app.screen is not d.app._main:
+                    await d.press("escape")
+                await d.show(shown)
+        asked = {call[0] for call in d.engine.calls[begun:]}
+    if shown.state in ("failed", "finished", "stopped"):
+        assert not asked & NEEDS_A_TRAINING
+    if shown.state != "training":
+        assert not asked & NEEDS_ONE_THAT_TRAINS
+    if shown.playback:
+        assert asked <= {"new_row"}
+
+
+@pytest.mark.parametrize(
+    ("opening", "dialog"),
+    [
+        (("enter",), Chooser),
+        (("w",), AskChoice),
+        (("r",), AskText),
+        (("e",), Told),
+        (("question_mark",), Help),
+        (("ctrl+q",), Confirm),
+        (("ctrl+p",), None),
+    ],
+)
+async def test_no_key_reaches_the_run_while_a_dialog_is_open(opening, dialog):
+    shown = training() if opening == ("r",) else changed(training(), recording=recording())
+    async with dashboard(snapshot=shown) as d:
+        names = [name for key in KEYS for name in key.keys.split(",")]
+        for name in names:
+            if d.app.screen is d.app._main:
+                await d.press(*opening)
+            assert dialog is None or isinstance(d.app.screen, dialog)
+            if name not in ("enter", "y", "a", "ctrl+c", "ctrl+p"):  # an answer, or for the app
+                await d.press(name)
+        assert [call[0] for call in d.engine.calls] == ["start"]
+        assert not d.app._exit
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+async def test_any_key_held_down_leaves_a_screen_that_works(size):
+    async with dashboard(size, snapshot=LONG) as d:
+        for key in KEYS:
+            if key.action in LEAVING:
+                continue
+            await d.press_together(*[key.keys.partition(",")[0]] * 20)
+            assert len(d.app.screen_stack) <= 2
+            while d.app.screen is not d.app._main:
+                await d.press("escape")
+        await d.press("escape", "escape", "escape", "escape", "4")
+        assert focused(d) == ["levers"]
+
+
+async def test_every_command_of_the_palette_runs():
+    for shown in (STATES["training"], STATES["failed"], STATES["replay"]):
+        async with dashboard(snapshot=shown, player=Hand() if shown.playback else None) as d:
+            for command in list(d.app.get_system_commands(d.app.screen)):
+                if not command.title.startswith(("Levers", "gpudash · Quit", "Theme")):
+                    command.callback()
+                    await d.settle()
+                    while d.app.screen is not d.app._main:
+                        await d.press("escape")

@@ -1,0 +1,272 @@
+"""The panels of step time, activity and device, each alone in an app, at many sizes."""
+
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+from rich.cells import cell_len
+from textual.app import App
+
+from gpudash.protocol import HostReading, Phase
+from gpudash.snapshot import Marker, Series, Snapshot
+from gpudash.tui.sparks import LEVELS, Reading, readings, sparklines
+from gpudash.tui.timeview import TimeView
+from gpudash.tui.widgets.activity import Activity
+from gpudash.tui.widgets.device import DevicePanel, device_lines
+from gpudash.tui.widgets.step_time import StepTime
+from gpudash.worker.phases import phases
+from tests.tui.fake_engine import training, wave, with_series
+
+LIVE = TimeView()
+AT_10_S = TimeView(end_s=20.0, cursor_s=10.0)
+SIZES = [(1, 1), (3, 3), (4, 4), (12, 4), (20, 5), (38, 26), (44, 12), (78, 6), (85, 9), (400, 120)]
+
+
+def run(**changes):
+    """Half a minute, then pipelined."""
+    at = with_series(
+        training(60),
+        overlap_ms=(None,) * 30 + (0.9,) * 30,
+        tensor_active_pct=wave(60, 38),
+        sm_clock_mhz=(1980.0,) * 60,
+    )
+    return msgspec.structs.replace(at, **{"phases": phases("encode"), **changes})
+
+
+def scaled(factor):
+    """Everything so many times as large."""
+    at = run()
+    series = {
+        name: tuple(None if value is None else factor * value for value in values)
+        for name, values in at.series.values.items()
+    }
+    return with_series(
+        msgspec.structs.replace(
+            at,
+            step_ms_p50=factor,
+            step_ms_p95=factor,
+            gpu=msgspec.structs.replace(
+                at.gpu,
+                values={
+                    name: value if isinstance(value, str) else factor * value
+                    for name, value in at.gpu.values.items()
+                },
+            ),
+        ),
+        **series,
+    )
+
+
+HOSTILE = "\x1b[31m漢字 שלום" * 9
+SNAPSHOTS = {
+    "nothing": Snapshot(),
+    "one tick": msgspec.structs.replace(run(), series=training(1).series),
+    "gpu": run(),
+    "cpu": training(on_gpu=False),
+    "tiny values": scaled(1e-6),
+    "huge values": scaled(1e12),
+    "not finite": with_series(run(), step_ms=(float("inf"), float("nan")) * 30),
+    "hostile": run(
+        phases=(Phase(name="forward", label=HOSTILE, lane="train"),),
+        transform_ms={HOSTILE: 1.0},
+        gpu=None,
+        gpu_missing="\x1b[31m" * 40,
+        markers=tuple(Marker(at_s=float(at_s), label=HOSTILE) for at_s in range(-5, 99)),
+    ),
+}
+
+
+@asynccontextmanager
+async def alone(panel, size):
+    """The panel in an app of its own."""
+
+    class Alone(App[None]):
+        CSS = "Painted { width: 1fr; height: 1fr; }"
+
+        def compose(self):
+            yield panel
+
+    app = Alone()
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        yield app
+
+
+async def seen(panel, size, *shown):
+    async with alone(panel, size):
+        panel.show(*shown)
+        return "\n".join(strip.text for strip in panel._draw())
+
+
+# ── any size, anything measured ─────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("snapshot", SNAPSHOTS.values(), ids=SNAPSHOTS)
+async def test_no_size_and_no_value_is_too_much(snapshot):
+    panels = [StepTime(id="step"), Activity(id="activity"), DevicePanel(id="device")]
+    for panel in panels:
+        async with alone(panel, (85, 9)) as app:
+            for framed in (True, False):
+                panel.framed = framed
+                for width, height in SIZES:
+                    for view in (LIVE, AT_10_S, TimeView(span_s=15.0), TimeView(span_s=None)):
+                        panel.show(snapshot, *([] if isinstance(panel, DevicePanel) else [view]))
+                        rows = list(panel.rows(width, height))
+                        body = list(panel.body(width, height))
+                        if width >= 4:  # nothing is cut off
+                            assert max(map(_width, body), default=0) <= width
+                        assert len(body) <= height
+                        assert "\x1b" not in "".join(one.text for row in rows for one in row)
+            assert app.is_running
+
+
+def _width(row):
+    return sum(cell_len(segment.text) for segment in row)
+
+
+# ── step time ───────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_step_is_shown_with_its_scale_its_phases_and_its_time():
+    text = await seen(StepTime(id="step"), (85, 10), run(), LIVE)
+    assert "³step, ms" in text
+    assert "p50 3.41" in text
+    assert "p95 3.92" in text
+    assert "4┤" in text
+    assert "0┤" in text
+    assert "forward" in text or "fwd" in text
+    assert "┊" in text
+    assert "live 0:30" in text
+
+
+async def test_at_the_cursor_stand_the_values_there():
+    snapshot = with_series(run(), step_ms=(4.0,) * 19 + (7.0,) + (4.0,) * 40)
+    text = await seen(StepTime(id="step"), (85, 10), snapshot, AT_10_S)
+    assert "at 0:10 7.00" in text
+    assert "p50" not in text
+    assert "│" in text.splitlines()[1][8:-1]
+
+
+async def test_peaks_beyond_the_scale_are_marked():
+    step_ms = (3.0,) * 58 + (90.0,) * 2
+    text = await seen(StepTime(id="step"), (85, 10), with_series(run(), step_ms=step_ms), LIVE)
+    assert "4↑┤" in text
+
+
+async def test_without_a_step_a_sentence_stands_in_the_middle():
+    assert "waiting for the first step" in await seen(
+        StepTime(id="step"), (40, 7), Snapshot(), LIVE
+    )
+    ended = Snapshot(state="finished")
+    assert "nothing measured" in await seen(StepTime(id="step"), (40, 7), ended, LIVE)
+
+
+async def test_a_column_that_does_not_change_is_not_painted_again():
+    panel = StepTime(id="step")
+    async with alone(panel, (85, 10)):
+        panel.show(run(), LIVE)
+        before = panel._strips
+        panel.show(run(loss=0.5), LIVE)
+        assert panel._strips is before
+
+
+# ── activity ────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_sparkline_has_a_gap_where_nothing_was_measured_and_is_never_a_whole_cell():
+    series = Series(
+        at_s=(0.5, 1.0, 1.5, 2.0, 2.5),
+        values={"gpu_util_pct": (0.0, None, 50.0, float("nan"), 100.0)},
+    )
+    (busy,) = (
+        one for one in readings(Snapshot(series=series), LIVE) if one.metric == "gpu_util_pct"
+    )
+    for columns, expected in ((60, "▁ ▄ ▇"), (120, "▁▁  ▄▄  ▇▇")):
+        (line,) = sparklines(series, [busy], columns, LIVE)
+        assert line.strip() == expected
+    assert "█" not in LEVELS
+
+
+def test_what_is_not_measured_is_no_row_but_for_the_essential():
+    found = {one.label: one.value for one in readings(Snapshot(), LIVE)}
+    assert found.items() >= {"busy": "–", "memory": "–", "CPU": "–"}.items()
+    assert "SM active" not in found
+    no_gpu = [one.label for one in readings(training(on_gpu=False), LIVE)]
+    assert "busy" not in no_gpu
+    assert "CPU" in no_gpu
+
+
+def test_the_rows_stay_while_the_cursor_moves():
+    for view in (LIVE, AT_10_S, TimeView(end_s=20.0, cursor_s=500.0)):
+        assert [one.label for one in readings(run(), view)][-1] == "host busy"
+        assert len(readings(run(), view)) == len(readings(run(), LIVE))
+    busy = readings(run(), TimeView(cursor_s=10.0))[0]
+    assert busy.value == f"{run().series.of('gpu_util_pct')[19]:.0f} %"
+
+
+def test_times_of_a_step_are_shares_of_it_and_cpu_time_is_in_cores():
+    snapshot = with_series(run(), step_ms=(4.0,) * 60, host_ms=(3.0,) * 60)
+    found = {one.label: one for one in readings(snapshot, LIVE)}
+    assert found["host busy"].value == "75 %"
+    assert found["CPU"].value == "3.8 cores"
+    assert (found["memory"].scale, found["power"].scale) == ("140.4 GiB", "500 W")
+
+
+async def test_less_room_has_the_most_important_readings():
+    text = await seen(Activity(id="activity"), (44, 5), run(), LIVE)
+    assert [line[2:15].strip() for line in text.splitlines()[1:-1]] == [
+        "busy",
+        "SM active",
+        "both streams",
+    ]
+    wide = await seen(Activity(id="activity"), (60, 20), run(), LIVE)
+    assert "²GPU and host" in wide
+    assert "█ = 140.4 GiB, 500 W" in wide
+
+
+async def test_where_no_gpu_is_read_the_reason_stands_above_the_hosts_readings():
+    text = await seen(Activity(id="activity"), (60, 9), training(on_gpu=False), LIVE)
+    assert "²host" in text
+    assert "no GPU is read: the NVIDIA driver" in text
+    starting = msgspec.structs.replace(
+        training(on_gpu=False), state="starting", gpu_missing="waiting for the worker"
+    )
+    assert "no GPU is read" not in await seen(Activity(id="activity"), (60, 9), starting, LIVE)
+
+
+# ── device ──────────────────────────────────────────────────────────────────────────────
+
+
+def values(snapshot):
+    return [one.value for one in device_lines(snapshot) if isinstance(one, Reading)]
+
+
+def test_the_device_panel_has_what_gpudash_itself_costs():
+    host = HostReading(at_s=0.0, values={"own_cpu_pct": 5.2, "own_rss_mib": 71.0})
+    found = values(run(host=host, instruments_ms=0.058, unattributed_pct=0.12))
+    assert found[-4:] == ["5 % of a core", "71 MiB", "58 µs/step", "0.1 %"]
+
+
+def test_the_device_panel_says_how_many_of_the_cores_are_busy(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    assert "3.8 of 16 cores" in values(run())
+
+
+async def test_the_device_panel_scrolls_to_its_last_line_and_no_further():
+    panel = DevicePanel(id="device")
+    snapshot = run(skipped_samples=1234)
+    async with alone(panel, (38, 10)):
+        panel.show(snapshot)
+        for _ in range(99):
+            panel.scroll_rows(1)
+        last = [strip.text for strip in panel._draw()]
+        assert "1,234" in last[-2]
+        assert "more" not in last[-1]
+        panel.scroll_rows(-1)
+        assert "↓ 1 more" in panel._draw()[-1].text
+
+
+async def test_a_low_and_wide_device_panel_has_two_columns():
+    first = (await seen(DevicePanel(id="device"), (78, 6), run())).splitlines()[1]
+    assert "GPU 3, NVIDIA H200" in first
+    assert "memory in all" in first

@@ -1,0 +1,497 @@
+"""The pane at the bottom, mounted alone: tabs, results, log, and where each is read."""
+
+import re
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from textual import events
+from textual.app import App
+
+from gpudash import format as fmt
+from gpudash.snapshot import KEPT_LINES
+from gpudash.tui.cells import fitted
+from gpudash.tui.scroll import Scroll
+from gpudash.tui.widgets.log import is_trouble, log_rows
+from gpudash.tui.widgets.pane import TITLES, Pane
+from gpudash.tui.widgets.results import bar_of, in_sight, result_rows, table_of
+from tests.tui.fake_engine import result, training
+from tests.tui.test_comparison import CONCLUDED, VERDICT, compared, comparing, text_of
+
+changed = msgspec.structs.replace
+SIZES = [(200, 12), (120, 10), (80, 8), (60, 8), (40, 6), (20, 5), (8, 3), (3, 2), (1, 1)]
+NAMES = [
+    "دفعة=8",
+    "שכבות=on",
+    "批量=" + "大" * 40,
+    "batch_size=16 " * 12,
+    "e\u0301" * 30,
+    "\x1b[31m",
+]
+BATCHES = tuple(
+    result(number, f"batch_size={number}", 200.0 + number, live=number == 500)
+    for number in range(1, 501)
+)
+
+
+class Alone(App[None]):
+    """Nothing but the pane."""
+
+    CSS = "Pane { width: 1fr; height: 1fr; }"
+
+    def __init__(self):
+        super().__init__()
+        self.ran = []
+
+    def compose(self):
+        yield Pane(id="pane")
+
+    async def run_action(self, action, *args, **kwargs):
+        self.ran.append(action)
+        return True
+
+
+@asynccontextmanager
+async def pane(snapshot=None, size=(120, 10), lines=()):
+    app = Alone()
+    async with app.run_test(size=size) as pilot:
+        app.pilot = pilot
+        one = app.query_one(Pane)
+        one.show(snapshot or training(), lines)
+        await pilot.pause()
+        yield one
+
+
+def seen(one):
+    return [one.render_line(y).text for y in range(one.size.height)]
+
+
+def drawn(results, width, *, rows=9, **options):
+    table = table_of(results, on_gpu=True)
+    shown = in_sight(table, Scroll(), rows)
+    return text_of(result_rows(table, shown, width, **options))
+
+
+# ── tabs ────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_tabs_stand_in_the_border_with_what_is_in_them():
+    snapshot = changed(CONCLUDED, verdicts=(CONCLUDED.comparison,))
+    async with pane(snapshot, lines=["one", "two"]) as one:
+        assert "⁵results 2 ━ A/B 1 ━ timeline ━ log 2 ━" in seen(one)[0]
+
+
+async def test_the_open_tab_is_marked_without_colour():
+    async with pane() as one:
+        for tab, (title, _) in TITLES.items():
+            one.open(tab)
+            assert f"⁵{title}" in seen(one)[0]
+            assert seen(one)[0].count("⁵") == 1
+
+
+async def test_next_tab_goes_round():
+    async with pane() as one:
+        tabs = []
+        for _ in range(5):
+            tabs.append(one.tab)
+            one.next_tab()
+        assert tabs == ["results", "ab", "timeline", "log", "results"]
+
+
+async def test_a_tab_is_a_button():
+    async with pane() as one:
+        x = seen(one)[0].index("timeline")
+        await one.app.pilot.click(offset=(x + 2, 0))
+        assert "pane('timeline')" in one.app.ran
+
+
+async def test_titles_shorten_where_there_is_little_room():
+    async with pane(size=(40, 6)) as one:
+        assert seen(one)[0].startswith("┏━ ⁵res ━ A/B ━ time ━ log ━")
+
+
+async def test_a_running_comparison_is_seen_from_every_tab():
+    async with pane(comparing(9)) as one:
+        assert "A/B ◌" in seen(one)[0]
+
+
+async def test_nothing_but_the_user_opens_a_tab():
+    async with pane() as one:
+        one.show(comparing(2), ["Traceback (most recent call last):"])
+        one.show(CONCLUDED)
+        assert one.tab == "results"
+
+
+async def test_the_timeline_says_that_nothing_has_been_profiled():
+    async with pane() as one:
+        one.open("timeline")
+        assert "no profile of this run yet" in seen(one)[1]
+
+
+async def test_only_rows_that_changed_are_painted_and_none_without_news(monkeypatch):
+    async with pane() as one:
+        drawn_rows = []
+        monkeypatch.setattr(one, "refresh", lambda *regions, **_: drawn_rows.extend(regions))
+        one.show(training(moved=1.0))
+        assert [region.y for region in drawn_rows] == [3]
+        monkeypatch.setattr(one, "rows", None)  # would fail if it were called
+        one.show(training(moved=1.0))
+
+
+# ── results ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_each_number_stands_under_its_title_with_a_unit():
+    (head, first, _) = drawn(training().results, 118)
+    titles = "# configuration samples/s × row 1 p50 ms p95 ms host ms GPU % steps"
+    assert " ".join(head.split()) == titles
+    for title, number in (("× row 1", "1.00×"), ("p50 ms", "3.62"), ("steps", "1,240")):
+        assert head.index(title) + len(title) == first.index(number) + len(number)
+
+
+def test_bars_are_to_scale():
+    rows = (result(1, "a", 100.0), result(2, "b", 200.0), result(3, "c", 50.0))
+    bars = [line.count("█") for line in drawn(rows, 118)[1:]]
+    assert bars[1] >= 30
+    assert bars[1] // 2 == bars[0]
+    assert bars[1] // 4 == bars[2]
+
+
+@given(st.floats(-1, 2), st.integers(-1, 60))
+def test_a_bar_never_leaves_its_column(share, width):
+    assert len(bar_of(share, width)) <= max(width, 0)
+
+
+def test_a_bar_ends_on_an_eighth_of_a_column():
+    assert [bar_of(eighth / 16, 2) for eighth in (0, 1, 8, 9, 16)] == ["", "▏", "█", "█▏", "██"]
+
+
+def test_steps_are_counted_where_samples_are_unknown():
+    rows = tuple(changed(row, samples_per_s=None) for row in training().results)
+    head, first, _ = drawn(rows, 118)
+    assert "steps/s" in head
+    assert "samples/s" not in head
+    assert " 276 █" in first
+
+
+def test_what_was_not_measured_is_a_dash_without_a_bar():
+    row = result(1, "a", 1.0, samples_per_s=None, host_ms=None, live=True)
+    line = drawn((result(2, "b", 5.0), row), 118)[-1]
+    assert line.count("–") == 2
+    assert "█" not in line
+
+
+@pytest.mark.parametrize("value", [1e-6, 4.3, 1e12])
+@pytest.mark.parametrize("width", [58, 78, 118, 198, 400])
+def test_no_number_is_cut_at_any_width(value, width):
+    rows = (result(1, "pipelined=on batch_size=16", value), result(2, "x " * 60, value))
+    head, *lines = drawn(rows, width)
+    numbers = table_of(rows, on_gpu=True).numbers
+    titles = [title for title in numbers if f" {title}" in head]
+    for line, row in zip(lines, rows, strict=True):
+        assert cell_len(line) <= width
+        assert fmt.significant(row.samples_per_s) in line.split()
+        shown = [numbers[title](row) for title in titles]
+        assert line.split()[len(line.split()) - len(titles) :] == shown
+
+
+@given(st.text(), st.integers(0, 40))
+def test_a_fitted_text_takes_exactly_its_room(text, width):
+    assert cell_len(fitted(fmt.plain(text), width)) == width
+
+
+def test_a_narrow_table_goes_without_columns_in_their_order():
+    for width in range(58, 140):
+        head = drawn(training().results, width)[0]
+        kept = [title in head for title in ("p95 ms", "steps", "host ms", "p50 ms", "GPU %")]
+        assert kept == sorted(kept)
+        assert "samples/s" in head
+        assert "× row 1" in head
+
+
+def test_a_name_loses_whole_words_not_half_a_number():
+    lines = drawn((result(1, "pipelined=on channels_last=on batch_size=1024", 1.0),), 58)
+    assert re.search(r"(batch_size=1024|channels_last=on…|pipelined=on…) ", lines[1])
+
+
+def test_the_first_row_stays_and_the_newest_are_in_sight():
+    lines = drawn(BATCHES, 118)
+    assert [line.split()[0] for line in lines[1:-1]] == ["1", *map(str, range(493, 500))]
+    assert lines[-1].startswith(" ▸ 500 batch_size=500")
+
+
+def test_painting_reads_only_the_rows_in_sight():
+    read = set()
+
+    class Watched(tuple):
+        __slots__ = ()
+
+        def __getitem__(self, index):
+            read.add(index)
+            return super().__getitem__(index)
+
+        def __iter__(self):
+            raise AssertionError("all rows are read")
+
+    table = changed(table_of(BATCHES, on_gpu=True), results=Watched(BATCHES))
+    list(result_rows(table, in_sight(table, Scroll(), 9), 118))
+    assert len(read) == 9
+
+
+def verdict_row(text=VERDICT):
+    return result(2, text, 1.0, verdict=True)
+
+
+def test_a_verdict_stands_out_and_is_marked_where_it_is_proven():
+    rows = (*training().results, verdict_row())
+    assert drawn(rows, 118, proven={VERDICT})[-1].endswith("  ✓ proven")
+    assert f"A/B {VERDICT}" in drawn(rows, 118)[-1]
+    assert "proven" not in drawn(rows, 118)[-1]
+
+
+async def test_a_verdict_is_proven_by_the_comparison_that_it_is_of():
+    rows = (*training().results, verdict_row())
+    shown = changed(training(), results=rows, verdicts=(CONCLUDED.comparison,))
+    unproven = changed(CONCLUDED.comparison, low=-0.1)
+    async with pane(shown) as one:
+        assert "✓ proven" in seen(one)[4]
+        one.show(changed(shown, verdicts=(unproven,)))
+        assert "proven" not in seen(one)[4]
+
+
+def test_many_verdicts_do_not_push_the_live_row_out_of_sight():
+    verdicts = tuple(verdict_row(f"batch_size={number} is faster") for number in range(9))
+    lines = drawn((*training().results, *verdicts), 78, rows=5)
+    assert lines[2].startswith(" ▸ 2 pipelined=on")
+    assert "batch_size=8 is faster" in lines[-1]
+
+
+def test_no_row_but_a_proven_verdict_is_coloured():
+    rows = (*training().results, result(3, "slow", 10.0), verdict_row())
+    table = table_of(rows, on_gpu=True)
+    inks = [ink for parts in result_rows(table, range(4), 118) for _, ink in parts]
+    assert set(inks) <= {"head", "text", "strong", "rate", "better"}
+    marked = [parts[-1] for parts in result_rows(table, range(4), 118, proven={VERDICT})]
+    assert marked[-1] == ("  ✓ proven", "better")
+
+
+# ── the cursor ──────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_row_under_the_cursor_is_marked_while_the_panel_has_the_focus():
+    async with pane() as one:
+        one.scroll_rows(-1)
+        assert [line[1] for line in seen(one)[2:4]] == [">", " "]
+        assert one.chosen_result.number == 1
+        one.blur()
+        await one.app.pilot.pause()
+        assert ">" not in "".join(seen(one))
+
+
+async def test_the_cursor_stops_at_both_ends_and_follows_the_last_row_again():
+    async with pane(changed(training(), results=BATCHES[:50])) as one:
+        one.scroll_rows(-1000)
+        assert one.chosen_result.number == 1
+        one.scroll_rows(1000)
+        one.show(changed(training(), results=BATCHES[:60]))
+        assert one.chosen_result.number == 60
+
+
+async def test_what_is_out_of_sight_is_counted_in_the_border():
+    async with pane(changed(training(), results=BATCHES)) as one:
+        assert "493 rows above ↑" in seen(one)[0]
+        one.scroll_pages(-1)
+        one.scroll_pages(-1)
+        before = re.findall(r"([\d,]+) rows? (above|below)", seen(one)[0])
+        assert sum(int(count) for count, _ in before) == 493
+        assert [where for _, where in before] == ["above", "below"]
+
+
+async def test_a_click_chooses_the_row_under_the_pointer_also_the_pinned_one():
+    async with pane(changed(training(), results=BATCHES)) as one:
+        await one.app.pilot.click(offset=(20, 4))
+        assert one.chosen_result.number == 496
+        await one.app.pilot.click(offset=(20, 2))
+        assert one.chosen_result.number == 1
+
+
+async def test_the_wheel_moves_the_cursor():
+    async with pane(changed(training(), results=BATCHES)) as one:
+        await one.app.pilot._post_mouse_events([events.MouseScrollUp], one, offset=(9, 4))
+        assert one.chosen_result.number == 499
+
+
+async def test_a_row_offers_its_levers_and_a_verdict_only_its_text():
+    rows = (*training().results, verdict_row())
+    async with pane(changed(training(), results=rows)) as one:
+        assert "⏎ use these levers" not in seen(one)[-1]
+        assert "y copy" in seen(one)[-1]
+        one.scroll_rows(-1)
+        assert "⏎ use these levers" in seen(one)[-1]
+        await one.app.pilot.click(offset=(seen(one)[-1].index("use these"), 9))
+        assert "use_row" in one.app.ran
+
+
+async def test_find_goes_from_one_match_to_the_next_and_round():
+    async with pane(changed(training(), results=BATCHES)) as one:
+        assert one.find("SIZE=49")
+        assert one.chosen_result.number == 49
+        assert one.find("size=49")
+        assert one.chosen_result.number == 490
+        for _ in range(10):
+            one.find("size=49")
+        assert one.chosen_result.number == 49
+        assert not one.find("nowhere")
+        assert one.chosen_result.number == 49
+
+
+# ── the A/B ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_running_comparison_can_be_ended_and_one_that_is_over_offers_what_to_do():
+    async with pane(comparing(9)) as one:
+        one.open("ab")
+        assert "pipelined=off ━ 9 of at most 40 pairs" in seen(one)[0]
+        assert "a ends it" in seen(one)[-1]
+        one.show(CONCLUDED)
+        for key, action in (
+            ("⏎ keep off", "keep"),
+            ("o back to on", "go_back"),
+            ("m more pairs", "more_pairs"),
+            ("y copy the verdict", "copy"),
+            ("Y copy it as a command", "copy_command"),
+        ):
+            await one.app.pilot.click(offset=(seen(one)[-1].index(key) + 1, 9))
+            assert one.app.ran[-1] == action
+
+
+async def test_what_cannot_be_run_is_not_offered():
+    async with pane(changed(CONCLUDED, can=())) as one:
+        one.open("ab")
+        assert "keep" not in seen(one)[-1]
+        assert "y copy the verdict" in seen(one)[-1]
+
+
+async def test_earlier_comparisons_stand_below_or_where_it_is_wide_beside():
+    earlier = compared(16, lever="channels_last", b="on", verdict="said")
+    snapshot = changed(CONCLUDED, verdicts=(earlier, CONCLUDED.comparison))
+    async with pane(snapshot, size=(100, 16)) as one:
+        one.open("ab")
+        (line,) = [line for line in seen(one) if "channels_last=on" in line]
+        assert line.startswith("┃ channels_last=on")
+        await one.app.pilot.resize_terminal(200, 12)
+        await one.app.pilot.pause()
+        assert "│  channels_last=on" in seen(one)[2]
+        one.open("results")
+        assert "│  pipelined=off " in seen(one)[2]
+
+
+# ── the log ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_log_is_wrapped_and_ends_with_its_newest_line():
+    assert text_of(log_rows(["a", "b" * 25, ""], 2, 12, 4)) == [
+        f" {'b' * 10}",
+        f" {'b' * 10}",
+        f" {'b' * 5}",
+        " ",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "trouble"),
+    [
+        ("gpudash: the recording has ended", True),
+        ("Traceback (most recent call last):", True),
+        ("torch.cuda.OutOfMemoryError: no memory", True),
+        ("/lib/x.py:12: UserWarning: slow", True),
+        ("epoch 3, error 0.4", False),
+        ("  File gpudash: no", False),
+    ],
+)
+def test_lines_that_say_that_something_is_wrong_are_told_from_others(line, trouble):
+    assert is_trouble(line) == trouble
+
+
+async def test_lines_are_unread_until_the_log_is_seen_and_trouble_is_marked():
+    async with pane(lines=["fine"]) as one:
+        assert "log 1 " in seen(one)[0]
+        one.show(training(), ["Traceback (most recent call last):", "fine"])
+        assert "log 3! " in seen(one)[0]
+        one.open("log")
+        assert "log 0 " in seen(one)[0]
+        one.show(training(), ["read at once"])
+        one.open("results")
+        assert "log 0 " in seen(one)[0]
+
+
+async def test_the_log_follows_its_end_until_it_is_scrolled():
+    lines = [f"line {number}" for number in range(100)]
+    async with pane(lines=lines) as one:
+        one.open("log")
+        assert "line 99 " in seen(one)[-2]
+        one.scroll_rows(-1)
+        one.show(training(), ["more"])
+        assert "line 98 " in seen(one)[-2]
+        assert "2 lines below ↓" in seen(one)[0]
+        one.scroll_rows(-1000)
+        assert "line 0 " in seen(one)[1]
+        one.scroll_rows(1000)
+        one.show(training(), ["last"])
+        assert "last " in seen(one)[-2]
+
+
+async def test_what_is_being_read_stays_as_the_oldest_lines_are_dropped():
+    async with pane(lines=[f"line {number}." for number in range(KEPT_LINES)]) as one:
+        one.open("log")
+        one.find("line 1500.")
+        one.show(training(), ["more"] * 100)
+        assert "line 1500." in seen(one)[-2]
+
+
+async def test_a_log_told_again_replaces_what_was_there():
+    async with pane(lines=["old"]) as one:
+        one.open("log")
+        one.show(training(), ["new"], rewound=True)
+        assert "old" not in "".join(seen(one))
+        assert "new" in seen(one)[1]
+
+
+# ── whatever it is given ────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("tab", TITLES)
+async def test_any_size_and_any_name_is_painted_whole(tab):
+    rows = tuple(result(number, name, 10.0**number) for number, name in enumerate(NAMES, 1))
+    rows += tuple(verdict_row(name) for name in NAMES)
+    hostile = [compared(n, a=name, b=name, lever=name) for n, name in enumerate(NAMES)]
+    async with pane(changed(training(), results=rows), lines=NAMES) as one:
+        one.open(tab)
+        for size in SIZES:
+            await one.app.pilot.resize_terminal(*size)
+            await one.app.pilot.pause()
+            for shown in (None, *hostile, changed(hostile[5], verdict="v " * 200)):
+                one.show(changed(training(), results=rows, comparison=shown, verdicts=hostile))
+                lines = seen(one)
+                assert "failed" not in "".join(lines)
+                assert "\x1b" not in "".join(lines)
+                assert all(cell_len(line) == size[0] for line in lines)
+            one.scroll_rows(-3)
+            one.scroll_pages(1)
+            one.find("批")
+
+
+async def test_it_is_painted_without_a_frame_and_without_colour(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with pane(CONCLUDED, size=(80, 6)) as one:
+        one.framed = False
+        for tab in TITLES:
+            one.open(tab)
+            one.redraw()
+            assert "failed" not in "".join(seen(one))
+        one.open("results")
+        one.redraw()
+        assert ">▸ 2" in seen(one)[2]

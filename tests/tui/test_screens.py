@@ -1,0 +1,75 @@
+"""The states of the mock-ups, as text: compared with files that were looked at.
+
+`GPUDASH_WRITE_SCREENS=1 pytest tests/tui/test_screens.py` writes them anew. Look at them then.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpudash.snapshot import Snapshot
+from gpudash.tui.control import levers_of
+from tests.tui import scenes
+from tests.tui.driving import Driver, dashboard
+
+SCREENS = Path(__file__).parent / "screens"
+SIZES = [(80, 24), (120, 40), (200, 50)]
+STATES: dict[str, Callable[[], Snapshot]] = {
+    "starting": scenes.starting,
+    "running": scenes.running,
+    "comparing": scenes.comparing,
+    "decided": scenes.decided,
+    "no-gpu": scenes.without_gpu,
+    "failed": scenes.failed,
+    "replay": scenes.replayed,
+}
+TAB = {"comparing": "ab", "decided": "ab", "failed": "log"}
+"""What the user, or the app, has opened."""
+
+
+class Player:
+    """Of a recording; nobody plays it here."""
+
+    position_s = 31.0
+
+
+@pytest.fixture(autouse=True)
+def cores(monkeypatch):
+    """The same machine everywhere: 16 cores, for which 8 workers are the default."""
+    levers = tuple(
+        dataclasses.replace(lever, default=8) if lever.name == "num_workers" else lever
+        for lever in levers_of("encdec")
+    )
+    monkeypatch.setattr("gpudash.tui.control.usable_cores", lambda: 16)
+    monkeypatch.setattr("gpudash.tui.control.levers_of", lambda _: levers)
+
+
+async def arrive(d: Driver, name: str) -> None:
+    """Bring the dashboard into a state."""
+    d.app._main.last_start_s = 4.8
+    if name in ("comparing", "decided"):
+        await d.show(scenes.serial())  # what limits it is known from then
+    await d.show(STATES[name]())
+    if name == "failed":
+        d.engine.log(*scenes.TRACEBACK, scenes.FAILURE)
+        await d.settle()
+    if name in TAB:
+        d.app._main.open_tab(TAB[name])
+        await d.settle()
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("name", STATES)
+async def test_a_state_looks_as_it_did_when_it_was_looked_at(name, size):
+    player = Player() if name == "replay" else None
+    async with dashboard(size, player=player) as d:
+        await arrive(d, name)
+        seen = "".join(f"{line.rstrip()}\n" for line in d.lines())
+    path = SCREENS / f"{name}-{size[0]}x{size[1]}.txt"
+    if os.environ.get("GPUDASH_WRITE_SCREENS"):
+        SCREENS.mkdir(exist_ok=True)
+        path.write_text(seen)
+    assert seen == path.read_text()

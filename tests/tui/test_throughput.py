@@ -1,0 +1,361 @@
+"""The throughput chart: what it shows, and the widget alone at many sizes."""
+
+import math
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from textual import events
+from textual.app import App
+
+from gpudash.snapshot import STEP_CLASS, BlockShown, Marker, Series
+from gpudash.tui.axes import TimeRange
+from gpudash.tui.throughput import (
+    classes_in,
+    columns_of,
+    label_in,
+    scale_of,
+    side_at,
+    sides_of,
+    throughput,
+)
+from gpudash.tui.timeview import TimeView
+from gpudash.tui.widgets.throughput import ThroughputChart
+from gpudash.tui.widgets.time_panel import CursorMoved, RangeChosen, Zoomed
+from tests.tui.fake_engine import training
+
+LIVE = TimeView()
+TEN_S = TimeRange(begin_s=100.0, end_s=110.0, bin_s=1.0)
+
+
+def run(values, **changes):
+    """A run whose ticks of half a second measured these samples/s."""
+    at_s = tuple(0.5 * (tick + 1) for tick in range(len(values)))
+    series = Series(at_s=at_s, values={"samples_per_s": tuple(values)})
+    return msgspec.structs.replace(training(2), series=series, markers=(), **changes)
+
+
+def change(at_s, label="pipelined=on"):
+    return Marker(at_s=at_s, label=label)
+
+
+# ── what is shown ───────────────────────────────────────────────────────────────────────
+
+
+def test_samples_are_drawn_and_steps_where_nobody_knows_the_samples():
+    assert throughput(training()).unit == "samples/s"
+    rates = {"steps_per_s": (7.0,)}
+    unknown = run([], samples_per_s=None)
+    unknown = msgspec.structs.replace(unknown, series=Series(at_s=(0.5,), values=rates))
+    data = throughput(unknown)
+    assert (data.unit, data.values, data.now) == ("steps/s", (7.0,), unknown.steps_per_s)
+
+
+def test_without_a_point_it_says_what_is_waited_for():
+    assert throughput(run([])).empty == "waiting for the first step"
+    assert throughput(run([], state="failed")).empty == "nothing measured"
+
+
+def points(*values):
+    return [[(float(at), value) for at, value in enumerate(values)]]
+
+
+def test_a_spike_does_not_set_the_scale():
+    assert scale_of(points(*[100.0] * 30, 5000.0, *[100.0] * 10), ()) == 120.0
+
+
+def test_the_first_points_after_a_change_do_not_set_the_scale():
+    values = [100.0] * 20 + [5000.0, 4000.0] + [100.0] * 8
+    assert scale_of(points(*values), [change(20.0)]) == 120.0
+
+
+def test_a_new_level_sets_the_scale_however_short_it_has_lasted():
+    values = [100.0] * 100 + [400.0] * 4
+    assert scale_of(points(*values), [change(99.9)]) == 500.0
+
+
+def test_where_all_points_are_warm_up_they_set_the_scale():
+    assert scale_of(points(3.0, 7.0), ()) == 8.0
+    assert scale_of([], ()) == 1.0
+
+
+def test_of_markers_in_one_column_the_last_is_named():
+    markers = [change(99.9, "early"), change(100.2, "one"), change(100.9, "two"), change(109.9)]
+    assert columns_of(markers, TEN_S) == {0: "two", 9: "pipelined=on"}
+
+
+def test_a_frozen_chart_names_no_change_that_came_later():
+    frozen = msgspec.structs.replace(TEN_S, until_s=105.0)
+    assert columns_of([change(104.0), change(106.0)], frozen) == {4: "pipelined=on"}
+
+
+@pytest.mark.parametrize(
+    ("label", "room", "shown"),
+    [
+        ("pipelined=on", 12, "pipelined=on"),
+        ("pipelined=on", 11, "on"),
+        ("pipelined=on, batch_size=16", 20, "on, 16"),
+        ("data=resident", 5, "resi…"),
+        ("data=resident", 3, ""),
+        ("batch_size=16384", 4, ""),  # never a part of a number
+        ("A/B", 3, "A/B"),
+        ("restart", 0, ""),
+    ],
+)
+def test_a_label_is_whole_or_its_value_or_a_beginning_but_never_part_of_a_number(
+    label, room, shown
+):
+    assert label_in(label, room) == shown
+
+
+def test_a_column_has_the_side_that_most_of_its_time_was_trained():
+    blocks = [
+        BlockShown(begin_s=98.0, end_s=101.0, side="a"),
+        BlockShown(begin_s=101.0, end_s=103.5, side="b"),
+        BlockShown(begin_s=103.5, end_s=105.0, side="a"),
+        BlockShown(begin_s=108.0, side="b"),
+    ]
+    assert sides_of(blocks, TEN_S, 109.0) == {0: "a", 1: "b", 2: "b", 4: "a", 8: "b"}
+
+
+def test_many_short_blocks_in_a_column_leave_it_unshaded():
+    blocks = [
+        BlockShown(begin_s=100 + n / 10, end_s=100.1 + n / 10, side="ab"[n % 2]) for n in range(99)
+    ]
+    assert sides_of(blocks, TEN_S, 110.0) == {}
+
+
+def test_the_side_at_a_moment():
+    blocks = (
+        BlockShown(begin_s=1.0, end_s=2.0, side="a"),
+        BlockShown(begin_s=2.0, side="b"),
+    )
+    assert [side_at(blocks, at_s) for at_s in (0.5, 1.0, 2.0, 99.0)] == ["", "a", "b", "b"]
+
+
+histograms = st.dictionaries(st.integers(-300, 700), st.integers(1, 10_000), max_size=200).map(
+    lambda classes: tuple((STEP_CLASS**exponent, n) for exponent, n in sorted(classes.items()))
+)
+
+
+@given(histograms, st.integers(1, 40))
+def test_a_histogram_in_few_rows_still_counts_every_step(histogram, rows):
+    classes = classes_in(histogram, rows)
+    assert len(classes) <= rows
+    assert sum(n for _, n in classes) == sum(n for _, n in histogram)
+    ratios = [later / earlier for (earlier, _), (later, _) in pairwise(classes)]
+    assert ratios == pytest.approx(ratios[:1] * len(ratios))
+
+
+def test_a_rare_long_step_does_not_stretch_the_histogram():
+    usual = tuple((STEP_CLASS**exponent, 100) for exponent in range(5))
+    assert classes_in((*usual, (STEP_CLASS**400, 1)), 10) == [*usual[:4], (usual[4][0], 101)]
+
+
+# ── the widget ──────────────────────────────────────────────────────────────────────────
+
+
+class Alone(App):
+    def __init__(self):
+        super().__init__()
+        self.told = []
+
+    def compose(self):
+        yield ThroughputChart(id="throughput")
+
+    def on_cursor_moved(self, message: CursorMoved):
+        self.told.append(("cursor", message.at_s))
+
+    def on_zoomed(self, message: Zoomed):
+        self.told.append(("zoom", message.direction))
+
+    def on_range_chosen(self, message: RangeChosen):
+        self.told.append(("range", message.begin_s, message.end_s))
+
+
+class Chart:
+    def __init__(self, pilot):
+        self.pilot = pilot
+        self.told = pilot.app.told
+        self.widget = pilot.app.query_one(ThroughputChart)
+        self.widget.styles.width, self.widget.styles.height = "100%", "100%"
+        self.widget.allow_drawing()
+
+    async def show(self, snapshot, view=LIVE):
+        self.widget.show(throughput(snapshot), view)
+        await self.pilot.pause()
+        return self.lines()
+
+    def lines(self):
+        """Whatever fails is told in a line of the widget."""
+        return [self.widget.render_line(y).text for y in range(self.widget.size.height)]
+
+
+@asynccontextmanager
+async def chart(width=60, height=12):
+    async with Alone().run_test(size=(width, height)) as pilot:
+        one = Chart(pilot)
+        await pilot.pause()
+        yield one
+
+
+LEVELS = run([100.0] * 60 + [200.0] * 60, samples_per_s=201.0, steps_per_s=25.0)
+CHANGED = msgspec.structs.replace(LEVELS, markers=(change(30.0),))
+
+
+async def test_the_border_says_what_is_shown_and_how_much_it_is_now():
+    async with chart() as one:
+        lines = await one.show(CHANGED)
+    assert lines[0].startswith("┏━ ¹samples/s ━")
+    assert lines[0].endswith(" 25.0 steps/s ━ 201 ━┓")
+    assert lines[-1].startswith("┗━━")  # no moment: the left border lies before the run
+    assert lines[-1].endswith("━ live 1:00 ━┛")
+
+
+async def test_the_axis_is_numbered_and_the_change_named_under_its_line():
+    async with chart() as one:
+        lines = await one.show(CHANGED)
+    assert [line[1:7] for line in lines[1:-2]] == [
+        "  250┤",
+        *["     │"] * 3,
+        "  125┤",
+        *["     │"] * 3,
+        "    0┤",
+    ]
+    assert "┊pipelined=on" in lines[-2]
+    column = lines[-2].index("┊")
+    assert {line[column] for line in lines[1:-2]} > {"┊"}
+
+
+async def test_at_the_cursor_there_is_a_line_and_the_border_shows_the_value_there():
+    async with chart() as one:
+        lines = await one.show(CHANGED, TimeView().at(10.2, 60.0))
+    assert " at 0:10 ━ – steps/s ━ 100 ━┓" in lines[0]
+    assert " frozen 1:00 " in lines[-1]
+    assert sum("│" in line[7:-1] for line in lines[1:-2]) >= 7
+
+
+async def test_a_frozen_chart_shows_the_value_at_its_end():
+    async with chart() as one:
+        lines = await one.show(CHANGED, TimeView().frozen(20.0))
+    assert lines[0].endswith(" 100 ━┓")
+    assert not any("pipelined" in line for line in lines)
+
+
+async def test_where_nothing_was_measured_there_is_a_gap():
+    async with chart() as one:
+        lines = await one.show(run([5.0] * 20 + [None] * 20 + [5.0] * 20), TimeView(span_s=None))
+    curve = next(line[7:-1] for line in lines[1:-1] if any("⠀" < c < "⣿" for c in line))
+    drawn = [x for x, c in enumerate(curve) if c != " "]
+    assert max(later - earlier for earlier, later in pairwise(drawn)) > 10
+
+
+async def test_blocks_are_shaded_by_side():
+    blocks = (
+        BlockShown(begin_s=10.0, end_s=20.0, side="a"),
+        BlockShown(begin_s=20.0, end_s=30.0, side="b"),
+    )
+    async with chart() as one:
+        await one.show(msgspec.structs.replace(LEVELS, blocks=blocks))
+        row = [
+            (x, segment.style.bgcolor)
+            for segment in one.widget.render_line(8)
+            for x in segment.text
+        ]
+        assert one.lines()[-2][7:-1].split() == ["A", "B"]  # where there is no colour
+        plain, a, b = (row[7 + column][1] for column in (48, 22, 28))
+    assert len({plain, a, b}) == 3
+
+
+async def test_a_spike_beyond_the_axis_is_marked():
+    async with chart() as one:
+        lines = await one.show(run([100.0] * 60 + [9000.0] + [100.0] * 60))
+    assert lines[1][1:7] == "  120↑"
+
+
+async def test_maximised_it_has_the_step_times_beside_or_below():
+    histogram = tuple((STEP_CLASS ** (60 + n), 1000 * (n + 1)) for n in range(4))
+    snapshot = msgspec.structs.replace(CHANGED, step_histogram=histogram)
+    for size in [(120, 30), (80, 24)]:
+        async with chart(*size) as one:
+            one.widget.maximised = True
+            text = "\n".join(await one.show(snapshot))
+        assert "10,000 steps since the last change" in text
+        assert "step, ms  p50 3.41  p95 3.92" not in text  # those are of the live row
+        assert "p50 3.38  p95 4.40" in text
+        assert "3.28" in text
+        assert "4,000" in text
+        assert " 0:20 " in text
+
+
+async def test_nothing_is_drawn_before_the_first_step():
+    async with chart() as one:
+        assert any("waiting for the first step" in line for line in await one.show(run([])))
+
+
+ODD = {
+    "none": (None,) * 40,
+    "odd": (1.0, None, math.nan, math.inf, -math.inf, 1e308, 1e-308, -5.0) * 20,
+    "tiny": (1e-6,) * 40,
+    "huge": (1e12,) * 40,
+    "one": (5.0,),
+}
+
+
+@pytest.mark.parametrize("size", [(2, 2), (4, 3), (20, 5), (41, 12), (80, 24), (400, 120)])
+@pytest.mark.parametrize("name", ODD)
+async def test_any_values_at_any_size_fill_the_panel_exactly(size, name):
+    markers = tuple(change(at, "عربي=日本語\x1b[2J") for at in (1.0, 1.1, 5.0, 19.0))
+    snapshot = msgspec.structs.replace(
+        run(ODD[name]), markers=markers, step_histogram=((1e-6, 1), (3.0, 10**9), (1e12, 1))
+    )
+    async with chart(*size) as one:
+        for maximised in (False, True):
+            one.widget.maximised = maximised
+            for view in (TimeView(), TimeView(span_s=15.0).at(3.0, 20.0), TimeView().whole()):
+                lines = await one.show(snapshot, view)
+                assert [cell_len(line) for line in lines] == [size[0]] * size[1]
+                assert "\x1b" not in "".join(lines)
+                assert "failed" not in "".join(lines)
+
+
+async def test_equal_data_is_not_painted_again():
+    async with chart() as one:
+        await one.show(CHANGED)
+        drawn = one.widget._strips
+        await one.show(CHANGED)
+        assert one.widget._strips is drawn
+
+
+# ── the mouse ───────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_click_puts_the_cursor_and_beside_the_plot_does_nothing():
+    async with chart() as one:
+        await one.show(LEVELS)  # 52 columns of 1.5 s, which end with the run, at 60 s
+        await one.pilot.click(ThroughputChart, offset=(7 + 22, 4))
+        await one.pilot.click(ThroughputChart, offset=(3, 4))
+    assert one.told == [("cursor", 10.5 * 1.5)]
+
+
+async def test_a_drag_chooses_a_range():
+    async with chart() as one:
+        await one.show(LEVELS)
+        await one.pilot.mouse_down(ThroughputChart, offset=(7 + 42, 4))
+        await one.pilot.mouse_up(ThroughputChart, offset=(7 + 22, 4))
+        await one.pilot.pause()
+    assert one.told == [("range", 30.5 * 1.5, 10.5 * 1.5)]
+
+
+async def test_the_wheel_zooms():
+    async with chart() as one:
+        await one.show(LEVELS)
+        await one.pilot._post_mouse_events(
+            [events.MouseScrollUp, events.MouseScrollDown], ThroughputChart, offset=(20, 4)
+        )
+        await one.pilot.pause()
+    assert one.told == [("zoom", -1), ("zoom", 1)]

@@ -1,0 +1,202 @@
+"""After an A/B: keep, back, more pairs, and how its verdict is told and copied."""
+
+import argparse
+import shlex
+
+import msgspec
+import pytest
+
+from gpudash.commands.ab import two_values
+from gpudash.commands.options import add_training_options, make_plan
+from gpudash.compare.ab import Question
+from gpudash.errors import UsageError
+from gpudash.protocol import Plan
+from gpudash.snapshot import Snapshot
+from gpudash.tui.control import Control
+from tests.tui.fake_engine import CPU, FakeEngine, result, settings, training
+from tests.tui.test_comparison import VERDICT, compared
+from tests.tui.test_run import ask, running
+from workloads import CATALOGUE
+from workloads.levers import resolve
+
+changed = msgspec.structs.replace
+
+
+def others(**values):
+    """What the levers beside the one compared were set to."""
+    return {name: value for name, value in settings(**values).items() if name != "pipelined"}
+
+
+CONCLUDED = compared(40, a="off", b="on", verdict=VERDICT, settings=others())
+
+
+def after(shown=CONCLUDED, /, **values):
+    """A control that has seen a comparison end."""
+    control = running(**values)
+    verdicts = (shown,) if shown.verdict else ()
+    control.take(changed(control.snapshot, comparison=shown, verdicts=verdicts))
+    return control
+
+
+def rows(control):
+    return {row.lever.name: row for row in control.rows()}
+
+
+def test_keep_sets_what_was_tried_and_back_what_it_was_tried_against():
+    control = after()
+    assert control.keep() == "pipelined=on from the next step on"
+    assert control.undo_label == "pipelined on→off"
+    assert control.back() == "pipelined=off from the next step on"
+    assert control.back() == "pipelined stays off"
+    assert control.engine.told("change") == [({"pipelined": "on"},), ({"pipelined": "off"},)]
+
+
+def test_more_pairs_asks_the_same_anew_with_twice_as_many():
+    control = after()
+    assert control.more_pairs() == "the A/B of pipelined runs anew, with 80 pairs"
+    question = Question(lever="pipelined", a="off", b="on", pairs=80)
+    assert control.engine.told("compare") == [(question,)]
+    assert control.comparing
+    loader = compared(40, lever="batch_size", a="8", b="16", verdict="slower", planned_pairs=9000)
+    control = after(loader)
+    control.more_pairs()
+    question = Question(lever="batch_size", a="8", b="16", pairs=10_000, short_runs=True)
+    assert control.engine.told("compare") == [(question,)]
+
+
+@pytest.mark.parametrize("shown", [None, compared(3)])
+def test_without_a_comparison_that_has_ended_there_is_nothing_to_keep(shown):
+    control = running()
+    control.take(changed(training(), comparison=shown))
+    for choice in (control.keep, control.back, control.more_pairs):
+        with pytest.raises(UsageError, match="no A/B has ended here"):
+            choice()
+
+
+def test_a_try_compares_the_lever_as_it_is_set_with_the_value():
+    control = running(batch_size="16")
+    control.try_it("batch_size", "32")
+    question = Question(lever="batch_size", a="16", b="32", short_runs=True)
+    assert control.engine.told("compare") == [(question,)]
+
+
+def test_a_value_that_stands_for_another_one_is_not_compared():
+    control = running()
+    with pytest.raises(UsageError, match="model_scale=auto stands for another value"):
+        control.try_it("model_scale", "auto")
+    assert control.engine.told("compare") == []
+
+
+# ── rows of levers ──────────────────────────────────────────────────────────────────────
+
+
+def test_a_lever_knows_what_its_newest_ab_has_found_and_where_that_was():
+    slower = compared(40, a="off", b="on", change=-0.02, low=-0.03, high=-0.01, verdict="slower")
+    control = after(batch_size="32")
+    row = rows(control)["pipelined"]
+    assert (row.said, row.context) == (
+        "on +6.0 % [+5.9, +6.1]",
+        "against off, 40 pairs, batch_size=8",
+    )
+    assert rows(control)["batch_size"].said == ""
+    snapshot = control.snapshot
+    newer = changed(slower, settings=others(batch_size="32"))
+    control.take(changed(snapshot, verdicts=(*snapshot.verdicts, newer)))
+    row = rows(control)["pipelined"]
+    assert (row.said, row.context) == ("on -2.0 % [-3.0, -1.0]", "against off, 40 pairs")
+
+
+def test_no_interval_is_said_of_fewer_than_four_pairs():
+    assert rows(after(changed(CONCLUDED, pairs=3)))["pipelined"].said == "on +6.0 %"
+
+
+def test_a_default_is_told_where_the_lever_is_set_otherwise():
+    defaults = {name: row.default for name, row in rows(running(pipelined="on")).items()}
+    assert defaults["pipelined"] == "off"
+    assert defaults["num_workers"] == "2"
+    assert defaults["batch_size"] is None
+    assert defaults["model_scale"] is None  # full is what auto stands for
+
+
+def test_what_was_asked_for_instead_of_auto_is_no_default():
+    control = running(model_scale="full")
+    control.take(changed(control.snapshot, requested={"model_scale": "full"}))
+    assert rows(control)["model_scale"].default == "auto"
+
+
+def test_a_cpu_has_defaults_of_its_own():
+    levers = resolve(CATALOGUE["masked_loss"].levers, {"batch_size": "16", "precision": "tf32"})
+    control = Control(FakeEngine, Plan(workload="masked_loss", settings={}))
+    control.take(Snapshot(workload="masked_loss", settings=levers, device=CPU, state="training"))
+    defaults = {name: row.default for name, row in rows(control).items() if row.default}
+    assert defaults == {"precision": "fp32"}
+
+
+# ── copying ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_verdict_is_copied_with_all_that_it_depends_on():
+    assert after().verdict_text(CONCLUDED).split("\n") == [
+        VERDICT,
+        "off: 277.0 steps/s, on: 295.0 steps/s",
+        "encdec on NVIDIA H200, num_workers=8, precision=tf32, model_scale=full",
+    ]
+    failed = changed(CONCLUDED, verdict=None, failure="ended after 3 pairs")
+    assert after().verdict_text(failed).startswith("no verdict for pipelined=on: ended after 3")
+
+
+def asked_by(command):
+    """The plan and the values that a shell would start this command with."""
+    program, verb, *words = shlex.split(command)
+    assert (program, verb) == ("gpudash", "ab")
+    parser = argparse.ArgumentParser()
+    add_training_options(parser)
+    parser.add_argument("--lever")
+    parser.add_argument("--pairs", type=int)
+    arguments = parser.parse_args(words)
+    plan = make_plan(arguments)
+    return plan, two_values(CATALOGUE[plan.workload], arguments.lever), arguments.pairs
+
+
+def test_a_verdict_is_copied_as_a_command_that_asks_the_same():
+    shown = changed(CONCLUDED, planned_pairs=80, settings=others(batch_size="32", data="resident"))
+    engine = FakeEngine(Plan(workload="encdec", settings={}, device="cuda:1"))
+    control = running(engine)
+    plan, values, pairs = asked_by(control.verdict_command(shown))
+    assert (values, pairs, plan.device) == (("pipelined", "off", "on"), 80, "cuda:1")
+    assert "pipelined" not in plan.settings
+    started = resolve(CATALOGUE["encdec"].levers, plan.settings)
+    assert started == shown.settings | {"pipelined": "off"}
+
+
+def test_a_command_names_what_a_cpu_would_set_by_itself():
+    command = running().verdict_command(CONCLUDED)
+    assert "--set precision=tf32" in command  # where it runs, fp32 may be the default
+    assert "--device" not in command
+    assert "--pairs" not in command
+
+
+def test_a_training_that_is_none_of_the_catalogues_has_no_command():
+    control = running()
+    control.take(changed(training(), workload="my own; rm -rf"))
+    with pytest.raises(UsageError, match="workloads of the catalogue"):
+        control.verdict_command(CONCLUDED)
+
+
+def test_a_row_is_copied_with_its_numbers_and_its_levers():
+    row = result(2, "pipelined=on", 295.7, settings=settings(pipelined="on"))
+    first, second = running().result_text(row).split("\n")
+    assert first.startswith("2,366 samples/s, 296 steps/s, step p50 3.38 ms, p95 4.40 ms, ")
+    assert second.startswith("encdec on NVIDIA H200, pipelined=on, num_workers=8")
+    assert running().result_text(changed(row, verdict=True)) == "pipelined=on"
+
+
+def test_what_is_kept_is_what_the_next_start_uses_where_nothing_runs():
+    control = after()
+    control.take(changed(control.snapshot, state="failed"))
+    control.keep()
+    assert control.next_start == {"pipelined": "on"}
+    with pytest.raises(UsageError, match="press R first"):
+        control.more_pairs()
+    ask(control, pipelined="off")
+    assert control.next_start == {}

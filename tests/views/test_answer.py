@@ -1,0 +1,438 @@
+"""What limits the training: each rule, its threshold, what is said of it and what to try."""
+
+import itertools
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudash.protocol import ComparisonShown, Device, HostReading, Phase
+from gpudash.snapshot import Marker, Series, Snapshot
+from gpudash.views.answer import (
+    CORE_WAIT_PCT,
+    DATA_PCT,
+    DEVICE_PCT,
+    HOST_PCT,
+    HYSTERESIS_PCT,
+    Rule,
+    answer,
+    limit_of,
+    rules,
+    why_lines,
+)
+from gpudash.views.lanes import Part, lane
+from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
+from workloads import CATALOGUE
+from workloads.levers import resolve
+
+changed = msgspec.structs.replace
+GPU = Device(kind="cuda", name="NVIDIA H200")
+CPU = Device(kind="cpu", name="AMD EPYC")
+PHASES = (
+    Phase(name="copy", label="copy", lane="prepare"),
+    Phase(name="prepare", label="encode", lane="prepare"),
+    Phase(name="forward", label="forward", lane="train"),
+    Phase(name="backward", label="backward", lane="train"),
+    Phase(name="optimizer", label="optimizer", lane="train"),
+)
+
+
+def settings(workload="encdec", **changes):
+    return resolve(CATALOGUE[workload].levers, {"num_workers": "4", **changes})
+
+
+def measured(workload="encdec", *, device=GPU, chosen=None, core_wait_pct=None, ticks=20, **ms):
+    """A training of 10 ms a step: the GPU works for 6 of it, the host for 3, unless `ms` differ."""
+    times = {"step_ms": 10.0, "data_ms": 0.0, "host_ms": 3.0, "device_ms": 6.0, **ms}
+    values = {name: (value,) * ticks for name, value in times.items() if value is not None}
+    values["steps_per_s"] = (1000 / times["step_ms"],) * ticks
+    values |= {} if core_wait_pct is None else {"core_wait_pct": (core_wait_pct,) * ticks}
+    return Snapshot(
+        state="training",
+        workload=workload,
+        device=device,
+        settings=settings(workload, **(chosen or {})),
+        total_steps=5000,
+        steps_since_break=5000,
+        step_ms_p50=times["step_ms"],
+        phases=PHASES,
+        host=HostReading(at_s=0.0, values={"cpu_pct": 130.0}),
+        series=Series(at_s=tuple(0.5 * (tick + 1) for tick in range(ticks)), values=values),
+    )
+
+
+def gpu_step(**changes):
+    """One stream, never idle."""
+    return measured(
+        device_ms=9.9, prepare_ms=3.4, forward_ms=2.0, backward_ms=4.3, optimizer_ms=0.2, **changes
+    )
+
+
+def two_streams():
+    """The mock-up's: encdec at batch 32 on an H200."""
+    return measured(
+        chosen={"pipelined": "on"},
+        step_ms=6.83,
+        host_ms=2.61,
+        device_ms=6.83,
+        overlap_ms=5.58,
+        prepare_ms=5.58,
+        forward_ms=2.72,
+        backward_ms=3.95,
+        optimizer_ms=0.16,
+    )
+
+
+def cpu_step():
+    return measured(
+        device=CPU,
+        chosen={"precision": "fp32"},
+        step_ms=320.0,
+        host_ms=315.0,
+        data_ms=5.0,
+        device_ms=313.0,
+        prepare_ms=112.0,
+        forward_ms=47.0,
+        backward_ms=149.0,
+        optimizer_ms=5.0,
+    )
+
+
+def launching():
+    """encdec at batch 8 with bf16, resident: the host was busy for the whole step."""
+    return measured(
+        chosen={"data": "resident"}, step_ms=3.14, host_ms=3.14, device_ms=3.1, forward_ms=1.2
+    )
+
+
+def ask(snapshot, before=None, cores=8):
+    entry = CATALOGUE.get(snapshot.workload)
+    return answer(snapshot, entry.levers if entry else (), before, cores)
+
+
+def tried(snapshot):
+    return [one.label for one in ask(snapshot).tries]
+
+
+# ── rules ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("kind", "threshold", "of"),
+    [
+        ("cores", CORE_WAIT_PCT, lambda pct: measured(core_wait_pct=pct)),
+        ("data", DATA_PCT, lambda pct: measured(data_ms=pct / 10)),
+        ("host", HOST_PCT, lambda pct: measured(host_ms=pct / 10)),
+        ("gpu", DEVICE_PCT, lambda pct: measured(device_ms=pct / 10)),
+        ("cpu", DEVICE_PCT, lambda pct: measured(device=CPU, device_ms=pct / 10)),
+    ],
+)
+def test_a_rule_matches_from_its_threshold_on(kind, threshold, of):
+    assert ask(of(threshold)).kind == kind
+    assert ask(of(threshold - 0.1)).kind == "none"
+
+
+@pytest.mark.parametrize(
+    ("kind", "threshold", "of"),
+    [
+        ("data", DATA_PCT, lambda pct: measured(data_ms=pct / 10)),
+        ("gpu", DEVICE_PCT, lambda pct: measured(device_ms=pct / 10)),
+    ],
+)
+def test_an_answer_holds_a_little_below_its_threshold(kind, threshold, of):
+    before = ask(of(threshold))
+    held, dropped = of(threshold - HYSTERESIS_PCT), of(threshold - HYSTERESIS_PCT - 0.1)
+    assert ask(held, before).kind == kind
+    assert ask(dropped, before).kind == "none"
+    assert ask(held, ask(dropped)).kind == "none"
+
+
+@given(st.lists(st.floats(88.2, 91.8), min_size=1, max_size=20))
+def test_a_value_that_swings_within_the_hysteresis_changes_the_answer_once_at_most(values):
+    kinds, before = [], None
+    for pct in values:
+        before = ask(measured(device_ms=pct / 10), before)
+        kinds.append(before.kind)
+    assert sum(a != b for a, b in itertools.pairwise(kinds)) <= 1
+
+
+def test_the_first_rule_that_matches_wins():
+    everything = {"data_ms": 5.0, "host_ms": 10.0, "device_ms": 5.0}
+    assert ask(measured(core_wait_pct=50.0, **everything)).kind == "cores"
+    assert ask(measured(**everything)).kind == "data"
+    assert ask(measured(host_ms=10.0, device_ms=10.0)).kind == "host"
+
+
+def test_what_was_not_measured_claims_nothing():
+    found = ask(measured(data_ms=None, host_ms=None, device_ms=None))
+    assert (found.kind, found.title) == ("unknown", "limit not known")
+    assert found.tries == ()
+    assert not Rule("gpu", "", None, 90.0).matches("gpu")
+    assert limit_of(rules(recent_step(Snapshot()))) == "unknown"
+
+
+def test_a_device_that_was_not_measured_leaves_a_wait_for_data_its_whole_length():
+    assert ask(measured(device_ms=None, data_ms=2.0)).kind == "data"
+
+
+def test_a_host_that_is_ahead_waits_for_data_at_no_cost():
+    assert ask(measured(data_ms=4.0, device_ms=9.5)).kind == "gpu"
+    assert ask(measured(data_ms=4.0, device_ms=6.0)).evidence[0] == "waits 4.00 of 10.0 ms"
+
+
+def test_a_share_of_the_step_is_never_more_than_all_of_it():
+    assert ask(measured(device_ms=10.4)).evidence[0] == "busy 100 % of 10.0 ms"
+
+
+def test_the_newest_reading_stands_in_where_no_core_wait_is_kept_over_time():
+    host = HostReading(at_s=0.0, values={"core_wait_pct": 48.0})
+    found = ask(changed(measured(), host=host))
+    assert found.title == "limited by other jobs"
+    assert found.evidence[0] == "the training waits for a core 48 % of the time"
+    assert found.tries == ()
+
+
+# ── what is said ────────────────────────────────────────────────────────────────────────
+
+
+def test_a_limit_is_named_with_its_evidence():
+    found = ask(two_streams())
+    assert found.title == "limited by the GPU"
+    assert found.evidence == (
+        "busy 100 % of 6.83 ms",
+        "encode runs beside training 82 % of it",
+        "the host is 4.22 ms ahead",
+    )
+    assert ask(gpu_step()).evidence[0] == "busy 99 % of 10.0 ms"
+    waiting = ask(measured(core_wait_pct=50.0))
+    assert waiting.evidence[0] == "the training waits for a core 50 % of the time"
+    assert waiting.evidence[-1] == "no lever changes that"
+    assert not waiting.tries
+    assert ask(cpu_step(), cores=2).evidence == (
+        "computing 98 % of 320 ms",
+        "the training uses 1.3 of 2 cores",
+    )
+    assert ask(measured()).evidence == ("GPU 60 %", "host 30 %", "data 0 %", "unattributed 40 %")
+
+
+def test_a_starved_training_is_told_the_slowest_transform():
+    slow = changed(measured(data_ms=3.0), transform_ms={"crop": 1.0, "decode": 11.0})
+    assert "slowest transform: decode, 11.0 ms a sample" in ask(slow).evidence
+
+
+def test_a_busy_host_is_said_to_launch_only_where_no_setting_makes_it_wait():
+    assert ask(launching()).title == "limited by launching"
+    loss = measured("masked_loss", chosen={"data": "resident"}, host_ms=9.9, device_ms=9.9)
+    assert ask(loss).title == "limited by the host"
+    assert "loss=nonzero can make it wait" in ask(loss).evidence[1]
+    assert ask(changed(launching(), workload="train.py")).title == "limited by the host"
+
+
+def test_why_shows_each_value_beside_its_threshold():
+    lines = why_lines(ask(gpu_step()), gpu_step(), 8)
+    assert lines[0] == "limited by the GPU"
+    asked = [line for line in lines if "matches from" in line]
+    assert [line[0] for line in asked] == [" ", " ", " ", "▸"]
+    assert asked[0].endswith("–, matches from 15 %: not measured")
+    assert asked[3].endswith("99 %, matches from 90 %: the limit")
+
+
+# ── when nothing can be said ────────────────────────────────────────────────────────────
+
+
+def test_until_enough_steps_are_measured_it_says_how_many_there_are():
+    found = ask(changed(gpu_step(), steps_since_break=12))
+    assert (found.kind, found.title) == ("measuring", "measuring … 12 of 20 steps")
+    assert found.tries == ()
+
+
+def test_slow_steps_need_fewer():
+    assert steps_needed(None) == steps_needed(5.0) == MEASURED_STEPS
+    assert steps_needed(1000.0) == 10
+    assert steps_needed(60_000.0) == 8
+
+
+def test_means_leave_out_the_time_before_the_last_change():
+    before, after = (3.0,) * 16, (9.5,) * 4
+    snapshot = changed(measured(), markers=(Marker(at_s=8.0, label="batch_size=16"),))
+    values = snapshot.series.values | {"device_ms": before + after}
+    snapshot = changed(snapshot, series=changed(snapshot.series, values=values))
+    assert recent_step(snapshot).device_ms == pytest.approx(9.5)
+    assert recent_step(changed(snapshot, markers=())).device_ms < 9.0
+
+
+def test_means_leave_out_the_warm_up():
+    slow = (3000.0,) * 18 + (10.0,) * 2
+    snapshot = measured()
+    values = snapshot.series.values | {"step_ms": slow, "steps_per_s": (1 / 3,) * 18 + (100.0,) * 2}
+    snapshot = changed(snapshot, series=changed(snapshot.series, values=values))
+    assert recent_step(changed(snapshot, steps_since_break=105)).step_ms == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("state", ["paused", "switching"])
+def test_an_interruption_shows_what_was_known_before(state):
+    known = ask(gpu_step())
+    stopped = changed(gpu_step(), state=state, pending={"batch_size": "16"}, steps_since_break=0)
+    for _ in range(3):
+        found = ask(stopped, known)
+        known = found
+    assert found.kind == state
+    assert found.title == {"paused": "paused", "switching": "switching to batch_size=16 …"}[state]
+    assert found.evidence[:1] == ("before that: limited by the GPU",)
+    assert found.evidence.count("before that: limited by the GPU") == 1
+    assert found.lanes == ask(gpu_step()).lanes
+    assert found.tries == ()
+    assert ask(stopped).lanes == ()
+
+
+def compared(**values):
+    shown = ComparisonShown(
+        lever="precision",
+        a="tf32",
+        b="bf16",
+        pairs=3,
+        planned_pairs=40,
+        change=None,
+        low=None,
+        high=None,
+        history=(),
+        steps_per_s=(None, None),
+        host_ms=(None, None),
+        verdict=None,
+        failure=None,
+    )
+    return changed(shown, **values)
+
+
+def test_during_an_a_b_nothing_is_judged():
+    found = ask(changed(gpu_step(), comparison=compared()), ask(gpu_step()))
+    assert (found.kind, found.title) == ("comparing", "an A/B is running: precision tf32 or bf16")
+    over = changed(gpu_step(), comparison=compared(failure="the training ended"))
+    assert ask(over).kind == "gpu"
+
+
+def test_a_training_that_has_ended_says_what_limited_it():
+    found = ask(changed(gpu_step(), state="finished"))
+    assert (found.kind, found.title) == ("ended", "finished; it was limited by the GPU")
+    assert found.lanes
+    assert found.tries == ()
+    assert ask(Snapshot(state="failed")).title == "failed"
+
+
+def test_before_the_first_step_it_is_starting():
+    assert ask(Snapshot()).kind == "starting"
+    assert ask(Snapshot(state="training")).kind == "starting"
+
+
+def test_where_no_step_comes_it_says_for_how_long():
+    found = ask(changed(gpu_step(), quiet_s=12.0))
+    assert (found.kind, found.title) == ("silent", "no step for 12 s")
+
+
+# ── lanes ───────────────────────────────────────────────────────────────────────────────
+
+
+def shape(found):
+    return [(lane.name, [part.label for part in lane.parts], lane.rest) for lane in found.lanes]
+
+
+def test_two_streams_have_a_lane_each_and_the_host_its_own():
+    assert shape(ask(two_streams())) == [
+        ("train", ["forward", "backward", "optimizer"], "idle"),
+        ("encode", ["encode"], "idle"),
+        ("host", ["busy"], "ahead · data 0"),
+    ]
+
+
+def test_one_stream_is_one_lane():
+    assert shape(ask(gpu_step())) == [
+        ("GPU", ["encode", "forward", "backward", "optimizer"], "idle"),
+        ("host", ["busy"], "ahead · data 0"),
+    ]
+
+
+def test_on_a_cpu_host_and_device_are_one_lane():
+    assert shape(ask(cpu_step())) == [
+        ("CPU", ["data wait", "encode", "forward", "backward", "optimizer"], "other")
+    ]
+
+
+def test_phases_that_only_the_source_knows_have_a_hue_too():
+    own = (Phase(name="all-reduce", label="all-reduce", lane="train"),)
+    snapshot = changed(measured(**{"all-reduce_ms": 4.0}), phases=own)
+    assert ask(snapshot).lanes[0].parts == (Part("all-reduce", "all", 4.0, "fill-1"),)
+
+
+@given(
+    st.lists(st.floats(0, 1e6), max_size=6),
+    st.floats(1e-6, 1e6),
+)
+def test_the_parts_of_a_lane_and_its_rest_add_up_to_the_step(parts_ms, step_ms):
+    found = lane("GPU", [Part("p", "p", ms, "fill-1") for ms in parts_ms], step_ms, "idle")
+    assert found.rest_ms >= 0
+    total_ms = sum(part.ms for part in found.parts) + found.rest_ms
+    assert total_ms == pytest.approx(step_ms)
+
+
+# ── what to try ─────────────────────────────────────────────────────────────────────────
+
+
+def test_a_gpu_bound_training_tries_both_halves_at_a_time_then_fewer_bits():
+    assert tried(gpu_step())[:2] == ["pipelined=on", "precision=bf16"]
+    assert tried(two_streams())[:2] == ["precision=bf16", "channels_last=on"]
+
+
+def test_a_host_without_time_for_more_launches_tries_no_autocast():
+    assert "precision=bf16" in tried(gpu_step(host_ms=7.4))
+    assert "precision=bf16" not in tried(gpu_step(host_ms=7.6))
+
+
+def test_a_launch_bound_training_tries_a_graph_first():
+    assert tried(launching())[0] == "cuda_graph=on"
+
+
+def test_a_host_that_waits_tries_what_waits_less_and_no_graph():
+    loss = measured("masked_loss", chosen={"data": "resident"}, host_ms=9.9)
+    assert tried(loss)[0] == "loss=minmax"
+    assert "cuda_graph=on" not in tried(loss)
+    images = measured("augment", chosen={"augment_on": "gpu"}, host_ms=9.9)
+    assert tried(images)[:2] == ["rotation=batched", "pin_memory=on"]
+
+
+def test_a_starved_training_tries_more_workers_as_long_as_there_are_cores():
+    starved = measured("jpeg_input", data_ms=3.0)
+    assert tried(starved)[:2] == ["num_workers=8", "input=tensor_decode"]
+    assert ask(starved, cores=6).tries[0].label == "num_workers=6"
+    assert ask(starved, cores=4).tries[0].lever == "input"
+    busy = changed(starved, host=HostReading(at_s=0.0, values={"cpu_pct": 790.0}))
+    assert ask(busy, cores=8).tries[0].lever == "input"
+
+
+def test_a_cpu_is_not_offered_what_only_a_gpu_can():
+    for workload, entry in CATALOGUE.items():
+        for ms in ({"data_ms": 3.0}, {"device_ms": 9.5}, {}):
+            levers = {one.lever for one in ask(measured(workload, device=CPU, **ms)).tries}
+            assert not levers & {"cuda_graph", "pin_memory", "pipelined", "backward_thread"}
+            assert levers <= {lever.name for lever in entry.levers}
+
+
+@pytest.mark.parametrize("workload", CATALOGUE)
+@pytest.mark.parametrize("device", [GPU, CPU])
+@pytest.mark.parametrize("ms", [{"data_ms": 3.0}, {"host_ms": 9.9}, {"device_ms": 9.5}, {}])
+def test_what_is_tried_is_valid_and_not_active(workload, device, ms):
+    snapshot = measured(workload, device=device, **ms)
+    for one in ask(snapshot).tries:
+        lever = next(each for each in CATALOGUE[workload].levers if each.name == one.lever)
+        assert lever.canonical(one.value) == one.value != snapshot.settings[one.lever]
+        assert one.why
+
+
+def test_what_a_verdict_has_judged_comes_last():
+    judged = changed(two_streams(), verdicts=(compared(verdict="no difference"),))
+    assert tried(judged)[0] == "channels_last=on"
+    assert tried(judged)[-1] == "precision=bf16"
+
+
+def test_nothing_is_tried_where_no_a_b_can_run():
+    assert tried(changed(gpu_step(), can=("levers",))) == []
