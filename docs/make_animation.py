@@ -73,8 +73,8 @@ def _shown_at(name: str, numbers: frozenset[int], count: int) -> str:
         f"{100 * n / count:.3f}%{{visibility:{'visible' if n in numbers else 'hidden'}}}"
         for n in changes
     )
-    first = "visible" if 0 in numbers else "hidden"  # for viewers that do not animate
-    rule = f"visibility:{first};animation:{name} {count}s step-end infinite"
+    still = "visible" if count - 1 in numbers else "hidden"  # for viewers that do not animate
+    rule = f"visibility:{still};animation:{name} {count}s step-end infinite"
     return f".{name}{{{rule}}}@keyframes {name}{{{steps}}}"
 
 
