@@ -6,6 +6,7 @@ from typing import TypeAlias
 import msgspec
 from rich.cells import cell_len, set_cell_size
 
+EIGHTHS = " ▏▎▍▌▋▊▉"
 Parts: TypeAlias = tuple[tuple[str, str], ...]
 """(text, ink) side by side, the ink one of `tui.inks.INKS`."""
 
@@ -46,6 +47,12 @@ def fitted(text: str, width: int) -> str:
         whole_words = text.rpartition(" ")[0]  # a number is not cut in the middle
         text = f"{whole_words or text}…"
     return set_cell_size(text, width)
+
+
+def bar_of(share: float, width: int) -> str:
+    """Return a bar that takes this share of the width, in eighths of a column."""
+    eighths = round(min(max(share, 0.0), 1.0) * max(width, 0) * 8)
+    return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
 
 
 def placed(

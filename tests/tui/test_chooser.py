@@ -8,9 +8,10 @@ import pytest
 from textual import events
 from textual.app import App
 
+from gpudash.tui.cells import bar_of
 from gpudash.tui.screens.chooser import Chooser, Chosen
 from gpudash.tui.values import Measured, measured_values, unit_of
-from gpudash.tui.widgets.values import bar, change_text
+from gpudash.tui.widgets.values import change_text
 from tests.tui.fake_engine import result, settings, training
 from tests.tui.test_comparison import compared
 from workloads import CATALOGUE
@@ -106,7 +107,7 @@ def test_changes_are_told_in_percent(change, text):
     ("share", "drawn"), [(0, "    "), (1, "████"), (0.5, "██  "), (0.4, "█▋  ")]
 )
 def test_bars_are_drawn_to_an_eighth_of_a_cell(share, drawn):
-    assert bar(share, 4) == drawn
+    assert bar_of(share, 4).ljust(4) == drawn
 
 
 # ── the dialog ──────────────────────────────────────────────────────────────────────────

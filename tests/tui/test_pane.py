@@ -13,11 +13,11 @@ from textual.app import App
 
 from gpudash import format as fmt
 from gpudash.snapshot import KEPT_LINES
-from gpudash.tui.cells import fitted
+from gpudash.tui.cells import bar_of, fitted
 from gpudash.tui.scroll import Scroll
 from gpudash.tui.widgets.log import is_trouble, log_rows
 from gpudash.tui.widgets.pane import TITLES, Pane
-from gpudash.tui.widgets.results import bar_of, in_sight, result_rows, table_of
+from gpudash.tui.widgets.results import in_sight, result_rows, table_of
 from tests.tui.fake_engine import result, training
 from tests.tui.test_comparison import CONCLUDED, VERDICT, compared, comparing, text_of
 

@@ -12,12 +12,11 @@ from rich.cells import cell_len
 from gpudash import format as fmt
 from gpudash.snapshot import Result
 from gpudash.tui.axes import nice_ceiling
-from gpudash.tui.cells import Parts, fitted
+from gpudash.tui.cells import Parts, bar_of, fitted
 from gpudash.tui.scroll import Scroll
 
 PINNED = 1
 """Rows at the top that do not scroll."""
-EIGHTHS = " ▏▎▍▌▋▊▉"
 NAME_WIDTH = 26
 """Columns of the configuration before numbers give way: enough for the usual ones."""
 LEAST_NAME = 10
@@ -181,9 +180,3 @@ def _verdict(text: str, width: int, *, proven: bool) -> Parts:
     """Return the verdict, marked at the right end where it shows a difference."""
     mark = f"  {PROVEN}" if proven and width > 2 * len(PROVEN) else ""
     return ((fitted(f"A/B {fmt.plain(text)}", width - len(mark)), "strong"), (mark, "better"))
-
-
-def bar_of(share: float, width: int) -> str:
-    """Return a bar that takes this share of the width, in eighths of a column."""
-    eighths = round(min(max(share, 0.0), 1.0) * max(width, 0) * 8)
-    return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()

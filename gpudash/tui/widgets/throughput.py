@@ -12,7 +12,7 @@ from rich.style import Style
 
 from gpudash import format as fmt
 from gpudash.tui.axes import Runs, TimeRange, bins_of, cut, highest, range_of, time_ticks, value_at
-from gpudash.tui.cells import Cell, cell
+from gpudash.tui.cells import Cell, bar_of, cell
 from gpudash.tui.throughput import (
     Throughput,
     classes_in,
@@ -40,7 +40,6 @@ BELOW = (20, 8)
 MOST_ROWS = 3
 """Of one bar."""
 MARKER, CURSOR = "┊", "│"
-EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 class ThroughputChart(TimePanel):
@@ -257,9 +256,11 @@ class ThroughputChart(TimePanel):
         rows = (height - 2) // max(len(classes), 1)
         digits = max((len(f"{count:,}") for _, count in classes), default=0)
         most = max((count for _, count in classes), default=0)
-        room = width - 8 - digits - 1
+        room = max(width - 8 - digits - 1, 0)
+        sliver = 1 / max(8 * room, 1)  # of the fewest steps too there is something to see
         for least_ms, count in classes:
-            bar = Segment(_bar(count / most, max(room, 0)), self.ink("rate"))
+            share = max(count / most, sliver) if count else 0.0
+            bar = Segment(f"{bar_of(share, room):<{room}}", self.ink("rate"))
             label = Segment(f"{fmt.significant(least_ms):>7} ", self.ink("dim"))
             yield [label, bar, Segment(f" {count:>{digits},}")]
             yield from repeat([Segment(" " * 8), bar], min(rows, MOST_ROWS) - 1)
@@ -284,10 +285,3 @@ def _pieces(
     borders = {0, columns, *behind, *(x + 1 for x in behind)}
     borders |= {x for x in range(columns) if shades.get(x) != shades.get(x - 1)}
     return list(pairwise(sorted(borders)))
-
-
-def _bar(share: float, width: int) -> str:
-    """Return a bar of this share of the width, padded to it; the least share is a sliver."""
-    eighths = min(max(round(share * width * 8), 1 if share else 0), width * 8)
-    whole, part = divmod(eighths, 8)
-    return f"{'█' * whole}{EIGHTHS[part] if part else ''}".ljust(width)

@@ -7,7 +7,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 
 from gpudash import format as fmt
-from gpudash.tui.cells import Cell, cell
+from gpudash.tui.cells import Cell, bar_of, cell
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.values import Measured
 from gpudash.tui.widgets.painted import Row, Scrolled
@@ -20,7 +20,6 @@ MARGIN = 4
 MOST_VALUE = 24
 LEAST_BAR = 4
 CHANGE_WIDTH = 8
-EIGHTHS = " ▏▎▍▌▋▊▉"
 MOST = 9.995
 """A change beyond is told as `> +999 %`."""
 
@@ -159,7 +158,9 @@ class ValueTable(Panel, Scrolled):
         cells = (
             f" {'▸' if chosen else ' '} {set_cell_size(name, columns.value)} ",
             f"{fmt.significant(one.rate):>{columns.rate}}",
-            f" {bar((one.rate or 0.0) / (fastest or 1.0), columns.bar)}" if columns.bar else "",
+            f" {bar_of((one.rate or 0.0) / (fastest or 1.0), columns.bar):<{columns.bar}}"
+            if columns.bar
+            else "",
             f"{'now' if now else change_text(one.change):>{columns.change}}",
             f"  {one.how:<{columns.how - 2}}" if columns.how else "",
         )
@@ -188,12 +189,6 @@ class ValueTable(Panel, Scrolled):
         texts = (" ·".join(filter(None, (more, hint))) for hint in hints)
         text = next((text for text in texts if len(text) <= width), "")
         return [Segment(text, self.ink("dim"))]
-
-
-def bar(share: float, width: int) -> str:
-    """Return a bar of this share of the width, to an eighth of a cell."""
-    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
-    return f"{'█' * (eighths // 8)}{EIGHTHS[eighths % 8].strip()}".ljust(width)
 
 
 def change_text(change: float | None) -> str:
