@@ -46,8 +46,7 @@ def animated(pictures: list[str]) -> str:
         rules = dict(RULE.findall(picture))
         names = {name: inks.setdefault(rule, f"i{len(inks)}") for name, rule in rules.items()}
         for element in PAINTED.findall(picture):
-            plain = CLIPPED.sub("", element)
-            shown[INKED.sub(lambda ink: f'class="{names[ink[1]]}"', plain)].add(number)  # noqa: B023
+            shown[_named(element, names)].add(number)
     times = defaultdict[frozenset[int], list[str]](list)
     for element in sorted(shown, key=lambda one: one.startswith("<text")):  # fills lie behind
         times[frozenset(shown[element])].append(element)
@@ -64,6 +63,11 @@ def animated(pictures: list[str]) -> str:
             style.append(_shown_at(f"t{index}", numbers, len(pictures)))
     frame = PAINTED.sub("", pictures[0]).replace("</style>", f"{''.join(style)}</style>")
     return MATRIX.sub(lambda begin: begin[0] + "".join(groups), frame)
+
+
+def _named(element: str, names: dict[str, str]) -> str:
+    """Return an element with the common name of its ink, without what belongs to its picture."""
+    return INKED.sub(lambda ink: f'class="{names[ink[1]]}"', CLIPPED.sub("", element))
 
 
 def _shown_at(name: str, numbers: frozenset[int], count: int) -> str:

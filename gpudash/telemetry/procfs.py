@@ -10,8 +10,8 @@ GONE = (FileNotFoundError, ProcessLookupError)
 def threads(pid: int) -> list[str]:
     """Return the folder of each thread of the process. Raises one of `GONE`."""
     folder = f"{pid}/task"
-    # a Path costs as much again
-    return [f"{folder}/{thread}" for thread in os.listdir(f"{PROC}/{folder}")]  # noqa: PTH208
+    names = os.listdir(f"{PROC}/{folder}")  # noqa: PTH208  # a Path costs as much again
+    return [f"{folder}/{name}" for name in names]
 
 
 def text(path: str) -> bytes:

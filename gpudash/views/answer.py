@@ -10,14 +10,13 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from gpudash import format as fmt
+from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.snapshot import ENDED, Snapshot, silence
 from gpudash.views.lanes import Lane, lanes_of, prepares
 from gpudash.views.recent_step import RecentStep, recent_step, steps_needed
 from gpudash.views.remedies import Limit, Try, tries, waiting_levers
 from workloads.levers import Lever, phrase
 
-CORE_WAIT_PCT = 15.0
-"""From here on an A/B warns too."""
 DATA_PCT = 10.0
 """In use elsewhere: an input wait of 10 % of the step warns, 20 % is critical."""
 HOST_PCT = 90.0
@@ -137,7 +136,7 @@ def rules(step: RecentStep) -> tuple[Rule, ...]:
     """Return every rule with its value, in the order in which they are asked."""
     at_work = step.share_pct(step.device_ms)
     first = (
-        Rule("cores", "the training waits for a core", step.core_wait_pct, CORE_WAIT_PCT),
+        Rule("cores", "the training waits for a core", step.core_wait_pct, CORE_WAIT_WARNS_PCT),
         Rule("data", "the step waits for data", step.share_pct(step.starved_ms), DATA_PCT),
     )
     if not step.on_gpu:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import ComparisonShown, Device, HostReading, Phase
 from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.views.answer import (
-    CORE_WAIT_PCT,
     DATA_PCT,
     DEVICE_PCT,
     HOST_PCT,
@@ -121,7 +121,7 @@ def tried(snapshot):
 @pytest.mark.parametrize(
     ("kind", "threshold", "of"),
     [
-        ("cores", CORE_WAIT_PCT, lambda pct: measured(core_wait_pct=pct)),
+        ("cores", CORE_WAIT_WARNS_PCT, lambda pct: measured(core_wait_pct=pct)),
         ("data", DATA_PCT, lambda pct: measured(data_ms=pct / 10)),
         ("host", HOST_PCT, lambda pct: measured(host_ms=pct / 10)),
         ("gpu", DEVICE_PCT, lambda pct: measured(device_ms=pct / 10)),

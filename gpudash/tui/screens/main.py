@@ -65,7 +65,7 @@ class _Board(Layout):
         parent: Widget,  # noqa: ARG002  # Textual's signature
         children: list[Widget],
         size: Size,
-        greedy: bool = True,  # noqa: ARG002, FBT001, FBT002
+        greedy: bool = True,  # noqa: ARG002, FBT001, FBT002  # Textual's signature
     ) -> ArrangeResult:
         """Return where each child stands; one that is not in sight is not placed."""
         regions = places(*size, self.shown)
