@@ -34,7 +34,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 def places(width: int, height: int, shown: Shown) -> dict[str, Region]:
     """Return the region of each part in sight by its id; none overlap."""
-    if width < LEAST[0] or height < LEAST[1]:
+    if is_too_small(width, height):
         return {"too-small": Region(0, 0, width, height)}
     rows = 3 + shown.scrubber  # header, status and footer
     bars = {
@@ -52,6 +52,11 @@ def places(width: int, height: int, shown: Shown) -> dict[str, Region]:
     side = "device" if shown.device else "levers"
     panels = _large(room, side) if is_roomy(width, height) else _small(room, side, shown.chosen)
     return {**bars, "answer": answer, **panels}
+
+
+def is_too_small(width: int, height: int) -> bool:
+    """Whether nothing sensible can be shown."""
+    return width < LEAST[0] or height < LEAST[1]
 
 
 def is_roomy(width: int, height: int) -> bool:

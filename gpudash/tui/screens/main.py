@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from gpudash.tui import bars
-from gpudash.tui.arrangement import LEAST, Part, Shown, is_roomy, places
+from gpudash.tui.arrangement import LEAST, Part, Shown, is_roomy, is_too_small, places
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.keys import CHARTS, KEYS, REPLAY_KEYS, Key
@@ -26,7 +26,6 @@ from gpudash.tui.widgets.bar import Bar
 from gpudash.tui.widgets.device import DevicePanel
 from gpudash.tui.widgets.levers import LeverPanel
 from gpudash.tui.widgets.pane import Pane, Tab
-from gpudash.tui.widgets.panel import Panel
 from gpudash.tui.widgets.scrubber import Scrubber
 from gpudash.tui.widgets.status import StatusLine
 from gpudash.tui.widgets.step_time import StepTime
@@ -136,13 +135,17 @@ class MainScreen(Contained, Screen[None]):
     @property
     def too_small(self) -> bool:
         """Whether nothing is shown but that the terminal is too small."""
-        return self.size.width < LEAST[0] or self.size.height < LEAST[1]
+        return is_too_small(*self.size)
 
     @property
     def focus_id(self) -> str:
         """The panel that keys are for; of the pane the tab, where it has keys of its own."""
-        focused = self.focused.id or "" if self.focused is not None else ""
-        return "ab" if focused == "pane" and self.pane.tab == "ab" else focused
+        return "ab" if self._focused == "pane" and self.pane.tab == "ab" else self._focused
+
+    @property
+    def _focused(self) -> str:
+        """The id of the panel that has the focus; empty for none."""
+        return self.focused.id or "" if self.focused is not None else ""
 
     @property
     def levers(self) -> LeverPanel:
@@ -232,7 +235,7 @@ class MainScreen(Contained, Screen[None]):
         """Give the focus to the next panel, or to the one before."""
         device = self._board.shown.device
         panels = [name for name in PANELS if name != ("levers" if device else "device")]
-        here = self.focused.id if self.focused is not None else None
+        here = self._focused
         index = panels.index(here) + direction if here in panels else 0
         self.action_panel_number(PANELS.index(panels[index % len(panels)]) + 1)
 
@@ -283,8 +286,7 @@ class MainScreen(Contained, Screen[None]):
 
     def action_zoom(self) -> None:
         """Give the focused panel all the room, or take it back."""
-        focused = self.focused.id if isinstance(self.focused, Panel) else None
-        self._zoom("" if self._board.shown.zoomed else focused or "throughput")
+        self._zoom("" if self._board.shown.zoomed else self._focused or "throughput")
 
     def _zoom(self, name: str) -> None:
         self._rearrange(zoomed=name)
@@ -308,7 +310,7 @@ class MainScreen(Contained, Screen[None]):
 
     def action_move(self, columns: int, rows: int) -> None:
         """Move inside the focused panel."""
-        focused = self.focused.id if self.focused is not None else None
+        focused = self._focused
         if focused in CHARTS:
             if columns:
                 column_s = self.query_one("#throughput", ThroughputChart).time_range.bin_s
@@ -332,7 +334,7 @@ class MainScreen(Contained, Screen[None]):
 
     def action_enter(self) -> None:
         """Do what Enter means in the focused panel."""
-        focused = self.focused.id if self.focused is not None else None
+        focused = self._focused
         if focused in CHARTS:
             self.action_zoom()
         elif focused == "pane":
