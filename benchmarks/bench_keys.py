@@ -20,7 +20,7 @@ WORKER = "from tests import worker_double as w; w.STEP_S = 1 / 300; raise System
 PROGRAM = f"""
 import sys
 from functools import partial, partialmethod
-from gpudash.commands.main import main
+from gpudash.cli.main import main
 from gpudash.run.session import Session
 from gpudash.run.worker_process import WorkerProcess
 start = partial(WorkerProcess, program=("-c", {WORKER!r}))

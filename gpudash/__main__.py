@@ -2,6 +2,6 @@
 
 import sys
 
-from gpudash.commands.main import main
+from gpudash.cli.main import main
 
 sys.exit(main())

@@ -1,12 +1,40 @@
-"""What can go wrong, each with the line a user reads.
+"""What can go wrong, each with the line a user reads, and how a command can end.
 
-The command line prints the message alone and exits 2, if nothing else is said here; the
-dashboard shows it as a notice.
+The command line prints the message alone and exits with the error's code; the dashboard shows it
+as a notice.
 """
+
+from enum import IntEnum
+from typing import ClassVar, Self
+
+
+class Exit(IntEnum):
+    """How a command ended: its exit code, and what that means."""
+
+    meaning: str
+
+    DONE = 0, "done"
+    FAILED = (
+        1,
+        "the training, the recording or the output failed; what was recorded until then is kept",
+    )
+    REFUSED = 2, "what was asked for does not exist or cannot be; one line says why"
+    NOT_SHOWN = 3, "no difference is shown"
+    SLOWER = 4, "it is slower"
+    INTERRUPTED = 130, "interrupted before there was a result"
+
+    def __new__(cls, code: int, meaning: str) -> Self:
+        """Make a member of its code and what it means."""
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.meaning = meaning
+        return member
 
 
 class GpudashError(Exception):
     """Base of every error a user can cause or mend. `str(error)` is one complete line."""
+
+    exit: ClassVar = Exit.REFUSED
 
 
 class UsageError(GpudashError):
@@ -26,7 +54,9 @@ class ExistsError(RecordingError):
 
 
 class OutputError(GpudashError):
-    """What was printed could not be written: the command line exits 1."""
+    """What was printed could not be written."""
+
+    exit = Exit.FAILED
 
 
 class SourceError(GpudashError):

@@ -20,11 +20,11 @@ def loaded_by(code: str) -> set[str]:
 @pytest.mark.parametrize(
     "code",
     [
-        "import gpudash.commands.main, gpudash.commands.headless, gpudash.commands.doctor",
+        "import gpudash.cli.main, gpudash.commands.headless, gpudash.commands.doctor",
         "import gpudash.run.session, gpudash.tui.app",
         "import gpudash.run.worker_process",
         "import workloads",
-        "from gpudash.commands.main import main; main(['list'])",
+        "from gpudash.cli.main import main; main(['list'])",
         "sys.argv[1:] = ['--set', 'batch_size=0']; from workloads.__main__ import main; main()",
     ],
 )
@@ -38,7 +38,7 @@ def test_workloads_never_load_gpudash() -> None:
 
 
 def test_listing_loads_neither_textual_nor_psutil() -> None:
-    loaded = loaded_by("from gpudash.commands.main import main; main(['list'])")
+    loaded = loaded_by("from gpudash.cli.main import main; main(['list'])")
     assert not loaded & {"textual", "psutil", "pynvml", "plotext", "rich"}
 
 

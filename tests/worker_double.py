@@ -29,7 +29,7 @@ start_double = partial(WorkerProcess, program=("-m", "tests.worker_double"))
 GPUDASH = """
 import sys
 from functools import partialmethod
-from gpudash.commands.main import main
+from gpudash.cli.main import main
 from gpudash.run.session import Session
 from tests.worker_double import start_double
 Session.__init__ = partialmethod(Session.__init__, start_source=start_double)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workloads.levers import Choice, Lever, LeverError
+from workloads.nearest import did_you_mean
 from workloads.standard_levers import (
     INPUT,
     JPEG,
@@ -183,5 +184,8 @@ DEFAULT = "encdec"
 def find_workload(name: str) -> Entry:
     """Return the entry called `name`. Raises LeverError, listing the names there are."""
     if name not in CATALOGUE:
-        raise LeverError(f"unknown workload {name!r}; valid: {', '.join(CATALOGUE)}")
+        raise LeverError(
+            f"unknown workload {name!r}; valid: {', '.join(CATALOGUE)}"
+            f"{did_you_mean(name, CATALOGUE)}"
+        )
     return CATALOGUE[name]

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from workloads.nearest import did_you_mean
+
 Value: TypeAlias = bool | int | str
 Effect: TypeAlias = Literal["next step", "new loader", "rebuilt model"]
 
@@ -57,7 +59,8 @@ class Lever(ABC):
         return text_of(self.parse(text))
 
     def _refuse(self, text: str) -> LeverError:
-        return LeverError(f"lever {self.name}: {text!r} is not valid; valid: {self.valid}")
+        hint = did_you_mean(text, self.values)
+        return LeverError(f"lever {self.name}: {text!r} is not valid; valid: {self.valid}{hint}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +189,9 @@ def find(levers: Iterable[Lever], name: str) -> Lever:
     """Return the lever called `name`. Raises LeverError, listing the names there are."""
     known = {lever.name: lever for lever in levers}
     if name not in known:
-        raise LeverError(f"unknown lever {name!r}; valid: {', '.join(known)}")
+        raise LeverError(
+            f"unknown lever {name!r}; valid: {', '.join(known)}{did_you_mean(name, known)}"
+        )
     return known[name]
 
 

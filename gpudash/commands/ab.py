@@ -1,64 +1,33 @@
 """`gpudash ab`: is one value of a lever faster than another, by how much, how sure."""
 
-from collections.abc import Sequence
+import argparse
 from typing import Any
 
 import msgspec
 
 from gpudash.commands.headless import News, failure_code, follow
-from gpudash.commands.options import (
-    Parser,
-    add_training_options,
-    compared_values,
-    make_plan,
-    percent,
-    whole,
-)
+from gpudash.commands.plan import compared_values, make_plan
 from gpudash.commands.stdout import complain, say
-from gpudash.compare.ab import INSTRUMENTS, PAIRS, Comparison, Question
+from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
 from gpudash.compare.paired_t import passed
-from gpudash.errors import UsageError
+from gpudash.errors import Exit, UsageError
 from gpudash.format import change, figure
 from gpudash.run.session import Session
 from gpudash.snapshot import Snapshot, silence, unreadable
 from workloads import Entry, find_workload
 from workloads.levers import find
 
-FASTER, NOT_SHOWN, SLOWER = 0, 3, 4
-"""Exit codes with --exit-code; 1 is a comparison that failed, 2 bad input."""
 
-
-def main(argv: Sequence[str]) -> int:
-    """Parse the command line and compare. Returns the exit code."""
-    parser = Parser(
-        prog="gpudash ab",
-        description="Compare two values of a lever in interleaved blocks of one training.",
-        epilog="docs/measuring.md says how it is measured, and why so.",
-    )
-    add_training_options(parser)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--lever", metavar="NAME=A,B", help="what to compare; see gpudash list")
-    what.add_argument(
-        "--no-instruments",
-        action="store_true",
-        help="compare gpudash's own instruments on and off: what measuring costs",
-    )
-    parser.add_argument("--pairs", metavar="N", help=f"pairs of blocks at most ({PAIRS})")
-    parser.add_argument(
-        "--precision", metavar="P%", help="stop when the interval is ± this narrow, e.g. 1%%"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument(
-        "--exit-code",
-        action="store_true",
-        help=f"exit {FASTER} if B is faster, {NOT_SHOWN} if no difference is shown, {SLOWER} if "
-        "it is slower",
-    )
-    arguments = parser.parse_args(argv)
+def main(arguments: argparse.Namespace) -> int:
+    """Compare. Returns the exit code."""
     plan = make_plan(arguments)
-    pairs = whole("--pairs", arguments.pairs, default=PAIRS, minimum=2, maximum=10_000)
-    precision = percent("--precision", arguments.precision)
-    question = Question(lever=INSTRUMENTS, a="on", b="off", pairs=pairs, precision=precision)
+    question = Question(
+        lever=INSTRUMENTS,
+        a="on",
+        b="off",
+        pairs=arguments.pairs,
+        precision=arguments.precision,
+    )
     if not arguments.no_instruments:
         entry = find_workload(plan.workload)
         lever, a, b = two_values(entry, arguments.lever)
@@ -67,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
         rebuilds = find(entry.levers, lever).effect != "next step"
         question = msgspec.structs.replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
         plan = msgspec.structs.replace(plan, settings=plan.settings | {lever: a})
-    session = Session(plan, command=["gpudash", "ab", *argv])
+    session = Session(plan, command=arguments.command)
     try:
         comparison = Comparison(question)
         return run_ab(session, comparison, as_json=arguments.json, exit_code=arguments.exit_code)
@@ -97,13 +66,15 @@ def run_ab(session: Session, comparison: Comparison, *, as_json: bool, exit_code
     if comparison.verdict is None:
         reason = "interrupted" if interrupted else comparison.failure or "it did not finish"
         complain(f"gpudash: no verdict: {reason}")
-        return 130 if interrupted else 2 if comparison.refused else 1
+        if interrupted:
+            return Exit.INTERRUPTED
+        return Exit.REFUSED if comparison.refused else Exit.FAILED
     if as_json:
         say(msgspec.json.encode(as_dict(comparison, snapshot)).decode())
     else:
         lines = [comparison.verdict, _rates(comparison), *unreadable(snapshot.skipped_samples)]
         say("\n".join(lines))
-    return _code(comparison) if exit_code else 0
+    return _code(comparison) if exit_code else Exit.DONE
 
 
 def progress_line(snapshot: Snapshot) -> str:
@@ -163,5 +134,5 @@ def _busy(host_ms: float | None) -> str:
 def _code(comparison: Comparison) -> int:
     found = comparison.found
     if found is None or found.low is None or passed(found):  # as an A/A check would: it holds 0
-        return NOT_SHOWN
-    return FASTER if found.change > 0 else SLOWER
+        return Exit.NOT_SHOWN
+    return Exit.DONE if found.change > 0 else Exit.SLOWER

@@ -4,6 +4,7 @@ Every check asks the machine itself, the GPU through the very readings the dashb
 A machine without a GPU is a healthy answer: what is missing is said, and nothing fails.
 """
 
+import argparse
 import ctypes
 import os
 import platform
@@ -12,14 +13,14 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 
 import msgspec
 import psutil
 
-from gpudash.commands.options import Parser
 from gpudash.commands.stdout import say
+from gpudash.errors import Exit
 from gpudash.run import child
 from gpudash.telemetry import gpm
 from gpudash.telemetry.gpu import FAST, SLOW, Gpu, list_gpus, open_gpu
@@ -99,17 +100,14 @@ def report(checks: tuple[Check, ...]) -> str:
     )
 
 
-def main(argv: Sequence[str]) -> int:
-    """Print what this machine can measure, and what it cannot and why. Returns 0."""
-    parser = Parser(prog="gpudash doctor", description="What this machine can measure.")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args(argv)
+def main(arguments: argparse.Namespace) -> int:
+    """Print what this machine can measure, and what it cannot and why."""
     checks = examine()
     if arguments.json:
         say(msgspec.json.format(msgspec.json.encode(checks), indent=2).decode())
     else:
         say(report(checks))
-    return 0
+    return Exit.DONE
 
 
 def _machine() -> Check:

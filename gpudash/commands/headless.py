@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from gpudash.commands.stdout import complain
+from gpudash.errors import Exit
 from gpudash.format import ABSENT, figure
 from gpudash.protocol import Failed
 from gpudash.recording.files import shown
@@ -70,16 +71,16 @@ def _conclude(session: Session, path: Path, snapshot: Snapshot, *, interrupted: 
         return failure_code(session.failure)
     if session.recording_failure is not None:
         complain(f"gpudash: {session.recording_failure}")
-        return 1
+        return Exit.FAILED
     how = "interrupted after" if interrupted else "trained"
     rate = figure(session.steps_per_s)
     complain(f"{how} {snapshot.total_steps} steps, {rate} steps/s; recorded to {shown(path)}")
-    return 0
+    return Exit.DONE
 
 
 def failure_code(failure: Failed) -> int:
     """Return the exit code for a worker that failed: 2 where its settings cannot be."""
-    return 2 if failure.kind in ("bad_setting", "out_of_memory") else 1
+    return Exit.REFUSED if failure.kind in ("bad_setting", "out_of_memory") else Exit.FAILED
 
 
 @contextmanager

@@ -1,24 +1,22 @@
 """`gpudash list`: the workloads and their levers, for people and for programs."""
 
+import argparse
 import textwrap
-from collections.abc import Sequence
 
 import msgspec
 
-from gpudash.commands.options import Parser
 from gpudash.commands.stdout import say
+from gpudash.errors import Exit
 from workloads import CATALOGUE, DEFAULT, Entry
 from workloads.levers import Choice, Lever, Switch
 
 WIDTH = 96
 
 
-def main(argv: Sequence[str]) -> int:
-    """Print the workloads and their levers. Returns 0."""
-    parser = Parser(prog="gpudash list", description="Workloads, levers, defaults, choices.")
-    parser.add_argument("--json", action="store_true")
-    say(as_json() if parser.parse_args(argv).json else as_text())
-    return 0
+def main(arguments: argparse.Namespace) -> int:
+    """Print the workloads and their levers."""
+    say(as_json() if arguments.json else as_text())
+    return Exit.DONE
 
 
 def as_text() -> str:

@@ -14,21 +14,14 @@ import msgspec
 
 from gpudash import __version__
 from gpudash.commands.headless import News, failure_code, follow
-from gpudash.commands.options import (
-    Parser,
-    add_training_options,
-    compared_values,
-    make_plan,
-    named,
-    whole,
-)
+from gpudash.commands.plan import compared_values, make_plan
 from gpudash.commands.stdout import complain, say
 from gpudash.compare.sweep import plot
 from gpudash.compare.sweep import table as sweep_table
 from gpudash.compare.sweep.file import Provenance, SweepFile, writing
 from gpudash.compare.sweep.grid import Grid, Sweep
-from gpudash.compare.sweep.presets import ON_CPU, ON_GPU, ROUNDS, Preset
-from gpudash.errors import RecordingError, UsageError
+from gpudash.compare.sweep.presets import ON_CPU, ON_GPU, Preset
+from gpudash.errors import Exit, RecordingError, UsageError
 from gpudash.protocol import Block, Device, Event, Note, Plan, Progress, Reading, Settings, Started
 from gpudash.recording.files import refuse_existing, shown
 from gpudash.recording.provenance import path_beside, plain
@@ -48,32 +41,13 @@ BY_MACHINE = "num_workers"
 """The lever whose default depends on the machine."""
 
 
-def main(argv: Sequence[str]) -> int:
-    """Parse the command line and sweep. Returns the exit code."""
-    parser = Parser(
-        prog="gpudash sweep",
-        description="Measure a table of settings in one training, block by block in turn.",
-    )
-    add_training_options(parser)
-    parser.set_defaults(workload=None)  # a preset brings its own
-    parser.add_argument("--vary", action="append", default=[], metavar="LEVER=A,B,…")
-    parser.add_argument("--preset", metavar="NAME", help=f"a table by name: {', '.join(ON_GPU)}")
-    parser.add_argument("--steps", metavar="N", help="steps measured in a block (10, at least 1 s)")
-    parser.add_argument(
-        "--rounds", metavar="N", help=f"blocks of each setting ({ROUNDS}, or the preset's)"
-    )
-    parser.add_argument("--csv", metavar="F", help="write every block, and F's JSON")
-    parser.add_argument("--resume", action="store_true", help="finish the sweep of --csv F")
-    parser.add_argument("--markdown", metavar="F", help="write the table")
-    parser.add_argument("--plot", metavar="F", help="draw it, as .svg or .png")
-    parser.add_argument("--force", action="store_true", help="overwrite existing files")
-    arguments = parser.parse_args(argv)
-    command = ["gpudash", "sweep", *argv]
+def main(arguments: argparse.Namespace) -> int:
+    """Sweep. Returns the exit code."""
     outputs = Outputs(
-        csv=named("--csv", arguments.csv),
-        markdown=named("--markdown", arguments.markdown),
-        plot=named("--plot", arguments.plot),
-        command=tuple(command),
+        csv=arguments.csv,
+        markdown=arguments.markdown,
+        plot=arguments.plot,
+        command=tuple(arguments.command),
     )
     outputs.check(force=arguments.force, resume=arguments.resume)
     plan, grid = _plan_and_grid(arguments)
@@ -97,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
         notes = [Note(lever=lever, text=text or "") for text, lever in both]
         title = title_of(plan, grid, ran.device, ran.in_force or {}, notes)
         return print_measured(sweep, title, ran.skipped_samples or 0, outputs)
-    session = Session(plan, command=command)
+    session = Session(plan, command=arguments.command)
     try:
         return run_sweep(session, sweep, file, outputs)
     finally:
@@ -114,7 +88,7 @@ def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
     arguments.workload = preset.workload if preset else arguments.workload or DEFAULT
     plan = make_plan(arguments)
     entry = find_workload(plan.workload)
-    steps = whole("--steps", arguments.steps, default=0, minimum=1, maximum=10**6)
+    steps = arguments.steps
     if preset is None:
         rows, columns = vary(entry, arguments.vary)
         preset = Preset(workload=entry.name, rows=rows, columns=columns)
@@ -125,7 +99,7 @@ def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
     grid = Grid(
         rows=rows or preset.rows,
         columns=preset.columns,
-        rounds=whole("--rounds", arguments.rounds, default=preset.rounds, minimum=2, maximum=1000),
+        rounds=arguments.rounds or preset.rounds,
         min_steps=steps or preset.min_steps,
         min_s=0.0 if steps else MIN_S,
     )
@@ -336,7 +310,7 @@ def run_sweep(session: Session, sweep: Sweep, file: SweepFile | None, outputs: O
         refusal = f"no setting could be run: {'; '.join(sweep.refusals)}"
     if refusal is not None:
         complain(f"gpudash: {refusal}")
-        return 2
+        return Exit.REFUSED
     unwritten = None
     if sweep.blocks_done and (started := recorded.started) is not None:
         title = title_of(session.plan, sweep.grid, started.device, started.settings, started.notes)
@@ -351,9 +325,9 @@ def print_measured(sweep: Sweep, title: str, skipped_samples: int, outputs: Outp
         complain(f"{shown(outputs.csv)} has all {sweep.blocks_planned} blocks; none is measured")
     unwritten = outputs.publish(sweep, title, skipped_samples)
     if unwritten is None:
-        return 0
+        return Exit.DONE
     complain(f"gpudash: {unwritten}")
-    return 1
+    return Exit.FAILED
 
 
 def title_of(
@@ -385,7 +359,7 @@ def _conclude(
     failed = session.failure
     why = failed.sentence if failed else "interrupted" if interrupted else why
     if why is None:
-        return 0
+        return Exit.DONE
     if sweep.blocks_done < sweep.blocks_planned and sweep.blocks_done:
         there = outputs.csv is not None and outputs.csv.exists()
         kept = f"; --resume finishes {shown(outputs.csv)}" if outputs.csv and there else ""
@@ -393,7 +367,7 @@ def _conclude(
     complain(f"gpudash: {why}")
     if failed:
         return failure_code(failed)
-    return 130 if interrupted else 1
+    return Exit.INTERRUPTED if interrupted else Exit.FAILED
 
 
 def check_grid(entry: Entry, settings: Settings, grid: Grid) -> None:

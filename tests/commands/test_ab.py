@@ -5,16 +5,13 @@ import msgspec
 import pytest
 
 from gpudash.commands.ab import (
-    FASTER,
-    NOT_SHOWN,
-    SLOWER,
     as_dict,
     progress_line,
     run_ab,
     two_values,
 )
 from gpudash.compare.ab import BLOCK_S, MIN_STEPS, Comparison, Question
-from gpudash.errors import UsageError
+from gpudash.errors import Exit, UsageError
 from gpudash.protocol import Failed
 from gpudash.snapshot import Snapshot
 from tests.scripted_run import host
@@ -184,16 +181,16 @@ def test_the_check_says_whether_it_passed():
 @pytest.mark.parametrize(
     ("step_ms", "code"),
     [
-        (a_quarter_faster, FASTER),
-        (lambda settings: 1000 / a_quarter_faster(settings), SLOWER),
-        (lambda settings: 50.0, NOT_SHOWN),
+        (a_quarter_faster, Exit.DONE),
+        (lambda settings: 1000 / a_quarter_faster(settings), Exit.SLOWER),
+        (lambda settings: 50.0, Exit.NOT_SHOWN),
     ],
     ids=["faster", "slower", "no difference"],
 )
 def test_scripts_learn_the_verdict_from_the_exit_code(step_ms, code, capsys):
     assert run(ScriptedSession(Worker(step_ms)), exit_code=True) == code
     assert run(ScriptedSession(Worker(step_ms))) == 0
-    assert ("no difference shown" in capsys.readouterr().out) == (code == NOT_SHOWN)
+    assert ("no difference shown" in capsys.readouterr().out) == (code == Exit.NOT_SHOWN)
 
 
 def test_no_verdict_is_told_with_the_reason(capsys):

@@ -14,11 +14,12 @@ from tests.telemetry.shim import FIRST, SECOND, Driver, build
 
 ACTIVITY = "SM, tensor and DRAM activity"
 BARE = """
+from gpudash.cli.main import main
 from gpudash.commands import doctor
 from gpudash.telemetry import gpm
 gpm.SHORTEST_S = 0.001  # the stand-in's counters need no time between
 doctor.ASK_TORCH = {!r}
-doctor.main(["--json"])
+main(["doctor", "--json"])
 """
 SOME_TORCH = (
     'print(\'{"version": "2.11", "cuda": null, "devices": [], "instruments_us": [1.94, 5.1]}\')'

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpudash.commands.main import main
+from gpudash.cli.main import main
 from tests.recording.test_log import recorded
 
 
@@ -38,12 +38,12 @@ def test_lines_that_make_no_sense_are_counted(tmp_path, capsys, lines, said):
         ([], "the following arguments are required: LOG, -o/--output"),
         (["run.jsonl"], "the following arguments are required: -o/--output"),
         (["none.jsonl", "-o", "x.csv"], "cannot read none.jsonl: no such file or directory"),
-        (["", "-o", "x.csv"], "cannot read .: it is a folder"),
+        (["", "-o", "x.csv"], "LOG '' is not valid; valid: a file's name"),
         (["other.jsonl", "-o", "x.csv"], "other.jsonl is not the log of a recording"),
         (["later.jsonl", "-o", "x.csv"], "later.jsonl is a log of version 9"),
         (["other.csv", "-o", "x.jsonl"], "other.csv is not a recording"),
         (["run.jsonl", "-o", "x.xlsx"], "cannot export to x.xlsx: it ends in none of .csv"),
-        (["run.jsonl", "-o", ""], "it ends in none of .csv, .jsonl, .parquet"),
+        (["run.jsonl", "-o", ""], "--output '' is not valid; valid: a file's name"),
         (["run.jsonl", "-o", "none/x.csv"], "none does not exist"),
         (["run.jsonl", "-o", "none/x.jsonl"], "none does not exist"),
     ],

@@ -6,11 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gpudash.cli.main import main
 from gpudash.commands.sweep import (
     Outputs,
     RecordedSweep,
     check_grid,
-    main,
     run_sweep,
     title_of,
     trains_on_gpu,
@@ -155,7 +155,7 @@ def test_trade_still_names_the_preset_of_the_optimizations(monkeypatch, tmp_path
     monkeypatch.setattr("gpudash.commands.sweep.check_grid", lambda *asked: swept.append(asked))
     monkeypatch.setattr("gpudash.commands.sweep.run_sweep", lambda *_: 0)
     for name in ("trade", "optimizations"):
-        assert main(["--preset", name, "--device", "cpu"]) == 0
+        assert main(["sweep", "--preset", name, "--device", "cpu"]) == 0
     assert swept[0] == swept[1]
 
 
@@ -388,7 +388,7 @@ def test_a_sweep_ended_early_prints_what_it_has_and_is_finished_by_resume(
     assert len({(row.round, row.cell) for row in rows}) == len(rows) == 8
 
 
-WHOLE = ["--device", "cpu", "--vary", "batch_size=8,16", "--vary", "pipelined=off,on"]
+WHOLE = ["sweep", "--device", "cpu", "--vary", "batch_size=8,16", "--vary", "pipelined=off,on"]
 WHOLE += ["--steps", "3", "--resume", "--csv"]
 
 

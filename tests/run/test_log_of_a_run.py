@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpudash.commands.main import main
+from gpudash.cli.main import main
 from gpudash.compare.ab import Question
 from gpudash.protocol import (
     BlocksEnded,

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gpudash.commands.options import Parser, add_screen_options
+from gpudash.cli.options import add_screen_options
+from gpudash.cli.parser import Parser
 from gpudash.protocol import Plan
 from gpudash.tui import inks
 from gpudash.tui.app import Dashboard

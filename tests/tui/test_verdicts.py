@@ -1,13 +1,13 @@
 """After an A/B: keep, back, more pairs, and how its verdict is told and copied."""
 
-import argparse
 import shlex
 
 import msgspec
 import pytest
 
+from gpudash.cli.main import parse
 from gpudash.commands.ab import two_values
-from gpudash.commands.options import add_training_options, make_plan
+from gpudash.commands.plan import make_plan
 from gpudash.compare.ab import Question
 from gpudash.errors import UsageError
 from gpudash.protocol import Plan
@@ -147,13 +147,9 @@ def test_a_verdict_is_copied_with_all_that_it_depends_on():
 
 def asked_by(command):
     """The plan and the values that a shell would start this command with."""
-    program, verb, *words = shlex.split(command)
-    assert (program, verb) == ("gpudash", "ab")
-    parser = argparse.ArgumentParser()
-    add_training_options(parser)
-    parser.add_argument("--lever")
-    parser.add_argument("--pairs", type=int)
-    arguments = parser.parse_args(words)
+    program, *words = shlex.split(command)
+    verb, arguments = parse(words)
+    assert (program, verb.name) == ("gpudash", "ab")
     plan = make_plan(arguments)
     return plan, two_values(CATALOGUE[plan.workload], arguments.lever), arguments.pairs
 

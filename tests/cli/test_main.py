@@ -15,7 +15,7 @@ from typing import IO
 import pexpect
 import pytest
 
-from gpudash.commands.main import main
+from gpudash.cli.main import main
 from tests import worker_double
 
 ON_CPU = ["--batch-size", "2", "--device", "cpu"]

@@ -1,0 +1,18 @@
+"""What `gpudash help VERB` prints: the same as `gpudash VERB --help`."""
+
+import argparse
+
+from gpudash.cli.verbs import VERBS, load
+from gpudash.errors import Exit, UsageError
+from workloads.nearest import did_you_mean
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print a verb's help. Raises UsageError for a verb that there is not."""
+    verb = arguments.verb
+    if verb and verb not in VERBS:
+        raise UsageError(
+            f"unknown verb {verb!r}; valid: {', '.join(VERBS)}{did_you_mean(verb, VERBS)}"
+        )
+    load(verb).parser().print_help()
+    return Exit.DONE

@@ -1,0 +1,103 @@
+"""Options that several verbs share, and the types of their values."""
+
+import argparse
+import locale
+from collections.abc import Callable
+from pathlib import Path
+
+from gpudash.errors import UsageError
+from workloads import CATALOGUE, DEFAULT
+
+
+def add_training_options(parser: argparse.ArgumentParser, default: str | None = DEFAULT) -> None:
+    """Add what says which training is meant."""
+    group = parser.add_argument_group("the training")
+    group.add_argument("workload", nargs="?", default=default, help=", ".join(CATALOGUE))
+    group.add_argument(
+        "--set", action="append", default=[], metavar="LEVER=VALUE", help="see gpudash list"
+    )
+    group.add_argument("--batch-size", metavar="N", help="short for --set batch_size=N")
+    pipelined = group.add_mutually_exclusive_group()
+    pipelined.add_argument("--pipelined", action="store_true", help="--set pipelined=on")
+    pipelined.add_argument("--serial", action="store_true", help="--set pipelined=off")
+    group.add_argument("--seed", metavar="N", help="short for --set seed=N")
+    group.add_argument(
+        "--device",
+        type=_device,
+        default="auto",
+        metavar="DEVICE",
+        help="auto (default), cpu, cuda or cuda:N",
+    )
+
+
+def add_screen_options(parser: argparse.ArgumentParser) -> None:
+    """Add how the screen is drawn."""
+    group = parser.add_argument_group("the screen")
+    group.add_argument(
+        "--rate",
+        type=number("--rate", 0.2, 30),
+        default=4.0,
+        metavar="HZ",
+        help="redraws a second (default 4; less for slow links)",
+    )
+    group.add_argument(
+        "--ascii",
+        action="store_true",
+        default="utf" not in locale.getencoding().lower(),
+        help="no Unicode on the screen; goes without saying where the locale has none",
+    )
+
+
+def file(option: str) -> Callable[[str], Path]:
+    """Return the type of a file's name. It raises UsageError for an empty one."""
+
+    def parse(text: str) -> Path:
+        if not text:
+            raise UsageError(f"{option} '' is not valid; valid: a file's name")
+        return Path(text)
+
+    return parse
+
+
+def whole(option: str, minimum: int, maximum: int) -> Callable[[str], int]:
+    """Return the type of a whole number within bounds. It raises UsageError."""
+    as_number = number(option, minimum, maximum)
+
+    def parse(text: str) -> int:
+        found = as_number(text)
+        if found != int(found):
+            valid = f"a whole number from {minimum} to {maximum}"
+            raise UsageError(f"{option} {text} is not valid; valid: {valid}")
+        return int(found)
+
+    return parse
+
+
+def number(option: str, minimum: float, maximum: float, unit: str = "") -> Callable[[str], float]:
+    """Return the type of a number within bounds. It raises UsageError."""
+
+    def parse(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = float("nan")
+        if not minimum <= number <= maximum:  # also refuses nan
+            valid = f"a number from {minimum:g}{unit} to {maximum:g}{unit}"
+            raise UsageError(f"{option} {text}{unit} is not valid; valid: {valid}")
+        return number
+
+    return parse
+
+
+def percent(option: str) -> Callable[[str], float]:
+    """Return the type of the share that `1%` or `1` (percent) names. It raises UsageError."""
+    as_number = number(option, 0.01, 50, unit="%")
+    return lambda text: as_number(text.removesuffix("%")) / 100
+
+
+def _device(name: str) -> str:
+    """Refuse what cannot name a device; whether it exists, the worker finds out."""
+    kind, colon, index = name.partition(":")
+    if name in ("auto", "cpu") or (kind == "cuda" and (not colon or index.isdecimal())):
+        return name
+    raise UsageError(f"device {name!r} is not valid; valid: auto, cpu, cuda, cuda:N")

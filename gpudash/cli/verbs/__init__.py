@@ -1,0 +1,21 @@
+"""The verbs, a module each: its `VERB` says what may be asked of it."""
+
+from importlib import import_module
+
+from gpudash.cli.parser import Verb
+
+VERBS = ("list", "ab", "sweep", "replay", "export", "doctor", "help")
+"""In the order of `gpudash --help`."""
+
+
+def load(name: str) -> Verb:
+    """Return a verb by its name; the dashboard's is empty."""
+    verb: Verb = import_module(f"gpudash.cli.verbs.{name or 'dashboard'}").VERB
+    return verb
+
+
+def summaries() -> str:
+    """Return the verbs, a line each."""
+    width = max(map(len, VERBS))
+    lines = [f"  {name:<{width}}  {load(name).summary}" for name in VERBS]
+    return "\n".join(["verbs (gpudash help VERB says more):", *lines])

@@ -1,0 +1,58 @@
+"""`gpudash ab`."""
+
+from gpudash.cli.options import add_training_options, percent, whole
+from gpudash.cli.parser import Parser, Verb
+from gpudash.errors import Exit
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what `ab` takes."""
+    from gpudash.compare.ab import PAIRS  # noqa: PLC0415  # not for `gpudash --help`
+
+    add_training_options(parser)
+    question = parser.add_argument_group("the comparison")
+    what = question.add_mutually_exclusive_group(required=True)
+    what.add_argument("--lever", metavar="NAME=A,B", help="what to compare; see gpudash list")
+    what.add_argument(
+        "--no-instruments",
+        action="store_true",
+        help="compare gpudash's own instruments on and off: what measuring costs",
+    )
+    question.add_argument(
+        "--pairs",
+        type=whole("--pairs", 2, 10_000),
+        default=PAIRS,
+        metavar="N",
+        help=f"pairs of blocks at most ({PAIRS})",
+    )
+    question.add_argument(
+        "--precision",
+        type=percent("--precision"),
+        metavar="P%",
+        help="stop when the interval is ± this narrow, e.g. 1%%",
+    )
+    result = parser.add_argument_group("the result")
+    result.add_argument("--json", action="store_true", help="print one JSON document")
+    result.add_argument(
+        "--exit-code",
+        action="store_true",
+        help=f"exit {Exit.DONE:d} if B is faster, {Exit.NOT_SHOWN:d} if no difference is shown, "
+        f"{Exit.SLOWER:d} if it is slower",
+    )
+
+
+VERB = Verb(
+    name="ab",
+    summary="Is one value of a lever faster than another: by how much, how sure.",
+    details=lambda: (
+        "Both values are measured in interleaved blocks of one training.\n"
+        "docs/measuring.md says how, and why so."
+    ),
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash ab encdec --lever pipelined=off,on", "is pipelining faster here?"),
+        ("gpudash ab encdec --no-instruments", "what gpudash's own instruments cost"),
+    ),
+    exits=tuple(Exit),
+    module="gpudash.commands.ab",
+)

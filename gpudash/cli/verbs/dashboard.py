@@ -1,0 +1,81 @@
+"""`gpudash [WORKLOAD]`: trains a workload, on the dashboard or headless."""
+
+import argparse
+import platform
+
+from gpudash import __version__
+from gpudash.cli.options import add_screen_options, add_training_options, file, number, whole
+from gpudash.cli.parser import Parser, Verb
+from gpudash.cli.verbs import summaries
+from gpudash.commands.stdout import say
+
+PACKAGES = ("torch", "torchvision", "textual", "plotext", "nvidia-ml-py")
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what the dashboard takes."""
+    add_training_options(parser)
+    length = parser.add_argument_group("its end").add_mutually_exclusive_group()
+    length.add_argument(
+        "--steps", type=whole("--steps", 1, 10**12), metavar="N", help="stop after N steps"
+    )
+    length.add_argument(
+        "--duration",
+        type=number("--duration", 0.1, 10**9),
+        metavar="S",
+        help="stop after S seconds of training",
+    )
+    recording = parser.add_argument_group("recording")
+    recording.add_argument(
+        "--record",
+        type=file("--record"),
+        metavar="FILE.csv",
+        help="write a CSV, FILE.json and FILE.jsonl; no screen",
+    )
+    recording.add_argument("--live", action="store_true", help="with --record: the dashboard too")
+    recording.add_argument(
+        "--interval",
+        type=number("--interval", 0.05, 3600),
+        default=0.5,
+        metavar="S",
+        help="seconds between rows of the CSV (default 0.5)",
+    )
+    recording.add_argument(
+        "--every-step", action="store_true", help="with --record: FILE.jsonl tells of each step"
+    )
+    recording.add_argument("--force", action="store_true", help="overwrite an existing record file")
+    add_screen_options(parser)
+    parser.add_argument(
+        "-V", "--version", action=Versions, nargs=0, help="versions of what matters here"
+    )
+
+
+class Versions(argparse.Action):
+    """Prints the versions of gpudash, Python and what the training and the screen are made of."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print them and exit, without importing any of it."""
+        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  # slow
+
+        def installed(name: str) -> str:
+            try:
+                return f"{name} {version(name)}"
+            except PackageNotFoundError:
+                return f"{name} –"
+
+        say(f"gpudash {__version__}")
+        say(", ".join([f"python {platform.python_version()}", *map(installed, PACKAGES)]))
+        parser.exit()
+
+
+VERB = Verb(
+    name="",
+    summary="Watch a training workload's throughput and change it while it runs.",
+    details=summaries,
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash", "the dashboard over the default workload"),
+        ("gpudash encdec --record run.csv --steps 200", "record 200 steps without a screen"),
+    ),
+    module="gpudash.commands.dashboard",
+)

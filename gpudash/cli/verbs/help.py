@@ -1,0 +1,22 @@
+"""`gpudash help`."""
+
+from gpudash.cli.parser import Parser, Verb
+from gpudash.errors import Exit
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what `help` takes."""
+    parser.add_argument("verb", nargs="?", default="", metavar="VERB", help="a verb; none: all")
+
+
+VERB = Verb(
+    name="help",
+    summary="What a verb does and takes.",
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash help", "all verbs, and the dashboard's options"),
+        ("gpudash help sweep", "the options, examples and exit codes of sweep"),
+    ),
+    exits=(Exit.DONE, Exit.REFUSED),
+    module="gpudash.cli.help",
+)

@@ -1,0 +1,35 @@
+"""`gpudash replay`."""
+
+from gpudash.cli.options import add_screen_options, file, number
+from gpudash.cli.parser import Parser, Verb
+from gpudash.errors import Exit
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what `replay` takes."""
+    from gpudash.run.replay import SPEEDS  # noqa: PLC0415  # not for `gpudash --help`
+
+    parser.add_argument(
+        "file", type=file("FILE"), metavar="FILE", help="a recording's CSV, or the log beside it"
+    )
+    parser.add_argument(
+        "--speed",
+        type=number("--speed", SPEEDS[0], SPEEDS[-1]),
+        default=1.0,
+        metavar="N",
+        help="seconds of it in one second (default 1)",
+    )
+    add_screen_options(parser)
+
+
+VERB = Verb(
+    name="replay",
+    summary="The dashboard over a recording, also one that is still being written.",
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash replay run.csv", "the recording, from its beginning"),
+        ("gpudash replay run.csv --speed 8", "… eight times as fast"),
+    ),
+    exits=(Exit.DONE, Exit.REFUSED),
+    module="gpudash.commands.replay",
+)

@@ -1,0 +1,54 @@
+"""`gpudash sweep`."""
+
+from gpudash.cli.options import add_training_options, file, whole
+from gpudash.cli.parser import Parser, Verb
+from gpudash.errors import Exit
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what `sweep` takes."""
+    from gpudash.compare.sweep.presets import ON_GPU, ROUNDS  # noqa: PLC0415  # not for `--help`
+
+    add_training_options(parser, default=None)  # a preset brings its own workload
+    table = parser.add_argument_group("the table")
+    table.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="LEVER=A,B,…",
+        help="measure these values; several make a grid",
+    )
+    table.add_argument("--preset", metavar="NAME", help=f"a table by name: {', '.join(ON_GPU)}")
+    table.add_argument(
+        "--steps",
+        type=whole("--steps", 1, 10**6),
+        metavar="N",
+        help="steps measured in a block (10, at least 1 s)",
+    )
+    table.add_argument(
+        "--rounds",
+        type=whole("--rounds", 2, 1000),
+        metavar="N",
+        help=f"blocks of each setting ({ROUNDS}, or the preset's)",
+    )
+    result = parser.add_argument_group("the result")
+    result.add_argument(
+        "--csv", type=file("--csv"), metavar="F", help="write every block, and F's JSON"
+    )
+    result.add_argument("--resume", action="store_true", help="finish the sweep of --csv F")
+    result.add_argument("--markdown", type=file("--markdown"), metavar="F", help="write the table")
+    result.add_argument("--plot", type=file("--plot"), metavar="F", help="draw it, as .svg or .png")
+    result.add_argument("--force", action="store_true", help="overwrite existing files")
+
+
+VERB = Verb(
+    name="sweep",
+    summary="Measure a table of settings in one training, block by block in turn.",
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash sweep --vary pipelined=off,on --vary batch_size=4,8", "a table of four settings"),
+        ("gpudash sweep --preset encdec --csv s.csv --plot s.svg", "a source's table, as files"),
+    ),
+    exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED, Exit.INTERRUPTED),
+    module="gpudash.commands.sweep",
+)

@@ -1,0 +1,57 @@
+"""What a command line says of a training: its plan, and the values that are compared in it."""
+
+import argparse
+from collections.abc import Iterable
+
+from gpudash.errors import UsageError
+from gpudash.protocol import Plan, Settings
+from workloads import Entry, find_workload
+from workloads.levers import AUTO, Lever, find
+
+
+def make_plan(arguments: argparse.Namespace) -> Plan:
+    """Return an endless plan of the training that is meant. Raises LeverError or UsageError."""
+    entry = find_workload(arguments.workload)
+    shorthands = {
+        "batch_size": arguments.batch_size,
+        "seed": arguments.seed,
+        "pipelined": "on" if arguments.pipelined else "off" if arguments.serial else None,
+    }
+    asked = [_pair(text) for text in arguments.set]
+    asked += [(name, value) for name, value in shorthands.items() if value is not None]
+    settings = _settings(entry, asked)
+    return Plan(workload=entry.name, settings=settings, device=arguments.device)
+
+
+def compared_values(option: str, text: str, lever: Lever, values: str) -> list[str]:
+    """Return the canonical values of `A,B,…` that are measured against each other.
+
+    `option` and `text` are what was given, for the refusal. Raises LeverError, and UsageError for
+    `auto`, which might be one of the other values under another name.
+    """
+    found = [lever.canonical(value) for value in values.split(",")]
+    if AUTO in found:
+        raise UsageError(
+            f"{option} {text} is not valid: {AUTO} stands for another value, name that"
+        )
+    return found
+
+
+def _settings(entry: Entry, asked: Iterable[tuple[str, str]]) -> Settings:
+    """Return the levers' canonical values. Raises UsageError where two contradict each other."""
+    settings: Settings = {}
+    for name, text in asked:
+        value = find(entry.levers, name).canonical(text)
+        known = settings.setdefault(name, value)
+        if known != value:
+            raise UsageError(
+                f"lever {name} is set to {known} and to {value}; valid: one of the two"
+            )
+    return settings
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise UsageError(f"--set {text!r} is not valid; valid: LEVER=VALUE")
+    return name, value
