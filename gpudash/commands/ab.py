@@ -1,7 +1,7 @@
 """`gpudash ab`: is one value of a lever faster than another, by how much, how sure."""
 
 import argparse
-from typing import Any
+from typing import TypeAlias
 
 import msgspec
 
@@ -9,13 +9,57 @@ from gpudash.commands.headless import News, failure_code, follow
 from gpudash.commands.plan import compared_values, make_plan
 from gpudash.commands.stdout import complain, say
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
-from gpudash.compare.paired_t import passed
+from gpudash.compare.paired_t import Estimate, passed
 from gpudash.errors import Exit, UsageError
 from gpudash.format import change, figure
+from gpudash.protocol import Settings
 from gpudash.run.session import Session
 from gpudash.snapshot import Snapshot, silence, unreadable
 from workloads import Entry, find_workload
 from workloads.levers import find
+
+Sides: TypeAlias = tuple[float | None, float | None]
+"""Of A and of B."""
+
+
+class AACheck(Estimate, frozen=True, kw_only=True):
+    """A compared with itself: the blocks of A, one half against the other."""
+
+    passed: bool
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What `gpudash ab --json` prints. None = not measured."""
+
+    schema_version: int = 1
+    workload: str
+    device: str | None
+    settings: Settings
+    """Every active lever after the comparison."""
+    lever: str
+    a: str
+    b: str
+    pairs: int
+    change: float | None
+    """Throughput of B against A, as a share: 0.1 is 10 % faster."""
+    low: float | None
+    high: float | None
+    confidence: float | None
+    """… with which the change lies from low to high."""
+    steps_per_s: Sides
+    samples_per_s: Sides
+    host_ms: Sides
+    core_wait_pct: float | None
+    skipped_samples: int
+    """Unreadable ones; another one was decoded for each."""
+    verdict: str | None
+    """In words."""
+    check: AACheck | None
+    min_steps: int
+    min_s: float
+    """A block lasted this long and so many steps, at least."""
+    seed: int
+    """Of the order of the blocks."""
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -70,7 +114,7 @@ def run_ab(session: Session, comparison: Comparison, *, as_json: bool, exit_code
             return Exit.INTERRUPTED
         return Exit.REFUSED if comparison.refused else Exit.FAILED
     if as_json:
-        say(msgspec.json.encode(as_dict(comparison, snapshot)).decode())
+        say(msgspec.json.encode(document(comparison, snapshot)).decode())
     else:
         lines = [comparison.verdict, _rates(comparison), *unreadable(snapshot.skipped_samples)]
         say("\n".join(lines))
@@ -88,33 +132,35 @@ def progress_line(snapshot: Snapshot) -> str:
     return ", ".join([line, *silence(snapshot)])
 
 
-def as_dict(comparison: Comparison, snapshot: Snapshot) -> dict[str, Any]:
+def document(comparison: Comparison, snapshot: Snapshot) -> Verdict:
     """Return everything a program wants to know of a verdict."""
     question, shown, found = comparison.question, comparison.shown(), comparison.found
     check, block = comparison.check, question.block(0, question.a)
-    return {
-        "workload": snapshot.workload,
-        "device": snapshot.device.name if snapshot.device else None,
-        "settings": snapshot.settings,
-        "lever": question.lever,
-        "a": question.a,
-        "b": question.b,
-        "pairs": shown.pairs,
-        "change": shown.change,
-        "low": shown.low,
-        "high": shown.high,
-        "confidence": found.confidence if found else None,
-        "steps_per_s": shown.steps_per_s,
-        "samples_per_s": shown.samples_per_s,
-        "host_ms": shown.host_ms,
-        "core_wait_pct": shown.core_wait_pct,
-        "skipped_samples": snapshot.skipped_samples,
-        "verdict": comparison.verdict,
-        "check": check and {**msgspec.structs.asdict(check), "passed": passed(check)},
-        "min_steps": block.min_steps,
-        "min_s": block.min_s,
-        "seed": question.seed,
-    }
+    return Verdict(
+        workload=snapshot.workload,
+        device=snapshot.device.name if snapshot.device else None,
+        settings=snapshot.settings,
+        lever=question.lever,
+        a=question.a,
+        b=question.b,
+        pairs=shown.pairs,
+        change=shown.change,
+        low=shown.low,
+        high=shown.high,
+        confidence=found.confidence if found else None,
+        steps_per_s=shown.steps_per_s,
+        samples_per_s=shown.samples_per_s,
+        host_ms=shown.host_ms,
+        core_wait_pct=shown.core_wait_pct,
+        skipped_samples=snapshot.skipped_samples,
+        verdict=comparison.verdict,
+        check=None
+        if check is None
+        else AACheck(**msgspec.structs.asdict(check), passed=passed(check)),
+        min_steps=block.min_steps,
+        min_s=block.min_s,
+        seed=question.seed,
+    )
 
 
 def _rates(comparison: Comparison) -> str:

@@ -64,6 +64,13 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """What was found, or the reason why not."""
 
 
+class Report(msgspec.Struct, frozen=True):
+    """What `gpudash doctor --json` prints."""
+
+    checks: tuple[Check, ...]
+    schema_version: int = 1
+
+
 class Torch(msgspec.Struct, frozen=True):
     """What torch says about itself."""
 
@@ -104,7 +111,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Print what this machine can measure, and what it cannot and why."""
     checks = examine()
     if arguments.json:
-        say(msgspec.json.format(msgspec.json.encode(checks), indent=2).decode())
+        say(msgspec.json.format(msgspec.json.encode(Report(checks)), indent=2).decode())
     else:
         say(report(checks))
     return Exit.DONE

@@ -8,9 +8,42 @@ import msgspec
 from gpudash.commands.stdout import say
 from gpudash.errors import Exit
 from workloads import CATALOGUE, DEFAULT, Entry
-from workloads.levers import Choice, Lever, Switch
+from workloads.levers import Effect, Lever
 
 WIDTH = 96
+
+
+class DescribedLever(msgspec.Struct, frozen=True, kw_only=True):
+    """A lever of a workload."""
+
+    name: str
+    default: str
+    valid: str
+    """The valid values, in words."""
+    choices: tuple[str, ...] | None
+    """The valid values one by one; None where they are numbers."""
+    effect: Effect
+    """When a change of it takes effect."""
+    summary: str
+    source: str
+
+
+class DescribedWorkload(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload of the catalogue."""
+
+    name: str
+    summary: str
+    source: str
+    default: bool
+    """It is trained where none is named."""
+    levers: tuple[DescribedLever, ...]
+
+
+class Catalogue(msgspec.Struct, frozen=True):
+    """What `gpudash list --json` prints."""
+
+    workloads: tuple[DescribedWorkload, ...]
+    schema_version: int = 1
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -26,7 +59,7 @@ def as_text() -> str:
 
 def as_json() -> str:
     """Return the catalogue as one JSON document."""
-    return msgspec.json.encode([_as_dict(entry) for entry in CATALOGUE.values()]).decode()
+    return msgspec.json.encode(Catalogue(tuple(map(_described, CATALOGUE.values())))).decode()
 
 
 def _workload(entry: Entry) -> str:
@@ -46,29 +79,22 @@ def _lever(lever: Lever) -> str:
     return "\n".join([head, *lines])
 
 
-def _as_dict(entry: Entry) -> dict[str, object]:
-    return {
-        "name": entry.name,
-        "summary": entry.summary,
-        "source": entry.source,
-        "default": entry.name == DEFAULT,
-        "levers": [
-            {
-                "name": lever.name,
-                "default": lever.default_text,
-                "valid": lever.valid,
-                "choices": _choices(lever),
-                "effect": lever.effect,
-                "summary": lever.summary,
-                "source": lever.source,
-            }
+def _described(entry: Entry) -> DescribedWorkload:
+    return DescribedWorkload(
+        name=entry.name,
+        summary=entry.summary,
+        source=entry.source,
+        default=entry.name == DEFAULT,
+        levers=tuple(
+            DescribedLever(
+                name=lever.name,
+                default=lever.default_text,
+                valid=lever.valid,
+                choices=lever.values or None,
+                effect=lever.effect,
+                summary=lever.summary,
+                source=lever.source,
+            )
             for lever in entry.levers
-        ],
-    }
-
-
-def _choices(lever: Lever) -> list[str] | None:
-    """Return the values one by one where there are few."""
-    if isinstance(lever, Switch):
-        return ["off", "on"]
-    return list(lever.choices) if isinstance(lever, Choice) else None
+        ),
+    )

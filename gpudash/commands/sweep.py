@@ -22,7 +22,7 @@ from gpudash.compare.sweep.file import Provenance, SweepFile, writing
 from gpudash.compare.sweep.grid import Grid, Sweep
 from gpudash.compare.sweep.presets import ON_CPU, ON_GPU, Preset
 from gpudash.errors import Exit, RecordingError, UsageError
-from gpudash.protocol import Block, Device, Event, Note, Plan, Progress, Reading, Settings, Started
+from gpudash.protocol import Block, Event, Plan, Progress, Reading, Settings, Started
 from gpudash.recording.files import refuse_existing, shown
 from gpudash.recording.provenance import path_beside, plain
 from gpudash.run import child
@@ -37,6 +37,11 @@ MIN_S = 1.0
 """A block lasts this long besides: utilisation is read five times a second."""
 ASK_TORCH = "import torch; print(torch.cuda.device_count())"
 BAR_WIDTH = 20
+SWITCHES = {
+    "new loader": "each change waits for a new loader's first batch",
+    "rebuilt model": "each change builds the model anew",
+}
+"""What makes a sweep longer than its blocks, by a lever's effect."""
 BY_MACHINE = "num_workers"
 """The lever whose default depends on the machine."""
 
@@ -47,35 +52,60 @@ def main(arguments: argparse.Namespace) -> int:
         csv=arguments.csv,
         markdown=arguments.markdown,
         plot=arguments.plot,
+        json=arguments.json,
         command=tuple(arguments.command),
     )
     outputs.check(force=arguments.force, resume=arguments.resume)
     plan, grid = _plan_and_grid(arguments)
+    provenance = Provenance(
+        workload=plan.workload,
+        settings=plan.settings,
+        grid=grid,
+        device=None,
+        machine=platform.node(),
+        versions={"gpudash": __version__, **_driver()},
+        command=outputs.command,
+    )
+    if arguments.dry_run:
+        say(foreseen(provenance))
+        return Exit.DONE
     file = None
     if outputs.csv is not None:
-        provenance = Provenance(
-            workload=plan.workload,
-            settings=plan.settings,
-            grid=grid,
-            device=None,
-            machine=platform.node(),
-            versions={"gpudash": __version__, **_driver()},
-            command=outputs.command,
-        )
         file = SweepFile(outputs.csv, provenance, force=arguments.force, resume=arguments.resume)
     sweep = Sweep(grid, file.known if file else ())
-    ran = file.earlier if file else None
-    if file and ran and ran.device and sweep.blocks_done == sweep.blocks_planned:
+    earlier = file.earlier if file else None
+    if file and earlier and earlier.device and sweep.blocks_done == sweep.blocks_planned:
         file.close()
-        both = zip_longest(ran.notes, ran.noted)
-        notes = [Note(lever=lever, text=text or "") for text, lever in both]
-        title = title_of(plan, grid, ran.device, ran.in_force or {}, notes)
-        return print_measured(sweep, title, ran.skipped_samples or 0, outputs)
+        return print_measured(sweep, earlier, outputs)
     session = Session(plan, command=arguments.command)
     try:
-        return run_sweep(session, sweep, file, outputs)
+        return run_sweep(session, sweep, provenance, file, outputs)
     finally:
         session.close()
+
+
+def foreseen(provenance: Provenance) -> str:
+    """Return how many settings a sweep has, and about how long it takes."""
+    grid = provenance.grid
+    blocks = grid.cells * grid.rounds
+    settings = "1 setting" if grid.cells == 1 else f"{grid.cells} settings"
+    measured = (
+        f"{grid.min_steps} steps and {grid.min_s:g} s" if grid.min_s else f"{grid.min_steps} steps"
+    )
+    least = f"{blocks * grid.min_s:.0f} s" if grid.min_s else f"{blocks * grid.min_steps} steps"
+    lines = [
+        f"{provenance.workload}: {settings}, {grid.rounds} rounds: {blocks} blocks",
+        f"each block measures {measured} at least: {least} in all, and the warm-up of each block",
+    ]
+    levers = {name for cell in range(grid.cells) for name in grid.changes(cell)}
+    effects = {
+        name: find(find_workload(provenance.workload).levers, name).effect for name in levers
+    }
+    for effect, cost in SWITCHES.items():
+        names = sorted(name for name in levers if effects[name] == effect)
+        if names:
+            lines.append(f"{', '.join(names)}: {cost}")
+    return "\n".join(lines)
 
 
 def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
@@ -157,6 +187,8 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
     csv: Path | None = None
     markdown: Path | None = None
     plot: Path | None = None
+    json: bool = False
+    """The terminal gets one JSON document."""
     command: tuple[str, ...] = ()
     """The command line, which the Markdown names."""
 
@@ -174,14 +206,15 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError(f"{shown(path)} is named twice; valid: a file for each output")
             _check_place(path, replace=force or resume)
 
-    def publish(self, sweep: Sweep, title: str, skipped_samples: int) -> str | None:
-        """Write and print the table.
+    def publish(self, sweep: Sweep, provenance: Provenance) -> str | None:
+        """Write and print the table of this provenance.
 
         Returns why a file could not be written. Raises OutputError.
         """
-        unwritten = None
+        unwritten, title = None, title_of(provenance)
         results, legend = sweep.results(), sweep_table.legend(sweep.grid)
-        table, remarks = sweep_table.cells(sweep.grid, results), unreadable(skipped_samples)
+        table = sweep_table.cells(sweep.grid, results)
+        remarks = unreadable(provenance.skipped_samples or 0)
         try:  # the files first: they are kept, whatever becomes of the output
             if self.markdown is not None:
                 line = shlex.join(plain(word) for word in self.command)
@@ -193,6 +226,10 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
                 plot.draw(self.plot, title, sweep.grid, results)
         except RecordingError as error:
             unwritten = str(error)
+        if self.json:
+            data = sweep_table.data(sweep.grid, results)
+            say(msgspec.json.encode(msgspec.structs.replace(provenance, table=data)).decode())
+            return unwritten
         columns = shutil.get_terminal_size((160, 24)).columns
         say("\n".join([title, legend, "", sweep_table.as_text(table, columns), *remarks]))
         return unwritten
@@ -290,18 +327,33 @@ class RecordedSweep:
             line += f", {elapsed_s / fresh * (planned - done):.0f} s left"
         return ", ".join([line, *silence(snapshot)])
 
+    def conclude(self) -> None:
+        """Add the table to the file of a sweep that measured anything."""
+        if self._file is not None and self._sweep.blocks_done and self.refusal is None:
+            try:
+                self._file.conclude(sweep_table.data(self._sweep.grid, self._sweep.results()))
+            except RecordingError as error:
+                self._fail(self.failure or str(error))
+
     def _fail(self, reason: str) -> tuple[Block, ...]:
         self.done, self.failure = True, reason
         return ()
 
 
-def run_sweep(session: Session, sweep: Sweep, file: SweepFile | None, outputs: Outputs) -> int:
+def run_sweep(
+    session: Session,
+    sweep: Sweep,
+    provenance: Provenance,
+    file: SweepFile | None,
+    outputs: Outputs,
+) -> int:
     """Run what is missing of the sweep and print its table. Returns the exit code."""
     news = News()
     recorded = RecordedSweep(sweep, file)
     session.conduct(recorded)
     try:
         interrupted = follow(session, news, recorded.line, lambda: recorded.done)
+        recorded.conclude()
     finally:
         if file is not None:
             file.close()
@@ -313,43 +365,43 @@ def run_sweep(session: Session, sweep: Sweep, file: SweepFile | None, outputs: O
         return Exit.REFUSED
     unwritten = None
     if sweep.blocks_done and (started := recorded.started) is not None:
-        title = title_of(session.plan, sweep.grid, started.device, started.settings, started.notes)
-        unwritten = outputs.publish(sweep, title, recorded.skipped_samples)
+        run = provenance.on(started)
+        run = msgspec.structs.replace(run, skipped_samples=recorded.skipped_samples)
+        unwritten = outputs.publish(sweep, run)
     why = recorded.failure or unwritten
     return _conclude(session, sweep, why, outputs, interrupted=interrupted)
 
 
-def print_measured(sweep: Sweep, title: str, skipped_samples: int, outputs: Outputs) -> int:
+def print_measured(sweep: Sweep, provenance: Provenance, outputs: Outputs) -> int:
     """Print the table of a sweep whose file holds all its blocks. Returns the exit code."""
     if outputs.csv is not None:
         complain(f"{shown(outputs.csv)} has all {sweep.blocks_planned} blocks; none is measured")
-    unwritten = outputs.publish(sweep, title, skipped_samples)
+    unwritten = outputs.publish(sweep, provenance)
     if unwritten is None:
         return Exit.DONE
     complain(f"gpudash: {unwritten}")
     return Exit.FAILED
 
 
-def title_of(
-    plan: Plan, grid: Grid, device: Device, in_force: Settings, worker_notes: Sequence[Note]
-) -> str:
+def title_of(ran: Provenance) -> str:
     """Return, in a line, what was measured beside what the table says.
 
     Named are the levers that were set, the active ones with another value than `gpudash list`
     says, and the one whose default is this machine's; the worker's notes tell of some of them.
     """
-    notes = [note for note in worker_notes if note.lever not in grid.varied]
-    told = {note.lever for note in notes}
-    default = {lever.name: lever.default_text for lever in find_workload(plan.workload).levers}
+    varied = ran.grid.varied
+    notes = [both for both in zip_longest(ran.notes, ran.noted) if both[1] not in varied]
+    told = {lever for _, lever in notes}
+    default = {lever.name: lever.default_text for lever in find_workload(ran.workload).levers}
     fixed = {
         name: value
-        for name, value in in_force.items()
-        if name not in told | grid.varied
-        and (name in plan.settings or name == BY_MACHINE or value != default[name])
+        for name, value in (ran.in_force or {}).items()
+        if name not in told | varied
+        and (name in ran.settings or name == BY_MACHINE or value != default[name])
     }
-    head = f"{plan.workload} on {device.name}"
+    head = f"{ran.workload} on {ran.device.name if ran.device else 'an unknown device'}"
     head = f"{head}: {sweep_table.pairs(fixed)}" if fixed else head
-    return "; ".join([head, *(note.text for note in notes)])
+    return "; ".join([head, *(text or "" for text, _ in notes)])
 
 
 def _conclude(

@@ -215,7 +215,7 @@ def test_list_names_every_lever_and_its_default(capsys: pytest.CaptureFixture[st
     assert "encdec (default)" in text
     assert "pipelined = off   [off, on]   takes effect: next step" in text
     assert main(["list", "--json"]) == 0
-    entry, *_ = json.loads(capsys.readouterr().out)
+    entry, *_ = json.loads(capsys.readouterr().out)["workloads"]
     assert entry["name"] == "encdec"
     assert {lever["name"] for lever in entry["levers"]} >= {"pipelined", "batch_size", "data"}
 

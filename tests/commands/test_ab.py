@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from gpudash.commands.ab import (
-    as_dict,
+    document,
     progress_line,
     run_ab,
     two_values,
@@ -172,10 +172,10 @@ def test_samples_that_could_not_be_read_are_told(capsys):
 def test_the_check_says_whether_it_passed():
     comparison = Comparison(question(pairs=20))
     Conducted(comparison, Worker(a_quarter_faster)).run()
-    assert as_dict(comparison, Snapshot())["check"]["passed"] is True
+    assert document(comparison, Snapshot()).check.passed
     few = Comparison(question(pairs=2))
     Conducted(few, Worker(a_quarter_faster)).run()
-    assert as_dict(few, Snapshot())["check"] is None
+    assert document(few, Snapshot()).check is None
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from gpudash.compare.sweep.file import Provenance, SweepFile, read_rows
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep
 from gpudash.compare.sweep.presets import ON_CPU, ON_GPU
 from gpudash.errors import OutputError, RecordingError, UsageError
-from gpudash.protocol import Device, Failed, Note, Plan
+from gpudash.protocol import Device, Failed, Note
 from gpudash.snapshot import Snapshot
 from tests.scripted_run import DEVICE, started
 from tests.scripted_session import ScriptedSession
@@ -43,10 +43,19 @@ def step_ms(settings):
     return 40.0 if settings["pipelined"] == "on" else 50.0
 
 
-def sweep_file(folder, *, resume=False, device=None):
-    provenance = Provenance(
-        workload="encdec", settings={}, grid=GRID, device=device, versions={}, command=("gpudash",)
+def sweep_of(grid=GRID, settings=(), **known):
+    return Provenance(
+        workload="encdec",
+        settings=dict(settings),
+        grid=grid,
+        device=known.get("device"),
+        versions={},
+        command=("gpudash",),
     )
+
+
+def sweep_file(folder, *, resume=False, device=None):
+    provenance = sweep_of(device=device)
     return SweepFile(folder / "s.csv", provenance, force=False, resume=resume)
 
 
@@ -55,7 +64,10 @@ def described(csv):
 
 
 def run(session, *, file=None, known=(), grid=GRID, **outputs):
-    return run_sweep(session, Sweep(grid, known), file, Outputs(**outputs, command=COMMAND))
+    provenance = sweep_of(grid)
+    return run_sweep(
+        session, Sweep(grid, known), provenance, file, Outputs(**outputs, command=COMMAND)
+    )
 
 
 # ── what is swept ───────────────────────────────────────────────────────────────────────
@@ -292,8 +304,8 @@ def titled(settings=(), notes=(), device=DEVICE, grid=GRID, **in_force):
     """The title of a sweep of encdec; its defaults are active but for what is said."""
     defaults = {lever.name: lever.default_text for lever in ENCDEC.levers}
     begun = started(0.0, {**defaults, "num_workers": "8", "model_scale": "full", **in_force})
-    plan = Plan(workload="encdec", settings=dict(settings))
-    return title_of(plan, grid, device, begun.settings, notes)
+    begun = msgspec.structs.replace(begun, device=device, notes=notes)
+    return title_of(sweep_of(grid, settings).on(begun))
 
 
 def test_the_title_names_what_was_set_and_what_this_machine_chose():
@@ -518,3 +530,27 @@ def test_the_device_is_noted_as_soon_as_it_is_known(tmp_path):
     assert beside.device == DEVICE
     assert beside.in_force == {"num_workers": "2"}  # the others are varied
     file.close()
+
+
+# ── before it ───────────────────────────────────────────────────────────────────────────
+
+
+def test_a_dry_run_says_how_much_it_would_be_and_trains_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        "gpudash.commands.sweep.Session", lambda *a, **k: pytest.fail("it would train")
+    )
+    asked = ["--vary", "batch_size=8,16", "--vary", "pipelined=off,on", "--csv"]
+    assert main(["sweep", *asked, str(tmp_path / "s.csv"), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "4 settings, 5 rounds: 20 blocks" in said
+    assert "20 s in all" in said
+    assert "batch_size: each change waits for a new loader's first batch" in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_finished_sweep_gives_its_table_as_data_again(whole, capsys):
+    csv, _ = whole
+    assert main([*WHOLE, str(csv), "--rounds", "2", "--json"]) == 0
+    printed = msgspec.json.decode(capsys.readouterr().out, type=Provenance)
+    assert printed == described(csv)
+    assert [len(printed.table), printed.device.name] == [4, DEVICE.name]

@@ -4,7 +4,7 @@ from importlib import import_module
 
 from gpudash.cli.parser import Verb
 
-VERBS = ("list", "ab", "sweep", "replay", "export", "doctor", "help")
+VERBS = ("list", "ab", "sweep", "replay", "export", "doctor", "schema", "help")
 """In the order of `gpudash --help`."""
 
 

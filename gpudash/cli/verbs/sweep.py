@@ -31,7 +31,11 @@ def add_arguments(parser: Parser) -> None:
         metavar="N",
         help=f"blocks of each setting ({ROUNDS}, or the preset's)",
     )
+    table.add_argument(
+        "--dry-run", action="store_true", help="say how many settings and how long; train nothing"
+    )
     result = parser.add_argument_group("the result")
+    result.add_argument("--json", action="store_true", help="print one JSON document")
     result.add_argument(
         "--csv", type=file("--csv"), metavar="F", help="write every block, and F's JSON"
     )

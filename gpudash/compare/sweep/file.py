@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpudash.compare.sweep.grid import BlockRow, Grid, whole_rounds
+from gpudash.compare.sweep.table import Measured
 from gpudash.errors import RecordingError, UsageError
 from gpudash.protocol import Device, Settings, Started
 from gpudash.recording import provenance
@@ -63,10 +64,26 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """What the worker said of these settings on this device when it started …"""
     noted: tuple[str | None, ...] = ()
     """… and which lever each of them is about."""
+    table: tuple[Measured, ...] | None = None
+    """Every setting with what it was worth; None until the sweep has ended."""
     skipped_samples: int | None = None
     """Unreadable ones, in all of the sweep's runs until their last block; None before the first."""
     versions: dict[str, str]
     command: tuple[str, ...]
+
+    def on(self, started: Started) -> "Provenance":
+        """Return it with the device, the active settings and the versions of a run."""
+        varied = self.grid.varied
+        return replace(
+            self,
+            device=started.device,
+            in_force={
+                name: value for name, value in started.settings.items() if name not in varied
+            },
+            notes=tuple(note.text for note in started.notes),
+            noted=tuple(note.lever for note in started.notes),
+            versions=self.versions | started.versions,
+        )
 
     def agrees_with(self, other: "Provenance") -> bool:
         """Tell whether blocks of both may stand in one table; rounds may be added."""
@@ -145,16 +162,7 @@ class SweepFile:
 
         Raises UsageError where earlier blocks ran under other circumstances, and RecordingError.
         """
-        varied = self._provenance.grid.varied
-        fixed = {name: value for name, value in started.settings.items() if name not in varied}
-        self._provenance = replace(
-            self._provenance,
-            device=started.device,
-            in_force=fixed,
-            notes=tuple(note.text for note in started.notes),
-            noted=tuple(note.lever for note in started.notes),
-            versions=self._provenance.versions | started.versions,
-        )
+        self._provenance = self._provenance.on(started)
         if self.earlier is not None and self.earlier.device is not None:
             self._refuse_a_mixture(self.earlier)
         self._cut_unfinished_round()
@@ -191,6 +199,11 @@ class SweepFile:
         if samples != self.skipped_samples:
             self._provenance = replace(self._provenance, skipped_samples=samples)
             self._write_provenance()
+
+    def conclude(self, table: tuple[Measured, ...]) -> None:
+        """Note what every setting was worth. Raises RecordingError."""
+        self._provenance = replace(self._provenance, table=table)
+        self._write_provenance()
 
     def close(self) -> None:
         """Close it. A new one is removed if nothing was run: the next try would need --force."""

@@ -2,11 +2,63 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from gpudash import format as fmt
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.sweep.grid import CellResult, Grid
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Settings
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting of the table as data. None = not measured."""
+
+    settings: Settings
+    """The levers that make this setting."""
+    steps_per_s: float | None
+    samples_per_s: float | None
+    change: float | None
+    """Throughput against the first setting of its row, as a share: 0.1 is 10 % faster."""
+    low: float | None
+    high: float | None
+    """The change's 95 % interval."""
+    gpu_util_pct: float | None
+    cpu_pct: float | None
+    """Of one core."""
+    host_ms: float | None
+    """How long the host was busy with a step."""
+    core_wait_pct: float | None
+    failure: str | None
+    """Why it could not be measured."""
+    out_of_memory: bool
+
+
+def data(grid: Grid, results: Sequence[Sequence[CellResult]]) -> tuple[Measured, ...]:
+    """Return the table as data, row by row."""
+    return tuple(
+        _measured(grid.rows[row] | grid.columns[column], result)
+        for row, line in enumerate(results)
+        for column, result in enumerate(line)
+    )
+
+
+def _measured(settings: Settings, result: CellResult) -> Measured:
+    found = result.change
+    return Measured(
+        settings=settings,
+        steps_per_s=result.steps_per_s,
+        samples_per_s=result.samples_per_s,
+        change=None if found is None else found.change,
+        low=None if found is None else found.low,
+        high=None if found is None else found.high,
+        gpu_util_pct=result.util_pct,
+        cpu_pct=result.cpu_pct,
+        host_ms=result.host_ms,
+        core_wait_pct=result.core_wait_pct,
+        failure=result.failure,
+        out_of_memory=result.out_of_memory,
+    )
 
 
 def legend(grid: Grid) -> str:

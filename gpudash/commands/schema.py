@@ -1,0 +1,41 @@
+"""`gpudash schema`: the JSON Schema of everything that gpudash writes as JSON."""
+
+import argparse
+from importlib import import_module
+
+import msgspec
+
+from gpudash.commands.stdout import say
+from gpudash.errors import Exit, UsageError
+from workloads.nearest import did_you_mean
+
+DOCUMENTS = {
+    "ab": "gpudash.commands.ab:Verdict",
+    "doctor": "gpudash.commands.doctor:Report",
+    "list": "gpudash.commands.list:Catalogue",
+    "recording": "gpudash.recording.provenance:Metadata",
+    "sweep": "gpudash.compare.sweep.file:Provenance",
+}
+"""Name → the record. `recording` is FILE.json of a recording; `sweep` that of a sweep, too."""
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print a schema, or the names. Raises UsageError for a name that there is not."""
+    name = arguments.name
+    if name is None:
+        say("\n".join(DOCUMENTS))
+    elif name in DOCUMENTS:
+        schema = msgspec.json.schema(record(name))
+        say(msgspec.json.format(msgspec.json.encode(schema), indent=2).decode())
+    else:
+        raise UsageError(
+            f"unknown schema {name!r}; valid: {', '.join(DOCUMENTS)}{did_you_mean(name, DOCUMENTS)}"
+        )
+    return Exit.DONE
+
+
+def record(name: str) -> type[msgspec.Struct]:
+    """Return the type of a document."""
+    module, _, record = DOCUMENTS[name].partition(":")
+    found: type[msgspec.Struct] = getattr(import_module(module), record)
+    return found
