@@ -39,7 +39,7 @@ mutants: $(READY)
 
 # docs/reference is made from the code
 reference: $(READY)
-	$(BIN)/python docs/make_metrics.py
+	$(BIN)/python docs/make_reference.py
 
 # versions and hashes are pinned in requirements.txt; `make lock` renews it
 $(READY): requirements.txt pyproject.toml

@@ -1,6 +1,6 @@
 """Make an animated picture of a short session with the real program.
 
-    python docs/make_animation.py docs/session.svg --set data=resident --keys 8:x,26:enter
+    python docs/make_animation.py docs/pictures/session.svg --set data=resident --keys 8:x,26:enter
 
 Takes a picture of the dashboard every second, and presses each key at its second. What stands in
 several pictures is in the file once, and is shown while it stands there: no script, one SVG.

@@ -1,6 +1,6 @@
 """Make the README's picture from the real program.
 
-    python docs/make_picture.py docs/dashboard.svg [--set LEVER=VALUE …]
+    python docs/make_picture.py docs/pictures/dashboard.svg [--set LEVER=VALUE …]
     python docs/make_picture.py /tmp/ab.svg --keys p,a --last 20
 
 Runs the dashboard over a real session, moves levers as a user would, and saves what is on

@@ -1,10 +1,5 @@
-from docs.make_metrics import PAGE, reference
 from gpudash.metrics import METRICS, since
 from tests.scripted_run import gpu
-
-
-def test_the_reference_is_that_of_the_table():
-    assert PAGE.read_text(encoding="utf-8") == reference(), "make reference"
 
 
 def test_a_reading_of_names_that_the_table_does_not_know_is_kept():

@@ -62,7 +62,7 @@ class EventTimestamps:
     """CUDA events with timing, reused.
 
     `torch.Event`, as `torch.cuda.Event` looks the current stream up in Python: 32 µs instead of
-    7 for a timestamp in the middle of a step (docs/results.md).
+    7 for a timestamp in the middle of a step (benchmarks/RESULTS.md).
     """
 
     def __init__(self, device: torch.device) -> None:

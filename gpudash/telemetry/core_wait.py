@@ -1,7 +1,7 @@
 """How much of the core time that the training asked for it did not get.
 
 Linux counts of each thread how long it ran, and how long it was ready to run and waited for a
-core. docs/measuring.md says what is made of that.
+core. docs/concepts/measuring.md says what is made of that.
 """
 
 import os

@@ -1,7 +1,7 @@
 """What limits the training, and why: pure functions of a snapshot.
 
 The rules are asked in order, and the first one that matches is the answer; what was not
-measured claims nothing. docs/diagnosis.md explains them.
+measured claims nothing. docs/concepts/diagnosis.md explains them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,8 +20,8 @@ from workloads.levers import Lever, phrase
 DATA_PCT = 10.0
 """In use elsewhere: an input wait of 10 % of the step warns, 20 % is critical."""
 HOST_PCT = 90.0
-"""docs/results.md, encdec on an H200: a step bound by launching had 100 %. At 82 % the GPU was the
-limit: a second stream brought 17 % more, with the host's time unchanged."""
+"""benchmarks/RESULTS.md, encdec on an H200: a step bound by launching had 100 %. At 82 % the GPU was
+the limit: a second stream brought 17 % more, with the host's time unchanged."""
 DEVICE_PCT = 90.0
 """In use elsewhere: from here on a step is called compute-bound."""
 HYSTERESIS_PCT = 2.0

@@ -94,7 +94,7 @@ REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
         _Remedy("num_workers", NEXT, "more batches are made at a time"),
     ),
 }
-"""Against each limit, what docs/results.md saw help; against others' load nothing does."""
+"""Against each limit, what benchmarks/RESULTS.md saw help; against others' load nothing does."""
 
 
 def waiting_levers(settings: Settings) -> Settings:

@@ -1,4 +1,4 @@
-"""Paired comparisons, and the simulations that docs/measuring.md quotes.
+"""Paired comparisons, and the simulations that docs/concepts/measuring.md quotes.
 
 By hand, with more comparisons than a test has time for:
 python -c "from tests.views import test_paired as t; print(t.false_alarms(20_000))"

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from docs.make_metrics import reference
+from docs.make_reference import metrics
 from gpudash.metrics import METRICS, Metric
 from gpudash.recording.csv_file import columns
 from gpudash.recording.intervals import Intervals
@@ -58,4 +58,4 @@ def test_a_new_metric_is_in_the_csv_the_snapshot_the_panels_and_the_docs(
     assert ("fan", "38 %") in [(one.label, one.value) for one in lines]
     (spark,) = (one for one in readings(snapshot, TimeView()) if one.label == "fan")
     assert (spark.value, spark.past) == ("38 %", snapshot.series.of("fan_pct"))
-    assert "| `fan_pct` | % | Of the fan's top speed. | mean | 2 | sparkline |" in reference()
+    assert "| `fan_pct` | % | Of the fan's top speed. | mean | 2 | sparkline |" in metrics()

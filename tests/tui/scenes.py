@@ -1,7 +1,7 @@
 """The states of the mock-ups as scripted snapshots: what a run on an H200 looks like.
 
-Rates are those of docs/results.md: encdec, data resident, serial and on two streams. How a step
-divides into phases, and what the host does, is plausible and not measured.
+Rates are those of benchmarks/RESULTS.md: encdec, data resident, serial and on two streams. How a
+step divides into phases, and what the host does, is plausible and not measured.
 """
 
 import math

@@ -1,0 +1,177 @@
+"""Write docs/reference: what the program says of itself, as pages.
+
+python docs/make_reference.py
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+from gpudash.cli.verbs import VERBS, load
+from gpudash.commands.schema import DOCUMENTS, record
+from gpudash.errors import Exit
+from gpudash.metrics import KINDS, METRICS, Metric
+from workloads import CATALOGUE
+from workloads.levers import Lever
+
+FOLDER = Path(__file__).parent / "reference"
+MADE = "Made from the program by `make reference`."
+DEFAULTS = {"num_workers": "as many as usable cores, 8 at most"}
+"""Defaults that depend on the machine, in words."""
+WIDTH = 80
+"""Columns of a terminal that helps are shown for."""
+TITLES = {
+    "run": "Row",
+    "step": "Steps",
+    "phase": "Phases of a step",
+    "input": "Input",
+    "gpu": "GPU",
+    "host": "Training processes",
+    "own": "gpudash itself",
+}
+OVER_TIME = {
+    "last": "last",
+    "sum": "sum",
+    "rate": "a second of the row",
+    "mean": "mean",
+    "p50": "median",
+    "p95": "95th percentile",
+    "difference": "difference of a counter",
+    "union": "all seen",
+}
+WINDOWS = {
+    "utilisation": " A mean over up to 1 s before it is read.",
+    "activity": " A mean over the second before it is read.",
+}
+METRICS_HEAD = f"""\
+# Metrics
+
+{MADE} What was not measured is an empty cell in the CSV and `–` on screen. “Over time” is what
+becomes of several values within a row of the CSV or a point of a chart. “CSV” is the number of
+decimals; a metric without it has no column.
+"""
+COMMANDS_HEAD = f"""\
+# Command line
+
+{MADE}
+"""
+CSV_HEAD = f"""\
+# The CSV
+
+{MADE} One row per interval (`--interval`, 0.5 s) and GPU. Plain decimal numbers, UTF-8, `\\n` at
+the end of a line. An empty cell was not measured. New columns are only ever added at the end.
+
+- The rate of a setting is the sum of `steps` over the sum of `train_s` of its rows. With several
+  GPUs, count the rows of one of them.
+- A row also ends where the settings change. A switch of 10 ms or more has rows of its own, with
+  `steps=0`.
+- Utilisation and activity are means over up to a second. They are empty where that second reaches
+  back to before the row's settings.
+
+| column | unit | what it is |
+|---|---|---|
+"""
+LEVERS_HEAD = f"""\
+# Workloads and levers
+
+{MADE} “Takes effect” says when a change of the lever in a running training does.
+"""
+SCHEMAS_HEAD = f"""\
+# JSON documents
+
+{MADE} Each has a `schema_version`, which is raised when a reader of older documents would misread
+a new one. `gpudash schema NAME` prints the JSON Schema.
+
+| name | what it is |
+|---|---|
+"""
+
+
+def command_line() -> str:
+    """Return the page of verbs and exit codes."""
+    parts = [COMMANDS_HEAD]
+    with patch.dict(os.environ, COLUMNS=str(WIDTH)):
+        for name in ("", *VERBS):
+            parser = load(name).parser()
+            parts.append(f"\n## `{parser.prog}`\n\n```\n{parser.format_help()}```\n")
+    rows = [f"| {code.value} | {code.meaning} |\n" for code in Exit]
+    parts.append(f"\n## Exit codes\n\n| code | meaning |\n|---|---|\n{''.join(rows)}")
+    return "".join(parts)
+
+
+def csv_columns() -> str:
+    """Return the page of the CSV's columns, in their order."""
+    columns = [(name, metric) for name, metric in METRICS.items() if metric.csv is not None]
+    rows = [f"| `{name}` | {metric.unit} | {metric.meaning} |\n" for name, metric in columns]
+    return CSV_HEAD + "".join(rows)
+
+
+def levers() -> str:
+    """Return the page of workloads and levers: what they share, then what each has of its own."""
+    entries = CATALOGUE.values()
+    first, *others = (dict.fromkeys(entry.levers) for entry in entries)
+    shared = [lever for lever in first if all(lever in other for other in others)]
+    parts = [LEVERS_HEAD, "\n## Every workload\n\n", _levers(shared)]
+    for entry in entries:
+        parts.append(f"\n## `{entry.name}`\n\n{entry.summary} Source: {entry.source}\n\n")
+        parts.append(_levers([lever for lever in entry.levers if lever not in shared]))
+    return "".join(parts)
+
+
+def schemas() -> str:
+    """Return the page of JSON documents."""
+    rows = []
+    for name in DOCUMENTS:
+        what = (record(name).__doc__ or "").partition("\n")[0]
+        rows.append(f"| `{name}` | {what} |\n")
+    return SCHEMAS_HEAD + "".join(rows)
+
+
+def _levers(levers: list[Lever]) -> str:
+    head = "| lever | values | default | takes effect | what it does |\n|---|---|---|---|---|\n"
+    rows = [
+        f"| `{lever.name}` | {lever.valid} | {DEFAULTS.get(lever.name, lever.default_text)} "
+        f"| {lever.effect} "
+        f"| {lever.summary} Source: {lever.source} |\n"
+        for lever in levers
+    ]
+    return head + "".join(rows)
+
+
+def metrics() -> str:
+    """Return the page of all metrics."""
+    sections = []
+    for kind, meaning in KINDS.items():
+        rows = [_row(name, metric) for name, metric in METRICS.items() if metric.kind == kind]
+        table = (
+            "| name | unit | what it is | over time | CSV | chart |\n|---|---|---|---|---|---|\n"
+        )
+        sections.append(f"\n## {TITLES[kind]}\n\n{meaning}\n\n{table}{''.join(rows)}")
+    return METRICS_HEAD + "".join(sections)
+
+
+def _row(name: str, metric: Metric) -> str:
+    cells = (
+        f"`{name}`",
+        metric.unit,
+        metric.meaning + (WINDOWS[metric.window] if metric.window else ""),
+        OVER_TIME[metric.over_time],
+        "" if metric.csv is None else str(metric.csv),
+        ", ".join(filter(None, (metric.chart, "sparkline" if metric.spark else ""))),
+    )
+    return f"| {' | '.join(cells)} |\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "command-line.md": command_line,
+    "csv.md": csv_columns,
+    "levers.md": levers,
+    "metrics.md": metrics,
+    "schemas.md": schemas,
+}
+
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page(), encoding="utf-8")
