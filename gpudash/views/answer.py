@@ -20,8 +20,8 @@ from workloads.levers import Lever, phrase
 DATA_PCT = 10.0
 """In use elsewhere: an input wait of 10 % of the step warns, 20 % is critical."""
 HOST_PCT = 90.0
-"""benchmarks/RESULTS.md, encdec on an H200: a step bound by launching had 100 %. At 82 % the GPU was
-the limit: a second stream brought 17 % more, with the host's time unchanged."""
+"""benchmarks/RESULTS.md, encdec on an H200: a step bound by launching had 100 %. At 82 % the GPU
+was the limit: a second stream brought 17 % more, with the host's time unchanged."""
 DEVICE_PCT = 90.0
 """In use elsewhere: from here on a step is called compute-bound."""
 HYSTERESIS_PCT = 2.0
