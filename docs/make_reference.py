@@ -4,7 +4,7 @@ python docs/make_reference.py
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from unittest.mock import patch
 
@@ -12,6 +12,7 @@ from gpudash.cli.verbs import VERBS, load
 from gpudash.commands.schema import DOCUMENTS, record
 from gpudash.errors import Exit
 from gpudash.metrics import KINDS, METRICS, Metric
+from gpudash.tui.keys import GROUPS, KEYS, PLAYER_KEYS, SHOWN, Key
 from workloads import CATALOGUE
 from workloads.levers import Lever
 
@@ -72,6 +73,12 @@ the end of a line. An empty cell was not measured. New columns are only ever add
 | column | unit | what it is |
 |---|---|---|
 """
+KEYS_HEAD = f"""\
+# Keys of the dashboard
+
+{MADE} Every action is in the palette (`Ctrl+P`) too, and the mouse reaches all of them. `?` shows
+the keys of the focused panel first.
+"""
 LEVERS_HEAD = f"""\
 # Workloads and levers
 
@@ -105,6 +112,23 @@ def csv_columns() -> str:
     columns = [(name, metric) for name, metric in METRICS.items() if metric.csv is not None]
     rows = [f"| `{name}` | {metric.unit} | {metric.meaning} |\n" for name, metric in columns]
     return CSV_HEAD + "".join(rows)
+
+
+def keys() -> str:
+    """Return the page of keys: the dashboard's by group, then those that play a recording."""
+    parts = [KEYS_HEAD]
+    for group, title in GROUPS.items():
+        parts.append(f"\n## {title}\n\n{_keys(key for key in KEYS if key.group == group)}")
+    return "".join([*parts, f"\n## In a replay\n\n{_keys(PLAYER_KEYS)}"])
+
+
+def _keys(keys: Iterable[Key]) -> str:
+    rows = [
+        f"| {' '.join(f'`{SHOWN.get(name, name)}`' for name in key.keys.split(','))} "
+        f"| {key.help} |\n"
+        for key in keys
+    ]
+    return f"| key | does |\n|---|---|\n{''.join(rows)}"
 
 
 def levers() -> str:
@@ -166,6 +190,7 @@ def _row(name: str, metric: Metric) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "command-line.md": command_line,
     "csv.md": csv_columns,
+    "keys.md": keys,
     "levers.md": levers,
     "metrics.md": metrics,
     "schemas.md": schemas,

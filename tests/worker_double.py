@@ -20,7 +20,7 @@ from workloads import CATALOGUE
 from workloads.levers import LeverError, resolve
 from workloads.lifetime import die_with
 
-STEP_S = 0.01
+STEP_S = float(os.environ.get("DOUBLE_STEP_S", "0.01"))
 LARGEST_BATCH = 1 << 16
 ROOT = Path(__file__).parents[1]
 

@@ -1,0 +1,63 @@
+"""Every command of README and guide runs, and comes to what the page says.
+
+A page's commands run in order in one folder, over the worker's double: no torch, and blocks of a
+sweep and an A/B that last a moment.
+"""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from gpudash.cli.main import parse
+from tests import worker_double
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+FENCE = re.compile(r"^```\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+HURRIED = f"""
+from gpudash.compare import ab
+from gpudash.commands import sweep
+ab.BLOCK_S = ab.RUN_S = sweep.MIN_S = 0.01
+{worker_double.GPUDASH}
+"""
+SCREENS = ("", "replay")
+"""Verbs that open the dashboard unless they are to record."""
+
+
+def commands(page: Path) -> list[str]:
+    lines = "".join(FENCE.findall(page.read_text(encoding="utf-8"))).splitlines()
+    return [line.partition("  #")[0].strip() for line in lines if line.startswith("gpudash")]
+
+
+def start(line: str, folder: Path) -> pexpect.spawn:
+    words = ["-c", HURRIED, *shlex.split(line)[1:]]
+    environment = worker_double.environment(TERM="xterm-256color", DOUBLE_STEP_S="0.002")
+    return pexpect.spawn(
+        sys.executable, words, cwd=str(folder), env=environment, dimensions=(40, 120), timeout=60
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_command_of_the_page_runs(page: Path, tmp_path: Path) -> None:
+    for line in commands(page):
+        program = start(line, tmp_path)
+        verb, arguments = parse(shlex.split(line)[1:])
+        if verb.name in SCREENS and not getattr(arguments, "record", None):
+            program.expect("quit")  # the footer stands
+            program.send("q")
+        program.expect(pexpect.EOF)
+        program.close()
+        said = (program.before or b"").decode()
+        assert program.exitstatus == 0, f"{line}\n{said}"
+
+
+def test_the_pages_have_commands() -> None:
+    assert sum(map(len, map(commands, PAGES))) > 10
+
+
+def test_the_readme_is_read_in_a_few_minutes() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 700
