@@ -26,13 +26,14 @@ contracts: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not serial"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not serial and not long"
 	$(BIN)/python -m pytest -m serial
 
-# properties, with other examples at every run and forty times as many
+# properties, with other examples at every run and forty times as many; then whole installs
 test-long: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m hypothesis --hypothesis-profile long \
 	  --timeout 1800
+	$(BIN)/python -m pytest -m long
 
 mutants: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/mutants.py
