@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from gpudash.errors import UsageError
-from gpudash.recording.provenance import path_beside
+from gpudash.recording.csv_reader import log_or_csv
 from gpudash.run.replay import NOTHING, Player, Replay
 from gpudash.run.session import Session
 
@@ -37,5 +37,4 @@ def main(arguments: argparse.Namespace) -> int:
 
 def open_replay(path: Path, player: Player) -> Replay:
     """Open a recording: the log beside a CSV, or the CSV where there is none. Raises UsageError."""
-    log = path_beside(path, ".jsonl")
-    return Replay(log if path.suffix == ".csv" and log.is_file() else path, player, path.name)
+    return Replay(log_or_csv(path), player, path.name)

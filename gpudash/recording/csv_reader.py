@@ -34,10 +34,18 @@ LONGEST_JSON = 1 << 26
 MOST_GPUS = 1024
 NAMES = {"gpu_index", "gpu_uuid"}
 """Of a GPU, and no values of it."""
+NOT_RECORDED = "not recorded"
+"""What a device is called of which nothing is known."""
 NO_JSON = Metadata(started_utc="", interval_s=0.5, command=(), platform="", versions={})
 """What is known of a recording whose JSON is missing or not ours."""
 FEW_STEPS = 10
 """Fewer steps in a row are taken to be as long as the median: the row may end within one."""
+
+
+def log_or_csv(path: Path) -> Path:
+    """Return the log beside a CSV, which knows more; or what was named where there is none."""
+    log = path_beside(path, ".jsonl")
+    return log if path.suffix == ".csv" and log.is_file() else path
 
 
 def open_recording(path: Path) -> LineReader:
@@ -130,7 +138,7 @@ class CsvReader(LineReader):
             ]
         metadata, self._base = self._metadata, interval.segment
         kind: Any = "cuda" if self._uuid else "cpu"
-        device = Device(kind=kind, name="not recorded", uuid=self._uuid)
+        device = Device(kind=kind, name=NOT_RECORDED, uuid=self._uuid)
         return [
             Started(
                 at_s=interval.began_s,
@@ -156,6 +164,7 @@ def _origin(metadata: Metadata) -> Origin:
         began_utc=began_utc,
         interval_s=metadata.interval_s,
         command=metadata.command,
+        platform=metadata.platform,
         versions=metadata.versions,
     )
 

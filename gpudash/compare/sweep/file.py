@@ -125,7 +125,7 @@ class SweepFile:
         self._hidden = False
         """What it replaces is still there: nothing has been measured to take its place."""
         if resume:
-            earlier = _read_provenance(path)
+            earlier = read_provenance(path, "resume")
             if not earlier.agrees_with(provenance):
                 raise UsageError(
                     f"{shown(path)} holds another sweep; --resume needs its very command: "
@@ -280,7 +280,8 @@ def _row(cells: dict[str, str]) -> BlockRow:
     return msgspec.convert(known, BlockRow, strict=False)
 
 
-def _read_provenance(path: Path) -> Provenance:
+def read_provenance(path: Path, verb: str = "read") -> Provenance:
+    """Return what the sweep's file at `path` belongs to. Raises UsageError."""
     beside = path_beside(path)
     try:
         return msgspec.json.decode(beside.read_bytes(), type=Provenance)
@@ -290,7 +291,7 @@ def _read_provenance(path: Path) -> Provenance:
         why = " is not a sweep's file"
     except msgspec.DecodeError:
         why = " is damaged"
-    raise UsageError(f"cannot resume {shown(path)}: {shown(beside)}{why}")
+    raise UsageError(f"cannot {verb} {shown(path)}: {shown(beside)}{why}")
 
 
 def _reopen(path: Path) -> int:

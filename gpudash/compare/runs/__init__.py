@@ -1,0 +1,1 @@
+"""Two runs that were recorded at different times, compared setting by setting."""

@@ -1,0 +1,184 @@
+"""What a recording, or a sweep's file, says of the settings that were measured in it."""
+
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import msgspec
+
+from gpudash.compare.sweep.file import CELLS, read_provenance, read_rows
+from gpudash.compare.sweep.grid import BlockRow
+from gpudash.compare.unpaired_t import (
+    Part,
+    Spread,
+    rate,
+    spread_of_blocks,
+    spread_of_rows,
+)
+from gpudash.protocol import Changed, Device, Envelope, Settings, Started
+from gpudash.recording.csv_reader import NOT_RECORDED, log_or_csv, open_recording
+from gpudash.recording.intervals import SWITCH_S, Interval
+from gpudash.recording.log import LineReader
+from gpudash.statistics import mean
+from gpudash.views.settings_history import WARMUP_STEPS
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting of a run."""
+
+    workload: str
+    settings: Settings
+    parts: tuple[Part, ...] = ()
+    """Rows or blocks, in their order, without warm-up."""
+    in_blocks: bool = False
+    """Other settings were trained between two parts."""
+    core_wait_pct: float | None = None
+    failure: str | None = None
+    """Why it could not be measured, if that is known."""
+
+    @property
+    def steps(self) -> int:
+        """In all parts."""
+        return sum(part.steps for part in self.parts)
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """None where nothing was measured."""
+        return rate(self.parts)
+
+    @property
+    def spread(self) -> Spread | None:
+        """How far the rate can be off; None where that is not known."""
+        return spread_of_blocks(self.parts) if self.in_blocks else spread_of_rows(self.parts)
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is compared of a run."""
+
+    path: str
+    circumstances: dict[str, str]
+    """By name, such as `torch`; what was not recorded is absent."""
+    measured: tuple[Measured, ...]
+    refused: int = 0
+    """Lines of the file that made no sense."""
+
+
+def read_run(path: Path) -> Run:
+    """Read a recording's CSV or log, or a sweep's CSV. Raises UsageError."""
+    with suppress(OSError, ValueError), path.open("rb") as file:
+        if file.readline(1 << 12).startswith(",".join(CELLS).encode()):
+            return _sweep(path)
+    return _recording(path)
+
+
+# ── a recording ─────────────────────────────────────────────────────────────────────────
+
+
+def _recording(path: Path) -> Run:
+    with closing(open_recording(log_or_csv(path))) as reader:
+        found = _Rows()
+        for item in reader:
+            if isinstance(item, Interval):
+                found.row(item)
+            elif isinstance(item, Envelope) and item.rank == 0:
+                found.message(item.body)
+    return Run(
+        path=str(path),
+        circumstances=_of_recording(reader, found.started),
+        measured=tuple(found.measured()),
+        refused=reader.refused,
+    )
+
+
+class _Rows:
+    """Collects the warm rows of each setting, as the table of results counts steps.
+
+    After a start, a change or a time without training as many steps are left out as the worker
+    says, and `WARMUP_STEPS`; a row in which the warm-up ends is left out as a whole.
+    """
+
+    def __init__(self) -> None:
+        self.started: Started | None = None
+        self._warmup_steps = WARMUP_STEPS  # the most of any change: rows come later than these
+        self._cold_steps = 0
+        self._before: Interval | None = None
+        self._rows: dict[tuple[object, ...], list[Interval]] = {}
+
+    def message(self, body: object) -> None:
+        if isinstance(body, Started | Changed):
+            self._warmup_steps = max(self._warmup_steps, body.warmup_steps)
+        if isinstance(body, Started):
+            self.started = body
+
+    def row(self, row: Interval) -> None:
+        before, self._before = self._before, row
+        stood = row.ended_s - row.began_s - row.train_s >= SWITCH_S
+        if stood or before is None or row.segment != before.segment:
+            self._cold_steps = self._warmup_steps
+        if self._cold_steps > 0:
+            self._cold_steps -= 0 if stood else row.steps  # its steps may be from before
+        elif row.train_s > 0:
+            self._rows.setdefault((row.workload, *row.settings.items()), []).append(row)
+
+    def measured(self) -> Iterator[Measured]:
+        for rows in self._rows.values():
+            yield Measured(
+                workload=rows[0].workload,
+                settings=rows[0].settings,
+                parts=tuple(Part(row.steps, row.train_s) for row in rows),
+                core_wait_pct=mean(_number(row.host.get("core_wait_pct")) for row in rows),
+            )
+
+
+def _number(value: float | str | None) -> float | None:
+    return None if isinstance(value, str) else value
+
+
+def _of_recording(reader: LineReader, started: Started | None) -> dict[str, str]:
+    known = dict(reader.origin.versions)
+    if started is not None:
+        known |= started.versions | _of_device(started.device) | _seed(started.settings)
+    return known | ({"platform": reader.origin.platform} if reader.origin.platform else {})
+
+
+def _of_device(device: Device | None) -> dict[str, str]:
+    if device is None or device.name == NOT_RECORDED:
+        return {}
+    return {"device": device.name} | ({"GPU": device.uuid} if device.uuid else {})
+
+
+def _seed(settings: Settings) -> dict[str, str]:
+    return {"seed": settings["seed"]} if "seed" in settings else {}
+
+
+# ── a sweep ─────────────────────────────────────────────────────────────────────────────
+
+
+def _sweep(path: Path) -> Run:
+    rows, told = read_rows(path), read_provenance(path)
+    fixed = told.in_force or told.settings
+    machine = {"machine": told.machine} if told.machine else {}
+    by_cell: dict[int, list[BlockRow]] = {}
+    for row in rows:
+        by_cell.setdefault(row.cell, []).append(row)
+    return Run(
+        path=str(path),
+        circumstances=told.versions | _of_device(told.device) | machine | _seed(fixed),
+        measured=tuple(
+            _cell(blocks, told.workload, fixed | told.grid.changes(cell))
+            for cell, blocks in sorted(by_cell.items())
+            if cell < told.grid.cells
+        ),
+    )
+
+
+def _cell(blocks: list[BlockRow], workload: str, settings: Settings) -> Measured:
+    failures = [block.failure for block in blocks if block.failure is not None]
+    return Measured(
+        workload=workload,
+        settings=settings,
+        parts=tuple(Part(one.steps, one.busy_s) for one in blocks if one.steps and one.busy_s),
+        in_blocks=True,
+        core_wait_pct=mean(block.core_wait_pct for block in blocks),
+        failure=failures[-1] if failures else None,
+    )

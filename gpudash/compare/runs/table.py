@@ -1,0 +1,100 @@
+"""A comparison of two runs in words: a table, what differs beside it, and what to know of it."""
+
+from collections.abc import Sequence
+
+from gpudash import format as fmt
+from gpudash.compare.runs.comparison import CAVEAT, Alone, Difference, Matched, RunComparison, Side
+from gpudash.compare.sweep.table import as_markdown, as_text, pairs
+from gpudash.compare.unpaired_t import MIN_ROWS
+from gpudash.metrics import CORE_WAIT_WARNS_PCT
+
+HEAD = ["setting", "base steps/s", "new steps/s", "new/base", "95 % interval"]
+
+
+def text(found: RunComparison) -> str:
+    """Return everything as plain text."""
+    parts = [
+        "\n".join([f"base  {fmt.plain(found.base)}", f"new   {fmt.plain(found.new)}"]),
+        "\n".join(_differing(found.differences)),
+        as_text(cells(found)),
+        "\n".join(remarks(found)),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def markdown(found: RunComparison) -> str:
+    """Return everything as Markdown."""
+    parts = [
+        f"`{fmt.plain(found.base)}` against `{fmt.plain(found.new)}`",
+        "\n".join(f"- {line}" for line in _differing(found.differences)),
+        as_markdown(cells(found)),
+        "\n".join(f"- {line}" for line in remarks(found)),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def cells(found: RunComparison) -> list[list[str]]:
+    """Return the table, its head first."""
+    return [HEAD, *(_row(one, found) for one in found.matched)]
+
+
+def remarks(found: RunComparison) -> list[str]:
+    """Return what is to be known of the table, a line each."""
+    short = any(one.ratio is not None and one.low is None for one in found.matched)
+    needed = (
+        f"too few rows, or rows too much alike, for an interval; at least {MIN_ROWS} are needed"
+    )
+    return [
+        *alone(found),
+        *_core_waits(found),
+        *([f"{fmt.ABSENT}: {needed}"] if short else []),
+        CAVEAT,
+    ]
+
+
+def alone(found: RunComparison) -> list[str]:
+    """Return the settings that only one of the runs has, a line each."""
+    return [f"only in {one.run}: {label(one, found)}" for one in found.alone]
+
+
+def label(one: Matched | Alone, found: RunComparison) -> str:
+    """Return the workload and the levers that not all settings of the comparison agree on."""
+    everyone: tuple[Matched | Alone, ...] = (*found.matched, *found.alone)
+    among = [other.settings for other in everyone]
+    differing = {
+        name: value
+        for name, value in one.settings.items()
+        if any(other.get(name, value) != value for other in among)
+    }
+    return fmt.plain(f"{one.workload} {pairs(differing)}".strip())
+
+
+def _differing(differences: Sequence[Difference]) -> list[str]:
+    return [
+        fmt.plain(f"{one.name}: {one.base or fmt.ABSENT} → {one.new or fmt.ABSENT}")
+        for one in differences
+    ]
+
+
+def _row(one: Matched, found: RunComparison) -> list[str]:
+    return [
+        label(one, found),
+        _rate(one.base),
+        _rate(one.new),
+        fmt.ABSENT if one.ratio is None else f"{one.ratio:.3f}",
+        fmt.ABSENT if one.low is None else f"[{one.low:.3f}, {one.high:.3f}]",
+    ]
+
+
+def _rate(side: Side) -> str:
+    return fmt.plain(side.failure) if side.failure else fmt.figure(side.steps_per_s)
+
+
+def _core_waits(found: RunComparison) -> list[str]:
+    return [
+        f"cores were short: {label(one, found)} of {name} waited for one "
+        f"{fmt.percent(side.core_wait_pct)} of the time"
+        for one in found.matched
+        for name, side in (("base", one.base), ("new", one.new))
+        if (side.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT
+    ]

@@ -1,0 +1,138 @@
+"""The statistics of two runs that were not interleaved: the ratio of their rates, how sure.
+
+A rate is the sum of the steps over the sum of the seconds. How far it can be off is told by how
+many more or fewer steps each part of the run has than the rate says: the variance of a ratio
+estimator (Cochran, Sampling Techniques, 1977, chapter 6). The interval is Welch's (1947), over the
+logarithm of the ratio.
+
+The rows of one run go together: a slow row has slow neighbours. Counted as independent, they would
+claim far too much. So neighbouring rows become `BATCHES` batches (batch means; Schmeiser, Batch
+size effects in the analysis of simulation output, Operations Research 30, 1982), and what is left
+between neighbouring batches is taken for an autoregression: n batches then count as
+n·(1 - r)/(1 + r) (Zwiers and von Storch, Journal of Climate 8, 1995). In short series r comes out
+too small; that bias is added to it (Marriott and Pope, Biometrika 41, 1954). A run that is too
+short for what its rows remember has no interval. `tests/compare/test_unpaired_t.py` simulates it.
+
+What differs between the two moments, drift and other load, is in the ratio and in no interval.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import exp, floor, inf, log, sqrt
+from typing import NamedTuple
+
+import msgspec
+
+from gpudash.compare.paired_t import student_t
+
+BATCHES = 20
+"""Neighbouring rows are put together until there are so many."""
+MIN_ROWS = 2 * BATCHES
+"""Fewer rows have no interval: they do not show how much they go together."""
+MIN_EFFECTIVE = 2.0
+"""Batches that count as fewer than so many independent ones have no interval."""
+MIN_BLOCKS = 3
+EDGE_VARIANCE = 1 / 6
+"""In steps²: a step counts where it ends, so each end of the rows is off by up to half a step."""
+CONFIDENCE = 0.95
+
+
+class Part(NamedTuple):
+    """A part of a run under one setting: a row of a recording, or a block of a sweep."""
+
+    steps: int
+    train_s: float
+
+
+class Spread(NamedTuple):
+    """How far a rate can be off."""
+
+    variance: float
+    """Of the rate's logarithm."""
+    degrees: float
+    """Of freedom, that the variance is known with."""
+
+
+class Ratio(msgspec.Struct, frozen=True, kw_only=True):
+    """Throughput of one run over that of another: 1.05 is 5 % faster."""
+
+    ratio: float
+    low: float | None = None
+    high: float | None = None
+    """Ends of the confidence interval; None where there are too few rows for one."""
+
+
+def rate(parts: Sequence[Part]) -> float | None:
+    """Return the steps a second; None where nothing was trained."""
+    steps, train_s = sum(part.steps for part in parts), sum(part.train_s for part in parts)
+    return steps / train_s if steps and train_s > 0 else None
+
+
+def spread_of_rows(rows: Sequence[Part]) -> Spread | None:
+    """Return how far the rate of rows in their order can be off; None where they are too few."""
+    if len(rows) < MIN_ROWS or rate(rows) is None:
+        return None
+    batches = batched(rows)
+    excess = _excess(batches)
+    steps, squares = sum(part.steps for part in rows), sum(one * one for one in excess)
+    kept = _remembered(excess) if squares else 0.0
+    effective = BATCHES * (1 - kept) / (1 + kept)
+    if effective < MIN_EFFECTIVE:
+        return None
+    inflation = BATCHES / effective
+    variance = inflation * squares * BATCHES / (BATCHES - 1) + EDGE_VARIANCE
+    return Spread(variance / steps**2, effective - 1)
+
+
+def spread_of_blocks(blocks: Sequence[Part]) -> Spread | None:
+    """Return how far the rate of blocks can be off between which other settings were trained."""
+    if len(blocks) < MIN_BLOCKS or rate(blocks) is None:
+        return None
+    count, steps = len(blocks), sum(part.steps for part in blocks)
+    squares = sum(one * one for one in _excess(blocks))
+    return Spread(squares * count / (count - 1) / steps**2, count - 1)
+
+
+def ratio(base: float, new: float, base_spread: Spread | None, new_spread: Spread | None) -> Ratio:
+    """Compare two positive rates."""
+    found = Ratio(ratio=new / base)
+    if base_spread is None or new_spread is None:
+        return found
+    variances = base_spread.variance, new_spread.variance
+    together = sum(variances)
+    if not together:  # blocks to the microsecond alike
+        return Ratio(ratio=found.ratio, low=found.ratio, high=found.ratio)
+    degrees = together**2 / sum(
+        one**2 / spread.degrees
+        for one, spread in zip(variances, (base_spread, new_spread), strict=True)
+    )
+    half = student_t(max(floor(degrees), 1), CONFIDENCE) * sqrt(together)
+    centre = log(found.ratio)
+    return Ratio(ratio=found.ratio, low=exp(centre - half), high=_exp(centre + half))
+
+
+def batched(rows: Sequence[Part]) -> list[Part]:
+    """Return the rows in `BATCHES` parts of neighbours, as equal in number as can be."""
+    ends = [len(rows) * number // BATCHES for number in range(BATCHES + 1)]
+    return [
+        Part(sum(row.steps for row in some), sum(row.train_s for row in some))
+        for begin, end in pairwise(ends)
+        for some in (rows[begin:end],)
+    ]
+
+
+def _excess(parts: Sequence[Part]) -> list[float]:
+    """Return how many more steps each part has than its time is worth."""
+    per_s = rate(parts) or 0.0
+    return [part.steps - per_s * part.train_s for part in parts]
+
+
+def _remembered(excess: Sequence[float]) -> float:
+    """Return how much of its excess a part hands on to the next: from 0, and below 1."""
+    products = sum(one * following for one, following in pairwise(excess))
+    seen = products / sum(one * one for one in excess)
+    return min(max(seen + (1 + 4 * seen) / len(excess), 0.0), 0.99)
+
+
+def _exp(exponent: float) -> float:
+    return exp(exponent) if exponent < 700 else inf

@@ -1,0 +1,105 @@
+"""`gpudash compare`: what is printed, and the exit code that a CI job reads."""
+
+import json
+from argparse import Namespace
+
+import pytest
+
+from gpudash.commands.compare import BELOW, main
+from gpudash.errors import UsageError
+from tests.compare.test_runs import OFF, ON, recorded
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Recordings by name; each row has so many steps."""
+    folder = tmp_path_factory.mktemp("runs")
+    return {
+        "base": recorded(folder / "base.csv", (OFF, 60, 1000)),
+        "same": recorded(folder / "same.csv", (OFF, 61, 1000)),
+        "slower": recorded(folder / "slower.csv", (OFF, 60, 900)),
+        "short": recorded(folder / "short.csv", (OFF, 20, 900)),
+        "coarse": recorded(folder / "coarse.csv", (OFF, 60, 2)),
+        "other": recorded(folder / "other.csv", (ON, 60, 1000)),
+        "cold": recorded(folder / "cold.csv", (OFF, 1, 10)),
+    }
+
+
+def ask(runs, base, new, *, fail_below=None, json=False, markdown=False):
+    named = {"base": str(runs[base]), "new": str(runs[new])}
+    return main(Namespace(**named, fail_below=fail_below, json=json, markdown=markdown))
+
+
+def test_a_table_is_printed_and_nothing_is_complained_of(runs, capsys):
+    assert ask(runs, "base", "slower") == 0
+    printed, complaint = capsys.readouterr()
+    assert "0.900" in printed
+    assert "not interleaved" in printed
+    assert complaint == ""
+
+
+def test_json_is_one_document_with_its_version(runs, capsys):
+    assert ask(runs, "base", "slower", json=True, fail_below="0.5") == 0
+    found = json.loads(capsys.readouterr().out)
+    (matched,) = found["matched"]
+    assert found["schema_version"] == 1
+    assert found["caveat"].startswith("these were not interleaved")
+    assert matched["low"] < matched["ratio"] < matched["high"] < 0.91
+    assert (matched["judgement"], matched["settings"]) == ("not below", OFF)
+
+
+def test_markdown_is_a_table(runs, capsys):
+    assert ask(runs, "base", "same", markdown=True) == 0
+    assert "\n|---|---|---|---|---|\n| encdec | " in capsys.readouterr().out
+
+
+def test_what_is_shown_to_be_slower_than_the_limit_exits_3(runs, capsys):
+    assert ask(runs, "base", "slower", fail_below="0.97") == BELOW == 3
+    printed, complaint = capsys.readouterr()
+    assert "0.900" in printed
+    assert complaint == "gpudash: slower than 0.97: encdec\n"
+
+
+def test_what_is_not_slower_exits_0_and_says_nothing(runs, capsys):
+    assert ask(runs, "base", "same", fail_below="0.97") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_unclear_exits_0_and_says_so(runs, capsys):
+    assert ask(runs, "coarse", "coarse", fail_below="1") == 0
+    assert capsys.readouterr().err == "neither shown to be below 1 nor above it: encdec\n"
+
+
+def test_a_limit_cannot_be_decided_without_an_interval(runs, capsys):
+    with pytest.raises(UsageError, match=r"--fail-below 0.97 cannot be decided without an interv"):
+        ask(runs, "base", "short", fail_below="0.97")
+    assert "0.900" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "options", "said"),
+    [
+        ("base", "other", {}, "no setting is in both runs: only in base: encdec pipelined=off"),
+        ("base", "cold", {}, "cold.csv has no step after the warm-up"),
+        ("base", "base", {"fail_below": "x"}, "--fail-below x is not valid; valid: a number from"),
+        ("base", "base", {"fail_below": "0"}, "--fail-below 0 is not valid"),
+        ("base", "base", {"json": True, "markdown": True}, "--json and --markdown exclude"),
+    ],
+)
+def test_what_cannot_be_compared_is_said_in_a_line(runs, base, new, options, said):
+    with pytest.raises(UsageError) as error:
+        ask(runs, base, new, **options)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "no such file"), ("hello\n", "is not the log"), ("time_s,x\n", "is not a recording")],
+)
+def test_a_file_that_is_no_run_is_refused(runs, tmp_path, content, said):
+    path = tmp_path / "x.csv"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UsageError, match=said):
+        ask(runs | {"x": path}, "base", "x")

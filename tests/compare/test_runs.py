@@ -1,0 +1,273 @@
+"""Two recordings, or sweeps, matched setting by setting."""
+
+import shutil
+from random import Random
+
+import msgspec
+import pytest
+
+from gpudash.compare.runs import table
+from gpudash.compare.runs.comparison import CAVEAT, compared, judge
+from gpudash.compare.runs.run import Measured, Run, read_run
+from gpudash.compare.sweep.file import SweepFile
+from gpudash.compare.sweep.grid import BlockRow
+from gpudash.compare.unpaired_t import Part
+from gpudash.errors import UsageError
+from gpudash.protocol import Envelope
+from gpudash.recording.intervals import Burst
+from gpudash.recording.log import Origin
+from gpudash.recording.writer import RecordingWriter
+from tests.compare.test_sweep_file import GRID, IN_FORCE, provenance, started
+from tests.recording.test_csv_file import BEGAN_UTC, interval
+from tests.scripted_run import BEGAN_S
+from tests.scripted_run import started as worker_started
+
+OFF = {"pipelined": "off", "batch_size": "8", "seed": "0"}
+ON = OFF | {"pipelined": "on"}
+
+
+def recorded(path, *stretches, versions=None, warmup_steps=2, log=True):
+    """Write a recording: of each (settings, rows, steps in a row) so many rows of 0.5 s."""
+    origin = Origin(
+        began_s=BEGAN_S,
+        began_utc=BEGAN_UTC,
+        interval_s=0.5,
+        command=(),
+        platform="Linux",
+        versions=versions or {"gpudash": "0.1.0", "driver": "570.1"},
+    )
+    writer = RecordingWriter(path, origin, log=log)
+    begun = msgspec.structs.replace(
+        worker_started(BEGAN_S, stretches[0][0]), warmup_steps=warmup_steps
+    )
+    writer.take(Envelope(source="training", seq=0, sent_s=BEGAN_S, body=begun))
+    at_s, step, random = BEGAN_S, 0, Random(0)
+    for segment, (settings, rows, steps) in enumerate(stretches):
+        for _ in range(rows):
+            count = steps + random.choice((-1, 0, 1))
+            step, at_s = step + count, at_s + 0.5
+            row = interval(
+                began_s=at_s - 0.5,
+                ended_s=at_s,
+                segment=segment,
+                settings=settings,
+                step=step,
+                steps=count,
+                samples=8 * count,
+                bursts=(Burst(at_s - 0.5, ((500 / count, count),)),),
+                host={"core_wait_pct": 2.0},
+            )
+            writer.take(row)
+    writer.close()
+    return path
+
+
+def swept(path, ms_per_step):
+    """Write a sweep of four rounds in which each cell's step takes so long; None fails."""
+    file = SweepFile(path, provenance(machine="node1"), force=False, resume=False)
+    file.started_on(started())
+    for turn in range(4):
+        for cell, ms in enumerate(ms_per_step):
+            if ms is None:
+                row = BlockRow(round=turn, cell=cell, failure="no", failure_kind="out_of_memory")
+            else:
+                busy_s = 10 * ms * (1 + turn / 1000) / 1e3
+                row = BlockRow(round=turn, cell=cell, steps=10, samples=80, busy_s=busy_s)
+            file.append(row)
+    file.close()
+    return path
+
+
+def run(*measured, **circumstances):
+    return Run(path="run.csv", circumstances=circumstances, measured=measured)
+
+
+def measured(settings, steps=100, rows=40, workload="encdec", **more):
+    random = Random(f"{settings} {steps}")
+    parts = tuple(Part(steps + random.choice((-1, 0, 1)), 0.5) for _ in range(rows))
+    return Measured(workload=workload, settings=settings, parts=parts, **more)
+
+
+# ── reading ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("named", ["run.csv", "run.jsonl"])
+def test_a_recording_is_read_from_its_csv_or_its_log(tmp_path, named):
+    recorded(tmp_path / "run.csv", (OFF, 50, 100), (ON, 50, 120), (OFF, 20, 100))
+    found = read_run(tmp_path / named)
+    assert [one.settings for one in found.measured] == [OFF, ON]
+    off, on = found.measured
+    assert off.steps_per_s == pytest.approx(200, rel=0.01)
+    assert on.steps_per_s == pytest.approx(240, rel=0.01)
+    assert (len(off.parts), len(on.parts)) == (49 + 19, 49)  # the first row of each is warm-up
+    assert on.core_wait_pct == 2.0
+    assert found.circumstances["driver"] == "570.1"
+    assert found.circumstances["device"] == "NVIDIA H200"
+    assert found.circumstances["platform"] == "Linux"
+    assert found.circumstances["seed"] == "0"
+
+
+def test_a_csv_alone_knows_the_same_but_for_what_was_not_recorded(tmp_path):
+    path = recorded(tmp_path / "run.csv", (OFF, 50, 100))
+    whole = read_run(path)
+    (tmp_path / "run.jsonl").unlink()
+    assert read_run(path) == whole
+    (tmp_path / "run.json").unlink()
+    alone = read_run(path)
+    assert alone.measured == whole.measured
+    assert alone.circumstances == {"seed": "0"}
+
+
+def test_as_many_steps_are_left_out_as_the_worker_says(tmp_path):
+    path = recorded(tmp_path / "run.csv", (OFF, 50, 10), warmup_steps=45)
+    (found,) = read_run(path).measured
+    assert len(found.parts) == 45
+
+
+def test_rows_after_a_time_without_training_are_warm_up(tmp_path):
+    recorded(tmp_path / "run.csv", (OFF, 50, 100), log=False)
+    lines = (tmp_path / "run.csv").read_text().splitlines(keepends=True)
+    lines[26] = lines[26].replace("0.500000", "0.300000")  # paused in the 26th row
+    (tmp_path / "run.csv").write_text("".join(lines))
+    (found,) = read_run(tmp_path / "run.csv").measured
+    assert len(found.parts) == 50 - 1 - 2
+
+
+def test_a_sweep_is_read_by_cell(tmp_path):
+    found = read_run(swept(tmp_path / "s.csv", [50.0, 40.0, 80.0, None]))
+    assert [one.steps_per_s for one in found.measured] == [
+        pytest.approx(rate, rel=0.01) for rate in (20, 25, 12.5)
+    ] + [None]
+    assert found.measured[1].settings == IN_FORCE | GRID.changes(1)
+    assert found.measured[3].failure == "no"
+    assert found.circumstances["machine"] == "node1"
+
+
+def test_a_sweep_without_its_json_is_refused(tmp_path):
+    path = swept(tmp_path / "s.csv", [50.0] * 4)
+    (tmp_path / "s.json").unlink()
+    with pytest.raises(UsageError, match=r"cannot read .*s\.csv: .*s\.json: no such file"):
+        read_run(path)
+
+
+# ── matching ────────────────────────────────────────────────────────────────────────────
+
+
+def test_settings_are_matched_and_the_others_named():
+    base = run(measured(OFF), measured(OFF | {"batch_size": "4"}))
+    new = run(measured(ON), measured(OFF, 105))
+    found = compared(base, new)
+    (matched,) = found.matched
+    assert matched.ratio == pytest.approx(1.05, rel=0.01)
+    assert matched.low < matched.ratio < matched.high
+    assert [(one.run, one.settings) for one in found.alone] == [
+        ("base", OFF | {"batch_size": "4"}),
+        ("new", ON),
+    ]
+
+
+def test_another_workload_is_another_setting():
+    found = compared(run(measured(OFF)), run(measured(OFF, workload="augment")))
+    assert (found.matched, len(found.alone)) == ((), 2)
+
+
+def test_a_seed_is_a_circumstance():
+    found = compared(run(measured(OFF), seed="0"), run(measured(OFF | {"seed": "1"}), seed="1"))
+    assert len(found.matched) == 1
+    assert [(one.name, one.base, one.new) for one in found.differences] == [("seed", "0", "1")]
+
+
+def test_a_lever_that_one_version_does_not_know_is_named_and_keeps_nothing_from_matching():
+    found = compared(run(measured(OFF)), run(measured(OFF | {"compile": "off"})))
+    assert len(found.matched) == 1
+    assert [(one.name, one.base, one.new) for one in found.differences] == [
+        ("compile", None, "off")
+    ]
+    several = run(measured(OFF | {"compile": "off"}), measured(OFF | {"compile": "on"}))
+    assert compared(run(measured(OFF)), several).matched == ()
+
+
+def test_only_what_differs_is_named_and_what_is_not_recorded_is_none():
+    base = run(measured(OFF), torch="2.11", driver="570", device="H100")
+    new = run(measured(OFF), torch="2.15", driver="570")
+    assert [(one.name, one.base, one.new) for one in compared(base, new).differences] == [
+        ("torch", "2.11", "2.15"),
+        ("device", "H100", None),
+    ]
+
+
+def test_a_sweep_is_compared_with_a_recording_of_the_same_settings(tmp_path):
+    settings = IN_FORCE | GRID.changes(0)
+    base = read_run(swept(tmp_path / "s.csv", [50.0] * 4))
+    new = read_run(recorded(tmp_path / "run.csv", (settings, 50, 11)))
+    found = compared(base, new)
+    (matched,) = found.matched
+    assert matched.ratio == pytest.approx(1.1, rel=0.02)
+    assert len(found.alone) == 3
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "judgement"),
+    [
+        (0.90, 0.96, "below"),
+        (0.97, 1.02, "not below"),
+        (0.95, 0.97, "unclear"),
+        (0.95, 1.02, "unclear"),
+        (None, None, "no interval"),
+    ],
+)
+def test_only_an_interval_that_lies_below_the_limit_shows_that_it_is_slower(low, high, judgement):
+    assert judge(low, high, 0.97) == judgement
+
+
+# ── in words ────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_text_names_differences_first_and_drift_always():
+    found = compared(run(measured(OFF), torch="2.11"), run(measured(OFF, 105), torch="2.15"))
+    text = table.text(found)
+    assert text.index("torch: 2.11 → 2.15") < text.index("new/base")
+    assert text.endswith(CAVEAT)
+    assert CAVEAT in table.markdown(found)
+    assert "| encdec | 200" in table.markdown(found)
+
+
+def test_too_few_rows_are_shown_without_an_interval_and_it_is_said_why():
+    found = compared(run(measured(OFF, rows=39)), run(measured(OFF, 105)))
+    (row,) = table.cells(found)[1:]
+    assert row[-1] == "–"
+    assert "at least 40 are needed" in table.text(found)
+
+
+def test_a_setting_is_named_by_the_levers_that_differ():
+    base = run(measured(OFF), measured(ON))
+    found = compared(base, base)
+    assert [row[0] for row in table.cells(found)[1:]] == [
+        "encdec pipelined=off",
+        "encdec pipelined=on",
+    ]
+
+
+def test_short_cores_are_warned_about():
+    found = compared(run(measured(OFF, core_wait_pct=48.0)), run(measured(OFF)))
+    assert "cores were short: encdec of base waited for one 48 % of the time" in table.text(found)
+    quiet = compared(run(measured(OFF, core_wait_pct=14.9)), run(measured(OFF)))
+    assert "cores were short" not in table.text(quiet)
+
+
+def test_text_of_a_file_cannot_command_a_terminal():
+    evil = "\x1b[2J"
+    found = compared(
+        run(measured({"lever": evil}), measured({"lever": "b"}), torch=evil),
+        run(measured({"lever": evil}), measured({"lever": "c"}), torch="2"),
+    )
+    assert "\x1b" not in table.text(found) + table.markdown(found)
+
+
+def test_a_recording_cut_short_is_compared_as_far_as_it_goes(tmp_path):
+    whole = recorded(tmp_path / "run.csv", (OFF, 100, 100))
+    torn = tmp_path / "torn.csv"
+    shutil.copy(tmp_path / "run.json", tmp_path / "torn.json")
+    torn.write_bytes(whole.read_bytes()[:-20])
+    (one,) = read_run(torn).measured
+    assert len(one.parts) == 98
