@@ -18,6 +18,7 @@ import msgspec
 from gpudash.errors import UsageError
 from gpudash.metrics import METRICS, Kind
 from gpudash.protocol import Changed, Device, Envelope, Failed, Note, Settings, Started
+from gpudash.recording import provenance
 from gpudash.recording.files import shown
 from gpudash.recording.intervals import Burst, Interval
 from gpudash.recording.log import LONGEST_S, LineReader, Logged, LogReader, Origin, refuse_nonsense
@@ -29,8 +30,6 @@ UNKNOWN = "phases, pauses, comparisons, notes and the training's own output are 
 Came: TypeAlias = Started | Changed | Failed
 """What can be told from a CSV and its JSON, beside the intervals."""
 NEEDED = {"time_s", "workload", "segment", "levers", "step", "steps"}
-LONGEST_JSON = 1 << 26
-"""Bytes: a larger one is not ours."""
 MOST_GPUS = 1024
 NAMES = {"gpu_index", "gpu_uuid"}
 """Of a GPU, and no values of it."""
@@ -70,12 +69,7 @@ class CsvReader(LineReader):
         self._before: Interval | None = None
         self._seq = 0
         self._base = 0  # the segment that the newest worker began with
-        self._metadata = NO_JSON
-        with (
-            suppress(OSError, msgspec.MsgspecError, RecursionError),
-            path_beside(self.path).open("rb") as file,
-        ):
-            self._metadata = msgspec.json.decode(file.read(LONGEST_JSON), type=Metadata)
+        self._metadata = provenance.read(path_beside(self.path)) or NO_JSON
         seen = re.search(rb",((GPU|MIG)-[^,\n]+),", self._file.peek())
         self._uuid = seen[1].decode("utf-8", "replace") if seen else None
         self._failures = list(self._metadata.failures)

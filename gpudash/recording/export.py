@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from gpudash.errors import UsageError
 from gpudash.recording.csv_file import cells, columns
 from gpudash.recording.csv_reader import open_recording
-from gpudash.recording.files import Output, refuse_existing
+from gpudash.recording.files import created
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LARGEST, LineReader
 from gpudash.recording.writer import RecordingWriter
@@ -45,7 +45,7 @@ def _to_csv(reader: LineReader, target: Path, force: bool) -> None:  # noqa: FBT
 
 def _to_json_lines(reader: LineReader, target: Path, force: bool) -> None:  # noqa: FBT001  # …
     rows = _rows(reader)
-    with _created(target, force) as output:
+    with created(target, force=force) as output:
         while batch := list(islice(rows, BATCH)):
             output.append("".join(json.dumps(row) + "\n" for row in batch).encode())
 
@@ -60,7 +60,7 @@ def _to_parquet(reader: LineReader, target: Path, force: bool) -> None:  # noqa:
     schema = pa.schema([(name, types.get(name, pa.float64())) for name in columns()])
     rows = _rows(reader)
     with (
-        _created(target, force) as output,
+        created(target, force=force) as output,
         os.fdopen(output.fd, "wb", closefd=False) as file,
         parquet.ParquetWriter(file, schema) as writer,
     ):
@@ -86,18 +86,3 @@ def _value(name: str, cell: str) -> str | float | None:
         if abs(number) < LARGEST:
             return number
     return None
-
-
-@contextmanager
-def _created(target: Path, force: bool) -> Iterator[Output]:  # noqa: FBT001  # as its callers
-    """Create a file that takes its place once it is whole."""
-    if not force:
-        refuse_existing(target)
-    output = Output(target, draft=True)
-    try:
-        yield output
-        output.take_place()
-        output.close()
-    except BaseException:
-        output.discard()
-        raise

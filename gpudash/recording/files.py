@@ -4,7 +4,8 @@ import errno
 import os
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpudash.errors import ExistsError, RecordingError
@@ -108,6 +109,21 @@ class Output:
             with suppress(OSError):  # not every file system knows permissions
                 os.fchmod(fd, stat.S_IMODE(mode))
         return fd
+
+
+@contextmanager
+def created(target: Path, *, force: bool) -> Iterator[Output]:
+    """Create a file that takes its place once it is whole. Raises RecordingError."""
+    if not force:
+        refuse_existing(target)
+    output = Output(target, draft=True)
+    try:
+        yield output
+        output.take_place()
+        output.close()
+    except BaseException:
+        output.discard()
+        raise
 
 
 def draft_beside(path: Path) -> Path:

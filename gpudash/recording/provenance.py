@@ -20,6 +20,10 @@ SCHEMA_VERSION = 2
 """Raised whenever a reader of older files would misread a new one."""
 
 
+LONGEST_JSON = 1 << 26
+"""Bytes: a larger one is not ours."""
+
+
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of the recording under the same settings: the CSV's column `segment`."""
 
@@ -71,6 +75,19 @@ def path_beside(csv_path: Path, suffix: str = ".json") -> Path:
     if csv_path.suffix == ".csv":
         return csv_path.with_suffix(suffix)
     return csv_path.parent / (csv_path.name + suffix)  # with_name refuses "." and "/"
+
+
+def beside(recording: Path) -> Path:
+    """Return where the provenance of a recording is, of which the CSV or the log is named."""
+    is_log = recording.suffix == ".jsonl"
+    return recording.with_suffix(".json") if is_log else path_beside(recording)
+
+
+def read(path: Path) -> Metadata | None:
+    """Return the provenance in this file; None where there is none, or it is not ours."""
+    with suppress(OSError, msgspec.MsgspecError, RecursionError), path.open("rb") as file:
+        return msgspec.json.decode(file.read(LONGEST_JSON), type=Metadata)
+    return None
 
 
 def write(path: Path, contents: msgspec.Struct) -> None:

@@ -119,6 +119,8 @@ class Replay(Source):
         self._path, self._name = path, name or path.name
         self._seq = count()
         self._ahead = open_recording(path)
+        self.at_file_end = False
+        """Nothing more was in the file when it was last read."""
         self._began_s = self._ahead.origin.began_s
         self._overview = LiveView(NOTHING, self._began_s)
         self._markers: tuple[tuple[float, str], ...] = ()
@@ -144,6 +146,11 @@ class Replay(Source):
             following=player.playing and player.at_end,
             markers=self._markers,
         )
+
+    @property
+    def refused(self) -> int:
+        """Lines of the file that make no sense."""
+        return self._ahead.refused
 
     def read(self) -> list[Envelope]:
         """Return what is due; a Hello first, where everything is told from the beginning."""
@@ -186,6 +193,7 @@ class Replay(Source):
 
     def _look_ahead(self) -> None:
         found = self._ahead.read(AT_ONCE)
+        self.at_file_end = not found
         for one in found:
             if isinstance(one, Closed):
                 self.player.complete = True

@@ -13,7 +13,7 @@ from gpudash.compare.sweep.file import SweepFile
 from gpudash.compare.sweep.grid import BlockRow
 from gpudash.compare.unpaired_t import Part
 from gpudash.errors import UsageError
-from gpudash.protocol import Envelope
+from gpudash.protocol import Changed, Envelope
 from gpudash.recording.intervals import Burst
 from gpudash.recording.log import Origin
 from gpudash.recording.writer import RecordingWriter
@@ -43,6 +43,17 @@ def recorded(path, *stretches, versions=None, warmup_steps=2, log=True):
     writer.take(Envelope(source="training", seq=0, sent_s=BEGAN_S, body=begun))
     at_s, step, random = BEGAN_S, 0, Random(0)
     for segment, (settings, rows, steps) in enumerate(stretches):
+        if segment:
+            changed = Changed(
+                at_s=at_s,
+                segment=segment,
+                after_step=step,
+                changes=dict(settings.items() - stretches[segment - 1][0].items()),
+                settings=settings,
+                took_ms=0.5,
+                warmup_steps=warmup_steps,
+            )
+            writer.take(Envelope(source="training", seq=segment, sent_s=at_s, body=changed))
         for _ in range(rows):
             count = steps + random.choice((-1, 0, 1))
             step, at_s = step + count, at_s + 0.5

@@ -1,0 +1,223 @@
+"""A report says what the dashboard shows, and nothing in a recording can become more than text."""
+
+import math
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from gpudash.format import significant
+from gpudash.report.charts import MOST_BINS, bins_of, interval_chart, reach_of, throughput_chart
+from gpudash.report.markup import document, element, number
+from gpudash.report.page import POLICY
+from gpudash.snapshot import Marker, Result, Series, Snapshot
+from tests.report.pages import FAILED, METADATA, page_of
+from tests.tui import scenes
+
+EVIL = "<script>alert(1)</script>\x1b[2J'\"&"
+SCENES = ("starting", "running", "serial", "comparing", "decided", "without_gpu", "failed")
+change = msgspec.structs.replace
+
+
+class Read(HTMLParser):
+    """What a browser would find in a page."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.attributes, self.texts, self.open = [], [], [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += attributes
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.texts.append(data)
+
+    @property
+    def text(self):
+        return "\n".join(self.texts)
+
+
+def long_run(ticks, markers=0, results=0, names=10):
+    level = tuple(100 + 10 * math.sin(tick / 50) for tick in range(ticks))
+    known = scenes.running()
+    values = dict.fromkeys(list(known.series.values)[:names], level)
+    return change(
+        known,
+        elapsed_s=ticks / 2,
+        series=Series(at_s=tuple((tick + 1) / 2 for tick in range(ticks)), values=values),
+        markers=tuple(Marker(at_s=3.0 * one, label=f"batch_size={one}") for one in range(markers)),
+        results=tuple(
+            Result(number=one, configuration=f"batch_size={one}", steps=10)
+            for one in range(results)
+        ),
+    )
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_every_state_of_a_run_is_a_page_in_which_every_tag_is_closed(scene):
+    found = Read(page_of(getattr(scenes, scene)()))
+    assert found.open == []
+    assert found.tags.count("h1") == 1
+
+
+def test_nothing_is_fetched_and_nothing_is_run():
+    html = page_of(scenes.decided())
+    found = Read(html)
+    assert not {"script", "link", "img", "iframe", "object", "a"} & set(found.tags)
+    assert not {"src", "href", "onload", "onclick"} & {name for name, _ in found.attributes}
+    assert "url(" not in html
+    assert "@import" not in html
+    assert ("http-equiv", "Content-Security-Policy") in found.attributes
+    assert ("content", POLICY) in found.attributes
+
+
+def test_the_numbers_are_those_of_the_dashboard():
+    snapshot = scenes.decided()
+    text = Read(page_of(snapshot)).text
+    for result in snapshot.results:
+        if not result.verdict:
+            assert significant(result.samples_per_s) in text
+            assert significant(result.step_ms_p95) in text
+    assert snapshot.verdicts[-1].verdict in text
+    assert "Limited by the GPU" in text
+    assert "encdec on NVIDIA H200" in text
+
+
+def test_lever_changes_are_marked_in_every_chart_and_named():
+    snapshot = scenes.running()
+    html = page_of(snapshot)
+    for one in snapshot.markers:
+        assert one.label in Read(html).text
+    charts = html.count("<svg") - len(snapshot.verdicts) - 1  # of intervals, and of the account
+    assert html.count('class="marker"') == charts * len(snapshot.markers)
+    assert charts >= 5
+
+
+def test_what_a_recording_does_not_know_is_said():
+    text = Read(page_of(scenes.running(), metadata=None, unknown="phases are not in a CSV")).text
+    assert "This is a CSV without its log: phases are not in a CSV." in text
+    assert "There is no JSON beside it" in text
+    cut = Read(page_of(scenes.running(), metadata=change(METADATA, complete=False))).text
+    assert "It was not closed in order" in cut
+    whole = Read(page_of(scenes.running())).text
+    assert "complete" in whole
+    assert "It was not closed" not in whole
+
+
+def test_a_run_without_a_step_says_so():
+    assert "No step was measured." in Read(page_of(Snapshot())).text
+
+
+def test_failures_are_told_with_their_moment():
+    text = Read(page_of(scenes.failed(), failures=(FAILED,))).text
+    assert "1:05" in text
+    assert "out of memory at batch_size=64" in text
+
+
+def test_the_account_and_the_provenance_are_told():
+    text = Read(page_of(scenes.running())).text
+    for word in ("60.0 s", "training", "paused", "4.00 s", "unattributed", "10.0 %"):
+        assert word in text
+    for word in ("gpudash encdec --record run.csv", "570.1", "Linux-6.1", "2026-01-02 03:04:05"):
+        assert word in text
+    assert "waiting for data" not in text  # none was
+    assert "gpudash report run.csv -o run.html" in text
+
+
+def test_whatever_a_text_holds_it_is_text():
+    known = scenes.decided()
+    evil = change(
+        known,
+        workload=EVIL,
+        device=change(known.device, name=EVIL, uuid=EVIL),
+        settings={EVIL: EVIL},
+        notes=(EVIL,),
+        markers=(Marker(at_s=3.0, label=EVIL),),
+        phases=tuple(change(one, label=EVIL) for one in known.phases),
+        results=(*(change(one, configuration=EVIL) for one in known.results),),
+        verdicts=tuple(
+            change(one, lever=EVIL, a=EVIL, b=EVIL, verdict=EVIL) for one in known.verdicts
+        ),
+    )
+    html = page_of(
+        evil, name=EVIL, failures=(change(FAILED, sentence=EVIL),), notices=(EVIL,), unknown=EVIL
+    )
+    found = Read(html)
+    assert "script" not in found.tags
+    assert "<script" not in html
+    assert "\x1b" not in html
+    assert found.text.count("<script>alert(1)</script>␛[2J'\"&") >= 10
+
+
+def test_a_page_stays_small_whatever_the_recordings_length():
+    small = len(page_of(long_run(MOST_BINS)))
+    large = len(page_of(long_run(1680, markers=200, results=200, names=40)))
+    assert large < 600_000
+    assert len(page_of(long_run(1680))) < 1.2 * small
+
+
+@pytest.mark.parametrize("ticks", [1, 2, 40, 319, 320, 321, 1680])
+def test_bins_follow_each_other_and_hold_every_tick_once(ticks):
+    series = long_run(ticks).series
+    bins = bins_of(series, ticks / 2)
+    assert len(bins.stretches) <= MOST_BINS
+    held = [index for one in bins.stretches for index in range(one.start, one.stop)]
+    assert held == list(range(ticks))
+    for before, after in pairwise(bins.times):
+        assert before[1] == after[0]
+    assert bins.times[0][0] == 0
+    assert bins.times[-1][1] == ticks / 2
+
+
+def test_a_curve_is_broken_where_nothing_was_measured():
+    known = long_run(40)
+    gap = tuple(None if 10 <= tick < 20 else 5.0 for tick in range(40))
+    series = change(known.series, values={"samples_per_s": gap})
+    snapshot = change(known, series=series, markers=())
+    bins = bins_of(series, 20.0)
+    runs = bins.runs(series, gap)
+    assert [len(run) for run in runs] == [10, 20]
+    chart = throughput_chart(snapshot, bins)
+    lines = [one.get("d") for one in chart if one.get("class") == "line rate"]
+    assert len(lines) == 2
+    assert all(re.fullmatch(r"M[\d. L]+", line) for line in lines)
+
+
+def test_labels_that_have_no_room_are_left_out_and_none_overlaps():
+    snapshot = long_run(400, markers=60)
+    chart = throughput_chart(snapshot, bins_of(snapshot.series, 200.0))
+    labels = [one for one in chart if one.get("class") == "label"]
+    assert 0 < len(labels) < 60
+    rows = {}
+    for one in labels:
+        rows.setdefault(one.get("y"), []).append((float(one.get("x")), len(one.text)))
+    for row in rows.values():
+        for (x, letters), (following, _) in pairwise(row):
+            assert x + 6 * letters < following
+
+
+def test_an_interval_is_drawn_where_it_lies():
+    (shown,) = scenes.decided().verdicts
+    chart = interval_chart(shown, reach_of([shown]))
+    whisker = next(one for one in chart if one.get("class") == "whisker")
+    zero = next(one for one in chart if one.get("class") == "zero")
+    assert float(zero.get("x1")) < float(whisker.get("x1")) <= float(whisker.get("x2")) <= 180
+    assert interval_chart(change(shown, low=None), 0.1) is None
+
+
+def test_markup_escapes_and_rounds():
+    made = element("p", "a<b", element("b", "&"), " c", None, class_="x", data_at=1.25, none=None)
+    assert document(made) == (
+        '<!DOCTYPE html>\n<p class="x" data-at="1.2">a&lt;b<b>&amp;</b> c</p>\n'
+    )
+    assert [number(value) for value in (1.0, 1.04, 1.06, -0.5)] == ["1", "1", "1.1", "-0.5"]

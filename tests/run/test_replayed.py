@@ -1,0 +1,100 @@
+"""A recording told at once ends where a replay of it ends."""
+
+import json
+import shutil
+
+import pytest
+
+from gpudash.errors import UsageError
+from gpudash.protocol import Envelope, Failed, GpuReading, Notice
+from gpudash.recording.csv_reader import UNKNOWN
+from gpudash.recording.log import line_of
+from gpudash.run.replay import AT_ONCE
+from gpudash.run.replayed import replayed
+from gpudash.views.time_breakdown import TimeBreakdown
+from tests.compare.test_runs import OFF, ON, recorded
+from tests.recording import test_log
+from tests.recording.test_csv_file import GOLDEN
+from tests.scripted_run import BEGAN_S
+
+
+def with_messages(path, *bodies):
+    """Put messages of a log before its rows."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    said = [
+        line_of(Envelope(source="session", seq=number, sent_s=BEGAN_S + 0.1, body=body))
+        for number, body in enumerate(bodies)
+    ]
+    path.write_bytes(b"".join([*lines[:2], *said, *lines[2:]]))
+    return path
+
+
+@pytest.mark.parametrize("named", ["run.csv", "run.jsonl"])
+def test_everything_up_to_its_end_is_told(tmp_path, named):
+    recorded(tmp_path / "run.csv", (OFF, 50, 100), (ON, 50, 120))
+    run = replayed(tmp_path / named)
+    assert run.snapshot.total_steps == pytest.approx(50 * 220, rel=0.01)
+    assert run.snapshot.elapsed_s == 50.0
+    assert run.steps_per_s == pytest.approx(220, rel=0.01)
+    assert (run.name, run.unknown, run.refused) == (named, None, 0)
+    assert run.metadata.complete
+    assert run.started.device == run.snapshot.device
+
+
+def test_a_log_of_many_messages_before_the_first_row_is_told_to_its_end(tmp_path):
+    recorded(tmp_path / "run.csv", (OFF, 50, 100))
+    readings = [
+        GpuReading(at_s=BEGAN_S + 0.1, index=0, uuid="GPU-1111", name="H200")
+        for _ in range(3 * AT_ONCE)
+    ]
+    run = replayed(with_messages(tmp_path / "run.jsonl", *readings))
+    assert run.snapshot.elapsed_s == 25.0
+
+
+def test_a_csv_alone_says_what_it_does_not_know(tmp_path):
+    shutil.copy(GOLDEN, tmp_path / "run.csv")
+    run = replayed(tmp_path / "run.csv")
+    assert (run.unknown, run.metadata) == (UNKNOWN, None)
+    assert run.snapshot.total_steps > 0
+    assert [one.configuration for one in run.snapshot.results][1:]
+
+
+def test_the_runs_own_account_is_kept_and_folded_where_it_is_missing(tmp_path):
+    log = test_log.recorded(tmp_path)
+    assert replayed(log).account == TimeBreakdown(wall_s=9.0, phases_s=9.0)
+    (tmp_path / "run.json").unlink()
+    assert 0 < replayed(log).account.wall_s < 9
+
+
+def test_failures_and_notices_are_kept(tmp_path):
+    recorded(tmp_path / "run.csv", (OFF, 50, 100))
+    failed = Failed(at_s=BEGAN_S + 0.1, kind="error", sentence="it broke")
+    log = with_messages(tmp_path / "run.jsonl", failed, Notice(text="the disk is full"))
+    run = replayed(log)
+    assert [(round(one.at_s, 3), one.sentence) for one in run.failures] == [(0.1, "it broke")]
+    assert run.notices == ("the disk is full",)
+
+
+def test_lines_that_make_no_sense_are_counted(tmp_path):
+    log = recorded(tmp_path / "run.csv", (OFF, 50, 100)).with_suffix(".jsonl")
+    log.write_bytes(log.read_bytes() + b"[]\n[]\n")
+    assert replayed(log).refused == 2
+
+
+@pytest.mark.parametrize("cut", [0.2, 0.5, 0.99])
+def test_a_recording_cut_short_is_told_as_far_as_it_goes(tmp_path, cut):
+    log = recorded(tmp_path / "run.csv", (OFF, 50, 100)).with_suffix(".jsonl")
+    data = log.read_bytes()
+    log.write_bytes(data[: int(cut * len(data))])
+    assert 0 <= replayed(log).snapshot.total_steps <= 5100
+
+
+def test_a_json_that_is_not_ours_is_as_none(tmp_path):
+    recorded(tmp_path / "run.csv", (OFF, 50, 100))
+    (tmp_path / "run.json").write_text(json.dumps({"hello": 1}))
+    assert replayed(tmp_path / "run.csv").metadata is None
+
+
+def test_what_is_no_recording_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="no such file"):
+        replayed(tmp_path / "none.csv")
