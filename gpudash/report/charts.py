@@ -133,9 +133,9 @@ def step_chart(snapshot: Snapshot, bins: Bins) -> tuple[Element | None, list[Par
 
 
 def _column(frame: "_Frame", begin_s: float, end_s: float, below: float, above: float) -> str:
-    x, wide = frame.bins.x(begin_s), frame.bins.x(end_s) - frame.bins.x(begin_s)
-    high = frame.y(below) - frame.y(above)
-    return f"M{number(x)} {number(frame.y(above))}h{number(wide)}v{number(high)}h{number(-wide)}z"
+    """Return the path of a column: neighbours have the same edge, to the digit."""
+    x, end = number(frame.bins.x(begin_s)), number(frame.bins.x(end_s))
+    return f"M{x} {number(frame.y(above))}H{end}V{number(frame.y(below))}H{x}z"
 
 
 # ── readings ────────────────────────────────────────────────────────────────────────────

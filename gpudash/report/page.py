@@ -7,8 +7,9 @@ from xml.etree.ElementTree import Element
 
 from gpudash import format as fmt
 from gpudash.metrics import METRICS
-from gpudash.protocol import ComparisonShown
+from gpudash.protocol import ComparisonShown, Device
 from gpudash.recording.csv_file import wall_time
+from gpudash.recording.csv_reader import NOT_RECORDED
 from gpudash.report.charts import (
     Bins,
     bins_of,
@@ -31,6 +32,8 @@ from gpudash.views.answer import answer
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """The browser itself refuses whatever would be fetched or run."""
+FEW = 12
+"""Lever changes that are listed at once; more are folded away."""
 MOST_LINES = 50
 """Of failures, and of what gpudash said: the newest."""
 SPENT = {
@@ -81,9 +84,13 @@ def page(run: Replayed, command: Sequence[str]) -> str:
 
 
 def _title(run: Replayed) -> str:
-    snapshot = run.snapshot
-    device = f" on {snapshot.device.name}" if snapshot.device else ""
-    return f"{snapshot.workload or run.name}{device}"
+    device = _device(run.snapshot)
+    return f"{run.snapshot.workload or run.name}{f' on {device.name}' if device else ''}"
+
+
+def _device(snapshot: Snapshot) -> Device | None:
+    known = snapshot.device is not None and snapshot.device.name != NOT_RECORDED
+    return snapshot.device if known else None
 
 
 def _header(run: Replayed, title: str) -> Element:
@@ -174,10 +181,14 @@ def _charts(snapshot: Snapshot, bins: Bins) -> Iterator[Element]:
     steps, parts = step_chart(snapshot, bins)
     if steps is not None:
         yield _section("A step's time", _figure(steps, _parts(parts)), about="milliseconds")
-    found = readings(snapshot, TimeView())
-    rows = [row for one in found for row in _reading(snapshot, one, bins)]
-    if rows:
-        title = "GPU and host" if any(one.kind == "gpu" for one in found) else "Host"
+    charts = [
+        (one, chart)
+        for one in readings(snapshot, TimeView())
+        if (chart := reading_chart(snapshot, one, bins)) is not None
+    ]
+    if charts:
+        rows = (_reading(snapshot, one, chart) for one, chart in charts)
+        title = "GPU and host" if any(one.kind == "gpu" for one, _ in charts) else "Host"
         about = "the mean over the recording, and what the top of the curve stands for"
         yield _section(title, element("div", *rows, class_="readings"), about=about)
 
@@ -199,16 +210,13 @@ def _legend(entries: Iterable[tuple[str, str]]) -> Element | None:
     return element("figcaption", *found) if found else None
 
 
-def _reading(snapshot: Snapshot, one: Reading, bins: Bins) -> Iterator[Element]:
-    """Yield a row: label, curve, mean and scale; nothing of what was never measured."""
-    chart = reading_chart(snapshot, one, bins)
-    if chart is None:
-        return
+def _reading(snapshot: Snapshot, one: Reading, chart: Element) -> Element:
+    """Return a row: label, curve, mean and scale."""
     series = snapshot.series
     (mean,) = means(one.past, series.at_s, [slice(0, len(series.at_s))])
     is_share = METRICS[one.metric].kind == "step"
     value = fmt.percent(mean) if is_share else quantity(one.metric, mean)
-    yield element(
+    return element(
         "div",
         element("span", one.label, title=METRICS[one.metric].meaning),
         chart,
@@ -227,6 +235,7 @@ def _changes(snapshot: Snapshot) -> Iterator[Element]:
             "details",
             element("summary", f"{len(rows)} on the charts"),
             _table(("at", "what"), rows),
+            open="" if len(rows) <= FEW else None,
         )
         yield _section("Lever changes and pauses", inside)
 
@@ -353,7 +362,7 @@ def _others(tried: Iterable[str], value: str) -> Iterator[Element]:
 def _provenance(run: Replayed) -> Iterator[Element]:
     started, origin = run.started, run.origin
     versions = origin.versions | (started.versions if started else {})
-    device = run.snapshot.device
+    device = _device(run.snapshot)
     rows = [
         ("command", shlex.join(origin.command)),
         ("device", device.name if device else ""),

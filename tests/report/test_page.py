@@ -9,7 +9,15 @@ import msgspec
 import pytest
 
 from gpudash.format import significant
-from gpudash.report.charts import MOST_BINS, bins_of, interval_chart, reach_of, throughput_chart
+from gpudash.recording.csv_reader import NOT_RECORDED
+from gpudash.report.charts import (
+    MOST_BINS,
+    bins_of,
+    interval_chart,
+    reach_of,
+    step_chart,
+    throughput_chart,
+)
 from gpudash.report.markup import document, element, number
 from gpudash.report.page import POLICY
 from gpudash.snapshot import Marker, Result, Series, Snapshot
@@ -114,6 +122,18 @@ def test_what_a_recording_does_not_know_is_said():
     assert "It was not closed" not in whole
 
 
+def test_a_device_that_was_not_recorded_is_not_named():
+    known = scenes.running()
+    device = change(known.device, name=NOT_RECORDED)
+    assert "<h1>encdec</h1>" in page_of(change(known, device=device))
+
+
+def test_without_a_gpu_none_is_named():
+    text = Read(page_of(scenes.without_gpu())).text
+    assert "Host" in text
+    assert "GPU and host" not in text
+
+
 def test_a_run_without_a_step_says_so():
     assert "No step was measured." in Read(page_of(Snapshot())).text
 
@@ -177,6 +197,22 @@ def test_bins_follow_each_other_and_hold_every_tick_once(ticks):
         assert before[1] == after[0]
     assert bins.times[0][0] == 0
     assert bins.times[-1][1] == ticks / 2
+
+
+def test_the_columns_of_a_step_have_their_neighbours_edges():
+    """To the digit: a gap of a tenth would be a white line."""
+    snapshot = long_run(400)
+    chart, parts = step_chart(snapshot, bins_of(snapshot.series, 200.0))
+    assert len(parts) >= 2
+    for path in (one.get("d") for one in chart if (one.get("class") or "").startswith("fill")):
+        begins = re.findall(r"M([\d.]+) ", path)
+        ends = re.findall(r"H([\d.]+)V", path)
+        assert begins[1:] == ends[:-1]
+
+
+def test_many_lever_changes_are_folded_away():
+    assert "<details open" in page_of(long_run(400, markers=5))
+    assert "<details>" in page_of(long_run(400, markers=60))
 
 
 def test_a_curve_is_broken_where_nothing_was_measured():
