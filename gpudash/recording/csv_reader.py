@@ -159,6 +159,7 @@ def _origin(metadata: Metadata) -> Origin:
         interval_s=metadata.interval_s,
         command=metadata.command,
         platform=metadata.platform,
+        machine=metadata.machine,
         versions=metadata.versions,
     )
 

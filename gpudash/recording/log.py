@@ -51,6 +51,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...]
     """The command line, argument by argument."""
     platform: str = msgspec.field(default_factory=platform.platform)
+    machine: str | None = None
+    """Its network name; older logs do not say."""
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     """Of gpudash and whatever the session knows; the worker's come with its start."""
 

@@ -57,6 +57,8 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     """The command line, argument by argument."""
     seed: int | None = None
     platform: str
+    machine: str | None = None
+    """Its network name: a CPU has no UUID to be known by."""
     versions: dict[str, str]
     """gpudash, python, torch, driver and whatever else was at work, by name."""
     device: Device | None = None

@@ -57,6 +57,7 @@ class RecordingWriter:
             interval_s=origin.interval_s,
             command=command,
             platform=origin.platform,
+            machine=origin.machine,
             versions=versions,
         )
         self.rows = 0

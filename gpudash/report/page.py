@@ -367,6 +367,7 @@ def _provenance(run: Replayed) -> Iterator[Element]:
         ("command", shlex.join(origin.command)),
         ("device", device.name if device else ""),
         ("GPU", (device.uuid or "") if device else ""),
+        ("machine", origin.machine or ""),
         ("platform", origin.platform),
         *versions.items(),
         ("recorded every", f"{origin.interval_s:g} s"),

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import math
 import os
+import platform
 import selectors
 import threading
 import time
@@ -241,6 +242,7 @@ class Session:
             interval_s=self._interval_s,
             every_step=every_step,
             command=self._command,
+            machine=platform.node(),
             versions={"gpudash": gpudash.__version__},
         )
         recording = RecordingWriter(path, origin, force=force)

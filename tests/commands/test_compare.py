@@ -3,9 +3,11 @@
 import json
 from argparse import Namespace
 
+import msgspec
 import pytest
 
 from gpudash.commands.compare import BELOW, main
+from gpudash.compare.runs.comparison import RunComparison
 from gpudash.errors import UsageError
 from tests.compare.test_runs import OFF, ON, recorded
 
@@ -40,7 +42,9 @@ def test_a_table_is_printed_and_nothing_is_complained_of(runs, capsys):
 
 def test_json_is_one_document_with_its_version(runs, capsys):
     assert ask(runs, "base", "slower", json=True, fail_below="0.5") == 0
-    found = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr().out
+    found = json.loads(printed)
+    assert msgspec.json.encode(msgspec.json.decode(printed, type=RunComparison)) in printed.encode()
     (matched,) = found["matched"]
     assert found["schema_version"] == 1
     assert found["caveat"].startswith("these were not interleaved")

@@ -34,6 +34,7 @@ def recorded(path, *stretches, versions=None, warmup_steps=2, log=True):
         interval_s=0.5,
         command=(),
         platform="Linux",
+        machine="node1",
         versions=versions or {"gpudash": "0.1.0", "driver": "570.1"},
     )
     writer = RecordingWriter(path, origin, log=log)
@@ -115,6 +116,7 @@ def test_a_recording_is_read_from_its_csv_or_its_log(tmp_path, named):
     assert found.circumstances["driver"] == "570.1"
     assert found.circumstances["device"] == "NVIDIA H200"
     assert found.circumstances["platform"] == "Linux"
+    assert found.circumstances["machine"] == "node1"
     assert found.circumstances["seed"] == "0"
 
 
@@ -240,6 +242,8 @@ def test_the_text_names_differences_first_and_drift_always():
     assert text.index("torch: 2.11 → 2.15") < text.index("new/base")
     assert text.endswith(CAVEAT)
     assert CAVEAT in table.markdown(found)
+    assert table.SAME not in text
+    assert table.SAME in table.text(compared(run(measured(OFF)), run(measured(OFF))))
     assert "| encdec | 200" in table.markdown(found)
 
 
@@ -247,7 +251,8 @@ def test_too_few_rows_are_shown_without_an_interval_and_it_is_said_why():
     found = compared(run(measured(OFF, rows=39)), run(measured(OFF, 105)))
     (row,) = table.cells(found)[1:]
     assert row[-1] == "–"
-    assert "at least 40 are needed" in table.text(found)
+    assert table.NO_INTERVAL in table.text(found)
+    assert table.NO_INTERVAL not in table.text(compared(run(measured(OFF)), run(measured(OFF))))
 
 
 def test_a_setting_is_named_by_the_levers_that_differ():

@@ -138,7 +138,8 @@ def _of_recording(reader: LineReader, started: Started | None) -> dict[str, str]
     known = dict(reader.origin.versions)
     if started is not None:
         known |= started.versions | _of_device(started.device) | _seed(started.settings)
-    return known | ({"platform": reader.origin.platform} if reader.origin.platform else {})
+    where = {"machine": reader.origin.machine, "platform": reader.origin.platform}
+    return known | {name: text for name, text in where.items() if text}
 
 
 def _of_device(device: Device | None) -> dict[str, str]:

@@ -5,10 +5,16 @@ from collections.abc import Sequence
 from gpudash import format as fmt
 from gpudash.compare.runs.comparison import CAVEAT, Alone, Difference, Matched, RunComparison, Side
 from gpudash.compare.sweep.table import as_markdown, as_text, pairs
-from gpudash.compare.unpaired_t import MIN_ROWS
+from gpudash.compare.unpaired_t import MIN_BLOCKS, MIN_ROWS
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 
 HEAD = ["setting", "base steps/s", "new steps/s", "new/base", "95 % interval"]
+
+NO_INTERVAL = (
+    f"{fmt.ABSENT}: no interval with fewer than {MIN_ROWS} rows, or {MIN_BLOCKS} blocks of a "
+    "sweep, and none where the noise outlasts the run"
+)
+SAME = "no difference of versions, device or seed is recorded"
 
 
 def text(found: RunComparison) -> str:
@@ -41,13 +47,10 @@ def cells(found: RunComparison) -> list[list[str]]:
 def remarks(found: RunComparison) -> list[str]:
     """Return what is to be known of the table, a line each."""
     short = any(one.ratio is not None and one.low is None for one in found.matched)
-    needed = (
-        f"too few rows, or rows too much alike, for an interval; at least {MIN_ROWS} are needed"
-    )
     return [
         *alone(found),
         *_core_waits(found),
-        *([f"{fmt.ABSENT}: {needed}"] if short else []),
+        *([NO_INTERVAL] if short else []),
         CAVEAT,
     ]
 
@@ -70,10 +73,14 @@ def label(one: Matched | Alone, found: RunComparison) -> str:
 
 
 def _differing(differences: Sequence[Difference]) -> list[str]:
-    return [
-        fmt.plain(f"{one.name}: {one.base or fmt.ABSENT} → {one.new or fmt.ABSENT}")
-        for one in differences
-    ]
+    return (
+        [SAME]
+        if not differences
+        else [
+            fmt.plain(f"{one.name}: {one.base or fmt.ABSENT} → {one.new or fmt.ABSENT}")
+            for one in differences
+        ]
+    )
 
 
 def _row(one: Matched, found: RunComparison) -> list[str]:
