@@ -1,10 +1,17 @@
 """What is trained on, as a recording describes it: the device, and what software drives it."""
 
 import platform
+import re
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 
 from gpudash.protocol import Device
+
+
+DRIVER = Path("/proc/driver/nvidia/version")
+"""Where NVIDIA's kernel module says its version."""
 
 
 def describe_device(device: torch.device) -> Device:
@@ -33,4 +40,12 @@ def versions() -> dict[str, str]:
     cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # in torch
     if cudnn:
         found["cudnn"] = str(cudnn)
+    with suppress(OSError):  # without a driver there is no such file
+        found |= driver_version(DRIVER.read_text())
     return found
+
+
+def driver_version(text: str) -> dict[str, str]:
+    """Return the driver's version, as NVML tells it, of what its kernel module says."""
+    found = re.search(r"^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", text, re.MULTILINE)
+    return {"driver": found[1]} if found else {}
