@@ -9,7 +9,6 @@ import torch
 
 from gpudash.protocol import Device
 
-
 DRIVER = Path("/proc/driver/nvidia/version")
 """Where NVIDIA's kernel module says its version."""
 
