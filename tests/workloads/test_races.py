@@ -10,6 +10,7 @@ be written by the very next kernel on the stream that it was allocated on.
 import weakref
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -18,8 +19,12 @@ import torch
 from torch import Tensor
 from torch.cuda._sanitizer import ArgumentHandler, CUDASanitizerErrors, EventHandler
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+from workloads import CATALOGUE
+from workloads.levers import find
 from workloads.schedule import DualStream, Serial, side_stream
+from workloads.take_home import recipe
 from workloads.workload import Batch, Mark, Prepared, unmarked
 
 CUDA = torch.device("cuda", 0)
@@ -41,6 +46,7 @@ class FakeCuda(TorchDispatchMode):
         kwargs = kwargs or {}
         accesses = HostArguments()
         accesses.parse_inputs(func._schema, args, kwargs, is_factory=False)
+        handed_in = set(accesses.tensor_aliases)
         outputs = func(*args, **kwargs)
         accesses.parse_outputs(func._schema, outputs, is_factory=False)
         reused, self.reusable[self.current] = self.reusable[self.current], set()
@@ -54,9 +60,10 @@ class FakeCuda(TorchDispatchMode):
         )
         if errors:
             raise CUDASanitizerErrors(errors)
-        if not any(outputs is argument for argument in args):  # else in place
-            self.alive.append(outputs.untyped_storage())
-            weakref.finalize(outputs, self._free, self.current, outputs.data_ptr())
+        for made in tree_leaves(outputs):
+            if isinstance(made, Tensor) and made.data_ptr() not in handed_in:  # else in place
+                self.alive.append(made.untyped_storage())
+                weakref.finalize(made, self._free, self.current, made.data_ptr())
         return outputs
 
     def _free(self, home: "FakeStream", address: int) -> None:
@@ -112,7 +119,12 @@ class FakeStream:
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     fake = FakeCuda()
 
-    monkeypatch.setattr(torch.cuda, "Stream", lambda _device: FakeStream(fake, next(fake.ids)))
+    def stream(_device: torch.device = CUDA, priority: int = 0) -> FakeStream:
+        return FakeStream(fake, next(fake.ids))
+
+    monkeypatch.setattr(torch.cuda, "Stream", stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: stream)
+    monkeypatch.setattr(torch.cuda, "set_stream", partial(setattr, fake, "current"))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _device=None: fake.current)
     with fake:
         yield fake
@@ -223,3 +235,32 @@ def test_the_check_notices_what_is_let_go_of_while_it_is_trained_on(cuda: FakeCu
 
     with pytest.raises(CUDASanitizerErrors):
         train_on_two_streams(LetsGo())
+
+
+PIPELINED = recipe(find(CATALOGUE["encdec"].levers, "pipelined"), "on").code
+
+
+def run_recipe(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the lines that are shown for pipelined=on; a conversion stands for the copy."""
+    monkeypatch.setattr(torch.utils.data, "DataLoader", lambda *_, **__: HOST_BATCHES)
+    names = {
+        "dataset": None,
+        "batch_size": 2,
+        "device": torch.float64,
+        "build_model": lambda: torch.nn.Linear(4, 4),
+        "criterion": torch.nn.functional.mse_loss,
+    }
+    exec(code, names)
+    assert len(names["losses"]) == len(HOST_BATCHES)
+
+
+def test_the_lines_to_take_home_never_race(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_recipe(PIPELINED, monkeypatch)
+
+
+@pytest.mark.parametrize("needed", [x for x in PIPELINED.splitlines() if "wait_stream" in x])
+def test_each_wait_in_the_lines_to_take_home_is_needed(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, needed: str
+) -> None:
+    with pytest.raises(CUDASanitizerErrors):
+        run_recipe(PIPELINED.replace(needed, ""), monkeypatch)

@@ -1,0 +1,1 @@
+"""The loop as it is: every batch comes from the DataLoader."""

@@ -1,0 +1,16 @@
+"""The losses stay the same. 0 is PyTorch's default: the training process loads."""
+
+import torch
+from torch.utils.data import DataLoader
+
+loader = DataLoader(dataset, batch_size=batch_size, num_workers=N)
+model = build_model().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+losses = []
+for images, targets in loader:
+    images, targets = images.to(device), targets.to(device)
+    optimizer.zero_grad()
+    loss = criterion(model(images), targets)
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.detach())

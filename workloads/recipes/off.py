@@ -1,0 +1,1 @@
+"""PyTorch does so by itself: there is nothing to write."""

@@ -1,0 +1,84 @@
+"""The lines of PyTorch that do in one's own script what a lever does here.
+
+A recipe is a script, `recipes/LEVER/VALUE.py`: its docstring says what to know, the rest is the
+lines. What varies in them is `N`, a lever's number; `model` and the like are the reader's own.
+They are read here, never imported, so importing this costs no torch; tests run what is shown.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import unified_diff
+from pathlib import Path
+
+from workloads.levers import Count, Lever
+
+SCRIPTS = Path(__file__).parent / "recipes"
+PLAIN = "plain"
+"""A training loop without any technique."""
+BEFORE = {
+    "augment_on": "augment_on/cpu",
+    "input": "input/baseline",
+    "loss": "loss/nonzero",
+    "rotation": "rotation/per_image",
+}
+"""The script that a lever's recipes change, where that is not the plain loop."""
+ANY = "any"
+"""Stands for every value without a script of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How one value of a lever is written in PyTorch."""
+
+    note: str
+    """What to know before it is copied: whether the losses change, what goes with it."""
+    code: str
+    """The script; empty where there is nothing to write, and `note` says why."""
+    marked: tuple[str, ...]
+    """The script's lines after `+`, `-` or a blank: added, removed, or as they were before."""
+
+
+def recipe(lever: Lever, value: str | None = None) -> Recipe:
+    """Return the recipe of a value in canonical form; of a number yet to be chosen, without one.
+
+    Raises FileNotFoundError where none is written, which a test excludes for every lever.
+    """
+    note, code = _script(_name(lever.name, value or ANY))
+    if isinstance(lever, Count) and value is not None:
+        code = re.sub(r"\bN\b", value, code)
+    _, before = _script(BEFORE.get(lever.name, PLAIN))
+    return Recipe(note=note, code=code, marked=tuple(_marked(before, code)))
+
+
+def recipes(lever: Lever) -> dict[str, Recipe]:
+    """Return the recipe of each value, `N` standing for any number."""
+    if not lever.values:
+        return {"N": recipe(lever)}
+    return {value: recipe(lever, value) for value in lever.values}
+
+
+def _name(lever: str, value: str) -> str:
+    """Return the first of the scripts that may hold it: its own, one for all, that of `off`."""
+    names = (f"{lever}/{value}", f"{lever}/{ANY}")
+    return next((name for name in names if (SCRIPTS / f"{name}.py").exists()), value)
+
+
+def _script(name: str) -> tuple[str, str]:
+    """Return a script's docstring, on one line, and the code after it."""
+    text = (SCRIPTS / f"{name}.py").read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    code = "\n".join(text.splitlines()[tree.body[0].end_lineno :]).strip()
+    return " ".join((ast.get_docstring(tree) or "").split()), code and f"{code}\n"
+
+
+def _marked(before: str, after: str) -> Iterator[str]:
+    """Yield all lines of `after`, and among them those of `before` that it has not."""
+    if not after or before == after:
+        yield from (f" {line}" for line in after.splitlines())
+        return
+    lines, all_of_them = before.splitlines(), len(before) + len(after)
+    head = 3  # of the diff: two names, one place
+    changes = unified_diff(lines, after.splitlines(), n=all_of_them, lineterm="")
+    yield from list(changes)[head:]
