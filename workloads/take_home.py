@@ -18,12 +18,12 @@ SCRIPTS = Path(__file__).parent / "recipes"
 PLAIN = "plain"
 """A training loop without any technique."""
 BEFORE = {
-    "augment_on": "augment_on/cpu",
-    "input": "input/baseline",
-    "loss": "loss/nonzero",
-    "rotation": "rotation/per_image",
+    "augment_on": "cpu",
+    "input": "baseline",
+    "loss": "nonzero",
+    "rotation": "per_image",
 }
-"""The script that a lever's recipes change, where that is not the plain loop."""
+"""The value whose script a lever's other ones change, where that is not the plain loop."""
 ANY = "any"
 """Stands for every value without a script of its own."""
 
@@ -38,6 +38,13 @@ class Recipe:
     """The script; empty where there is nothing to write, and `note` says why."""
     marked: tuple[str, ...]
     """The script's lines after `+`, `-` or a blank: added, removed, or as they were before."""
+    before: str
+    """What they are marked against, in words."""
+
+    @property
+    def legend(self) -> str:
+        """What the marks and the names mean."""
+        return f"+ and -: changed against {self.before}. Names that nothing defines are your own."
 
 
 def recipe(lever: Lever, value: str | None = None) -> Recipe:
@@ -48,8 +55,11 @@ def recipe(lever: Lever, value: str | None = None) -> Recipe:
     note, code = _script(_name(lever.name, value or ANY))
     if isinstance(lever, Count) and value is not None:
         code = re.sub(r"\bN\b", value, code)
-    _, before = _script(BEFORE.get(lever.name, PLAIN))
-    return Recipe(note=note, code=code, marked=tuple(_marked(before, code)))
+    name, words = PLAIN, "a plain training loop"
+    if lever.name in BEFORE:
+        name, words = f"{lever.name}/{BEFORE[lever.name]}", f"{lever.name}={BEFORE[lever.name]}"
+    _, before = _script(name)
+    return Recipe(note=note, code=code, marked=tuple(_marked(before, code)), before=words)
 
 
 def recipes(lever: Lever) -> dict[str, Recipe]:
@@ -78,7 +88,6 @@ def _marked(before: str, after: str) -> Iterator[str]:
     if not after or before == after:
         yield from (f" {line}" for line in after.splitlines())
         return
-    lines, all_of_them = before.splitlines(), len(before) + len(after)
-    head = 3  # of the diff: two names, one place
-    changes = unified_diff(lines, after.splitlines(), n=all_of_them, lineterm="")
-    yield from list(changes)[head:]
+    lines, whole = before.splitlines(), len(before)
+    changes = unified_diff(lines, after.splitlines(), n=whole, lineterm="")
+    yield from list(changes)[3:]  # after two names and a place

@@ -218,6 +218,19 @@ class Dashboard(ContainedApp):
         unit = unit_of(lever, snapshot)
         self._open(Chooser(lever, now, values, unit, compares=compares), answered)
 
+    def action_code(self) -> None:
+        """Show the lines of PyTorch that do what the lever under the cursor does."""
+        lever = self._main.levers.chosen
+        if lever is not None:
+            self.action_code_of(lever.name, self.control.value(lever))
+
+    def action_code_of(self, name: str, value: str) -> None:
+        """Show the lines of PyTorch that do what a lever does with this value."""
+        from gpudash.tui.screens.recipe import TakeHome  # noqa: PLC0415  # after the first frame
+
+        lever = self.control.lever(name)
+        self._ask(lambda: self._open(TakeHome(lever, lever.canonical(value))))
+
     def action_set(self, name: str, value: str) -> None:
         """Set a lever."""
         self._ask(lambda: self.control.change(self.control.lever(name), value))

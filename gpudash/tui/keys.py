@@ -165,6 +165,8 @@ KEYS = (
     Key("pageup", "screen.scroll(-1)", "", "Scroll results or log up", "move", palette=False),
     Key("pagedown", "screen.scroll(1)", "", "Scroll down; at its end the log follows again", "move",
         palette=False),
+    Key("c", "code", "code", "The lines of PyTorch that do the same in your own script", "keep",
+        panels=("levers",), elsewhere=False, rank=6),
     Key("slash", "find", "find", "Find a lever, a row or a line of the log", "move", rank=8),
     Key("escape", "screen.leave_level", "",
         "One level back: zoom, cursor, freeze; then to the levers", "move", palette=False),

@@ -1,1 +1,1 @@
-"""PyTorch does so by itself: there is nothing to write."""
+"""PyTorch's default: there is nothing to write."""

@@ -30,6 +30,7 @@ class Chooser(Dialog[Chosen]):
         LEAVE,
         Binding("enter", "set", "set", show=False),
         Binding("a", "compare", "A/B", show=False),
+        Binding("c", "code", "code", show=False),
         Binding("down,j", "move(1)", "next", show=False),
         Binding("up,k", "move(-1)", "previous", show=False),
         Binding("pagedown", f"move({PAGE})", "further", show=False),
@@ -98,6 +99,13 @@ class Chooser(Dialog[Chosen]):
             self._table.complain(f"{AUTO} stands for another value: choose that one")
         elif value is not None:
             self.dismiss(Chosen("compare", value))
+
+    def action_code(self) -> None:
+        """Show the lines of PyTorch that do the same; the chooser stays open below."""
+        value = self._value()
+        if value is not None:
+            action = f"code_of({self._lever.name!r}, {value!r})"
+            self.app.call_later(self.app.run_action, action)
 
     def _value(self) -> str | None:
         """Return the value asked for, or None where it cannot be; the table then says why."""

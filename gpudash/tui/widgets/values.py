@@ -118,7 +118,7 @@ class ValueTable(Panel, Scrolled):
         return Frame(
             top=(cell(fmt.plain(self._lever.name), "strong"),),
             top_right=(cell(self._lever.effect, "dim", rank=1),),
-            bottom=keys,
+            bottom=(*keys, cell("c code", "key", rank=2, action="screen.code")),
             bottom_right=(cell("esc", "dim", rank=2, action="screen.leave"),),
         )
 

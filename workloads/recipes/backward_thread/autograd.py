@@ -1,1 +1,1 @@
-"""PyTorch does so by itself on a GPU: there is nothing to write."""
+"""PyTorch's default on a GPU: there is nothing to write."""

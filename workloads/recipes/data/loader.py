@@ -1,1 +1,1 @@
-"""The loop as it is: every batch comes from the DataLoader."""
+"""The plain training loop: there is nothing to write."""

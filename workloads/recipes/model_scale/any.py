@@ -1,1 +1,1 @@
-"""Not a technique: it exchanges the demonstration's own model for a smaller one."""
+"""Not a technique: it sets how large the model of the demonstration is."""

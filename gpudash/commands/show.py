@@ -1,0 +1,74 @@
+"""`gpudash show`: the lines of PyTorch that do in one's own script what a lever does here."""
+
+import argparse
+import textwrap
+from collections.abc import Iterator
+
+import msgspec
+
+from gpudash.commands.stdout import say
+from workloads import CATALOGUE, find_workload
+from workloads.levers import Lever, find
+from workloads.take_home import Recipe, recipe, recipes
+
+SCHEMA_VERSION = 1
+WIDTH = 80
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What `gpudash show --json` prints."""
+
+    schema_version: int = SCHEMA_VERSION
+    lever: str
+    summary: str
+    source: str
+    recipes: dict[str, Recipe]
+    """By value; `N` stands for any number."""
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the lines for `what`, LEVER or LEVER=VALUE. Returns 0. Raises LeverError."""
+    shown = look_up(arguments.what, arguments.workload)
+    say(msgspec.json.encode(shown).decode() if arguments.json else "\n".join(_lines(shown)))
+    return 0
+
+
+def look_up(what: str, workload: str | None) -> Shown:
+    """Return the recipe of LEVER=VALUE, or all of LEVER, of this workload or of any.
+
+    Raises LeverError for what does not exist.
+    """
+    name, has_value, text = what.partition("=")
+    lever = find(_levers(workload), name)
+    found = recipes(lever)
+    if has_value:
+        value = lever.canonical(text)
+        found = {value: recipe(lever, value)}
+    return Shown(lever=lever.name, summary=lever.summary, source=lever.source, recipes=found)
+
+
+def _levers(workload: str | None) -> tuple[Lever, ...]:
+    """Return the levers of one workload, or each that any has."""
+    if workload is not None:
+        return find_workload(workload).levers
+    named: dict[str, Lever] = {}
+    for entry in CATALOGUE.values():
+        for lever in entry.levers:
+            named.setdefault(lever.name, lever)
+    return tuple(named.values())
+
+
+def _lines(shown: Shown) -> Iterator[str]:
+    """Yield what a person reads."""
+    yield from textwrap.wrap(f"{shown.lever}: {shown.summary}", WIDTH)
+    yield from textwrap.wrap(f"Source: {shown.source}", WIDTH)
+    for value, one in shown.recipes.items():
+        yield ""
+        yield from textwrap.wrap(f"{shown.lever}={value}: {one.note}", WIDTH)
+        if one.marked:
+            yield ""
+            yield from one.marked
+    written = [one for one in shown.recipes.values() if one.marked]
+    if written:
+        yield ""
+        yield from textwrap.wrap(written[0].legend, WIDTH)

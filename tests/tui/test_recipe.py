@@ -1,0 +1,74 @@
+"""The lines to take home, from the levers and from the chooser."""
+
+import pytest
+
+from gpudash.tui.screens.chooser import Chooser
+from gpudash.tui.screens.recipe import TakeHome
+from tests.tui.driving import dashboard
+from tests.tui.fake_engine import training
+from workloads import CATALOGUE
+from workloads.levers import find
+from workloads.take_home import recipe
+
+PRECISION = find(CATALOGUE["encdec"].levers, "precision")
+
+
+async def test_the_lines_of_the_lever_under_the_cursor_are_shown_and_copied():
+    async with dashboard(snapshot=training(), notifications=True) as d:
+        await d.choose("batch_size")
+        await d.press("c")
+        assert "+loader = DataLoader(dataset, batch_size=8)" in d.text()
+        await d.press("y")
+        assert d.app.clipboard == recipe(d.app._main.levers.chosen, "8").code
+        assert d.notices() == ["copied: the lines for batch_size=8"]
+        await d.press("escape")
+        assert d.app.screen is d.app._main
+
+
+async def test_the_arrows_go_to_the_other_values():
+    async with dashboard(snapshot=training()) as d:
+        await d.choose("precision")
+        await d.press("c")
+        value = d.app._main.levers.chosen.default_text
+        for key in ("right", "right", "right", "left", "l", "h"):
+            assert f"precision={value}" in d.text()
+            marked = recipe(PRECISION, value).marked
+            assert all(line.strip() in d.text() for line in marked if line[0] == "+")
+            await d.press(key)
+            value = PRECISION.step(value, 1 if key in ("right", "l") else -1)
+
+
+async def test_where_there_is_nothing_to_write_nothing_is_copied():
+    async with dashboard(snapshot=training(), notifications=True) as d:
+        await d.choose("compile")
+        await d.press("c", "y")
+        assert "PyTorch's default: there is nothing to write." in d.text()
+        assert d.app.clipboard == ""
+        assert d.notices() == ["there is nothing to copy"]
+
+
+async def test_the_chooser_shows_the_value_under_its_cursor_and_stays():
+    async with dashboard(snapshot=training()) as d:
+        await d.choose("batch_size")
+        await d.press("enter", "1", "2", "c")
+        assert "+loader = DataLoader(dataset, batch_size=12)" in d.text()
+        await d.press("escape")
+        assert isinstance(d.app.screen, Chooser)
+        await d.click("c code")
+        assert isinstance(d.app.screen, TakeHome)
+
+
+@pytest.mark.parametrize("size", [(20, 5), (80, 24), (400, 120)])
+@pytest.mark.parametrize("lever", ["pipelined", "model_scale"])
+async def test_it_stands_at_any_size(size, lever):
+    async with dashboard(size, snapshot=training()) as d:
+        await d.choose(lever)
+        await d.press("c", "right", "down", "end")
+        assert all(len(line) == size[0] for line in d.lines())
+
+
+async def test_no_line_of_code_is_broken_at_80_columns():
+    async with dashboard((80, 60), snapshot=training()) as d:
+        await d.choose("pipelined")
+        await d.press("c", "right")
+        assert "+loader = DataLoader(dataset, batch_size=batch_size, pin_memory=True)" in d.text()
