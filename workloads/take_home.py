@@ -44,7 +44,7 @@ class Recipe:
     @property
     def legend(self) -> str:
         """What the marks and the names mean."""
-        return f"+ and -: changed against {self.before}. Names that nothing defines are your own."
+        return f"Marked against {self.before}. Names that nothing defines are your own."
 
 
 def recipe(lever: Lever, value: str | None = None) -> Recipe:

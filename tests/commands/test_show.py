@@ -20,7 +20,7 @@ def test_a_value_is_shown_with_its_source_what_to_know_and_its_lines(capsys) -> 
     assert "Source: torch.backends, torch.autocast\n" in printed
     assert "precision=bf16: The weights stay float32." in printed
     assert "\n+    with torch.autocast(device.type, dtype=torch.bfloat16):\n" in printed
-    assert "changed against a plain training loop" in printed
+    assert "Marked against a plain training loop" in printed
     assert "fp32_precision" not in printed
 
 

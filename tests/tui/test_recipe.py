@@ -70,5 +70,5 @@ async def test_it_stands_at_any_size(size, lever):
 async def test_no_line_of_code_is_broken_at_80_columns():
     async with dashboard((80, 60), snapshot=training()) as d:
         await d.choose("pipelined")
-        await d.press("c", "right")
+        await d.press("c")
         assert "+loader = DataLoader(dataset, batch_size=batch_size, pin_memory=True)" in d.text()

@@ -5,11 +5,15 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.widgets import Static
 
-from gpudash.tui.screens.dialog import Dialog, plain_lines, text
+from gpudash.tui.screens.dialog import Dialog
 from workloads.levers import Lever
 from workloads.take_home import recipe
+
+INKS = {"+": "$text-success", "-": "$text-muted"}
+"""By a line's mark."""
 
 
 class TakeHome(Dialog[None]):
@@ -27,36 +31,38 @@ class TakeHome(Dialog[None]):
         self._lever, self._value = lever, value
 
     def compose(self) -> ComposeResult:
-        """Yield title, lines and hint."""
-        others = "" if len(self._lever.values) < 2 else "←→ other values · "
+        """Yield the head, with the keys that a long script would push out of sight, and lines."""
         with VerticalScroll(classes="dialog told"):
-            yield text(self._title, classes="dialog-title")
-            yield text(self._content, classes="help-keys")
-            yield text(f"y copies · {others}esc closes", classes="dialog-hint")
+            yield Static(self._head, classes="dialog-title")
+            yield Static(self._lines, classes="help-keys")
 
     @property
-    def _title(self) -> str:
+    def _setting(self) -> str:
         return f"{self._lever.name}={self._value}"
 
     @property
-    def _content(self) -> str:
+    def _head(self) -> Content:
+        others = "←→ other values · " if self._lever.values else ""
+        return Content(f"{self._setting} · y copies · {others}esc closes")
+
+    @property
+    def _lines(self) -> Content:
         one = recipe(self._lever, self._value)
-        if not one.code:
-            return one.note
-        return "\n".join((one.note, "", *one.marked, "", one.legend))
+        lines = (one.note, "", *one.marked, "", one.legend) if one.code else (one.note,)
+        return Content("\n").join(Content.styled(line, INKS.get(line[:1], "")) for line in lines)
 
     def action_move(self, direction: int) -> None:
         """Show the next value, or the one before."""
         if not self._lever.values:
             return
         self._value = self._lever.step(self._value, direction)
-        self.query_one(".dialog-title", Static).update(plain_lines(self._title))
-        self.query_one(".help-keys", Static).update(plain_lines(self._content))
+        self.query_one(".dialog-title", Static).update(self._head)
+        self.query_one(".help-keys", Static).update(self._lines)
 
     def action_copy(self) -> None:
         """Copy the script, without the marks."""
         code = recipe(self._lever, self._value).code
         if code:
             self.app.copy_to_clipboard(code)
-        copied = f"copied: the lines for {self._title}"
+        copied = f"copied: the lines for {self._setting}"
         self.app.notify(copied if code else "there is nothing to copy", markup=False)
