@@ -12,6 +12,7 @@ from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import AskChoice, AskText, Confirm, Told
 from gpudash.tui.screens.help import Help
 from gpudash.tui.screens.main import PANELS
+from gpudash.tui.screens.recipe import TakeHome
 from tests.tui.driving import Driver, dashboard
 from tests.tui.fake_engine import recording, training
 from tests.tui.test_comparison import comparing
@@ -501,6 +502,7 @@ async def test_every_key_in_every_state_works_and_asks_only_what_can_be(name):
     ("opening", "dialog"),
     [
         (("enter",), Chooser),
+        (("c",), TakeHome),
         (("w",), AskChoice),
         (("r",), AskText),
         (("e",), Told),
@@ -517,7 +519,8 @@ async def test_no_key_reaches_the_run_while_a_dialog_is_open(opening, dialog):
             if d.app.screen is d.app._main:
                 await d.press(*opening)
             assert dialog is None or isinstance(d.app.screen, dialog)
-            if name not in ("enter", "y", "a", "ctrl+c", "ctrl+p"):  # an answer, or for the app
+            # an answer, for the app, or for a dialog above this one
+            if name not in ("enter", "y", "a", "c", "ctrl+c", "ctrl+p"):
                 await d.press(name)
         assert [call[0] for call in d.engine.calls] == ["start"]
         assert not d.app._exit
