@@ -5,16 +5,13 @@ from pathlib import Path
 
 import msgspec
 
-from gpudash.commands.options import number
 from gpudash.commands.stdout import complain, say
 from gpudash.compare.runs import table
 from gpudash.compare.runs.comparison import Matched, RunComparison, compared
 from gpudash.compare.runs.run import Run, read_run
-from gpudash.errors import UsageError
+from gpudash.errors import Exit, UsageError
 from gpudash.recording.files import shown
 
-BELOW = 3
-"""Exit code with --fail-below: a ratio is shown to be below the limit."""
 MOST_NAMED = 4
 """Settings in one line of an error."""
 
@@ -22,17 +19,12 @@ MOST_NAMED = 4
 def main(arguments: argparse.Namespace) -> int:
     """Compare two runs. Returns the exit code. Raises UsageError.
 
-    With `fail_below` it is 3 where the whole interval of a setting lies below the limit. An
+    With `fail_below` it is SLOWER where the whole interval of a setting lies below the limit. An
     interval that holds the limit shows nothing: that is said, and the code is 0. Settings
     without an interval cannot be judged at all: that is an error.
     """
-    limit = None
-    if arguments.fail_below is not None:
-        limit = number("--fail-below", arguments.fail_below, default=1, minimum=0.001, maximum=1000)
-    if arguments.json and arguments.markdown:
-        raise UsageError("--json and --markdown exclude each other; valid: one of the two")
-    base, new = (_read(Path(name)) for name in (arguments.base, arguments.new))
-    found = compared(base, new, limit)
+    base, new = _read(arguments.base), _read(arguments.new)
+    found = compared(base, new, arguments.fail_below)
     if not found.matched:
         alone = "; ".join(table.alone(found)[:MOST_NAMED])
         raise UsageError(f"no setting is in both runs: {alone}")
@@ -56,7 +48,7 @@ def _read(path: Path) -> Run:
 def _judged(found: RunComparison) -> int:
     """Say what the limit decides, and return the exit code."""
     if found.fail_below is None:
-        return 0
+        return Exit.DONE
     limit = f"{found.fail_below:g}"
     below, unclear, unknown = (
         [one for one in found.matched if one.judgement == judgement]
@@ -64,14 +56,14 @@ def _judged(found: RunComparison) -> int:
     )
     if below:
         complain(f"gpudash: slower than {limit}: {_named(below, found)}")
-        return BELOW
+        return Exit.SLOWER
     if unknown:
         raise UsageError(
             f"--fail-below {limit} cannot be decided without an interval: {_named(unknown, found)}"
         )
     if unclear:
         complain(f"neither shown to be below {limit} nor above it: {_named(unclear, found)}")
-    return 0
+    return Exit.DONE
 
 
 def _named(some: list[Matched], found: RunComparison) -> str:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from gpudash.commands.stdout import complain
-from gpudash.errors import UsageError
+from gpudash.errors import Exit, UsageError
 from gpudash.recording.files import created, shown
 from gpudash.report.page import page
 from gpudash.run.replayed import replayed
@@ -13,15 +13,14 @@ SUFFIXES = (".html", ".htm")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Write the page. Returns 0. Raises UsageError, and RecordingError if it cannot be written."""
-    output = Path(arguments.output)
+    """Write the page. Raises UsageError, and RecordingError if it cannot be written."""
+    output: Path = arguments.output
     if output.suffix not in SUFFIXES:
         raise UsageError(f"cannot write a report to {shown(output)}: its name has to end in .html")
-    run = replayed(Path(arguments.recording))
-    command = ["gpudash", "report", arguments.recording, "-o", arguments.output]
+    run = replayed(arguments.recording)
     with created(output, force=arguments.force) as file:
-        file.append(page(run, command).encode())
+        file.append(page(run, arguments.command).encode())
     if run.refused:
         lines = "1 line" if run.refused == 1 else f"{run.refused} lines"
         complain(f"left out {lines} of {shown(arguments.recording)} that made no sense")
-    return 0
+    return Exit.DONE

@@ -11,9 +11,11 @@ from workloads.nearest import did_you_mean
 
 DOCUMENTS = {
     "ab": "gpudash.commands.ab:Verdict",
+    "compare": "gpudash.compare.runs.comparison:RunComparison",
     "doctor": "gpudash.commands.doctor:Report",
     "list": "gpudash.commands.list:Catalogue",
     "recording": "gpudash.recording.provenance:Metadata",
+    "show": "gpudash.commands.show:Shown",
     "sweep": "gpudash.compare.sweep.file:Provenance",
 }
 """Name → the record. `recording` is FILE.json of a recording; `sweep` that of a sweep, too."""

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 import msgspec
 
 from gpudash.commands.stdout import say
+from gpudash.errors import Exit
 from workloads import CATALOGUE, find_workload
 from workloads.levers import Lever, find
 from workloads.take_home import Recipe, recipe, recipes
 
-SCHEMA_VERSION = 1
 WIDTH = 80
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """What `gpudash show --json` prints."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = 1
     lever: str
     summary: str
     source: str
@@ -27,10 +27,10 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the lines for `what`, LEVER or LEVER=VALUE. Returns 0. Raises LeverError."""
+    """Print the lines for `what`, LEVER or LEVER=VALUE. Raises LeverError."""
     shown = look_up(arguments.what, arguments.workload)
     say(msgspec.json.encode(shown).decode() if arguments.json else "\n".join(_lines(shown)))
-    return 0
+    return Exit.DONE
 
 
 def look_up(what: str, workload: str | None) -> Shown:

@@ -4,7 +4,19 @@ from importlib import import_module
 
 from gpudash.cli.parser import Verb
 
-VERBS = ("list", "ab", "sweep", "replay", "export", "doctor", "schema", "help")
+VERBS = (
+    "list",
+    "show",
+    "ab",
+    "sweep",
+    "replay",
+    "report",
+    "export",
+    "compare",
+    "doctor",
+    "schema",
+    "help",
+)
 """In the order of `gpudash --help`."""
 
 

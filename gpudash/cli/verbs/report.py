@@ -1,0 +1,34 @@
+"""`gpudash report`."""
+
+from gpudash.cli.options import file
+from gpudash.cli.parser import Parser, Verb
+from gpudash.errors import Exit
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what `report` takes."""
+    parser.add_argument(
+        "recording", type=file("RUN"), metavar="RUN", help="a recording's CSV, or the log beside it"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=file("--output"),
+        required=True,
+        metavar="FILE.html",
+        help="the page to write; it needs nothing beside it",
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+
+
+VERB = Verb(
+    name="report",
+    summary="A recording as one HTML page: charts, settings, results, verdicts.",
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash report run.csv -o run.html", "a page to read in any browser"),
+        ("gpudash report run.csv -o run.html --force", "… once more"),
+    ),
+    exits=(Exit.DONE, Exit.REFUSED),
+    module="gpudash.commands.report",
+)

@@ -1,0 +1,24 @@
+"""`gpudash show`."""
+
+from gpudash.cli.parser import Parser, Verb
+from gpudash.errors import Exit
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what `show` takes."""
+    parser.add_argument("what", metavar="LEVER[=VALUE]", help="a lever, or one of its values")
+    parser.add_argument("--workload", metavar="NAME", help="whose lever is meant; any by default")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+VERB = Verb(
+    name="show",
+    summary="The lines of PyTorch that do the same in a script of your own.",
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash show precision=bf16", "how to train in bf16"),
+        ("gpudash show pipelined=on", "how to prepare the next batch on a stream of its own"),
+    ),
+    exits=(Exit.DONE, Exit.REFUSED),
+    module="gpudash.commands.show",
+)
