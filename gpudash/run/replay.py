@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from math import inf
+from math import inf, nextafter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from gpudash.protocol import (
     Playback,
     Progress,
     Reading,
+    Restarted,
     Started,
 )
 from gpudash.recording.csv_reader import open_recording
@@ -172,8 +173,9 @@ class Replay(Source):
         self._reader.close()
 
     def _begin(self) -> None:
-        self._now_s = self._known_s = self._began_s  # every row that ended by then has been read
+        self._now_s = self._known_s = self._began_s  # every row that began by then has been read
         self._event_s = self._began_s  # the newest message's moment
+        self._restarted_s = -inf
         self._held: list[tuple[float, int, Envelope | Interval]] = []
         self._every_step = self._reader.origin.every_step
         self._gpus: dict[str, GpuReading] = {}
@@ -232,10 +234,14 @@ class Replay(Source):
             at_s, late_s = _moment(one), 0.0
             if isinstance(one, Envelope):  # told in the order in which they came
                 at_s = self._event_s = max(one.sent_s if self._every_step else at_s, self._event_s)
-                late_s = 0.0 if self._every_step else LATE_S
+                late_s = 0.0 if self._every_step else LATE_S + self._reader.origin.interval_s
+                if isinstance(one.body, Restarted):
+                    self._restarted_s = at_s
             elif self._every_step:
                 continue
             self._known_s = max(self._known_s, at_s - late_s)
+            if isinstance(one, Interval) and one.began_s < self._restarted_s < at_s:
+                at_s = nextafter(self._restarted_s, -inf)  # its steps are all of the worker before
             heappush(self._held, (at_s, next(self._seq), one))
         if not found and self._still:
             self._known_s = inf
@@ -247,7 +253,8 @@ class Replay(Source):
         if isinstance(one, Interval):
             self._segment = max(self._segment, one.segment)
             bodies = unfold(one, self._gpus, self._base or 0)
-            return [self._envelope("training", one.ended_s, body) for body in bodies]
+            read = [body for body in bodies if getattr(body, "values", True)]  # else as before
+            return [self._envelope("training", one.ended_s, body) for body in read]
         match one.body:
             case Hello():
                 return []

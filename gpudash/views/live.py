@@ -346,7 +346,8 @@ class LiveView:
         if event.loss is not None:
             self._loss = event.loss
         if event.steps or not self._paused:
-            self._instruments.append((event.instruments_ms, len(event.steps)))
+            steps = sum(step.count for step in event.steps)
+            self._instruments.append((event.instruments_ms, steps))
         self._transform_ms = event.transform_ms or self._transform_ms
         self._skipped_samples = event.skipped_samples
         quiet_s = event.until_s - self._busy_since_s
