@@ -59,8 +59,8 @@ def alike_in_results(found, was):
     """Which of a row's steps were still warm-up is not known, and a reading counts a row late."""
     late = ("util_pct", "cpu_pct")
     measured = ("steps_per_s", "samples_per_s", "step_ms_p50", "step_ms_p95", "host_ms", "ratio")
-    pairs = list(zip(map(msgspec.structs.asdict, found), map(msgspec.structs.asdict, was)))
-    return len(found) == len(was) and all(
+    pairs = [map(msgspec.structs.asdict, pair) for pair in zip(found, was, strict=True)]
+    return all(
         value == row[name]
         or (name in measured and near(0.02)(value, row[name]))
         or (name in late and value is None)
