@@ -21,7 +21,15 @@ from gpudash.protocol import Changed, Device, Envelope, Failed, Note, Settings, 
 from gpudash.recording import provenance
 from gpudash.recording.files import shown
 from gpudash.recording.intervals import Burst, Interval
-from gpudash.recording.log import LONGEST_S, LineReader, Logged, LogReader, Origin, refuse_nonsense
+from gpudash.recording.log import (
+    LONGEST_LINE,
+    LONGEST_S,
+    LineReader,
+    Logged,
+    LogReader,
+    Origin,
+    refuse_nonsense,
+)
 from gpudash.recording.provenance import Metadata, path_beside
 from gpudash.statistics import total
 
@@ -30,7 +38,6 @@ UNKNOWN = "phases, pauses, comparisons, notes and the training's own output are 
 Came: TypeAlias = Started | Changed | Failed
 """What can be told from a CSV and its JSON, beside the intervals."""
 NEEDED = {"time_s", "workload", "segment", "levers", "step", "steps"}
-MOST_GPUS = 1024
 NAMES = {"gpu_index", "gpu_uuid"}
 """Of a GPU, and no values of it."""
 NOT_RECORDED = "not recorded"
@@ -66,6 +73,7 @@ class CsvReader(LineReader):
             raise UsageError(f"{shown(self.path)} is not a recording")
         self._columns = names
         self._rows: list[dict[str, str]] = []  # of one interval: one for each GPU
+        self._size = 0  # bytes that they take
         self._before: Interval | None = None
         self._seq = 0
         self._base = 0  # the segment that the newest worker began with
@@ -84,10 +92,12 @@ class CsvReader(LineReader):
             raise ValueError(str(error)) from error
         row = dict(zip(self._columns, values, strict=True))
         if self._rows and row["time_s"] == self._rows[0]["time_s"]:
-            if len(self._rows) == MOST_GPUS:
+            self._size += len(line)
+            if self._size > LONGEST_LINE:
                 raise ValueError("more rows at one moment than a machine has GPUs")
             self._rows.append(row)
             return ()
+        self._size = len(line)
         return self._interval([row])
 
     def _interval(self, following: list[dict[str, str]]) -> Sequence[Logged]:

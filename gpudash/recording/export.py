@@ -28,11 +28,10 @@ def export(source: Path, target: Path, *, force: bool = False) -> int:
     `.csv` (with the JSON beside it), `.jsonl` (an object a row) or `.parquet`. Returns how many
     lines of the source made no sense and were left out. Raises UsageError and RecordingError.
     """
-    formats = {".csv": _to_csv, ".jsonl": _to_json_lines, ".parquet": _to_parquet}
-    if target.suffix not in formats:
-        raise UsageError(f"cannot export to {target.name}: it ends in none of {', '.join(formats)}")
+    if target.suffix not in FORMATS:
+        raise UsageError(f"cannot export to {target.name}: it ends in none of {', '.join(FORMATS)}")
     with closing(open_recording(source)) as reader:
-        formats[target.suffix](reader, target, force)
+        FORMATS[target.suffix](reader, target, force)
     return reader.refused
 
 
@@ -66,6 +65,9 @@ def _to_parquet(reader: LineReader, target: Path, force: bool) -> None:  # noqa:
     ):
         while batch := list(islice(rows, BATCH)):
             writer.write_table(pa.Table.from_pylist(batch, schema))
+
+
+FORMATS = {".csv": _to_csv, ".jsonl": _to_json_lines, ".parquet": _to_parquet}
 
 
 def _rows(reader: LineReader) -> Iterator[dict[str, Any]]:

@@ -163,17 +163,20 @@ class LineReader(ABC):
     def read(self, most: int = 1000) -> list[Logged]:
         """Return the next messages, at most so many; none where the log ends for now.
 
-        Lines that make no sense are left out and counted. Raises UsageError for a failing disk.
+        They are fewer where lines are long. Lines that make no sense are left out and counted.
+        Raises UsageError for a failing disk.
         """
         found: list[Logged] = []
-        while len(found) < most:  # a line may hold more than one
+        size = 0
+        while len(found) < most and (size < LONGEST_LINE or not found):
             line = self._line()
             try:
-                found += self._messages(line)
+                found += self._messages(line)  # a line may hold more than one
             except NONSENSE:
                 self.refused += 1
             if line is None:
                 break
+            size += len(line)
         return found
 
     def __iter__(self) -> Iterator[Logged]:

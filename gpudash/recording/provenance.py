@@ -18,6 +18,8 @@ from gpudash.views.time_breakdown import TimeBreakdown
 
 SCHEMA_VERSION = 2
 """Raised whenever a reader of older files would misread a new one."""
+MOST_LISTED = 1000
+"""Segments, as failures, are listed up to so many: the file is written again with each of them."""
 
 
 LONGEST_JSON = 1 << 26
@@ -64,6 +66,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     device: Device | None = None
     """None until the worker has started."""
     segments: tuple[Segment, ...] = ()
+    """The first `MOST_LISTED`; the CSV's rows tell of all."""
     failures: tuple[Failure, ...] = ()
     account: TimeBreakdown | None = None
     """Where the recorded time up to its last step went; None while the recording goes on."""

@@ -144,7 +144,8 @@ class RecordingWriter:
             finally:
                 self._write_rows(interval)
         segments = self._metadata.segments
-        if not segments or segments[-1].number != interval.segment:
+        is_new = not segments or segments[-1].number != interval.segment
+        if is_new and len(segments) < provenance.MOST_LISTED:
             segment = Segment(
                 number=interval.segment,
                 began_s=round(interval.began_s - self._origin.began_s, 3),
@@ -175,7 +176,7 @@ class RecordingWriter:
             self._training_failed = True
             at_s = round(event.at_s - self._origin.began_s, 3)
             failure = Failure(at_s=at_s, kind=event.kind, sentence=event.sentence)
-            self._describe(failures=(*self._metadata.failures, failure))
+            self._describe(failures=(*self._metadata.failures, failure)[: provenance.MOST_LISTED])
 
     def _take_place(self) -> None:
         """Put drafts in the place of the files that are there."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpudash.errors import GpudashError, UsageError
 from gpudash.protocol import Changed, Failed, Started
 from gpudash.recording.csv_file import columns
-from gpudash.recording.csv_reader import MOST_GPUS, UNKNOWN, CsvReader, open_recording
+from gpudash.recording.csv_reader import UNKNOWN, CsvReader, open_recording
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LONGEST_LINE, LogReader
 from gpudash.recording.unfold import unfold
@@ -144,7 +144,8 @@ def test_whatever_became_of_a_csv_it_is_read_or_refused_in_a_line(tmp_path_facto
 def test_a_moment_that_never_ends_is_held_in_part(tmp_path):
     path = tmp_path / "run.csv"
     first, row = GOLDEN.read_text().splitlines()[:2]
-    path.write_text("\n".join([first, *[row] * (MOST_GPUS + 5), ""]))
+    most = LONGEST_LINE // len(row + "\n")
+    path.write_text("\n".join([first, *[row] * (most + 5), ""]))
     reader = CsvReader(path)
     assert len(intervals(reader)) == 1
     assert reader.refused == 5

@@ -1,0 +1,121 @@
+"""However long a recording is, what is done with it takes the same memory."""
+
+import tracemalloc
+from collections import deque
+from pathlib import Path
+
+import pytest
+
+from gpudash.protocol import Changed, Envelope, Printed
+from gpudash.recording import export as exporting
+from gpudash.recording import log, provenance
+from gpudash.recording.csv_reader import open_recording
+from gpudash.recording.log import Origin
+from gpudash.recording.writer import RecordingWriter
+from gpudash.run import replay as replaying
+from gpudash.views import live, settings_history
+from tests.recording.test_csv_file import BEGAN_UTC, interval
+from tests.run.test_replay import Replayed
+from tests.scripted_run import BEGAN_S, gpu, started
+
+SHORT, LONG = 100, 400
+"""Rows, of half an hour and two hours: more than a chart keeps as it came."""
+ROW_S = 20.0
+SLACK = 1 << 19
+"""Bytes: 300 rows more, kept as text or as objects, take twice as much."""
+STEPS = 150
+
+
+def record(path, rows):
+    """Record a training that changes with each row and prints 25 KB in it: long, it is 10 MB."""
+    origin = Origin(began_s=BEGAN_S, began_utc=BEGAN_UTC, interval_s=ROW_S, command=())
+    writer = RecordingWriter(path, origin)
+    printed = Printed(lines=("x" * 800,) * 32)
+    for row in range(rows):
+        began_s = BEGAN_S + row * ROW_S
+        settings = {"batch_size": str(8 + row % 2)}
+        come = [printed, gpu(began_s)]
+        if row == 0:
+            come.append(started(began_s, settings))
+        else:
+            changed = Changed(
+                at_s=began_s,
+                segment=row,
+                after_step=row * STEPS,
+                changes=settings,
+                settings=settings,
+                took_ms=1.0,
+                warmup_steps=2,
+            )
+            come.append(changed)
+        for seq, body in enumerate(come, row * 3):
+            writer.take(Envelope(source="training", seq=seq, sent_s=began_s, body=body))
+        times = tuple((30.0 + 0.5 * place, 10) for place in range(STEPS // 10))
+        writer.take(
+            interval(
+                began_s=began_s,
+                ended_s=began_s + ROW_S,
+                segment=row,
+                settings=settings,
+                step=(row + 1) * STEPS,
+                steps=STEPS,
+                bursts=((began_s, times),),
+            )
+        )
+    writer.close()
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory) -> dict[tuple[str, int], Path]:
+    """Return a log and a CSV alone of both lengths."""
+    folder, found = tmp_path_factory.mktemp("recordings"), {}
+    for rows in (SHORT, LONG):
+        record(folder / f"{rows}.csv", rows)
+        alone = folder / f"{rows}-alone.csv"
+        (folder / f"{rows}.csv").rename(alone)
+        found |= {("log", rows): folder / f"{rows}.jsonl", ("csv", rows): alone}
+    return found
+
+
+def read(path: Path, _folder: Path) -> None:
+    for _ in open_recording(path):
+        pass
+
+
+def replay(path: Path, _folder: Path) -> None:
+    again = Replayed(path)
+    again.session.screen.log = deque(maxlen=0)  # a screen keeps the newest lines alone
+    assert again.at(again.player.length_s).total_steps % STEPS == 0
+
+
+def to(suffix):
+    return lambda path, folder: exporting.export(path, folder / f"again{suffix}", force=True)
+
+
+USES = {"read": read, "replay": replay} | {suffix: to(suffix) for suffix in exporting.FORMATS}
+
+
+def peak(use, path, folder) -> int:
+    tracemalloc.start()
+    try:
+        use(path, folder)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", ["log", "csv"])
+@pytest.mark.parametrize("use", USES)
+def test_four_times_the_recording_takes_no_more_memory(
+    recordings, tmp_path, monkeypatch, kind, use
+):
+    """What is held at once and kept for good is made small, so that the short one fills it."""
+    monkeypatch.setattr(log, "LONGEST_LINE", {"log": 1 << 15, "csv": 1 << 12}[kind])
+    monkeypatch.setattr(replaying, "AT_ONCE", SHORT)
+    monkeypatch.setattr(live, "MOST_MARKERS", SHORT // 2)
+    monkeypatch.setattr(settings_history, "MOST_ROWS", SHORT // 2)
+    monkeypatch.setattr(exporting, "BATCH", SHORT // 2)
+    monkeypatch.setattr(provenance, "MOST_LISTED", 10)
+    once, more = recordings[kind, SHORT], recordings[kind, LONG]
+    USES[use](once, tmp_path)  # what is imported and kept for good
+    assert peak(USES[use], more, tmp_path) < peak(USES[use], once, tmp_path) + SLACK
