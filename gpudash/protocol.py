@@ -109,8 +109,8 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     finished_s: float
     """The last of them."""
     step_ms: float
-    """Of each, as all times."""
-    """From the end of the step before (or this step's begin, after a break) to its end."""
+    """Of each, as all times: from the end of the step before, or after a break from its own
+    begin, to its end."""
     data_ms: float | None = None
     """The host waited for a batch before enqueueing this step; on two streams, for the next one."""
     host_ms: float | None = None

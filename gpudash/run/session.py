@@ -134,8 +134,11 @@ class Session:
         self._intervals: Intervals | None = None
         self._started: Started | None = None
         self._last_word: Finished | Failed | None = None
-        self.failure: Failed | None = None
-        """How the last worker failed; None while it has not."""
+
+    @property
+    def failure(self) -> Failed | None:
+        """How the last worker, or gpudash itself, failed; None while it has not."""
+        return self._last_word if isinstance(self._last_word, Failed) else None
 
     @property
     def rows_recorded(self) -> int:
@@ -313,11 +316,12 @@ class Session:
             sentence = f"gpudash itself failed: {type(error).__name__}: {error}"
             trace = traceback.format_exc()
             now_s = self._clock()
-            self.failure = Failed(at_s=now_s, kind="error", sentence=sentence, traceback=trace)
-            self._tell_failure(self.failure)
-            self._recordings.take(self._of_session(self.failure))
+            failure = Failed(at_s=now_s, kind="error", sentence=sentence, traceback=trace)
+            self._last_word = failure
+            self._tell_failure(failure)
+            self._recordings.take(self._of_session(failure))
             self._recordings.abandon()
-            self._live.fold(self.failure)
+            self._live.fold(failure)
             self._show(self._live.snapshot(now_s))
         finally:
             self._end()
@@ -406,7 +410,7 @@ class Session:
             case Finished():
                 self._last_word = item
             case Failed():
-                self._last_word = self.failure = item
+                self._last_word = item
                 self._tell_failure(item)
             case Notice():
                 self._log([item.text])
@@ -485,7 +489,6 @@ class Session:
         self._kill_at_s = math.inf
         self._started = None
         self._ended.clear()
-        self.failure = None
         self._watched = set(training.filenos)
         for fd in self._watched:
             self._selector.register(fd, selectors.EVENT_READ)

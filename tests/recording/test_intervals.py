@@ -431,3 +431,53 @@ def test_skipped_samples_are_unknown_before_the_first_report_and_after_a_restart
         (1, 0),
         (1, 0),
     ]
+
+
+def test_step_times_are_kept_in_bins_of_a_hundredth_each_with_its_mean():
+    run = Trainer()
+    items = [run.start(), run.step(50.0), run.step(50.125), run.step(100.0), run.step(50.25)]
+    (row,) = fold(items, close_s=run.now_s)
+    (burst,) = row.bursts
+    assert burst.began_s == pytest.approx(BEGAN_S)
+    assert burst.step_times == ((50.125, 3), (100.0, 1))
+
+
+def test_a_step_that_stands_for_several_counts_as_many_times_in_its_bin():
+    alike = msgspec.structs.replace(step(4, BEGAN_S + 0.4, 100.0), count=4)
+    run = Trainer()
+    run.now_s, run.number = alike.finished_s, 4
+    (row,) = fold([Trainer().start(), run.progress(alike)], close_s=run.now_s)
+    (burst,) = row.bursts
+    assert burst.began_s == pytest.approx(BEGAN_S)
+    assert burst.step_times == ((100.0, 4),)
+
+
+def test_steps_shorter_than_a_millisecond_have_bins_of_their_own():
+    run = Trainer()
+    (row,) = fold([run.start(), run.step(0.5), run.step(0.25)], close_s=run.now_s)
+    assert [count for _, count in row.bursts[0].step_times] == [1, 1]
+
+
+def test_a_row_has_the_mean_of_each_phase_where_it_was_measured():
+    run = Trainer()
+    first, second, third = (run.step().steps[0] for _ in range(3))
+    longer = msgspec.structs.replace(second, phases_ms={"forward": 20.0, "backward": 4.0})
+    unmeasured = msgspec.structs.replace(third, phases_ms=None)
+    items = [Trainer().start(), run.progress(first, longer, unmeasured)]
+    (row,) = fold(items, close_s=run.now_s)
+    assert row.phases_ms == {"forward": 15.0, "backward": 4.0}
+
+
+def test_the_instruments_time_is_that_of_the_reports_up_to_the_rows_end():
+    run = Trainer()
+    reports = [msgspec.structs.replace(run.step(250.0), instruments_ms=2.0) for _ in range(4)]
+    rows = fold([Trainer().start(), *reports], close_s=run.now_s)
+    assert [row.instruments_ms for row in rows] == [4.0, 4.0]
+
+
+def test_samples_are_counted_from_none_and_anew_by_another_worker():
+    run = Trainer()
+    items = [run.start(), *run.steps(10)]
+    again = msgspec.structs.replace(run.start(), at_s=run.now_s)
+    rows = fold([*items, again, *run.steps(10)], close_s=run.now_s)
+    assert [row.total_samples for row in rows] == [80, 80]
