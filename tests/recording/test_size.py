@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from gpudash.metrics import METRICS
 from gpudash.protocol import Changed, Envelope, Printed
 from gpudash.recording import export as exporting
 from gpudash.recording import log, provenance
 from gpudash.recording.csv_reader import open_recording
+from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.log import Origin
 from gpudash.recording.writer import RecordingWriter
 from gpudash.run import replay as replaying
@@ -24,6 +26,9 @@ ROW_S = 20.0
 SLACK = 1 << 19
 """Bytes: 300 rows more, kept as text or as objects, take twice as much."""
 STEPS = 150
+OF_GPU = {
+    name: 1.5 for name, one in METRICS.items() if (one.kind, one.over_time) == ("gpu", "mean")
+}
 
 
 def record(path, rows):
@@ -60,6 +65,7 @@ def record(path, rows):
                 step=(row + 1) * STEPS,
                 steps=STEPS,
                 bursts=((began_s, times),),
+                gpus=(GpuInterval(index=0, uuid="GPU-1111", values=OF_GPU | {"power_w": row}),),
             )
         )
     writer.close()
