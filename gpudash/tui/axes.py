@@ -1,7 +1,8 @@
 """Cutting series to what a chart can show: bins on the time axis, nice limits, finite values.
 
-Bins lie on multiples of their width, so that a chart scrolls by whole cells and a drawn
-column never changes its shape again: no shimmer, and few rows to repaint.
+All charts of a screen show the same time, whatever their width. Their bins lie on multiples of
+their width, so that a chart scrolls by whole cells and a drawn column never changes its shape
+again: no shimmer, and few rows to repaint. Only the outer columns are cut by the range.
 """
 
 import math
@@ -27,23 +28,48 @@ _SLACK_S = 1e-6
 """Ticks are stamped by adding up: one may miss its border by rounding."""
 RECENT_TICKS = 10
 """What was measured before these is out of date."""
+_GROWTH = 1.25
 SHORTEST_S = 30.0
 """The time axis never shows less, so that the first points do not stretch over the chart."""
 
 
 class TimeRange(msgspec.Struct, frozen=True, kw_only=True):
-    """The stretch of time a chart shows, and how wide one bin of it is."""
+    """The stretch of time a chart shows, and in how many columns."""
 
     begin_s: float
     end_s: float
-    bin_s: float
-    until_s: float = math.inf
-    """What was measured later is not shown: the chart is frozen."""
+    columns: int
 
     @property
     def length_s(self) -> float:
         """Seconds from edge to edge."""
         return self.end_s - self.begin_s
+
+    @property
+    def bin_s(self) -> float:
+        """Width of a column."""
+        return self.length_s / self.columns
+
+    @property
+    def first(self) -> int:
+        """The number of the first column; column n of a run begins at n times its width.
+
+        The last column holds the end of the range, the first one a little more than its width.
+        """
+        return math.ceil(self.end_s / self.bin_s - _SLACK_S) - self.columns
+
+    def column_of(self, at_s: float) -> int:
+        """Return the column that shows this moment of the range."""
+        column = math.floor(at_s / self.bin_s + _SLACK_S) - self.first
+        return min(max(column, 0), self.columns - 1)
+
+    def middle_of(self, column: int) -> float:
+        """Return the moment in the middle of this column."""
+        return (self.first + column + 0.5) * self.bin_s
+
+    def holds(self, at_s: float) -> bool:
+        """Whether the moment is shown."""
+        return self.begin_s <= at_s <= self.end_s
 
 
 def nice_ceiling(value: float) -> float:
@@ -62,53 +88,45 @@ def axis_top(value: float) -> float:
 
 
 def range_of(series: Series, columns: int, view: TimeView) -> TimeRange:
-    """Return what a chart `columns` points wide shows of the series.
+    """Return what a chart of so many columns shows of the series; begin and end are alike in all.
 
-    No less than the view says; but of a run that is younger, no more than the run so far. It ends
-    with the newest tick, so that a young run grows from the right border, which says `live`.
+    The time that the view says; but of a run that is younger, little more than the run so far. It
+    ends with the newest tick, so that a young run grows from the right border, which says `live`.
     """
-    newest = series.at_s[-1] if series.at_s else 0.0
-    frozen = view.end_s is not None and view.end_s < newest
-    last = view.end_s if frozen and view.end_s is not None else newest
-    whole = max(last - max(_begin_of(series.at_s), 0.0), SHORTEST_S)
-    span = whole if view.span_s is None else min(view.span_s, whole)
-    bin_s = _bin_width(span / max(columns, 1), series.tick_s)
-    length = bin_s * max(columns, 1)
-    end = math.ceil(last / bin_s - 1e-9) * bin_s
-    return TimeRange(
-        begin_s=end - length, end_s=end, bin_s=bin_s, until_s=last if frozen else math.inf
-    )
+    at_s = series.at_s
+    end_s = at_s[-1] if at_s else 0.0
+    if view.end_s is not None and view.end_s < end_s:
+        end_s = at_s[bisect_left(at_s, view.end_s - _SLACK_S)]  # of a tick, all or nothing
+    span_s = _room_for(end_s - max(_begin_of(at_s), 0.0))
+    if view.span_s is not None:
+        span_s = min(view.span_s, span_s)
+    return TimeRange(begin_s=end_s - span_s, end_s=end_s, columns=max(columns, 1))
 
 
-def _bin_width(at_least_s: float, tick_s: float) -> float:
-    """Return a whole number of ticks, growing in steps of about a quarter; or a tick's nth part."""
-    tick = tick_s if tick_s > 0 else 0.5
-    if at_least_s < tick:
-        return tick / math.floor(tick / at_least_s + 1e-9)
-    ticks = 1
-    while ticks * tick < at_least_s - 1e-9:
-        ticks += max(1, ticks // 4)
-    return ticks * tick
+def _room_for(run_s: float) -> float:
+    """Return no less than this, growing in steps of a quarter: between them charts only scroll."""
+    steps = math.ceil(math.log(max(run_s, SHORTEST_S) / SHORTEST_S, _GROWTH) - _SLACK_S)
+    return SHORTEST_S * _GROWTH**steps
 
 
 def bins_of(at_s: Sequence[float], time_range: TimeRange) -> list[tuple[int, slice]]:
-    """Return (bin, its stretch of the series) for the bins of the time_range that hold a tick.
+    """Return (column, its stretch of the series) for the columns that hold a tick.
 
     A tick is named by its end: the one that ends on a border belongs to the bin before it. It
     begins with the end of the one before: a bin in which none ends lies inside the next one.
     """
-    bin_s, begin_s = time_range.bin_s, time_range.begin_s
-    first, last = round(begin_s / bin_s), round(time_range.end_s / bin_s)
-    until = min(bisect_left(at_s, time_range.until_s - _SLACK_S) + 1, len(at_s))
+    bin_s, first = time_range.bin_s, time_range.first
+    until = min(bisect_left(at_s, time_range.end_s - _SLACK_S) + 1, len(at_s))
     began_s = _begin_of(at_s)
-    begin = bisect_right(at_s, begin_s + _SLACK_S)
+    begin = bisect_right(at_s, time_range.begin_s + _SLACK_S)
     bins = []
-    for number in range(first, last):
+    for column in range(time_range.columns):
         if begin >= until:
             break
-        end = bisect_right(at_s, (number + 1) * bin_s + _SLACK_S, begin, until)
-        if end > begin or number * bin_s > began_s - _SLACK_S:
-            bins.append((number, slice(begin, max(end, begin + 1))))
+        left_s = (first + column) * bin_s
+        end = bisect_right(at_s, left_s + bin_s + _SLACK_S, begin, until)
+        if end > begin or left_s > began_s - _SLACK_S:
+            bins.append((column, slice(begin, max(end, begin + 1))))
         begin = end
     return bins
 
@@ -131,14 +149,14 @@ def cut(
     """
     runs: Runs = []
     last = None
-    for number, stretch in bins:
+    for column, stretch in bins:
         mean = _mean(values[stretch], _lengths(at_s, stretch))
         if mean is None:
             continue
-        if last is None or number != last + 1:
+        if last is None or column != last + 1:
             runs.append([])
-        runs[-1].append(((number + 0.5) * time_range.bin_s, mean))
-        last = number
+        runs[-1].append((time_range.middle_of(column), mean))
+        last = column
     return runs
 
 
@@ -202,9 +220,9 @@ def value_at(series: Series, name: str, at_s: float | None) -> float | None:
     return values[index] if index < len(values) else None
 
 
-def time_ticks(time_range: TimeRange, columns: int, label_width: int = 8) -> list[float]:
+def time_ticks(time_range: TimeRange, label_width: int = 8) -> list[float]:
     """Return round moments inside the time_range, far enough apart for their labels."""
-    room = max(columns // label_width, 1)
+    room = max(time_range.columns // label_width, 1)
     apart = next(
         (float(s) for s in _NICE_SECONDS if time_range.length_s / s <= room),
         float(_NICE_SECONDS[-1]),

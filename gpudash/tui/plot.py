@@ -86,7 +86,7 @@ def _unit_points(
     ys: list[float] = []
     begins: list[int] = []
     levels = height * DOTS_PER_ROW
-    begin_s, length_s = time_range.begin_s, time_range.length_s
+    begin_s, length_s = time_range.first * time_range.bin_s, time_range.length_s
     for run in runs:
         begins.append(begin := len(xs))
         for at_s, value in run:

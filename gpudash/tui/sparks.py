@@ -130,12 +130,10 @@ def sparklines(
     time_range = range_of(series, max(columns, 1), view)
     bins = bins_of(series.at_s, time_range) if columns else []
     stretches = [stretch for _, stretch in bins]
-    first = round(time_range.begin_s / time_range.bin_s)
-    places = [number - first for number, _ in bins]
     for one in shown:
         line = [" "] * columns
-        for place, mean in zip(places, means(one.past, series.at_s, stretches), strict=True):
+        for (column, _), mean in zip(bins, means(one.past, series.at_s, stretches), strict=True):
             if mean is not None:
                 share = min(max(mean / one.top, 0.0), 1.0)
-                line[place] = LEVELS[min(int(share * len(LEVELS)), len(LEVELS) - 1)]
+                line[column] = LEVELS[min(int(share * len(LEVELS)), len(LEVELS) - 1)]
         yield "".join(line)

@@ -1,18 +1,19 @@
 """What the throughput chart shows: one curve, its scale, and what is written around it."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import ceil, log
 
 import msgspec
 
 from gpudash.snapshot import STEP_CLASS, BlockShown, Marker, Series, Snapshot, Values
 from gpudash.tui.axes import Runs, TimeRange, axis_top
+from gpudash.tui.stacks import EIGHTHS
 
 WARMUP_S = 2.5
 """After a change, five ticks: what is drawn there does not set the scale."""
-OF_A_COLUMN = 2 / 3
-"""A block is shaded in the columns that it fills by more than this share."""
+SLIVER = 1e-6
+"""Of a column: less of it is rounding."""
 LEAST_NAME = 4
 """Columns that are worth the beginning of a name."""
 
@@ -87,12 +88,8 @@ def scale_of(runs: Runs, markers: Iterable[Marker]) -> float:
 
 def columns_of(markers: Iterable[Marker], time_range: TimeRange) -> dict[int, str]:
     """Return column → label of the markers in the time_range; the last one in a column."""
-    last = round(time_range.length_s / time_range.bin_s) - 1
-    until_s = min(time_range.end_s, time_range.until_s)
     return {
-        min(int((one.at_s - time_range.begin_s) / time_range.bin_s), last): one.label
-        for one in markers
-        if time_range.begin_s <= one.at_s < until_s
+        time_range.column_of(one.at_s): one.label for one in markers if time_range.holds(one.at_s)
     }
 
 
@@ -108,24 +105,30 @@ def label_in(label: str, room: int) -> str:
     return "" if room < LEAST_NAME or any(map(str.isdigit, values)) else f"{values[: room - 1]}…"
 
 
-def sides_of(
-    blocks: Sequence[BlockShown], time_range: TimeRange, newest_s: float
-) -> dict[int, str]:
-    """Return column → side of the comparison that most of the column's time was trained."""
-    bin_s, begin_s = time_range.bin_s, time_range.begin_s
-    newest_s = min(newest_s, time_range.until_s)
-    columns = round(time_range.length_s / bin_s)
-    filled: dict[tuple[int, str], float] = {}
+def compared_in(blocks: Iterable[BlockShown], time_range: TimeRange) -> dict[int, float]:
+    """Return column → side B's share of the time that was compared in it, for those with any."""
+    bin_s, first = time_range.bin_s, time_range.first
+    sides_s: dict[int, dict[str, float]] = {}
     for block in blocks:
-        began_s = max(block.begin_s - begin_s, 0.0)
-        ended_s = min(newest_s if block.end_s is None else block.end_s, newest_s) - begin_s
-        for column in range(int(began_s / bin_s), min(ceil(ended_s / bin_s), columns)):
-            overlap_s = min(ended_s, (column + 1) * bin_s) - max(began_s, column * bin_s)
-            key = (column, block.side)
-            filled[key] = filled.get(key, 0.0) + overlap_s
+        began_s = max(block.begin_s, time_range.begin_s)
+        ended_s = time_range.end_s if block.end_s is None else min(block.end_s, time_range.end_s)
+        if began_s >= ended_s:
+            continue
+        for column in range(time_range.column_of(began_s), time_range.column_of(ended_s) + 1):
+            left_s = (first + column) * bin_s
+            overlap_s = min(ended_s, left_s + bin_s) - max(began_s, left_s if column else 0.0)
+            of_column = sides_s.setdefault(column, {"a": 0.0, "b": 0.0})
+            of_column[block.side] += max(overlap_s, 0.0)
     return {
-        column: side for (column, side), time_s in filled.items() if time_s > OF_A_COLUMN * bin_s
+        column: side_s["b"] / compared_s
+        for column, side_s in sides_s.items()
+        if (compared_s := sum(side_s.values())) > SLIVER * bin_s
     }
+
+
+def side_of(share_b: float) -> str:
+    """Return the side that was trained all of the time, as far as it can be seen; else nothing."""
+    return {0: "a", EIGHTHS: "b"}.get(round(EIGHTHS * share_b), "")
 
 
 def side_at(blocks: Iterable[BlockShown], at_s: float) -> str:

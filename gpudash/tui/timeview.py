@@ -9,7 +9,7 @@ from msgspec.structs import replace
 SPAN_S = 120.0
 """Shown at first."""
 _MINUTES = (1, 2, 5, 10, 30, 60, 120, 240, 480, 1440)
-SPANS_S = (15.0, 30.0, *(60.0 * minutes for minutes in _MINUTES))
+SPANS_S = (2.0, 5.0, 15.0, 30.0, *(60.0 * minutes for minutes in _MINUTES))
 """To zoom through; after the last one comes the whole run."""
 
 

@@ -63,30 +63,51 @@ def test_the_axis_of_nothing_ends_at_1():
 # ── the stretch of time ─────────────────────────────────────────────────────────────────
 
 
-@given(st.integers(1, 6000), st.integers(1, 200))
-def test_the_whole_run_is_shown_and_no_empty_bin_after_it(count, columns):
+views = st.builds(
+    TimeView,
+    span_s=st.none() | st.sampled_from(SPANS_S),
+    end_s=st.none() | st.floats(0, 3000),
+)
+widths = st.integers(1, 400)
+
+
+@given(st.integers(1, 6000), views, st.lists(widths, min_size=2, max_size=5))
+def test_charts_of_every_width_show_the_same_ticks_between_the_same_borders(count, view, columns):
+    at_s = ticks(0, count)
+    charts = [shown(at_s, width, view) for width in columns]
+    assert len({(one.begin_s, one.end_s) for one in charts}) == 1
+    assert [one.columns for one in charts] == columns
+    every = range(count)
+    bins = [axes.bins_of(at_s, one) for one in charts]
+    assert len({frozenset(i for _, part in parts for i in every[part]) for parts in bins}) == 1
+
+
+@given(st.integers(1, 6000), views, widths, st.floats(0, 1))
+def test_a_moment_stands_as_far_from_the_borders_in_charts_of_every_width(
+    count, view, columns, share
+):
+    time_range = shown(ticks(0, count), columns, view)
+    at_s = time_range.begin_s + share * time_range.length_s
+    assert abs(time_range.column_of(at_s) + 0.5 - share * columns) <= 1.5
+
+
+@given(st.integers(1, 6000), widths)
+def test_the_whole_run_is_shown_and_no_empty_time_after_it(count, columns):
     at_s = ticks(0, count)
     whole = shown(at_s, columns)
-    assert whole.length_s == pytest.approx(whole.bin_s * columns)
     assert whole.begin_s <= 1e-6
-    assert at_s[-1] <= whole.end_s + 1e-6 <= at_s[-1] + whole.bin_s + 1e-5
+    assert whole.end_s == at_s[-1]
+    assert whole.length_s <= 1.25 * max(at_s[-1], SHORTEST_S) + 1e-6
 
 
-@given(
-    st.integers(1, 6000),
-    st.integers(1, 200),
-    st.sampled_from(SPANS_S),
-    st.none() | st.floats(0, 3000),
-)
-def test_no_less_time_is_shown_than_the_view_says_and_it_ends_where_it_says(
-    count, columns, span_s, end_s
-):
+@given(st.integers(1, 6000), views)
+def test_the_time_that_the_view_says_is_shown_and_ends_where_it_says(count, view):
     at_s = ticks(0, count)
-    time_range = shown(at_s, columns, TimeView(span_s=span_s, end_s=end_s))
-    last_s = at_s[-1] if end_s is None else min(end_s, at_s[-1])
-    assert time_range.length_s == pytest.approx(time_range.bin_s * columns)
-    assert time_range.length_s >= min(span_s, max(last_s, SHORTEST_S)) - 1e-6
-    assert 0 <= time_range.end_s - last_s + 1e-6 <= time_range.bin_s + 1e-6
+    time_range = shown(at_s, 60, view)
+    last_s = at_s[-1] if view.end_s is None else min(view.end_s, at_s[-1])
+    assert 0 <= time_range.end_s - last_s < TICK_S + 1e-6
+    most_s = time_range.length_s if view.span_s is None else view.span_s
+    assert min(most_s, max(last_s, SHORTEST_S)) - 1e-6 <= time_range.length_s <= most_s + 1e-6
 
 
 def test_the_last_two_minutes_are_shown_at_first():
@@ -96,15 +117,22 @@ def test_the_last_two_minutes_are_shown_at_first():
 
 def test_a_young_run_fills_most_of_the_chart_and_ends_at_its_right_border():
     time_range = shown(ticks(0, 106), 60, TimeView())
-    assert (time_range.begin_s, time_range.end_s) == (-7, 53)
+    assert (time_range.begin_s, time_range.end_s) == (53 - SHORTEST_S * 1.25**3, 53)
 
 
-def test_bins_lie_on_multiples_of_their_width():
+def test_while_a_young_run_grows_its_charts_mostly_scroll():
+    lengths = {shown(ticks(0, count), 60, TimeView()).length_s for count in range(1, 400)}
+    assert len(lengths) == 8
+
+
+@pytest.mark.parametrize("columns", [37, 60, 400])
+def test_columns_lie_on_multiples_of_their_width(columns):
     for count in range(900, 920):
-        time_range = shown(ticks(0, count), 37, TimeView())
-        assert time_range.end_s / time_range.bin_s == pytest.approx(
-            round(time_range.end_s / time_range.bin_s)
-        )
+        time_range = shown(ticks(0, count), columns, TimeView())
+        moment_s = (time_range.first + 3) * time_range.bin_s
+        assert time_range.column_of(moment_s) == 3
+        assert time_range.column_of(moment_s - 1e-3) == 2
+        assert time_range.middle_of(3) == pytest.approx(moment_s + time_range.bin_s / 2)
 
 
 def test_a_frozen_chart_shows_nothing_that_comes_later():
@@ -114,43 +142,18 @@ def test_a_frozen_chart_shows_nothing_that_comes_later():
     assert len(points(ticks(0, 70), [1.0] * 70)[0]) > len(before[0])
 
 
-def test_a_series_one_tick_too_long_for_the_columns_gets_wider_bins():
-    assert shown(ticks(0, 60)).bin_s == TICK_S
-    assert shown(ticks(0, 61)).bin_s == 2 * TICK_S
-
-
-@pytest.mark.parametrize(
-    ("needed", "ticks_wide"),
-    [(1, 1), (1.5, 2), (3.5, 4), (5.5, 6), (8.5, 10), (12.5, 15), (97, 97), (100, 121)],
-)
-def test_bins_are_whole_ticks_and_grow_by_about_a_quarter(needed, ticks_wide):
-    assert shown([TICK_S, needed * TICK_S * 60]).bin_s == ticks_wide * TICK_S
-
-
-def test_where_there_is_more_room_than_ticks_a_tick_has_several_whole_bins():
-    for columns in (31, 60, 100, 400):
-        time_range = shown(ticks(0, 100), columns, TimeView(span_s=15.0))
-        assert TICK_S / time_range.bin_s == pytest.approx(round(TICK_S / time_range.bin_s))
-        assert 15.0 <= time_range.length_s < 30.0
-
-
-def test_a_tick_fills_all_its_bins():
+def test_a_tick_fills_all_its_columns():
     runs = points(ticks(0, 40), [float(tick) for tick in range(40)], 60, TimeView(span_s=15.0))
     assert [at_s for at_s, _ in runs[0]] == pytest.approx([5.125 + 0.25 * n for n in range(60)])
     assert [value for _, value in runs[0][:4]] == [10.0, 10.0, 11.0, 11.0]
 
 
-def test_ticks_of_a_quarter_second_make_bins_of_a_quarter_second():
-    assert shown([], 120, tick_s=0.25).bin_s == 0.25
-
-
 def test_without_ticks_the_chart_is_empty_and_half_a_minute_long():
-    assert shown([], tick_s=0.0) == TimeRange(begin_s=-30.0, end_s=0.0, bin_s=0.5)
+    assert shown([]) == TimeRange(begin_s=-30.0, end_s=0.0, columns=60)
 
 
-def test_a_chart_without_room_has_one_bin():
-    time_range = shown(ticks(0, 80), 0)
-    assert time_range.length_s == time_range.bin_s >= 40.0
+def test_a_chart_without_room_has_one_column():
+    assert shown(ticks(0, 80), 0).columns == 1
 
 
 # ── bins ────────────────────────────────────────────────────────────────────────────────
@@ -158,10 +161,10 @@ def test_a_chart_without_room_has_one_bin():
 
 def test_ticks_of_unequal_length_leave_no_gap_between_them():
     at_s = [8.0, 16.0, 16.5, 17.0]
-    bins = axes.bins_of(at_s, TimeRange(begin_s=2.0, end_s=20.0, bin_s=1.0))
-    assert [number for number, _ in bins] == list(range(2, 17))
-    assert bins[-2:] == [(15, slice(1, 2)), (16, slice(2, 4))]
-    assert bins[:2] == [(2, slice(0, 1)), (3, slice(0, 1))]
+    bins = axes.bins_of(at_s, TimeRange(begin_s=2.0, end_s=20.0, columns=18))
+    assert [column for column, _ in bins] == list(range(15))
+    assert bins[-2:] == [(13, slice(1, 2)), (14, slice(2, 4))]
+    assert bins[:2] == [(0, slice(0, 1)), (1, slice(0, 1))]
 
 
 def test_every_tick_falls_into_exactly_one_bin():
@@ -177,18 +180,18 @@ def test_every_tick_falls_into_exactly_one_bin():
 def test_a_tick_that_misses_a_border_by_rounding_belongs_to_the_bin_that_ends_there():
     rounding_s = 1e-9
     at_s = [10 + rounding_s, 10.5, 11 + rounding_s, 12 + rounding_s, 12.5]
-    bins = axes.bins_of(at_s, TimeRange(begin_s=10.0, end_s=12.0, bin_s=1.0))
-    assert bins == [(10, slice(1, 3)), (11, slice(3, 4))]
+    bins = axes.bins_of(at_s, TimeRange(begin_s=10.0, end_s=12.0, columns=2))
+    assert bins == [(0, slice(1, 3)), (1, slice(3, 4))]
 
 
 def test_a_point_stands_in_the_middle_of_its_bin():
-    time_range = TimeRange(begin_s=10.0, end_s=20.0, bin_s=2.0)
-    bins = [(5, slice(0, 2)), (6, slice(2, 3))]
+    time_range = TimeRange(begin_s=10.0, end_s=20.0, columns=5)
+    bins = [(0, slice(0, 2)), (1, slice(2, 3))]
     assert axes.cut([1.0, 3.0, 7.0], bins, time_range) == [[(11.0, 2.0), (13.0, 7.0)]]
 
 
 def test_ticks_of_unequal_length_weigh_by_it():
-    at_s, time_range = [8.0, 16.0, 18.0], TimeRange(begin_s=0.0, end_s=20.0, bin_s=20.0)
+    at_s, time_range = [8.0, 16.0, 18.0], TimeRange(begin_s=0.0, end_s=20.0, columns=1)
     bins = axes.bins_of(at_s, time_range)
     assert axes.cut([1.0, 1.0, 10.0], bins, time_range, at_s) == [[(10.0, pytest.approx(2.0))]]
     assert axes.cut([1.0, None, 10.0], bins, time_range, at_s) == [[(10.0, pytest.approx(2.8))]]
@@ -196,13 +199,13 @@ def test_ticks_of_unequal_length_weigh_by_it():
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
 def test_a_bin_is_the_mean_of_what_was_measured_in_it(value):
-    time_range = TimeRange(begin_s=0.0, end_s=2.0, bin_s=1.0)
+    time_range = TimeRange(begin_s=0.0, end_s=2.0, columns=2)
     assert axes.cut([value, 3.0], [(0, slice(0, 2))], time_range) == [[(0.5, 3.0)]]
     assert axes.cut([value], [(0, slice(0, 1))], time_range) == []
 
 
 def test_a_sum_beyond_a_float_is_no_point():
-    time_range = TimeRange(begin_s=0.0, end_s=1.0, bin_s=1.0)
+    time_range = TimeRange(begin_s=0.0, end_s=1.0, columns=1)
     assert axes.cut([1e308, 1e308], [(0, slice(0, 2))], time_range) == []
 
 
@@ -261,14 +264,14 @@ def test_the_newest_value_is_the_last_that_was_measured_lately():
     ],
 )
 def test_labels_stand_at_round_moments(begin_s, end_s, columns, moments):
-    time_range = TimeRange(begin_s=begin_s, end_s=end_s, bin_s=1)
-    assert axes.time_ticks(time_range, columns) == moments
+    time_range = TimeRange(begin_s=begin_s, end_s=end_s, columns=columns)
+    assert axes.time_ticks(time_range) == moments
 
 
 @pytest.mark.parametrize("length", [30, 100, 300, 5000, 200_000])
 @pytest.mark.parametrize("columns", [1, 9, 40, 180])
 def test_time_labels_have_room(length, columns):
-    time_range = TimeRange(begin_s=17.0, end_s=17.0 + length, bin_s=1)
-    moments = axes.time_ticks(time_range, columns)
+    time_range = TimeRange(begin_s=17.0, end_s=17.0 + length, columns=columns)
+    moments = axes.time_ticks(time_range)
     assert all(time_range.begin_s <= at <= time_range.end_s for at in moments)
     assert len(moments) <= columns // 8 + 2

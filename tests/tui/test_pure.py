@@ -30,20 +30,20 @@ def test_nothing_that_plotext_dies_of_reaches_it(values, width, height):
 
 @pytest.mark.parametrize(("width", "height"), [(0, 0), (1, 1), (2, 1), (1, 5), (20, 4), (83, 11)])
 def test_a_canvas_has_exactly_the_size_asked_for(width, height):
-    time_range = axes.TimeRange(begin_s=0, end_s=30, bin_s=1)
+    time_range = axes.TimeRange(begin_s=0, end_s=30, columns=30)
     canvas = plot.curve([[(0.5, 1.0), (29.5, 9.0)]], 10, time_range, width, height)
     assert [len(row) for row in canvas] == [width] * (height if width else 0)
 
 
 def test_a_curve_rises_from_the_lower_left():
-    time_range = axes.TimeRange(begin_s=0, end_s=10, bin_s=1)
+    time_range = axes.TimeRange(begin_s=0, end_s=10, columns=10)
     canvas = plot.curve([[(0.0, 0.0), (10.0, 10.0)]], 10, time_range, 20, 5)
     assert [canvas[4][0] == " ", canvas[0][19] == " "] == [False, False]
     assert [canvas[0][0], canvas[4][19]] == [" ", " "]
 
 
 def test_a_curve_has_a_gap_where_nothing_was_measured():
-    time_range = axes.TimeRange(begin_s=0, end_s=10, bin_s=1)
+    time_range = axes.TimeRange(begin_s=0, end_s=10, columns=10)
     (row,) = plot.curve(
         [[(0.0, 5.0), (3.0, 5.0)], [(7.0, 5.0), (10.0, 5.0)]], 10, time_range, 20, 1
     )
@@ -52,7 +52,7 @@ def test_a_curve_has_a_gap_where_nothing_was_measured():
 
 
 def test_leaving_out_points_of_a_flat_curve_does_not_change_it():
-    time_range = axes.TimeRange(begin_s=0, end_s=40, bin_s=1)
+    time_range = axes.TimeRange(begin_s=0, end_s=40, columns=40)
     every = [[(at + 0.5, 5.0) for at in range(40)]]
     ends = [[(0.5, 5.0), (39.5, 5.0)]]
     assert plot.curve(every, 10, time_range, 40, 6) == plot.curve(ends, 10, time_range, 40, 6)

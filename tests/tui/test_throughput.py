@@ -17,10 +17,11 @@ from gpudash.tui.axes import TimeRange
 from gpudash.tui.throughput import (
     classes_in,
     columns_of,
+    compared_in,
     label_in,
     scale_of,
     side_at,
-    sides_of,
+    side_of,
     throughput,
 )
 from gpudash.tui.timeview import TimeView
@@ -29,7 +30,7 @@ from gpudash.tui.widgets.time_panel import CursorMoved, RangeChosen, Zoomed
 from tests.tui.fake_engine import training
 
 LIVE = TimeView()
-TEN_S = TimeRange(begin_s=100.0, end_s=110.0, bin_s=1.0)
+TEN_S = TimeRange(begin_s=100.0, end_s=110.0, columns=10)
 
 
 def run(values, **changes):
@@ -89,8 +90,8 @@ def test_of_markers_in_one_column_the_last_is_named():
 
 
 def test_a_frozen_chart_names_no_change_that_came_later():
-    frozen = msgspec.structs.replace(TEN_S, until_s=105.0)
-    assert columns_of([change(104.0), change(106.0)], frozen) == {4: "pipelined=on"}
+    frozen = TimeRange(begin_s=95.0, end_s=105.0, columns=10)
+    assert columns_of([change(104.0), change(106.0)], frozen) == {9: "pipelined=on"}
 
 
 @pytest.mark.parametrize(
@@ -112,21 +113,46 @@ def test_a_label_is_whole_or_its_value_or_a_beginning_but_never_part_of_a_number
     assert label_in(label, room) == shown
 
 
-def test_a_column_has_the_side_that_most_of_its_time_was_trained():
-    blocks = [
-        BlockShown(begin_s=98.0, end_s=101.0, side="a"),
-        BlockShown(begin_s=101.0, end_s=103.5, side="b"),
-        BlockShown(begin_s=103.5, end_s=105.0, side="a"),
-        BlockShown(begin_s=108.0, side="b"),
-    ]
-    assert sides_of(blocks, TEN_S, 109.0) == {0: "a", 1: "b", 2: "b", 4: "a", 8: "b"}
+def block(begin_s, end_s, side):
+    return BlockShown(begin_s=begin_s, end_s=end_s, side=side)
 
 
-def test_many_short_blocks_in_a_column_leave_it_unshaded():
+def test_a_column_shows_side_bs_share_of_what_was_compared_in_it():
     blocks = [
-        BlockShown(begin_s=100 + n / 10, end_s=100.1 + n / 10, side="ab"[n % 2]) for n in range(99)
+        block(98.0, 101.0, "a"),
+        block(101.0, 102.75, "b"),
+        block(102.75, 105.5, "a"),
+        block(108.0, None, "b"),
     ]
-    assert sides_of(blocks, TEN_S, 110.0) == {}
+    shares = {0: 0.0, 1: 1.0, 2: 0.75, 3: 0.0, 4: 0.0, 5: 0.0, 8: 1.0, 9: 1.0}
+    assert compared_in(blocks, TEN_S) == pytest.approx(shares)
+
+
+@given(st.integers(1, 400), st.floats(2.0, 600.0), st.floats(0.05, 3.0))
+def test_wherever_there_was_a_comparison_a_column_tells_of_it_and_nowhere_else(
+    columns, span_s, block_s
+):
+    time_range = TimeRange(begin_s=700.0 - span_s, end_s=700.0, columns=columns)
+    blocks = [
+        block(600 + block_s * n, 600 + block_s * (n + 1), "ab"[n % 2])
+        for n in range(int(60 / block_s))
+    ]
+    compared = compared_in(blocks, time_range)
+    assert all(0 <= share_b <= 1 for share_b in compared.values())
+    last_s = 600 + block_s * len(blocks)
+    if span_s < 700 - last_s - 1e-6:
+        assert not compared
+    else:
+        first = time_range.column_of(max(600.0, time_range.begin_s))
+        assert set(compared) == set(range(first, time_range.column_of(last_s - 1e-6) + 1))
+
+
+def test_the_sides_of_many_short_blocks_are_told_apart_once_they_fill_columns():
+    blocks = [block(100 + n / 10, 100.1 + n / 10, "ab"[n % 2]) for n in range(99)]
+    assert {side_of(share) for share in compared_in(blocks, TEN_S).values()} == {""}
+    zoomed = TimeRange(begin_s=104.0, end_s=105.0, columns=30)
+    sides = [side_of(share) for _, share in sorted(compared_in(blocks, zoomed).items())]
+    assert "".join(sides) == "aaabbb" * 5
 
 
 def test_the_side_at_a_moment():
@@ -204,6 +230,8 @@ async def chart(width=60, height=12):
 
 
 LEVELS = run([100.0] * 60 + [200.0] * 60, samples_per_s=201.0, steps_per_s=25.0)
+SECONDS = TimeView(span_s=52.0)
+"""At 60 columns the plot has 52, of a second each, which end with the run, at 60 s."""
 CHANGED = msgspec.structs.replace(LEVELS, markers=(change(30.0),))
 
 
@@ -254,21 +282,49 @@ async def test_where_nothing_was_measured_there_is_a_gap():
     assert max(later - earlier for earlier, later in pairwise(drawn)) > 10
 
 
-async def test_blocks_are_shaded_by_side():
-    blocks = (
-        BlockShown(begin_s=10.0, end_s=20.0, side="a"),
-        BlockShown(begin_s=20.0, end_s=30.0, side="b"),
+def of_blocks(block_s):
+    """Ten seconds of blocks in turn, from 20 s on."""
+    return msgspec.structs.replace(
+        LEVELS,
+        blocks=tuple(
+            block(20 + block_s * n, 20 + block_s * (n + 1), "ab"[n % 2])
+            for n in range(int(10 / block_s))
+        ),
     )
+
+
+async def test_blocks_are_shaded_by_side():
     async with chart() as one:
-        await one.show(msgspec.structs.replace(LEVELS, blocks=blocks))
+        await one.show(of_blocks(5.0), SECONDS)
         row = [
             (x, segment.style.bgcolor)
             for segment in one.widget.render_line(8)
             for x in segment.text
         ]
-        assert one.lines()[-2][7:-1].split() == ["A", "B"]  # where there is no colour
-        plain, a, b = (row[7 + column][1] for column in (48, 22, 28))
+        plain, a, b = (row[7 + column][1] for column in (48, 14, 19))
     assert len({plain, a, b}) == 3
+
+
+async def test_a_band_below_the_curve_names_the_side_of_each_block_that_fills_a_column():
+    async with chart() as one:
+        band = (await one.show(of_blocks(5.0), SECONDS))[-3]
+    assert band[1:7] == "  A/B "
+    assert band[7:-1].split() == ["AAAAABBBBB"]
+
+
+async def test_where_both_sides_share_a_column_the_band_shows_their_shares():
+    async with chart() as one:
+        shown = (await one.show(of_blocks(0.15)))[-3]
+        zoomed = (await one.show(of_blocks(0.15), TimeView(span_s=2.0, end_s=26.0)))[-3]
+    assert set(shown[7:-1].strip()) <= set("▂▃▄▅▆▇")
+    assert "AA" in zoomed
+    assert "BB" in zoomed
+
+
+async def test_without_a_comparison_in_sight_there_is_no_band():
+    async with chart() as one:
+        lines = await one.show(of_blocks(1.0), TimeView(span_s=15.0))
+    assert not any("A/B" in line for line in lines)
 
 
 async def test_a_spike_beyond_the_axis_is_marked():
@@ -336,19 +392,19 @@ async def test_equal_data_is_not_painted_again():
 
 async def test_a_click_puts_the_cursor_and_beside_the_plot_does_nothing():
     async with chart() as one:
-        await one.show(LEVELS)  # 52 columns of 1.5 s, which end with the run, at 60 s
+        await one.show(LEVELS, SECONDS)
         await one.pilot.click(ThroughputChart, offset=(7 + 22, 4))
         await one.pilot.click(ThroughputChart, offset=(3, 4))
-    assert one.told == [("cursor", 10.5 * 1.5)]
+    assert one.told == [("cursor", 30.5)]
 
 
 async def test_a_drag_chooses_a_range():
     async with chart() as one:
-        await one.show(LEVELS)
+        await one.show(LEVELS, SECONDS)
         await one.pilot.mouse_down(ThroughputChart, offset=(7 + 42, 4))
         await one.pilot.mouse_up(ThroughputChart, offset=(7 + 22, 4))
         await one.pilot.pause()
-    assert one.told == [("range", 30.5 * 1.5, 10.5 * 1.5)]
+    assert one.told == [("range", 50.5, 30.5)]
 
 
 async def test_the_wheel_zooms():

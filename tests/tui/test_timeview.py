@@ -19,7 +19,7 @@ def test_zooming_goes_through_round_spans_to_the_whole_run_and_back():
     for _ in range(9):
         view = view.zoomed(-1, HOUR_S)
         spans.append(view.span_s)
-    assert spans[6:] == [1800, 600, 300, 120, 60, 30, 15, 15, 15]
+    assert spans[6:] == [1800, 600, 300, 120, 60, 30, 15, 5, 2]
 
 
 def test_a_span_that_the_run_does_not_fill_is_not_offered():

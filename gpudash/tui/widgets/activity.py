@@ -48,8 +48,7 @@ class Activity(TimePanel):
         column = x - label_width - 2
         if not 0 <= column < columns:
             return None
-        time_range = range_of(self._series, columns, self._view)
-        return time_range.begin_s + (column + 0.5) * time_range.bin_s
+        return range_of(self._series, columns, self._view).middle_of(column)
 
     def frame(self) -> Frame:
         """Return what the readings are of, and what the tops of the sparklines stand for."""

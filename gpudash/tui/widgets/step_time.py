@@ -1,12 +1,10 @@
 """The step's time over time, as stacked columns: which phase it was spent on."""
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import groupby, repeat
 from operator import itemgetter
 
 from rich.segment import Segment
-from rich.style import Style
 
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot
@@ -26,7 +24,7 @@ from gpudash.tui.stacks import (
     top_ms,
 )
 from gpudash.tui.timeview import TimeView
-from gpudash.tui.widgets.painted import Row
+from gpudash.tui.widgets.painted import Row, over
 from gpudash.tui.widgets.panel import Frame
 from gpudash.tui.widgets.time_panel import TimePanel, begin_cells
 
@@ -56,10 +54,10 @@ class StepTime(TimePanel):
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
         width = self.size.width - 2 * self.framed
-        time_range, column = self._range(width), x - _gutter(width)
+        column = x - _gutter(width)
         if not 0 <= column < width - _gutter(width):
             return None
-        return time_range.begin_s + (column + 0.5) * time_range.bin_s
+        return self._range(width).middle_of(column)
 
     def frame(self) -> Frame:
         """Return the median and 95th percentile of the newest steps; at the cursor, its step."""
@@ -119,15 +117,13 @@ class StepTime(TimePanel):
         top = top_ms(series, stretches, snapshot.markers, now_ms)
         drawn = columns_of(series, parts, stretches, top, rows)
         columns = [(BLANK,) * rows] * (width - gutter)
-        first = round(time_range.begin_s / time_range.bin_s)
-        for (number, _), column in zip(bins, drawn, strict=True):
-            columns[number - first] = column
-        for marker in snapshot.markers:
-            if time_range.begin_s <= marker.at_s < time_range.end_s:
-                x = int((marker.at_s - time_range.begin_s) / time_range.bin_s)
-                columns[x] = tuple(MARKER if one == BLANK else one for one in columns[x])
-        if view.cursor_s is not None and time_range.begin_s <= view.cursor_s < time_range.end_s:
-            x = int((view.cursor_s - time_range.begin_s) / time_range.bin_s)
+        for (x, _), column in zip(bins, drawn, strict=True):
+            columns[x] = column
+        for marker in filter(lambda one: time_range.holds(one.at_s), snapshot.markers):
+            x = time_range.column_of(marker.at_s)
+            columns[x] = tuple(MARKER if one == BLANK else one for one in columns[x])
+        if view.cursor_s is not None and time_range.holds(view.cursor_s):
+            x = time_range.column_of(view.cursor_s)
             columns[x] = tuple(_crossed(one) for one in columns[x])
         is_cut = any(
             ms is not None and ms > top
@@ -141,7 +137,7 @@ class StepTime(TimePanel):
         for (lower, upper), group in groupby(row, key=INKS):
             ink = self.ink(lower) if lower else None
             if ink is not None and upper:
-                ink = _over(ink, self.ink(upper))
+                ink = over(ink, self.ink(upper))
             yield Segment("".join(map(CHARACTER, group)), ink)
 
     def _axis(self, y: int, rows: int, top: float, *, is_cut: bool) -> Segment:
@@ -188,9 +184,3 @@ def _gutter(width: int) -> int:
 def _crossed(block: Block) -> Block:
     """Return the block under the cursor: its hue stays behind it."""
     return Block("│", "strong", "" if block.lower in ("", IDLE, "faint") else block.lower)
-
-
-@lru_cache(maxsize=256)
-def _over(lower: Style, upper: Style) -> Style:
-    """Return the style of a block whose upper part has a hue of its own."""
-    return lower + Style(bgcolor=upper.color)

@@ -4,7 +4,7 @@ plotext draws the curve, again only when it or the size has changed. All else is
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, pairwise, repeat, zip_longest
+from itertools import chain, groupby, pairwise, repeat, zip_longest
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -13,17 +13,19 @@ from rich.style import Style
 from gpudash import format as fmt
 from gpudash.tui.axes import Runs, TimeRange, bins_of, cut, highest, range_of, time_ticks, value_at
 from gpudash.tui.cells import Cell, bar_of, cell
+from gpudash.tui.stacks import EIGHTHS
 from gpudash.tui.throughput import (
     Throughput,
     classes_in,
     columns_of,
+    compared_in,
     label_in,
     scale_of,
     side_at,
-    sides_of,
+    side_of,
 )
 from gpudash.tui.timeview import TimeView
-from gpudash.tui.widgets.painted import Row, width_of
+from gpudash.tui.widgets.painted import Row, over, width_of
 from gpudash.tui.widgets.panel import Frame
 from gpudash.tui.widgets.time_panel import TimePanel, begin_cells
 
@@ -33,6 +35,8 @@ LEAST_PLOT = 12
 """Columns below which the axis gives way."""
 FINE_ROWS = 12
 """From here on the axis has numbers at its quarters."""
+LEAST_BANDED = 6
+"""Rows from which one is spared for the sides of an A/B."""
 BESIDE = (100, 36)
 """From this width on the histogram stands beside the plot, in so many columns."""
 BELOW = (20, 8)
@@ -69,10 +73,9 @@ class ThroughputChart(TimePanel):
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
         gutter, columns = _split(self._room(*self._inside)[0])
-        time_range = self.time_range
         if not gutter <= x < gutter + columns:
             return None
-        return time_range.begin_s + (x - gutter + 0.5) * time_range.bin_s
+        return self.time_range.middle_of(x - gutter)
 
     @property
     def time_range(self) -> TimeRange:
@@ -144,19 +147,22 @@ class ThroughputChart(TimePanel):
             yield from self._empty(width, height)
             return
         marked = columns_of(data.markers, time_range)
-        sides = sides_of(data.blocks, time_range, data.series.at_s[-1])
+        compared = compared_in(data.blocks, time_range)
         named = height >= 4
+        banded = height >= LEAST_BANDED and bool(compared)
         timed = named and self.maximised
-        rows = height - named - timed
+        rows = height - named - banded - timed
         top = scale_of(runs, data.markers)
         canvas = self._curve(runs, top, time_range, columns, rows)
         cut_off = highest(runs) > top
-        for y, row in enumerate(self._overlaid(canvas, time_range, marked, sides)):
+        for y, row in enumerate(self._overlaid(canvas, time_range, marked, compared)):
             yield [*(self._axis(y, rows, top, cut_off=cut_off) if gutter else ()), *row]
+        if banded:
+            yield [*(self._sides() if gutter else ()), *self._band(compared, columns)]
         if named:
-            yield [Segment(" " * gutter), *self._names(marked, sides, columns)]
+            yield [Segment(" " * gutter), *self._names(marked, columns)]
         if timed:
-            yield [Segment(" " * gutter), *self._moments(time_range, columns)]
+            yield [Segment(" " * gutter), *self._moments(time_range)]
 
     def _empty(self, width: int, height: int) -> Iterator[Row]:
         for y in range(height):
@@ -178,16 +184,19 @@ class ThroughputChart(TimePanel):
         canvas: list[str],
         time_range: TimeRange,
         marked: Iterable[int],
-        sides: Mapping[int, str],
+        compared: Mapping[int, float],
     ) -> Iterator[Row]:
         """Yield the rows of the plot: markers and cursor behind the curve, blocks behind all."""
         columns = len(canvas[0]) if canvas else 0
         behind = dict.fromkeys(marked, MARKER)
         cursor_s = self.view.cursor_s
-        if cursor_s is not None and time_range.begin_s <= cursor_s <= time_range.end_s:
-            x = int((cursor_s - time_range.begin_s) / time_range.bin_s + 1e-9)
-            behind[min(x, columns - 1)] = CURSOR
-        shades = {x: Style(bgcolor=self.ink(f"shade-{sides[x]}").bgcolor) for x in sides}
+        if cursor_s is not None and time_range.holds(cursor_s):
+            behind[time_range.column_of(cursor_s)] = CURSOR
+        shades = {
+            x: Style(bgcolor=self.ink(f"shade-{side}").bgcolor)
+            for x, share_b in compared.items()
+            if (side := side_of(share_b))
+        }
         inks = {MARKER: self.ink("faint"), CURSOR: self.ink("strong")}
         rate = self.ink("rate")
         pieces = _pieces(behind, shades, columns)
@@ -201,29 +210,40 @@ class ThroughputChart(TimePanel):
                 row.append(Segment(text, ink + shades[begin] if begin in shades else ink))
             yield row
 
-    def _names(
-        self, marked: Mapping[int, str], sides: Mapping[int, str], columns: int
-    ) -> Iterator[Segment]:
-        """Yield the row of names, each as far as it fits before the next: of changes, of blocks."""
-        begins = {x: side for x, side in sides.items() if sides.get(x - 1) != side}
-        named = {x: ("", side.upper(), side) for x, side in begins.items()}
-        named |= {x: (MARKER, fmt.plain(label), "dim") for x, label in marked.items()}
-        x = 0
-        for at, until in pairwise([*sorted(named), columns + 1]):
-            mark, name, ink = named[at]
-            label = label_in(name, until - at - len(mark) - 1)
-            label = label if cell_len(label) == len(label) else ""
-            yield Segment(" " * (at - x) + mark, self.ink("faint"))
-            yield Segment(label, self.ink(ink))
-            x = at + len(mark) + len(label)
+    def _sides(self) -> Row:
+        """Return what stands before the band: it tells the hues of both sides."""
+        a, b = Segment("A", self.ink("a")), Segment("B", self.ink("b"))
+        return [Segment(" " * (GUTTER - 4)), a, Segment("/", self.ink("faint")), b, Segment(" ")]
 
-    def _moments(self, time_range: TimeRange, columns: int) -> Iterator[Segment]:
+    def _band(self, compared: Mapping[int, float], columns: int) -> Iterator[Segment]:
+        """Yield which side of an A/B was trained: its letter; of both in one column, B's share."""
+        for share_b, group in groupby(map(compared.get, range(columns))):
+            width = sum(1 for _ in group)
+            if share_b is None:
+                yield Segment(" " * width)
+            elif side := side_of(share_b):
+                yield Segment(side.upper() * width, self.ink(f"fill-{side}"))
+            else:
+                part = "▁▂▃▄▅▆▇"[round(EIGHTHS * share_b) - 1]
+                yield Segment(part * width, over(self.ink("b"), self.ink("a")))
+
+    def _names(self, marked: Mapping[int, str], columns: int) -> Iterator[Segment]:
+        """Yield the row of the changes' names, each as far as it fits before the next."""
+        x = 0
+        for at, until in pairwise([*sorted(marked), columns + 1]):
+            label = label_in(fmt.plain(marked[at]), until - at - 2)
+            label = label if cell_len(label) == len(label) else ""
+            yield Segment(" " * (at - x) + MARKER, self.ink("faint"))
+            yield Segment(label, self.ink("dim"))
+            x = at + 1 + len(label)
+
+    def _moments(self, time_range: TimeRange) -> Iterator[Segment]:
         """Yield the row of round moments."""
         x = 0
-        for at_s in time_ticks(time_range, columns):
+        for at_s in time_ticks(time_range):
             label = fmt.minutes(at_s)
-            at = round((at_s - time_range.begin_s) / time_range.bin_s) - len(label) // 2
-            if x <= max(at, 0) <= columns - len(label):
+            at = time_range.column_of(at_s) - len(label) // 2
+            if x <= max(at, 0) <= time_range.columns - len(label):
                 yield Segment(" " * (max(at, 0) - x) + label, self.ink("faint"))
                 x = max(at, 0) + len(label)
 
