@@ -15,6 +15,7 @@ import msgspec
 
 from gpudash.snapshot import Series
 from gpudash.tui.timeview import TimeView
+from gpudash.views.throughput import SPAN_S
 
 Point: TypeAlias = tuple[float, float]
 Runs: TypeAlias = list[list[Point]]
@@ -202,20 +203,30 @@ def highest(runs: Runs) -> float:
     return max((y for run in runs for _, y in run), default=0.0)
 
 
-def latest(values: Sequence[float | None]) -> float | None:
-    """Return what was measured last, unless it is out of date.
+def latest(series: Series, name: str, changed_s: float = 0.0) -> float | None:
+    """Return a step's mean over the last two seconds, as far as they lie after this moment.
 
-    The newest ticks may hold no end of a slow step.
+    None where what was measured last is out of date. The newest ticks may hold no end of a step.
     """
-    recent = reversed(values[-RECENT_TICKS:])
-    return next((value for value in recent if value is not None and math.isfinite(value)), None)
+    values, steps, at_s = series.of(name), series.of("steps_per_s"), series.at_s
+    recent = range(len(values) - 1, max(len(values) - RECENT_TICKS, 0) - 1, -1)
+    last = next((tick for tick in recent if _is_finite(values[tick])), None)
+    if last is None:
+        return None
+    began_s = max(at_s[last] - SPAN_S, changed_s)
+    whole = began_s > _begin_of(at_s) + _SLACK_S  # or the first tick would be the one before it
+    first = min(bisect_left(at_s, began_s - _SLACK_S) + whole, last)
+    weights = [one or 0.0 for one in steps[first : last + 1]]
+    return _mean(values[first : last + 1], weights if any(weights) else ())
 
 
-def value_at(series: Series, name: str, at_s: float | None) -> float | None:
-    """Return what was measured in the tick around this moment; for None what was last."""
+def _is_finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def value_at(series: Series, name: str, at_s: float) -> float | None:
+    """Return what was measured in the tick around this moment."""
     values = series.of(name)
-    if at_s is None:
-        return latest(values)
     index = bisect_left(series.at_s, at_s)
     return values[index] if index < len(values) else None
 

@@ -118,7 +118,7 @@ def _asides(snapshot: Snapshot) -> list[str]:
     """Return what stands still, was left out, or costs more than it should."""
     asides = silence(snapshot) + unreadable(snapshot.skipped_samples)
     own_ms, step_ms = snapshot.instruments_ms, snapshot.step_ms_p50
-    host_ms = latest(snapshot.series.of("host_ms"))
+    host_ms = latest(snapshot.series, "host_ms")
     behind = host_ms is not None and step_ms is not None and 100 * host_ms >= HOST_PCT * step_ms
     # a host that is ahead of the device pays it out of its lead
     if behind and own_ms and step_ms and 100 * own_ms >= OWN_COST_PCT * step_ms:

@@ -8,7 +8,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.metrics import METRICS, Kind
 from gpudash.snapshot import Series, Snapshot, Values
-from gpudash.tui.axes import bins_of, means, nice_ceiling, range_of, value_at
+from gpudash.tui.axes import bins_of, latest, means, nice_ceiling, range_of, value_at
 from gpudash.tui.timeview import TimeView
 
 LEVELS = "▁▂▃▄▅▆▇"
@@ -86,7 +86,7 @@ def reading(snapshot: Snapshot, name: str, label: str, view: TimeView) -> Readin
     )
     if metric.kind != "step":
         return _scaled(snapshot, one)
-    step_ms = value_at(snapshot.series, "step_ms", view.cursor_s)
+    step_ms = step_value(snapshot, "step_ms", view)
     share = None if isinstance(value, str) else _share(value, step_ms)
     shares = tuple(map(_share, past, snapshot.series.of("step_ms")))
     return msgspec.structs.replace(one, value=fmt.percent(share), past=shares)
@@ -99,10 +99,18 @@ def quantity(name: str, value: float | str | None) -> str:
     return fmt.plain(fmt.quantity(value, METRICS[name].unit))
 
 
+def step_value(snapshot: Snapshot, name: str, view: TimeView) -> float | None:
+    """Return a metric's value at the moment whose values are shown; the newest of a step's time."""
+    if view.moment_s is not None:
+        return value_at(snapshot.series, name, view.moment_s)
+    changed_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
+    return latest(snapshot.series, name, changed_s)
+
+
 def _value(snapshot: Snapshot, name: str, view: TimeView) -> float | str | None:
     source = {"gpu": snapshot.gpu, "host": snapshot.host}.get(METRICS[name].kind)
-    if METRICS[name].kind == "step" or view.cursor_s is not None:
-        return value_at(snapshot.series, name, view.cursor_s)
+    if METRICS[name].kind == "step" or view.moment_s is not None:
+        return step_value(snapshot, name, view)
     return source.values.get(name) if source else None
 
 

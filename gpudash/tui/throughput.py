@@ -8,10 +8,11 @@ import msgspec
 
 from gpudash.snapshot import STEP_CLASS, BlockShown, Marker, Series, Snapshot, Values
 from gpudash.tui.axes import Runs, TimeRange, axis_top
-from gpudash.tui.stacks import EIGHTHS
 
 WARMUP_S = 2.5
 """After a change, five ticks: what is drawn there does not set the scale."""
+EIGHTHS = 8
+"""Shares of a column that can be told apart."""
 SLIVER = 1e-6
 """Of a column: less of it is rounding."""
 LEAST_NAME = 4

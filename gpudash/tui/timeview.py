@@ -26,6 +26,11 @@ class TimeView(msgspec.Struct, frozen=True, kw_only=True):
     cursor_s: float | None = None
     """The moment whose values are shown; None: the newest."""
 
+    @property
+    def moment_s(self) -> float | None:
+        """Whose values are shown: the cursor's, or where frozen charts end; None: the newest."""
+        return self.end_s if self.cursor_s is None else self.cursor_s
+
     def zoomed(self, direction: int, newest_s: float) -> "TimeView":
         """Show more time (+1) or less (-1); a run shorter than that is shown whole."""
         spans = [span_s for span_s in SPANS_S if span_s < newest_s]
@@ -82,8 +87,7 @@ class TimeView(msgspec.Struct, frozen=True, kw_only=True):
 
     def _present_s(self, newest_s: float) -> float:
         """Return where the cursor stands, or would."""
-        known = (moment for moment in (self.cursor_s, self.end_s) if moment is not None)
-        return next(known, newest_s)
+        return newest_s if self.moment_s is None else self.moment_s
 
 
 def _in_sight(view: TimeView) -> TimeView:

@@ -337,7 +337,7 @@ class LiveView:
 
     def _progress(self, event: Progress) -> None:
         for step in event.steps:
-            self._recent.add(step)
+            self._recent.add(step, in_block=self._in_blocks)
             self._ticks.step(step)
             self._results.step(step)
             self._since_break = step.since_break

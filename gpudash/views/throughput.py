@@ -17,6 +17,12 @@ REPORT_S = 0.5
 """A step may have been finished for so long before we hear of it."""
 
 
+def now(steps_per_s: float | None) -> str:
+    """Return what values right now are taken over, in words."""
+    slow = steps_per_s is not None and steps_per_s * SPAN_S < FEWEST
+    return f"last {FEWEST} steps" if slow else f"last {SPAN_S:g} s"
+
+
 class Rate(NamedTuple):
     """What the training does at this moment."""
 
@@ -31,14 +37,17 @@ IDLE = Rate(0.0, 0.0, None, None)
 
 
 class RecentSteps:
-    """The last steps under the active settings."""
+    """The last steps under the active settings; of a comparison, those of both sides."""
 
     def __init__(self) -> None:
         self._steps: deque[Step] = deque(maxlen=8192)
 
-    def add(self, step: Step) -> None:
-        """Take a finished step; the first one of another segment drops those before."""
-        if self._steps and step.segment != self._steps[-1].segment:
+    def add(self, step: Step, *, in_block: bool = False) -> None:
+        """Take a finished step; the first one of another segment drops those before.
+
+        Blocks of a comparison are too short for values of their own: they would only flicker.
+        """
+        if self._steps and step.segment != self._steps[-1].segment and not in_block:
             self.clear()
         self._steps.append(step)
         while len(self._steps) > FEWEST and step.finished_s - self._steps[0].finished_s > SPAN_S:

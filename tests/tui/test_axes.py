@@ -242,11 +242,31 @@ def test_the_highest_of_no_point_is_zero():
     assert axes.highest([*line(1.0, 3.0), *line(2.0)]) == 3.0
 
 
-def test_the_newest_value_is_the_last_that_was_measured_lately():
-    assert axes.latest([1.0, 2.0, None, math.nan, math.inf]) == 2.0
-    assert axes.latest([1.0, *[None] * (RECENT_TICKS - 1)]) == 1.0
-    assert axes.latest([1.0, *[None] * RECENT_TICKS]) is None
-    assert axes.latest([]) is None
+def newest(values, rates=(), changed_s=0.0):
+    series = Series(
+        at_s=tuple(ticks(0, len(values))),
+        values={"step_ms": tuple(values), "steps_per_s": tuple(rates)},
+    )
+    return axes.latest(series, "step_ms", changed_s)
+
+
+def test_the_newest_value_is_of_what_was_measured_lately():
+    assert newest([None, 2.0, None, math.nan, math.inf]) == 2.0
+    assert newest([1.0, *[None] * (RECENT_TICKS - 1)]) == 1.0
+    assert newest([1.0, *[None] * RECENT_TICKS]) is None
+    assert newest([]) is None
+
+
+def test_the_newest_value_is_a_mean_over_two_seconds_of_steps():
+    assert newest([9.0, 9.0, 1.0, 2.0, 3.0, 4.0]) == 2.5
+    assert newest([9.0, 9.0, 1.0, 2.0, 3.0, 4.0], rates=(1, 1, 1, 1, 1, 5)) == 26 / 8
+    assert newest([1.0, 2.0, 3.0, 4.0], rates=(None,) * 4) == 2.5
+
+
+def test_what_was_measured_before_the_last_change_is_not_in_the_newest_value():
+    assert newest([9.0, 9.0, 9.0, 9.0, 1.0, 3.0], changed_s=2.0) == 2.0
+    assert newest([9.0, 9.0, 9.0, 9.0, 9.0, 3.0], changed_s=2.2) == 3.0
+    assert newest([9.0, 9.0, 9.0, 9.0, 9.0, 3.0], changed_s=7.0) == 3.0
 
 
 # ── labels of the time axis ─────────────────────────────────────────────────────────────

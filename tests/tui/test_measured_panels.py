@@ -130,8 +130,7 @@ def _width(row):
 async def test_the_step_is_shown_with_its_scale_its_phases_and_its_time():
     text = await seen(StepTime(id="step"), (85, 10), run(), LIVE)
     assert "³step, ms" in text
-    assert "p50 3.41" in text
-    assert "p95 3.92" in text
+    assert "last 2 s ━ p50 3.41 ━ p95 3.92" in text
     assert "4┤" in text
     assert "0┤" in text
     assert "forward" in text or "fwd" in text
@@ -142,9 +141,22 @@ async def test_the_step_is_shown_with_its_scale_its_phases_and_its_time():
 async def test_at_the_cursor_stand_the_values_there():
     snapshot = with_series(run(), step_ms=(4.0,) * 19 + (7.0,) + (4.0,) * 40)
     text = await seen(StepTime(id="step"), (85, 10), snapshot, AT_10_S)
-    assert "at 0:10 7.00" in text
+    assert "at 0:10 ━ mean 7.00" in text
     assert "p50" not in text
     assert "│" in text.splitlines()[1][8:-1]
+
+
+async def test_a_frozen_panel_shows_the_values_at_its_end():
+    snapshot = with_series(run(), step_ms=(4.0,) * 19 + (7.0,) + (4.0,) * 40)
+    text = await seen(StepTime(id="step"), (85, 10), snapshot, LIVE.frozen(10.0))
+    assert "at 0:10 ━ mean 7.00" in text
+
+
+async def test_the_legend_holds_means_over_the_last_two_seconds():
+    forward = (9.0,) * 56 + (0.5, 1.0, 1.5, 2.0)
+    snapshot = with_series(run(), forward_ms=forward, steps_per_s=(280.0,) * 60)
+    text = await seen(StepTime(id="step"), (110, 10), snapshot, LIVE)
+    assert "1.25" in text.splitlines()[-2]
 
 
 async def test_peaks_beyond_the_scale_are_marked():

@@ -239,7 +239,7 @@ async def test_the_border_says_what_is_shown_and_how_much_it_is_now():
     async with chart() as one:
         lines = await one.show(CHANGED)
     assert lines[0].startswith("┏━ ¹samples/s ━")
-    assert lines[0].endswith(" 25.0 steps/s ━ 201 ━┓")
+    assert lines[0].endswith(" last 2 s ━ 25.0 steps/s ━ 201 ━┓")
     assert lines[-1].startswith("┗━━")  # no moment: the left border lies before the run
     assert lines[-1].endswith("━ live 1:00 ━┛")
 

@@ -1,6 +1,6 @@
 import pytest
 
-from gpudash.views.throughput import REPORT_S, UNKNOWN, Rate, RecentSteps, WholeRun
+from gpudash.views.throughput import REPORT_S, UNKNOWN, Rate, RecentSteps, WholeRun, now
 from tests.scripted_run import Trainer, started, step
 
 
@@ -86,6 +86,25 @@ def test_no_more_than_8192_steps_are_kept():
     first, rest = run.step(1.0), run.steps(8192, 0.1)
     assert recent(first, *rest[:-1]).longest_s() == 0.001
     assert recent(first, *rest).longest_s() == 0.0001
+
+
+def test_in_the_blocks_of_a_comparison_the_rate_is_of_both_sides():
+    steps = RecentSteps()
+    for number in range(1, 21):
+        steps.add(step(number, 0.1 * number, 100.0, segment=number // 2), in_block=True)
+    assert steps.rate(0.0).steps_per_s == pytest.approx(10.0)
+    steps.add(step(21, 2.05, 50.0, segment=99))
+    assert steps.rate(0.0).steps_per_s == pytest.approx(20.0)
+
+
+def test_what_now_is_taken_over_is_said_in_words():
+    assert [now(steps_per_s) for steps_per_s in (None, 0.0, 1.4, 1.5, 300.0)] == [
+        "last 2 s",
+        "last 3 steps",
+        "last 3 steps",
+        "last 2 s",
+        "last 2 s",
+    ]
 
 
 def test_another_segment_starts_afresh():

@@ -14,7 +14,7 @@ from gpudash.tui.sparks import Reading, readings, sparklines
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.painted import Painted, Row
 from gpudash.tui.widgets.panel import Frame
-from gpudash.tui.widgets.time_panel import TimePanel, begin_cells
+from gpudash.tui.widgets.time_panel import TimePanel, begin_cells, moment_cell
 
 LEAST_LINE = 4
 """Columns below which a sparkline says nothing."""
@@ -58,7 +58,7 @@ class Activity(TimePanel):
         title = "GPU" if "gpu" in kinds else "host"
         if width >= ROOMY and {"gpu", "host"} <= kinds:
             title = "GPU and host"
-        at = () if view.cursor_s is None else (cell(f"at {fmt.minutes(view.cursor_s)}", "dim"),)
+        at = () if view.moment_s is None else (moment_cell(view, None),)
         columns = _layout(shown, width)[1]
         begin = begin_cells(range_of(self._series, columns, view)) if columns else ()
         scales = ", ".join([one.scale for one in shown if one.scale and any(one.past)][:2])

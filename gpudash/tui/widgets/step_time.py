@@ -10,6 +10,7 @@ from gpudash import format as fmt
 from gpudash.snapshot import Snapshot
 from gpudash.tui.axes import TimeRange, bins_of, means, range_of, value_at
 from gpudash.tui.cells import Cell, cell
+from gpudash.tui.sparks import step_value
 from gpudash.tui.stacks import (
     BLANK,
     IDLE,
@@ -26,7 +27,7 @@ from gpudash.tui.stacks import (
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.painted import Row, over
 from gpudash.tui.widgets.panel import Frame
-from gpudash.tui.widgets.time_panel import TimePanel, begin_cells
+from gpudash.tui.widgets.time_panel import TimePanel, begin_cells, moment_cell
 
 GUTTER = 6
 """Columns of the axis: five for its numbers and one for its line."""
@@ -62,17 +63,16 @@ class StepTime(TimePanel):
     def frame(self) -> Frame:
         """Return the median and 95th percentile of the newest steps; at the cursor, its step."""
         snapshot, view = self._snapshot, self._view
-        if view.cursor_s is None:
+        if view.moment_s is None:
             named = {"p50": snapshot.step_ms_p50, "p95": snapshot.step_ms_p95}
         else:
-            named = {
-                f"at {fmt.minutes(view.cursor_s)}": value_at(
-                    snapshot.series, "step_ms", view.cursor_s
-                )
-            }
-        values = tuple(
-            Cell(parts=((f"{name} ", "dim"), (fmt.milliseconds(ms), "strong")), rank=rank)
-            for rank, (name, ms) in enumerate(named.items(), start=1)
+            named = {"mean": value_at(snapshot.series, "step_ms", view.moment_s)}
+        values = (
+            moment_cell(view, snapshot.steps_per_s),
+            *(
+                Cell(parts=((f"{name} ", "dim"), (fmt.milliseconds(ms), "strong")), rank=rank)
+                for rank, (name, ms) in enumerate(named.items(), start=1)
+            ),
         )
         title = cell("³step, ms", "strong")
         if not snapshot.series.at_s:
@@ -160,8 +160,8 @@ class StepTime(TimePanel):
 
     def _spent(self, parts: tuple[Part, ...]) -> Spent | None:
         """Return what became of the newest steps' time, or at the cursor of those there."""
-        series, at_s = self._snapshot.series, self._view.cursor_s
-        return spent(parts, *(value_at(series, name, at_s) for name in metrics_of(parts)))
+        snapshot, view = self._snapshot, self._view
+        return spent(parts, *(step_value(snapshot, name, view) for name in metrics_of(parts)))
 
 
 def _shown(snapshot: Snapshot) -> tuple[object, ...]:

@@ -13,8 +13,8 @@ from rich.style import Style
 from gpudash import format as fmt
 from gpudash.tui.axes import Runs, TimeRange, bins_of, cut, highest, range_of, time_ticks, value_at
 from gpudash.tui.cells import Cell, bar_of, cell
-from gpudash.tui.stacks import EIGHTHS
 from gpudash.tui.throughput import (
+    EIGHTHS,
     Throughput,
     classes_in,
     columns_of,
@@ -27,7 +27,7 @@ from gpudash.tui.throughput import (
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.painted import Row, over, width_of
 from gpudash.tui.widgets.panel import Frame
-from gpudash.tui.widgets.time_panel import TimePanel, begin_cells
+from gpudash.tui.widgets.time_panel import TimePanel, begin_cells, moment_cell
 
 GUTTER = 6
 """Columns of the axis: five for its numbers and one for its line."""
@@ -102,16 +102,14 @@ class ThroughputChart(TimePanel):
         )
 
     def _values(self) -> Iterator[Cell]:
-        data, cursor_s = self.data, self.view.cursor_s
-        at_s = self.view.end_s if cursor_s is None else cursor_s
+        data, at_s = self.data, self.view.moment_s
         now, steps = data.now, data.steps_per_s
         if at_s is not None:
             now = value_at(data.series, data.name, at_s)
             steps = value_at(data.series, "steps_per_s", at_s)
-        if cursor_s is not None:
-            yield cell(f"at {fmt.minutes(cursor_s)}", "dim", rank=1)
-            side = side_at(data.blocks, cursor_s)
-            yield from (cell(side.upper(), side, rank=2),) if side else ()
+        yield moment_cell(self.view, data.steps_per_s)
+        if at_s is not None and (side := side_at(data.blocks, at_s)):
+            yield cell(side.upper(), side, rank=2)
         if data.unit != "steps/s":
             yield cell(f"{fmt.significant(steps)} steps/s", "dim", rank=3)
         yield cell(fmt.significant(now), "strong")

@@ -6,7 +6,9 @@ from textual.message import Message
 from gpudash import format as fmt
 from gpudash.tui.axes import TimeRange
 from gpudash.tui.cells import Cell, cell
+from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.panel import Panel
+from gpudash.views.throughput import now
 
 LEAST_DRAG = 2
 """Columns; less is a click."""
@@ -41,6 +43,13 @@ def begin_cells(time_range: TimeRange) -> tuple[Cell, ...]:
     """Return the moment at the left border; nothing where that is before the run."""
     begin_s = time_range.begin_s
     return (cell(fmt.minutes(begin_s), "dim", rank=1),) if begin_s >= 0 else ()
+
+
+def moment_cell(view: TimeView, steps_per_s: float | None) -> Cell:
+    """Return what the values in a border are of: the moment at the cursor, or the last seconds."""
+    if view.moment_s is None:
+        return cell(now(steps_per_s), "dim", rank=5)
+    return cell(f"at {fmt.minutes(view.moment_s)}", "dim", rank=1)
 
 
 class TimePanel(Panel):
