@@ -33,8 +33,9 @@ def run(
     until: Callable[[bytes], bool] | None = None,
     limit_s: float = 60.0,
     keep: int = 1 << 20,
+    source: Path = ROOT,
 ) -> Ran:
-    """Run `python arguments…` to its end, or until the output satisfies `until`."""
+    """Run `python arguments…` on this source to its end, or until the output satisfies `until`."""
     begin = time.monotonic()
     pid, terminal = pty.fork()
     if pid == 0:
@@ -42,7 +43,7 @@ def run(
             **os.environ,
             "TERM": "xterm-256color",
             "COLORTERM": "truecolor",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": str(source),
             "PYTHONDONTWRITEBYTECODE": "",  # modules are compiled, as where they are installed
         }
         os.execve(sys.executable, [sys.executable, *arguments], environment)
