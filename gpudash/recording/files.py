@@ -2,7 +2,6 @@
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -128,7 +127,7 @@ def created(target: Path, *, force: bool) -> Iterator[Output]:
 
 def draft_beside(path: Path) -> Path:
     """Return a hidden name in the same folder that nothing else has."""
-    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
 
 
 def refuse_existing(path: Path, *beside: Path) -> None:

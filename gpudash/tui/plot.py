@@ -1,35 +1,28 @@
 """A curve on a canvas of braille cells: the only module that talks to plotext.
 
 plotext draws nothing but the curve. Frame, ticks and markers are ours, so that their widths
-never jitter. Importing this module imports plotext (about 0.1 s): it is done after the first paint.
+never jitter. Importing this module imports plotext: it is done after the first paint.
 """
 
-import importlib
 import re
-import sys
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 from gpudash.tui.axes import Runs, TimeRange
+from gpudash.tui.lean import import_without
 
-
-def _import_plotext() -> ModuleType:
-    """Import it without PIL, which it loads where it is installed, for pictures."""
-    absent = "PIL" not in sys.modules
-    if absent:
-        sys.modules["PIL"] = None  # type: ignore[assignment]  # Python's way to make it fail
-    try:
-        return importlib.import_module("plotext")
-    finally:
-        if absent:
-            del sys.modules["PIL"]
-
-
+UNUSED = {
+    "PIL": None,  # for pictures
+    "plotext._doc.doc": SimpleNamespace(docs=None),  # its manual
+    "plotext._tests.run": SimpleNamespace(test=None),
+    "_hashlib": None,  # OpenSSL's hashes: hashlib has others
+}
+"""By plotext: 6 MB, and most of the time that importing it takes."""
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 DOTS_PER_ROW = 4
 """Of a braille cell."""
 
-plotext = _import_plotext()
+plotext = import_without(UNUSED, "plotext")
 
 
 class _Marker(plotext.marker):  # type: ignore[misc, name-defined]  # no types

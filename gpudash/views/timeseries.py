@@ -17,12 +17,12 @@ from gpudash.snapshot import Series, Values
 from gpudash.statistics import Means, total
 
 TICK_S = 0.5
-CAPACITY = 1200
-"""Short ticks kept at most: ten minutes."""
-KEPT = 960
-"""Short ticks that remain when the oldest are merged, all at once."""
-MERGED = 480
-"""Merged ticks at most; even."""
+CAPACITY = 480
+"""Ticks that may still change, at most: four minutes. One takes as much memory as five others."""
+KEPT = 360
+"""Of them, those that remain when the oldest are merged, all at once."""
+MERGED = 1200
+"""Merged ticks at most; even. Until there are so many, each is one of those before."""
 MOST_NAMES = 64
 """Of what is measured. A source may name phases as it likes, and others in each step."""
 

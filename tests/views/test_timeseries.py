@@ -190,14 +190,12 @@ def test_rates_times_the_length_of_their_ticks_add_up_to_the_steps_of_a_long_run
 
 def test_a_merged_tick_is_the_mean_of_what_was_measured_in_it():
     ticks, _ = trained([])
-    train(ticks, 2 * CAPACITY)
+    train(ticks, 3 * MERGED)
     series = ticks.series()
     powers = series.of("power_w")
     assert lengths(series)[:2] == [4 * TICK_S] * 2
     assert powers[:2] == (1.5, 5.5)
-    assert sum(map(mul, powers, lengths(series))) == pytest.approx(
-        TICK_S * sum(range(2 * CAPACITY))
-    )
+    assert sum(map(mul, powers, lengths(series))) == pytest.approx(TICK_S * sum(range(3 * MERGED)))
 
 
 def test_what_was_not_measured_long_ago_is_not_measured_in_a_merged_tick():
