@@ -488,11 +488,12 @@ async def test_long_blocks_are_shaded_and_named_under_the_curve():
     async with dashboard(snapshot=training()) as d:
         plain = shades(d)
         await d.show(changed(comparing(), blocks=blocks))
-        assert len(shades(d) - plain) == 2
+        assert len(shades(d) - plain) == 4  # of the curve's ground and of the band
         region = d.app._main.query_one("#throughput").region
-        names = d.lines()[region.bottom - 2][region.x : region.right]
-        assert "A" in names
-        assert "B" in names
+        band = d.lines()[region.bottom - 3][region.x : region.right]
+        assert "A/B" in band
+        assert "AA" in band
+        assert "BB" in band
 
 
 # ── a verdict, and what follows from it ─────────────────────────────────────────────────

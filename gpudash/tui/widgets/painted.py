@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from itertools import islice
 from typing import Self
 
@@ -171,12 +170,6 @@ class Scrolled(Painted):
         """Show later rows."""
         event.stop()
         self.scroll_rows(1)
-
-
-@lru_cache(maxsize=256)
-def over(lower: Style, upper: Style) -> Style:
-    """Return the style of a block whose upper part has a hue of its own."""
-    return lower + Style(bgcolor=upper.color)
 
 
 def width_of(row: Row) -> int:

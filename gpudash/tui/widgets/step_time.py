@@ -1,10 +1,12 @@
 """The step's time over time, as stacked columns: which phase it was spent on."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby, repeat
 from operator import itemgetter
 
 from rich.segment import Segment
+from rich.style import Style
 
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot
@@ -25,7 +27,7 @@ from gpudash.tui.stacks import (
     top_ms,
 )
 from gpudash.tui.timeview import TimeView
-from gpudash.tui.widgets.painted import Row, over
+from gpudash.tui.widgets.painted import Row
 from gpudash.tui.widgets.panel import Frame
 from gpudash.tui.widgets.time_panel import TimePanel, begin_cells, moment_cell
 
@@ -137,7 +139,7 @@ class StepTime(TimePanel):
         for (lower, upper), group in groupby(row, key=INKS):
             ink = self.ink(lower) if lower else None
             if ink is not None and upper:
-                ink = over(ink, self.ink(upper))
+                ink = _over(ink, self.ink(upper))
             yield Segment("".join(map(CHARACTER, group)), ink)
 
     def _axis(self, y: int, rows: int, top: float, *, is_cut: bool) -> Segment:
@@ -184,3 +186,9 @@ def _gutter(width: int) -> int:
 def _crossed(block: Block) -> Block:
     """Return the block under the cursor: its hue stays behind it."""
     return Block("│", "strong", "" if block.lower in ("", IDLE, "faint") else block.lower)
+
+
+@lru_cache(maxsize=256)
+def _over(lower: Style, upper: Style) -> Style:
+    """Return the style of a block whose upper part has a hue of its own."""
+    return lower + Style(bgcolor=upper.color)

@@ -25,7 +25,7 @@ from gpudash.tui.throughput import (
     side_of,
 )
 from gpudash.tui.timeview import TimeView
-from gpudash.tui.widgets.painted import Row, over, width_of
+from gpudash.tui.widgets.painted import Row, width_of
 from gpudash.tui.widgets.panel import Frame
 from gpudash.tui.widgets.time_panel import TimePanel, begin_cells, moment_cell
 
@@ -107,7 +107,8 @@ class ThroughputChart(TimePanel):
         if at_s is not None:
             now = value_at(data.series, data.name, at_s)
             steps = value_at(data.series, "steps_per_s", at_s)
-        yield moment_cell(self.view, data.steps_per_s)
+        if now is not None or at_s is not None:
+            yield moment_cell(self.view, data.steps_per_s)
         if at_s is not None and (side := side_at(data.blocks, at_s)):
             yield cell(side.upper(), side, rank=2)
         if data.unit != "steps/s":
@@ -215,15 +216,17 @@ class ThroughputChart(TimePanel):
 
     def _band(self, compared: Mapping[int, float], columns: int) -> Iterator[Segment]:
         """Yield which side of an A/B was trained: its letter; of both in one column, B's share."""
+        a, b = self.ink("fill-a"), self.ink("fill-b")
+        both = Style(color=b.bgcolor, bgcolor=a.bgcolor)
         for share_b, group in groupby(map(compared.get, range(columns))):
             width = sum(1 for _ in group)
             if share_b is None:
                 yield Segment(" " * width)
             elif side := side_of(share_b):
-                yield Segment(side.upper() * width, self.ink(f"fill-{side}"))
+                yield Segment(side.upper() * width, a if side == "a" else b)
             else:
                 part = "▁▂▃▄▅▆▇"[round(EIGHTHS * share_b) - 1]
-                yield Segment(part * width, over(self.ink("b"), self.ink("a")))
+                yield Segment(part * width, both)
 
     def _names(self, marked: Mapping[int, str], columns: int) -> Iterator[Segment]:
         """Yield the row of the changes' names, each as far as it fits before the next."""
