@@ -1,7 +1,7 @@
 """One run: its sources, the files it writes and the views that fold it.
 
 The session is the one consumer of all sources. Its thread takes messages in order of
-arrival, writes the recording first, then folds, then, at the screen's rate, hands every
+arrival, writes the recording first, then folds, then, at the screen's rate, hands its
 listener one frozen snapshot. A screen that is stuck delays neither a step nor a row. Everything
 the session does runs on that thread; the methods below leave a request there and return.
 """
@@ -104,7 +104,7 @@ class Session:
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         self._start_source = start_source
         self._beside = (TelemetrySource(),) if beside is None else tuple(beside)
-        self._listeners: list[Listener] = []
+        self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._run, name="gpudash-session", daemon=True)
         self._training: Source | None = None
         self._watched: set[int] = set()
@@ -153,15 +153,14 @@ class Session:
     # ── requests, from any thread ───────────────────────────────────────────────────────
 
     def start(self, listener: Listener) -> None:
-        """Start the training and the thread. Call from the main thread. Raises WorkerError."""
+        """Start the training and the thread. Call from the main thread. Raises WorkerError.
+
+        A listener that fails is told nothing any more.
+        """
         self._begin(self._clock())
         self._adopt(self._start_source(self.plan))
-        self._listeners.append(listener)
+        self._listener = listener
         self._thread.start()
-
-    def listen(self, listener: Listener) -> None:
-        """Tell one more listener; one that fails is told nothing any more."""
-        self._ask(lambda: self._listeners.append(listener))
 
     # those that ask something of the training return the id by which a snapshot knows of it
 
@@ -309,7 +308,7 @@ class Session:
         try:
             self._consume()
             self._obey_requests()
-            self._read_training()  # what arrived while a listener was busy
+            self._read_training()  # what arrived while the listener was busy
             self._read_beside()
             self._show(self._snapshot(self._clock()))  # the last one is whole
         except Exception as error:  # noqa: BLE001  # must not end in silence
@@ -461,7 +460,7 @@ class Session:
             unattributed_pct=None if unattributed is None else 100 * unattributed,
         )
 
-    # ── listeners ───────────────────────────────────────────────────────────────────────
+    # ── the listener ────────────────────────────────────────────────────────────────────
 
     def _show(self, snapshot: Snapshot) -> None:
         self._tell(lambda listener: listener.on_snapshot(snapshot))
@@ -473,13 +472,13 @@ class Session:
         self._tell(lambda listener: listener.on_failure(failure))
 
     def _tell(self, say: Callable[[Listener], None]) -> None:
-        for listener in list(self._listeners):
-            try:
-                say(listener)
-            except Exception as error:  # noqa: BLE001  # one listener's failure is not the run's
-                self._listeners.remove(listener)
-                name = type(listener).__name__
-                self._log([f"{name} failed and is told no more: {type(error).__name__}: {error}"])
+        if self._listener is None:
+            return
+        try:
+            say(self._listener)
+        except Exception:  # noqa: BLE001  # its failure is not the run's
+            self._listener = None
+            traceback.print_exc()
 
     # ── the training ────────────────────────────────────────────────────────────────────
 
