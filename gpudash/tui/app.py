@@ -9,7 +9,7 @@ import importlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from rich.markup import escape
 from textual import work
@@ -35,6 +35,7 @@ from gpudash.tui.screens.dialog import Answer, AskChoice, AskText, Confirm, Dial
 from gpudash.tui.screens.help import Help
 from gpudash.tui.screens.main import MainScreen, ReplayScreen
 from gpudash.tui.signals import leave_on_signals
+from gpudash.tui.undo import Way
 from gpudash.tui.values import measured_values, unit_of
 from gpudash.tui.widgets.pane import Tab
 from gpudash.views.answer import why_lines
@@ -237,11 +238,11 @@ class Dashboard(ContainedApp):
 
     def action_undo(self) -> None:
         """Undo the last lever change."""
-        self._ask(self.control.undo)
+        self._ask(lambda: self.control.go("undo"))
 
     def action_redo(self) -> None:
         """Redo the lever change that was undone."""
-        self._ask(self.control.redo)
+        self._ask(lambda: self.control.go("redo"))
 
     # ── A/B ─────────────────────────────────────────────────────────────────────────────
 
@@ -484,11 +485,13 @@ class Dashboard(ContainedApp):
                     title = f"Levers · {lever.name}={one.value}"
                     action = f"set({lever.name!r}, {one.value!r})"
                     yield self._command(title, lever.summary, action)
+        would = {way: self.control.label(way) for way in get_args(Way)}
         for key in keys_of(self.control.snapshot):
             if key.palette:
+                what = f": {would[key.action]}" if would.get(key.action) else ""
                 why_not = key.why_not(self.control.snapshot)
                 title = f"{GROUPS[key.group]} · {key.help}"
-                yield self._command(title, why_not or f"key {key.shown}", key.action)
+                yield self._command(title, why_not or f"key {key.shown}{what}", key.action)
         yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
 
     def _command(self, title: str, help_: str, action: str) -> SystemCommand:

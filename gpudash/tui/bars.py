@@ -85,8 +85,10 @@ def _loss(loss: float | None) -> str:
     return f"{loss:.4g}" if fmt.is_measured(loss) else str(loss)
 
 
-def status(snapshot: Snapshot, next_start: dict[str, str], undo: str = "") -> tuple[Cell, ...]:
-    """Return the sentence of the status line, and what to do now: restart, or undo."""
+def status(
+    snapshot: Snapshot, next_start: dict[str, str], undo: str = "", redo: str = ""
+) -> tuple[Cell, ...]:
+    """Return the sentence of the status line, and what to do now: restart, undo, or redo."""
     sentence, hint = " ".join(fmt.plain(snapshot.status).split()), ""
     if snapshot.state in ENDED:
         sentence = sentence.rstrip(". ")
@@ -102,6 +104,7 @@ def status(snapshot: Snapshot, next_start: dict[str, str], undo: str = "") -> tu
             (sentence, *_last_change(snapshot), *_asides(snapshot), *map(fmt.plain, snapshot.notes))
         )
         hint = f" · u undoes {undo}" if undo else ""
+        hint += f" · U redoes {redo}" if redo else ""
     style = STATE_STYLES[snapshot.state][1]
     return (Cell(parts=((sentence, style), (hint, style))),)
 

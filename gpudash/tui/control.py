@@ -19,7 +19,7 @@ from gpudash.snapshot import ENDED, Listener, Result, Snapshot
 from gpudash.tui import wording
 from gpudash.tui.engine import Engine, Player
 from gpudash.tui.keys import why_not
-from gpudash.tui.undo import Edit, UndoStack
+from gpudash.tui.undo import Edit, UndoStack, Way
 from workloads import CATALOGUE, find_workload
 from workloads.levers import AUTO, Lever, LeverError, find, resolve
 from workloads.standard_levers import usable_cores
@@ -239,32 +239,17 @@ class Control:
         number = None if self.dead else self.engine.change(settings)
         self._asked |= {name: Request(number, value) for name, value in settings.items()}
 
-    def undo(self) -> None:
-        """Take back the user's last lever change. Raises UsageError where there is none."""
+    def go(self, way: Way) -> None:
+        """Undo the user's last lever change, or redo it. Raises UsageError where there is none."""
         self.require("levers")
-        if (edit := self._edits.undoing) is None:
-            raise UsageError("there is no lever change to undo")
+        if (edit := self._edits.next(way)) is None:
+            raise UsageError(f"there is no lever change to {way}")
         self._ask_for(edit.after)
-        self._edits.undone()
+        self._edits.went(way)
 
-    def redo(self) -> None:
-        """Make the change again that was undone last. Raises UsageError where there is none."""
-        self.require("levers")
-        if (edit := self._edits.redoing) is None:
-            raise UsageError("there is no undone lever change to redo")
-        self._ask_for(edit.after)
-        self._edits.redone()
-
-    @property
-    def undo_label(self) -> str:
-        """What undo would do: `pipelined on→off`; empty where there is nothing."""
-        edit = self._edits.undoing
-        return edit.label if edit else ""
-
-    @property
-    def redo_label(self) -> str:
-        """What redo would do; empty where there is nothing."""
-        edit = self._edits.redoing
+    def label(self, way: Way) -> str:
+        """Return what undo, or redo, would do: `pipelined on→off`; empty where there is nothing."""
+        edit = self._edits.next(way)
         return edit.label if edit else ""
 
     def use_row(self, result: Result) -> None:

@@ -5,12 +5,14 @@ training then refuses was never made, and is dropped.
 """
 
 from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from gpudash.protocol import Settings
 
 MOST_EDITS = 200
+Way: TypeAlias = Literal["undo", "redo"]
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -44,30 +46,22 @@ class UndoStack:
         self._edits = [*self._edits[: self._standing], edit][-MOST_EDITS:]
         self._standing = len(self._edits)
 
-    @property
-    def undoing(self) -> Edit | None:
-        """The change that undo would make."""
-        return self._edits[self._standing - 1].reversed if self._standing else None
-
-    @property
-    def redoing(self) -> Edit | None:
-        """The change that redo would make."""
+    def next(self, way: Way) -> Edit | None:
+        """Return the change that undo, or redo, would make."""
+        if way == "undo":
+            return self._edits[self._standing - 1].reversed if self._standing else None
         return self._edits[self._standing] if self._standing < len(self._edits) else None
 
-    def undone(self) -> None:
-        """Count the newest standing edit as undone."""
-        self._standing -= 1
-
-    def redone(self) -> None:
-        """Count the edit undone last as standing."""
-        self._standing += 1
+    def went(self, way: Way) -> None:
+        """Count that change as made."""
+        self._standing += 1 if way == "redo" else -1
 
     def settle(self, holds: Callable[[Settings], bool]) -> None:
         """Drop what was refused: everything asked for is answered, `holds` tells what is set."""
         while self._standing and not holds(self._edits[self._standing - 1].after):
             self._drop(self._standing - 1)
-        redoing = self.redoing
-        if redoing is not None and holds(redoing.after):  # taking it back was refused
+        undone = self.next("redo")
+        if undone is not None and holds(undone.after):  # taking it back was refused
             self._standing += 1
 
     def _drop(self, index: int) -> None:

@@ -204,7 +204,9 @@ async def test_u_undoes_the_last_change_and_capital_u_makes_it_again():
     async with dashboard(snapshot=training()) as d:
         await d.press("plus")
         assert "u undo 16→8" in d.text()
-        await d.press("u", "U")
+        await d.press("u")
+        assert "U redoes batch_size 8→16" in d.text()
+        await d.press("U")
         values = [change["batch_size"] for (change,) in d.engine.told("change")]
         assert values == ["16", "8", "16"]
 

@@ -24,17 +24,22 @@ def answered(control, requested=None, /, **values):
     control.take(in_force(requested, control.engine.requests, **values))
 
 
+def labels(control):
+    """What undo and redo would do."""
+    return control.label("undo"), control.label("redo")
+
+
 def test_undo_makes_the_opposite_change_and_redo_makes_it_again():
     control = running()
     ask(control, pipelined="on")
     answered(control, pipelined="on")
-    assert (control.undo_label, control.redo_label) == ("pipelined on→off", "")
-    control.undo()
+    assert labels(control) == ("pipelined on→off", "")
+    control.go("undo")
     answered(control)
-    assert (control.undo_label, control.redo_label) == ("", "pipelined off→on")
-    control.redo()
+    assert labels(control) == ("", "pipelined off→on")
+    control.go("redo")
     answered(control, pipelined="on")
-    assert (control.undo_label, control.redo_label) == ("pipelined on→off", "")
+    assert labels(control) == ("pipelined on→off", "")
     assert told(control) == [{"pipelined": one} for one in ("on", "off", "on")]
 
 
@@ -46,7 +51,7 @@ def test_each_change_is_undone_by_itself_the_newest_first():
     ask(control, pipelined="on")
     answered(control, batch_size="32", pipelined="on")
     for left in ({"batch_size": "32"}, {"batch_size": "16"}, {}):
-        control.undo()
+        control.go("undo")
         answered(control, **left)
     assert told(control)[3:] == [{"pipelined": "off"}, {"batch_size": "16"}, {"batch_size": "8"}]
 
@@ -54,30 +59,30 @@ def test_each_change_is_undone_by_itself_the_newest_first():
 def test_keys_that_come_faster_than_answers_undo_one_change_each():
     control = running()
     ask(control, batch_size="16", pipelined="on")
-    control.undo()
-    control.undo()
-    control.redo()
+    control.go("undo")
+    control.go("undo")
+    control.go("redo")
     assert told(control)[2:] == [{"pipelined": "off"}, {"batch_size": "8"}, {"batch_size": "16"}]
     answered(control, batch_size="16")
-    assert (control.undo_label, control.redo_label) == ("batch_size 16→8", "pipelined off→on")
+    assert labels(control) == ("batch_size 16→8", "pipelined off→on")
 
 
 def test_where_nothing_was_changed_there_is_nothing_to_undo_or_redo():
     control = running()
     ask(control, pipelined="off")  # as it is
     with pytest.raises(UsageError, match="there is no lever change to undo"):
-        control.undo()
-    with pytest.raises(UsageError, match="there is no undone lever change to redo"):
-        control.redo()
+        control.go("undo")
+    with pytest.raises(UsageError, match="there is no lever change to redo"):
+        control.go("redo")
     assert told(control) == []
 
 
 def test_a_new_change_ends_what_could_be_redone():
     control = running()
     ask(control, pipelined="on")
-    control.undo()
+    control.go("undo")
     ask(control, batch_size="16")
-    assert (control.undo_label, control.redo_label) == ("batch_size 16→8", "")
+    assert labels(control) == ("batch_size 16→8", "")
 
 
 def test_a_refused_change_is_not_undone_but_the_one_before():
@@ -85,37 +90,37 @@ def test_a_refused_change_is_not_undone_but_the_one_before():
     ask(control, batch_size="16")
     answered(control, batch_size="16")
     ask(control, cuda_graph="on")
-    assert control.undo_label == "cuda_graph on→off"  # it may be accepted yet
+    assert control.label("undo") == "cuda_graph on→off"  # it may be accepted yet
     answered(control, batch_size="16")
-    assert (control.undo_label, control.redo_label) == ("batch_size 16→8", "")
+    assert labels(control) == ("batch_size 16→8", "")
 
 
 def test_a_change_given_up_later_for_want_of_memory_is_dropped_too():
     control = running()
     ask(control, batch_size="4096")
     answered(control, batch_size="4096")
-    assert control.undo_label == "batch_size 4096→8"
+    assert control.label("undo") == "batch_size 4096→8"
     answered(control)
-    assert control.undo_label == ""
+    assert control.label("undo") == ""
 
 
 def test_an_undo_that_is_refused_leaves_the_change_undoable():
     control = running()
     ask(control, batch_size="16")
     answered(control, batch_size="16")
-    control.undo()
+    control.go("undo")
     answered(control, batch_size="16")
-    assert (control.undo_label, control.redo_label) == ("batch_size 16→8", "")
+    assert labels(control) == ("batch_size 16→8", "")
 
 
 def test_a_redo_that_is_refused_cannot_be_redone_again():
     control = running()
     ask(control, batch_size="16")
-    control.undo()
+    control.go("undo")
     answered(control)
-    control.redo()
+    control.go("redo")
     answered(control)
-    assert (control.undo_label, control.redo_label) == ("", "")
+    assert labels(control) == ("", "")
 
 
 def test_a_refused_value_between_two_others_is_found_out_when_undo_asks_for_it():
@@ -123,9 +128,9 @@ def test_a_refused_value_between_two_others_is_found_out_when_undo_asks_for_it()
     ask(control, batch_size="4096")
     ask(control, batch_size="2048")
     answered(control, batch_size="2048")  # 4096 was refused before
-    control.undo()
+    control.go("undo")
     answered(control, batch_size="2048")  # and is again
-    assert control.undo_label == "batch_size 2048→8"
+    assert control.label("undo") == "batch_size 2048→8"
 
 
 def test_a_refused_value_and_the_way_back_from_it_are_no_change():
@@ -133,9 +138,9 @@ def test_a_refused_value_and_the_way_back_from_it_are_no_change():
     ask(control, batch_size="4096")
     ask(control, batch_size="8")
     answered(control)
-    control.undo()
+    control.go("undo")
     answered(control)  # 4096 is refused
-    assert (control.undo_label, control.redo_label) == ("", "")
+    assert labels(control) == ("", "")
 
 
 def test_an_unanswered_change_is_not_taken_for_refused():
@@ -144,23 +149,23 @@ def test_an_unanswered_change_is_not_taken_for_refused():
     control.take(in_force({}, 0))
     pending = changed(in_force({}, 1), pending={"batch_size": "16"}, state="switching")
     control.take(pending)
-    assert control.undo_label == "batch_size 16→8"
+    assert control.label("undo") == "batch_size 16→8"
     answered(control, batch_size="16")
-    assert control.undo_label == "batch_size 16→8"
+    assert control.label("undo") == "batch_size 16→8"
 
 
 def test_a_value_that_stands_for_another_one_is_in_force_as_that():
     control = running(model_scale="small")
     ask(control, model_scale="auto")
     answered(control, {"model_scale": "auto"}, model_scale="full")
-    assert control.undo_label == "model_scale auto→small"
+    assert control.label("undo") == "model_scale auto→small"
 
 
 def test_what_an_ab_switches_is_no_change_of_the_users():
     control = running()
     control.try_it("pipelined", "on")
     answered(control)
-    assert control.undo_label == ""
+    assert control.label("undo") == ""
 
 
 def test_changes_before_a_restart_can_be_undone_after_it():
@@ -170,8 +175,8 @@ def test_changes_before_a_restart_can_be_undone_after_it():
     control.take(in_force({}, 1))  # the last word of the worker before
     control.take(changed(in_force({}, 1), state="starting", worker_pid=None, settings={}))
     control.take(changed(in_force({}, 1, batch_size="16"), worker_pid=4243))
-    assert control.undo_label == "batch_size 16→8"
-    control.undo()
+    assert control.label("undo") == "batch_size 16→8"
+    control.go("undo")
     assert told(control)[-1] == {"batch_size": "8"}
 
 
@@ -179,7 +184,7 @@ def test_another_workload_begins_without_a_past():
     control = running()
     ask(control, batch_size="16")
     control.start_workload("augment")
-    assert control.undo_label == ""
+    assert control.label("undo") == ""
 
 
 def test_changes_to_the_next_start_are_undone_without_a_worker():
@@ -187,9 +192,9 @@ def test_changes_to_the_next_start_are_undone_without_a_worker():
     control.take(changed(training(), settings=settings(), state="failed"))
     ask(control, batch_size="16")
     assert control.next_start == {"batch_size": "16"}
-    control.undo()
+    control.go("undo")
     assert control.next_start == {}
-    control.redo()
+    control.go("redo")
     assert control.next_start == {"batch_size": "16"}
     assert told(control) == []
 
@@ -197,9 +202,9 @@ def test_changes_to_the_next_start_are_undone_without_a_worker():
 def test_a_recording_has_no_change_to_undo():
     control = running()
     control.take(changed(training(), can=(), playback=Playback(name="run.csv")))
-    for ask_for in (control.undo, control.redo):
+    for way in ("undo", "redo"):
         with pytest.raises(UsageError, match="a recording is shown"):
-            ask_for()
+            control.go(way)
 
 
 # ── a row's settings ────────────────────────────────────────────────────────────────────
@@ -213,8 +218,8 @@ def test_a_row_is_put_in_force_as_one_change_of_what_differs():
     control = running(precision="bf16")
     control.use_row(row(pipelined="on", batch_size="32"))
     assert told(control) == [{"pipelined": "on", "batch_size": "32", "precision": "tf32"}]
-    assert control.undo_label == "3 levers"
-    control.undo()
+    assert control.label("undo") == "3 levers"
+    control.go("undo")
     assert told(control)[1] == {"pipelined": "off", "batch_size": "8", "precision": "bf16"}
 
 
@@ -241,11 +246,11 @@ def test_the_oldest_of_too_many_edits_are_forgotten():
     for number in range(MOST_EDITS + 5):
         stack.made(Edit({"seed": str(number)}, {"seed": str(number + 1)}))
     count = 0
-    while stack.undoing is not None:
-        stack.undone()
+    while stack.next("undo") is not None:
+        stack.went("undo")
         count += 1
     assert count == MOST_EDITS
-    assert stack.redoing.label == "seed 5→6"
+    assert stack.next("redo").label == "seed 5→6"
 
 
 VALUES = st.sampled_from(["1", "2", "3", "4"])
@@ -258,8 +263,8 @@ def test_whatever_is_refused_undo_and_redo_lead_to_values_that_were_in_force(ste
     for verb, value, accepted in steps:
         edit = {
             "set": Edit({"n": active}, {"n": value}) if value != active else None,
-            "undo": stack.undoing,
-            "redo": stack.redoing,
+            "undo": stack.next("undo"),
+            "redo": stack.next("redo"),
         }[verb]
         if edit is None:
             continue
@@ -269,7 +274,7 @@ def test_whatever_is_refused_undo_and_redo_lead_to_values_that_were_in_force(ste
         if verb == "set":
             stack.made(edit)
         else:
-            {"undo": stack.undone, "redo": stack.redone}[verb]()
+            stack.went(verb)
         if accepted:
             active = edit.after["n"]
             been.add(active)

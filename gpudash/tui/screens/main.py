@@ -162,17 +162,18 @@ class MainScreen(Contained, Screen[None]):
     def show(self, lines: Sequence[str] = (), *, rewound: bool = False) -> None:
         """Hand the newest state to every part; each paints what changed."""
         control, snapshot = self._control, self._control.snapshot
+        undo, redo = control.label("undo"), control.label("redo")
         with self.query_one("#header", Bar).contained() as header:
             header.show(bars.header(snapshot), bars.header_right(snapshot))
         with self.query_one("#status", StatusLine).contained() as status:
-            status.show(bars.status(snapshot, control.next_start, control.undo_label))
+            status.show(bars.status(snapshot, control.next_start, undo, redo))
         with self.query_one("#answer", AnswerStrip).contained() as strip:
             self.answer = answer(snapshot, control.levers, self.answer, control.cores)
             strip.show(self.answer, snapshot, self.last_start_s)
         self._show_footer()
         self._show_charts()
         with self.levers.contained() as levers:
-            levers.show(control.rows(), control.why_not("levers"), undo=control.undo_label)
+            levers.show(control.rows(), control.why_not("levers"), undo=undo)
         with self.pane.contained() as pane:
             pane.show(snapshot, lines, rewound=rewound)
         for scrubber in self.query(Scrubber):
