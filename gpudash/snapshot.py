@@ -90,6 +90,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     cpu_pct: float | None = None
     ratio: float | None = None
     """samples/s over the first row's: comparable across batch sizes, and steps/s at equal ones."""
+    ratio_is_clear: bool = False
+    """Whether `ratio` differs from 1 by more than both rows vary; the first row's own is 1."""
     live: bool = False
     """Still growing."""
     verdict: bool = False

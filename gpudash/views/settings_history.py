@@ -9,18 +9,20 @@ without a counted step vanishes when the next one begins.
 
 from collections import Counter, deque
 from functools import lru_cache
-from math import floor, isfinite, log
+from math import floor, hypot, isfinite, log
 
 from gpudash.metrics import since
 from gpudash.protocol import GpuReading, HostReading, Reading, Settings, Step
 from gpudash.snapshot import STEP_CLASS, Result
-from gpudash.statistics import Means, percentiles, total, warm
+from gpudash.statistics import Batches, Means, percentiles, total, warm
 
 WARMUP_STEPS = 5
 RESERVOIR = 4096
 """Steps, the latest of a row, that its percentiles are taken over."""
 MOST_ROWS = 200
 """Beyond, the oldest row but the first, which the ratios refer to, is dropped."""
+CLEAR = 3.0
+"""Standard errors by which a rate differs clearly from the first row's."""
 _GAP_S = 0.02
 """Steps further apart than this were separated by a pause or a change."""
 
@@ -39,6 +41,7 @@ class _Row:
         self.times_ms: deque[tuple[float, int]] = deque(maxlen=RESERVOIR)  # and how many steps
         self.histogram: Counter[int] = Counter()  # exponent of STEP_CLASS → steps
         self.means = Means()
+        self.batches = Batches()  # of samples
         self.span: tuple[float, float] | None = None  # the counted steps since the last gap
         self.verdicts: list[str] = []
         self.shown: tuple[tuple[int, bool, _Row | None], Result] | None = None
@@ -56,6 +59,7 @@ class _Row:
         self.steps += step.count
         self.samples = total((self.samples, step.samples))
         self.busy_s += busy_s
+        self.batches.add(busy_s, step.samples or 0)
         self.times_ms.append((step.step_ms, step.count))
         if step.step_ms > 0 and isfinite(step.step_ms):
             self.histogram[floor(log(step.step_ms, STEP_CLASS))] += step.count
@@ -106,7 +110,8 @@ class _Row:
             host_ms=means.get("host_ms"),
             util_pct=means.get("gpu_util_pct"),
             cpu_pct=means.get("cpu_pct"),
-            ratio=_ratio(self, first),
+            ratio=(ratio := _ratio(self, first)),
+            ratio_is_clear=_is_clear(ratio, self, first),
             live=live,
         )
 
@@ -216,3 +221,13 @@ def _ratio(row: _Row, first: _Row) -> float | None:
     if own is None or not base or row.workload != first.workload:
         return None
     return own / base
+
+
+def _is_clear(ratio: float | None, row: _Row, first: _Row) -> bool:
+    """Tell whether the ratio differs from 1 by more than both rows vary."""
+    if row is first:
+        return True
+    errors = row.batches.error(), first.batches.error()
+    if not ratio or errors[0] is None or errors[1] is None:
+        return False
+    return abs(log(ratio)) > CLEAR * hypot(errors[0], errors[1])

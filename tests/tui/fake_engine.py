@@ -105,6 +105,7 @@ def result(number: int, configuration: str, rate: float, **changes: Any) -> Resu
         util_pct=85.0 + number,
         cpu_pct=380.0,
         ratio=rate / 276.4,
+        ratio_is_clear=number == 1,
         live=False,
     )
     return msgspec.structs.replace(row, **changes)

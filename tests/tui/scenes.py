@@ -128,6 +128,7 @@ def row_of(
         util_pct=97.0 if one.ms["overlap"] == 0 else 100.0,
         cpu_pct=104.0,
         ratio=one.batch * one.steps_per_s / (first.batch * first.steps_per_s),
+        ratio_is_clear=number == 1,
     )
     return changed(row, **values)
 

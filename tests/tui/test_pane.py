@@ -17,7 +17,7 @@ from gpudash.tui.cells import bar_of, fitted
 from gpudash.tui.scroll import Scroll
 from gpudash.tui.widgets.log import is_trouble, log_rows
 from gpudash.tui.widgets.pane import TITLES, Pane
-from gpudash.tui.widgets.results import in_sight, result_rows, table_of
+from gpudash.tui.widgets.results import in_sight, ratio_text, result_rows, table_of
 from tests.tui.fake_engine import result, training
 from tests.tui.test_comparison import CONCLUDED, VERDICT, compared, comparing, text_of
 
@@ -146,7 +146,7 @@ async def test_only_rows_that_changed_are_painted_and_none_without_news(monkeypa
 
 def test_each_number_stands_under_its_title_with_a_unit():
     (head, first, _) = drawn(training().results, 118)
-    titles = "# configuration samples/s × row 1 p50 ms p95 ms host ms GPU % steps"
+    titles = "# configuration samples/s, mean of the row × row 1 p50 ms p95 ms host ms GPU % steps"
     assert " ".join(head.split()) == titles
     for title, number in (("× row 1", "1.00×"), ("p50 ms", "3.62"), ("steps", "1,240")):
         assert head.index(title) + len(title) == first.index(number) + len(number)
@@ -495,3 +495,10 @@ async def test_it_is_painted_without_a_frame_and_without_colour(monkeypatch):
         one.open("results")
         one.redraw()
         assert ">▸ 2" in seen(one)[2]
+
+
+def test_a_ratio_that_both_rows_vary_too_much_for_is_only_about():
+    row = result(2, "batch_size=16", 552.8)
+    assert ratio_text(row) == "~2.00×"
+    assert ratio_text(changed(row, ratio_is_clear=True)) == "2.00×"
+    assert ratio_text(changed(row, ratio=None)) == "–"

@@ -66,6 +66,24 @@ def test_a_change_begins_a_row_named_by_what_differs_from_the_first():
     assert [row.live for row in rows] == [False, False, True]
 
 
+@pytest.mark.parametrize(
+    ("steps", "wobble", "clear"),
+    [(500, 1.0, True), (300, 1.0, False), (500, 3.0, False)],
+    ids=["long and steady", "shorter than 16 s", "it varies by more than the difference"],
+)
+def test_a_ratio_is_clear_where_both_rows_are_long_and_vary_less_than_they_differ(
+    steps, wobble, clear
+):
+    bench = Bench()
+    for step_ms in (50.0, 40.0):
+        for _ in range(5):
+            bench.train(steps // 10, step_ms)
+            bench.train(steps // 10, wobble * step_ms)
+        bench.change(pipelined="on")
+    assert [row.ratio_is_clear for row in bench.rows()][:2] == [True, clear]
+    assert bench.rows()[1].ratio == pytest.approx(1.25, rel=0.02)
+
+
 def test_steps_still_on_the_device_count_in_the_row_before_the_change():
     bench = Bench()
     bench.train(10)

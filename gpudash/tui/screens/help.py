@@ -11,7 +11,8 @@ from gpudash.tui.keys import GROUPS, Key
 from gpudash.tui.screens.dialog import Dialog, text
 
 READING = """\
-▸ marks the live row; × is samples/s over the first row's.
+▸ marks the live row; × is its samples/s over the first row's,
+  ~ that both rows vary too much, or are too short, to say so.
 `–` means not measured. ┊ marks a lever change, │ the cursor.
 An axis that ends in ↑ leaves out rare, much higher values.
 `off → on …` is asked for and not active yet.

@@ -23,8 +23,9 @@ LEAST_NAME = 10
 LEAST_BAR = 8
 GAP = 2
 PROVEN = "✓ proven"
+OF_ROW = ", mean of the row"
 BAR = "bar"
-GIVING_WAY = ("p95 ms", "steps", "host ms", BAR, "p50 ms", "GPU %", "CPU %", "× row 1")
+GIVING_WAY = ("p95 ms", "steps", "host ms", BAR, "p50 ms", "GPU %", "CPU cores", "× row 1")
 """What a narrow table goes without, the first one first."""
 
 
@@ -48,13 +49,15 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     def numbers(self) -> dict[str, Callable[[Result], str]]:
         """Titles of the columns right of the rate, each with the text of a row in it."""
         return {
-            "× row 1": lambda row: fmt.ratio(row.ratio),
+            "× row 1": ratio_text,
             "p50 ms": lambda row: fmt.significant(row.step_ms_p50),
             "p95 ms": lambda row: fmt.significant(row.step_ms_p95),
             "host ms": lambda row: fmt.significant(row.host_ms),
-            "GPU %" if self.on_gpu else "CPU %": lambda row: fmt.percent(
-                row.util_pct if self.on_gpu else row.cpu_pct
-            ).removesuffix(" %"),
+            "GPU %" if self.on_gpu else "CPU cores": lambda row: (
+                fmt.percent(row.util_pct).removesuffix(" %")
+                if self.on_gpu
+                else fmt.cores(row.cpu_pct).removesuffix(" cores")
+            ),
             "steps": lambda row: fmt.count(row.steps),
         }
 
@@ -68,6 +71,12 @@ def table_of(results: tuple[Result, ...], *, on_gpu: bool) -> Table:
     highest = max((table.rate(row) or 0.0 for row in results), default=0.0)
     settings = sum(not row.verdict for row in results)
     return msgspec.structs.replace(table, full=nice_ceiling(highest), settings=settings)
+
+
+def ratio_text(row: Result) -> str:
+    """Return `1.17×`, or `~1.17×` where both rows vary too much to tell them apart."""
+    about = "" if row.ratio_is_clear or not fmt.is_measured(row.ratio) else "~"
+    return f"{about}{fmt.ratio(row.ratio)}"
 
 
 def in_sight(table: Table, scroll: Scroll, height: int) -> list[int]:
@@ -127,11 +136,10 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def head(self) -> str:
-        unit = (
-            f"{self.table.unit:<{self.rate + self.bar}}"
-            if self.bar
-            else f"{self.table.unit:>{self.rate}}"
-        )
+        unit = f"{self.table.unit:>{self.rate}}"
+        if self.bar:
+            room, full = self.rate + self.bar, f"{self.table.unit}{OF_ROW}"
+            unit = f"{full if len(full) <= room else self.table.unit:<{room}}"
         rate = f"{' ' * GAP}{unit}" if self.rate else ""
         titles = "".join(f"{title:>{width}}" for title, width in self.numbers.items())
         return fitted("configuration", self.name) + rate + titles
