@@ -100,11 +100,12 @@ def minutes(seconds: float) -> str:
     return rest.removeprefix("0") if hours == "0" else f"{hours}:{rest}"
 
 
-def cores(cpu_pct: float | None) -> str:
-    """Return CPU time in percent of one core as `1.3 cores`."""
+def cores(cpu_pct: float | None, there_are: int | None = None) -> str:
+    """Return CPU time in percent of one core as `1.3 cores`, or `1.3 of 16 cores`."""
     if cpu_pct is None or not math.isfinite(cpu_pct):
         return ABSENT
-    return f"{cpu_pct / 100:,.1f} cores"
+    of = f" of {there_are}" if there_are else ""
+    return f"{cpu_pct / 100:,.{2 if 0 < cpu_pct < 10 else 1}f}{of} cores"
 
 
 def with_unit(value: float | None, unit: str, decimals: int = 0) -> str:

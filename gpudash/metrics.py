@@ -146,7 +146,7 @@ METRICS: dict[str, Metric] = {
         "%",
         "CPU time, of one core: two busy cores read 200.",
         csv=1,
-        label="CPU, % of one core",
+        label="CPU",
         spark="CPU",
     ),
     "worker_rss_mib": Metric(
@@ -181,9 +181,7 @@ METRICS: dict[str, Metric] = {
     "backward_ms": _phase("The backward pass.", 4),
     "optimizer_ms": _phase("The optimizer's step.", 5),
     "graph_ms": _phase("The last three replayed as a CUDA graph.", 6),
-    "own_cpu_pct": Metric(
-        "own", "%", "CPU time, of one core over 5 s.", label="CPU, % of one core"
-    ),
+    "own_cpu_pct": Metric("own", "%", "CPU time, of one core over 5 s.", label="CPU"),
     "own_rss_mib": Metric("own", "MiB", "Resident memory.", label="memory"),
 }
 

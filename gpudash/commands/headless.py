@@ -12,7 +12,7 @@ from typing import TextIO
 
 from gpudash.commands.stdout import complain
 from gpudash.errors import Exit
-from gpudash.format import ABSENT, figure
+from gpudash.format import ABSENT, cores, figure
 from gpudash.protocol import Failed
 from gpudash.recording.files import shown
 from gpudash.run.session import Session
@@ -177,7 +177,7 @@ def progress_line(snapshot: Snapshot) -> str:
     if snapshot.gpu is not None:
         parts.append(f"GPU {_number(snapshot.gpu.number('gpu_util_pct'))} %")
     elif snapshot.host is not None:
-        parts.append(f"CPU {_number(snapshot.host.number('cpu_pct'))} % of a core")
+        parts.append(f"CPU {cores(snapshot.host.number('cpu_pct'))}")
     left_s = time_left_s(snapshot)
     if left_s is not None:
         parts.append(f"{left_s:.0f} s left")

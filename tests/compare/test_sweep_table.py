@@ -43,16 +43,16 @@ def test_rows_go_down_and_variants_across():
     assert cells(GRID, RESULTS) == [
         ["batch_size", "pipelined=off", "pipelined=on"],
         ["8", "276.4 (GPU 85 %)", "293.7, +6.2 % [+5.9, +6.5] (GPU 99 %)"],
-        ["128", "4.593 (CPU 140 % of a core)", "out of memory"],
+        ["128", "4.593 (CPU 1.4 cores)", "out of memory"],
     ]
 
 
 def test_the_text_is_aligned():
     assert as_text(cells(GRID, RESULTS)) == (
-        "batch_size  pipelined=off                pipelined=on\n"
-        "──────────  ───────────────────────────  ─────────────────────────────────────\n"
-        "8           276.4 (GPU 85 %)             293.7, +6.2 % [+5.9, +6.5] (GPU 99 %)\n"
-        "128         4.593 (CPU 140 % of a core)  out of memory"
+        "batch_size  pipelined=off          pipelined=on\n"
+        "──────────  ─────────────────────  ─────────────────────────────────────\n"
+        "8           276.4 (GPU 85 %)       293.7, +6.2 % [+5.9, +6.5] (GPU 99 %)\n"
+        "128         4.593 (CPU 1.4 cores)  out of memory"
     )
 
 
@@ -65,8 +65,8 @@ def test_a_table_wider_than_the_terminal_is_listed_cell_by_cell():
 
 def test_a_table_as_wide_as_the_terminal_is_not_listed():
     table = cells(GRID, RESULTS)
-    assert as_text(table, columns=80) == as_text(table)  # two blanks after each column
-    assert as_text(table, columns=79) != as_text(table)
+    assert as_text(table, columns=74) == as_text(table)  # two blanks after each column
+    assert as_text(table, columns=73) != as_text(table)
 
 
 def test_the_hosts_time_stands_beside_the_devices():
@@ -79,7 +79,7 @@ def test_the_same_in_markdown():
         "| batch_size | pipelined=off | pipelined=on |\n"
         "|---|---|---|\n"
         "| 8 | 276.4 (GPU 85 %) | 293.7, +6.2 % [+5.9, +6.5] (GPU 99 %) |\n"
-        "| 128 | 4.593 (CPU 140 % of a core) | out of memory |"
+        "| 128 | 4.593 (CPU 1.4 cores) | out of memory |"
     )
 
 

@@ -249,19 +249,19 @@ async def test_where_no_gpu_is_read_the_reason_stands_above_the_hosts_readings()
 # ── device ──────────────────────────────────────────────────────────────────────────────
 
 
-def values(snapshot):
-    return [one.value for one in device_lines(snapshot) if isinstance(one, Reading)]
+def values(snapshot, cores=None):
+    return [one.value for one in device_lines(snapshot, cores) if isinstance(one, Reading)]
 
 
 def test_the_device_panel_has_what_gpudash_itself_costs():
     host = HostReading(at_s=0.0, values={"own_cpu_pct": 5.2, "own_rss_mib": 71.0})
     found = values(run(host=host, instruments_ms=0.058, unattributed_pct=0.12))
-    assert found[-4:] == ["5 % of a core", "71 MiB", "58 µs/step", "0.1 %"]
+    assert found[-4:] == ["0.05 cores", "71 MiB", "58 µs/step", "0.1 %"]
 
 
-def test_the_device_panel_says_how_many_of_the_cores_are_busy(monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 16)
-    assert "3.8 of 16 cores" in values(run())
+def test_the_device_panel_says_how_many_of_the_cores_are_busy():
+    assert "3.8 of 16 cores" in values(run(), cores=16)
+    assert "3.8 cores" in values(run())
 
 
 async def test_the_device_panel_scrolls_to_its_last_line_and_no_further():

@@ -74,7 +74,7 @@ async def test_without_a_gpu_the_cpu_is_shown_and_one_line_says_why():
         assert "limited by the CPU" in text
         assert "3.8 cores" in text
         assert "power" not in text
-        assert "CPU %" in text
+        assert "CPU cores" in text
         assert "GPU %" not in text
         assert "3.1 GiB" in text
 

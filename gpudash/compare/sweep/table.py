@@ -121,7 +121,7 @@ def cell(result: CellResult, unit: str = "steps/s") -> str:
     if result.util_pct is not None:
         beside.append(f"GPU {result.util_pct:.0f} %")
     elif result.cpu_pct is not None:
-        beside.append(f"CPU {result.cpu_pct:.0f} % of a core")
+        beside.append(f"CPU {fmt.cores(result.cpu_pct)}")
     if result.host_ms is not None:
         beside.append(f"host {result.host_ms:.4g} ms")
     if result.core_wait_pct is not None and result.core_wait_pct >= CORE_WAIT_WARNS_PCT:

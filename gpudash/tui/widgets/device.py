@@ -1,6 +1,5 @@
 """The device panel: every reading of the GPU and the training processes, and what gpudash costs."""
 
-import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -15,7 +14,7 @@ from gpudash.metrics import METRICS
 from gpudash.protocol import HostReading
 from gpudash.snapshot import Snapshot
 from gpudash.tui.cells import cell
-from gpudash.tui.sparks import Reading, quantity, reading
+from gpudash.tui.sparks import Reading, reading
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.activity import no_gpu, reading_rows
 from gpudash.tui.widgets.painted import Row, Scrolled, width_of
@@ -38,11 +37,14 @@ class Text(msgspec.Struct, frozen=True):
 Line: TypeAlias = Reading | Text
 
 
-def device_lines(snapshot: Snapshot) -> list[Line]:
-    """Return everything that was read, under headings; `–` for what could not be."""
+def device_lines(snapshot: Snapshot, cores: int | None = None) -> list[Line]:
+    """Return everything that was read, under headings; `–` for what could not be.
+
+    `cores` are those that the training may use, if they are known.
+    """
     return [
         *_gpu(snapshot),
-        *_training(snapshot),
+        *_training(snapshot, cores),
         *_own(snapshot),
         *_loader(snapshot),
     ]
@@ -61,28 +63,22 @@ def _gpu(snapshot: Snapshot) -> Iterator[Line]:
             yield reading(snapshot, metric, known.spark or known.label, NOW)
 
 
-def _training(snapshot: Snapshot) -> Iterator[Line]:
+def _training(snapshot: Snapshot, cores: int | None) -> Iterator[Line]:
     pid = f", pid {snapshot.worker_pid}" if snapshot.worker_pid else ""
     yield Text(f"training{pid}", heads=True)
     for metric, known in METRICS.items():
         if metric == "cpu_pct":
-            yield Reading(label="CPU", value=_cores(snapshot))
+            used = snapshot.host.number(metric) if snapshot.host else None
+            yield Reading(label=known.label, value=fmt.cores(used, cores))
         elif known.kind == "host" and known.label:
             yield reading(snapshot, metric, known.spark or known.label, NOW)
-
-
-def _cores(snapshot: Snapshot) -> str:
-    """Return `1.3 of 16 cores`; nobody recorded how many there were for a replay."""
-    used = quantity("cpu_pct", snapshot.host.number("cpu_pct") if snapshot.host else None)
-    there_are = None if snapshot.playback else os.cpu_count()
-    return used.replace(" cores", f" of {there_are} cores") if there_are else used
 
 
 def _own(snapshot: Snapshot) -> Iterator[Line]:
     yield Text("gpudash itself", heads=True)
     host, costs_ms = snapshot.host or HostReading(at_s=0.0), snapshot.instruments_ms
     costs_us = None if costs_ms is None else 1000 * costs_ms
-    yield Reading(label="CPU", value=fmt.with_unit(host.number("own_cpu_pct"), "% of a core"))
+    yield Reading(label="CPU", value=fmt.cores(host.number("own_cpu_pct")))
     yield Reading(label="memory", value=fmt.memory(host.number("own_rss_mib")))
     yield Reading(label="measuring", value=fmt.with_unit(costs_us, "µs/step"))
     unattributed = fmt.with_unit(snapshot.unattributed_pct, "%", 1)
@@ -104,18 +100,19 @@ class DevicePanel(Panel, Scrolled):
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
         self._snapshot = Snapshot()
+        self._cores: int | None = None
         self._first = 0
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: Snapshot, cores: int | None = None) -> None:
         """Take new values; only rows that changed are painted."""
-        self._snapshot = snapshot
+        self._snapshot, self._cores = snapshot, cores
         vars(self).pop("_lines", None)
         self.repaint()
 
     @cached_property
     def _lines(self) -> list[Line]:
         """All readings; made where they are in sight."""
-        return device_lines(self._snapshot)
+        return device_lines(self._snapshot, self._cores)
 
     def frame(self) -> Frame:
         """Return the title, how many lines are out of sight, and the way back."""
