@@ -15,7 +15,7 @@ import msgspec
 
 from gpudash.snapshot import Series
 from gpudash.tui.timeview import TimeView
-from gpudash.views.throughput import SPAN_S
+from gpudash.views.throughput import NOW_S
 
 Point: TypeAlias = tuple[float, float]
 Runs: TypeAlias = list[list[Point]]
@@ -213,7 +213,7 @@ def latest(series: Series, name: str, changed_s: float = 0.0) -> float | None:
     last = next((tick for tick in recent if _is_finite(values[tick])), None)
     if last is None:
         return None
-    began_s = max(at_s[last] - SPAN_S, changed_s)
+    began_s = max(at_s[last] - NOW_S, changed_s)
     whole = began_s > _begin_of(at_s) + _SLACK_S  # or the first tick would be the one before it
     first = min(bisect_left(at_s, began_s - _SLACK_S) + whole, last)
     weights = [one or 0.0 for one in steps[first : last + 1]]

@@ -1,5 +1,7 @@
 """What stands in header, status line and footer: pure functions from a snapshot."""
 
+from collections.abc import Iterable
+
 from gpudash import format as fmt
 from gpudash.protocol import Playback
 from gpudash.snapshot import ENDED, Snapshot, State, silence, unreadable
@@ -20,6 +22,8 @@ STATE_STYLES: dict[State, tuple[str, str]] = {
 }
 NOT_WHILE_COMPARING = ("try_it", "more_pairs", "go_back")
 """Actions that wait for the end of an A/B."""
+NOTES_S = 20.0
+"""A note is shown for so long."""
 OWN_COST_PCT = 0.5
 """Share of a step from which gpudash's own cost is worth a word."""
 
@@ -100,9 +104,9 @@ def status(
             hint = f"change a setting and {hint}"
         hint = f" · {hint}"
     elif snapshot.state == "training":
-        sentence = " · ".join(
-            (sentence, *_last_change(snapshot), *_asides(snapshot), *map(fmt.plain, snapshot.notes))
-        )
+        sentence = sentence.removeprefix("training").removeprefix(" – ")  # the header says it
+        said = (sentence, *_last_change(snapshot), *_asides(snapshot), *_notes(snapshot))
+        sentence = " · ".join(filter(None, said)) or "no lever changed yet"
         hint = f" · u undoes {undo}" if undo else ""
         hint += f" · U redoes {redo}" if redo else ""
     style = STATE_STYLES[snapshot.state][1]
@@ -115,6 +119,13 @@ def _last_change(snapshot: Snapshot) -> list[str]:
     if marker is None or "=" not in marker.label:  # a pause, a restart or an A/B
         return []
     return [f"{fmt.plain(marker.label)} since {fmt.clock(marker.at_s)}"]
+
+
+def _notes(snapshot: Snapshot) -> Iterable[str]:
+    """Return what the training did on its own with the newest change; the log keeps it."""
+    changed_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
+    since_s = min(snapshot.elapsed_s - changed_s, snapshot.training_s or 0.0)
+    return map(fmt.plain, snapshot.notes) if since_s < NOTES_S else ()
 
 
 def _asides(snapshot: Snapshot) -> list[str]:

@@ -13,7 +13,7 @@ from gpudash import format as fmt
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.snapshot import ENDED, Snapshot, silence
 from gpudash.views.lanes import Lane, lanes_of, prepares
-from gpudash.views.recent_step import RecentStep, recent_step, steps_needed
+from gpudash.views.recent_step import MEASURED_STEPS, RecentStep, recent_step, steps_needed
 from gpudash.views.remedies import Limit, Try, tries, waiting_levers
 from workloads.levers import Lever, phrase
 
@@ -82,9 +82,12 @@ def answer(
     steps, needed = snapshot.steps_since_break, steps_needed(snapshot.step_ms_p50)
     ended = snapshot.state in ENDED
     if (steps < needed and not ended) or step.step_ms is None:
-        title = snapshot.state if ended else f"measuring … {min(steps, needed)} of {needed} steps"
+        title = (
+            snapshot.state if ended else f"measuring … {steps} of at most {MEASURED_STEPS} steps"
+        )
         kind: Kind = "ended" if ended else "measuring"
-        return Answer(kind=kind, title=title, step_ms=step.step_ms, lanes=lanes)
+        evidence = () if ended else ("fewer where they are slow, the first ones are warm-up",)
+        return Answer(kind=kind, title=title, evidence=evidence, step_ms=step.step_ms, lanes=lanes)
     limit = limit_of(rules(step), before.kind if before else None)
     waits = waiting_levers(snapshot.settings) if step.on_gpu else {}
     title = TITLES[limit]
@@ -159,13 +162,12 @@ def limit_of(asked: Iterable[Rule], before: Kind | None = None) -> Limit:
 
 
 def why_lines(answer: Answer, snapshot: Snapshot, cores: int | None = None) -> list[str]:
-    """Return the answer, and each rule with its value: which matched, what was not measured."""
+    """Return the evidence, and each rule with its value: which matched, what was not measured."""
     step = recent_step(snapshot, cores)
     asked = rules(step)
     width = max(len(rule.asks) for rule in asked)
     return [
-        answer.title,
-        *(f"  {clause}" for clause in answer.evidence),
+        *answer.evidence,
         "",
         *(_asked(rule, answer.kind, width) for rule in asked),
         "",
@@ -251,9 +253,7 @@ def _ahead(step: RecentStep) -> str:
 def _cores(step: RecentStep) -> str:
     if step.busy_cores is None:
         return ""
-    return (
-        f"the training uses {step.busy_cores:.1f} {f'of {step.cores} ' if step.cores else ''}cores"
-    )
+    return f"the training uses {fmt.cores(100 * step.busy_cores, step.cores)}"
 
 
 def _slowest(snapshot: Snapshot) -> str:

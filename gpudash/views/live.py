@@ -48,7 +48,7 @@ from gpudash.protocol import (
 )
 from gpudash.snapshot import BlockShown, Marker, Snapshot, State
 from gpudash.views.settings_history import SettingsHistory
-from gpudash.views.throughput import IDLE, UNKNOWN, Rate, RecentSteps
+from gpudash.views.throughput import IDLE, UNKNOWN, Rate, RecentReadings, RecentSteps
 from gpudash.views.timeseries import Ticks
 from workloads.levers import phrase
 
@@ -84,8 +84,9 @@ class LiveView:
         self._markers: deque[Marker] = deque(maxlen=MOST_MARKERS)
         self._blocks: deque[BlockShown] = deque(maxlen=MOST_BLOCKS)
         self._busy_since_s = began_s  # the newest step's end, or what the training began with
-        self._gpu: GpuReading | None = None
-        self._host: HostReading | None = None
+        self._gpu_uuid: str | None = None
+        self._gpu = RecentReadings[GpuReading]()
+        self._host = RecentReadings[HostReading]()
         self._phases: tuple[Phase, ...] = ()
         self._playback: Playback | None = None
         self._await(plan, "starting")
@@ -100,7 +101,7 @@ class LiveView:
             case GpuReading():
                 self._sample_gpu(item)
             case HostReading():
-                self._host = item
+                self._host.add(item)
                 self._ticks.read(item)
                 self._results.sample(item)
             case Started():
@@ -150,9 +151,9 @@ class LiveView:
             quiet_s=self._quiet_s(now_s),
             loss=self._loss,
             phases=self._phases,
-            gpu=self._gpu,
+            gpu=self._gpu.now(),
             gpu_missing=self._gpu_missing,
-            host=self._host,
+            host=self._host.now(),
             series=self._ticks.series(),
             markers=self.markers,
             blocks=tuple(self._blocks),
@@ -357,7 +358,9 @@ class LiveView:
     def _sample_gpu(self, sample: GpuReading) -> None:
         if not self._is_shown(sample):
             return
-        self._gpu = sample
+        if sample.uuid != self._gpu_uuid:
+            self._gpu_uuid, self._gpu = sample.uuid, RecentReadings()
+        self._gpu.add(sample)
         self._ticks.read(sample)
         self._results.sample(sample)
 
@@ -365,7 +368,7 @@ class LiveView:
         """Only one GPU is shown: the one trained on, or the first seen if that is unknown."""
         if self._device is not None and self._device.uuid is not None:
             return sample.uuid == self._device.uuid
-        return self._gpu is None or sample.uuid == self._gpu.uuid
+        return self._gpu_uuid in (None, sample.uuid)
 
     def _end(self, phase: _Phase, sentence: str, at_s: float) -> None:
         self._leave_block(at_s)

@@ -9,6 +9,7 @@ from math import ceil, isfinite
 import msgspec
 
 from gpudash.snapshot import Snapshot
+from gpudash.views.throughput import NOW_S, NOW_STEPS
 
 WARMUP_STEPS = 5
 """After a break they are slow, as in the results."""
@@ -18,8 +19,6 @@ MEASURED_S = 10.0
 """… those of so long, …"""
 LEAST_STEPS = WARMUP_STEPS + 3
 """… but so many in any case."""
-WINDOW_S = 5.0
-"""What is said is a mean over so long, and over the steps that an answer needs at least."""
 ALL_CORES = 0.9
 """Of the cores: a training that uses so many has them all."""
 
@@ -122,10 +121,10 @@ def _window(snapshot: Snapshot) -> range:
     while first:
         began_s = series.at_s[first - 1] - series.tick_s
         trained = (steps[first - 1] or 0.0) * series.tick_s
-        long_enough = (len(steps) - first) * series.tick_s >= WINDOW_S
+        long_enough = (len(steps) - first) * series.tick_s >= NOW_S
         if began_s < broke_s or held + trained > left:
             break
-        if long_enough and held >= MEASURED_STEPS - WARMUP_STEPS:
+        if long_enough and held >= NOW_STEPS:
             break
         first, held = first - 1, held + trained
     return range(first, len(steps))

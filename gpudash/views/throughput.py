@@ -1,26 +1,29 @@
-"""The rate of a whole run, and that right now.
-
-Right now is over the last two seconds of finished steps, or the last few if slow.
-"""
+"""The rate of a whole run, and what is the case now: means over the last `NOW_S`."""
 
 from collections import deque
 from operator import mul
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from gpudash.protocol import Event, Progress, Reading, Started, Step
-from gpudash.statistics import percentiles, total
+from msgspec.structs import replace
 
-SPAN_S = 2.0
-FEWEST = 3
-"""Steps that a rate is taken over even if they are older than `SPAN_S`."""
+from gpudash.metrics import METRICS
+from gpudash.protocol import Event, GpuReading, HostReading, Progress, Reading, Started, Step
+from gpudash.statistics import Means, percentiles, total
+
+ReadingT = TypeVar("ReadingT", GpuReading, HostReading)
+
+NOW_S = 2.0
+"""Every value of now is over so long: rates, the answer's times, readings of GPU and host."""
+NOW_STEPS = 5
+"""Steps that it is over at least, even if they took longer."""
 REPORT_S = 0.5
 """A step may have been finished for so long before we hear of it."""
 
 
 def now(steps_per_s: float | None) -> str:
     """Return what values right now are taken over, in words."""
-    slow = steps_per_s is not None and steps_per_s * SPAN_S < FEWEST
-    return f"last {FEWEST} steps" if slow else f"last {SPAN_S:g} s"
+    slow = steps_per_s is not None and steps_per_s * NOW_S < NOW_STEPS
+    return f"last {NOW_STEPS} steps" if slow else f"last {NOW_S:g} s"
 
 
 class Rate(NamedTuple):
@@ -50,7 +53,7 @@ class RecentSteps:
         if self._steps and step.segment != self._steps[-1].segment and not in_block:
             self.clear()
         self._steps.append(step)
-        while len(self._steps) > FEWEST and step.finished_s - self._steps[0].finished_s > SPAN_S:
+        while len(self._steps) > NOW_STEPS and step.finished_s - self._steps[0].finished_s > NOW_S:
             self._steps.popleft()
 
     def clear(self) -> None:
@@ -83,6 +86,33 @@ class RecentSteps:
         samples = total(step.samples for step in self._steps)
         samples_per_s = None if samples is None else samples / busy_s
         return Rate(sum(counts) / busy_s, samples_per_s, p50, p95)
+
+
+class RecentReadings(Generic[ReadingT]):
+    """The last readings of a GPU, or of the host."""
+
+    def __init__(self) -> None:
+        self._readings: deque[ReadingT] = deque()
+
+    def add(self, reading: ReadingT) -> None:
+        """Take a reading."""
+        self._readings.append(reading)
+        while reading.at_s - self._readings[0].at_s >= NOW_S:
+            self._readings.popleft()
+
+    def now(self) -> ReadingT | None:
+        """Return the newest with means in it, where a value over time is one; None before any."""
+        if not self._readings:
+            return None
+        newest = self._readings[-1]
+        means = Means()
+        for reading in self._readings:
+            means.add({name: reading.number(name) for name in newest.values if _is_mean(name)})
+        return replace(newest, values={**newest.values, **means.values()})
+
+
+def _is_mean(name: str) -> bool:
+    return name not in METRICS or METRICS[name].over_time == "mean"
 
 
 class WholeRun:

@@ -1,7 +1,17 @@
 import pytest
 
-from gpudash.views.throughput import REPORT_S, UNKNOWN, Rate, RecentSteps, WholeRun, now
-from tests.scripted_run import Trainer, started, step
+from gpudash.protocol import HostReading
+from gpudash.views.throughput import (
+    NOW_S,
+    REPORT_S,
+    UNKNOWN,
+    Rate,
+    RecentReadings,
+    RecentSteps,
+    WholeRun,
+    now,
+)
+from tests.scripted_run import Trainer, gpu, host, started, step
 
 
 def recent(*progresses):
@@ -33,15 +43,15 @@ def test_the_percentiles_are_those_of_the_same_steps():
     assert (rate.step_ms_p50, rate.step_ms_p95) == pytest.approx((30.0, 48.0))
 
 
-def test_however_slow_three_steps_are_averaged():
+def test_however_slow_five_steps_are_averaged():
     run = Trainer()
-    steps = [run.step(step_ms) for step_ms in (9000.0, 2000.0, 4000.0, 8000.0)]
-    assert recent(*steps).rate(0.0).steps_per_s == pytest.approx(3 / 14)
+    steps = [run.step(step_ms) for step_ms in (9000.0, 2000.0, 4000.0, 8000.0, 4000.0, 2000.0)]
+    assert recent(*steps).rate(0.0).steps_per_s == pytest.approx(5 / 20)
 
 
 def test_slow_steps_are_averaged_over_the_last_few():
     run = Trainer()
-    rate = recent(*run.steps(2, 9000.0), *run.steps(3, 4000.0)).rate(3.0)
+    rate = recent(*run.steps(2, 9000.0), *run.steps(5, 4000.0)).rate(3.0)
     assert rate.steps_per_s == pytest.approx(0.25)
 
 
@@ -98,10 +108,10 @@ def test_in_the_blocks_of_a_comparison_the_rate_is_of_both_sides():
 
 
 def test_what_now_is_taken_over_is_said_in_words():
-    assert [now(steps_per_s) for steps_per_s in (None, 0.0, 1.4, 1.5, 300.0)] == [
+    assert [now(steps_per_s) for steps_per_s in (None, 0.0, 2.4, 2.5, 300.0)] == [
         "last 2 s",
-        "last 3 steps",
-        "last 3 steps",
+        "last 5 steps",
+        "last 5 steps",
         "last 2 s",
         "last 2 s",
     ]
@@ -144,3 +154,33 @@ def test_another_worker_is_another_run():
     steps = run.steps(11, 50.0)
     assert whole(*steps, started(90.0, {})).steps_per_s is None
     assert whole(*steps, started(90.0, {}), *run.steps(3, 100.0)).steps_per_s == pytest.approx(10)
+
+
+# ── readings ────────────────────────────────────────────────────────────────────────────
+
+
+def newest(*found):
+    """What is shown of these readings."""
+    readings = RecentReadings()
+    for reading in found:
+        readings.add(reading)
+    return readings.now()
+
+
+def test_before_the_first_reading_there_is_none():
+    assert newest() is None
+
+
+def test_readings_are_means_over_the_same_two_seconds_as_the_rate():
+    early, late = host(10.0, 900.0), [host(10.0 + NOW_S + 0.2 * n, 100.0 + n) for n in range(3)]
+    assert newest(early, *late).number("cpu_pct") == pytest.approx(101.0)
+    assert newest(early, *late).at_s == late[-1].at_s
+
+
+def test_of_what_is_no_mean_over_time_the_newest_is_shown():
+    throttles = [gpu(at_s, throttle=reason) for at_s, reason in ((1.0, "power"), (1.2, "none"))]
+    assert newest(*throttles).values["throttle"] == "none"
+
+
+def test_a_value_that_is_not_read_any_more_is_not_shown():
+    assert newest(host(1.0, 100.0), HostReading(at_s=1.2)).number("cpu_pct") is None

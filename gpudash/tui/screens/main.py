@@ -180,7 +180,7 @@ class MainScreen(Contained, Screen[None]):
             with scrubber.contained():
                 scrubber.show(snapshot.playback)
         with self.query_one("#device", DevicePanel).contained() as device:
-            device.show(snapshot)
+            device.show(snapshot, control.cores)
 
     def _show_charts(self) -> None:
         snapshot = self._control.snapshot

@@ -212,7 +212,7 @@ class Pane(Panel, Scrolled):
         right = self._beyond() if self.tab in ("results", "log") else ()
         if self.tab != "results" or not self._table.results:
             return Frame(top=tabs, top_right=right)
-        note = cell("rows are one after another: only an A/B proves", "dim")
+        note = cell("rows are means, one after another: only an A/B proves", "dim")
         return Frame(top=tabs, top_right=right, bottom=(note,), bottom_right=self._row_keys())
 
     def _row_keys(self) -> tuple[Cell, ...]:
