@@ -88,6 +88,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     util_pct: float | None = None
     """GPU utilisation; None where no GPU is read."""
     cpu_pct: float | None = None
+    memory_mib: float | None = None
+    """The most device memory in use; None where no GPU is read."""
     ratio: float | None = None
     """samples/s over the first row's: comparable across batch sizes, and steps/s at equal ones."""
     ratio_is_clear: bool = False

@@ -20,6 +20,7 @@ from gpudash.tui import wording
 from gpudash.tui.engine import Engine, Player
 from gpudash.tui.keys import why_not
 from gpudash.tui.undo import Edit, UndoStack, Way
+from gpudash.views.remedies import CUDA_ONLY
 from workloads import CATALOGUE, find_workload
 from workloads.levers import AUTO, Lever, LeverError, find, resolve
 from workloads.standard_levers import usable_cores
@@ -44,6 +45,8 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
     """Active, or about to be where nothing runs."""
     pending: str | None
     """Asked for and not active yet."""
+    acts: bool = True
+    """Whether it can do anything on this device."""
     default: str | None = None
     """What it would be by default; None where it is."""
     said: str = ""
@@ -192,6 +195,7 @@ class Control:
     def rows(self) -> tuple[LeverRow, ...]:
         """Return the levers as the panel shows them."""
         active, wanted = self.active, self.wanted
+        idle = CUDA_ONLY if self._on_cpu else frozenset()
         newest = {shown.lever: shown for shown in self.snapshot.verdicts}
 
         def row(lever: Lever) -> LeverRow:
@@ -202,6 +206,7 @@ class Control:
                 lever=lever,
                 value=value,
                 pending=wanted[name] if wanted.get(name) != active.get(name) else None,
+                acts=name not in idle,
                 default=self._default(lever, value),
                 said=wording.said(shown) if shown else "",
                 context=wording.context(shown, active) if shown else "",
@@ -209,10 +214,15 @@ class Control:
 
         return tuple(row(lever) for lever in self.levers)
 
+    @property
+    def _on_cpu(self) -> bool:
+        device = self.snapshot.device
+        return device.kind == "cpu" if device is not None else self.plan.device == "cpu"
+
     def _default(self, lever: Lever, value: str) -> str | None:
         """Return the lever's default on this device, unless this value is."""
         snapshot, default = self.snapshot, lever.default_text
-        if snapshot.device is not None and snapshot.device.kind == "cpu":
+        if self._on_cpu:
             default = CATALOGUE[self.workload].on_cpu.get(lever.name, default)
         left_to_auto = default == AUTO == snapshot.requested.get(lever.name, AUTO)
         return None if left_to_auto or value == default else default

@@ -1,4 +1,4 @@
-"""The values that a lever may be given, with what this run has measured under each of them.
+"""The values that a lever may be given, with what this run knows of each of them.
 
 Only what differs in this lever alone says something about it: rows with the other levers as they
 are now, and verdicts of A/Bs run so.
@@ -8,11 +8,14 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from gpudash import format as fmt
 from gpudash.snapshot import Result, Snapshot
 from workloads.levers import Lever
 
 STEPS_DOWN, STEPS_UP = 2, 4
 """Neighbouring values of a number that are offered."""
+FULL = 0.9
+"""Share of the device's memory from which an estimate may not fit."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +27,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     change: float | None = None
     """Against the value set now; 0.05 is 5 % faster."""
     how: str = ""
-    """Where that is from: `row 3`, `A/B`; empty where nothing is known."""
+    """Where that is from: `row 3`, `A/B`, or an estimate; empty where nothing is known."""
 
 
 def unit_of(lever: Lever, snapshot: Snapshot) -> str:
@@ -43,13 +46,14 @@ def measured_values(
     rates = {v: row.samples_per_s if in_samples else row.steps_per_s for v, row in rows.items()}
     verdicts = dict(_verdicts(lever.name, now, others, snapshot))
     base = rates.get(now)
+    sizes = _memory_by_size(lever, others, snapshot)
 
     def measured(value: str) -> Measured:
         rate = rates.get(value)
         if value in verdicts:
             return Measured(value=value, rate=rate, change=verdicts[value], how="A/B")
         if rate is None:
-            return Measured(value=value)
+            return Measured(value=value, how=_fits(value, sizes, snapshot))
         change = rate / base - 1 if base and value != now else None
         return Measured(value=value, rate=rate, change=change, how=f"row {rows[value].number}")
 
@@ -87,3 +91,48 @@ def _numbers(lever: Lever, now: str, measured: set[str]) -> list[str]:
             value = lever.step(value, direction)
             values.add(value)
     return sorted(values, key=int)
+
+
+# ── whether a batch fits ────────────────────────────────────────────────────────────────
+
+
+def needed_mib(size: int, measured: Mapping[int, float]) -> float | None:
+    """Return the memory that batches of this size need, by the two largest that were measured.
+
+    None of a single one, and of a size that is not beyond them.
+    """
+    if len(measured) < 2:
+        return None
+    (small, low_mib), (large, high_mib) = sorted(measured.items())[-2:]
+    if size <= large or high_mib <= low_mib:
+        return None
+    return high_mib + (high_mib - low_mib) / (large - small) * (size - large)
+
+
+def _fits(value: str, sizes: Mapping[int, float], snapshot: Snapshot) -> str:
+    """Return whether a batch is estimated to fit; nothing where that is not known."""
+    needed = needed_mib(int(value), sizes) if sizes else None
+    there_is = snapshot.gpu.number("mem_total_mib") if snapshot.gpu else None
+    if needed is None or there_is is None:
+        return ""
+    return f"{'fits' if needed < FULL * there_is else 'may not fit'}, ~{fmt.memory(needed)}"
+
+
+def _memory_by_size(
+    lever: Lever, others: Mapping[str, str], snapshot: Snapshot
+) -> dict[int, float]:
+    """Return batch sizes with the memory that they took, the other levers as they are now.
+
+    The training keeps memory that it has had: a row that took no more than those before it does
+    not tell what it needs.
+    """
+    if lever.name != "batch_size":
+        return {}
+    alike = {row.number for row in _alike(lever, others, snapshot)}
+    sizes, most_mib = {}, 0.0
+    for row in snapshot.results:
+        if row.memory_mib is not None and row.memory_mib > most_mib:
+            most_mib = row.memory_mib
+            if row.number in alike:
+                sizes[int(row.settings[lever.name])] = most_mib
+    return sizes

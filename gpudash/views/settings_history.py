@@ -42,6 +42,7 @@ class _Row:
         self.histogram: Counter[int] = Counter()  # exponent of STEP_CLASS → steps
         self.means = Means()
         self.batches = Batches()  # of samples
+        self.memory_mib: float | None = None  # the most
         self.span: tuple[float, float] | None = None  # the counted steps since the last gap
         self.verdicts: list[str] = []
         self.shown: tuple[tuple[int, bool, _Row | None], Result] | None = None
@@ -73,6 +74,9 @@ class _Row:
         if isinstance(sample, GpuReading):
             sample = since(sample, self.span[0])
         self.means.add({name: sample.number(name) for name in ("gpu_util_pct", "cpu_pct")})
+        memory_mib = sample.number("mem_used_mib")
+        if memory_mib is not None:
+            self.memory_mib = max(self.memory_mib or 0.0, memory_mib)
         self.shown = None
 
     @property
@@ -110,6 +114,7 @@ class _Row:
             host_ms=means.get("host_ms"),
             util_pct=means.get("gpu_util_pct"),
             cpu_pct=means.get("cpu_pct"),
+            memory_mib=self.memory_mib,
             ratio=(ratio := _ratio(self, first)),
             ratio_is_clear=_is_clear(ratio, self, first),
             live=live,

@@ -10,7 +10,7 @@ from textual.app import App
 
 from gpudash.tui.cells import bar_of
 from gpudash.tui.screens.chooser import Chooser, Chosen
-from gpudash.tui.values import Measured, measured_values, unit_of
+from gpudash.tui.values import Measured, measured_values, needed_mib, unit_of
 from gpudash.tui.widgets.values import change_text
 from tests.tui.fake_engine import result, settings, training
 from tests.tui.test_comparison import compared
@@ -110,6 +110,43 @@ def test_bars_are_drawn_to_an_eighth_of_a_cell(share, drawn):
     assert bar_of(share, 4).ljust(4) == drawn
 
 
+# ── what is estimated to fit ────────────────────────────────────────────────────────────
+
+
+def estimates(*rows, **active):
+    """What is said of each batch size after these rows of (batch size, GiB)."""
+    found = [
+        changed(row(n, 100.0 * n, batch_size=str(size)), memory_mib=1024.0 * gib)
+        for n, (size, gib) in enumerate(rows, 1)
+    ]
+    now = str(rows[-1][0])
+    values = known(BATCH_SIZE, now, found, **{"batch_size": now, **active}).values()
+    return {one.value: one.how for one in values if not one.how.startswith("row")}
+
+
+def test_a_larger_batch_is_estimated_from_the_two_largest_that_were_measured():
+    found = estimates((8, 30.0), (16, 40.0), (32, 60.0))  # of 140.4 GiB
+    assert found["64"] == "fits, ~100.0 GiB"
+    assert found["128"] == "may not fit, ~180.0 GiB"
+
+
+def test_of_one_measured_size_nothing_is_said_of_others():
+    assert set(estimates((8, 30.0)).values()) == {""}
+
+
+def test_sizes_measured_with_other_levers_say_nothing():
+    assert set(estimates((8, 30.0), (16, 40.0), pipelined="on").values()) == {""}
+
+
+def test_memory_that_an_earlier_row_may_have_left_behind_says_nothing():
+    assert set(estimates((32, 60.0), (8, 60.0)).values()) == {""}
+
+
+def test_nothing_is_estimated_for_a_size_below_those_measured():
+    assert needed_mib(16, {8: 1000.0, 32: 2000.0}) is None
+    assert needed_mib(64, {8: 1000.0, 32: 1000.0}) is None
+
+
 # ── the dialog ──────────────────────────────────────────────────────────────────────────
 
 ROWS = (row(2, 2583.0), row(3, 3626.0, batch_size="16"), row(6, 4690.0, batch_size="32"))
@@ -162,7 +199,7 @@ async def test_it_shows_rates_changes_and_where_they_are_from():
         assert lines[1].split() == ["value", "samples/s", "here", "change", "how"]
         rows = {line.split()[0]: line.split() for line in lines[2:-2]}
         assert rows["▸"][:3] + rows["▸"][-3:] == ["▸", "8", "2,583", "now", "row", "2"]
-        assert rows["16"][1:2] + rows["16"][-4:] == ["3,626", "+40", "%", "row", "3"]
+        assert rows["16"][1:2] + rows["16"][-4:] == ["3,626", "~+40", "%", "row", "3"]
         assert rows["64"] == ["64", "–"]
         assert "type any number to 1,048,576" in lines[-2]
         for words in ("⏎ set", "a A/B against 8", "esc"):

@@ -70,6 +70,16 @@ def own(name="own", value="a", **values):
     return LeverRow(lever=lever, value=value, pending=values.pop("pending", None), **values)
 
 
+async def test_the_cursor_begins_on_the_first_lever_that_can_act_and_stays_where_it_was_moved():
+    idle, other = own("idle", acts=False), own("other")
+    async with panel(rows=(idle, other)) as (shown, _):
+        assert shown.chosen.name == "other"
+        shown.move(-1)
+        assert "needs a GPU: does nothing here" in words(shown)
+        shown.show((idle, msgspec.structs.replace(other, value="b")))
+        assert shown.chosen.name == "idle"
+
+
 # ── what is shown ───────────────────────────────────────────────────────────────────────
 
 

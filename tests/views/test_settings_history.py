@@ -179,6 +179,14 @@ def test_after_blocks_as_many_steps_are_left_out_as_the_worker_says():
     assert bench.rows()[0].steps_per_s == pytest.approx(20.0)
 
 
+def test_a_row_has_the_most_memory_that_was_in_use_while_it_trained():
+    bench = Bench()
+    for used_mib in (2000.0, 3000.0, 2500.0):
+        bench.train(20)
+        bench.table.sample(gpu(bench.run.now_s - 0.1, mem_used_mib=used_mib))
+    assert bench.rows()[0].memory_mib == 3000.0
+
+
 def test_samples_count_between_the_first_and_the_last_counted_step_whenever_they_come():
     bench = Bench()
     bench.table.sample(gpu(BEGAN_S + 0.1, gpu_util_pct=1.0))  # in the warm-up

@@ -44,6 +44,7 @@ class LeverPanel(Panel, Scrolled):
         self._why_not: str | None = None
         self._undo = ""
         self._cursor = 0
+        self._moved = False  # by the user
         self._first = 0  # lever in sight
 
     def show(
@@ -53,6 +54,9 @@ class LeverPanel(Panel, Scrolled):
         if (levers, why_not, undo) != (self._levers, self._why_not, self._undo):
             self._levers, self._why_not, self._undo = levers, why_not, undo
             self._cursor = min(self._cursor, max(len(levers) - 1, 0))
+            if not self._moved:
+                acting = (index for index, row in enumerate(levers) if row.acts)
+                self._cursor = next(acting, self._cursor)
             self.repaint()
 
     @property
@@ -80,7 +84,7 @@ class LeverPanel(Panel, Scrolled):
         return False
 
     def _choose(self, index: int) -> None:
-        self._cursor = index
+        self._cursor, self._moved = index, True
         self.repaint()
 
     def clicked(self, x: int, y: int) -> None:
@@ -181,7 +185,13 @@ class LeverPanel(Panel, Scrolled):
         if under_cursor:
             return [Segment(f"▸{name}{value}{tail}", self.ink("cursor"))]
         changed = "strong" if row.default is not None else "text"
-        ink = "dim" if self._why_not else "busy" if row.pending is not None else changed
+        ink = (
+            "dim"
+            if self._why_not or not row.acts
+            else "busy"
+            if row.pending is not None
+            else changed
+        )
         return [
             Segment(f" {name}", self.ink("dim")),
             Segment(value, self.ink(ink)),
@@ -195,8 +205,9 @@ class LeverPanel(Panel, Scrolled):
         row = self._levers[self._cursor]
         summary = _wrap(row.lever.summary, width)
         values = _wrap(_values_text(row), width)
-        effect = _wrap(self._why_not or EFFECTS[row.lever.effect], width)
-        if not self._why_not and cell_len(effect[0] + KEYS) < width:
+        does = EFFECTS[row.lever.effect] if row.acts else "needs a GPU: does nothing here"
+        effect = _wrap(self._why_not or does, width)
+        if row.acts and not self._why_not and cell_len(effect[0] + KEYS) < width:
             effect[0] += KEYS
         said = _wrap(f"A/B: {row.said}", width) if row.said else []
         said_where = _wrap(row.context, width) if row.context else []

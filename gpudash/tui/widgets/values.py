@@ -161,7 +161,7 @@ class ValueTable(Panel, Scrolled):
             f" {bar_of((one.rate or 0.0) / (fastest or 1.0), columns.bar):<{columns.bar}}"
             if columns.bar
             else "",
-            f"{'now' if now else change_text(one.change):>{columns.change}}",
+            f"{'now' if now else _change(one):>{columns.change}}",
             f"  {one.how:<{columns.how - 2}}" if columns.how else "",
         )
         cells = (*cells[:3], cells[3] if columns.change else "", cells[4])
@@ -189,6 +189,12 @@ class ValueTable(Panel, Scrolled):
         texts = (" ·".join(filter(None, (more, hint))) for hint in hints)
         text = next((text for text in texts if len(text) <= width), "")
         return [Segment(text, self.ink("dim"))]
+
+
+def _change(one: Measured) -> str:
+    """Return the change; rows are one after another, so theirs is only about so much."""
+    text = change_text(one.change)
+    return text if one.how == "A/B" or not text or text.startswith(">") else f"~{text}"
 
 
 def change_text(change: float | None) -> str:
