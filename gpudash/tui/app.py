@@ -118,7 +118,8 @@ class Dashboard(ContainedApp):
         """Paint at most at the screen's rate, and always what is newest by then."""
         wait_s = self._painted_s + self._period_s - time.monotonic()
         if wait_s > 0:
-            self.set_timer(wait_s, self._deliver)
+            # a timer of Textual's that begins late never fires, and the screen would stand still
+            asyncio.get_running_loop().call_later(wait_s, self.call_later, self._deliver)
         else:
             self._deliver()
 

@@ -1,5 +1,6 @@
 """What is on the screen in every state and at every size."""
 
+import itertools
 import math
 import os
 import subprocess
@@ -15,6 +16,7 @@ from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.arrangement import LEAST
 from gpudash.tui.widgets.levers import EFFECTS
 from gpudash.tui.widgets.panel import Panel
+from gpudash.tui.widgets.status import clauses_in
 from gpudash.tui.widgets.time_panel import TimePanel
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import NO_GPU, recording, result, series, settings, training, with_series
@@ -296,6 +298,15 @@ async def test_notes_are_told_apart_in_the_status_line():
     snapshot = msgspec.structs.replace(training(), notes=("one: chosen", "two: chosen"))
     async with dashboard(snapshot=snapshot) as d:
         assert d.lines()[-2].rstrip().endswith(" · one: chosen · two: chosen")
+        await d.show(msgspec.structs.replace(snapshot, training_s=60.0, elapsed_s=60.0))
+        assert "chosen" not in d.lines()[-2]  # they are in the log
+
+
+def test_the_status_line_leaves_out_whole_clauses_and_cuts_no_number():
+    said = "pipelined=on since 0:01:12 · measuring costs 4.65 ms a step, 0.8 % · a note"
+    assert clauses_in(said, 80) == said
+    assert clauses_in(said, 40) == "pipelined=on since 0:01:12 · a note"
+    assert clauses_in(said, 22) == "pipelined=on since…"
 
 
 async def test_more_results_than_rows_keep_the_first_and_the_newest_in_sight():
@@ -505,6 +516,15 @@ async def test_the_engine_never_waits_for_a_stuck_screen():
         thread.join()  # the event loop stands still meanwhile
         assert done.is_set()
         await d.settle()
+
+
+async def test_what_arrives_is_painted_however_late_the_loop_is(monkeypatch):
+    async with dashboard(rate_hz=4.0) as d:
+        late = itertools.count(step=60)  # each look at the clock finds it a minute on
+        monkeypatch.setattr("textual.timer._time.get_time", lambda: float(next(late)))
+        for steps in (111, 222):
+            await d.show(msgspec.structs.replace(training(), total_steps=steps))
+        await d.until("222")
 
 
 # ── imports ─────────────────────────────────────────────────────────────────────────────
