@@ -106,7 +106,7 @@ METRICS: dict[str, Metric] = {
         label="memory used",
         spark="memory",
     ),
-    "mem_total_mib": Metric("gpu", "MiB", "Device memory there is.", "last", label="memory in all"),
+    "mem_total_mib": Metric("gpu", "MiB", "Device memory there is.", "last"),
     "sm_active_pct": _active(
         "Time in which an SM had work, of all SMs.",
         label="SM active",
@@ -119,8 +119,8 @@ METRICS: dict[str, Metric] = {
     "dram_active_pct": _active(
         "Device memory's traffic, of what it can do.", label="DRAM active", spark="DRAM"
     ),
-    "pcie_rx_mib_s": _pcie("What the GPU received over PCIe.", label="PCIe received"),
-    "pcie_tx_mib_s": _pcie("What the GPU sent over PCIe.", label="PCIe sent"),
+    "pcie_rx_mib_s": _pcie("What the GPU received over PCIe.", label="PCIe"),
+    "pcie_tx_mib_s": _pcie("What the GPU sent over PCIe."),
     "power_w": _gpu(
         "W",
         "Electrical power that the GPU draws.",

@@ -15,6 +15,7 @@ from gpudash.views.lanes import Part, lane
 from tests.views.test_answer import (
     ask,
     changed,
+    CPU,
     cpu_step,
     gpu_step,
     launching,
@@ -92,6 +93,15 @@ async def test_rows_that_are_left_say_what_to_try():
     rows = await shown(cpu_step(), 80)
     assert "x channels_last=on  saves transposes" in rows[3]
     assert "compile=on" in rows[4]
+
+
+async def test_rows_that_are_left_hold_more_evidence_below_lanes_that_keep_their_place():
+    others = measured(device=CPU, core_wait_pct=48.0, step_ms=320.0, forward_ms=200.0)
+    rows = await shown(others, 120)
+    assert "waits for a core 48 % of the time" in rows[1]
+    assert rows[2][2:5] == "CPU"
+    assert "the training uses" in rows[3]
+    assert "no lever changes that" in rows[4]
 
 
 async def test_lanes_share_one_scale_so_that_a_column_is_one_moment():

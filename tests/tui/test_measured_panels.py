@@ -15,7 +15,7 @@ from gpudash.tui.widgets.activity import Activity
 from gpudash.tui.widgets.device import DevicePanel, device_lines
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.worker.phases import phases
-from tests.tui.fake_engine import training, wave, with_series
+from tests.tui.fake_engine import gpu_sample, training, wave, with_series
 
 LIVE = TimeView()
 AT_10_S = TimeView(end_s=20.0, cursor_s=10.0)
@@ -256,12 +256,22 @@ def values(snapshot, cores=None):
 def test_the_device_panel_has_what_gpudash_itself_costs():
     host = HostReading(at_s=0.0, values={"own_cpu_pct": 5.2, "own_rss_mib": 71.0})
     found = values(run(host=host, instruments_ms=0.058, unattributed_pct=0.12))
-    assert found[-4:] == ["0.05 cores", "71 MiB", "58 µs/step", "0.1 %"]
+    assert found[-3:] == ["0.05 cores, 71 MiB", "58 µs/step", "0.1 %"]
 
 
 def test_the_device_panel_says_how_many_of_the_cores_are_busy():
     assert "3.8 of 16 cores" in values(run(), cores=16)
     assert "3.8 cores" in values(run())
+
+
+def test_what_belongs_together_shares_a_row_of_the_device_panel():
+    found = {one.label: one.value for one in device_lines(run()) if isinstance(one, Reading)}
+    assert found["memory"] == "6.1 of 140.4 GiB"
+    both = gpu_sample(pcie_rx_mib_s=1200.0, pcie_tx_mib_s=30.0)
+    found = {
+        one.label: one.value for one in device_lines(run(gpu=both)) if isinstance(one, Reading)
+    }
+    assert found["PCIe"] == "1,200 in, 30 MiB/s"
 
 
 async def test_the_device_panel_scrolls_to_its_last_line_and_no_further():
@@ -281,4 +291,4 @@ async def test_the_device_panel_scrolls_to_its_last_line_and_no_further():
 async def test_a_low_and_wide_device_panel_has_two_columns():
     first = (await seen(DevicePanel(id="device"), (78, 6), run())).splitlines()[1]
     assert "GPU 3, NVIDIA H200" in first
-    assert "memory in all" in first
+    assert "SM active" in first

@@ -1,7 +1,7 @@
 """The answer strip: what limits the training, the step as lanes on one scale, what to try."""
 
 from collections.abc import Iterator, Sequence
-from itertools import islice, pairwise, zip_longest
+from itertools import pairwise, zip_longest
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -58,26 +58,37 @@ class AnswerStrip(Panel):
         return Frame(top=(cell(answer.title, "strong"),), top_right=tuple(right))
 
     def body(self, width: int, height: int) -> Iterator[Row]:
-        """Yield the evidence, the lanes and, in the rows that are left, what to try."""
+        """Yield the evidence, the lanes and, in the rows that are left, more of it and the tries.
+
+        The lanes keep their place, however much there is to say.
+        """
         answer = self._answer
-        if not self.framed:
-            yield self._title(width)
-        else:
-            yield [Segment(f" {self._said(width - 2)}", self.ink("text"))]
         if answer.kind == "starting":
-            early = " levers work already: the first step uses what you set now"
-            yield [Segment(early, self.ink("dim"))]
+            early = "levers work already: the first step uses what you set now"
+            yield self._first_row(width)
+            yield [Segment(f" {early}", self.ink("dim"))]
             return
         beside = self.framed and width >= TRIES_BESIDE and bool(answer.tries)
         rows = list(self._lanes(width - TRIES_WIDTH if beside else width))
-        if beside:
-            tries = islice(self._tries(TRIES_WIDTH), height - 1)
-            for row, one in zip_longest(rows, tries, fillvalue=list[Segment]()):
-                yield [*row, Segment(" " * (width - TRIES_WIDTH - width_of(row))), *one]
-        else:
-            yield from rows
-            if self.framed:
-                yield from self._tries(width)
+        tries = list(self._tries(TRIES_WIDTH if beside else width))
+        room = height - 1 - len(rows) - (0 if beside else len(tries))
+        said = 1 if self.framed and len(answer.evidence) <= room + 1 else None
+        yield self._first_row(width, said)
+        rows += [
+            [Segment(f" {clause}", self.ink("text"))]
+            for clause in (answer.evidence[1:] if said else ())
+        ]
+        if not beside:
+            yield from (*rows, *tries)
+            return
+        for row, one in zip_longest(rows, tries[: height - 1], fillvalue=list[Segment]()):
+            yield [*row, Segment(" " * (width - TRIES_WIDTH - width_of(row))), *one]
+
+    def _first_row(self, width: int, clauses: int | None = None) -> Row:
+        """Return the evidence, so many clauses of it; without a frame the title before it."""
+        if not self.framed:
+            return self._title(width)
+        return [Segment(f" {self._said(width - 2, clauses)}", self.ink("text"))]
 
     def _title(self, width: int) -> Row:
         """Return the answer in a line, as much of its evidence as fits, and the key to try."""
@@ -101,11 +112,11 @@ class AnswerStrip(Panel):
             return []
         return [Segment("x", self.ink("key")), Segment(text, self.ink("dim"))]
 
-    def _said(self, width: int) -> str:
-        """Return what a start waits for, or the evidence, as much as fits."""
+    def _said(self, width: int, clauses: int | None = None) -> str:
+        """Return what a start waits for, or so many clauses of the evidence, as much as fits."""
         if self._answer.kind == "starting":
             return _fitting(self._stages, width, "  ")
-        return _fitting(self._answer.evidence, width, "; ")
+        return _fitting(self._answer.evidence[:clauses], width, "; ")
 
     def _lanes(self, width: int) -> Iterator[Row]:
         """Yield the lanes, all on one scale: a column is the same moment of the step."""

@@ -20,11 +20,13 @@ from gpudash.tui.widgets.activity import no_gpu, reading_rows
 from gpudash.tui.widgets.painted import Row, Scrolled, width_of
 from gpudash.tui.widgets.panel import Frame, Panel
 
-TEXT_WIDTH = 32
+TEXT_WIDTH = 30
 """Of a sentence: the panel is never narrower where there is room for it."""
 TWO_COLUMNS = 68
 """Columns from which the lines stand in two where they would not fit in one."""
 NOW = TimeView()
+BESIDE = {"mem_used_mib": (" of ", "mem_total_mib"), "pcie_rx_mib_s": (" in, ", "pcie_tx_mib_s")}
+"""What stands in the row of another reading, and the words between: a row less each."""
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -60,7 +62,18 @@ def _gpu(snapshot: Snapshot) -> Iterator[Line]:
         return
     for metric, known in METRICS.items():
         if known.kind == "gpu" and known.label:
-            yield reading(snapshot, metric, known.spark or known.label, NOW)
+            one = reading(snapshot, metric, known.spark or known.label, NOW)
+            beside = BESIDE.get(metric)
+            if beside is not None and metric in gpu.values:
+                value = fmt.quantity(gpu.number(beside[1]), METRICS[beside[1]].unit)
+                one = msgspec.structs.replace(one, value=_joined(one.value, beside[0], value))
+            yield one
+
+
+def _joined(value: str, between: str, other: str) -> str:
+    """Return both, the unit once where it is the same: `2.8 of 140.4 GiB`."""
+    unit = other.rpartition(" ")[2]
+    return f"{value.removesuffix(f' {unit}')}{between}{other}"
 
 
 def _training(snapshot: Snapshot, cores: int | None) -> Iterator[Line]:
@@ -75,11 +88,10 @@ def _training(snapshot: Snapshot, cores: int | None) -> Iterator[Line]:
 
 
 def _own(snapshot: Snapshot) -> Iterator[Line]:
-    yield Text("gpudash itself", heads=True)
     host, costs_ms = snapshot.host or HostReading(at_s=0.0), snapshot.instruments_ms
     costs_us = None if costs_ms is None else 1000 * costs_ms
-    yield Reading(label="CPU", value=fmt.cores(host.number("own_cpu_pct")))
-    yield Reading(label="memory", value=fmt.memory(host.number("own_rss_mib")))
+    takes = fmt.cores(host.number("own_cpu_pct")), fmt.memory(host.number("own_rss_mib"))
+    yield Reading(label="gpudash", value=", ".join(takes))
     yield Reading(label="measuring", value=fmt.with_unit(costs_us, "µs/step"))
     unattributed = fmt.with_unit(snapshot.unattributed_pct, "%", 1)
     yield Reading(label="unattributed time", value=unattributed)

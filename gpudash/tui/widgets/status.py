@@ -1,24 +1,39 @@
-"""The status line: a sentence, and what to do now."""
+"""The status line: clauses, and what to do now."""
 
 from collections.abc import Iterator
 
+from rich.cells import cell_len
 from rich.segment import Segment
 
 from gpudash import format as fmt
+from gpudash.tui.cells import fitted
 from gpudash.tui.widgets.bar import Bar
 from gpudash.tui.widgets.painted import Row
 
 LEAST = 16
 """Columns the sentence keeps at any rate."""
+BETWEEN = " · "
+"""Clauses of the sentence."""
 
 
 class StatusLine(Bar):
-    """One cell: a sentence, and a hint for which the sentence is cut."""
+    """One cell: a sentence, and a hint for which the sentence loses its last clauses."""
 
     def rows(self, width: int, height: int) -> Iterator[Row]:  # noqa: ARG002  # one row
-        """Yield the one row; what does not fit ends in `…`."""
+        """Yield the one row."""
         for cell in self._cells:
             (sentence, style), (hint, _) = cell.parts
             room = width - 2
-            shown = fmt.clip(sentence, max(room - len(hint), LEAST))
+            shown = clauses_in(sentence, max(room - len(hint), LEAST))
             yield [Segment(f" {fmt.clip(shown + hint, room)}", self.ink(style))]
+
+
+def clauses_in(sentence: str, width: int) -> str:
+    """Return the clauses that fit as a whole; of the first at least some words."""
+    shown, *others = sentence.split(BETWEEN)
+    if cell_len(shown) > width:
+        return fitted(shown, width).rstrip()
+    for clause in others:
+        longer = f"{shown}{BETWEEN}{clause}"
+        shown = longer if cell_len(longer) <= width else shown
+    return shown
