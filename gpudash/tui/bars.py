@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from gpudash import format as fmt
 from gpudash.protocol import Playback
-from gpudash.snapshot import ENDED, Snapshot, State, silence, unreadable
+from gpudash.snapshot import ENDED, Marker, Snapshot, State, silence, unreadable
 from gpudash.tui.axes import latest
 from gpudash.tui.cells import Cell, cell
 from gpudash.tui.keys import Key, by_focus, keys_of
@@ -114,17 +114,26 @@ def status(
 
 
 def _last_change(snapshot: Snapshot) -> list[str]:
-    """Return the newest lever change and its moment."""
-    marker = snapshot.markers[-1] if snapshot.markers else None
-    if marker is None or "=" not in marker.label:  # a pause, a restart or an A/B
-        return []
-    return [f"{fmt.plain(marker.label)} since {fmt.clock(marker.at_s)}"]
+    """Return the newest lever change since the start, and its moment."""
+    marker = _change(snapshot)
+    return [f"{fmt.plain(marker.label)} since {fmt.clock(marker.at_s)}"] if marker else []
+
+
+def _change(snapshot: Snapshot) -> Marker | None:
+    """Return the marker of the newest lever change since the start; pauses and A/Bs are none."""
+    for marker in reversed(snapshot.markers):
+        if "=" in marker.label:
+            return marker
+        if marker.label == "restart":
+            return None
+    return None
 
 
 def _notes(snapshot: Snapshot) -> Iterable[str]:
     """Return what the training did on its own with the newest change; the log keeps it."""
-    changed_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
-    since_s = min(snapshot.elapsed_s - changed_s, snapshot.training_s or 0.0)
+    since_s, change = snapshot.training_s or 0.0, _change(snapshot)
+    if change is not None:
+        since_s = min(since_s, snapshot.elapsed_s - change.at_s)
     return map(fmt.plain, snapshot.notes) if since_s < NOTES_S else ()
 
 

@@ -32,7 +32,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 def unit_of(lever: Lever, snapshot: Snapshot) -> str:
     """Return what rates are told in: samples/s, steps/s where no samples are counted."""
-    counted = any(row.samples_per_s is not None for row in snapshot.results)
+    measured = [row for row in snapshot.results if row.steps]
+    counted = not measured or any(row.samples_per_s is not None for row in measured)
     return "samples/s" if counted or lever.name == "batch_size" else "steps/s"
 
 

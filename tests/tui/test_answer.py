@@ -13,9 +13,9 @@ from gpudash.tui.widgets.answer import AnswerStrip, printed, spread, start_stage
 from gpudash.views.answer import Answer
 from gpudash.views.lanes import Part, lane
 from tests.views.test_answer import (
+    CPU,
     ask,
     changed,
-    CPU,
     cpu_step,
     gpu_step,
     launching,
@@ -102,6 +102,13 @@ async def test_rows_that_are_left_hold_more_evidence_below_lanes_that_keep_their
     assert rows[2][2:5] == "CPU"
     assert "the training uses" in rows[3]
     assert "no lever changes that" in rows[4]
+
+
+async def test_without_a_frame_what_does_not_fit_beside_the_title_stands_below():
+    others = measured(device=CPU, core_wait_pct=48.0, step_ms=320.0, forward_ms=200.0)
+    rows = await shown(others, 80, 4, framed=False)
+    assert "the training uses" in rows[2]
+    assert "no lever changes that" in rows[3]
 
 
 async def test_lanes_share_one_scale_so_that_a_column_is_one_moment():

@@ -497,6 +497,11 @@ async def test_it_is_painted_without_a_frame_and_without_colour(monkeypatch):
         assert ">▸ 2" in seen(one)[2]
 
 
+def test_before_a_step_is_measured_the_rate_to_come_is_in_samples():
+    unmeasured = changed(result(1, "a", 100.0), steps=0, steps_per_s=None, samples_per_s=None)
+    assert table_of((unmeasured,), on_gpu=False).unit == "samples/s"
+
+
 def test_a_ratio_that_both_rows_vary_too_much_for_is_only_about():
     row = result(2, "batch_size=16", 552.8)
     assert ratio_text(row) == "~2.00×"

@@ -14,6 +14,7 @@ from gpudash.metrics import METRICS
 from gpudash.protocol import Failed, Phase
 from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.arrangement import LEAST
+from gpudash.tui.bars import status
 from gpudash.tui.widgets.levers import EFFECTS
 from gpudash.tui.widgets.panel import Panel
 from gpudash.tui.widgets.status import clauses_in
@@ -300,6 +301,18 @@ async def test_notes_are_told_apart_in_the_status_line():
         assert d.lines()[-2].rstrip().endswith(" · one: chosen · two: chosen")
         await d.show(msgspec.structs.replace(snapshot, training_s=60.0, elapsed_s=60.0))
         assert "chosen" not in d.lines()[-2]  # they are in the log
+
+
+def test_the_newest_lever_change_is_named_also_after_a_pause_but_not_after_a_restart():
+    def said(*labels):
+        markers = tuple(Marker(at_s=float(n), label=label) for n, label in enumerate(labels))
+        ((sentence, _), _) = status(msgspec.structs.replace(training(), markers=markers), {})[
+            0
+        ].parts
+        return sentence
+
+    assert said("batch_size=16", "paused", "resumed") == "batch_size=16 since 0:00:00"
+    assert said("batch_size=16", "restart") == said() == "no lever changed yet"
 
 
 def test_the_status_line_leaves_out_whole_clauses_and_cuts_no_number():

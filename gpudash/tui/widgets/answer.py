@@ -72,12 +72,12 @@ class AnswerStrip(Panel):
         rows = list(self._lanes(width - TRIES_WIDTH if beside else width))
         tries = list(self._tries(TRIES_WIDTH if beside else width))
         room = height - 1 - len(rows) - (0 if beside else len(tries))
-        said = 1 if self.framed and len(answer.evidence) <= room + 1 else None
-        yield self._first_row(width, said)
-        rows += [
-            [Segment(f" {clause}", self.ink("text"))]
-            for clause in (answer.evidence[1:] if said else ())
-        ]
+        clauses = 1 if self.framed and len(answer.evidence) <= room + 1 else None
+        first = self._first_row(width, clauses)
+        yield first
+        above = "".join(segment.text for segment in first)
+        left = [clause for clause in answer.evidence if clause not in above]
+        rows += [[Segment(f" {clause}", self.ink("text"))] for clause in left[: max(room, 0)]]
         if not beside:
             yield from (*rows, *tries)
             return

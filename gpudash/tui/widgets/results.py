@@ -65,7 +65,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 def table_of(results: tuple[Result, ...], *, on_gpu: bool) -> Table:
     """Return the table of these results; a GPU that an earlier row was measured on counts too."""
     on_gpu = on_gpu or any(row.util_pct is not None for row in results)
-    counted = any(row.samples_per_s is not None for row in results) or not results
+    measured = [row for row in results if row.steps]
+    counted = not measured or any(row.samples_per_s is not None for row in measured)
     unit = "samples/s" if counted else "steps/s"
     table = Table(results=results, on_gpu=on_gpu, unit=unit)
     highest = max((table.rate(row) or 0.0 for row in results), default=0.0)
