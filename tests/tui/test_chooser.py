@@ -12,8 +12,8 @@ from gpudash.tui.cells import bar_of
 from gpudash.tui.screens.chooser import Chooser, Chosen
 from gpudash.tui.values import Measured, measured_values, needed_mib, unit_of
 from gpudash.tui.widgets.values import change_text
+from tests.tui.comparisons import compared
 from tests.tui.fake_engine import result, settings, training
-from tests.tui.test_comparison import compared
 from workloads import CATALOGUE
 from workloads.levers import Choice, find
 

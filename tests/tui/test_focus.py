@@ -13,9 +13,9 @@ from gpudash.tui.screens.dialog import AskChoice, AskText, Confirm, Told
 from gpudash.tui.screens.help import Help
 from gpudash.tui.screens.main import PANELS
 from gpudash.tui.screens.recipe import TakeHome
+from tests.tui.comparisons import comparing
 from tests.tui.driving import Driver, dashboard
 from tests.tui.fake_engine import recording, training
-from tests.tui.test_comparison import comparing
 from tests.tui.test_replay import SHOWN, Hand
 
 changed = msgspec.structs.replace

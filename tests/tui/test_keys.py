@@ -11,9 +11,9 @@ from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import Confirm
 from gpudash.tui.screens.help import Help, keys_text
 from gpudash.tui.screens.main import PANELS
+from tests.tui.comparisons import comparing
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import FakeEngine, recording, result, settings, training
-from tests.tui.test_comparison import comparing
 
 
 async def test_the_engine_is_opened_and_started_once_on_the_main_thread_after_the_first_paint():

@@ -18,8 +18,8 @@ from gpudash.tui.scroll import Scroll
 from gpudash.tui.widgets.log import is_trouble, log_rows
 from gpudash.tui.widgets.pane import TITLES, Pane
 from gpudash.tui.widgets.results import in_sight, ratio_text, result_rows, table_of
+from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing, text_of
 from tests.tui.fake_engine import result, training
-from tests.tui.test_comparison import CONCLUDED, VERDICT, compared, comparing, text_of
 
 changed = msgspec.structs.replace
 SIZES = [(200, 12), (120, 10), (80, 8), (60, 8), (40, 6), (20, 5), (8, 3), (3, 2), (1, 1)]

@@ -7,9 +7,9 @@ import pytest
 
 from gpudash.protocol import Playback
 from gpudash.tui.keys import RECORDED
+from tests.tui.comparisons import CONCLUDED, VERDICT, comparing
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import training
-from tests.tui.test_comparison import CONCLUDED, VERDICT, comparing
 
 PLAYBACK = Playback(
     name="run.csv", position_s=31.0, length_s=53.0, speed=4.0, markers=((10.0, "pipelined=on"),)

@@ -13,8 +13,8 @@ from gpudash.errors import UsageError
 from gpudash.protocol import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui.control import Control
+from tests.tui.comparisons import VERDICT, compared
 from tests.tui.fake_engine import CPU, FakeEngine, result, settings, training
-from tests.tui.test_comparison import VERDICT, compared
 from tests.tui.test_run import ask, running
 from workloads import CATALOGUE
 from workloads.levers import resolve

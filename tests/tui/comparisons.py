@@ -1,0 +1,47 @@
+"""A/Bs as snapshots: in progress after so many pairs, and with a verdict."""
+
+import msgspec
+
+from gpudash.protocol import ComparisonShown
+from tests.tui.fake_engine import training
+
+changed = msgspec.structs.replace
+VERDICT = "pipelined=off is 6.3 % faster [5.9, 6.8], 40 pairs, A/A check passed"
+
+
+def closing_in(pairs=20):
+    """Intervals around +6 %, the first ones wild."""
+    return tuple((0.06 - 0.8 / n**2, 0.06, 0.06 + 1.6 / n**2) for n in range(2, pairs + 1))
+
+
+def compared(pairs=20, **values):
+    """A comparison in progress after so many pairs."""
+    history = closing_in(pairs)
+    low, change, high = history[-1] if history else (None, None, None)
+    shown = ComparisonShown(
+        lever="pipelined",
+        a="on",
+        b="off",
+        pairs=pairs,
+        planned_pairs=40,
+        change=change,
+        low=low,
+        high=high,
+        history=history,
+        steps_per_s=(277.0, 295.0),
+        host_ms=(2.1, 2.2),
+        verdict=None,
+        failure=None,
+    )
+    return changed(shown, **values)
+
+
+def comparing(pairs=20, **values):
+    return changed(training(), comparison=compared(pairs, **values))
+
+
+CONCLUDED = comparing(40, verdict=VERDICT)
+
+
+def text_of(rows):
+    return ["".join(text for text, _ in parts) for parts in rows]

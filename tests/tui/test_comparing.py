@@ -1,0 +1,435 @@
+"""A/B on the dashboard: what the keys ask for, the panes, and what follows from a verdict."""
+
+import shlex
+from contextlib import asynccontextmanager
+from unittest import mock
+
+import msgspec
+import pytest
+
+from gpudash.commands import ab
+from gpudash.compare.ab import Question
+from gpudash.protocol import HostReading
+from gpudash.snapshot import BlockShown
+from gpudash.tui.screens.chooser import Chooser
+from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing
+from tests.tui.driving import dashboard
+from tests.tui.fake_engine import result, settings, training
+from workloads import CATALOGUE
+from workloads.levers import resolve
+
+changed = msgspec.structs.replace
+SIZES = [(200, 50), (120, 40), (110, 34), (80, 24), (60, 16)]
+
+
+# ── the key ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_compares_a_switch_with_its_other_value_at_once():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("a")
+        assert d.engine.told("compare") == [(Question(lever="pipelined", a="on", b="off"),)]
+        assert d.app._main.pane.tab == "ab"
+
+
+async def test_a_choice_is_compared_with_the_one_chosen_among_its_values():
+    async with dashboard(snapshot=training()) as d:
+        await d.choose("precision")
+        await d.press("a")
+        assert isinstance(d.app.screen, Chooser)
+        present = d.app.control.active["precision"]
+        await d.press("end", "a")
+        assert d.engine.told("compare") == [(Question(lever="precision", a=present, b="bf16"),)]
+        assert d.app._main.pane.tab == "ab"
+
+
+async def test_a_count_is_typed_and_its_blocks_are_short_runs_where_a_loader_is_made():
+    async with dashboard(snapshot=training()) as d:
+        await d.choose("batch_size")
+        await d.press("a")
+        await d.type("48")
+        await d.press("a")
+        question = Question(lever="batch_size", a="8", b="48", short_runs=True)
+        assert d.engine.told("compare") == [(question,)]
+
+
+async def test_enter_in_the_chooser_that_a_has_opened_compares_too():
+    async with dashboard(snapshot=training()) as d:
+        await d.choose("batch_size")
+        await d.press("a")
+        assert "⏎ A/B against 8" in d.text()
+        assert "⏎ set" not in d.text()
+        await d.type("16")
+        await d.press("enter")
+        question = Question(lever="batch_size", a="8", b="16", short_runs=True)
+        assert d.engine.told("compare") == [(question,)]
+        assert d.engine.told("change") == []
+
+
+async def test_escape_compares_nothing():
+    async with dashboard(snapshot=training()) as d:
+        for lever in ("batch_size", "data"):
+            await d.choose(lever)
+            await d.press("a")
+            assert d.app.screen is not d.app._main
+            await d.press("escape")
+            assert d.engine.told("compare") == []
+            assert d.app._main.pane.tab == "results"
+
+
+@pytest.mark.parametrize(
+    ("typed", "why"),
+    [
+        ("0", "a whole number from 1 to"),
+        ("9999999", "a whole number from 1 to"),
+        ("8", "it is 8 now: choose what to compare that with"),
+    ],
+)
+async def test_a_value_that_cannot_be_compared_is_said_in_the_chooser(typed, why):
+    async with dashboard(snapshot=training()) as d:
+        await d.choose("batch_size")
+        await d.press("a")
+        await d.type(typed)
+        await d.press("a")
+        assert why in d.text()
+        assert d.engine.told("compare") == []
+        assert isinstance(d.app.screen, Chooser)
+        await d.press("escape")
+        assert d.app._main.pane.tab == "results"
+
+
+async def test_x_compares_what_the_answer_proposes_first():
+    async with dashboard(snapshot=training()) as d:
+        first = d.app._main.answer.tries[0]
+        assert f"x try {first.lever}={first.value} by A/B" in d.text()
+        await d.press("x")
+        (question,) = d.engine.told("compare")[0]
+        assert (question.lever, question.b) == (first.lever, first.value)
+        assert d.app._main.pane.tab == "ab"
+
+
+async def test_x_while_an_a_b_runs_neither_ends_it_nor_begins_another():
+    async with dashboard(snapshot=comparing()) as d:
+        await d.press("x")
+        assert d.notices() == ["an A/B is running; a ends it"]
+        assert len(d.engine.calls) == 1
+
+
+async def test_x_without_a_proposal_says_what_else_compares():
+    async with dashboard(snapshot=changed(training(), steps_since_break=0)) as d:
+        await d.press("x")
+        assert d.engine.told("compare") == []
+        assert d.notices() == [
+            "the answer proposes no lever now; a compares the one under the cursor"
+        ]
+
+
+@pytest.mark.parametrize("lever", ["pipelined", "batch_size"])
+async def test_without_a_running_training_a_says_why_and_asks_nothing(lever):
+    async with dashboard(snapshot=training()) as d:
+        await d.choose(lever)
+        for told, (state, why) in enumerate(
+            (
+                ("paused", "an A/B needs a running training; it is paused"),
+                ("starting", "an A/B needs a running training; it is starting"),
+                ("switching", "an A/B needs a running training; it is switching"),
+                ("failed", "nothing is running to compare; press R first"),
+                ("finished", "nothing is running to compare; press R first"),
+            ),
+            start=1,
+        ):
+            await d.show(changed(training(), state=state))
+            await d.press("a")
+            assert len(d.notices()) == told
+            assert d.notices()[-1] == why
+            assert d.engine.told("compare") == []
+            assert d.app.screen is d.app._main
+            assert d.app._main.pane.tab == "results"
+
+
+async def test_a_again_ends_it():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("a")
+        await d.show(comparing())
+        await d.press("a")
+        assert d.engine.told("end_comparison") == [()]
+        assert len(d.engine.told("compare")) == 1
+        assert d.notices() == ["the A/B ends after this step"]
+
+
+async def test_a_again_before_any_snapshot_shows_it_ends_it_too():
+    async with dashboard(snapshot=CONCLUDED) as d:
+        await d.press("a", "a")
+        assert [call[0] for call in d.engine.calls[1:]] == ["compare", "end_comparison"]
+        await d.press("a")  # nothing is on its way any more
+        assert len(d.engine.told("compare")) == 2
+
+
+async def test_a_comparison_that_is_over_when_it_first_shows_is_not_waited_for():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("a")
+        await d.show(CONCLUDED)
+        await d.press("a")
+        assert d.engine.told("end_comparison") == []
+        assert len(d.engine.told("compare")) == 2
+
+
+async def test_a_while_paused_in_a_comparison_says_when_it_will_end():
+    async with dashboard(snapshot=comparing()) as d:
+        await d.press("space", "a")
+        assert d.engine.told("end_comparison") == [()]
+        assert d.notices() == ["the A/B ends once the training goes on"]
+
+
+async def test_a_just_after_another_key_compares_what_that_key_asked_for():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("p", "a")
+        assert d.engine.told("compare") == [(Question(lever="pipelined", a="off", b="on"),)]
+
+
+async def test_a_restart_leaves_no_comparison_to_end():
+    async with dashboard(snapshot=comparing()) as d:
+        await d.press("R")
+        await d.show(changed(comparing(), state="starting"))  # until the worker is ready
+        assert "end A/B" not in d.lines()[-1]
+        await d.press("a")
+        assert d.engine.told("end_comparison") == []
+        assert "it is starting" in d.notices()[0]
+
+
+async def test_every_other_key_works_during_a_comparison():
+    async with dashboard(snapshot=comparing()) as d:
+        await d.press("p", "plus", "space", "space", "n", "down", "right")
+        told = [call[0] for call in d.engine.calls[1:]]
+        assert told == ["change", "change", "pause", "resume", "new_row", "change"]
+        await d.press("R")
+        assert len(d.engine.told("restart")) == 1
+
+
+async def test_the_footer_says_that_a_ends_it():
+    async with dashboard() as d:
+        for size in SIZES:
+            await d.resize(*size)
+            await d.show(comparing())
+            assert "a end A/B" in d.lines()[-1]
+            await d.show(CONCLUDED)
+            assert "end A/B" not in d.lines()[-1]
+
+
+async def test_the_footer_ends_it_by_mouse():
+    async with dashboard(size=(80, 24), snapshot=comparing()) as d:
+        await d.click("a end A/B")
+        assert d.engine.told("end_comparison") == [()]
+
+
+async def test_while_it_runs_the_footer_offers_nothing_that_needs_a_verdict():
+    async with dashboard(size=(80, 24), snapshot=training()) as d:
+        await d.press("a")
+        await d.show(comparing())
+        assert "more pairs" not in d.lines()[-1]
+        await d.show(CONCLUDED)
+        assert "m more pairs" in d.lines()[-1]
+        assert "o back" in d.lines()[-1]
+
+
+# ── the pane ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_asking_for_a_comparison_opens_it_in_the_pane_and_hides_no_chart(size):
+    async with dashboard(size, snapshot=training()) as d:
+        main = d.app._main
+        charts = {name: main.query_one(f"#{name}").region for name in ("throughput", "step")}
+        await d.press("a")
+        await d.show(comparing(9))
+        assert main.pane.tab == "ab"
+        assert "so far pipelined=off +6.0 %" in d.text()
+        for name, before in charts.items():
+            assert main.query_one(f"#{name}").region == before
+            assert before.area
+        await d.show(CONCLUDED)
+        for word in VERDICT.split():
+            assert word in d.text()
+
+
+async def test_the_answer_says_that_an_a_b_runs_and_what_was_known_before():
+    for size in [(120, 40), (200, 50)]:
+        async with dashboard(size, snapshot=training()) as d:
+            known = d.app._main.answer.title
+            await d.show(comparing())
+            assert "an A/B is running: pipelined on or off" in d.text()
+            assert f"before that: {known}" in d.text()
+            assert "x try" not in d.lines()[1]
+            await d.show(CONCLUDED)
+            assert "an A/B is running" not in d.text()
+
+
+def shades(d):
+    """The inks behind the throughput chart's columns."""
+    strips = d.app.screen._compositor.render_strips()
+    region = d.app._main.query_one("#throughput").region
+    return {
+        segment.style.bgcolor.get_truecolor()
+        for y in range(region.y + 1, region.bottom - 1)
+        for segment in strips[y].crop(region.x + 7, region.right - 1)
+        if segment.style and segment.style.bgcolor
+    }
+
+
+async def test_long_blocks_are_shaded_and_named_under_the_curve():
+    blocks = tuple(
+        BlockShown(begin_s=at_s, end_s=at_s + 5, side=side)
+        for at_s, side in ((2.0, "a"), (7.0, "b"), (17.0, "b"))
+    )
+    async with dashboard(snapshot=training()) as d:
+        plain = shades(d)
+        await d.show(changed(comparing(), blocks=blocks))
+        assert len(shades(d) - plain) == 4  # of the curve's ground and of the band
+        region = d.app._main.query_one("#throughput").region
+        band = d.lines()[region.bottom - 3][region.x : region.right]
+        assert "A/B" in band
+        assert "AA" in band
+        assert "BB" in band
+
+
+# ── a verdict, and what follows from it ─────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def at_a_verdict(snapshot=CONCLUDED, **options):
+    """The dashboard after an A/B that was begun with its key, at its verdict."""
+    async with dashboard(snapshot=training(), **options) as d:
+        await d.press("a")
+        await d.show(snapshot)
+        d.engine.calls.clear()
+        yield d
+
+
+@pytest.mark.parametrize(("key", "value"), [("enter", "off"), ("o", "on")])
+async def test_a_verdict_offers_both_values_and_a_key_sets_one(key, value):
+    async with at_a_verdict() as d:
+        for offered in ("⏎ keep off", "o back to on", "m more pairs", "y copy", "Y copy it"):
+            assert offered in d.text()
+        other = {"on": "off", "off": "on"}[value]
+        active = msgspec.structs.replace(CONCLUDED, settings=settings(pipelined=other))
+        await d.show(active)
+        await d.press(key)
+        assert d.engine.told("change") == [({"pipelined": value},)]
+        assert d.notices() == [f"pipelined={value} from the next step on"]
+
+
+async def test_m_runs_it_anew_with_more_pairs():
+    async with at_a_verdict() as d:
+        await d.press("m")
+        question = Question(lever="pipelined", a="on", b="off", pairs=80)
+        assert d.engine.told("compare") == [(question,)]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_verdict_says_so_where_cores_were_short(size):
+    short = "; cores were short: the training waited for one 48 % of the time"
+    told = changed(training(), comparison=compared(40, verdict=VERDICT + short))
+    async with at_a_verdict(told, size=size) as d:
+        pane = d.app._main.pane.region
+        lines = [line[1:-1].strip() for line in d.lines()[pane.y + 1 : pane.bottom]]
+        assert f"{VERDICT}{short}" in " ".join(lines)
+
+
+async def test_m_and_o_before_a_verdict_ask_nothing():
+    async with at_a_verdict(comparing()) as d:
+        await d.press("m", "o", "enter")
+        assert d.engine.calls == []
+        assert d.notices() == ["no A/B has ended here"] * 3
+
+
+async def test_y_copies_the_verdict_with_what_it_depends_on():
+    async with at_a_verdict() as d:
+        await d.press("y")
+        assert d.app.clipboard.splitlines()[0] == VERDICT
+        assert "encdec on NVIDIA H200" in d.app.clipboard
+
+
+@pytest.mark.parametrize("workload", CATALOGUE)
+async def test_y_capital_copies_a_command_that_asks_the_same_of_gpudash_ab(monkeypatch, workload):
+    asked = []
+    monkeypatch.setattr(ab, "Session", lambda plan, **_: mock.Mock(plan=plan))
+    monkeypatch.setattr(
+        ab, "run_ab", lambda session, comparison, **_: asked.append((session.plan, comparison)) or 0
+    )
+    entry = CATALOGUE[workload]
+    others = resolve(entry.levers, {"batch_size": "16"})
+    a = others.pop("pipelined")
+    shown = compared(a=a, b="on", verdict=VERDICT, settings=others, planned_pairs=80)
+    snapshot = changed(training(), workload=workload, comparison=shown)
+    async with at_a_verdict(snapshot) as d:
+        await d.press("Y")
+        words = shlex.split(d.app.clipboard)
+    assert words[:2] == ["gpudash", "ab"]
+    assert ab.main(words[2:]) == 0
+    (plan, comparison) = asked[0]
+    assert plan.workload == workload
+    assert resolve(entry.levers, plan.settings) == {**others, "pipelined": a}
+    question = comparison.question
+    assert (question.lever, question.a, question.b) == ("pipelined", a, "on")
+    assert question.pairs == 80
+
+
+# ── verdicts and rows in the results ────────────────────────────────────────────────────
+
+
+def with_rows(*rows, **values):
+    return changed(training(), results=(*training().results, *rows), **values)
+
+
+def verdict_row(text=VERDICT):
+    return result(2, text, 1.0, verdict=True)
+
+
+async def test_a_verdict_stands_among_the_results_and_is_marked_where_it_is_proven():
+    verdict = compared(40, verdict=VERDICT)
+    async with dashboard(snapshot=with_rows(verdict_row(), verdicts=(verdict,))) as d:
+        (line,) = [line for line in d.lines() if f"A/B {VERDICT}" in line]
+        assert "✓ proven" in line
+        await d.show(with_rows(verdict_row(), verdicts=(changed(verdict, low=-0.1),)))
+        (line,) = [line for line in d.lines() if f"A/B {VERDICT}" in line]
+        assert "proven" not in line
+
+
+async def test_enter_on_a_row_puts_its_levers_in_force_as_one_change_that_u_takes_back():
+    row = result(3, "batch_size=32", 400.0, settings=settings(pipelined="off", batch_size="32"))
+    async with dashboard(snapshot=with_rows(row)) as d:
+        await d.press("5", "down", "enter")
+        assert d.engine.told("change") == [({"pipelined": "off", "batch_size": "32"},)]
+        await d.press("u")
+        assert d.engine.told("change")[1:] == [({"pipelined": "on", "batch_size": "8"},)]
+
+
+async def test_enter_on_a_verdict_row_says_why_it_sets_nothing():
+    async with dashboard(snapshot=with_rows(verdict_row())) as d:
+        await d.press("5", "down", "enter")
+        assert d.engine.told("change") == []
+        assert d.notices() == ["a verdict has no settings of its own; choose a numbered row"]
+
+
+async def test_a_verdict_in_the_status_is_whole_at_80_columns():
+    own = HostReading(at_s=0.0, values={"own_cpu_pct": 3.2, "own_rss_mib": 61.0})
+    told = changed(training(), status=f"training – {VERDICT}", host=own, instruments_ms=0.01)
+    async with dashboard(size=(80, 24), snapshot=told) as d:
+        assert f" {VERDICT} " in d.lines()[-2]
+
+
+@pytest.mark.parametrize("workload", CATALOGUE)
+async def test_every_lever_of_every_workload_can_be_compared(workload):
+    levers = CATALOGUE[workload].levers
+    snapshot = changed(training(), workload=workload, settings=resolve(levers, {}))
+    async with dashboard(snapshot=snapshot) as d:
+        for lever in levers:
+            other = next(
+                value
+                for value in (lever.step(lever.default_text, 1), lever.step(lever.default_text, -1))
+                if value != lever.default_text
+            )
+            d.app.control.compare(lever, other)
+            (question,) = d.engine.told("compare")[-1]
+            assert (question.lever, question.b) == (lever.name, other)
+            assert question.short_runs == (lever.effect != "next step")
