@@ -30,7 +30,6 @@ from tests.worker.in_process import FakeEntry, Run
 from tests.workloads.trainings import one_thread
 from workloads.levers import Value
 
-pytestmark = pytest.mark.serial
 STEPS = 300
 PHASE_S, OUTSIDE_S = 0.004, 0.002
 
