@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 from gpudash.snapshot import Snapshot
 from gpudash.tui.app import Dashboard
 from tests.tui.fake_engine import FakeEngine
+from tests.tui.idle import idle
 
 
 @dataclass
@@ -21,7 +22,7 @@ class Driver:
     pilot: Pilot[None]
 
     async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
+        await self.app._press_keys(keys)
         await self.settle()
 
     async def press_together(self, *keys: str) -> None:
@@ -48,8 +49,8 @@ class Driver:
         await self.settle()
 
     async def settle(self) -> None:
-        await self.pilot.pause()
-        await self.pilot.pause()
+        """Wait until all is done and painted."""
+        await idle()
 
     async def until(self, text: str) -> None:
         """Wait until the screen shows `text`; the test's own time limit is the limit."""
@@ -91,9 +92,9 @@ async def dashboard(
     async with app.run_test(size=size, notifications=notifications) as pilot:
         driver = Driver(app=app, engine=engine, pilot=pilot)
         while engine.listener is None:
-            await pilot.pause(0.01)
-        while not app._main.query_one("#throughput")._can_draw:
-            await pilot.pause(0.01)
+            await pilot.pause(0.001)
+        while not app._main.query_one("#throughput")._can_draw:  # plotext loads in a thread
+            await pilot.pause(0.001)
         if snapshot is not None:
             await driver.show(snapshot)
         yield driver
