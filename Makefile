@@ -43,6 +43,7 @@ mutants: $(READY)
 # docs/reference is made from the code
 reference: $(READY)
 	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_man.py
 
 # versions and hashes are pinned in requirements.txt; `make lock` renews it
 $(READY): requirements.txt pyproject.toml

@@ -6,7 +6,6 @@ workload and check its levers; `Entry.build` imports the implementation when tra
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workloads.levers import Choice, Lever, LeverError
@@ -27,19 +26,29 @@ if TYPE_CHECKING:
     from workloads.workload import Workload
 
 
-@dataclass(frozen=True, kw_only=True)
 class Entry:
     """A workload as the catalogue knows it."""
 
-    name: str
-    summary: str
-    source: str
-    levers: tuple[Lever, ...]
-    module: str
-    on_cpu: Mapping[str, str] = field(default_factory=dict)
-    """Defaults that differ on a CPU."""
-    prepares: str = "prepare"
-    """The word for what it does to a batch before it trains on it."""
+    def __init__(
+        self,
+        *,
+        name: str,
+        summary: str,
+        source: str,
+        levers: tuple[Lever, ...],
+        module: str,
+        on_cpu: Mapping[str, str],
+        prepares: str = "prepare",
+    ) -> None:
+        self.name = name
+        self.summary = summary
+        self.source = source
+        self.levers = levers
+        self.module = module
+        self.on_cpu = on_cpu
+        """Defaults that differ on a CPU."""
+        self.prepares = prepares
+        """The word for what it does to a batch before it trains on it."""
 
     def build(self) -> "type[Workload]":
         """Import the implementation, and with it torch."""

@@ -2,13 +2,13 @@
 
 A lever knows its valid values, its default, what it does and when a change takes effect.
 It does not know how the change is made: that is the training's business. This module
-never imports torch, so that a command line or a screen can list and check levers at once.
+never imports torch, so that a command line or a screen can list and check levers at once; nor
+`dataclasses`, for which each TAB on the command line would wait longer than Python takes to start.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from workloads.nearest import did_you_mean
 
@@ -20,16 +20,16 @@ class LeverError(ValueError):
     """A lever or a value that does not exist; the message lists the valid ones."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Lever(ABC):
     """What every lever has. `default` and every value have one canonical text form."""
 
-    name: str
-    summary: str
-    """One sentence: what it does and when it helps."""
-    source: str
-    """Where the technique or the value comes from."""
-    effect: Effect
+    def __init__(self, *, name: str, summary: str, source: str, effect: Effect) -> None:
+        self.name = name
+        self.summary = summary
+        """One sentence: what it does and when it helps."""
+        self.source = source
+        """Where the technique or the value comes from."""
+        self.effect = effect
 
     @property
     @abstractmethod
@@ -63,11 +63,12 @@ class Lever(ABC):
         return LeverError(f"lever {self.name}: {text!r} is not valid; valid: {self.valid}{hint}")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Switch(Lever):
     """On or off."""
 
-    default: bool
+    def __init__(self, *, default: bool, **about: Any) -> None:
+        super().__init__(**about)
+        self.default = default
 
     @property
     def default_text(self) -> str:
@@ -99,12 +100,13 @@ AUTO = "auto"
 """Stands for another choice: the one that suits the device."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Choice(Lever):
     """One of a few names."""
 
-    default: str
-    choices: tuple[str, ...]
+    def __init__(self, *, default: str, choices: tuple[str, ...], **about: Any) -> None:
+        super().__init__(**about)
+        self.default = default
+        self.choices = choices
 
     @property
     def default_text(self) -> str:
@@ -132,13 +134,14 @@ class Choice(Lever):
         return self.choices[(self.choices.index(text) + direction) % len(self.choices)]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Count(Lever):
     """A whole number within bounds; `+` and `-` go to the next power of two."""
 
-    default: int
-    minimum: int
-    maximum: int
+    def __init__(self, *, default: int, minimum: int, maximum: int, **about: Any) -> None:
+        super().__init__(**about)
+        self.default = default
+        self.minimum = minimum
+        self.maximum = maximum
 
     @property
     def default_text(self) -> str:

@@ -1,9 +1,10 @@
 """The entry point: finds the verb, checks what is asked for before anything starts, and exits.
 
 The screen, the session and everything else are imported by the command that needs them, so
-`gpudash --help` and `gpudash list` cost next to nothing.
+`gpudash --help` and a completion cost next to nothing.
 """
 
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -17,13 +18,20 @@ from workloads import CATALOGUE
 from workloads.levers import LeverError
 from workloads.nearest import did_you_mean
 
+LONGEST = 4096
+"""Characters of a word: no file's name is longer."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run gpudash. Returns the exit code."""
     make_do()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
+        if words[:1] == ["__complete"]:  # what the shells ask at each TAB
+            return int(import_module("gpudash.cli.complete").main(words[1:]))
         verb, arguments = parse(words)
+        make_do(ascii_only=arguments.ascii)
+        _color(arguments.color)
         return int(import_module(verb.module).main(arguments))
     except LeverError as error:
         complain(f"gpudash: {error}")
@@ -41,6 +49,11 @@ def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
 
     Raises UsageError.
     """
+    for word in words:
+        if len(word) > LONGEST:
+            raise UsageError(
+                f"{word[:40]!r}… has {len(word):,} characters; valid: at most {LONGEST:,}"
+            )
     first, *others = words or [""]
     named = first in VERBS
     if not named and first and not first.startswith("-") and first not in CATALOGUE:
@@ -49,6 +62,27 @@ def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
             f"{', '.join(VERBS)}{did_you_mean(first, (*CATALOGUE, *VERBS))}"
         )
     verb = load(first if named else "")
-    arguments = verb.parser().parse_args(others if named else words)
+    try:
+        arguments = verb.parser().parse_args(others if named else words)
+    except UsageError as error:
+        late = next((word for word in others if word in VERBS), None)
+        if named or late is None:
+            raise
+        raise UsageError(f"{error}; a verb comes first: gpudash {late} …") from error
     arguments.command = ["gpudash", *words]
+    arguments.ascii = arguments.ascii or _lacks_unicode()
     return verb, arguments
+
+
+def _lacks_unicode() -> bool:
+    import locale  # noqa: PLC0415  # not for --help
+
+    return "utf" not in locale.getencoding().lower()
+
+
+def _color(when: str) -> None:
+    """Have all that is started from here on hear of it: NO_COLOR is what everyone knows."""
+    if when == "never":
+        os.environ["NO_COLOR"] = "1"
+    elif when == "always":
+        os.environ.pop("NO_COLOR", None)

@@ -1,18 +1,25 @@
 """Options that several verbs share, and the types of their values."""
 
 import argparse
-import locale
 from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from gpudash.cli.parser import not_valid
 from gpudash.errors import UsageError
 from workloads import CATALOGUE, DEFAULT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEVICES = ("auto", "cpu", "cuda", "cuda:N")
 
 
 def add_training_options(parser: argparse.ArgumentParser, default: str | None = DEFAULT) -> None:
     """Add what says which training is meant."""
-    group = parser.add_argument_group("the training")
-    group.add_argument("workload", nargs="?", default=default, help=", ".join(CATALOGUE))
+    group = parser.add_argument_group("training")
+    group.add_argument(
+        "workload", nargs="?", default=default, metavar="WORKLOAD", help=", ".join(CATALOGUE)
+    )
     group.add_argument(
         "--set", action="append", default=[], metavar="LEVER=VALUE", help="see gpudash list"
     )
@@ -32,7 +39,7 @@ def add_training_options(parser: argparse.ArgumentParser, default: str | None = 
 
 def add_screen_options(parser: argparse.ArgumentParser) -> None:
     """Add how the screen is drawn."""
-    group = parser.add_argument_group("the screen")
+    group = parser.add_argument_group("screen")
     group.add_argument(
         "--rate",
         type=number("--rate", 0.2, 30),
@@ -40,23 +47,31 @@ def add_screen_options(parser: argparse.ArgumentParser) -> None:
         metavar="HZ",
         help="redraws a second (default 4; less for slow links)",
     )
-    group.add_argument(
-        "--ascii",
-        action="store_true",
-        default="utf" not in locale.getencoding().lower(),
-        help="no Unicode on the screen; goes without saying where the locale has none",
-    )
 
 
-def file(option: str) -> Callable[[str], Path]:
-    """Return the type of a file's name. It raises UsageError for an empty one."""
+def add_quiet(group: "argparse._ArgumentGroup") -> None:
+    """Add what keeps the progress away."""
+    group.add_argument("-q", "--quiet", action="store_true", help="no progress; errors stay")
 
-    def parse(text: str) -> Path:
-        if not text:
-            raise UsageError(f"{option} '' is not valid; valid: a file's name")
+
+class FileName:
+    """The type of a file's name. It raises UsageError for what cannot be one."""
+
+    def __init__(self, option: str) -> None:
+        self._option = option
+
+    def __call__(self, text: str) -> "Path":
+        """Return the path."""
+        from pathlib import Path  # noqa: PLC0415  # neither --help nor a completion needs it
+
+        if not text or "\0" in text:
+            raise UsageError(f"{self._option} {text!r} is not valid; valid: a file's name")
         return Path(text)
 
-    return parse
+
+def file(option: str) -> FileName:
+    """Return the type of a file's name."""
+    return FileName(option)
 
 
 def whole(option: str, minimum: int, maximum: int) -> Callable[[str], int]:
@@ -100,4 +115,4 @@ def _device(name: str) -> str:
     kind, colon, index = name.partition(":")
     if name in ("auto", "cpu") or (kind == "cuda" and (not colon or index.isdecimal())):
         return name
-    raise UsageError(f"device {name!r} is not valid; valid: auto, cpu, cuda, cuda:N")
+    raise not_valid("device", name, DEVICES)

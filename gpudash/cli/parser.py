@@ -1,18 +1,27 @@
-"""A parser whose complaint is one line, and whose help shows examples and exit codes."""
+"""A parser whose complaint is one line with the nearest valid word, and the help of a verb.
+
+Everything that is imported here is waited for by each TAB: see benchmarks/bench_command_line.py.
+"""
 
 import argparse
+import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from itertools import takewhile
+from typing import Any, NamedTuple, NoReturn
 
 from gpudash.commands.stdout import say
 from gpudash.errors import Exit, UsageError
-from workloads.nearest import did_you_mean
+
+WIDEST = 100
+"""Columns of the help at most: longer lines are hard to read."""
+TERM_WIDTH = 26
+"""Columns of what is explained beside it; what is longer stands above its explanation."""
+COLORS = ("auto", "always", "never")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verb:
+class Verb(NamedTuple):
     """A command as the command line knows it. Its module in `gpudash.commands` does the work."""
 
     name: str
@@ -23,45 +32,148 @@ class Verb:
     examples: tuple[tuple[str, str], ...]
     """Command lines, and what each is for."""
     exits: tuple[Exit, ...] = (Exit.DONE, Exit.FAILED, Exit.REFUSED)
+    meanings: Mapping[Exit, str] = {}
+    """What an exit code means here, where that is not what it means elsewhere."""
     details: Callable[[], str] = str
     """Returns what its help says besides."""
     module: str = ""
     """Has `main(arguments)`, which returns the exit code."""
+    also: str = ""
+    """A second line of its usage."""
 
     def parser(self) -> "Parser":
         """Return the parser of what follows the verb."""
-        parser = Parser(
-            prog=f"gpudash {self.name}".strip(),
-            description=self.summary,
-            epilog=f"{_examples(self.examples)}\n\n{_exits(self.exits)}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        parser.details = self.details
+        parser = Parser(prog=f"gpudash {self.name}".strip(), formatter_class=_Formatter)
+        parser.verb = self
         self.add_arguments(parser)
+        parser.add_argument("--ascii", action="store_true", help="print and draw ASCII alone")
+        parser.add_argument(
+            "--color",
+            choices=COLORS,
+            default="auto",
+            metavar="WHEN",
+            help=f"{', '.join(COLORS)}; auto: on a terminal, unless NO_COLOR is set",
+        )
         return parser
+
+    def exit_codes(self) -> Iterable[tuple[str, str]]:
+        """Yield how it can end: the exit code, and what that means."""
+        for code in self.exits:
+            yield str(code.value), self.meanings.get(code, code.meaning)
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose complaint is one line with the nearest valid option."""
+    """An ArgumentParser that refuses in one line, and refuses what is given twice."""
 
-    details: Callable[[], str] = str
-    """Returns what the help says after the first line; only asked for help."""
+    verb: Verb | None = None
 
-    def format_help(self) -> str:
-        """Return the help, details included."""
-        summary = self.description
-        self.description = "\n\n".join(filter(None, (summary, self.details())))
-        try:
-            return super().format_help()
-        finally:
-            self.description = summary
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._positionals.title = "arguments"
+        self.register("action", None, _Once)
+        self.register("action", "store", _Once)
+        self.given: dict[str, object] = {}
+        """What the command line has set, by option."""
+
+    @property
+    def actions(self) -> list[argparse.Action]:
+        """What may be said, in order."""
+        return self._actions
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return what is asked for. Raises UsageError."""
+        found, extra = self.parse_known_args(args, namespace)
+        for word in extra:
+            raise UsageError(
+                f"{word!r} is one word too many{self._near(f'--{word}')}; {self.one_usage()}"
+            )
+        return found
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse an unknown option before what is missing because of it. Raises UsageError."""
+        words = sys.argv[1:] if args is None else list(args)
+        for word in takewhile("--".__ne__, words):
+            self._check_option(word)
+        self.given = {}
+        return super().parse_known_args(words, namespace)
+
+    def _check_option(self, word: str) -> None:
+        name, known = word.partition("=")[0], self._option_string_actions
+        value = word == "-" or " " in word or self._negative_number_matcher.match(word)
+        if not word.startswith("-") or value or name in known:
+            return
+        if name.startswith("--"):
+            found = any(option.startswith(name) for option in known)  # argparse completes it
+        else:
+            found = name[:2] in known
+        if not found:
+            raise UsageError(f"unknown option {name!r}{self._near(name) or self._see()}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise not_valid(_name(action), str(value), map(str, action.choices))
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError instead of printing the usage."""
-        hint = ""
-        if unknown := re.match(r"unrecognized arguments: (--?[\w-]+)", message):
-            hint = did_you_mean(unknown[1], self._option_string_actions)
-        raise UsageError(f"{message}{hint or f' (see {self.prog} --help)'}")
+        found = re.match(r"argument (\S+): (expected|ignored)", message)
+        action = next((one for one in self._actions if found and _is(one, found[1])), None)
+        if found and action and found[2] == "expected":
+            raise UsageError(f"{_name(action)} needs a value: {_with_value(action)}")
+        if found and action:
+            raise UsageError(f"{_name(action)} takes no value")
+        raise UsageError(f"{message}; {self.one_usage()}")
+
+    def _near(self, option: str) -> str:
+        from workloads.nearest import did_you_mean  # noqa: PLC0415  # not for --help
+
+        return did_you_mean(option, self._option_string_actions)
+
+    def _see(self) -> str:
+        return f" (see {self.prog} --help)"
+
+    # ── printing ────────────────────────────────────────────────────────────────────────
+
+    def one_usage(self) -> str:
+        """Return the usage in one line."""
+        return self.format_usage().splitlines()[0].strip()
+
+    def format_usage(self) -> str:
+        """Return the usage."""
+        self.usage = self._usage()
+        return super().format_usage()
+
+    def format_help(self) -> str:
+        """Return the help, as wide as the terminal."""
+        self.usage = self._usage()
+        if self.verb is not None:
+            self.description = _folded(f"{self.verb.summary}\n\n{self.verb.details()}".rstrip())
+            self.epilog = "\n\n".join(
+                (
+                    definitions("examples", self.verb.examples),
+                    definitions("exit codes", self.verb.exit_codes()),
+                )
+            )
+        return super().format_help()
+
+    def _usage(self) -> str:
+        """Return what has to be said, and that options may be."""
+        required = [action for action in self._actions if action.option_strings and action.required]
+        one_of = [
+            " | ".join(map(_with_value, group._group_actions))  # noqa: SLF001  # argparse names none other
+            for group in self._mutually_exclusive_groups
+            if group.required
+        ]
+        words = [
+            self.prog,
+            *(_with_value(action) for action in self._actions if not action.option_strings),
+            *map(_with_value, required),
+            *(f"({words})" for words in one_of),
+            "[options]",
+        ]
+        lines = [" ".join(words), *filter(None, (self.verb and self.verb.also,))]
+        return "\n       ".join(lines).replace("%", "%%")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Exit after --help or --version, once that is written. Raises OutputError."""
@@ -76,12 +188,94 @@ class Parser(argparse.ArgumentParser):
             super().print_help(file)
 
 
-def _examples(examples: Sequence[tuple[str, str]]) -> str:
-    width = max(len(line) for line, _ in examples)
-    lines = [f"  {line:<{width}}  {what}" for line, what in examples]
-    return "\n".join(["examples:", *lines])
+class _Once(argparse.Action):
+    """Stores a value, and refuses another one after it, as nobody knows which is meant."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,  # noqa: ARG002  # argparse's own signature
+    ) -> None:
+        """Store it."""
+        assert isinstance(parser, Parser)
+        before = parser.given.setdefault(self.dest, values)
+        if before != values:
+            raise UsageError(
+                f"{_name(self)} is given twice, {before} and {values}; valid: one of the two"
+            )
+        setattr(namespace, self.dest, values)
 
 
-def _exits(exits: Sequence[Exit]) -> str:
-    lines = [f"  {code.value:<4} {code.meaning}" for code in exits]
-    return "\n".join(["exit codes:", *lines])
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=TERM_WIDTH, width=columns())
+
+
+def not_valid(what: str, given: str, valid: Iterable[str]) -> UsageError:
+    """Return the refusal of a value that is none of the valid ones, with the nearest."""
+    from workloads.nearest import did_you_mean  # noqa: PLC0415  # not for --help
+
+    names = tuple(valid)
+    near = did_you_mean(given, names)
+    return UsageError(f"{what} {given!r} is not valid; valid: {', '.join(names)}{near}")
+
+
+def columns() -> int:
+    """Return how wide the help is. The import of shutil, which says so too, takes a while."""
+    try:
+        width = int(os.environ.get("COLUMNS", "")) or 80
+    except ValueError:
+        try:
+            width = os.get_terminal_size(sys.stdout.fileno()).columns
+        except (AttributeError, ValueError, OSError):
+            width = 80
+    return max(20, min(width, WIDEST))
+
+
+def _folded(text: str) -> str:
+    """Return the text without a line that is wider than the terminal."""
+    import textwrap  # noqa: PLC0415  # as argparse: for the help alone
+
+    return "\n".join(textwrap.fill(line, columns()) for line in text.splitlines())
+
+
+def definitions(title: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """Return terms and what they mean under a title, as wide as the terminal."""
+    import textwrap  # noqa: PLC0415  # …
+
+    pairs = tuple(pairs)
+    width = columns()
+    at = min(4 + max(len(term) for term, _ in pairs), TERM_WIDTH, width // 2)
+    lines = [f"{title}:"]
+    for term, meaning in pairs:
+        first, *others = textwrap.wrap(meaning, width - at) or [""]
+        head = f"  {term}"
+        lines += [f"{head:<{at}}{first}"] if len(head) + 2 <= at else [head, " " * at + first]
+        lines += [" " * at + line for line in others]
+    return "\n".join(lines)
+
+
+def _name(action: argparse.Action) -> str:
+    return action.option_strings[-1] if action.option_strings else _metavar(action)
+
+
+def _is(action: argparse.Action, name: str) -> bool:
+    """Return whether argparse calls it by that name."""
+    return name in ("/".join(action.option_strings), action.metavar, action.dest)
+
+
+def _metavar(action: argparse.Action) -> str:
+    return str(action.metavar or action.dest.upper())
+
+
+def _with_value(action: argparse.Action) -> str:
+    """Return an option with its value, or a positional argument."""
+    if action.nargs == 0:
+        return _name(action)
+    value = _metavar(action)
+    value = {"?": f"[{value}]", "*": f"[{value} …]", "+": f"{value} …"}.get(
+        str(action.nargs), value
+    )
+    return f"{action.option_strings[-1]} {value}" if action.option_strings else value

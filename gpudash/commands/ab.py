@@ -83,7 +83,13 @@ def main(arguments: argparse.Namespace) -> int:
     session = Session(plan, command=arguments.command)
     try:
         comparison = Comparison(question)
-        return run_ab(session, comparison, as_json=arguments.json, exit_code=arguments.exit_code)
+        return run_ab(
+            session,
+            comparison,
+            as_json=arguments.json,
+            exit_code=arguments.exit_code,
+            quiet=arguments.quiet,
+        )
     finally:
         session.close()
 
@@ -98,9 +104,16 @@ def two_values(entry: Entry, text: str) -> tuple[str, str, str]:
     return name, sides[0], sides[1]
 
 
-def run_ab(session: Session, comparison: Comparison, *, as_json: bool, exit_code: bool) -> int:
+def run_ab(
+    session: Session,
+    comparison: Comparison,
+    *,
+    as_json: bool,
+    exit_code: bool,
+    quiet: bool = False,
+) -> int:
     """Run the comparison and print its verdict. Returns the exit code."""
-    news = News()
+    news = News(quiet=quiet)
     session.conduct(comparison)
     interrupted = follow(session, news, progress_line, lambda: comparison.done)
     snapshot = news.snapshot

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +15,7 @@ from gpudash.commands.plan import make_plan
 from gpudash.errors import UsageError
 
 if TYPE_CHECKING:
+    from gpudash.recording.stream import Form
     from gpudash.run.session import Session
 
 
@@ -22,12 +24,12 @@ def main(arguments: argparse.Namespace) -> int:
     plan = msgspec.structs.replace(
         make_plan(arguments), steps=arguments.steps, duration_s=arguments.duration
     )
-    record = arguments.record
-    for option in ("live", "every_step"):
-        if getattr(arguments, option) and record is None:
-            raise UsageError(f"--{option.replace('_', '-')} goes with --record FILE.csv")
-    headless = record is not None and not arguments.live
-    if not headless and not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
+    record, form = _outputs(arguments)
+    headless = form is not None or (record is not None and not arguments.live)
+    if arguments.quiet and not headless:
+        raise UsageError("--quiet goes with --record FILE.csv or --jsonl")
+    on_terminal = sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()
+    if not (headless or arguments.once or on_terminal):
         raise UsageError("the dashboard needs a terminal; --record FILE.csv runs without one")
 
     with ExitStack() as at_end:
@@ -47,14 +49,33 @@ def main(arguments: argparse.Namespace) -> int:
 
         if record is not None:  # what is wrong with the file is told before a screen opens
             open_session().record(record, force=arguments.force, every_step=arguments.every_step)
-        if record is not None and headless:
-            from gpudash.commands.headless import run_headless  # noqa: PLC0415  # not for the dashboard
+        if headless:
+            from gpudash.commands.headless import run_headless, run_streaming  # noqa: PLC0415  # not for the dashboard
 
-            return run_headless(open_session(), record)
+            if record is not None:
+                return run_headless(open_session(), record, quiet=arguments.quiet)
+            if form is not None:
+                return run_streaming(open_session(), form, quiet=arguments.quiet)
+        if arguments.once:
+            from gpudash.commands.once import print_once  # noqa: PLC0415  # …
+
+            return print_once(open_session, plan, ascii_only=arguments.ascii, color=arguments.color)
         with _without_collecting():
             from gpudash.tui.app import run_dashboard  # noqa: PLC0415  # Textual only where shown
 
         return run_dashboard(open_session, plan, rate_hz=arguments.rate, ascii_only=arguments.ascii)
+
+
+def _outputs(arguments: argparse.Namespace) -> tuple[Path | None, "Form | None"]:
+    """Return the file to record to, and the form in which rows go to standard output."""
+    record: Path | None = arguments.record
+    form: Form | None = "jsonl" if arguments.jsonl else None
+    if record == Path("-"):
+        record, form = None, "csv"
+    for option in ("live", "every_step"):
+        if getattr(arguments, option) and record is None:
+            raise UsageError(f"--{option.replace('_', '-')} goes with --record FILE.csv")
+    return record, form
 
 
 @contextmanager

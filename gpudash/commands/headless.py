@@ -14,7 +14,8 @@ from gpudash.commands.stdout import complain
 from gpudash.errors import Exit
 from gpudash.format import ABSENT, cores, figure
 from gpudash.protocol import Failed
-from gpudash.recording.files import shown
+from gpudash.recording.files import reason, shown
+from gpudash.recording.stream import Form
 from gpudash.run.session import Session
 from gpudash.snapshot import ENDED, KEPT_LINES, Snapshot, silence, unreadable
 
@@ -22,18 +23,37 @@ PIPE_EVERY_S = 5.0
 """A log file wants a line now and then, not four a second."""
 CLEAR_LINE = "\r\x1b[2K"
 REDRAW_S = 0.2
+PATIENCE_S = 1.0
+"""With a reader that takes nothing more, once the run was interrupted."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
-def run_headless(session: Session, path: Path) -> int:
+def run_headless(session: Session, path: Path, *, quiet: bool = False) -> int:
     """Train to the plan's end or to Ctrl-C, recording to `path`. Returns the exit code.
 
     0: the plan was fulfilled, or the run was interrupted and the file is complete. 2: the
     settings cannot be. 1: the worker or the recording failed; what was recorded is kept.
     """
-    news = News()
+    news = News(quiet=quiet)
     interrupted = follow(session, news, progress_line, lambda: bool(session.recording_failure))
-    return _conclude(session, path, news.snapshot, interrupted=interrupted)
+    return _conclude(session, f"to {shown(path)}", news, interrupted=interrupted)
+
+
+def run_streaming(session: Session, form: Form, *, quiet: bool = False) -> int:
+    """Train as `run_headless` does, with the rows on standard output.
+
+    0 also where nobody reads them any more.
+    """
+    news = News(quiet=quiet)
+    stream = session.stream(sys.stdout.fileno(), form)
+    interrupted = follow(session, news, progress_line, lambda: stream.error is not None)
+    stream.wait(PATIENCE_S if interrupted else None)
+    if session.failure is None and stream.error is not None:
+        if isinstance(stream.error, BrokenPipeError):
+            return Exit.DONE
+        complain(f"gpudash: cannot write the output: {reason(stream.error)}")
+        return Exit.FAILED
+    return _conclude(session, "to standard output", news, interrupted=interrupted)
 
 
 def follow(
@@ -43,14 +63,14 @@ def follow(
 
     Returns whether it was interrupted. Everything is closed and written by then.
     """
-    printer = Printer(sys.stderr, line)
+    printer = Printer(sys.stderr, (lambda _: "") if news.quiet else line)
     with interruptions() as interrupted:
         session.start(news)
         stopping = False
         while not session.wait(REDRAW_S):
             printer.show(news)
             if not stopping and (interrupted or over()):
-                if interrupted:
+                if interrupted and not news.quiet:
                     printer.line("stopping")
                 session.stop()
                 stopping = True
@@ -58,23 +78,26 @@ def follow(
                 break
         session.close()
     printer.show(news)
-    printer.end()
+    if not news.quiet:
+        printer.end()
     return bool(interrupted)
 
 
-def _conclude(session: Session, path: Path, snapshot: Snapshot, *, interrupted: bool) -> int:
+def _conclude(session: Session, where: str, news: "News", *, interrupted: bool) -> int:
+    snapshot = news.snapshot
     for clause in unreadable(snapshot.skipped_samples):
         complain(clause)
     if session.failure is not None:
-        kept = f"; recorded until then to {shown(path)}" if session.rows_recorded else ""
+        kept = f"; recorded until then {where}" if session.rows_recorded else ""
         complain(f"gpudash: {session.failure.sentence}{kept}")
         return failure_code(session.failure)
     if session.recording_failure is not None:
         complain(f"gpudash: {session.recording_failure}")
         return Exit.FAILED
-    how = "interrupted after" if interrupted else "trained"
-    rate = figure(session.steps_per_s)
-    complain(f"{how} {snapshot.total_steps} steps, {rate} steps/s; recorded to {shown(path)}")
+    if not news.quiet:
+        how = "interrupted after" if interrupted else "trained"
+        rate = figure(session.steps_per_s)
+        complain(f"{how} {snapshot.total_steps} steps, {rate} steps/s; recorded {where}")
     return Exit.DONE
 
 
@@ -98,9 +121,10 @@ def interruptions() -> Iterator[list[int]]:
 
 
 class News:
-    """The listener: keeps what is new until the main thread prints it."""
+    """The listener: keeps what is new until the main thread prints it. `quiet`: errors alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
         self.snapshot = Snapshot()
         self.lines: deque[str] = deque(maxlen=KEPT_LINES)
 
@@ -110,7 +134,8 @@ class News:
 
     def on_log(self, lines: Sequence[str], /) -> None:
         """Keep the lines."""
-        self.lines.extend(lines)
+        if not self.quiet:
+            self.lines.extend(lines)
 
     def on_rewind(self) -> None:
         """Forget the lines."""

@@ -32,6 +32,7 @@ from gpudash.telemetry.gpu import list_gpus
 from gpudash.telemetry.nvml import GpuUnavailable
 from workloads import DEFAULT, Entry, find_workload
 from workloads.levers import find, resolve
+from workloads.nearest import did_you_mean
 
 MIN_S = 1.0
 """A block lasts this long besides: utilisation is read five times a second."""
@@ -79,7 +80,7 @@ def main(arguments: argparse.Namespace) -> int:
         return print_measured(sweep, earlier, outputs)
     session = Session(plan, command=arguments.command)
     try:
-        return run_sweep(session, sweep, provenance, file, outputs)
+        return run_sweep(session, sweep, provenance, file, outputs, quiet=arguments.quiet)
     finally:
         session.close()
 
@@ -146,7 +147,10 @@ def _preset(arguments: argparse.Namespace) -> Preset | None:
     if arguments.preset == "trade":  # its first name, a promise of the command line
         arguments.preset = "optimizations"
     if arguments.preset not in ON_GPU:
-        raise UsageError(f"preset {arguments.preset!r} does not exist; valid: {', '.join(ON_GPU)}")
+        raise UsageError(
+            f"preset {arguments.preset!r} does not exist; valid: {', '.join(ON_GPU)}"
+            f"{did_you_mean(arguments.preset, ON_GPU)}"
+        )
     return ON_GPU[arguments.preset]
 
 
@@ -346,9 +350,11 @@ def run_sweep(
     provenance: Provenance,
     file: SweepFile | None,
     outputs: Outputs,
+    *,
+    quiet: bool = False,
 ) -> int:
     """Run what is missing of the sweep and print its table. Returns the exit code."""
-    news = News()
+    news = News(quiet=quiet)
     recorded = RecordedSweep(sweep, file)
     session.conduct(recorded)
     try:

@@ -7,6 +7,7 @@ statistics; docs/concepts/measuring.md argues the procedure.
 import msgspec
 
 from gpudash.compare.blocks import BlockLog, Measured, NotRun, Outcome
+from gpudash.compare.lengths import PAIRS
 from gpudash.compare.paired_t import (
     Estimate,
     block_order,
@@ -21,7 +22,6 @@ from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Block, ComparisonShown, Event, HostReading, Reading, Started
 from gpudash.statistics import Means, mean, total
 
-PAIRS = 40
 MIN_STEPS = 5
 BLOCK_S = 0.15
 """Length of a block under a lever that takes effect at the next step …"""

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,7 @@ from gpudash.recording.csv_file import cells, columns
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.files import created
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import LARGEST, LineReader
+from gpudash.recording.log import LARGEST, LineReader, Origin
 from gpudash.recording.writer import RecordingWriter
 
 WHOLE = {"segment", "batch_size", "step", "steps", "gpu_index", "skipped_samples"}
@@ -46,7 +46,7 @@ def _to_json_lines(reader: LineReader, target: Path, force: bool) -> None:  # no
     rows = _rows(reader)
     with created(target, force=force) as output:
         while batch := list(islice(rows, BATCH)):
-            output.append("".join(json.dumps(row) + "\n" for row in batch).encode())
+            output.append(json_lines(batch))
 
 
 def _to_parquet(reader: LineReader, target: Path, force: bool) -> None:  # noqa: FBT001  # …
@@ -70,14 +70,23 @@ def _to_parquet(reader: LineReader, target: Path, force: bool) -> None:  # noqa:
 FORMATS = {".csv": _to_csv, ".jsonl": _to_json_lines, ".parquet": _to_parquet}
 
 
+def json_lines(rows: Iterable[dict[str, Any]]) -> bytes:
+    """Return an object a line."""
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def objects(interval: Interval, origin: Origin) -> Iterator[dict[str, Any]]:
+    """Yield the CSV's rows of an interval as numbers and text; None: not measured."""
+    names = columns()
+    for row in cells(interval, names, origin.began_s, origin.began_utc):
+        yield {name: _value(name, cell) for name, cell in zip(names, row, strict=True)}
+
+
 def _rows(reader: LineReader) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the CSV, one at a time, as numbers and text; None: not measured."""
-    origin, names = reader.origin, columns()
+    """Yield the rows of the CSV, one at a time."""
     for item in reader:
         if isinstance(item, Interval):
-            for row in cells(item, names, origin.began_s, origin.began_utc):
-                named = zip(names, row, strict=True)
-                yield {name: _value(name, cell) for name, cell in named}
+            yield from objects(item, reader.origin)
 
 
 def _value(name: str, cell: str) -> str | float | None:

@@ -32,6 +32,7 @@ from gpudash.protocol import (
 from gpudash.recording.files import shown
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Logged
+from gpudash.recording.stream import RowStream
 from gpudash.recording.writer import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 
@@ -43,7 +44,7 @@ ENDS: dict[type, tuple[type, ...]] = {Started: (Changed, Paused), Resumed: (Paus
 
 @dataclass
 class _Active:
-    recording: RecordingWriter
+    recording: RecordingWriter | RowStream
     before: TimeBreakdown
     """Where the time before it went."""
     until_s: float = math.inf
@@ -82,7 +83,7 @@ class Recordings:
 
     def begin(
         self,
-        recording: RecordingWriter,
+        recording: RecordingWriter | RowStream,
         started: Started | None,
         now_s: float,
         account: TimeBreakdown,

@@ -34,11 +34,11 @@ from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed
 from gpudash.recording.unfold import unfold
 from gpudash.run.source import Source
+from gpudash.run.speeds import SPEEDS
 from gpudash.views.live import LiveView
 
 NOTHING = Plan(workload="", settings={})
 """What a replay is of, until its recording tells."""
-SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 LATE_S = 2.5
 """A row leaves at the latest so long after its end: what came before it is told after it."""
 AT_ONCE = 500

@@ -56,6 +56,7 @@ from gpudash.recording.files import shown
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
 from gpudash.recording.recordings import Recordings
+from gpudash.recording.stream import Form, RowStream
 from gpudash.recording.writer import RecordingWriter
 from gpudash.run.normalise import Normaliser
 from gpudash.run.source import Ended, Source
@@ -238,7 +239,18 @@ class Session:
             raise RecordingError("nothing is running to record: restart the training first")
         if self._recordings.holds(path):
             raise RecordingError(f"{shown(path)} is being recorded")
-        origin = Origin(
+        origin = self._origin(every_step=every_step)
+        self._begin_recording(RecordingWriter(path, origin, force=force), origin)
+
+    def stream(self, fd: int, form: Form) -> RowStream:
+        """Write rows to a descriptor from now on, as they come."""
+        origin = self._origin(every_step=False)
+        stream = RowStream(fd, form, origin)
+        self._begin_recording(stream, origin)
+        return stream
+
+    def _origin(self, *, every_step: bool) -> Origin:
+        return Origin(
             began_s=self._clock(),
             began_utc=datetime.now(UTC),
             interval_s=self._interval_s,
@@ -247,8 +259,8 @@ class Session:
             machine=platform.node(),
             versions={"gpudash": gpudash.__version__},
         )
-        recording = RecordingWriter(path, origin, force=force)
 
+    def _begin_recording(self, recording: RecordingWriter | RowStream, origin: Origin) -> None:
         def begin() -> None:
             account = self._time.account()
             self._recordings.begin(recording, self._started, origin.began_s, account)

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 
 from gpudash import format as fmt
-from gpudash.compare.ab import PAIRS
+from gpudash.compare.lengths import PAIRS
 from gpudash.errors import UsageError
 from gpudash.protocol import ComparisonShown, Device, Settings
 from gpudash.snapshot import Result

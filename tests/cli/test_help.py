@@ -17,18 +17,19 @@ def test_the_help_lists_every_verb_before_any_option() -> None:
     verbs = text[text.index("\nverbs") : text.index("\noptions:")]
     for name in VERBS:
         assert f"  {name} " in verbs
-        assert load(name).summary in verbs
+        assert load(name).summary in " ".join(verbs.split())
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_every_help_has_two_examples_and_the_exit_codes(name: str) -> None:
     text = help_of(name)
+    assert text.startswith(f"usage: {load(name).parser().prog} ")
     for line, _ in load(name).examples:
         assert line.startswith(f"gpudash {name}".strip())
         assert line in text
     assert len(load(name).examples) >= 2
-    for code in load(name).exits:
-        assert f"  {code.value:<4} {code.meaning}" in text
+    for code, meaning in load(name).exit_codes():
+        assert f" {code} {meaning} " in f"{' '.join(text.split())} "
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -53,6 +54,10 @@ def test_help_of_a_verb_is_what_its_own_option_says(
         (["sweep", "--vry", "batch_size=1,2"], "--vary"),
         (["--set", "pipelind=on"], "pipelined"),
         (["--set", "precision=bf61"], "bf16"),
+        (["--device", "cdua"], "cuda"),
+        (["--color", "alwys"], "always"),
+        (["sweep", "--preset", "optimization"], "optimizations"),
+        (["completion", "bsh"], "bash"),
     ],
 )
 def test_a_mistyped_word_names_the_nearest_valid_one(
@@ -62,6 +67,58 @@ def test_a_mistyped_word_names_the_nearest_valid_one(
     errors = capsys.readouterr().err
     assert errors.endswith(f"; did you mean {meant}?\n")
     assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("columns", [20, 50, 80, 200])
+@pytest.mark.parametrize("name", EVERY)
+def test_the_help_is_as_wide_as_the_terminal(
+    name: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = help_of(name)
+    words = max(len(word) for word in text.split())
+    told = {line for line, _ in load(name).examples}  # these are to be copied, so never broken
+    told |= {line.strip() for line in text.split("\n\n", 1)[0].splitlines()}
+    others = [line for line in text.splitlines() if line.strip() not in told]
+    assert max(len(line) for line in others) <= max(columns, 26 + words)
+
+
+def test_what_an_exit_code_means_may_be_a_verbs_own() -> None:
+    assert "0 done; with --exit-code: B is faster" in " ".join(help_of("ab").split())
+    assert "B is faster" not in help_of("sweep")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--steps"], "--steps needs a value: --steps N"),
+        (["--steps", "--live"], "--steps needs a value: --steps N"),
+        (["export", "a.csv", "-o"], "--output needs a value: --output FILE"),
+        (["--live=yes"], "--live takes no value"),
+        (["list", "--json", "all"], "'all' is one word too many; usage: gpudash list [options]"),
+        (["encdec", "json"], "'json' is one word too many; did you mean --jsonl?; usage"),
+        (["encdec", "sweep"], "; a verb comes first: gpudash sweep …"),
+        (["--steps", "5", "--steps", "6"], "--steps is given twice, 5 and 6; valid: one of the"),
+        (["--record", "a\0b"], r"--record 'a\x00b' is not valid; valid: a file's name"),
+        (["encdec", "\x1b[2J\u202e"], r"'\x1b[2J\u202e' is one word too many"),
+        (["export", "a"], "--output; usage: gpudash export LOG --output FILE [options]"),
+        (["x" * 5000], "… has 5,000 characters; valid: at most 4,096"),
+        (["ab", "--levr", "pipelined=off,on"], "unknown option '--levr'; did you mean --lever?"),
+        (["--qqq"], "unknown option '--qqq' (see gpudash --help)"),
+    ],
+)
+def test_a_complaint_says_what_is_wrong_and_what_is_right(
+    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_an_option_may_be_given_twice_with_the_same_value(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--steps", "5", "--steps", "5"]) == 2
+    assert "the dashboard needs a terminal" in capsys.readouterr().err
 
 
 def test_the_versions_are_told_without_importing_anything_heavy(

@@ -60,6 +60,10 @@ def gpudash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
             ["ab", "--lever", "seed=1,2", "--precision", "0"],
             "--precision 0% is not valid; valid: a number from 0.01% to 50%",
         ),
+        (["--live", "--record", "-"], "--live goes with --record FILE.csv"),
+        (["--every-step", "--jsonl"], "--every-step goes with --record FILE.csv"),
+        (["--jsonl", "--record", "a.csv"], "--record: not allowed with argument --jsonl"),
+        (["--quiet"], "--quiet goes with --record FILE.csv or --jsonl"),
         (["--live"], "--live goes with --record FILE.csv"),
         (["--every-step"], "--every-step goes with --record FILE.csv"),
         (["encdec"], "the dashboard needs a terminal; --record FILE.csv runs without one"),
@@ -240,11 +244,11 @@ def printing_to(stdout: IO[bytes], command: list[str]) -> subprocess.CompletedPr
     return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
 
 
-def test_what_the_locale_cannot_print_is_replaced() -> None:
+def test_what_the_locale_cannot_print_has_its_like_in_ascii() -> None:
     command = [sys.executable, "-m", "gpudash", "list"]
     done = subprocess.run(command, env=os.environ | ASCII, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert "?" in done.stdout.decode("ascii")
+    assert "256x256" in done.stdout.decode("ascii")
 
 
 @pytest.mark.parametrize(

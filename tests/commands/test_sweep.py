@@ -165,7 +165,7 @@ def test_a_presets_size_is_for_the_device_that_was_asked_for(monkeypatch, device
 def test_trade_still_names_the_preset_of_the_optimizations(monkeypatch, tmp_path):
     swept = []
     monkeypatch.setattr("gpudash.commands.sweep.check_grid", lambda *asked: swept.append(asked))
-    monkeypatch.setattr("gpudash.commands.sweep.run_sweep", lambda *_: 0)
+    monkeypatch.setattr("gpudash.commands.sweep.run_sweep", lambda *_, quiet: 0)
     for name in ("trade", "optimizations"):
         assert main(["sweep", "--preset", name, "--device", "cpu"]) == 0
     assert swept[0] == swept[1]

@@ -1,6 +1,5 @@
 """Any size, any values: nothing thrown, nothing overlapping, no number cut in the middle."""
 
-import dataclasses
 import re
 from itertools import combinations
 
@@ -13,6 +12,7 @@ from gpudash.tui.control import levers_of
 from tests.tui import scenes
 from tests.tui.driving import Driver, dashboard
 from tests.tui.fake_engine import result, training
+from workloads.levers import Choice
 
 changed = msgspec.structs.replace
 
@@ -116,7 +116,7 @@ async def test_a_lever_with_60_values_is_named_and_its_values_can_be_chosen(monk
     levers = list(levers_of("encdec"))
     at = next(index for index, one in enumerate(levers) if one.name == "precision")
     many = tuple(f"value_{n}" for n in range(60))
-    levers[at] = dataclasses.replace(levers[at], choices=many, default=many[0])
+    levers[at] = Choice(**vars(levers[at]) | {"choices": many, "default": many[0]})
     monkeypatch.setattr("gpudash.tui.control.levers_of", lambda _: tuple(levers))
     for size in [(120, 40), (80, 24), (60, 16)]:
         async with dashboard(size, snapshot=training()) as d:

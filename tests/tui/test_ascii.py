@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gpudash.cli.options import add_screen_options
-from gpudash.cli.parser import Parser
+from gpudash.ascii import as_ascii
+from gpudash.cli.main import main, parse
 from gpudash.protocol import Plan
 from gpudash.tui import inks
 from gpudash.tui.app import Dashboard
-from gpudash.tui.ascii import as_ascii
+from gpudash.tui.ascii import in_place
 from gpudash.tui.widgets import panel
 from tests.tui.fake_engine import FakeEngine
 
@@ -18,7 +18,8 @@ from tests.tui.fake_engine import FakeEngine
 @given(st.text())
 def test_text_is_ascii_and_as_wide_as_it_was(text):
     assert as_ascii(text).isascii()
-    assert cell_len(as_ascii(text)) == cell_len(text)
+    assert in_place(text).isascii()
+    assert cell_len(in_place(text)) == cell_len(text)
 
 
 def test_numbers_keep_their_meaning():
@@ -58,7 +59,13 @@ async def test_nothing_on_the_screen_is_unicode():
 @pytest.mark.parametrize(("encoding", "expected"), [("UTF-8", False), ("ANSI_X3.4-1968", True)])
 def test_a_locale_without_unicode_turns_it_on(monkeypatch, encoding, expected):
     monkeypatch.setattr("locale.getencoding", lambda: encoding)
-    parser = Parser()
-    add_screen_options(parser)
-    assert parser.parse_args([]).ascii is expected
-    assert parser.parse_args(["--ascii"]).ascii
+    for verb in ([], ["list"]):
+        assert parse(verb)[1].ascii is expected
+        assert parse([*verb, "--ascii"])[1].ascii
+
+
+def test_what_is_printed_is_ascii_too(capsys):
+    assert main(["list", "--ascii"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.isascii()
+    assert "256x256" in printed

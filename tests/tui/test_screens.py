@@ -3,7 +3,6 @@
 `GPUDASH_WRITE_SCREENS=1 pytest tests/tui/test_screens.py` writes them anew. Look at them then.
 """
 
-import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from gpudash.snapshot import Snapshot
 from gpudash.tui.control import levers_of
 from tests.tui import scenes
 from tests.tui.driving import Driver, dashboard
+from workloads.levers import Count
 
 SCREENS = Path(__file__).parent / "screens"
 SIZES = [(80, 24), (120, 40), (200, 50)]
@@ -40,7 +40,7 @@ class Player:
 def cores(monkeypatch):
     """The same machine everywhere: 16 cores, for which 8 workers are the default."""
     levers = tuple(
-        dataclasses.replace(lever, default=8) if lever.name == "num_workers" else lever
+        Count(**vars(lever) | {"default": 8}) if lever.name == "num_workers" else lever
         for lever in levers_of("encdec")
     )
     monkeypatch.setattr("gpudash.tui.control.usable_cores", lambda: 16)

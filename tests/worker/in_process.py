@@ -43,6 +43,7 @@ class FakeEntry(Entry):
     source: str = "this file"
     levers: tuple = CATALOGUE["encdec"].levers
     module: str = ""
+    prepares: str = "prepare"
     on_cpu: Mapping[str, str] = field(default_factory=lambda: {"precision": "fp32"})
     during: Mapping[Phase, Callable[[Mapping[str, Value]], None]] = field(default_factory=dict)
     """What is done in a phase; `idle` stands for after the step, in no phase."""

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from gpudash.cli.parser import Verb
+from gpudash.cli.parser import Verb, definitions
 
 VERBS = (
     "list",
@@ -15,6 +15,7 @@ VERBS = (
     "compare",
     "doctor",
     "schema",
+    "completion",
     "help",
 )
 """In the order of `gpudash --help`."""
@@ -27,7 +28,6 @@ def load(name: str) -> Verb:
 
 
 def summaries() -> str:
-    """Return the verbs, a line each."""
-    width = max(map(len, VERBS))
-    lines = [f"  {name:<{width}}  {load(name).summary}" for name in VERBS]
-    return "\n".join(["verbs (gpudash help VERB says more):", *lines])
+    """Return the verbs, with a line each."""
+    verbs = [(name, load(name).summary) for name in VERBS]
+    return definitions("verbs (gpudash help VERB says more)", verbs)

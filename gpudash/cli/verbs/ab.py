@@ -1,16 +1,15 @@
 """`gpudash ab`."""
 
-from gpudash.cli.options import add_training_options, percent, whole
+from gpudash.cli.options import add_quiet, add_training_options, percent, whole
 from gpudash.cli.parser import Parser, Verb
+from gpudash.compare.lengths import PAIRS
 from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
     """Add what `ab` takes."""
-    from gpudash.compare.ab import PAIRS  # noqa: PLC0415  # not for `gpudash --help`
-
     add_training_options(parser)
-    question = parser.add_argument_group("the comparison")
+    question = parser.add_argument_group("comparison")
     what = question.add_mutually_exclusive_group(required=True)
     what.add_argument("--lever", metavar="NAME=A,B", help="what to compare; see gpudash list")
     what.add_argument(
@@ -31,8 +30,9 @@ def add_arguments(parser: Parser) -> None:
         metavar="P%",
         help="stop when the interval is ± this narrow, e.g. 1%%",
     )
-    result = parser.add_argument_group("the result")
+    result = parser.add_argument_group("output")
     result.add_argument("--json", action="store_true", help="print one JSON document")
+    add_quiet(result)
     result.add_argument(
         "--exit-code",
         action="store_true",
@@ -54,5 +54,6 @@ VERB = Verb(
         ("gpudash ab encdec --no-instruments", "what gpudash's own instruments cost"),
     ),
     exits=tuple(Exit),
+    meanings={Exit.DONE: "done; with --exit-code: B is faster"},
     module="gpudash.commands.ab",
 )

@@ -31,5 +31,6 @@ VERB = Verb(
         ("gpudash compare base.csv new.csv --fail-below 0.97", "a check for CI"),
     ),
     exits=(Exit.DONE, Exit.REFUSED, Exit.SLOWER),
+    meanings={Exit.SLOWER: "a throughput is shown to lie below what --fail-below says"},
     module="gpudash.commands.compare",
 )

@@ -1,10 +1,16 @@
 """`gpudash [WORKLOAD]`: trains a workload, on the dashboard or headless."""
 
 import argparse
-import platform
 
 from gpudash import __version__
-from gpudash.cli.options import add_screen_options, add_training_options, file, number, whole
+from gpudash.cli.options import (
+    add_quiet,
+    add_screen_options,
+    add_training_options,
+    file,
+    number,
+    whole,
+)
 from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.verbs import summaries
 from gpudash.commands.stdout import say
@@ -15,7 +21,7 @@ PACKAGES = ("torch", "torchvision", "textual", "plotext", "nvidia-ml-py")
 def add_arguments(parser: Parser) -> None:
     """Add what the dashboard takes."""
     add_training_options(parser)
-    length = parser.add_argument_group("its end").add_mutually_exclusive_group()
+    length = parser.add_argument_group("length").add_mutually_exclusive_group()
     length.add_argument(
         "--steps", type=whole("--steps", 1, 10**12), metavar="N", help="stop after N steps"
     )
@@ -25,20 +31,33 @@ def add_arguments(parser: Parser) -> None:
         metavar="S",
         help="stop after S seconds of training",
     )
-    recording = parser.add_argument_group("recording")
-    recording.add_argument(
+    output = parser.add_argument_group("without the screen")
+    where = output.add_mutually_exclusive_group()
+    where.add_argument(
         "--record",
         type=file("--record"),
         metavar="FILE.csv",
-        help="write a CSV, FILE.json and FILE.jsonl; no screen",
+        help="write a CSV, FILE.json and FILE.jsonl; -: the CSV alone, to standard output",
     )
+    where.add_argument(
+        "--jsonl",
+        action="store_true",
+        help="each row to standard output as it comes, as one JSON object a line",
+    )
+    where.add_argument(
+        "--once",
+        action="store_true",
+        help="print the dashboard as text at its end, or after 5 s of training",
+    )
+    add_quiet(output)
+    recording = parser.add_argument_group("recording")
     recording.add_argument("--live", action="store_true", help="with --record: the dashboard too")
     recording.add_argument(
         "--interval",
         type=number("--interval", 0.05, 3600),
         default=0.5,
         metavar="S",
-        help="seconds between rows of the CSV (default 0.5)",
+        help="seconds between rows (default 0.5)",
     )
     recording.add_argument(
         "--every-step", action="store_true", help="with --record: FILE.jsonl tells of each step"
@@ -55,7 +74,8 @@ class Versions(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """Print them and exit, without importing any of it."""
-        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  # slow
+        import platform  # noqa: PLC0415  # slow
+        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  # …
 
         def installed(name: str) -> str:
             try:
@@ -70,12 +90,14 @@ class Versions(argparse.Action):
 
 VERB = Verb(
     name="",
+    also="gpudash VERB …",
     summary="Watch a training workload's throughput and change it while it runs.",
     details=summaries,
     add_arguments=add_arguments,
     examples=(
         ("gpudash", "the dashboard over the default workload"),
         ("gpudash encdec --record run.csv --steps 200", "record 200 steps without a screen"),
+        ("gpudash --jsonl -q | jq .steps_per_s", "rows for a program, as they come"),
     ),
     module="gpudash.commands.dashboard",
 )

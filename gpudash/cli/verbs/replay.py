@@ -3,12 +3,11 @@
 from gpudash.cli.options import add_screen_options, file, number
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import Exit
+from gpudash.run.speeds import SPEEDS
 
 
 def add_arguments(parser: Parser) -> None:
     """Add what `replay` takes."""
-    from gpudash.run.replay import SPEEDS  # noqa: PLC0415  # not for `gpudash --help`
-
     parser.add_argument(
         "file", type=file("FILE"), metavar="FILE", help="a recording's CSV, or the log beside it"
     )

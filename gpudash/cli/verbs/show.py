@@ -7,7 +7,9 @@ from gpudash.errors import Exit
 def add_arguments(parser: Parser) -> None:
     """Add what `show` takes."""
     parser.add_argument("what", metavar="LEVER[=VALUE]", help="a lever, or one of its values")
-    parser.add_argument("--workload", metavar="NAME", help="whose lever is meant; any by default")
+    parser.add_argument(
+        "--workload", metavar="WORKLOAD", help="whose lever is meant; any by default"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -1,16 +1,16 @@
 """`gpudash sweep`."""
 
-from gpudash.cli.options import add_training_options, file, whole
+from gpudash.cli.options import add_quiet, add_training_options, file, whole
 from gpudash.cli.parser import Parser, Verb
+from gpudash.compare.lengths import ROUNDS
+from gpudash.compare.sweep.presets import ON_GPU
 from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
     """Add what `sweep` takes."""
-    from gpudash.compare.sweep.presets import ON_GPU, ROUNDS  # noqa: PLC0415  # not for `--help`
-
     add_training_options(parser, default=None)  # a preset brings its own workload
-    table = parser.add_argument_group("the table")
+    table = parser.add_argument_group("table")
     table.add_argument(
         "--vary",
         action="append",
@@ -18,7 +18,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="LEVER=A,B,…",
         help="measure these values; several make a grid",
     )
-    table.add_argument("--preset", metavar="NAME", help=f"a table by name: {', '.join(ON_GPU)}")
+    table.add_argument("--preset", metavar="PRESET", help=f"a table by name: {', '.join(ON_GPU)}")
     table.add_argument(
         "--steps",
         type=whole("--steps", 1, 10**6),
@@ -34,14 +34,19 @@ def add_arguments(parser: Parser) -> None:
     table.add_argument(
         "--dry-run", action="store_true", help="say how many settings and how long; train nothing"
     )
-    result = parser.add_argument_group("the result")
+    result = parser.add_argument_group("output")
     result.add_argument("--json", action="store_true", help="print one JSON document")
     result.add_argument(
-        "--csv", type=file("--csv"), metavar="F", help="write every block, and F's JSON"
+        "--csv", type=file("--csv"), metavar="FILE", help="write every block, and FILE.json"
     )
-    result.add_argument("--resume", action="store_true", help="finish the sweep of --csv F")
-    result.add_argument("--markdown", type=file("--markdown"), metavar="F", help="write the table")
-    result.add_argument("--plot", type=file("--plot"), metavar="F", help="draw it, as .svg or .png")
+    result.add_argument("--resume", action="store_true", help="finish the sweep of --csv FILE")
+    result.add_argument(
+        "--markdown", type=file("--markdown"), metavar="FILE", help="write the table"
+    )
+    result.add_argument(
+        "--plot", type=file("--plot"), metavar="FILE", help="draw it, as .svg or .png"
+    )
+    add_quiet(result)
     result.add_argument("--force", action="store_true", help="overwrite existing files")
 
 

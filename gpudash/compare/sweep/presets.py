@@ -3,23 +3,22 @@
 Every column is one stage of the experiment, the first one what it began with.
 """
 
-import msgspec
+from typing import NamedTuple, TypeAlias
 
-from gpudash.protocol import Settings
+from gpudash.compare.lengths import MIN_STEPS, ROUNDS
 
-MIN_STEPS = 10
-ROUNDS = 5
-"""Length and number of each setting's blocks, where a table does not say otherwise."""
+Settings: TypeAlias = dict[str, str]
+"""As the protocol's, whose import each `--help` would wait for."""
 
 
-class Preset(msgspec.Struct, frozen=True, kw_only=True):
+class Preset(NamedTuple):
     """A sweep of one workload."""
 
     workload: str
-    settings: Settings = {}
-    """Fixed for the whole sweep."""
     rows: tuple[Settings, ...]
     columns: tuple[Settings, ...]
+    settings: Settings = {}  # noqa: RUF012  # a field, which nobody writes to
+    """Fixed for the whole sweep."""
     min_steps: int = MIN_STEPS
     rounds: int = ROUNDS
 
@@ -96,22 +95,16 @@ ON_GPU = {
 """By name; the sources' sizes. `optimizations`: added one by one on the first experiment."""
 
 ON_CPU = {
-    "encdec": msgspec.structs.replace(ON_GPU["encdec"], rows=_batches(4, 8, 16), min_steps=5),
-    "augment": msgspec.structs.replace(
-        ON_GPU["augment"], rows=_batches(8, 32), columns=_AUGMENT, min_steps=5
-    ),
-    "masked_loss": msgspec.structs.replace(
-        ON_GPU["masked_loss"], rows=_batches(16), columns=_LOSSES
-    ),
-    "jpeg_input": msgspec.structs.replace(
-        ON_GPU["jpeg_input"],
+    "encdec": ON_GPU["encdec"]._replace(rows=_batches(4, 8, 16), min_steps=5),
+    "augment": ON_GPU["augment"]._replace(rows=_batches(8, 32), columns=_AUGMENT, min_steps=5),
+    "masked_loss": ON_GPU["masked_loss"]._replace(rows=_batches(16), columns=_LOSSES),
+    "jpeg_input": ON_GPU["jpeg_input"]._replace(
         rows=_batches(32),
         columns=tuple({"input": stage} for stage in _STAGES),
         min_steps=15,  # the loader's pace is uneven where its workers have no core of their own
         rounds=8,
     ),
-    "optimizations": msgspec.structs.replace(
-        ON_GPU["optimizations"],
+    "optimizations": ON_GPU["optimizations"]._replace(
         rows=_batches(8),
         columns=(
             {"channels_last": "off", "fused_optimizer": "off"},

@@ -1,0 +1,56 @@
+"""One frame of the dashboard as text: it trains as ever, and nobody looks until it is time."""
+
+import asyncio
+from collections.abc import Callable
+
+from rich.console import Console
+from textual.pilot import Pilot
+
+from gpudash.protocol import Plan
+from gpudash.snapshot import ENDED, Snapshot
+from gpudash.tui.app import Dashboard
+from gpudash.tui.engine import Engine
+
+LOOKS_EVERY_S = 0.1
+TRAINED_S = 5.0
+"""Of a training without an end."""
+
+
+def is_time(snapshot: Snapshot) -> bool:
+    """Return whether the run has come to its end or, where none was said, trained for a while."""
+    if snapshot.state in ENDED:
+        return True
+    has_end = snapshot.planned_steps is not None or snapshot.planned_s is not None
+    return not has_end and (snapshot.training_s or 0.0) >= TRAINED_S
+
+
+def one_frame(
+    open_engine: Callable[[], Engine],
+    plan: Plan,
+    *,
+    size: tuple[int, int],
+    in_color: bool,
+    ascii_only: bool,
+) -> tuple[str, Snapshot]:
+    """Return what the dashboard shows once it `is_time`, and the snapshot that it shows."""
+    app = Dashboard(open_engine, plan, ascii_only=ascii_only)
+    frame: list[str] = []
+
+    async def look(pilot: Pilot[object]) -> None:
+        while not is_time(app.control.snapshot):  # noqa: ASYNC110  # nothing tells of a snapshot
+            await asyncio.sleep(LOOKS_EVERY_S)
+        await app.workers.wait_for_complete()  # the charts may be drawn
+        await pilot.pause()
+        frame.extend(_lines(app, in_color=in_color))
+        app.exit()
+
+    app.run(headless=True, size=size, auto_pilot=look)
+    return "\n".join(frame), app.control.snapshot
+
+
+def _lines(app: Dashboard, *, in_color: bool) -> list[str]:
+    strips = app.screen._compositor.render_strips()  # noqa: SLF001  # Textual's tests read it too
+    if not in_color:
+        return [strip.text.rstrip() for strip in strips]
+    console = Console(force_terminal=True, color_system="truecolor", no_color=False)
+    return [strip.render(console) for strip in strips]

@@ -1,0 +1,163 @@
+"""TAB in the shells themselves, which ask the program."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from gpudash.cli.complete import complete
+from gpudash.cli.completion import SCRIPTS
+from gpudash.cli.main import main
+from gpudash.cli.verbs import VERBS, load
+from gpudash.cli.verbs.completion import SHELLS
+from tests.worker_double import ROOT
+from workloads import CATALOGUE, find_workload
+
+
+def words(*line: str) -> list[str]:
+    return [word for word, _ in complete(line)[1]]
+
+
+def test_the_first_word_is_a_workload_or_a_verb() -> None:
+    assert words("") == [*CATALOGUE, *VERBS]
+    assert words("swe") == ["sweep"]
+
+
+@pytest.mark.parametrize("name", ["", *VERBS])
+def test_every_option_of_every_verb_is_found(name: str) -> None:
+    parser = load(name).parser()
+    options = {action.option_strings[-1] for action in parser.actions if action.option_strings}
+    assert set(words(*filter(None, [name]), "-")) == options
+
+
+def test_levers_are_those_of_the_workload_that_is_named() -> None:
+    assert "augment_on=" in words("augment", "--set", "")
+    assert "augment_on=" not in words("encdec", "--set", "")
+    assert "loss=" in words("sweep", "--preset", "masked_loss", "--vary", "")
+    assert words("augment", "--set", "pipelined=on", "--set", "augment_on=") == [
+        "augment_on=cpu",
+        "augment_on=gpu",
+    ]
+
+
+def test_a_list_goes_on_with_the_values_that_it_lacks() -> None:
+    assert words("ab", "--lever", "precision=fp32,b") == ["precision=fp32,bf16"]
+    assert "precision=bf16,bf16" not in words("sweep", "--vary", "precision=bf16,")
+    assert complete(["sweep", "--vary", "precision=b"])[0] == "open"
+
+
+def test_a_number_has_its_default_and_what_stands_beside_it() -> None:
+    assert words("--set", "batch_size=") == ["batch_size=4", "batch_size=8", "batch_size=16"]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (["--device", "c"], ["cpu", "cuda"]),
+        (["--device=cp"], ["--device=cpu"]),
+        (["--color", ""], ["auto", "always", "never"]),
+        (["help", "do"], ["doctor"]),
+        (["completion", ""], list(SHELLS)),
+        (["ab", "jpeg"], ["jpeg_input"]),
+        (["--steps", ""], []),
+        (["encdec", ""], []),
+        (["--nonsense", "--set", "prec"], ["precision="]),
+    ],
+)
+def test_a_value_is_one_of_what_the_option_takes(line: list[str], found: list[str]) -> None:
+    assert words(*line)[: len(found)] == found
+    assert bool(words(*line)) == bool(found)
+
+
+@pytest.mark.parametrize("line", [["--record", "r"], ["export", ""], ["export", "a", "-o", "x"]])
+def test_where_a_file_is_meant_the_shell_completes_it(line: list[str]) -> None:
+    assert complete(line) == ("files", [])
+
+
+def test_there_is_a_script_for_every_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    assert set(SCRIPTS) == set(SHELLS)
+    assert main(["completion", "bash"]) == 0
+    assert capsys.readouterr().out == SCRIPTS["bash"]
+
+
+# ── the shells themselves ───────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A folder with nothing but `gpudash` and a recording, to be put on the PATH."""
+    path = tmp_path / "gpudash"
+    path.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m gpudash "$@"\n')
+    path.chmod(0o755)
+    (tmp_path / "my run.csv").touch()
+    return tmp_path
+
+
+CASES = [
+    ("gpudash swe", "gpudash sweep "),
+    ("gpudash encdec --set precision=b", "gpudash encdec --set precision=bf16 "),
+    ("gpudash ab --lever precision=fp32,b", "gpudash ab --lever precision=fp32,bf16"),
+    ("gpudash augment --set augm", "gpudash augment --set augment_on="),
+    ("gpudash sweep --preset opt", "gpudash sweep --preset optimizations "),
+    ("gpudash --devi", "gpudash --device "),
+    ("gpudash replay my", "gpudash replay my run.csv "),
+]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_tab_completes_in_the_shell(shell: str, program: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    completed = in_fish if shell == "fish" else in_terminal
+    found = completed(shell, [typed for typed, _ in CASES], program)
+    if shell == "bash":  # the others hold the space back until more is typed
+        assert found == [becomes for _, becomes in CASES]
+    assert [line.rstrip() for line in found] == [becomes.rstrip() for _, becomes in CASES]
+
+
+def environment(program: Path) -> dict[str, str]:
+    home = {"HOME": str(program), "XDG_CONFIG_HOME": str(program), "TERM": "dumb", "PS1": "> "}
+    return os.environ | home | {"PATH": f"{program}:{os.environ['PATH']}"}
+
+
+def in_terminal(shell: str, lines: list[str], program: Path) -> list[str]:
+    """Return the command lines that TAB makes of what is typed: printed by an echo before each."""
+    options = {"bash": ["--norc", "--noprofile", "-i"], "zsh": ["-f", "-i"]}[shell]
+    terminal = pexpect.spawn(
+        shell, options, env=environment(program), cwd=str(program), encoding="utf-8", timeout=60
+    )
+    terminal.setwinsize(40, 200)
+    if shell == "zsh":
+        terminal.sendline("autoload -U compinit; compinit -D -u")
+    terminal.sendline(f'eval "$(gpudash completion {shell})"; echo re""ady')
+    terminal.expect_exact("ready\r\n")
+    completed = []
+    for typed in lines:
+        terminal.send(f"{typed}\t\x01echo '<'\x05'>'\r")
+        terminal.expect(r"\n<([^\n]*)>\r\n")
+        completed.append(terminal.match[1])
+    terminal.close(force=True)
+    return completed
+
+
+def in_fish(shell: str, lines: list[str], program: Path) -> list[str]:
+    """Return the same as fish tells without a terminal."""
+    asked = "".join(f"complete -C '{typed}'; " for typed in lines)
+    done = subprocess.run(
+        [shell, "--no-config", "-c", f"gpudash completion fish | source; {asked}"],
+        env=environment(program),
+        cwd=program,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = [line.split("\t")[0].replace("\\ ", " ") for line in done.stdout.splitlines()]
+    return [f"{typed.rpartition(' ')[0]} {word}" for typed, word in zip(lines, found, strict=True)]
+
+
+def test_the_catalogue_is_what_is_completed() -> None:
+    assert words("--set", "") == [f"{lever.name}=" for lever in find_workload("encdec").levers]

@@ -1,0 +1,184 @@
+"""What a program reads: rows on standard output as they come, and one frame as text."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpudash.metrics import METRICS
+from gpudash.recording.csv_file import columns
+from gpudash.snapshot import Snapshot
+from gpudash.tui.once import TRAINED_S, is_time
+from tests import worker_double
+
+SHORT = ("--steps", "60", "--interval", "0.1", "--device", "cpu")
+ENDLESS = ("--interval", "0.05", "--device", "cpu")
+
+
+def run(*arguments: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        worker_double.gpudash(*arguments),
+        cwd=cwd,
+        env=worker_double.environment(**more),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )
+
+
+def test_record_to_the_standard_output_is_the_csv_alone(tmp_path: Path) -> None:
+    done = run("--record", "-", *SHORT, cwd=tmp_path)
+    assert done.returncode == 0
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert list(rows[0]) == list(columns())
+    assert sum(int(row["steps"]) for row in rows) == 60
+    assert done.stderr.splitlines()[-1].endswith("recorded to standard output")
+    assert not list(tmp_path.iterdir())
+
+
+def test_jsonl_holds_the_objects_that_an_export_writes(tmp_path: Path) -> None:
+    streamed = [
+        json.loads(line) for line in run("--jsonl", *SHORT, cwd=tmp_path).stdout.split("\n") if line
+    ]
+    assert sum(row["steps"] for row in streamed) == 60
+    run("--record", "run.csv", *SHORT, cwd=tmp_path)
+    run("export", "run.csv", "-o", "rows.jsonl", cwd=tmp_path)
+    exported = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert list(streamed[0]) == list(exported[0])
+    kinds = [
+        {name: type(value) for name, value in row.items()} for row in (streamed[-1], exported[-1])
+    ]
+    assert kinds[0] == kinds[1]
+    assert set(streamed[0]) <= set(METRICS)
+
+
+@pytest.mark.parametrize("how", [("--record", "-"), ("--jsonl",)], ids=["csv", "jsonl"])
+def test_a_reader_that_has_had_enough_ends_the_run_without_a_word(how, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        worker_double.gpudash(*how, "-q", *ENDLESS),
+        cwd=tmp_path,
+        env=worker_double.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout
+    assert process.stderr
+    assert process.stdout.readline().endswith(b"\n")
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(60) == 0
+
+
+def test_a_row_is_there_when_it_is_complete_not_at_the_end(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        worker_double.gpudash("--jsonl", "-q", *ENDLESS),
+        cwd=tmp_path,
+        env=worker_double.environment(),
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout
+    first, second = (json.loads(process.stdout.readline()) for _ in range(2))
+    assert first["time_s"] < second["time_s"]
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    rest = process.stdout.read()
+    assert process.wait(60) == 0
+    assert rest.endswith(b"}\n")
+
+
+def test_a_reader_that_takes_nothing_more_holds_no_interrupted_run(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    full = 0
+    while True:
+        try:
+            full += os.write(write, b"\0" * 4096)
+        except BlockingIOError:
+            break
+    os.set_blocking(write, True)
+    process = subprocess.Popen(
+        worker_double.gpudash("--jsonl", *ENDLESS),
+        cwd=tmp_path,
+        env=worker_double.environment(),
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(write)
+    assert process.stderr
+    for line in process.stderr:
+        if "steps/s" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    os.close(read)
+    assert full
+
+
+def test_an_output_that_is_full_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            worker_double.gpudash("--jsonl", "-q", *ENDLESS),
+            cwd=tmp_path,
+            env=worker_double.environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=90,
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "gpudash: cannot write the output: the disk is full\n",
+    )
+
+
+def test_quiet_prints_errors_alone(tmp_path: Path) -> None:
+    done = run("--record", "run.csv", "-q", *SHORT, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "run.csv").exists()
+    done = run("--jsonl", "-q", "--set", "batch_size=1000000", *SHORT, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert "batch_size=1000000 takes 9.0 GiB" in line
+
+
+# ── one frame ───────────────────────────────────────────────────────────────────────────
+
+
+def test_once_prints_the_dashboard_at_its_end(tmp_path: Path) -> None:
+    done = run("--once", *SHORT, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert len(lines) == 40
+    assert max(map(len, lines)) == 120
+    assert "finished" in lines[0]
+    assert " 60/60 " in lines[0]
+    assert "\x1b" not in done.stdout
+
+
+def test_once_may_be_in_color_or_in_ascii(tmp_path: Path) -> None:
+    done = run("--once", "--color", "always", "--ascii", *SHORT, cwd=tmp_path, NO_COLOR="1")
+    assert "\x1b[" in done.stdout
+    assert "38;2;" in done.stdout
+    assert done.stdout.isascii()
+
+
+def test_once_ends_as_the_run_would(tmp_path: Path) -> None:
+    done = run("--once", "--set", "batch_size=1000000", *SHORT, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("gpudash: batch_size=1000000 takes 9.0 GiB")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_frame_waits_for_the_end_or_where_there_is_none_for_some_training() -> None:
+    assert not is_time(Snapshot(state="starting"))
+    assert not is_time(Snapshot(state="training", training_s=TRAINED_S / 2))
+    assert is_time(Snapshot(state="training", training_s=TRAINED_S))
+    assert not is_time(Snapshot(state="training", training_s=TRAINED_S, planned_steps=900))
+    assert is_time(Snapshot(state="failed"))
