@@ -12,6 +12,7 @@ from gpudash.cli.verbs import VERBS, load
 from gpudash.commands.schema import DOCUMENTS, record
 from gpudash.errors import Exit
 from gpudash.metrics import KINDS, METRICS, Metric
+from gpudash.tui.keymap import FIXED, name_of
 from gpudash.tui.keys import GROUPS, KEYS, PLAYER_KEYS, SHOWN, Key
 from workloads import CATALOGUE
 from workloads.levers import Lever
@@ -125,10 +126,10 @@ def keys() -> str:
 def _keys(keys: Iterable[Key]) -> str:
     rows = [
         f"| {' '.join(f'`{SHOWN.get(name, name)}`' for name in key.keys.split(','))} "
-        f"| {key.help} |\n"
+        f"| {key.help} | {'–' if key.action in FIXED else f'`{name_of(key)}`'} |\n"
         for key in keys
     ]
-    return f"| key | does |\n|---|---|\n{''.join(rows)}"
+    return f"| key | does | name in `[keys]` |\n|---|---|---|\n{''.join(rows)}"
 
 
 def levers() -> str:

@@ -15,6 +15,12 @@ more threads, and where tests share the cores two threads wait for each other mo
 os.environ["XDG_STATE_HOME"] = "/dev/null/nowhere"
 """Nothing is remembered from one dashboard to the next, nor of this machine's user."""
 
+os.environ["XDG_CONFIG_HOME"] = "/dev/null/nowhere"
+for _name in [name for name in os.environ if name.startswith("GPUDASH_")]:
+    if _name != "GPUDASH_WRITE_SCREENS":  # the tests' own
+        del os.environ[_name]
+"""No test sees how this machine's user has configured gpudash."""
+
 SHORT, LONG = 50, 2_000
 settings.register_profile("short", max_examples=SHORT, deadline=None, derandomize=True)
 settings.register_profile("long", max_examples=LONG, deadline=None)

@@ -12,6 +12,20 @@ def cache_directory() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "gpudash"
 
 
+def data_directory() -> Path:
+    """Return where generated data belongs: GPUDASH_DATA, or the user's cache."""
+    if chosen := os.environ.get("GPUDASH_DATA"):
+        return Path(chosen)
+    return cache_directory()
+
+
+def compiled_directory() -> Path:
+    """Return where torch keeps compiled code: the user's choice, or the user's cache."""
+    if chosen := os.environ.get(COMPILED):
+        return Path(chosen)
+    return cache_directory() / "inductor"
+
+
 def keep_compiled_code() -> None:
     """Have torch keep compiled code there, and not where temporary files are.
 
@@ -21,7 +35,7 @@ def keep_compiled_code() -> None:
     if os.environ.get(COMPILED):
         return
     try:
-        directory = cache_directory() / "inductor"
+        directory = compiled_directory()
         directory.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):
         return

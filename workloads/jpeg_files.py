@@ -14,7 +14,6 @@ went bad since is passed over, and counted, where it is read.
 """
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from workloads.cache import cache_directory
+from workloads.cache import data_directory
 from workloads.levers import LeverError
 
 HEIGHT, WIDTH = 533, 800  # the source's
@@ -112,13 +111,6 @@ class JpegFiles:
             f"jpeg_input: cannot {verb} {self.directory}: {error.strerror}; "
             f"set GPUDASH_DATA to a writable directory with about {self.mib} MiB free"
         )
-
-
-def data_directory() -> Path:
-    """Return where generated data belongs: GPUDASH_DATA, or the user's cache."""
-    if chosen := os.environ.get("GPUDASH_DATA"):
-        return Path(chosen)
-    return cache_directory()
 
 
 def paint_jpegs() -> Iterator[bytes]:

@@ -10,6 +10,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
 
+from gpudash.cli.arguments import parse as arguments_of
 from gpudash.cli.parser import Verb
 from gpudash.cli.verbs import VERBS, load
 from gpudash.commands.stdout import complain, make_do
@@ -63,7 +64,7 @@ def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
         )
     verb = load(first if named else "")
     try:
-        arguments = verb.parser().parse_args(others if named else words)
+        arguments = arguments_of(verb, others if named else words)
     except UsageError as error:
         late = next((word for word in others if word in VERBS), None)
         if named or late is None:

@@ -54,6 +54,14 @@ def add_quiet(group: "argparse._ArgumentGroup") -> None:
     group.add_argument("-q", "--quiet", action="store_true", help="no progress; errors stay")
 
 
+def add_profile_option(parser: argparse.ArgumentParser) -> None:
+    """Add which profile of the configuration is obeyed."""
+    group = parser.add_argument_group("the configuration")
+    group.add_argument(
+        "--profile", metavar="NAME", help="obey [profiles.NAME] of the configuration files too"
+    )
+
+
 class FileName:
     """The type of a file's name. It raises UsageError for what cannot be one."""
 

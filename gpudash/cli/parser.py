@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from itertools import takewhile
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from gpudash.commands.stdout import say
 from gpudash.errors import Exit, UsageError
@@ -40,6 +40,8 @@ class Verb(NamedTuple):
     """Has `main(arguments)`, which returns the exit code."""
     also: str = ""
     """A second line of its usage."""
+    configuration: Literal["unread", "obeyed", "reported"] = "unread"
+    """What is wrong with a reported one stops nothing."""
 
     def parser(self) -> "Parser":
         """Return the parser of what follows the verb."""
@@ -114,6 +116,11 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             raise not_valid(_name(action), str(value), map(str, action.choices))
+
+    @property
+    def options(self) -> dict[str, argparse.Action]:
+        """What may be said, by its name among the parsed arguments."""
+        return {action.dest: action for action in self._actions}
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError instead of printing the usage."""

@@ -64,7 +64,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 def main(arguments: argparse.Namespace) -> int:
     """Compare. Returns the exit code."""
-    plan = make_plan(arguments)
+    plan = make_plan(arguments, [(arguments.lever or "").partition("=")[0]])
     question = Question(
         lever=INSTRUMENTS,
         a="on",
@@ -80,7 +80,7 @@ def main(arguments: argparse.Namespace) -> int:
         rebuilds = find(entry.levers, lever).effect != "next step"
         question = msgspec.structs.replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
         plan = msgspec.structs.replace(plan, settings=plan.settings | {lever: a})
-    session = Session(plan, command=arguments.command)
+    session = Session(plan, command=arguments.command, set_by=arguments.set_by)
     try:
         comparison = Comparison(question)
         return run_ab(

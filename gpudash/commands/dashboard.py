@@ -43,6 +43,7 @@ def main(arguments: argparse.Namespace) -> int:
                 interval_s=arguments.interval,
                 rate_hz=arguments.rate,
                 command=arguments.command,
+                set_by=arguments.set_by,
             )
             at_end.callback(session.close)
             return session
@@ -62,8 +63,15 @@ def main(arguments: argparse.Namespace) -> int:
             return print_once(open_session, plan, ascii_only=arguments.ascii, color=arguments.color)
         with _without_collecting():
             from gpudash.tui.app import run_dashboard  # noqa: PLC0415  # Textual only where shown
+            from gpudash.tui.look import Look  # noqa: PLC0415  # … too
 
-        return run_dashboard(open_session, plan, rate_hz=arguments.rate, ascii_only=arguments.ascii)
+        return run_dashboard(
+            open_session,
+            plan,
+            rate_hz=arguments.rate,
+            ascii_only=arguments.ascii,
+            look=Look(theme=arguments.theme, pane=arguments.pane, keys=arguments.keys),
+        )
 
 
 def _outputs(arguments: argparse.Namespace) -> tuple[Path | None, "Form | None"]:

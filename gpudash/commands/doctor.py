@@ -15,12 +15,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import msgspec
 import psutil
 
 from gpudash.commands.stdout import say
 from gpudash.errors import Exit
+from gpudash.format import plain
 from gpudash.run import child
 from gpudash.telemetry import gpm
 from gpudash.telemetry.gpu import FAST, SLOW, Gpu, list_gpus, open_gpu
@@ -109,12 +111,22 @@ def report(checks: tuple[Check, ...]) -> str:
 
 def main(arguments: argparse.Namespace) -> int:
     """Print what this machine can measure, and what it cannot and why."""
-    checks = examine()
+    checks = (*examine(), _configuration(arguments.configuration))
     if arguments.json:
         say(msgspec.json.format(msgspec.json.encode(Report(checks)), indent=2).decode())
     else:
         say(report(checks))
     return Exit.DONE
+
+
+def _configuration(found: Any) -> Check:
+    """Tell which configuration is obeyed, or what is wrong with it."""
+    paths = ", ".join(str(path) for path, there in found.files if there)
+    return Check(
+        name="configuration",
+        ok=not found.problem if paths or found.problem else None,
+        detail=plain(found.problem or paths or "no file; gpudash info says where one could be"),
+    )
 
 
 def _machine() -> Check:

@@ -1,16 +1,21 @@
 """What a command line says of a training: its plan, and the values that are compared in it."""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
+from gpudash.commands import COMMAND_LINE
 from gpudash.errors import UsageError
 from gpudash.protocol import Plan, Settings
 from workloads import Entry, find_workload
 from workloads.levers import AUTO, Lever, find
 
 
-def make_plan(arguments: argparse.Namespace) -> Plan:
-    """Return an endless plan of the training that is meant. Raises LeverError or UsageError."""
+def make_plan(arguments: argparse.Namespace, decided: Collection[str] = ()) -> Plan:
+    """Return an endless plan of the training that is meant; note who has set its levers.
+
+    `decided` are the levers that the command line decides elsewhere: for them, what is configured
+    does not count. Raises LeverError or UsageError.
+    """
     entry = find_workload(arguments.workload)
     shorthands = {
         "batch_size": arguments.batch_size,
@@ -20,6 +25,12 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
     asked = [_pair(text) for text in arguments.set]
     asked += [(name, value) for name, value in shorthands.items() if value is not None]
     settings = _settings(entry, asked)
+    configured: Mapping[str, tuple[str, str]] = arguments.levers[entry.name]
+    for name, (value, by) in configured.items():
+        if name not in settings and name not in decided:
+            settings[name] = value
+            arguments.set_by[f"levers.{name}"] = by
+    arguments.set_by |= {f"levers.{name}": COMMAND_LINE for name, _ in asked}
     return Plan(workload=entry.name, settings=settings, device=arguments.device)
 
 

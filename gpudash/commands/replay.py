@@ -17,6 +17,7 @@ def main(arguments: argparse.Namespace) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
         raise UsageError("a replay needs a terminal; gpudash export makes other files of it")
     from gpudash.tui.app import run_dashboard  # noqa: PLC0415  # what is wrong is said without it
+    from gpudash.tui.look import Look  # noqa: PLC0415  # … too
 
     session = Session(
         NOTHING,
@@ -32,6 +33,7 @@ def main(arguments: argparse.Namespace) -> int:
             rate_hz=arguments.rate,
             player=replay.player,
             ascii_only=arguments.ascii,
+            look=Look(theme=arguments.theme, pane=arguments.pane, keys=arguments.keys),
         )
 
 

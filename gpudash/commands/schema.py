@@ -13,6 +13,7 @@ DOCUMENTS = {
     "ab": "gpudash.commands.ab:Verdict",
     "compare": "gpudash.compare.runs.comparison:RunComparison",
     "doctor": "gpudash.commands.doctor:Report",
+    "info": "gpudash.commands.info:Info",
     "list": "gpudash.commands.list:Catalogue",
     "recording": "gpudash.recording.provenance:Metadata",
     "show": "gpudash.commands.show:Shown",

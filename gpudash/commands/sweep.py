@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from gpudash import __version__
+from gpudash.commands import COMMAND_LINE
 from gpudash.commands.headless import News, failure_code, follow
 from gpudash.commands.plan import compared_values, make_plan
 from gpudash.commands.stdout import complain, say
@@ -66,6 +67,7 @@ def main(arguments: argparse.Namespace) -> int:
         machine=platform.node(),
         versions={"gpudash": __version__, **_driver()},
         command=outputs.command,
+        set_by={key: plain(by) for key, by in arguments.set_by.items()},
     )
     if arguments.dry_run:
         say(foreseen(provenance))
@@ -78,7 +80,7 @@ def main(arguments: argparse.Namespace) -> int:
     if file and earlier and earlier.device and sweep.blocks_done == sweep.blocks_planned:
         file.close()
         return print_measured(sweep, earlier, outputs)
-    session = Session(plan, command=arguments.command)
+    session = Session(plan, command=arguments.command, set_by=arguments.set_by)
     try:
         return run_sweep(session, sweep, provenance, file, outputs, quiet=arguments.quiet)
     finally:
@@ -112,12 +114,13 @@ def foreseen(provenance: Provenance) -> str:
 def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
     """Return what is trained and what is swept. Raises LeverError or UsageError."""
     preset = _preset(arguments)
-    if preset is not None and arguments.workload not in (None, preset.workload):
+    asked = arguments.workload if arguments.set_by.get("workload") == COMMAND_LINE else None
+    if preset is not None and asked not in (None, preset.workload):
         raise UsageError(
             f"preset {arguments.preset} sweeps {preset.workload}, not {arguments.workload}"
         )
     arguments.workload = preset.workload if preset else arguments.workload or DEFAULT
-    plan = make_plan(arguments)
+    plan = make_plan(arguments, decided_by(preset, arguments.vary))
     entry = find_workload(plan.workload)
     steps = arguments.steps
     if preset is None:
@@ -136,6 +139,12 @@ def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
     )
     check_grid(entry, plan.settings, grid)
     return plan, grid
+
+
+def decided_by(preset: Preset | None, varied: Sequence[str]) -> set[str]:
+    """Return the levers that a preset sets or varies, and those that `NAME=A,B,…` texts vary."""
+    sets = (preset.settings, *preset.rows, *preset.columns) if preset else ()
+    return {name for one in sets for name in one} | {text.partition("=")[0] for text in varied}
 
 
 def _preset(arguments: argparse.Namespace) -> Preset | None:

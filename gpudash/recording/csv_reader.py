@@ -171,6 +171,7 @@ def _origin(metadata: Metadata) -> Origin:
         platform=metadata.platform,
         machine=metadata.machine,
         versions=metadata.versions,
+        set_by=metadata.set_by,
     )
 
 

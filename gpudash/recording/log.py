@@ -55,6 +55,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Its network name; older logs do not say."""
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     """Of gpudash and whatever the session knows; the worker's come with its start."""
+    set_by: dict[str, str] = {}
+    """Setting, as the configuration names it → what has set it; the rest are defaults."""
 
 
 Way: TypeAlias = tuple[str | int, ...]

@@ -70,6 +70,8 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[Failure, ...] = ()
     account: TimeBreakdown | None = None
     """Where the recorded time up to its last step went; None while the recording goes on."""
+    set_by: dict[str, str] = {}
+    """Setting, as the configuration names it → what has set it; the rest are defaults."""
 
 
 def path_beside(csv_path: Path, suffix: str = ".json") -> Path:

@@ -47,7 +47,10 @@ class RecordingWriter:
                 raise RecordingError(f"cannot write {shown(other)}: it is a folder")
         versions = {"python": platform.python_version()} | origin.versions
         command = tuple(provenance.plain(argument) for argument in origin.command)
-        self._origin = msgspec.structs.replace(origin, versions=versions, command=command)
+        set_by = {key: provenance.plain(by) for key, by in origin.set_by.items()}
+        self._origin = msgspec.structs.replace(
+            origin, versions=versions, command=command, set_by=set_by
+        )
         self.every_step = origin.every_step
         self._training_failed = False  # and was not restarted since
         self._described = True  # the metadata can still be written
@@ -59,6 +62,7 @@ class RecordingWriter:
             platform=origin.platform,
             machine=origin.machine,
             versions=versions,
+            set_by=set_by,
         )
         self.rows = 0
         """In the CSV, the header left out."""

@@ -26,7 +26,7 @@ class Scratch:
 
     def __init__(self) -> None:
         """Make it, and remove those that nobody uses any more. Raises OSError."""
-        folder = _folder()
+        folder = scratch_folder()
         for path in Path(folder).glob(f"{PREFIX}*{SUFFIX}"):
             _remove_abandoned(path)
         while True:
@@ -61,7 +61,7 @@ def _remove_abandoned(path: Path) -> None:
             os.close(fd)
 
 
-def _folder() -> str:
+def scratch_folder() -> str:
     """Return where temporary files belong, or `/tmp` where that has too long a name."""
     usual = tempfile.gettempdir()
     is_short = len(os.fsencode(usual)) <= LONGEST_FOLDER

@@ -15,7 +15,7 @@ import selectors
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -84,6 +84,7 @@ class Session:
         interval_s: float = INTERVAL_S,
         rate_hz: float = 4.0,
         command: Sequence[str] = (),
+        set_by: Mapping[str, str] | None = None,
         start_source: Callable[[Plan], Source] = WorkerProcess,
         beside: Sequence[Source] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -98,6 +99,7 @@ class Session:
         self._interval_s = interval_s
         self._snapshot_every_s = 1.0 / rate_hz
         self._command = tuple(command)
+        self._set_by = dict(set_by or {})
         self._requests: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._ids = itertools.count(1)
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -256,6 +258,7 @@ class Session:
             interval_s=self._interval_s,
             every_step=every_step,
             command=self._command,
+            set_by=self._set_by,
             machine=platform.node(),
             versions={"gpudash": gpudash.__version__},
         )

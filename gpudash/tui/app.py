@@ -28,8 +28,10 @@ from gpudash.tui.containment import ContainedApp
 from gpudash.tui.control import Control
 from gpudash.tui.engine import Engine, Player
 from gpudash.tui.inbox import Inbox
-from gpudash.tui.keys import GROUPS, keys_of
-from gpudash.tui.preferences import Preferences
+from gpudash.tui.keymap import keys_of, name_of
+from gpudash.tui.keys import GROUPS
+from gpudash.tui.look import Look
+from gpudash.tui.preferences import Preferences, Tab
 from gpudash.tui.screens.chooser import Chooser, Chosen
 from gpudash.tui.screens.dialog import Answer, AskChoice, AskText, Confirm, Dialog, Told
 from gpudash.tui.screens.help import Help
@@ -37,12 +39,12 @@ from gpudash.tui.screens.main import MainScreen, ReplayScreen
 from gpudash.tui.signals import leave_on_signals
 from gpudash.tui.undo import Way
 from gpudash.tui.values import measured_values, unit_of
-from gpudash.tui.widgets.pane import Tab
 from gpudash.views.answer import why_lines
 from workloads import CATALOGUE
 from workloads.levers import Lever, LeverError, Switch
 
 RATE_HZ = 4.0
+USUAL = Look()
 PATIENCE_S = 1.0
 """For remembering the theme and the pane: a home that is gone keeps nobody waiting."""
 
@@ -69,21 +71,28 @@ class Dashboard(ContainedApp):
         rate_hz: float = RATE_HZ,
         player: Player | None = None,
         ascii_only: bool = False,
+        look: Look = USUAL,
     ) -> None:
         """With a `player` it is a replay; `ascii_only` is for terminals without Unicode."""
         super().__init__()
         self._ascii = [Ascii()] if ascii_only else []
         self.control = Control(open_engine, plan, player)
         self._remembered = preferences.load()
-        if self._remembered.theme in self.available_themes:
-            self.theme = self._remembered.theme
+        self._look = look
+        theme = look.theme or self._remembered.theme
+        if theme in self.available_themes:
+            self.theme = theme
+        keys = keys_of(look.keys, replay=player is not None)
+        if look.keys:
+            self.set_keymap({name_of(key): key.keys for key in keys})
         self._period_s = 1 / rate_hz
         self._painted_s = float("-inf")
         self._started_s: float | None = None
         self._running_loop: asyncio.AbstractEventLoop | None = None
         self._main = (MainScreen if player is None else ReplayScreen)(self.control)
         self._main.last_start_s = self._remembered.starts_s.get(self._start_of(plan))
-        self._main.chosen_tab = self._remembered.pane or "results"
+        self._main.chosen_tab = look.pane or self._remembered.pane or "results"
+        self._main.keys = keys
         self.inbox = Inbox(knock=lambda: self.post_message(Arrived()))
 
     def get_default_screen(self) -> Screen[None]:
@@ -138,7 +147,12 @@ class Dashboard(ContainedApp):
         starts_s = dict(self._remembered.starts_s)
         if self._started_s is not None:
             starts_s[self._start_of(self.control.plan)] = self._started_s
-        return Preferences(theme=self.theme, pane=self._main.chosen_tab, starts_s=starts_s)
+        theme, pane = self.theme, self._main.chosen_tab
+        return Preferences(  # what is configured is not chosen here
+            theme=self._remembered.theme if theme == self._look.theme else theme,
+            pane=self._remembered.pane if pane == self._look.pane else pane,
+            starts_s=starts_s,
+        )
 
     @staticmethod
     def _start_of(plan: Plan) -> str:
@@ -440,7 +454,7 @@ class Dashboard(ContainedApp):
 
     def action_help(self) -> None:
         """List every key."""
-        self._open(Help(keys_of(self.control.snapshot), self._main.focus_id))
+        self._open(Help(self._main.keys, self._main.focus_id))
 
     def action_leave(self) -> None:
         """Quit; ask first if a recording would be cut short."""
@@ -487,7 +501,7 @@ class Dashboard(ContainedApp):
                     action = f"set({lever.name!r}, {one.value!r})"
                     yield self._command(title, lever.summary, action)
         would = {way: self.control.label(way) for way in get_args(Way)}
-        for key in keys_of(self.control.snapshot):
+        for key in self._main.keys:
             if key.palette:
                 what = f": {would[key.action]}" if would.get(key.action) else ""
                 why_not = key.why_not(self.control.snapshot)
@@ -507,12 +521,15 @@ def run_dashboard(
     rate_hz: float = RATE_HZ,
     player: Player | None = None,
     ascii_only: bool = False,
+    look: Look = USUAL,
 ) -> int:
     """Run the dashboard until the user leaves; return the exit code. A `player` plays a recording.
 
     It paints at most `rate_hz` times a second.
     """
-    app = Dashboard(open_engine, plan, rate_hz=rate_hz, player=player, ascii_only=ascii_only)
+    app = Dashboard(
+        open_engine, plan, rate_hz=rate_hz, player=player, ascii_only=ascii_only, look=look
+    )
     leave_on_signals(app.leave_soon, close=lambda: open_engine().close())
     app.run()
     preferences.save(app.remembered()).join(PATIENCE_S)

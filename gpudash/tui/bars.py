@@ -7,7 +7,7 @@ from gpudash.protocol import Playback
 from gpudash.snapshot import ENDED, Marker, Snapshot, State, silence, unreadable
 from gpudash.tui.axes import latest
 from gpudash.tui.cells import Cell, cell
-from gpudash.tui.keys import Key, by_focus, keys_of
+from gpudash.tui.keys import KEYS, Key, by_focus
 from gpudash.views.answer import HOST_PCT
 from workloads.levers import phrase
 
@@ -152,6 +152,7 @@ def _asides(snapshot: Snapshot) -> list[str]:
 
 def footer(
     snapshot: Snapshot,
+    keys: Iterable[Key] = KEYS,
     *,
     focus: str = "",
     roomy: bool = True,
@@ -188,6 +189,6 @@ def footer(
 
     return tuple(
         button(key)
-        for key in by_focus(keys_of(snapshot), focus)
+        for key in by_focus(keys, focus)
         if key.label and not (roomy and key.action == "screen.view")
     )

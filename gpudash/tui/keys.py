@@ -196,21 +196,20 @@ PLAYER_KEYS = (
 )
 # fmt: on
 """What plays a recording."""
-_PLAYED = {name for key in PLAYER_KEYS for name in key.keys.split(",")}
-REPLAY_KEYS = (
-    *PLAYER_KEYS,
-    *(
+
+
+def replaying(player_keys: Iterable[Key], keys: Iterable[Key]) -> tuple[Key, ...]:
+    """Return every key of a replay: those that play it have no other meaning there."""
+    player_keys = tuple(player_keys)
+    played = {name for key in player_keys for name in key.keys.split(",")}
+    return player_keys + tuple(
         msgspec.structs.replace(key, keys=",".join(rest))
-        for key in KEYS
-        if (rest := [name for name in key.keys.split(",") if name not in _PLAYED])
-    ),
-)
-"""Every key of a replay: those that play it have no other meaning there."""
+        for key in keys
+        if (rest := [name for name in key.keys.split(",") if name not in played])
+    )
 
 
-def keys_of(snapshot: Snapshot) -> tuple[Key, ...]:
-    """Return the keys of the dashboard that shows this."""
-    return REPLAY_KEYS if snapshot.playback else KEYS
+REPLAY_KEYS = replaying(PLAYER_KEYS, KEYS)
 
 
 def by_focus(keys: Iterable[Key], focus: str) -> list[Key]:

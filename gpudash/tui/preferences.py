@@ -5,17 +5,20 @@ import os
 import tempfile
 from pathlib import Path
 from threading import Thread
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 from platformdirs import user_state_path
+
+Tab: TypeAlias = Literal["results", "ab", "timeline", "log"]
+"""Of the pane."""
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True):
     """What the user has chosen, and how long starting took."""
 
     theme: str | None = None
-    pane: Literal["results", "ab", "timeline", "log"] | None = None
+    pane: Tab | None = None
     starts_s: dict[str, float] = {}
     """By workload and device as asked for, from the start to the first step, the last time."""
 
@@ -23,7 +26,7 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True):
 def load() -> Preferences:
     """Return what is remembered: the defaults where nothing is, or where it cannot be read."""
     try:
-        return msgspec.json.decode(_path().read_bytes(), type=Preferences)
+        return msgspec.json.decode(place().read_bytes(), type=Preferences)
     except (OSError, msgspec.MsgspecError):
         return Preferences()
 
@@ -35,13 +38,14 @@ def save(preferences: Preferences) -> Thread:
     return saving
 
 
-def _path() -> Path:
+def place() -> Path:
+    """Return the file's path."""
     return user_state_path("gpudash") / "preferences.json"
 
 
 def _save(preferences: Preferences) -> None:
     with contextlib.suppress(OSError):
-        path = _path()
+        path = place()
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, written = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(handle, "wb") as file:

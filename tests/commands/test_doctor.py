@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gpudash.cli.main import main
 from gpudash.commands import doctor
 from gpudash.commands.doctor import READINGS, Check, examine, report
 from tests.telemetry.shim import FIRST, SECOND, Driver, build
@@ -52,6 +53,32 @@ def test_a_machine_with_a_gpu_gives_the_cost_of_every_reading(library: Path, tmp
     for name in READINGS:
         assert found[name]["ok"], name
         assert str(found[name]["detail"]).endswith("µs a call")
+
+
+@pytest.mark.parametrize(
+    ("text", "ok", "detail"),
+    [
+        (None, None, "no file"),
+        ("rate = 2", True, "gpudash.toml"),
+        ("raet = 2", False, "gpudash.toml:1: unknown key 'raet'"),
+    ],
+)
+def test_the_configuration_that_is_obeyed_or_what_is_wrong_with_it_is_told(
+    text: str | None,
+    ok: object,
+    detail: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(doctor, "examine", tuple)
+    if text is not None:
+        (tmp_path / "gpudash.toml").write_text(text)
+    assert main(["doctor", "--json"]) == 0
+    (check,) = json.loads(capsys.readouterr().out)["checks"]
+    assert (check["name"], check["ok"]) == ("configuration", ok)
+    assert detail in check["detail"]
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,11 @@ def test_the_doctor_agrees(schema, capsys, monkeypatch):
     agrees(capsys.readouterr().out, schema("doctor"))
 
 
+def test_the_info_agrees(schema, capsys):
+    assert main(["info", "--json"]) == 0
+    agrees(capsys.readouterr().out, schema("info"))
+
+
 def test_a_verdict_agrees(schema, capsys):
     assert test_ab.run(ScriptedSession(Worker(test_ab.a_quarter_faster)), as_json=True) == 0
     agrees(capsys.readouterr().out, schema("ab"))

@@ -433,7 +433,7 @@ def test_a_resumed_sweep_with_all_its_blocks_prints_its_table_and_trains_nothing
 def test_a_resumed_sweep_that_is_to_have_another_round_trains(whole, monkeypatch):
     csv, _ = whole
 
-    def begin(plan, command):
+    def begin(plan, command, set_by):
         raise InterruptedError
 
     monkeypatch.setattr("gpudash.commands.sweep.Session", begin)

@@ -89,6 +89,10 @@ def test_the_installed_program_trains(installed: Path, tmp_path: Path) -> None:
 # ── what is needed, and what is declared ────────────────────────────────────────────────
 
 
+BY_NAME = ("import_module", "import_without")
+"""Functions that import what their argument names."""
+
+
 def declared(requirements: list[str]) -> set[str]:
     names = (re.match(r"[\w.-]+", requirement) for requirement in requirements)
     return {re.sub(r"[-_.]+", "-", name[0]).lower() for name in names if name}
@@ -103,9 +107,8 @@ def imported() -> set[str]:
                 found |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 found.add(node.module)
-            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-                name = node.args[0]
-                found |= {str(name.value)} if isinstance(name, ast.Constant) else set()
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(BY_NAME):
+                found |= {str(arg.value) for arg in node.args if isinstance(arg, ast.Constant)}
     return {name.partition(".")[0] for name in found} - set(sys.stdlib_module_names) - {*FOLDERS}
 
 

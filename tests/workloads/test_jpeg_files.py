@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 from workloads import jpeg_files
+from workloads.cache import data_directory
 from workloads.jpeg_files import JpegFiles
 from workloads.levers import LeverError
 
@@ -213,7 +214,7 @@ def test_where_the_data_lies(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert jpeg_files.data_directory() == Path(place)
+    assert data_directory() == Path(place)
 
 
 def assert_one_helpful_line(error: LeverError, files: JpegFiles) -> None:

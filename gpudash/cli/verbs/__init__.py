@@ -14,6 +14,7 @@ VERBS = (
     "export",
     "compare",
     "doctor",
+    "info",
     "schema",
     "completion",
     "help",

@@ -1,6 +1,12 @@
 """`gpudash ab`."""
 
-from gpudash.cli.options import add_quiet, add_training_options, percent, whole
+from gpudash.cli.options import (
+    add_profile_option,
+    add_quiet,
+    add_training_options,
+    percent,
+    whole,
+)
 from gpudash.cli.parser import Parser, Verb
 from gpudash.compare.lengths import PAIRS
 from gpudash.errors import Exit
@@ -39,6 +45,7 @@ def add_arguments(parser: Parser) -> None:
         help=f"exit {Exit.DONE:d} if B is faster, {Exit.NOT_SHOWN:d} if no difference is shown, "
         f"{Exit.SLOWER:d} if it is slower",
     )
+    add_profile_option(parser)
 
 
 VERB = Verb(
@@ -56,4 +63,5 @@ VERB = Verb(
     exits=tuple(Exit),
     meanings={Exit.DONE: "done; with --exit-code: B is faster"},
     module="gpudash.commands.ab",
+    configuration="obeyed",
 )

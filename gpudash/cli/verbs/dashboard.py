@@ -2,8 +2,8 @@
 
 import argparse
 
-from gpudash import __version__
 from gpudash.cli.options import (
+    add_profile_option,
     add_quiet,
     add_screen_options,
     add_training_options,
@@ -14,8 +14,6 @@ from gpudash.cli.options import (
 from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.verbs import summaries
 from gpudash.commands.stdout import say
-
-PACKAGES = ("torch", "torchvision", "textual", "plotext", "nvidia-ml-py")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -64,6 +62,7 @@ def add_arguments(parser: Parser) -> None:
     )
     recording.add_argument("--force", action="store_true", help="overwrite an existing record file")
     add_screen_options(parser)
+    add_profile_option(parser)
     parser.add_argument(
         "-V", "--version", action=Versions, nargs=0, help="versions of what matters here"
     )
@@ -74,17 +73,10 @@ class Versions(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """Print them and exit, without importing any of it."""
-        import platform  # noqa: PLC0415  # slow
-        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  # …
+        from gpudash.commands.versions import versions  # noqa: PLC0415  # slow
 
-        def installed(name: str) -> str:
-            try:
-                return f"{name} {version(name)}"
-            except PackageNotFoundError:
-                return f"{name} –"
-
-        say(f"gpudash {__version__}")
-        say(", ".join([f"python {platform.python_version()}", *map(installed, PACKAGES)]))
+        gpudash, *others = [f"{name} {version or '–'}" for name, version in versions().items()]
+        say(f"{gpudash}\n{', '.join(others)}")
         parser.exit()
 
 
@@ -100,4 +92,5 @@ VERB = Verb(
         ("gpudash --jsonl -q | jq .steps_per_s", "rows for a program, as they come"),
     ),
     module="gpudash.commands.dashboard",
+    configuration="obeyed",
 )

@@ -19,4 +19,5 @@ VERB = Verb(
     ),
     exits=(Exit.DONE, Exit.REFUSED),
     module="gpudash.commands.doctor",
+    configuration="reported",
 )

@@ -1,6 +1,6 @@
 """`gpudash replay`."""
 
-from gpudash.cli.options import add_screen_options, file, number
+from gpudash.cli.options import add_profile_option, add_screen_options, file, number
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import Exit
 from gpudash.run.speeds import SPEEDS
@@ -19,6 +19,7 @@ def add_arguments(parser: Parser) -> None:
         help="seconds of it in one second (default 1)",
     )
     add_screen_options(parser)
+    add_profile_option(parser)
 
 
 VERB = Verb(
@@ -31,4 +32,5 @@ VERB = Verb(
     ),
     exits=(Exit.DONE, Exit.REFUSED),
     module="gpudash.commands.replay",
+    configuration="obeyed",
 )

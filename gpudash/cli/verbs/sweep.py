@@ -1,6 +1,12 @@
 """`gpudash sweep`."""
 
-from gpudash.cli.options import add_quiet, add_training_options, file, whole
+from gpudash.cli.options import (
+    add_profile_option,
+    add_quiet,
+    add_training_options,
+    file,
+    whole,
+)
 from gpudash.cli.parser import Parser, Verb
 from gpudash.compare.lengths import ROUNDS
 from gpudash.compare.sweep.presets import ON_GPU
@@ -48,6 +54,7 @@ def add_arguments(parser: Parser) -> None:
     )
     add_quiet(result)
     result.add_argument("--force", action="store_true", help="overwrite existing files")
+    add_profile_option(parser)
 
 
 VERB = Verb(
@@ -60,4 +67,5 @@ VERB = Verb(
     ),
     exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED, Exit.INTERRUPTED),
     module="gpudash.commands.sweep",
+    configuration="obeyed",
 )

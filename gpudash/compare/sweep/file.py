@@ -70,6 +70,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """Unreadable ones, in all of the sweep's runs until their last block; None before the first."""
     versions: dict[str, str]
     command: tuple[str, ...]
+    set_by: dict[str, str] = {}
+    """Setting, as the configuration names it → what has set it; the rest are defaults."""
 
     def on(self, started: Started) -> "Provenance":
         """Return it with the device, the active settings and the versions of a run."""

@@ -17,7 +17,9 @@ from gpudash.tui import bars
 from gpudash.tui.arrangement import LEAST, Part, Shown, is_roomy, is_too_small, places
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
+from gpudash.tui.keymap import name_of
 from gpudash.tui.keys import CHARTS, KEYS, REPLAY_KEYS, Key
+from gpudash.tui.preferences import Tab
 from gpudash.tui.throughput import throughput
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.activity import Activity
@@ -25,7 +27,7 @@ from gpudash.tui.widgets.answer import AnswerStrip
 from gpudash.tui.widgets.bar import Bar
 from gpudash.tui.widgets.device import DevicePanel
 from gpudash.tui.widgets.levers import LeverPanel
-from gpudash.tui.widgets.pane import Pane, Tab
+from gpudash.tui.widgets.pane import Pane
 from gpudash.tui.widgets.scrubber import Scrubber
 from gpudash.tui.widgets.status import StatusLine
 from gpudash.tui.widgets.step_time import StepTime
@@ -41,7 +43,13 @@ TABS: tuple[Tab, ...] = ("results", "ab", "log")
 
 def _bindings(keys: Iterable[Key]) -> list[BindingType]:
     return [
-        Binding(key.keys, _qualified(key.action), key.label or key.help, show=bool(key.label))
+        Binding(
+            key.keys,
+            _qualified(key.action),
+            key.label or key.help,
+            show=bool(key.label),
+            id=name_of(key),
+        )
         for key in keys
         if key.action != "leave_now"
     ]
@@ -90,6 +98,8 @@ class MainScreen(Contained, Screen[None]):
         """The newest, with what it proposes."""
         self.last_start_s: float | None = None
         """How long a start took the last time."""
+        self.keys: Sequence[Key] = KEYS
+        """As footer, help and palette tell of them."""
         self.chosen_tab: Tab = "results"
         """Of the pane: the one that the user has chosen last."""
         self._time = TimeView()
@@ -196,6 +206,7 @@ class MainScreen(Contained, Screen[None]):
             footer.show(
                 bars.footer(
                     self._control.snapshot,
+                    self.keys,
                     focus=self.focus_id,
                     roomy=is_roomy(*self.size),
                     comparing=self._control.comparing,

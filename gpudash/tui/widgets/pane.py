@@ -7,7 +7,6 @@ open, and where each list is being read.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import Literal, TypeAlias
 
 from rich.segment import Segment
 
@@ -15,6 +14,7 @@ from gpudash import format as fmt
 from gpudash.protocol import ComparisonShown
 from gpudash.snapshot import KEPT_LINES, Result, Snapshot
 from gpudash.tui.cells import Cell, Parts, cell
+from gpudash.tui.preferences import Tab
 from gpudash.tui.scroll import Scroll
 from gpudash.tui.widgets.comparison import comparison_rows, forest_rows
 from gpudash.tui.widgets.log import is_trouble, kept, log_rows
@@ -22,7 +22,6 @@ from gpudash.tui.widgets.painted import Row, Scrolled
 from gpudash.tui.widgets.panel import MARGIN, Frame, Panel
 from gpudash.tui.widgets.results import PINNED, Table, in_sight, result_rows, table_of
 
-Tab: TypeAlias = Literal["results", "ab", "timeline", "log"]
 TITLES: dict[Tab, tuple[str, str]] = {
     "results": ("results", "res"),
     "ab": ("A/B", "A/B"),

@@ -1,0 +1,97 @@
+"""What is asked of a verb: by the command line, or else by the configuration."""
+
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpudash.cli.parser import Parser, Verb
+from gpudash.cli.verbs import load
+from gpudash.commands import COMMAND_LINE
+from workloads import CATALOGUE
+
+if TYPE_CHECKING:
+    from gpudash.cli.config import Configuration
+
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "": ("workload", "device", "interval", "rate", "ascii", "color"),
+    "ab": ("pairs", "precision"),
+    "replay": ("speed",),
+    "sweep": ("rounds", "steps"),
+}
+"""The options that can be configured: those in a verb's own table, and those of every verb."""
+UNSET = object()
+"""The default of an option until it is known that the command line does not name it."""
+
+
+def parse(verb: Verb, words: Sequence[str]) -> Namespace:
+    """Return what is asked of a verb.
+
+    Where it obeys the configuration, there are besides the options `levers` (by workload), `theme`,
+    `pane`, `keys`, and `set_by`: who has set each setting that is not a default, by its key. Where
+    it reports it, there are `configuration` and `settings` too. Raises UsageError.
+    """
+    parser = verb.parser()
+    if verb.configuration == "unread":
+        found: Namespace = parser.parse_args(words)
+        return found
+    keys = _keys(verb, parser)
+    defaults = {name: parser.get_default(name) for name in keys}
+    parser.set_defaults(**dict.fromkeys(keys, UNSET))
+    arguments: Namespace = parser.parse_args(words)
+    from gpudash.cli import config  # noqa: PLC0415  # not for `gpudash --help`
+
+    reports = verb.configuration == "reported"
+    configuration = config.read(getattr(arguments, "profile", None), lenient=reports)
+    chosen = configuration.chosen()
+    arguments.set_by = {}
+    for name, key in keys.items():
+        if getattr(arguments, name) is not UNSET:
+            arguments.set_by[key] = COMMAND_LINE
+        elif key in chosen:
+            setattr(arguments, name, chosen[key].value)
+            arguments.set_by[key] = chosen[key].by
+        else:
+            setattr(arguments, name, defaults[name])
+    arguments.levers = {workload: configuration.levers(workload) for workload in CATALOGUE}
+    arguments.keys = config.keymap_of(chosen)
+    for key in config.SCREEN:
+        setattr(arguments, key, chosen[key].value if key in chosen else None)
+    if reports:
+        arguments.configuration = configuration
+        arguments.settings = tuple(_settings(configuration, arguments))
+    return arguments
+
+
+def _keys(verb: Verb, parser: Parser) -> dict[str, str]:
+    """Return the key of each of a verb's options that can be configured."""
+    return {
+        name: _key(table, name)
+        for table in ("", verb.name)
+        for name in OPTIONS.get(table, ())
+        if name in parser.options
+    }
+
+
+def _key(table: str, name: str) -> str:
+    return f"{table}.{name}" if table else name
+
+
+def _settings(
+    configuration: "Configuration", arguments: Namespace
+) -> Iterator[tuple[str, Any, str]]:
+    """Yield key, value and setter of every setting but levers; of keys those that are set."""
+    chosen = configuration.chosen()
+    settings = {
+        _key(table, name): (load(table).parser().get_default(name), "default")
+        for table, names in OPTIONS.items()
+        for name in names
+    }
+    settings |= {"theme": (None, "default"), "pane": (None, "default")}
+    settings |= {key: one for key, one in chosen.items() if not key.startswith("levers.")}
+    settings |= {
+        key: (getattr(arguments, key), by)
+        for key, by in arguments.set_by.items()
+        if by == COMMAND_LINE
+    }
+    for key, (value, by) in settings.items():
+        yield key, value, by

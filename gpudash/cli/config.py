@@ -1,0 +1,405 @@
+"""The configuration: what a user has chosen once, for every run.
+
+The first of these that says something of a setting decides: the command line, the environment,
+the chosen profile, the project's file, the user's file, the default. The project's file is the
+nearest `gpudash.toml`, or `pyproject.toml` with `[tool.gpudash]`, from the working folder upwards
+to a `.git`; the user's is `config.toml` in the user's configuration folder.
+
+A setting is known by its key, the way to it in a file:
+
+    device, workload, interval, rate, ascii     the options of these names
+    batch_size, pipelined, seed                 the levers of these names, as options set them
+    levers.NAME, levers.WORKLOAD.NAME           a lever, of every workload that has it or of one
+    ab.pairs, ab.precision, replay.speed,       options of one verb
+    sweep.rounds, sweep.steps
+    theme, pane, keys.ACTION                    the dashboard's colours, first tab and keys
+    profiles.NAME.KEY                           any of these, where the profile is chosen
+
+In the environment `ab.pairs` is GPUDASH_AB_PAIRS; keys, profiles and the levers of one workload
+stand in files alone. What names a file, overwrites one or ends a run belongs to each command.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gpudash.cli.arguments import OPTIONS
+from gpudash.cli.parser import not_valid
+from gpudash.cli.verbs import load
+from gpudash.errors import UsageError
+from gpudash.format import plain
+from workloads import CATALOGUE, find_workload
+from workloads.levers import find, text_of
+from workloads.nearest import did_you_mean
+
+SCREEN = ("theme", "pane")
+SHORTHANDS = ("batch_size", "pipelined", "seed")
+"""Levers that have an option, and a key, of their own."""
+PREFIX = "GPUDASH_"
+NO_SETTINGS = ("GPUDASH_DATA", "GPUDASH_PROFILE")
+"""Read elsewhere."""
+Tree = dict[str, Any]
+
+
+class ConfigurationError(UsageError):
+    """What a file or the environment says cannot be."""
+
+    def __init__(self, place: str, why: object) -> None:
+        super().__init__(plain(f"{place}: {why}"))
+
+
+class Chosen(NamedTuple):
+    """A setting's value, and the place that says so."""
+
+    value: Any
+    by: str
+
+
+Layer = dict[str, Chosen]
+"""What one source says, by key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """What all sources say."""
+
+    files: tuple[tuple[Path, bool], ...] = ()
+    """Those looked for, and whether they are there: the project's, then the user's."""
+    profile: str | None = None
+    layers: tuple[Layer, ...] = ()
+    """The last one decides."""
+    problem: str | None = None
+    """Why none of it is obeyed."""
+
+    def chosen(self) -> Layer:
+        """Return what decides, by key."""
+        return {key: chosen for layer in self.layers for key, chosen in layer.items()}
+
+    def levers(self, workload: str) -> Layer:
+        """Return the levers of a workload, by their names."""
+        found: Layer = {}
+        for layer in self.layers:  # one that comes later decides, whichever of the two it names
+            for table in ("levers", f"levers.{workload}"):
+                for lever in CATALOGUE[workload].levers:
+                    if chosen := layer.get(f"{table}.{lever.name}"):
+                        found[lever.name] = chosen
+        return found
+
+
+def read(profile: str | None = None, *, lenient: bool = False) -> Configuration:
+    """Read all sources. Raises UsageError; with `lenient` it is told instead of raised.
+
+    A profile that the command line names and that does not exist is raised all the same.
+    """
+    files = find_files()
+    found = tuple((path, os.path.isfile(path)) for path in files)  # noqa: PTH113  # never raises
+    try:
+        documents = [Document.read(path) for path, there in found if there]
+        profile, profiles = _choose(profile, documents)
+        environment = of_environment(os.environ)
+        layers = tuple(reversed((environment, *profiles, *(one.base for one in documents))))
+        configuration = Configuration(files=found, profile=profile, layers=layers)
+        keymap_of(configuration.chosen())
+    except ConfigurationError as error:
+        if not lenient:
+            raise
+        return Configuration(files=found, problem=str(error))
+    return configuration
+
+
+def find_files() -> tuple[Path, Path]:
+    """Return the project's file, or where one could be, and the user's."""
+    from platformdirs import user_config_path  # noqa: PLC0415  # not for what reads none
+
+    user = user_config_path("gpudash") / "config.toml"
+    try:
+        folder = Path.cwd()
+    except OSError:  # it has been removed
+        return Path("gpudash.toml"), user
+    for place in (folder, *folder.parents):
+        for path in (place / "gpudash.toml", place / "pyproject.toml"):
+            if os.path.isfile(path) and _is_ours(path):  # noqa: PTH113  # never raises
+                return path, user
+        if os.path.lexists(place / ".git"):
+            break
+    return folder / "gpudash.toml", user
+
+
+def _is_ours(path: Path) -> bool:
+    """Tell whether a file speaks of gpudash. Most projects' pyproject.toml does not."""
+    if path.name == "gpudash.toml":
+        return True
+    try:
+        return b"tool.gpudash" in path.read_bytes()
+    except OSError:
+        return False
+
+
+# ── a file ──────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """What a file says."""
+
+    base: Layer
+    profiles: dict[str, Layer]
+
+    @classmethod
+    def read(cls, path: Path) -> "Document":
+        """Read a file. Raises ConfigurationError."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(str(path), f"cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ConfigurationError(str(path), "is not UTF-8") from error
+        return cls.of(path, text)
+
+    @classmethod
+    def of(cls, path: Path, text: str) -> "Document":
+        """Check what the text of a file says. Raises ConfigurationError."""
+        import tomllib  # noqa: PLC0415  # most folders have no such file
+
+        try:
+            tree = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
+            what, _, line = str(error).partition(" (at line ")
+            number = line.partition(",")[0] or text.count("\n") + 1
+            raise ConfigurationError(f"{path}:{number}", what) from error
+        way = ("tool", "gpudash") if path.name == "pyproject.toml" else ()
+
+        def place(steps: tuple[str, ...]) -> str:
+            return f"{path}:{line_of(text, (*way, *steps))}"
+
+        for step in way:
+            tree = _table(tree.get(step, {}), place(()), "[tool.gpudash]")
+        profiles = _table(tree.pop("profiles", {}), place(("profiles",)), "[profiles.NAME]")
+        return cls(
+            base=_layer(tree, (), place),
+            profiles={
+                name: _layer(_table(profile, place(steps), "[profiles.NAME]"), steps, place)
+                for name, profile in profiles.items()
+                for steps in [("profiles", name)]
+            },
+        )
+
+
+def _table(value: Any, place: str, valid: str) -> Tree:
+    if not isinstance(value, dict):
+        raise ConfigurationError(place, f"not valid; valid: {valid}, a table")
+    return value
+
+
+def line_of(text: str, way: Sequence[str]) -> int:
+    """Return the line, from 1, that names most of the way to a key."""
+    header: tuple[str, ...] = ()
+    best, named = 1, 0
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("["):
+            steps = header = _steps(line.strip(" \t[]").partition("]")[0])
+        else:
+            steps = (*header, *_steps(line.partition("=")[0]))
+        same = min(len(steps), len(way))
+        if steps[:same] == tuple(way[:same]) and same > named:
+            best, named = number, same
+    return best
+
+
+def _steps(dotted: str) -> tuple[str, ...]:
+    return tuple(step.strip("\"'") for step in re.findall(r"\"[^\"]*\"|'[^']*'|[\w-]+", dotted))
+
+
+def _layer(tree: Tree, way: tuple[str, ...], place: Callable[[tuple[str, ...]], str]) -> Layer:
+    """Return the settings of a tree that stands at the end of this way in its file."""
+    layer: Layer = {}
+    for steps, key, value in _leaves(tree, shape(), way, (), place):
+        by = place(steps)
+        if key in layer:
+            raise ConfigurationError(by, f"{key} is set twice; first at {layer[key].by}")
+        layer[key] = Chosen(_checked(key, value, by), by)
+    return layer
+
+
+def _leaves(
+    tree: Tree,
+    known: Tree,
+    way: tuple[str, ...],
+    keys: tuple[str, ...],
+    place: Callable[[tuple[str, ...]], str],
+) -> Iterator[tuple[tuple[str, ...], str, Any]]:
+    """Yield way, key and value of everything in a tree. Raises ConfigurationError."""
+    for name, value in tree.items():
+        steps, known_as = (*way, name), name.replace("-", "_")
+        if known_as not in known:
+            names = known if keys or way else {**known, "profiles": None}
+            hint = did_you_mean(known_as, names)
+            if not keys and known_as in known["levers"]:
+                hint = "; a lever stands in [levers]"
+            raise ConfigurationError(
+                place(steps), f"unknown key {name!r}; valid: {', '.join(names)}{hint}"
+            )
+        inner, key = known[known_as], (*keys, known_as)
+        if isinstance(inner, dict) != isinstance(value, dict):
+            valid = (
+                f"[{'.'.join(key)}], a table" if isinstance(inner, dict) else "a value, no table"
+            )
+            raise ConfigurationError(place(steps), f"{name} is not valid; valid: {valid}")
+        if isinstance(inner, dict):
+            yield from _leaves(value, inner, steps, key, place)
+        else:
+            yield steps, f"levers.{known_as}" if key[0] in SHORTHANDS else ".".join(key), value
+
+
+@cache
+def shape() -> Tree:
+    """Return every valid key as a tree; None where a value stands."""
+    from gpudash.tui.keymap import ACTIONS  # noqa: PLC0415  # where there is a file alone
+
+    levers = {name: dict.fromkeys(one.name for one in e.levers) for name, e in CATALOGUE.items()}
+    every = {name: None for names in levers.values() for name in names}
+    tables = {verb: dict.fromkeys(names) for verb, names in OPTIONS.items() if verb}
+    top = dict.fromkeys((*OPTIONS[""], *SHORTHANDS, *SCREEN))
+    return {**top, **tables, "levers": {**every, **levers}, "keys": dict.fromkeys(ACTIONS)}
+
+
+def _choose(named: str | None, documents: Sequence[Document]) -> tuple[str | None, list[Layer]]:
+    """Return the profile's name and what it says in each file. Raises UsageError."""
+    name = named or os.environ.get("GPUDASH_PROFILE") or None
+    if name is None:
+        return None, []
+    found = [one.profiles[name] for one in documents if name in one.profiles]
+    if found:
+        return name, found
+    known = sorted({name for one in documents for name in one.profiles})
+    valid = ", ".join(known) or "none, as no configuration file has [profiles.NAME]"
+    wrong = f"unknown profile {name!r}; valid: {valid}{did_you_mean(name, known)}"
+    raise UsageError(wrong) if named else ConfigurationError("GPUDASH_PROFILE", wrong)
+
+
+# ── the environment ─────────────────────────────────────────────────────────────────────
+
+
+def of_environment(environment: Mapping[str, str]) -> Layer:
+    """Return what the variables say. An empty one says nothing. Raises ConfigurationError."""
+    layer: Layer = {}
+    for variable, text in environment.items():
+        if not variable.startswith(PREFIX) or variable in NO_SETTINGS or not text:
+            continue
+        known = variables()
+        if variable not in known:
+            raise ConfigurationError(
+                variable,
+                f"no setting has this name; GPUDASH_ is for gpudash's own"
+                f"{did_you_mean(variable, (*known, *NO_SETTINGS))}",
+            )
+        key = known[variable]
+        if key in layer:
+            raise ConfigurationError(variable, f"{key} is set twice; also by {layer[key].by}")
+        layer[key] = Chosen(_checked(key, text, variable), variable)
+    return layer
+
+
+@cache
+def variables() -> dict[str, str]:
+    """Return the key of each variable."""
+    levers = {lever.name for entry in CATALOGUE.values() for lever in entry.levers}
+    options = [f"{verb}.{name}".strip(".") for verb, names in OPTIONS.items() for name in names]
+    keys = [*options, *SCREEN, *(f"levers.{name}" for name in sorted(levers))]
+    named = {f"{PREFIX}{key.upper().replace('.', '_')}": key for key in keys}
+    return named | {f"{PREFIX}{name.upper()}": f"levers.{name}" for name in SHORTHANDS}
+
+
+# ── a value ─────────────────────────────────────────────────────────────────────────────
+
+
+def _checked(key: str, value: Any, by: str) -> Any:
+    """Return a value as its option would. Raises ConfigurationError."""
+    table, _, name = key.rpartition(".")
+    try:
+        if table.startswith("levers"):
+            return _lever(table.partition(".")[2], name, value)
+        if table == "keys":
+            return _keys(value)
+        return _type(table, name)(str(value).lower() if isinstance(value, bool) else str(value))
+    except (UsageError, ValueError) as error:  # a LeverError is one
+        raise ConfigurationError(by, error) from error
+
+
+def _lever(workload: str, name: str, value: Any) -> str:
+    """Return the canonical value of a workload's lever, or of all that have it."""
+    text = text_of(value)
+    if workload:
+        return find(CATALOGUE[workload].levers, name).canonical(text)
+    (canonical, *_) = [
+        lever.canonical(text)
+        for entry in CATALOGUE.values()
+        for lever in entry.levers
+        if lever.name == name
+    ]
+    return canonical
+
+
+def _type(table: str, name: str) -> Callable[[str], Any]:
+    """Return what checks the text of an option, or of what the screen alone has."""
+    if name in SCREEN:
+        from gpudash.tui import look  # noqa: PLC0415  # Textual, where a theme is configured
+
+        check: Callable[[str], Any] = getattr(look, f"{name}_named")
+        return check
+    if name == "workload":
+        return lambda text: find_workload(text).name
+    action = load(table).parser().options[name]
+    if action.nargs == 0:
+        return _switch(name)
+    if action.choices is not None:
+        return _choice(name, [str(one) for one in action.choices])
+    parse = action.type
+    assert callable(parse), name
+    return parse
+
+
+def _choice(name: str, choices: Sequence[str]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise not_valid(name, text, choices)
+        return text
+
+    return parse
+
+
+def _switch(name: str) -> Callable[[str], bool]:
+    words = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
+
+    def parse(text: str) -> bool:
+        if text not in words:
+            raise UsageError(f"{name} {text!r} is not valid; valid: true, false")
+        return words[text]
+
+    return parse
+
+
+def _keys(value: Any) -> tuple[str, ...]:
+    from gpudash.tui.keymap import key_named  # noqa: PLC0415  # where keys are configured
+
+    return tuple(
+        key_named(str(one)) for one in (value or [""] if isinstance(value, list) else [value])
+    )
+
+
+def keymap_of(chosen: Layer) -> dict[str, tuple[str, ...]]:
+    """Return the keys of the actions that have others. Raises ConfigurationError."""
+    named = {key.removeprefix("keys."): one for key, one in chosen.items() if key[:5] == "keys."}
+    if not named:
+        return {}
+    from gpudash.tui.keymap import clash  # noqa: PLC0415  # where keys are configured
+
+    keys = {action: one.value for action, one in named.items()}
+    if found := clash(keys):
+        action, wrong = found
+        raise ConfigurationError(named[action].by, wrong)
+    return keys

@@ -1,0 +1,141 @@
+"""`gpudash info`: versions, folders, and every setting with what has set it. Imports no torch."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from gpudash.commands.plan import make_plan
+from gpudash.commands.stdout import say
+from gpudash.commands.versions import versions
+from gpudash.errors import Exit
+from gpudash.format import ABSENT, plain
+from gpudash.run.scratch import scratch_folder
+from gpudash.tui import preferences
+from workloads import DEFAULT, find_workload
+from workloads.cache import cache_directory, compiled_directory, data_directory
+
+FOLDERS: dict[str, Callable[[], Path]] = {
+    "data": data_directory,
+    "cache": cache_directory,
+    "compiled code": compiled_directory,
+    "preferences": preferences.place,
+    "scratch": lambda: Path(scratch_folder()),
+}
+
+
+class ConfigurationFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A place where a configuration is looked for."""
+
+    path: str
+    found: bool
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting of the next run."""
+
+    key: str
+    """As the configuration names it."""
+    value: bool | int | float | str | tuple[str, ...] | None
+    """None where it is left to what was remembered, or to the verb."""
+    set_by: str
+    """`command line`, an environment variable, FILE:LINE or `default`."""
+
+
+class Info(msgspec.Struct, frozen=True, kw_only=True):
+    """What is at work here, and how it is set."""
+
+    schema_version: int = 1
+    versions: dict[str, str | None]
+    """By name; None for what is not installed."""
+    paths: dict[str, str | None]
+    """Where files are kept; None without a home."""
+    files: tuple[ConfigurationFile, ...]
+    """The project's, then the user's."""
+    problem: str | None
+    """Why no configuration is obeyed, where one is broken."""
+    profile: str | None
+    settings: tuple[Setting, ...]
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print it. Raises LeverError or UsageError for levers that cannot be."""
+    info = look(arguments)
+    if arguments.json:
+        say(msgspec.json.format(msgspec.json.encode(info), indent=2).decode())
+    else:
+        say(as_text(info))
+    return Exit.DONE
+
+
+def look(arguments: argparse.Namespace) -> Info:
+    """Return what is at work here, and how these arguments are set."""
+    configuration = arguments.configuration
+    return Info(
+        versions=versions(),
+        paths={name: _path(where) for name, where in FOLDERS.items()},
+        files=tuple(
+            ConfigurationFile(path=str(path), found=found) for path, found in configuration.files
+        ),
+        problem=configuration.problem,
+        profile=configuration.profile,
+        settings=(
+            *(Setting(key=key, value=value, set_by=by) for key, value, by in arguments.settings),
+            *_levers(arguments),
+        ),
+    )
+
+
+def as_text(info: Info) -> str:
+    """Lay it out as aligned lines."""
+    files = {file.path: "found" if file.found else "not there" for file in info.files}
+    settings = {one.key: (_shown(one.value), one.set_by) for one in info.settings}
+    values = max(len(value) for value, _ in settings.values())
+    parts = {
+        "versions": {name: version or ABSENT for name, version in info.versions.items()},
+        "folders": {name: path or ABSENT for name, path in info.paths.items()},
+        "configuration": files,
+        "settings": {key: f"{value:<{values}}  {by}" for key, (value, by) in settings.items()},
+    }
+    if info.profile:
+        parts["configuration"]["profile"] = info.profile
+    if info.problem:
+        parts["configuration"]["not obeyed"] = info.problem
+    return "\n\n".join(_part(title, lines) for title, lines in parts.items())
+
+
+def _part(title: str, lines: dict[str, str]) -> str:
+    width = max(map(len, lines))
+    return "\n".join(
+        [title, *(plain(f"  {name:<{width}}  {line}") for name, line in lines.items())]
+    )
+
+
+def _levers(arguments: argparse.Namespace) -> list[Setting]:
+    """Return the levers of the workload that is meant."""
+    arguments.workload = arguments.workload or DEFAULT
+    plan = make_plan(arguments)
+    return [
+        Setting(
+            key=f"levers.{lever.name}",
+            value=plan.settings.get(lever.name, lever.default_text),
+            set_by=arguments.set_by.get(f"levers.{lever.name}", "default"),
+        )
+        for lever in find_workload(plan.workload).levers
+    ]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    return ABSENT if value is None else str(value)
+
+
+def _path(where: Callable[[], Path]) -> str | None:
+    try:
+        return str(where())
+    except RuntimeError:  # no home
+        return None
