@@ -105,6 +105,10 @@ NOT_IN_ROWS = {
 """Values that a default log cannot give exactly at the end of a row, and how close it comes."""
 
 
+RATES = {"steps_per_s", "samples_per_s"}
+"""Not known while an A/B runs: its rows hold steps of both sides, and those of a switch."""
+
+
 class Made:
     """A made-up clock."""
 
@@ -301,7 +305,10 @@ def test_a_default_log_shows_the_run_again_at_the_end_of_each_row(recorded):
     for ended_s in rows:
         found, was = again.played_to(ended_s), shown[ended_s]
         assert known(found, *NOT_IN_ROWS) == known(was, *NOT_IN_ROWS)
+        compares = was.comparison is not None and was.comparison.verdict is None
         for name, close in NOT_IN_ROWS.items():
+            if compares and name in RATES:
+                continue
             value, then = getattr(found, name), getattr(was, name)
             assert close(value, then), (name, ended_s, value, then)
     assert again.session.screen.log == log

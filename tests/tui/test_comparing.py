@@ -7,6 +7,7 @@ from unittest import mock
 import msgspec
 import pytest
 
+from gpudash.cli.main import main
 from gpudash.commands import ab
 from gpudash.compare.ab import Question
 from gpudash.protocol import HostReading
@@ -365,7 +366,7 @@ async def test_y_capital_copies_a_command_that_asks_the_same_of_gpudash_ab(monke
         await d.press("Y")
         words = shlex.split(d.app.clipboard)
     assert words[:2] == ["gpudash", "ab"]
-    assert ab.main(words[2:]) == 0
+    assert main(words[1:]) == 0
     (plan, comparison) = asked[0]
     assert plan.workload == workload
     assert resolve(entry.levers, plan.settings) == {**others, "pipelined": a}
