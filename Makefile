@@ -4,6 +4,7 @@
 # make mutants     do the tests notice small mistakes?
 # make reference   docs/reference from the code
 PYTHON ?= python3
+unexport PYTHONDONTWRITEBYTECODE  # bytecode is kept: many tests start a Python
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -25,10 +26,10 @@ types: $(READY)
 contracts: $(READY)
 	$(BIN)/lint-imports
 
-# three workers on two cores, because many tests wait for processes; tests/serial compares what
+# four workers on two cores, because many tests wait for processes; tests/serial compares what
 # clocks say, and needs the machine for itself
 unit: $(READY)
-	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore tests/serial
+	$(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/serial
 	$(BIN)/python -m pytest tests/serial
 
 # properties, with other examples at every run and forty times as many; then whole installs

@@ -20,11 +20,11 @@ from tests.recording.test_csv_file import BEGAN_UTC, interval
 from tests.run.test_replay import Replayed
 from tests.scripted_run import BEGAN_S, gpu, started
 
-SHORT, LONG = 100, 400
-"""Rows, of half an hour and two hours: more than a chart keeps as it came."""
+SHORT, LONG = 60, 240
+"""Rows, of twenty minutes and eighty: more than a chart keeps as it came."""
 ROW_S = 20.0
-SLACK = 1 << 19
-"""Bytes: 300 rows more, kept as text or as objects, take twice as much."""
+SLACK = 1 << 18
+"""Bytes: 180 rows more, kept as text or as objects, take more."""
 STEPS = 150
 OF_GPU = {
     name: 1.5 for name, one in METRICS.items() if (one.kind, one.over_time) == ("gpu", "mean")
