@@ -27,7 +27,8 @@ LIKE = {
     "V": "√",
     "u": "µ",
     '"': "“”",
-    "'": "°‘’",  # noqa: RUF001  # as above
+    "'": "‘’",  # noqa: RUF001  # as above
+    " ": "°",
 }
 IN_PLACE = {ord(character): like for like, characters in LIKE.items() for character in characters}
 DOTS = " ..::****"

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+import msgspec
 from rich.console import Console
 from textual.pilot import Pilot
 
@@ -32,20 +33,32 @@ def one_frame(
     in_color: bool,
     ascii_only: bool,
 ) -> tuple[str, Snapshot]:
-    """Return what the dashboard shows once it `is_time`, and the snapshot that it shows."""
+    """Return what the dashboard shows once it `is_time`, and how the run is then.
+
+    Of a run that has finished it is the last moment of its training: after it there are no rates.
+    """
     app = Dashboard(open_engine, plan, ascii_only=ascii_only)
     frame: list[str] = []
+    last = found = app.control.snapshot
 
     async def look(pilot: Pilot[object]) -> None:
-        while not is_time(app.control.snapshot):  # noqa: ASYNC110  # nothing tells of a snapshot
+        nonlocal last, found
+        while not is_time(found):
             await asyncio.sleep(LOOKS_EVERY_S)
+            found = app.control.snapshot
+            last = found if found.state == "training" else last
+        if found.state == "finished" and last.total_steps:
+            last = msgspec.structs.replace(last, total_steps=found.total_steps)
+            app.inbox.on_snapshot(last)
+            while app.control.snapshot is not last:  # noqa: ASYNC110  # nothing tells of a snapshot
+                await asyncio.sleep(LOOKS_EVERY_S)
         await app.workers.wait_for_complete()  # the charts may be drawn
         await pilot.pause()
         frame.extend(_lines(app, in_color=in_color))
         app.exit()
 
     app.run(headless=True, size=size, auto_pilot=look)
-    return "\n".join(frame), app.control.snapshot
+    return "\n".join(frame), found
 
 
 def _lines(app: Dashboard, *, in_color: bool) -> list[str]:
