@@ -35,23 +35,25 @@ TITLES = {
 OVER_TIME = {
     "last": "last",
     "sum": "sum",
-    "rate": "a second of the row",
+    "rate": "per second",
     "mean": "mean",
     "p50": "median",
     "p95": "95th percentile",
     "difference": "difference of a counter",
-    "union": "all seen",
+    "union": "all of them",
 }
 WINDOWS = {
-    "utilisation": " A mean over up to 1 s before it is read.",
-    "activity": " A mean over the second before it is read.",
+    "utilisation": " Mean over up to 1 s before the reading.",
+    "activity": " Mean over the second before the reading.",
 }
 METRICS_HEAD = f"""\
 # Metrics
 
-{MADE} What was not measured is an empty cell in the CSV and `–` on screen. “Over time” is what
-becomes of several values within a row of the CSV or a point of a chart. “CSV” is the number of
-decimals; a metric without it has no column.
+{MADE}
+
+- What was not measured is an empty cell in the CSV and `–` on screen.
+- “Over time” says how several values become one, in a row of the CSV or a point of a chart.
+- “CSV” is the number of decimals. A metric without it has no column.
 """
 COMMANDS_HEAD = f"""\
 # Command line
@@ -61,15 +63,18 @@ COMMANDS_HEAD = f"""\
 CSV_HEAD = f"""\
 # The CSV
 
-{MADE} One row per interval (`--interval`, 0.5 s) and GPU. Plain decimal numbers, UTF-8, `\\n` at
-the end of a line. An empty cell was not measured. New columns are only ever added at the end.
+{MADE}
 
-- The rate of a setting is the sum of `steps` over the sum of `train_s` of its rows. With several
-  GPUs, count the rows of one of them.
-- A row also ends where the settings change. A switch of 10 ms or more has rows of its own, with
+There is one row for each interval (`--interval`, 0.5 s) and GPU. Numbers are plain decimals, the
+text is UTF-8, lines end with `\\n`. An empty cell was not measured. New columns are added only at
+the end.
+
+- To get the rate of a setting, divide the sum of `steps` by the sum of `train_s` of its rows. With
+  several GPUs, count the rows of one of them.
+- A row also ends when the settings change. A switch of 10 ms or more has rows of its own, with
   `steps=0`.
-- Utilisation and activity are means over up to a second. They are empty where that second reaches
-  back to before the row's settings.
+- Utilisation and activity are means over up to a second. They are empty if that second began before
+  the row's settings.
 
 | column | unit | what it is |
 |---|---|---|
@@ -77,19 +82,25 @@ the end of a line. An empty cell was not measured. New columns are only ever add
 KEYS_HEAD = f"""\
 # Keys of the dashboard
 
-{MADE} Every action is in the palette (`Ctrl+P`) too, and the mouse reaches all of them. `?` shows
-the keys of the focused panel first.
+{MADE}
+
+The palette (`Ctrl+P`) has every action too, and the mouse reaches all of them. `?` shows the keys
+of the focused panel first.
 """
 LEVERS_HEAD = f"""\
 # Workloads and levers
 
-{MADE} “Takes effect” says when a change of the lever in a running training does.
+{MADE}
+
+“Takes effect” says when a running training uses a new value.
 """
 SCHEMAS_HEAD = f"""\
 # JSON documents
 
-{MADE} Each has a `schema_version`, which is raised when a reader of older documents would misread
-a new one. `gpudash schema NAME` prints the JSON Schema.
+{MADE}
+
+Each document has a `schema_version`. It is raised when a reader of older documents would misread a
+new one. `gpudash schema NAME` prints the JSON Schema.
 
 | name | what it is |
 |---|---|

@@ -19,13 +19,13 @@ Kind: TypeAlias = Literal["run", "step", "phase", "input", "gpu", "host", "own"]
 OverTime: TypeAlias = Literal["last", "sum", "rate", "mean", "p50", "p95", "difference", "union"]
 
 KINDS: dict[Kind, str] = {
-    "run": "Of a row of the CSV; with several GPUs it stands in the row of each.",
-    "step": "Of the steps of rank 0, timed by the device.",
-    "phase": "Of rank 0, on the device, in some steps of each 100 ms. A workload may name others.",
-    "input": "Of the loader workers of rank 0.",
-    "gpu": "Of one GPU: each has a row of the CSV; the screen shows the one trained on.",
-    "host": "Of the training process and its loader workers together.",
-    "own": "Of gpudash itself.",
+    "run": "A value of a row of the CSV. With several GPUs, the row of each GPU has it.",
+    "step": "Steps of rank 0.",
+    "phase": "Device time of the phases of some steps, rank 0. A workload may have other phases.",
+    "input": "Loader workers of rank 0.",
+    "gpu": "A value of one GPU. Each GPU has a CSV row. The screen shows the one that trains.",
+    "host": "The training process and its loader workers together.",
+    "own": "What gpudash itself uses.",
 }
 """What a value tells of, and with it what becomes of several ranks and several GPUs."""
 
@@ -65,40 +65,44 @@ def _phase(meaning: str, hue: int) -> Metric:
 
 
 METRICS: dict[str, Metric] = {
-    "time_s": Metric("run", "s", "From the recording's begin to the row's end.", "last", 3),
-    "wall_time_utc": _row("The row's end by the wall clock."),
-    "workload": _row("What is trained."),
-    "segment": _row("Counts changes of levers and restarts, and never goes back."),
-    "batch_size": _row("That of the active settings."),
+    "time_s": Metric(
+        "run", "s", "Time from the begin of the recording to the end of the row.", "last", 3
+    ),
+    "wall_time_utc": _row("End of the row by the wall clock."),
+    "workload": _row("Name of the workload."),
+    "segment": _row("Number of lever changes and restarts so far in the run."),
+    "batch_size": _row("Batch size of the active settings."),
     "levers": _row("The active settings: `name=value;name=value`."),
-    "step": _row("The worker's count of steps so far; a restarted worker counts anew."),
+    "step": _row("Number of steps so far. A restarted worker begins at 0."),
     "steps": Metric("step", "", "Steps that the device finished.", "sum", "text"),
-    "steps_per_s": Metric("step", "steps/s", "`steps` a second.", "rate", 4, chart="throughput"),
+    "steps_per_s": Metric(
+        "step", "steps/s", "Steps finished per second.", "rate", 4, chart="throughput"
+    ),
     "samples_per_s": Metric(
         "step",
         "samples/s",
-        "Samples of the finished steps a second.",
+        "Samples of the finished steps per second.",
         "rate",
         3,
         chart="throughput",
     ),
-    "step_ms_p50": _step("What half of the steps took at most.", "p50"),
-    "step_ms_p95": _step("What 95 % of the steps took at most.", "p95"),
-    "data_ms": _step("The host waited for a batch.", chart="step time", spark="data wait"),
+    "step_ms_p50": _step("Median step time.", "p50"),
+    "step_ms_p95": _step("95th percentile of the step time.", "p95"),
+    "data_ms": _step("Host time: waiting for a batch.", chart="step time", spark="data wait"),
     "host_ms": _step(
-        "The host was occupied with a step, waiting for data excluded.", spark="host busy"
+        "Host time: busy with a step. Waiting for a batch is not included.", spark="host busy"
     ),
-    "device_ms": _step("The device was at work on a step, overlapping halves counted once."),
-    "loss": Metric("step", "", "The newest that was read back, of a step so far.", "last", 6),
-    "gpu_index": Metric("gpu", "", "The driver's number of the GPU.", "last", "text"),
-    "gpu_uuid": Metric("gpu", "", "What the driver knows the GPU by.", "last", "text"),
+    "device_ms": _step("Device time of a step. Overlap of the streams counts once."),
+    "loss": Metric("step", "", "Newest loss that the host has read.", "last", 6),
+    "gpu_index": Metric("gpu", "", "Number of the GPU in the driver.", "last", "text"),
+    "gpu_uuid": Metric("gpu", "", "UUID of the GPU in the driver.", "last", "text"),
     "gpu_util_pct": _util(
-        "Time in which any kernel ran: not occupancy.",
+        "Share of time in which at least one kernel ran. It says nothing about occupancy.",
         label="utilisation",
         spark="busy",
     ),
     "mem_util_pct": _util(
-        "Time in which device memory was read or written.", label="memory bus busy"
+        "Share of time in which device memory was read or written.", label="memory bus busy"
     ),
     "mem_used_mib": _gpu(
         "MiB",
@@ -106,36 +110,42 @@ METRICS: dict[str, Metric] = {
         label="memory used",
         spark="memory",
     ),
-    "mem_total_mib": Metric("gpu", "MiB", "Device memory there is.", "last"),
+    "mem_total_mib": Metric("gpu", "MiB", "Size of the device memory.", "last"),
     "sm_active_pct": _active(
-        "Time in which an SM had work, of all SMs.",
+        "Share of time in which an SM had work, averaged over all SMs.",
         label="SM active",
         spark="SM active",
     ),
-    "sm_occupancy_pct": _active("Warps on the SMs, of their room for them.", label="SM occupancy"),
+    "sm_occupancy_pct": _active(
+        "Occupancy: warps on the SMs, in percent of the maximum.", label="SM occupancy"
+    ),
     "tensor_active_pct": _active(
-        "Time in which tensor cores were at work.", label="tensor cores active", spark="tensor"
+        "Share of time in which the tensor cores were busy.",
+        label="tensor cores active",
+        spark="tensor",
     ),
     "dram_active_pct": _active(
-        "Device memory's traffic, of what it can do.", label="DRAM active", spark="DRAM"
+        "Device memory traffic, in percent of the peak bandwidth.",
+        label="DRAM active",
+        spark="DRAM",
     ),
-    "pcie_rx_mib_s": _pcie("What the GPU received over PCIe.", label="PCIe"),
-    "pcie_tx_mib_s": _pcie("What the GPU sent over PCIe."),
+    "pcie_rx_mib_s": _pcie("PCIe traffic to the GPU.", label="PCIe"),
+    "pcie_tx_mib_s": _pcie("PCIe traffic from the GPU."),
     "power_w": _gpu(
         "W",
-        "Electrical power that the GPU draws.",
+        "Power draw of the GPU.",
         label="power",
         spark="power",
     ),
-    "energy_j": Metric("gpu", "J", "Energy spent, by the GPU's own counter.", "difference", 3),
-    "temperature_c": _gpu("°C", "Of the GPU's core.", label="temperature", spark="temperature"),
-    "sm_clock_mhz": Metric(
-        "gpu", "MHz", "Clock of the SMs.", csv=0, label="SM clock", spark="clock"
+    "energy_j": Metric("gpu", "J", "Energy used, from the GPU's counter.", "difference", 3),
+    "temperature_c": _gpu(
+        "°C", "Temperature of the GPU core.", label="temperature", spark="temperature"
     ),
+    "sm_clock_mhz": Metric("gpu", "MHz", "SM clock.", csv=0, label="SM clock", spark="clock"),
     "throttle": Metric(
         "gpu",
         "",
-        "What held the clocks down, or `none`.",
+        "Reasons why the clocks were throttled, or `none`.",
         "union",
         "text",
         "clocks held down by",
@@ -144,7 +154,7 @@ METRICS: dict[str, Metric] = {
     "cpu_pct": Metric(
         "host",
         "%",
-        "CPU time, of one core: two busy cores read 200.",
+        "CPU time in percent of one core. Two busy cores read 200.",
         csv=1,
         label="CPU",
         spark="CPU",
@@ -152,36 +162,45 @@ METRICS: dict[str, Metric] = {
     "worker_rss_mib": Metric(
         "host",
         "MiB",
-        "Resident memory; shared pages count once for each process.",
+        "Resident memory. Shared pages count once for each process.",
         csv=1,
         label="memory",
         spark="RAM",
     ),
-    "transform_ms": Metric("input", "ms", "Of a sample, by transform, as last told.", "last", 2),
-    "skipped_samples": Metric("input", "", "Unreadable samples passed over.", "last", "text"),
-    "train_s": Metric("run", "s", "Not paused, switching, starting or restarting.", "sum", 6),
+    "transform_ms": Metric(
+        "input", "ms", "Time per sample and transform, from the newest report.", "last", 2
+    ),
+    "skipped_samples": Metric("input", "", "Unreadable samples that were skipped.", "last", "text"),
+    "train_s": Metric(
+        "run",
+        "s",
+        "Length of the row without pauses, lever changes, starts and restarts.",
+        "sum",
+        6,
+    ),
     "core_wait_pct": Metric(
         "host",
         "%",
-        "Core time its threads asked for and did not get, of what they asked for or of one core.",
+        "Core time that the threads asked for and did not get, in percent of what they asked for, "
+        "or of one core if that is more.",
         csv=1,
         label="waits for a core",
         spark="core wait",
     ),
-    "step_ms": Metric("step", "ms", "From the end of the step before to its end."),
+    "step_ms": Metric("step", "ms", "Time from the end of the step before to the end of the step."),
     "overlap_ms": Metric(
         "step",
         "ms",
-        "Both streams were busy; absent without a second stream.",
+        "Time in which both streams were busy. Not measured without a second stream.",
         spark="both streams",
     ),
-    "copy_ms": _phase("The batch goes to the device.", 1),
-    "prepare_ms": _phase("Encoding, augmenting or whatever needs no gradients.", 2),
+    "copy_ms": _phase("Copy of the batch to the device.", 1),
+    "prepare_ms": _phase("Work without gradients, such as encoding or augmenting.", 2),
     "forward_ms": _phase("The forward pass.", 3),
     "backward_ms": _phase("The backward pass.", 4),
     "optimizer_ms": _phase("The optimizer's step.", 5),
-    "graph_ms": _phase("The last three replayed as a CUDA graph.", 6),
-    "own_cpu_pct": Metric("own", "%", "CPU time, of one core over 5 s.", label="CPU"),
+    "graph_ms": _phase("Forward, backward and optimizer, replayed as a CUDA graph.", 6),
+    "own_cpu_pct": Metric("own", "%", "CPU time in percent of one core, over 5 s.", label="CPU"),
     "own_rss_mib": Metric("own", "MiB", "Resident memory.", label="memory"),
 }
 

@@ -75,8 +75,8 @@ class Means:
 class Batches:
     """How sure a rate is, from batches of steps: of one, what slows a step slows the next too.
 
-    There are 8 to 15 batches, at first of 2 s; they grow with the run. docs/measuring.md tells
-    what that is worth.
+    There are 8 to 15 batches, at first of 2 s; they grow with the run. docs/concepts/statistics.md
+    says how good that is.
     """
 
     FEWEST = 8

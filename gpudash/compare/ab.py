@@ -1,7 +1,7 @@
 """An A/B comparison while it runs: pairs of blocks, an interval that closes in, a verdict.
 
 It says which blocks to run, folds what came of them and says when to stop. `paired_t` holds the
-statistics; docs/concepts/measuring.md argues the procedure.
+statistics; docs/concepts/statistics.md argues the procedure.
 """
 
 import msgspec

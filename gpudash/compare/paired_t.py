@@ -5,7 +5,7 @@ a pair share (drift, clocks, other load) cancels in the ratio of their costs; th
 Student's, over the logarithms of those ratios. A cost is any positive time per unit of work:
 milliseconds per sample, or per step where both settings have the same batch size.
 
-No clock, no I/O, no numpy: the screen's process imports this. docs/concepts/measuring.md tells the
+No clock, no I/O, no numpy: the screen's process imports this. docs/concepts/statistics.md tells the
 reasons; the figures named here were simulated by `tests/compare/test_paired_t.py`.
 """
 

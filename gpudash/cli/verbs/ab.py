@@ -53,7 +53,7 @@ VERB = Verb(
     summary="Is one value of a lever faster than another: by how much, how sure.",
     details=lambda: (
         "Both values are measured in interleaved blocks of one training.\n"
-        "docs/concepts/measuring.md says how, and why so."
+        "docs/concepts/statistics.md says how, and why so."
     ),
     add_arguments=add_arguments,
     examples=(
