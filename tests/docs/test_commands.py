@@ -25,7 +25,9 @@ ab.BLOCK_S = ab.RUN_S = sweep.MIN_S = 0.01
 {worker_double.GPUDASH}
 """
 SCREENS = ("", "replay")
-"""Verbs that open the dashboard unless they are to record."""
+"""Verbs that open the dashboard …"""
+WITHOUT_SCREEN = ("record", "jsonl", "once")
+"""… unless one of these options is given."""
 
 
 def commands(page: Path) -> list[str]:
@@ -46,7 +48,8 @@ def test_every_command_of_the_page_runs(page: Path, tmp_path: Path) -> None:
     for line in commands(page):
         program = start(line, tmp_path)
         verb, arguments = parse(shlex.split(line)[1:])
-        if verb.name in SCREENS and not getattr(arguments, "record", None):
+        quietly = any(getattr(arguments, option, None) for option in WITHOUT_SCREEN)
+        if verb.name in SCREENS and not quietly:
             program.expect("quit")  # the footer stands
             program.send("q")
         program.expect(pexpect.EOF)
