@@ -1,7 +1,7 @@
-"""Paired comparisons, and the simulations that docs/concepts/measuring.md quotes.
+"""Paired comparisons, and the simulations that docs/concepts/statistics.md quotes.
 
 By hand, with more comparisons than a test has time for:
-python -c "from tests.views import test_paired as t; print(t.false_alarms(20_000))"
+python -c "from tests.compare import test_paired_t as t; print(t.false_alarms(20_000))"
 """
 
 import math
