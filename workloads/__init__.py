@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from workloads.levers import Choice, Lever, LeverError
-from workloads.nearest import did_you_mean
+from workloads.nearest import unknown
 from workloads.standard_levers import (
     INPUT,
     JPEG,
@@ -193,8 +193,5 @@ DEFAULT = "encdec"
 def find_workload(name: str) -> Entry:
     """Return the entry called `name`. Raises LeverError, listing the names there are."""
     if name not in CATALOGUE:
-        raise LeverError(
-            f"unknown workload {name!r}; valid: {', '.join(CATALOGUE)}"
-            f"{did_you_mean(name, CATALOGUE)}"
-        )
+        raise LeverError(unknown("workload", name, CATALOGUE))
     return CATALOGUE[name]

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
-from workloads.nearest import did_you_mean
+from workloads.nearest import did_you_mean, unknown
 
 Value: TypeAlias = bool | int | str
 Effect: TypeAlias = Literal["next step", "new loader", "rebuilt model"]
@@ -192,9 +192,7 @@ def find(levers: Iterable[Lever], name: str) -> Lever:
     """Return the lever called `name`. Raises LeverError, listing the names there are."""
     known = {lever.name: lever for lever in levers}
     if name not in known:
-        raise LeverError(
-            f"unknown lever {name!r}; valid: {', '.join(known)}{did_you_mean(name, known)}"
-        )
+        raise LeverError(unknown("lever", name, known))
     return known[name]
 
 

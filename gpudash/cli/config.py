@@ -28,13 +28,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpudash.cli.arguments import OPTIONS
-from gpudash.cli.parser import not_valid
 from gpudash.cli.verbs import load
 from gpudash.errors import UsageError
 from gpudash.format import plain
 from workloads import CATALOGUE, find_workload
 from workloads.levers import find, text_of
-from workloads.nearest import did_you_mean
+from workloads.nearest import did_you_mean, not_valid
 
 SCREEN = ("theme", "pane")
 SHORTHANDS = ("batch_size", "pipelined", "seed")
@@ -366,7 +365,7 @@ def _type(table: str, name: str) -> Callable[[str], Any]:
 def _choice(name: str, choices: Sequence[str]) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in choices:
-            raise not_valid(name, text, choices)
+            raise UsageError(not_valid(name, text, choices))
         return text
 
     return parse

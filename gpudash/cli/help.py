@@ -2,15 +2,15 @@
 
 import argparse
 
-from gpudash.cli.parser import not_valid
 from gpudash.cli.verbs import VERBS, load
-from gpudash.errors import Exit
+from gpudash.errors import Exit, UsageError
+from workloads.nearest import unknown
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Print a verb's help. Raises UsageError for a verb that there is not."""
     verb = arguments.verb
     if verb and verb not in VERBS:
-        raise not_valid("verb", verb, VERBS)
+        raise UsageError(unknown("verb", verb, VERBS))
     load(verb).parser().print_help()
     return Exit.DONE

@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gpudash.cli.parser import not_valid
 from gpudash.errors import UsageError
 from workloads import CATALOGUE, DEFAULT
+from workloads.nearest import not_valid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,11 +77,6 @@ class FileName:
         return Path(text)
 
 
-def file(option: str) -> FileName:
-    """Return the type of a file's name."""
-    return FileName(option)
-
-
 def whole(option: str, minimum: int, maximum: int) -> Callable[[str], int]:
     """Return the type of a whole number within bounds. It raises UsageError."""
     as_number = number(option, minimum, maximum)
@@ -123,4 +118,4 @@ def _device(name: str) -> str:
     kind, colon, index = name.partition(":")
     if name in ("auto", "cpu") or (kind == "cuda" and (not colon or index.isdecimal())):
         return name
-    raise not_valid("device", name, DEVICES)
+    raise UsageError(not_valid("device", name, DEVICES))

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 from gpudash.commands.stdout import say
 from gpudash.errors import Exit, UsageError
+from workloads.nearest import did_you_mean, not_valid
 
 WIDEST = 100
 """Columns of the help at most: longer lines are hard to read."""
@@ -115,7 +116,7 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            raise not_valid(_name(action), str(value), map(str, action.choices))
+            raise UsageError(not_valid(_name(action), str(value), map(str, action.choices)))
 
     @property
     def options(self) -> dict[str, argparse.Action]:
@@ -133,8 +134,6 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; {self.one_usage()}")
 
     def _near(self, option: str) -> str:
-        from workloads.nearest import did_you_mean  # noqa: PLC0415  # not for --help
-
         return did_you_mean(option, self._option_string_actions)
 
     def _see(self) -> str:
@@ -218,15 +217,6 @@ class _Once(argparse.Action):
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=TERM_WIDTH, width=columns())
-
-
-def not_valid(what: str, given: str, valid: Iterable[str]) -> UsageError:
-    """Return the refusal of a value that is none of the valid ones, with the nearest."""
-    from workloads.nearest import did_you_mean  # noqa: PLC0415  # not for --help
-
-    names = tuple(valid)
-    near = did_you_mean(given, names)
-    return UsageError(f"{what} {given!r} is not valid; valid: {', '.join(names)}{near}")
 
 
 def columns() -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpudash.commands.stdout import complain, say
+from gpudash.commands.stdout import complain, complain_of_left_out, say
 from gpudash.compare.runs import table
 from gpudash.compare.runs.comparison import Matched, RunComparison, compared
 from gpudash.compare.runs.run import Run, read_run
@@ -39,9 +39,7 @@ def _read(path: Path) -> Run:
     run = read_run(path)
     if not any(one.parts for one in run.measured):
         raise UsageError(f"{shown(path)} has no step after the warm-up")
-    if run.refused:
-        lines = "1 line" if run.refused == 1 else f"{run.refused} lines"
-        complain(f"left out {lines} of {shown(path)} that made no sense")
+    complain_of_left_out(run.refused, path)
     return run
 
 

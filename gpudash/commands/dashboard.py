@@ -2,7 +2,6 @@
 
 import argparse
 import gc
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpudash.commands.plan import make_plan
+from gpudash.commands.stdout import on_terminal
 from gpudash.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ def main(arguments: argparse.Namespace) -> int:
     headless = form is not None or (record is not None and not arguments.live)
     if arguments.quiet and not headless:
         raise UsageError("--quiet goes with --record FILE.csv or --jsonl")
-    on_terminal = sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()
-    if not (headless or arguments.once or on_terminal):
+    if not (headless or arguments.once or on_terminal()):
         raise UsageError("the dashboard needs a terminal; --record FILE.csv runs without one")
 
     with ExitStack() as at_end:

@@ -2,10 +2,9 @@
 
 import argparse
 
-from gpudash.commands.stdout import complain
+from gpudash.commands.stdout import complain_of_left_out
 from gpudash.errors import Exit
 from gpudash.recording.export import export
-from gpudash.recording.files import shown
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -15,7 +14,5 @@ def main(arguments: argparse.Namespace) -> int:
     """
     recording = arguments.recording
     refused = export(recording, arguments.output, force=arguments.force)
-    if refused:
-        lines = "1 line" if refused == 1 else f"{refused} lines"
-        complain(f"left out {lines} of {shown(recording)} that made no sense")
+    complain_of_left_out(refused, recording)
     return Exit.DONE

@@ -1,10 +1,10 @@
 """gpudash replay: the dashboard over a recording, also one that is still being written."""
 
 import argparse
-import sys
 from contextlib import closing
 from pathlib import Path
 
+from gpudash.commands.stdout import on_terminal
 from gpudash.errors import UsageError
 from gpudash.recording.csv_reader import log_or_csv
 from gpudash.run.replay import NOTHING, Player, Replay
@@ -14,7 +14,7 @@ from gpudash.run.session import Session
 def main(arguments: argparse.Namespace) -> int:
     """Show a recording. Raises UsageError."""
     replay = open_replay(arguments.file, Player(arguments.speed))
-    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
+    if not on_terminal():
         raise UsageError("a replay needs a terminal; gpudash export makes other files of it")
     from gpudash.tui.app import run_dashboard  # noqa: PLC0415  # what is wrong is said without it
     from gpudash.tui.look import Look  # noqa: PLC0415  # … too

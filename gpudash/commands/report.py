@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from gpudash.commands.stdout import complain
+from gpudash.commands.stdout import complain_of_left_out
 from gpudash.errors import Exit, UsageError
 from gpudash.recording.files import created, shown
 from gpudash.report.page import page
@@ -20,7 +20,5 @@ def main(arguments: argparse.Namespace) -> int:
     run = replayed(arguments.recording)
     with created(output, force=arguments.force) as file:
         file.append(page(run, arguments.command).encode())
-    if run.refused:
-        lines = "1 line" if run.refused == 1 else f"{run.refused} lines"
-        complain(f"left out {lines} of {shown(arguments.recording)} that made no sense")
+    complain_of_left_out(run.refused, arguments.recording)
     return Exit.DONE

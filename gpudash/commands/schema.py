@@ -7,7 +7,7 @@ import msgspec
 
 from gpudash.commands.stdout import say
 from gpudash.errors import Exit, UsageError
-from workloads.nearest import did_you_mean
+from workloads.nearest import unknown
 
 DOCUMENTS = {
     "ab": "gpudash.commands.ab:Verdict",
@@ -31,9 +31,7 @@ def main(arguments: argparse.Namespace) -> int:
         schema = msgspec.json.schema(record(name))
         say(msgspec.json.format(msgspec.json.encode(schema), indent=2).decode())
     else:
-        raise UsageError(
-            f"unknown schema {name!r}; valid: {', '.join(DOCUMENTS)}{did_you_mean(name, DOCUMENTS)}"
-        )
+        raise UsageError(unknown("schema", name, DOCUMENTS))
     return Exit.DONE
 
 

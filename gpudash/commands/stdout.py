@@ -5,13 +5,22 @@ import io
 import os
 import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from gpudash.errors import OutputError
 from gpudash.format import plain
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 def make_do(*, ascii_only: bool = False) -> None:
     """Have both streams print ASCII for what their encoding lacks, or for all that is none."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed: the next file that is opened would take its place
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
     codecs.register_error("gpudash-ascii", _in_ascii)
     encoding = "ascii" if ascii_only else None
     for stream in (sys.stdout, sys.stderr):
@@ -24,6 +33,11 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
 
     assert isinstance(error, UnicodeEncodeError)
     return as_ascii(error.object[error.start : error.end]), error.end
+
+
+def on_terminal() -> bool:
+    """Tell whether a dashboard has a terminal to itself."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def say(text: str, end: str = "\n") -> None:
@@ -43,3 +57,12 @@ def complain(text: str) -> None:
     """Print a line to standard error; where that cannot be, the exit code alone tells."""
     with suppress(OSError):
         print(plain(text), file=sys.stderr, flush=True)
+
+
+def complain_of_left_out(lines: int, path: "Path") -> None:
+    """Say how many lines of a recording were left out; nothing where none was."""
+    from gpudash.recording.files import shown  # noqa: PLC0415  # …
+
+    if lines:
+        many = "1 line" if lines == 1 else f"{lines} lines"
+        complain(f"left out {many} of {shown(path)} that made no sense")

@@ -33,7 +33,7 @@ from gpudash.telemetry.gpu import list_gpus
 from gpudash.telemetry.nvml import GpuUnavailable
 from workloads import DEFAULT, Entry, find_workload
 from workloads.levers import find, resolve
-from workloads.nearest import did_you_mean
+from workloads.nearest import unknown
 
 MIN_S = 1.0
 """A block lasts this long besides: utilisation is read five times a second."""
@@ -156,10 +156,7 @@ def _preset(arguments: argparse.Namespace) -> Preset | None:
     if arguments.preset == "trade":  # its first name, a promise of the command line
         arguments.preset = "optimizations"
     if arguments.preset not in ON_GPU:
-        raise UsageError(
-            f"preset {arguments.preset!r} does not exist; valid: {', '.join(ON_GPU)}"
-            f"{did_you_mean(arguments.preset, ON_GPU)}"
-        )
+        raise UsageError(unknown("preset", arguments.preset, ON_GPU))
     return ON_GPU[arguments.preset]
 
 

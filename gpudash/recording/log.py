@@ -257,7 +257,7 @@ def _origin(path: Path, line: bytes) -> Origin:
         for moment in (origin.began_utc, origin.began_utc + timedelta(seconds=LONGEST_S)):
             moment.astimezone(UTC)  # there is no year 10000
     except NONSENSE as error:
-        raise UsageError(f"{shown(path)} is not the log of a recording") from error
+        raise UsageError(f"{shown(path)} is not a recording") from error
     return origin
 
 

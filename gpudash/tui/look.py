@@ -8,7 +8,7 @@ from textual.theme import BUILTIN_THEMES
 
 from gpudash.errors import UsageError
 from gpudash.tui.preferences import Tab
-from workloads.nearest import did_you_mean
+from workloads.nearest import not_valid
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +32,5 @@ def pane_named(text: str) -> str:
 
 def _one_of(key: str, text: str, valid: Sequence[str]) -> str:
     if text not in valid:
-        hint = did_you_mean(text, valid)
-        raise UsageError(f"{key} {text!r} is not valid; valid: {', '.join(valid)}{hint}")
+        raise UsageError(not_valid(key, text, valid))
     return text

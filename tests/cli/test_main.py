@@ -278,6 +278,14 @@ def test_nobody_reading_the_output_is_no_error(command: list[str]) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_closed_stream_is_no_terminal(closed: str) -> None:
+    command = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-m", "gpudash"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = "" if closed == "2>&-" else "gpudash: the dashboard needs a terminal"
+    assert (done.returncode, done.stderr.partition(";")[0]) == (2, said)
+
+
 def test_the_bare_loop_prints_one_json_line(
     tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

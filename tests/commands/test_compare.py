@@ -104,7 +104,10 @@ def test_what_cannot_be_compared_is_said_in_a_line(runs, capsys, base, new, opti
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(None, "no such file"), ("hello\n", "is not the log"), ("time_s,x\n", "is not a recording")],
+    [
+        (None, "no such file"),
+        *((text, "is not a recording") for text in ("", "hello\n", "time_s,x\n")),
+    ],
 )
 def test_a_file_that_is_no_run_is_refused(runs, capsys, tmp_path, content, said):
     path = tmp_path / "x.csv"

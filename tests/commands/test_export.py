@@ -39,7 +39,7 @@ def test_lines_that_make_no_sense_are_counted(tmp_path, capsys, lines, said):
         (["run.jsonl"], "the following arguments are required: -o/--output"),
         (["none.jsonl", "-o", "x.csv"], "cannot read none.jsonl: no such file or directory"),
         (["", "-o", "x.csv"], "LOG '' is not valid; valid: a file's name"),
-        (["other.jsonl", "-o", "x.csv"], "other.jsonl is not the log of a recording"),
+        (["other.jsonl", "-o", "x.csv"], "other.jsonl is not a recording"),
         (["later.jsonl", "-o", "x.csv"], "later.jsonl is a log of version 9"),
         (["other.csv", "-o", "x.jsonl"], "other.csv is not a recording"),
         (["run.jsonl", "-o", "x.xlsx"], "cannot export to x.xlsx: it ends in none of .csv"),

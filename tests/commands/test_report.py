@@ -58,7 +58,7 @@ def test_what_is_no_recording_leaves_no_file(tmp_path, capsys):
     other = tmp_path / "other.csv"
     other.write_text("hello\n")
     page = tmp_path / "run.html"
-    assert "is not the log of a recording" in refused(other, page, capsys)
+    assert "is not a recording" in refused(other, page, capsys)
     assert "no such file" in refused(tmp_path / "none.csv", page, capsys)
     assert not (tmp_path / "run.html").exists()
 

@@ -88,20 +88,20 @@ def test_the_next_messages_are_read_as_many_as_asked_for(tmp_path):
 @pytest.mark.parametrize(
     ("first", "why"),
     [
-        (b"", "is not the log of a recording"),
-        (b'{"gpudash_log":1', "is not the log of a recording"),
-        (b"time_s,steps\n", "is not the log of a recording"),
-        (b'{"event":"start","time":1.5}\n', "is not the log of a recording"),
-        (b"\xff\xfe\x00\n", "is not the log of a recording"),
-        (b"[" * 100_000 + b"\n", "is not the log of a recording"),
-        (b"x" * (LONGEST_LINE + 5), "is not the log of a recording"),
+        (b"", "is not a recording"),
+        (b'{"gpudash_log":1', "is not a recording"),
+        (b"time_s,steps\n", "is not a recording"),
+        (b'{"event":"start","time":1.5}\n', "is not a recording"),
+        (b"\xff\xfe\x00\n", "is not a recording"),
+        (b"[" * 100_000 + b"\n", "is not a recording"),
+        (b"x" * (LONGEST_LINE + 5), "is not a recording"),
         (b'{"gpudash_log":2}\n', "is a log of version 2; this gpudash reads version 1"),
-        (b'{"gpudash_log":1}\n', "is not the log of a recording"),
+        (b'{"gpudash_log":1}\n', "is not a recording"),
         (
             line_of(replace(ORIGIN, began_utc=datetime.max.replace(tzinfo=UTC))),
-            "is not the log of a recording",
+            "is not a recording",
         ),
-        (line_of(replace(ORIGIN, interval_s=0.0)), "is not the log of a recording"),
+        (line_of(replace(ORIGIN, interval_s=0.0)), "is not a recording"),
     ],
 )
 def test_what_is_no_log_is_said_in_a_line(tmp_path, first, why):

@@ -1,4 +1,4 @@
-"""The bare run in this process; its command line is tried in `tests/commands/test_main.py`."""
+"""The bare run in this process; its command line is tried in `tests/cli/test_main.py`."""
 
 import sys
 

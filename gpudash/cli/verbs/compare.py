@@ -1,6 +1,6 @@
 """`gpudash compare`."""
 
-from gpudash.cli.options import file, number
+from gpudash.cli.options import FileName, number
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import Exit
 
@@ -9,7 +9,10 @@ def add_arguments(parser: Parser) -> None:
     """Add what `compare` takes."""
     for name in ("base", "new"):
         parser.add_argument(
-            name, type=file(name.upper()), metavar=name.upper(), help="a recording or a sweep's CSV"
+            name,
+            type=FileName(name.upper()),
+            metavar=name.upper(),
+            help="a recording or a sweep's CSV",
         )
     parser.add_argument(
         "--fail-below",

@@ -3,11 +3,11 @@
 import argparse
 
 from gpudash.cli.options import (
+    FileName,
     add_profile_option,
     add_quiet,
     add_screen_options,
     add_training_options,
-    file,
     number,
     whole,
 )
@@ -33,7 +33,7 @@ def add_arguments(parser: Parser) -> None:
     where = output.add_mutually_exclusive_group()
     where.add_argument(
         "--record",
-        type=file("--record"),
+        type=FileName("--record"),
         metavar="FILE.csv",
         help="write a CSV, FILE.json and FILE.jsonl; -: the CSV alone, to standard output",
     )

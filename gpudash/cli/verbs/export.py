@@ -1,6 +1,6 @@
 """`gpudash export`."""
 
-from gpudash.cli.options import file
+from gpudash.cli.options import FileName
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import Exit
 
@@ -8,12 +8,12 @@ from gpudash.errors import Exit
 def add_arguments(parser: Parser) -> None:
     """Add what `export` takes."""
     parser.add_argument(
-        "recording", type=file("LOG"), metavar="LOG", help="FILE.jsonl, or the CSV beside it"
+        "recording", type=FileName("LOG"), metavar="LOG", help="FILE.jsonl, or the CSV beside it"
     )
     parser.add_argument(
         "-o",
         "--output",
-        type=file("--output"),
+        type=FileName("--output"),
         required=True,
         metavar="FILE",
         help="ends in .csv (FILE.json is written too), .jsonl or .parquet",

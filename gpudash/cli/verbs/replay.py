@@ -1,6 +1,6 @@
 """`gpudash replay`."""
 
-from gpudash.cli.options import add_profile_option, add_screen_options, file, number
+from gpudash.cli.options import FileName, add_profile_option, add_screen_options, number
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import Exit
 from gpudash.run.speeds import SPEEDS
@@ -9,7 +9,10 @@ from gpudash.run.speeds import SPEEDS
 def add_arguments(parser: Parser) -> None:
     """Add what `replay` takes."""
     parser.add_argument(
-        "file", type=file("FILE"), metavar="FILE", help="a recording's CSV, or the log beside it"
+        "file",
+        type=FileName("FILE"),
+        metavar="FILE",
+        help="a recording's CSV, or the log beside it",
     )
     parser.add_argument(
         "--speed",

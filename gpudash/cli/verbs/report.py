@@ -1,6 +1,6 @@
 """`gpudash report`."""
 
-from gpudash.cli.options import file
+from gpudash.cli.options import FileName
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import Exit
 
@@ -8,12 +8,15 @@ from gpudash.errors import Exit
 def add_arguments(parser: Parser) -> None:
     """Add what `report` takes."""
     parser.add_argument(
-        "recording", type=file("RUN"), metavar="RUN", help="a recording's CSV, or the log beside it"
+        "recording",
+        type=FileName("RUN"),
+        metavar="RUN",
+        help="a recording's CSV, or the log beside it",
     )
     parser.add_argument(
         "-o",
         "--output",
-        type=file("--output"),
+        type=FileName("--output"),
         required=True,
         metavar="FILE.html",
         help="the page to write; it needs nothing beside it",

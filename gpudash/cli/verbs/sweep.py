@@ -1,10 +1,10 @@
 """`gpudash sweep`."""
 
 from gpudash.cli.options import (
+    FileName,
     add_profile_option,
     add_quiet,
     add_training_options,
-    file,
     whole,
 )
 from gpudash.cli.parser import Parser, Verb
@@ -43,14 +43,14 @@ def add_arguments(parser: Parser) -> None:
     result = parser.add_argument_group("output")
     result.add_argument("--json", action="store_true", help="print one JSON document")
     result.add_argument(
-        "--csv", type=file("--csv"), metavar="FILE", help="write every block, and FILE.json"
+        "--csv", type=FileName("--csv"), metavar="FILE", help="write every block, and FILE.json"
     )
     result.add_argument("--resume", action="store_true", help="finish the sweep of --csv FILE")
     result.add_argument(
-        "--markdown", type=file("--markdown"), metavar="FILE", help="write the table"
+        "--markdown", type=FileName("--markdown"), metavar="FILE", help="write the table"
     )
     result.add_argument(
-        "--plot", type=file("--plot"), metavar="FILE", help="draw it, as .svg or .png"
+        "--plot", type=FileName("--plot"), metavar="FILE", help="draw it, as .svg or .png"
     )
     add_quiet(result)
     result.add_argument("--force", action="store_true", help="overwrite existing files")

@@ -36,7 +36,7 @@ def markdown(found: RunComparison) -> str:
         as_markdown(cells(found)),
         "\n".join(f"- {line}" for line in remarks(found)),
     ]
-    return "\n\n".join(filter(None, parts)) + "\n"
+    return "\n\n".join(filter(None, parts))
 
 
 def cells(found: RunComparison) -> list[list[str]]:
