@@ -125,6 +125,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError instead of printing the usage."""
+        if both := re.fullmatch(r"argument (\S+): not allowed with argument (\S+)", message):
+            raise UsageError(f"{both[1]} does not go with {both[2]}; valid: one of the two")
         found = re.match(r"argument (\S+): (expected|ignored)", message)
         action = next((one for one in self._actions if found and _is(one, found[1])), None)
         if found and action and found[2] == "expected":

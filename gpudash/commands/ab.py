@@ -7,7 +7,7 @@ import msgspec
 
 from gpudash.commands.headless import News, failure_code, follow
 from gpudash.commands.plan import compared_values, make_plan
-from gpudash.commands.stdout import complain, say
+from gpudash.commands.stdout import complain, say, say_json
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
 from gpudash.compare.paired_t import Estimate, passed
 from gpudash.errors import Exit, UsageError
@@ -127,7 +127,7 @@ def run_ab(
             return Exit.INTERRUPTED
         return Exit.REFUSED if comparison.refused else Exit.FAILED
     if as_json:
-        say(msgspec.json.encode(document(comparison, snapshot)).decode())
+        say_json(document(comparison, snapshot))
     else:
         lines = [comparison.verdict, _rates(comparison), *unreadable(snapshot.skipped_samples)]
         say("\n".join(lines))

@@ -3,9 +3,7 @@
 import argparse
 from pathlib import Path
 
-import msgspec
-
-from gpudash.commands.stdout import complain, complain_of_left_out, say
+from gpudash.commands.stdout import complain, complain_of_left_out, say, say_json
 from gpudash.compare.runs import table
 from gpudash.compare.runs.comparison import Matched, RunComparison, compared
 from gpudash.compare.runs.run import Run, read_run
@@ -29,7 +27,7 @@ def main(arguments: argparse.Namespace) -> int:
         alone = "; ".join(table.alone(found)[:MOST_NAMED])
         raise UsageError(f"no setting is in both runs: {alone}")
     if arguments.json:
-        say(msgspec.json.encode(found).decode())
+        say_json(found)
     else:
         say(table.markdown(found) if arguments.markdown else table.text(found))
     return _judged(found)

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from gpudash.commands.stdout import say
+from gpudash.commands.stdout import say, say_json
 from gpudash.errors import Exit
 from gpudash.format import plain
 from gpudash.run import child
@@ -113,7 +113,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Print what this machine can measure, and what it cannot and why."""
     checks = (*examine(), _configuration(arguments.configuration))
     if arguments.json:
-        say(msgspec.json.format(msgspec.json.encode(Report(checks)), indent=2).decode())
+        say_json(Report(checks), indent=2)
     else:
         say(report(checks))
     return Exit.DONE

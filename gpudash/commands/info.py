@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from gpudash.commands.plan import make_plan
-from gpudash.commands.stdout import say
+from gpudash.commands.stdout import say, say_json
 from gpudash.commands.versions import versions
 from gpudash.errors import Exit
 from gpudash.format import ABSENT, plain
@@ -63,7 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Print it. Raises LeverError or UsageError for levers that cannot be."""
     info = look(arguments)
     if arguments.json:
-        say(msgspec.json.format(msgspec.json.encode(info), indent=2).decode())
+        say_json(info, indent=2)
     else:
         say(as_text(info))
     return Exit.DONE

@@ -5,7 +5,7 @@ import textwrap
 
 import msgspec
 
-from gpudash.commands.stdout import say
+from gpudash.commands.stdout import say, say_json
 from gpudash.errors import Exit
 from workloads import CATALOGUE, DEFAULT, Entry
 from workloads.levers import Effect, Lever
@@ -48,7 +48,10 @@ class Catalogue(msgspec.Struct, frozen=True):
 
 def main(arguments: argparse.Namespace) -> int:
     """Print the workloads and their levers."""
-    say(as_json() if arguments.json else as_text())
+    if arguments.json:
+        say_json(catalogue())
+    else:
+        say(as_text())
     return Exit.DONE
 
 
@@ -57,9 +60,9 @@ def as_text() -> str:
     return "\n\n".join(_workload(entry) for entry in CATALOGUE.values())
 
 
-def as_json() -> str:
-    """Return the catalogue as one JSON document."""
-    return msgspec.json.encode(Catalogue(tuple(map(_described, CATALOGUE.values())))).decode()
+def catalogue() -> Catalogue:
+    """Return the catalogue as data."""
+    return Catalogue(tuple(map(_described, CATALOGUE.values())))
 
 
 def _workload(entry: Entry) -> str:

@@ -5,7 +5,7 @@ from importlib import import_module
 
 import msgspec
 
-from gpudash.commands.stdout import say
+from gpudash.commands.stdout import say, say_json
 from gpudash.errors import Exit, UsageError
 from workloads.nearest import unknown
 
@@ -28,8 +28,7 @@ def main(arguments: argparse.Namespace) -> int:
     if name is None:
         say("\n".join(DOCUMENTS))
     elif name in DOCUMENTS:
-        schema = msgspec.json.schema(record(name))
-        say(msgspec.json.format(msgspec.json.encode(schema), indent=2).decode())
+        say_json(msgspec.json.schema(record(name)), indent=2)
     else:
         raise UsageError(unknown("schema", name, DOCUMENTS))
     return Exit.DONE

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpudash.commands.stdout import say
+from gpudash.commands.stdout import say, say_json
 from gpudash.errors import Exit
 from workloads import CATALOGUE, find_workload
 from workloads.levers import Lever, find
@@ -29,7 +29,10 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 def main(arguments: argparse.Namespace) -> int:
     """Print the lines for `what`, LEVER or LEVER=VALUE. Raises LeverError."""
     shown = look_up(arguments.what, arguments.workload)
-    say(msgspec.json.encode(shown).decode() if arguments.json else "\n".join(_lines(shown)))
+    if arguments.json:
+        say_json(shown)
+    else:
+        say("\n".join(_lines(shown)))
     return Exit.DONE
 
 

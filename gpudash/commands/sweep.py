@@ -16,7 +16,7 @@ from gpudash import __version__
 from gpudash.commands import COMMAND_LINE
 from gpudash.commands.headless import News, failure_code, follow
 from gpudash.commands.plan import compared_values, make_plan
-from gpudash.commands.stdout import complain, say
+from gpudash.commands.stdout import complain, say, say_json
 from gpudash.compare.sweep import plot
 from gpudash.compare.sweep import table as sweep_table
 from gpudash.compare.sweep.file import Provenance, SweepFile, writing
@@ -238,7 +238,7 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
             unwritten = str(error)
         if self.json:
             data = sweep_table.data(sweep.grid, results)
-            say(msgspec.json.encode(msgspec.structs.replace(provenance, table=data)).decode())
+            say_json(msgspec.structs.replace(provenance, table=data))
             return unwritten
         columns = shutil.get_terminal_size((160, 24)).columns
         say("\n".join([title, legend, "", sweep_table.as_text(table, columns), *remarks]))

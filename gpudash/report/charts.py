@@ -91,8 +91,7 @@ def throughput_chart(snapshot: Snapshot, bins: Bins) -> Element | None:
     frame = _Frame(bins=bins, top=top, above=above, height=HEIGHT)
     inside = [
         *_blocks(snapshot.blocks, frame),
-        *(element("path", d=_area(run, frame), class_="area rate") for run in runs),
-        *(element("path", d=_line(run, frame), class_="line rate") for run in runs),
+        *_curve(runs, frame, "rate"),
         *_marker_lines(snapshot.markers, frame),
         *_marker_labels(rows, snapshot.markers, bins),
     ]
@@ -147,10 +146,8 @@ def reading_chart(snapshot: Snapshot, one: Reading, bins: Bins) -> Element | Non
     if not runs:
         return None
     frame = _Frame(bins=bins, top=one.top, above=3.0, height=34.0)
-    kind = "rate" if one.of_device else "host"
     inside = [
-        *(element("path", d=_area(run, frame), class_=f"area {kind}") for run in runs),
-        *(element("path", d=_line(run, frame), class_=f"line {kind}") for run in runs),
+        *_curve(runs, frame, "rate" if one.of_device else "host"),
         *_marker_lines(snapshot.markers, frame),
     ]
     return frame.spark(f"{one.label} over time, up to {one.scale or '100 %'}", inside)
@@ -263,6 +260,11 @@ def _svg(
         aria_label=title,
         **more,
     )
+
+
+def _curve(runs: Runs, frame: _Frame, ink: str) -> Iterator[Element]:
+    for kind, path in (("area", _area), ("line", _line)):
+        yield from (element("path", d=path(run, frame), class_=f"{kind} {ink}") for run in runs)
 
 
 def _line(run: Sequence[Point], frame: _Frame) -> str:

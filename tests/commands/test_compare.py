@@ -91,7 +91,7 @@ def test_a_limit_cannot_be_decided_without_an_interval(runs, capsys):
             "--fail-below x is not valid; valid: a number from",
         ),
         ("base", "base", ["--fail-below", "0"], "--fail-below 0 is not valid"),
-        ("base", "base", ["--json", "--markdown"], "not allowed with argument --json"),
+        ("base", "base", ["--json", "--markdown"], "--markdown does not go with --json"),
     ],
 )
 def test_what_cannot_be_compared_is_said_in_a_line(runs, capsys, base, new, options, said):
