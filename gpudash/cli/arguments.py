@@ -65,14 +65,15 @@ def parse(verb: Verb, words: Sequence[str]) -> Namespace:
 def _keys(verb: Verb, parser: Parser) -> dict[str, str]:
     """Return the key of each of a verb's options that can be configured."""
     return {
-        name: _key(table, name)
+        name: key_of(table, name)
         for table in ("", verb.name)
         for name in OPTIONS.get(table, ())
         if name in parser.options
     }
 
 
-def _key(table: str, name: str) -> str:
+def key_of(table: str, name: str) -> str:
+    """Return the key of an option in a verb's own table, or in that of every verb."""
     return f"{table}.{name}" if table else name
 
 
@@ -82,7 +83,7 @@ def _settings(
     """Yield key, value and setter of every setting but levers; of keys those that are set."""
     chosen = configuration.chosen()
     settings = {
-        _key(table, name): (load(table).parser().get_default(name), "default")
+        key_of(table, name): (load(table).parser().get_default(name), "default")
         for table, names in OPTIONS.items()
         for name in names
     }

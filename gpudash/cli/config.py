@@ -27,7 +27,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gpudash.cli.arguments import OPTIONS
+from gpudash.cli.arguments import OPTIONS, key_of
 from gpudash.cli.verbs import load
 from gpudash.errors import UsageError
 from gpudash.format import plain
@@ -307,7 +307,7 @@ def of_environment(environment: Mapping[str, str]) -> Layer:
 def variables() -> dict[str, str]:
     """Return the key of each variable."""
     levers = {lever.name for entry in CATALOGUE.values() for lever in entry.levers}
-    options = [f"{verb}.{name}".strip(".") for verb, names in OPTIONS.items() for name in names]
+    options = [key_of(verb, name) for verb, names in OPTIONS.items() for name in names]
     keys = [*options, *SCREEN, *(f"levers.{name}" for name in sorted(levers))]
     named = {f"{PREFIX}{key.upper().replace('.', '_')}": key for key in keys}
     return named | {f"{PREFIX}{name.upper()}": f"levers.{name}" for name in SHORTHANDS}

@@ -44,7 +44,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Info(msgspec.Struct, frozen=True, kw_only=True):
-    """What is at work here, and how it is set."""
+    """What `gpudash info --json` prints."""
 
     schema_version: int = 1
     versions: dict[str, str | None]

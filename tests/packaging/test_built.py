@@ -5,6 +5,7 @@ path file. `make test-long` installs them all.
 """
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -23,8 +24,10 @@ FOLDERS = ("gpudash", "workloads")
 
 
 def run(*command: str | Path, cwd: Path) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    words = [str(word) for word in command]
     done = subprocess.run(
-        [str(word) for word in command], cwd=cwd, capture_output=True, text=True, check=False
+        words, cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -15,7 +15,7 @@ from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.log import Origin
 from gpudash.recording.writer import RecordingWriter
 from gpudash.run import replay as replaying
-from gpudash.views import live, settings_history
+from gpudash.views import live, settings_history, timeseries
 from tests.recording.test_csv_file import BEGAN_UTC, interval
 from tests.run.test_replay import Replayed
 from tests.scripted_run import BEGAN_S, gpu, started
@@ -120,6 +120,8 @@ def test_four_times_the_recording_takes_no_more_memory(
     monkeypatch.setattr(replaying, "AT_ONCE", SHORT)
     monkeypatch.setattr(live, "MOST_MARKERS", SHORT // 2)
     monkeypatch.setattr(settings_history, "MOST_ROWS", SHORT // 2)
+    for name, ticks in {"CAPACITY": 48, "KEPT": 36, "MERGED": 120}.items():
+        monkeypatch.setattr(timeseries, name, ticks)
     monkeypatch.setattr(exporting, "BATCH", SHORT // 2)
     monkeypatch.setattr(provenance, "MOST_LISTED", 10)
     once, more = recordings[kind, SHORT], recordings[kind, LONG]

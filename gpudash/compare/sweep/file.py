@@ -47,7 +47,7 @@ LATER = {"failure_kind": text, "core_wait_pct": decimals(1)}
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sweep's file belongs to."""
+    """A sweep: what is measured, where and with which versions, and its table once it has ended."""
 
     schema_version: int = SCHEMA_VERSION
     workload: str
