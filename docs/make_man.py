@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpudash import __version__
-from gpudash.cli.parser import Parser
+from gpudash.cli.parser import Parser, help_of
 from gpudash.cli.verbs import VERBS, load
 
 PAGE = Path(__file__).parent / "reference" / "gpudash.1"
@@ -71,7 +71,7 @@ def _options(parser: Parser) -> Iterable[str]:
     for action in parser.actions:
         common = parser.prog != "gpudash" and set(action.option_strings) & COMMON
         if not common:
-            yield from _terms([(_invocation(action), (action.help or "").replace("%%", "%"))])
+            yield from _terms([(_invocation(action), help_of(action))])
 
 
 def _invocation(action: argparse.Action) -> str:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from gpudash.cli.options import DEVICES, FileName
-from gpudash.cli.parser import Parser
+from gpudash.cli.parser import Parser, help_of
 from gpudash.cli.verbs import VERBS, load
 from gpudash.commands.stdout import say
 from gpudash.errors import Exit
@@ -92,7 +92,7 @@ class _Line:
         """Yield the long options, and the short ones that have none."""
         for action in self._parser.actions:
             if action.option_strings:
-                yield action.option_strings[-1], (action.help or "").replace("%%", "%")
+                yield action.option_strings[-1], help_of(action)
 
     def values(self, action: argparse.Action, current: str) -> Words:
         """Yield what an option or a positional argument may be."""

@@ -256,6 +256,11 @@ def definitions(title: str, pairs: Iterable[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
+def help_of(action: argparse.Action) -> str:
+    """Return what an option does, as its help says it."""
+    return (action.help or "").replace("%%", "%")
+
+
 def _name(action: argparse.Action) -> str:
     return action.option_strings[-1] if action.option_strings else _metavar(action)
 

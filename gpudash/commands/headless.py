@@ -12,7 +12,7 @@ from typing import TextIO
 
 from gpudash.commands.stdout import complain
 from gpudash.errors import Exit
-from gpudash.format import ABSENT, cores, figure
+from gpudash.format import cores, figure, percent, plain
 from gpudash.protocol import Failed
 from gpudash.recording.files import reason, shown
 from gpudash.recording.stream import Form
@@ -174,8 +174,7 @@ class Printer:
     def line(self, text: str) -> None:
         """Print a line as plain text, whatever it contains."""
         clear = CLEAR_LINE if self._on_terminal else ""
-        shown = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in text)
-        self._write(f"{clear}{shown}\n")
+        self._write(f"{clear}{plain(text)}\n")
 
     def end(self) -> None:
         """Leave the progress line behind."""
@@ -197,10 +196,10 @@ def progress_line(snapshot: Snapshot) -> str:
     of = f"/{snapshot.planned_steps}" if snapshot.planned_steps else ""
     parts = [
         f"{snapshot.workload}: {snapshot.total_steps}{of} steps",
-        f"{_number(snapshot.steps_per_s)} steps/s",
+        f"{figure(snapshot.steps_per_s)} steps/s",
     ]
     if snapshot.gpu is not None:
-        parts.append(f"GPU {_number(snapshot.gpu.number('gpu_util_pct'))} %")
+        parts.append(f"GPU {percent(snapshot.gpu.number('gpu_util_pct'))}")
     elif snapshot.host is not None:
         parts.append(f"CPU {cores(snapshot.host.number('cpu_pct'))}")
     left_s = time_left_s(snapshot)
@@ -218,7 +217,3 @@ def time_left_s(snapshot: Snapshot) -> float | None:
     if snapshot.planned_s and snapshot.training_s is not None:
         return max(0.0, snapshot.planned_s - snapshot.training_s)
     return None
-
-
-def _number(value: float | None) -> str:
-    return ABSENT if value is None else f"{value:.1f}"

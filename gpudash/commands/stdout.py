@@ -53,12 +53,11 @@ def say(text: str, end: str = "\n") -> None:
             raise OutputError(f"cannot write the output: {reason(error)}") from error
 
 
-def say_json(document: object, indent: int = 0) -> None:
-    """Print one JSON document, in one line if it is not indented. Raises OutputError."""
+def say_json(document: object, indent: int = -1) -> None:
+    """Print one JSON document, in one line unless it is indented. Raises OutputError."""
     import msgspec  # noqa: PLC0415  # not for each --help
 
-    text = msgspec.json.encode(document)
-    say((msgspec.json.format(text, indent=indent) if indent else text).decode())
+    say(msgspec.json.format(msgspec.json.encode(document), indent=indent).decode())
 
 
 def complain(text: str) -> None:
