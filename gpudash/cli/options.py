@@ -79,28 +79,23 @@ class FileName:
 
 def whole(option: str, minimum: int, maximum: int) -> Callable[[str], int]:
     """Return the type of a whole number within bounds. It raises UsageError."""
-    as_number = number(option, minimum, maximum)
-
-    def parse(text: str) -> int:
-        found = as_number(text)
-        if found != int(found):
-            valid = f"a whole number from {minimum} to {maximum}"
-            raise UsageError(f"{option} {text} is not valid; valid: {valid}")
-        return int(found)
-
-    return parse
+    as_number = number(option, minimum, maximum, whole=True)
+    return lambda text: int(as_number(text))
 
 
-def number(option: str, minimum: float, maximum: float, unit: str = "") -> Callable[[str], float]:
+def number(
+    option: str, minimum: float, maximum: float, unit: str = "", *, whole: bool = False
+) -> Callable[[str], float]:
     """Return the type of a number within bounds. It raises UsageError."""
+    kind = "a whole number" if whole else "a number"
+    valid = f"{kind} from {minimum:.15g}{unit} to {maximum:.15g}{unit}"
 
     def parse(text: str) -> float:
         try:
             number = float(text)
         except ValueError:
             number = float("nan")
-        if not minimum <= number <= maximum:  # also refuses nan
-            valid = f"a number from {minimum:g}{unit} to {maximum:g}{unit}"
+        if not minimum <= number <= maximum or (whole and number % 1):  # also refuses nan
             raise UsageError(f"{option} {text}{unit} is not valid; valid: {valid}")
         return number
 
@@ -116,6 +111,8 @@ def percent(option: str) -> Callable[[str], float]:
 def _device(name: str) -> str:
     """Refuse what cannot name a device; whether it exists, the worker finds out."""
     kind, colon, index = name.partition(":")
-    if name in ("auto", "cpu") or (kind == "cuda" and (not colon or index.isdecimal())):
+    if name in ("auto", "cpu") or (
+        kind == "cuda" and (not colon or (index.isascii() and index.isdecimal()))
+    ):
         return name
     raise UsageError(not_valid("device", name, DEVICES))

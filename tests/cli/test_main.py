@@ -35,6 +35,8 @@ def gpudash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         (["--set", "pipelined"], "--set 'pipelined' is not valid; valid: LEVER=VALUE"),
         (["--set", "pipelined=yes"], "lever pipelined: 'yes' is not valid; valid: off, on"),
         (["--batch-size", "0"], "'0' is not valid; valid: a whole number from 1"),
+        (["--steps", "x"], "--steps x is not valid; valid: a whole number from 1 to 1000000000000"),
+        (["--device", "cuda:٣"], "is not valid; valid: auto, cpu, cuda, cuda:N"),
         (["--batch-size", "2.5"], "'2.5' is not valid"),
         (["--device", "gpu"], "device 'gpu' is not valid; valid: auto, cpu, cuda, cuda:N"),
         (["--steps", "0"], "--steps 0 is not valid"),
