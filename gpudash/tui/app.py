@@ -38,7 +38,7 @@ from gpudash.tui.screens.help import Help
 from gpudash.tui.screens.main import MainScreen, ReplayScreen
 from gpudash.tui.signals import leave_on_signals
 from gpudash.tui.undo import Way
-from gpudash.tui.values import measured_values, unit_of
+from gpudash.tui.values import unit_of
 from gpudash.views.answer import why_lines
 from workloads import CATALOGUE
 from workloads.levers import Lever, LeverError, Switch
@@ -229,9 +229,8 @@ class Dashboard(ContainedApp):
             else:
                 self._compare(lever.name, chosen.value)
 
-        snapshot, now = self.control.snapshot, self.control.value(lever)
-        values = measured_values(lever, now, self.control.active, snapshot)
-        unit = unit_of(lever, snapshot)
+        now, values = self.control.value(lever), self.control.values(lever)
+        unit = unit_of(lever, self.control.snapshot)
         self._open(Chooser(lever, now, values, unit, compares=compares), answered)
 
     def action_code(self) -> None:
@@ -495,7 +494,7 @@ class Dashboard(ContainedApp):
         """Yield the palette in groups: every lever value, every key's action, the themes."""
         for lever in self.control.levers:
             now = self.control.value(lever)
-            for one in measured_values(lever, now, self.control.active, self.control.snapshot):
+            for one in self.control.values(lever):
                 if one.value != now:
                     title = f"Levers · {lever.name}={one.value}"
                     action = f"set({lever.name!r}, {one.value!r})"

@@ -20,6 +20,7 @@ from gpudash.tui import wording
 from gpudash.tui.engine import Engine, Player
 from gpudash.tui.keys import why_not
 from gpudash.tui.undo import Edit, UndoStack, Way
+from gpudash.tui.values import Measured, measured_values
 from gpudash.views.remedies import CUDA_ONLY
 from workloads import CATALOGUE, find_workload
 from workloads.levers import AUTO, Lever, LeverError, find, resolve
@@ -221,11 +222,18 @@ class Control:
 
     def _default(self, lever: Lever, value: str) -> str | None:
         """Return the lever's default on this device, unless this value is."""
-        snapshot, default = self.snapshot, lever.default_text
-        if self._on_cpu:
-            default = CATALOGUE[self.workload].on_cpu.get(lever.name, default)
-        left_to_auto = default == AUTO == snapshot.requested.get(lever.name, AUTO)
+        default = self._device_default(lever)
+        left_to_auto = default == AUTO == self.snapshot.requested.get(lever.name, AUTO)
         return None if left_to_auto or value == default else default
+
+    def _device_default(self, lever: Lever) -> str:
+        on_cpu = CATALOGUE[self.workload].on_cpu if self._on_cpu else {}
+        return on_cpu.get(lever.name, lever.default_text)
+
+    def values(self, lever: Lever) -> tuple[Measured, ...]:
+        """Return what the lever may be set to, with what this run knows of each value."""
+        now, default = self.value(lever), self._device_default(lever)
+        return measured_values(lever, now, default, self.active, self.snapshot)
 
     def value(self, lever: Lever) -> str:
         """Return the value last asked for, or the active one."""

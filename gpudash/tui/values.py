@@ -38,7 +38,7 @@ def unit_of(lever: Lever, snapshot: Snapshot) -> str:
 
 
 def measured_values(
-    lever: Lever, now: str, active: Mapping[str, str], snapshot: Snapshot
+    lever: Lever, now: str, default: str, active: Mapping[str, str], snapshot: Snapshot
 ) -> tuple[Measured, ...]:
     """Return the lever's values in their order, `now` among them."""
     in_samples = unit_of(lever, snapshot) == "samples/s"
@@ -58,7 +58,7 @@ def measured_values(
         change = rate / base - 1 if base and value != now else None
         return Measured(value=value, rate=rate, change=change, how=f"row {rows[value].number}")
 
-    return tuple(measured(value) for value in lever.values or _numbers(lever, now, set(rows)))
+    return tuple(measured(value) for value in lever.values or _numbers(lever, {now, default, *rows}, now))
 
 
 def _alike(lever: Lever, others: Mapping[str, str], snapshot: Snapshot) -> Iterator[Result]:
@@ -83,9 +83,9 @@ def _verdicts(
             yield shown.a, 1 / (1 + shown.change) - 1
 
 
-def _numbers(lever: Lever, now: str, measured: set[str]) -> list[str]:
-    """Return what was measured, the default, and the neighbours of the present value."""
-    values = {now, lever.default_text, *measured}
+def _numbers(lever: Lever, known: set[str], now: str) -> list[str]:
+    """Return the known values and the neighbours of the present one."""
+    values = set(known)
     for direction, steps in ((-1, STEPS_DOWN), (1, STEPS_UP)):
         value = now
         for _ in range(steps):

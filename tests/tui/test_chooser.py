@@ -13,7 +13,8 @@ from gpudash.tui.screens.chooser import Chooser, Chosen
 from gpudash.tui.values import Measured, measured_values, needed_mib, unit_of
 from gpudash.tui.widgets.values import change_text
 from tests.tui.comparisons import compared
-from tests.tui.fake_engine import result, settings, training
+from tests.tui.driving import dashboard
+from tests.tui.fake_engine import CPU, H200, result, settings, training
 from workloads import CATALOGUE
 from workloads.levers import Choice, find
 
@@ -26,9 +27,9 @@ def row(number, rate, /, **values):
     return result(number, "a row", rate, settings=settings(**values), samples_per_s=rate)
 
 
-def known(lever, now, rows, verdicts=(), **active):
+def known(lever, now, rows, verdicts=(), default="8", **active):
     snapshot = changed(training(), results=tuple(rows), verdicts=tuple(verdicts))
-    values = measured_values(lever, now, settings(**active), snapshot)
+    values = measured_values(lever, now, default, settings(**active), snapshot)
     return {one.value: one for one in values}
 
 
@@ -86,12 +87,22 @@ def test_numbers_offered_are_those_measured_the_default_and_neighbours():
     assert list(known(MODEL, "full", [])) == ["auto", "full", "small"]
 
 
+@pytest.mark.parametrize(("device", "default"), [(CPU, "16"), (H200, "256")])
+async def test_the_default_offered_is_the_one_on_this_device(device, default):
+    at_one = settings(batch_size="1")  # both are beyond its neighbours
+    snapshot = changed(training(), workload="masked_loss", device=device, settings=at_one)
+    async with dashboard(snapshot=snapshot) as d:
+        control = d.app.control
+        values = control.values(control.lever("batch_size"))
+        assert values[-1].value == default
+
+
 def test_a_training_that_counts_no_samples_is_told_in_steps():
     rows = [changed(row(1, 10.0), samples_per_s=None)]
     snapshot = changed(training(), results=tuple(rows))
     assert unit_of(PIPELINED, snapshot) == "steps/s"
     assert unit_of(BATCH_SIZE, snapshot) == "samples/s"
-    assert measured_values(PIPELINED, "off", settings(), snapshot)[0].rate == 10.0
+    assert measured_values(PIPELINED, "off", "off", settings(), snapshot)[0].rate == 10.0
 
 
 @pytest.mark.parametrize(
@@ -175,7 +186,7 @@ class Host(App):
 
 
 def chooser(lever=BATCH_SIZE, now="8"):
-    values = measured_values(lever, now, settings(), SNAPSHOT)
+    values = measured_values(lever, now, lever.default_text, settings(), SNAPSHOT)
     return Chooser(lever, now, values, unit_of(lever, SNAPSHOT))
 
 
@@ -315,7 +326,7 @@ async def test_it_stands_at_any_size(lever, now, size):
 
 async def test_an_error_is_told_in_full_and_a_column_without_content_has_no_title():
     snapshot = changed(training(), results=())
-    values = measured_values(BATCH_SIZE, "8", settings(), snapshot)
+    values = measured_values(BATCH_SIZE, "8", "8", settings(), snapshot)
     app = Host(Chooser(BATCH_SIZE, "8", values, "samples/s"))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("0", "enter")

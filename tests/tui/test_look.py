@@ -33,6 +33,13 @@ async def test_a_configured_theme_and_tab_come_before_those_remembered_and_do_no
         assert d.app.remembered() == Preferences(theme="monokai", pane="results")
 
 
+async def test_the_timeline_is_not_remembered_for_a_run_that_has_none(remembered):
+    async with dashboard() as d:
+        await d.press("t")
+        assert d.app._main.pane.tab == "timeline"
+        assert d.app.remembered() == REMEMBERED
+
+
 async def test_without_a_configuration_it_is_as_it_was_left(remembered):
     async with dashboard() as d:
         assert (d.app.theme, d.app._main.pane.tab) == ("gruvbox", "ab")

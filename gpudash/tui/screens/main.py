@@ -263,7 +263,8 @@ class MainScreen(Contained, Screen[None]):
 
     def choose_tab(self, tab: Tab) -> None:
         """Show this tab of the pane, also the next time that gpudash is started."""
-        self.chosen_tab = tab
+        if tab != "timeline":  # the next run has no profile to begin with
+            self.chosen_tab = tab
         self.open_tab(tab)
 
     def open_tab(self, tab: Tab) -> None:
