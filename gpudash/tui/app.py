@@ -17,6 +17,7 @@ from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.message import Message
+from textual.notifications import Notify
 from textual.screen import Screen
 
 from gpudash.errors import ExistsError, GpudashError
@@ -29,7 +30,7 @@ from gpudash.tui.control import Control
 from gpudash.tui.engine import Engine, Player
 from gpudash.tui.inbox import Inbox
 from gpudash.tui.keymap import keys_of, name_of
-from gpudash.tui.keys import GROUPS
+from gpudash.tui.keys import ACTIVE, GROUPS, key_for
 from gpudash.tui.look import Look
 from gpudash.tui.preferences import Preferences, Tab
 from gpudash.tui.screens.chooser import Chooser, Chosen
@@ -93,6 +94,7 @@ class Dashboard(ContainedApp):
         self._main.last_start_s = self._remembered.starts_s.get(self._start_of(plan))
         self._main.chosen_tab = look.pane or self._remembered.pane or "results"
         self._main.keys = keys
+        ACTIVE.set(keys)
         self.inbox = Inbox(knock=lambda: self.post_message(Arrived()))
 
     def get_default_screen(self) -> Screen[None]:
@@ -172,6 +174,11 @@ class Dashboard(ContainedApp):
         """Show a line in the log."""
         self.inbox.on_log([line])
 
+    def on_notify(self, event: Notify) -> None:
+        """Drop a notice that is in sight already: a key that is held would fill the screen."""
+        if any(event.notification.message == shown.message for shown in self._notifications):
+            event.prevent_default()
+
     def _refuse(self, error: Exception) -> None:
         self.notify(str(error), severity="error", markup=False)
 
@@ -234,8 +241,10 @@ class Dashboard(ContainedApp):
         self._open(Chooser(lever, now, values, unit, compares=compares), answered)
 
     def action_code(self) -> None:
-        """Show the lines of PyTorch that do what the lever under the cursor does."""
-        lever = self._main.levers.chosen
+        """Show the lines of PyTorch for the A/B's lever, or for the one under the cursor."""
+        shown, lever = self.control.snapshot.comparison, self._main.levers.chosen
+        if self._main.focus_id == "ab" and shown is not None:
+            lever = self.control.lever(shown.lever)
         if lever is not None:
             self.action_code_of(lever.name, self.control.value(lever))
 
@@ -270,11 +279,12 @@ class Dashboard(ContainedApp):
         if not self._ask(lambda: self.control.require("blocks")):
             return
         if self.control.comparing:
-            self.notify("an A/B is running; a ends it")
+            self.notify(f"an A/B is running; {key_for('compare')} ends it")
         elif proposed:
             self._compare(proposed[0].lever, proposed[0].value)
         else:
-            self.notify("the answer proposes no lever now; a compares the one under the cursor")
+            compares = f"{key_for('compare')} compares the one under the cursor"
+            self.notify(f"the answer proposes no lever now; {compares}")
 
     def action_keep(self) -> None:
         """Keep the A/B's second value."""

@@ -7,7 +7,7 @@ from gpudash.protocol import Playback
 from gpudash.snapshot import ENDED, Marker, Snapshot, State, silence, unreadable
 from gpudash.tui.axes import latest
 from gpudash.tui.cells import Cell, cell
-from gpudash.tui.keys import KEYS, Key, by_focus
+from gpudash.tui.keys import KEYS, Key, by_focus, key_for
 from gpudash.views.answer import HOST_PCT
 from workloads.levers import phrase
 
@@ -20,12 +20,16 @@ STATE_STYLES: dict[State, tuple[str, str]] = {
     "failed": ("✗", "bad"),
     "stopped": ("■", "dim"),
 }
-NOT_WHILE_COMPARING = ("try_it", "more_pairs", "go_back")
-"""Actions that wait for the end of an A/B."""
 NOTES_S = 20.0
 """A note is shown for so long."""
 OWN_COST_PCT = 0.5
 """Share of a step from which gpudash's own cost is worth a word."""
+
+
+def button(text: str, action: str, *, key_of: str = "", rank: int = 0) -> Cell:
+    """Return a cell that runs an action, its key before the text: its own, or another action's."""
+    key = key_for(key_of or action)
+    return Cell(parts=((key, "key"), (f" {text}", "dim")), rank=rank, action=action)
 
 
 def header(snapshot: Snapshot) -> tuple[Cell, ...]:
@@ -56,7 +60,7 @@ def header_right(snapshot: Snapshot) -> tuple[Cell, ...]:
     if recording is None:
         if "record" not in snapshot.can:
             return ()
-        return (Cell(parts=(("r", "key"), (" ○ record", "dim")), rank=5, action="record"),)
+        return (button("○ record", "record", rank=5),)
     path = fmt.clip(fmt.plain(recording.path.rsplit("/", 1)[-1]), 28)
     rows = f" {fmt.count(recording.rows)} rows"
     return (
@@ -97,20 +101,29 @@ def status(
     if snapshot.state in ENDED:
         sentence = sentence.rstrip(". ")
     if snapshot.state in ENDED and "restart" in snapshot.can:
-        hint = "press R to restart"
+        hint = f"press {key_for('restart')} to restart"
         if next_start:
             hint += f" with {phrase(next_start)}"
         elif snapshot.state == "failed":
             hint = f"change a setting and {hint}"
         hint = f" · {hint}"
+    elif snapshot.state == "paused" and "pause" in snapshot.can:
+        hint = f" · {key_for('pause')} resumes"
     elif snapshot.state == "training":
         sentence = sentence.removeprefix("training").removeprefix(" – ")  # the header says it
-        said = (sentence, *_last_change(snapshot), *_asides(snapshot), *_notes(snapshot))
+        ends = f"{key_for('compare')} ends it" if _comparing(snapshot) else ""
+        said = (sentence, ends, *_last_change(snapshot), *_asides(snapshot), *_notes(snapshot))
         sentence = " · ".join(filter(None, said)) or "no lever changed yet"
-        hint = f" · u undoes {undo}" if undo else ""
-        hint += f" · U redoes {redo}" if redo else ""
+        hint = f" · {key_for('undo')} undoes {undo}" if undo else ""
+        hint += f" · {key_for('redo')} redoes {redo}" if redo else ""
     style = STATE_STYLES[snapshot.state][1]
     return (Cell(parts=((sentence, style), (hint, style))),)
+
+
+def _comparing(snapshot: Snapshot) -> bool:
+    """Whether an A/B is being run that can be ended here."""
+    shown = snapshot.comparison
+    return shown is not None and not shown.is_over and "blocks" in snapshot.can
 
 
 def _last_change(snapshot: Snapshot) -> list[str]:
@@ -171,11 +184,12 @@ def footer(
         "compare": "end A/B" if comparing else "A/B",
     }
     urgent = {"restart"} if state in ENDED else {"compare"} if comparing else set()
-    in_vain = NOT_WHILE_COMPARING if comparing else ()
+    unconcluded = comparing or snapshot.comparison is None
+    in_vain = {"try_it": comparing, "more_pairs": unconcluded, "go_back": unconcluded}
 
-    def button(key: Key) -> Cell:
+    def of(key: Key) -> Cell:
         ended = state in ENDED and key.needs in ("blocks", "pause", "record")
-        grey = ended or key.action in in_vain or bool(key.why_not(snapshot))
+        grey = ended or in_vain.get(key.action, False) or bool(key.why_not(snapshot))
         idle = key.action == "try_it" and not proposing  # it keeps its place: it comes and goes
         rank = 0 if key.action in urgent else 1 if focus in key.panels else key.rank
         return Cell(
@@ -188,7 +202,7 @@ def footer(
         )
 
     return tuple(
-        button(key)
+        of(key)
         for key in by_focus(keys, focus)
         if key.label and not (roomy and key.action == "screen.view")
     )

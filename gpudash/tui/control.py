@@ -18,7 +18,7 @@ from gpudash.protocol import Ability, ComparisonShown, Plan, Playback, Settings
 from gpudash.snapshot import ENDED, Listener, Result, Snapshot
 from gpudash.tui import wording
 from gpudash.tui.engine import Engine, Player
-from gpudash.tui.keys import why_not
+from gpudash.tui.keys import key_for, why_not
 from gpudash.tui.undo import Edit, UndoStack, Way
 from gpudash.tui.values import Measured, measured_values
 from gpudash.views.remedies import CUDA_ONLY
@@ -308,7 +308,7 @@ class Control:
         """Raise UsageError where nothing can be compared now."""
         self.require("blocks")
         if self.dead:
-            raise UsageError("nothing is running to compare; press R first")
+            raise UsageError(f"nothing is running to compare; press {key_for('restart')} first")
         if self.snapshot.state != "training":
             raise UsageError(f"an A/B needs a running training; it is {self.snapshot.state}")
 
@@ -332,7 +332,8 @@ class Control:
     def keep(self) -> str:
         """Set what the last A/B has tried; return a notice. Raises UsageError without one."""
         shown = self._concluded()
-        return self._settle_on(shown.lever, shown.b)
+        told = self._settle_on(shown.lever, shown.b)
+        return f"{told}; {key_for('code')} shows the lines for your own script"
 
     def back(self) -> str:
         """Set what the last A/B has tried it against; return a notice. Raises UsageError."""
@@ -409,7 +410,7 @@ class Control:
         if "pause" not in self.snapshot.can:
             return self.why_not("pause")
         if self.dead:
-            return "nothing is running; press R to restart"
+            return f"nothing is running; press {key_for('restart')} to restart"
         pause = not self._pausing
         number = self.engine.pause() if pause else self.engine.resume()
         self._asked_pause = Request(number, pause)
@@ -479,7 +480,7 @@ class Control:
         """Raise UsageError or RecordingError where there is nothing to record."""
         self.require("record")
         if self.dead:
-            raise RecordingError("nothing is running to record; press R first")
+            raise RecordingError(f"nothing is running to record; press {key_for('restart')} first")
 
     def stop_recording(self, path: str) -> None:
         """Complete this recording; asking twice is asking once."""

@@ -1,6 +1,7 @@
 """Every key of the dashboard, once: bindings, footer, help and palette are made from this."""
 
 from collections.abc import Iterable
+from contextvars import ContextVar
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -173,7 +174,7 @@ KEYS = (
     Key("y", "copy", "copy", "Copy the verdict, the row or the lever", "keep", rank=8),
     Key("Y", "copy_command", "", "Copy the last A/B as a command", "keep"),
     Key("c", "code", "code", "The lines of PyTorch that do the same in your own script", "keep",
-        panels=("levers",), elsewhere=False, rank=6),
+        panels=("levers", "ab"), elsewhere=False, rank=6),
     Key("question_mark", "help", "help", "Every key, those of the focused panel first", "app",
         rank=0),
     Key("ctrl+p,colon", "command_palette", "menu",
@@ -210,6 +211,14 @@ def replaying(player_keys: Iterable[Key], keys: Iterable[Key]) -> tuple[Key, ...
 
 
 REPLAY_KEYS = replaying(PLAYER_KEYS, KEYS)
+
+ACTIVE: ContextVar[Iterable[Key]] = ContextVar("active", default=KEYS)
+"""The keys of the dashboard that runs here: a keymap may have other ones for its actions."""
+
+
+def key_for(action: str) -> str:
+    """Return the key for an action, as sentences and buttons name it."""
+    return next((key.shown for key in ACTIVE.get() if key.action == action), "")
 
 
 def by_focus(keys: Iterable[Key], focus: str) -> list[Key]:

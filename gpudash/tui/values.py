@@ -58,7 +58,9 @@ def measured_values(
         change = rate / base - 1 if base and value != now else None
         return Measured(value=value, rate=rate, change=change, how=f"row {rows[value].number}")
 
-    return tuple(measured(value) for value in lever.values or _numbers(lever, {now, default, *rows}, now))
+    return tuple(
+        measured(value) for value in lever.values or _numbers(lever, {now, default, *rows}, now)
+    )
 
 
 def _alike(lever: Lever, others: Mapping[str, str], snapshot: Snapshot) -> Iterator[Result]:

@@ -407,11 +407,10 @@ class LiveView:
         match self._state():
             case "training" if self._in_blocks and self._comparison is not None:
                 sentence = _comparing(self._comparison)
-                sentence += "; a ends it" if "blocks" in self._can else ""
             case "training":
                 sentence = "training"
             case "paused":
-                sentence = "paused: space resumes" if "pause" in self._can else "paused"
+                sentence = "paused"
             case "switching" if sentence == "training":
                 wanted = ", ".join(f"{name} to {value}" for name, value in self._pending.items())
                 sentence = f"switching {wanted} …"

@@ -197,6 +197,12 @@ async def test_t_opens_the_timeline():
         assert "no profile of this run yet" in d.text()
 
 
+async def test_a_held_key_says_only_once_that_it_can_do_nothing():
+    async with dashboard(snapshot=training()) as d:
+        await d.press_together(*"uuu")
+        assert d.notices() == ["there is no lever change to undo"]
+
+
 # ── undo ────────────────────────────────────────────────────────────────────────────────
 
 

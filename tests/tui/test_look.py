@@ -9,10 +9,12 @@ from gpudash.tui.keys import KEYS, REPLAY_KEYS
 from gpudash.tui.look import Look
 from gpudash.tui.preferences import Preferences
 from gpudash.tui.screens.help import Help
+from tests.tui.comparisons import comparing
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import training
 from tests.tui.test_replay import SHOWN, Hand
 
+changed = msgspec.structs.replace
 REMEMBERED = Preferences(theme="gruvbox", pane="ab")
 
 
@@ -61,6 +63,19 @@ async def test_an_action_has_its_configured_keys_and_no_others():
         await d.press("question_mark")
         assert isinstance(d.app.screen, Help)
         assert "f5  Batch size up" in d.text()
+
+
+async def test_sentences_and_buttons_name_the_configured_keys_too():
+    keys = {"pause": ("P",), "restart": ("f5",), "compare": ("A",), "try_it": ("X",)}
+    async with dashboard((80, 24), look=Look(keys=keys), snapshot=training()) as d:
+        assert "X try " in d.lines()[1]
+        assert "A A/B · ⏎ values" in d.text()
+        await d.show(changed(training(), state="paused"))
+        assert "P resumes" in d.lines()[-2]
+        await d.show(comparing())
+        assert "A ends it" in d.lines()[-2]
+        await d.show(changed(training(), state="failed"))
+        assert "press f5 to restart" in d.lines()[-2]
 
 
 def test_every_action_has_one_name_of_plain_letters():

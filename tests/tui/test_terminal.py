@@ -172,7 +172,7 @@ def test_an_ab_at_80_columns_leaves_the_charts_in_sight_and_a_ends_it(terminal: 
     screen = terminal(*MASKED_LOSS, columns=80, rows=24)
     screen.until(r"step, ms .*p50 \d")
     screen.press("ka")  # on a CPU the cursor begins below pipelined, which needs streams
-    screen.until(r"A/B: pipelined off or on, \d+ of 40 pairs; a ends it")
+    screen.until(r"A/B: pipelined off or on, \d+ of 40 pairs · a ends it")
     screen.until(r"[0-3] of 4 pairs before an interval is shown")
     screen.until(r"so far pipelined=on [+-][\d.]+ % \[\S+, \S+\]")
     assert "an a/b is running: pipelined off or on" in screen.text.lower()

@@ -103,13 +103,13 @@ def test_a_refused_change_is_explained_until_something_else_happens():
     ).now()
     assert (shown.state, shown.pending) == ("training", {})
     assert shown.status == "training – refused: batch_size=99999: too large"
-    assert watched.feed(watched.run.pause()).now().status == "paused: space resumes"
+    assert watched.feed(watched.run.pause()).now().status == "paused"
 
 
 def test_a_paused_training_stands_still_and_comes_back():
     watched = Watched().trained()
     shown = watched.feed(watched.run.pause(), watched.run.wait(2.0)).now()
-    assert (shown.state, shown.status) == ("paused", "paused: space resumes")
+    assert (shown.state, shown.status) == ("paused", "paused")
     assert (shown.steps_per_s, shown.step_ms_p50) == (0.0, None)
     assert shown.series.of("steps_per_s")[-2:] == (0.0, 0.0)
     assert shown.series.of("step_ms")[-1] is None
@@ -378,7 +378,7 @@ def test_blocks_make_neither_rows_nor_markers_nor_settings_of_their_own():
     for number, value in enumerate(("off", "on", "on", "off", "off", "on")):
         shown = block(watched, number, pipelined=value).now()
         assert (shown.state, shown.settings, shown.pending) == ("training", SETTINGS, {})
-        assert shown.status == "A/B: pipelined off or on, 3 of 40 pairs; a ends it"
+        assert shown.status == "A/B: pipelined off or on, 3 of 40 pairs"
         assert shown.results == before.results
         assert shown.notes == before.notes
         assert labels(shown) == ["A/B"]
@@ -543,14 +543,14 @@ def test_blocks_end_what_was_told_before_them():
     watched = Watched().trained()
     watched.feed(comparison(3))
     watched.feed(Notice(text="refused: cuda_graph=on: needs a CUDA device"))
-    assert block(watched, 0, pipelined="on").now().status.endswith("a ends it")
+    assert block(watched, 0, pipelined="on").now().status.endswith("of 40 pairs")
 
 
 def test_a_pause_within_blocks_is_a_pause():
     watched = Watched().trained()
     watched.feed(comparison(3))
     block(watched, 0, pipelined="on")
-    assert watched.feed(watched.run.pause()).now().status == "paused: space resumes"
+    assert watched.feed(watched.run.pause()).now().status == "paused"
     assert watched.feed(watched.run.resume()).now().status.startswith("A/B: ")
     home(watched, pipelined="off")
     assert labels(watched.now()) == ["A/B", "paused", "resumed", "end of A/B"]

@@ -9,6 +9,7 @@ from rich.segment import Segment
 from gpudash import format as fmt
 from gpudash.snapshot import Series, Snapshot
 from gpudash.tui.axes import range_of
+from gpudash.tui.bars import button
 from gpudash.tui.cells import cell
 from gpudash.tui.sparks import Reading, readings, sparklines
 from gpudash.tui.timeview import TimeView
@@ -64,7 +65,10 @@ class Activity(TimePanel):
         scales = ", ".join([one.scale for one in shown if one.scale and any(one.past)][:2])
         return Frame(
             top=(cell(f"²{title}", "strong"),),
-            top_right=(*at, cell("d all", "dim", rank=1, action="screen.device")),
+            top_right=(
+                *at,
+                button("all", "screen.device", rank=1),
+            ),
             bottom=begin if self._series.at_s else (),
             bottom_right=(cell(f"█ = {scales}", "dim", rank=1),) if columns and scales else (),
         )

@@ -8,7 +8,9 @@ from rich.segment import Segment
 
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot
-from gpudash.tui.cells import Cell, cell
+from gpudash.tui.bars import button
+from gpudash.tui.cells import cell
+from gpudash.tui.keys import key_for
 from gpudash.tui.widgets.painted import Row, width_of
 from gpudash.tui.widgets.panel import Frame, Panel
 from gpudash.views.answer import INTERRUPTED, Answer
@@ -52,9 +54,9 @@ class AnswerStrip(Panel):
         answer = self._answer
         right = [cell(self._took, "dim", rank=2)] if self._took else []
         if answer.tries:
-            right.append(_button("x", f"try {answer.tries[0].label} by A/B", "try_it", rank=1))
+            right.append(button(f"try {answer.tries[0].label} by A/B", "try_it", rank=1))
         if answer.lanes:
-            right.append(_button("e", "why", "why", rank=2))
+            right.append(button("why", "why", rank=2))
         return Frame(top=(cell(answer.title, "strong"),), top_right=tuple(right))
 
     def body(self, width: int, height: int) -> Iterator[Row]:
@@ -107,10 +109,10 @@ class AnswerStrip(Panel):
         """Return the key that tries the first remedy, where there is room beside the title."""
         if not self._answer.tries:
             return []
-        text = f" try {self._answer.tries[0].label} (A/B)"
-        if width < len(self._answer.title) + len(text) + 5:
+        key, text = key_for("try_it"), f" try {self._answer.tries[0].label} (A/B)"
+        if width < len(self._answer.title) + len(key) + len(text) + 4:
             return []
-        return [Segment("x", self.ink("key")), Segment(text, self.ink("dim"))]
+        return [Segment(key, self.ink("key")), Segment(text, self.ink("dim"))]
 
     def _said(self, width: int, clauses: int | None = None) -> str:
         """Return what a start waits for, or so many clauses of the evidence, as much as fits."""
@@ -146,10 +148,11 @@ class AnswerStrip(Panel):
         """Yield what to try, the first one's key before it."""
         tries = self._answer.tries
         wide = max((len(one.label) for one in tries), default=0)
+        key = f" {key_for('try_it')} "
         for index, one in enumerate(tries):
-            mark = Segment(" x " if index == 0 else "   ", self.ink("key"))
+            mark = Segment(key if index == 0 else " " * len(key), self.ink("key"))
             label = Segment(f"{one.label:<{wide}}  ", self.ink("text"))
-            why = Segment(fmt.clip(one.why, max(width - wide - 6, 0)), self.ink("dim"))
+            why = Segment(fmt.clip(one.why, max(width - wide - len(key) - 3, 0)), self.ink("dim"))
             yield [mark, label, why]
 
     # ── mouse ───────────────────────────────────────────────────────────────────────────
@@ -222,7 +225,3 @@ def _fitting(clauses: Sequence[str], width: int, between: str) -> str:
             break
         said = longer
     return said
-
-
-def _button(key: str, text: str, action: str, *, rank: int) -> Cell:
-    return Cell(parts=((key, "key"), (f" {text}", "dim")), rank=rank, action=action)

@@ -13,6 +13,7 @@ from gpudash import format as fmt
 from gpudash.metrics import METRICS
 from gpudash.protocol import HostReading
 from gpudash.snapshot import Snapshot
+from gpudash.tui.bars import button
 from gpudash.tui.cells import cell
 from gpudash.tui.sparks import Reading, reading
 from gpudash.tui.timeview import TimeView
@@ -133,7 +134,7 @@ class DevicePanel(Panel, Scrolled):
         return Frame(
             top=(cell("⁶device", "strong"),),
             bottom=(cell(f"↓ {below} more", "dim"),) if below > 0 else (),
-            bottom_right=(cell("d close", "dim", rank=1, action="screen.device"),),
+            bottom_right=(button("close", "screen.device", rank=1),),
         )
 
     def scroll_rows(self, direction: int) -> None:

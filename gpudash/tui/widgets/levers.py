@@ -7,8 +7,10 @@ from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 
 from gpudash import format as fmt
+from gpudash.tui.bars import button
 from gpudash.tui.cells import Cell, cell
 from gpudash.tui.control import LeverRow
+from gpudash.tui.keys import key_for
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.widgets.painted import Row, Scrolled, width_of
 from gpudash.tui.widgets.panel import MARGIN, Frame, Panel
@@ -31,8 +33,6 @@ EFFECTS: dict[Effect, str] = {
     "new loader": "with a new loader",
     "rebuilt model": "with a rebuilt model and new weights",
 }
-
-KEYS = " · a A/B · ⏎ values"
 
 
 class LeverPanel(Panel, Scrolled):
@@ -120,9 +120,7 @@ class LeverPanel(Panel, Scrolled):
         label = fmt.plain(self._undo)
         if self.size.width < SIDE_BY_SIDE:  # the name is the first to go
             label = label.rpartition(" ")[2] if "→" in label else label
-        return Cell(
-            parts=(("u", "key"), (f" undo {_cut(label, 20)}", "dim")), rank=2, action="undo"
-        )
+        return button(f"undo {_cut(label, 20)}", "undo", rank=2)
 
     def body(self, width: int, height: int) -> Iterator[Row]:
         """Yield the list, and the explanation below or beside it."""
@@ -207,8 +205,9 @@ class LeverPanel(Panel, Scrolled):
         values = _wrap(_values_text(row), width)
         does = EFFECTS[row.lever.effect] if row.acts else "needs a GPU: does nothing here"
         effect = _wrap(self._why_not or does, width)
-        if row.acts and not self._why_not and cell_len(effect[0] + KEYS) < width:
-            effect[0] += KEYS
+        keys = f" · {key_for('compare')} A/B · {key_for('screen.enter')} values"
+        if row.acts and not self._why_not and cell_len(effect[0] + keys) < width:
+            effect[0] += keys
         said = _wrap(f"A/B: {row.said}", width) if row.said else []
         said_where = _wrap(row.context, width) if row.context else []
         if len(summary) + len(values) + len(effect) + len(said) + len(said_where) > height:

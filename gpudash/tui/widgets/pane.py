@@ -13,6 +13,7 @@ from rich.segment import Segment
 from gpudash import format as fmt
 from gpudash.protocol import ComparisonShown
 from gpudash.snapshot import KEPT_LINES, Result, Snapshot
+from gpudash.tui.bars import button
 from gpudash.tui.cells import Cell, Parts, cell
 from gpudash.tui.preferences import Tab
 from gpudash.tui.scroll import Scroll
@@ -39,6 +40,8 @@ LEAST_BELOW = 4
 """Rows that a list below a comparison needs: a blank one, an axis, and two comparisons."""
 VALUE = 12
 """Columns of a lever's value in a border."""
+ENTER = "screen.enter"
+"""The action that has another meaning on each tab."""
 NO_PROFILE = "no profile of this run yet"
 
 
@@ -219,8 +222,8 @@ class Pane(Panel, Scrolled):
         chosen = self.chosen_result
         if chosen is None or not self.has_focus:
             return ()
-        copy = _button("y", "copy", "copy", rank=2)
-        use = _button("⏎", "use these levers", "use_row", rank=1)
+        copy = button("copy", "copy", rank=2)
+        use = button("use these levers", "use_row", key_of=ENTER, rank=1)
         return (copy,) if chosen.verdict else (use, copy)
 
     def _tabs(self) -> tuple[Cell, ...]:
@@ -278,21 +281,17 @@ def _comparison_cells(
     if not shown.is_over:
         pairs = cell(f"{shown.pairs} of at most {shown.planned_pairs} pairs", "dim", rank=3)
         note = cell("training goes on; charts stay in sight", "dim", rank=1)
-        return (what, pairs), (_button("a", "ends it", "compare"), note) if can else ()
+        return (what, pairs), (button("ends it", "compare"), note) if can else ()
     if shown.verdict is None:
         return (what,), ()
     a, b = (fmt.clip(fmt.plain(value), VALUE) for value in (shown.a, shown.b))
     keys = (
-        _button("⏎", f"keep {b}", "keep"),
-        _button("o", f"back to {a}", "go_back", rank=1),
-        _button("m", "more pairs", "more_pairs", rank=2),
+        button(f"keep {b}", "keep", key_of=ENTER),
+        button(f"back to {a}", "go_back", rank=1),
+        button("more pairs", "more_pairs", rank=2),
     )
     copies = (
-        _button("y", "copy the verdict", "copy", rank=3),
-        _button("Y", "copy it as a command", "copy_command", rank=4),
+        button("copy the verdict", "copy", rank=3),
+        button("copy it as a command", "copy_command", rank=4),
     )
     return (what,), (*keys, *copies) if can else copies
-
-
-def _button(key: str, text: str, action: str, rank: int = 0) -> Cell:
-    return Cell(parts=((key, "key"), (f" {text}", "dim")), rank=rank, action=action)

@@ -13,6 +13,7 @@ from rich.style import Style
 from gpudash import format as fmt
 from gpudash.tui.axes import Runs, TimeRange, bins_of, cut, highest, range_of, time_ticks, value_at
 from gpudash.tui.cells import Cell, bar_of, cell
+from gpudash.tui.keys import key_for
 from gpudash.tui.throughput import (
     EIGHTHS,
     Throughput,
@@ -92,7 +93,9 @@ class ThroughputChart(TimePanel):
         end, f = f"live {fmt.minutes(newest_s)}", "freeze"
         if view.end_s is not None:
             end, f = f"frozen {fmt.minutes(view.end_s)}", "live"
-        keys = cell(f"f {f}   [ ] zoom   0 all", "dim", rank=4)
+        ranges = f"{key_for('screen.range(-1)')} {key_for('screen.range(1)')} zoom"
+        texts = f"{key_for('screen.freeze')} {f}", ranges, f"{key_for('screen.whole_run')} all"
+        keys = cell("   ".join(texts), "dim", rank=4)
         roomy = self.size.width >= BESIDE[0]
         return Frame(
             top=(cell(f"¹{data.unit}", "strong"),),
