@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import ClassVar, get_args
 
+import msgspec
 from rich.markup import escape
 from textual import work
 from textual.app import SystemCommand
@@ -86,6 +87,8 @@ class Dashboard(ContainedApp):
         keys = keys_of(look.keys, replay=player is not None)
         if look.keys:
             self.set_keymap({name_of(key): key.keys for key in keys})
+        if ascii_only:  # an arrow's stand-in would read as another key: v
+            keys = tuple(msgspec.structs.replace(key, by_name=True) for key in keys)
         self._period_s = 1 / rate_hz
         self._painted_s = float("-inf")
         self._started_s: float | None = None

@@ -5,6 +5,7 @@ whose one line the app shows as a notice.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -169,11 +170,9 @@ class Control:
     @property
     def active(self) -> Settings:
         """Every lever's active value; before anything ran, the one planned."""
-        planned = self.plan.settings
-        try:
+        planned: Settings = {**self._on_cpu_values, **self.plan.settings}
+        with suppress(LeverError):  # the engine will say so when it starts
             planned = resolve(self.levers, planned)
-        except LeverError:  # the engine will say so when it starts
-            planned = dict(planned)
         return {**planned, **self.snapshot.settings}
 
     @property
@@ -220,6 +219,12 @@ class Control:
         device = self.snapshot.device
         return device.kind == "cpu" if device is not None else self.plan.device == "cpu"
 
+    @property
+    def _on_cpu_values(self) -> Mapping[str, str]:
+        """What a training on a CPU sets by itself; nothing elsewhere."""
+        entry = CATALOGUE.get(self.workload)
+        return entry.on_cpu if entry and self._on_cpu else {}
+
     def _default(self, lever: Lever, value: str) -> str | None:
         """Return the lever's default on this device, unless this value is."""
         default = self._device_default(lever)
@@ -227,8 +232,7 @@ class Control:
         return None if left_to_auto or value == default else default
 
     def _device_default(self, lever: Lever) -> str:
-        on_cpu = CATALOGUE[self.workload].on_cpu if self._on_cpu else {}
-        return on_cpu.get(lever.name, lever.default_text)
+        return self._on_cpu_values.get(lever.name, lever.default_text)
 
     def values(self, lever: Lever) -> tuple[Measured, ...]:
         """Return what the lever may be set to, with what this run knows of each value."""

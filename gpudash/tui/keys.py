@@ -79,12 +79,15 @@ class Key(msgspec.Struct, frozen=True):
     """Where it stands first in the footer: with the focus on one of these."""
     elsewhere: bool = True
     """Whether it stands in the footer with the focus elsewhere too."""
+    by_name: bool = False
+    """Whether it is shown by its name where its sign is beyond ASCII."""
 
     @property
     def shown(self) -> str:
         """As it stands in footer and help."""
         first = self.keys.partition(",")[0]
-        return SHOWN.get(first, first)
+        sign = SHOWN.get(first, first)
+        return first if self.by_name and not sign.isascii() else sign
 
     def why_not(self, snapshot: Snapshot) -> str | None:
         """Return why it does nothing in this run, or None."""

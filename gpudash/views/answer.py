@@ -4,7 +4,7 @@ The rules are asked in order, and the first one that matches is the answer; what
 measured claims nothing. docs/concepts/diagnosis.md explains them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -86,7 +86,7 @@ def answer(
             snapshot.state if ended else f"measuring … {steps} of at most {MEASURED_STEPS} steps"
         )
         kind: Kind = "ended" if ended else "measuring"
-        evidence = () if ended else ("fewer where they are slow, the first ones are warm-up",)
+        evidence = () if ended else tuple(_measuring(snapshot))
         return Answer(kind=kind, title=title, evidence=evidence, step_ms=step.step_ms, lanes=lanes)
     limit = limit_of(rules(step), before.kind if before else None)
     waits = waiting_levers(snapshot.settings) if step.on_gpu else {}
@@ -225,6 +225,18 @@ def _evidence(
         case "unknown":
             clauses = ("no times within a step are measured",)
     return tuple(filter(None, clauses))
+
+
+def _measuring(snapshot: Snapshot) -> Iterator[str]:
+    """Yield what is waited for, which row is measured, and what its rate will be compared with."""
+    yield "fewer where they are slow, the first ones are warm-up"
+    rows = [row for row in snapshot.results if not row.verdict]
+    if rows and rows[-1].live:
+        yield f"row {rows[-1].number}: {fmt.plain(rows[-1].configuration)}"
+    if len(rows) > 1 and rows[-1].live and rows[-2].workload == snapshot.workload:
+        rate, step_ms = fmt.significant(rows[-2].samples_per_s), rows[-2].step_ms_p50
+        so_far = f"{rate} samples/s, step p50 {fmt.milliseconds(step_ms)} ms"
+        yield f"row {rows[-2].number} before it: {so_far}"
 
 
 def _why_busy(waits: Mapping[str, str]) -> str:

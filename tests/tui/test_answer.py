@@ -12,6 +12,7 @@ from gpudash.snapshot import Marker, Snapshot
 from gpudash.tui.widgets.answer import AnswerStrip, printed, spread, start_stages
 from gpudash.views.answer import Answer
 from gpudash.views.lanes import Part, lane
+from tests.tui.fake_engine import result
 from tests.views.test_answer import (
     CPU,
     ask,
@@ -132,6 +133,27 @@ async def test_a_start_tells_what_it_waits_for_and_how_long_it_took_last_time():
     assert "about 3 s here last time" in rows[0]
     assert "✓ worker  ◌ torch 2 s …  · model  · first step" in rows[1]
     assert "levers work already" in rows[2]
+    assert "⏎ values  w another workload  ? every key" in rows[3]
+
+
+async def test_a_start_says_what_was_asked_for_as_far_as_it_is_whole():
+    asked = {"batch_size": "4096", "data": "resident"}
+    for width, said in ((60, "asked for:  batch_size=4096  data=resident"), (30, "asked for:")):
+        rows = await shown(changed(STARTING, requested=asked), width)
+        assert rows[4].strip("┃ ") == said
+
+
+async def test_a_start_of_a_run_without_levers_promises_none():
+    rows = await shown(changed(STARTING, can=()), 80)
+    assert "levers" not in "".join(rows)
+
+
+async def test_while_it_measures_it_says_which_row_and_what_stood_before_it():
+    rows = (result(1, "pipelined=off", 300.0), result(2, "pipelined=on", 0.1, live=True))
+    on_cpu = changed(cpu_step(), steps_since_break=3, results=rows)
+    seen = "".join(await shown(on_cpu, 120))
+    assert "row 2: pipelined=on" in seen
+    assert "row 1 before it: 2,400 samples/s, step p50 3.33 ms" in seen
 
 
 @pytest.mark.parametrize(

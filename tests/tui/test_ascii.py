@@ -56,6 +56,17 @@ async def test_nothing_on_the_screen_is_unicode():
             assert all(row.isascii() for row in rows)
 
 
+async def test_a_key_without_a_sign_in_ascii_is_named_not_shown_as_another_key():
+    app = Dashboard(FakeEngine, Plan(workload="encdec", settings={}), ascii_only=True)
+    async with app.run_test(size=(120, 100)) as pilot:
+        await pilot.press("question_mark")
+        await pilot.pause()
+        rows = [strip.text for strip in app.screen._compositor.render_strips()]
+        assert any("enter values" in row for row in rows)
+        assert any("down  Next lever, row or line" in row for row in rows)
+        assert not any("v  Next lever" in row or "E  Choose" in row for row in rows)
+
+
 @pytest.mark.parametrize(("encoding", "expected"), [("UTF-8", False), ("ANSI_X3.4-1968", True)])
 def test_a_locale_without_unicode_turns_it_on(monkeypatch, encoding, expected):
     monkeypatch.setattr("locale.getencoding", lambda: encoding)

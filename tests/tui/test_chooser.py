@@ -213,7 +213,7 @@ async def test_it_shows_rates_changes_and_where_they_are_from():
         assert rows["16"][1:2] + rows["16"][-4:] == ["3,626", "~+40", "%", "row", "3"]
         assert rows["64"] == ["64", "–"]
         assert "type any number to 1,048,576" in lines[-2]
-        for words in ("⏎ set", "a A/B against 8", "esc"):
+        for words in ("enter set", "a A/B against 8", "esc"):
             assert words in lines[-1]
 
 

@@ -58,8 +58,8 @@ async def test_enter_in_the_chooser_that_a_has_opened_compares_too():
     async with dashboard(snapshot=training()) as d:
         await d.choose("batch_size")
         await d.press("a")
-        assert "⏎ A/B against 8" in d.text()
-        assert "⏎ set" not in d.text()
+        assert "enter A/B against 8" in d.text()
+        assert "enter set" not in d.text()
         await d.type("16")
         await d.press("enter")
         question = Question(lever="batch_size", a="8", b="16", short_runs=True)

@@ -438,7 +438,7 @@ async def test_at_80_columns_the_footer_has_what_matters():
 @SIZES
 async def test_the_footer_begins_with_the_keys_of_the_focused_panel(size):
     charts = dict.fromkeys("123", "z zoom")
-    async with dashboard(size, snapshot=training()) as d:
+    async with dashboard(size, snapshot=DECIDED) as d:
         for keys, first in {**charts, "4": "⏎ values", "5l": "m more pairs"}.items():
             await d.press(*keys)
             assert d.lines()[-1].startswith(f" {first}  ")

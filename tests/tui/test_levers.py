@@ -8,8 +8,10 @@ from rich.cells import cell_len
 from textual import events
 from textual.app import App
 
-from gpudash.tui.control import LeverRow
+from gpudash.protocol import Plan
+from gpudash.tui.control import Control, LeverRow
 from gpudash.tui.widgets.levers import LeverPanel
+from tests.tui.fake_engine import FakeEngine
 from tests.tui.test_verdicts import after
 from workloads import CATALOGUE
 from workloads.levers import Choice, Count
@@ -289,3 +291,9 @@ async def test_a_click_below_the_list_does_nothing():
         await pilot.click(offset=(5, 20))
         await pilot.pause()
         assert (shown.chosen.name, pilot.app.did) == ("pipelined", [])
+
+
+def test_before_anything_ran_levers_are_as_this_device_starts_with_them():
+    for device, precision in (("cpu", "fp32"), ("cuda", "tf32")):
+        plan = Plan(workload="masked_loss", settings={}, device=device)
+        assert Control(FakeEngine, plan).active["precision"] == precision

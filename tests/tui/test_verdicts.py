@@ -44,7 +44,7 @@ def rows(control):
 
 def test_keep_sets_what_was_tried_and_back_what_it_was_tried_against():
     control = after()
-    assert control.keep() == "pipelined=on from the next step on"
+    assert control.keep().startswith("pipelined=on from the next step on; c shows the lines")
     assert control.label("undo") == "pipelined on→off"
     assert control.back() == "pipelined=off from the next step on"
     assert control.back() == "pipelined stays off"

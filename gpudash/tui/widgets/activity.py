@@ -65,10 +65,7 @@ class Activity(TimePanel):
         scales = ", ".join([one.scale for one in shown if one.scale and any(one.past)][:2])
         return Frame(
             top=(cell(f"²{title}", "strong"),),
-            top_right=(
-                *at,
-                button("all", "screen.device", rank=1),
-            ),
+            top_right=(*at, button("all", "screen.device", rank=1)),
             bottom=begin if self._series.at_s else (),
             bottom_right=(cell(f"█ = {scales}", "dim", rank=1),) if columns and scales else (),
         )

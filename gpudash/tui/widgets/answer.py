@@ -15,6 +15,7 @@ from gpudash.tui.widgets.painted import Row, width_of
 from gpudash.tui.widgets.panel import Frame, Panel
 from gpudash.views.answer import INTERRUPTED, Answer
 from gpudash.views.lanes import Lane, Part
+from workloads.levers import phrase
 
 NAME_WIDTH = 8
 """Columns for a lane's name, at most."""
@@ -36,15 +37,18 @@ class AnswerStrip(Panel):
         super().__init__(id=id)
         self._answer = Answer(kind="starting", title="starting")
         self._stages: tuple[str, ...] = ()
+        self._meanwhile: tuple[tuple[str, ...], ...] = ()
         self._took = ""
 
     def show(self, answer: Answer, snapshot: Snapshot, last_s: float | None = None) -> None:
         """Take a new answer; `last_s` is how long a start took the last time."""
         starting = answer.kind == "starting"
         stages = start_stages(snapshot) if starting else ()
+        meanwhile = start_hints(snapshot) if starting else ()
         took = f"about {last_s:.0f} s here last time" if starting and last_s is not None else ""
-        if (answer, stages, took) != (self._answer, self._stages, self._took):
-            self._answer, self._stages, self._took = answer, stages, took
+        told = (answer, stages, meanwhile, took)
+        if told != (self._answer, self._stages, self._meanwhile, self._took):
+            self._answer, self._stages, self._meanwhile, self._took = told
             self.repaint()
 
     # ── painting ────────────────────────────────────────────────────────────────────────
@@ -66,9 +70,9 @@ class AnswerStrip(Panel):
         """
         answer = self._answer
         if answer.kind == "starting":
-            early = "levers work already: the first step uses what you set now"
             yield self._first_row(width)
-            yield [Segment(f" {early}", self.ink("dim"))]
+            for hint in self._meanwhile:
+                yield [Segment(f" {_fitting(hint, width - 2, '  ')}", self.ink("dim"))]
             return
         beside = self.framed and width >= TRIES_BESIDE and bool(answer.tries)
         rows = list(self._lanes(width - TRIES_WIDTH if beside else width))
@@ -177,6 +181,18 @@ def start_stages(snapshot: Snapshot) -> tuple[str, ...]:
         f"{waited if index == now else ''}"
         for index, name in enumerate(STAGES)
     )
+
+
+def start_hints(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
+    """Return, in clauses, what can be done before the first step, and what was asked for."""
+    asked = tuple(fmt.plain(phrase({name: value})) for name, value in snapshot.requested.items())
+    hints = [("asked for:", *asked)] if asked else []
+    if "levers" in snapshot.can:
+        early = "levers work already: the first step uses what you set now"
+        does = {"screen.enter": "values", "workload": "another workload", "help": "every key"}
+        keys = tuple(f"{key_for(action)} {what}" for action, what in does.items())
+        hints = [(early,), keys, *hints]
+    return tuple(hints)
 
 
 def _stage(snapshot: Snapshot) -> int:

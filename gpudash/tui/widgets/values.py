@@ -109,10 +109,10 @@ class ValueTable(Panel, Scrolled):
     def frame(self) -> Frame:
         """Return the lever, what a change costs, and the keys."""
         against = f"A/B against {fmt.plain(self._now)}"
-        keys: tuple[Cell, ...] = (cell(f"⏎ {against}", "key", action="screen.compare"),)
+        keys: tuple[Cell, ...] = (cell(f"enter {against}", "key", action="screen.compare"),)
         if not self._compares:
             keys = (
-                cell("⏎ set", "key", action="screen.set"),
+                cell("enter set", "key", action="screen.set"),
                 cell(f"a {against}", "key", rank=1, action="screen.compare"),
             )
         return Frame(
