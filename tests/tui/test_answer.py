@@ -138,7 +138,10 @@ async def test_a_start_tells_what_it_waits_for_and_how_long_it_took_last_time():
 
 async def test_a_start_says_what_was_asked_for_as_far_as_it_is_whole():
     asked = {"batch_size": "4096", "data": "resident"}
-    for width, said in ((60, "asked for:  batch_size=4096  data=resident"), (30, "asked for:")):
+    for width, said in (
+        (60, "asked for: batch_size=4096  data=resident"),
+        (30, "asked for: batch_size=4096"),
+    ):
         rows = await shown(changed(STARTING, requested=asked), width)
         assert rows[4].strip("┃ ") == said
 

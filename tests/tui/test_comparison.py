@@ -1,6 +1,7 @@
 """How an A/B is painted: its axis, its intervals, and what is told of it."""
 
 import math
+import re
 
 import pytest
 from hypothesis import given
@@ -169,3 +170,10 @@ def test_rows_are_spread_evenly_and_the_newest_is_always_among_them(count, rows)
     if indices:
         assert indices[-1] == count - 1
         assert indices[0] >= 0
+
+
+@pytest.mark.parametrize("high", [0.9, 1.5, 2.5, 4.0])
+def test_an_axis_never_promises_a_loss_of_more_than_everything(high):
+    axis = axis_of([(-0.95, -0.1, high)])
+    assert axis.left == -1.0
+    assert all(int(label) >= -100 for label in re.findall(r"-\d+", axis.labels(150)))

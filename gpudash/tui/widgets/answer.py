@@ -186,7 +186,7 @@ def start_stages(snapshot: Snapshot) -> tuple[str, ...]:
 def start_hints(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
     """Return, in clauses, what can be done before the first step, and what was asked for."""
     asked = tuple(fmt.plain(phrase({name: value})) for name, value in snapshot.requested.items())
-    hints = [("asked for:", *asked)] if asked else []
+    hints = [(f"asked for: {asked[0]}", *asked[1:])] if asked else []
     if "levers" in snapshot.can:
         early = "levers work already: the first step uses what you set now"
         does = {"screen.enter": "values", "workload": "another workload", "help": "every key"}

@@ -54,7 +54,8 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
         """Return the labels in percent, as many as stand apart; always the one at 0."""
         row = [" "] * width
         free = [True] * width
-        steps = range(round(self.left / self.step), round(self.right / self.step) + 1)
+        first = math.ceil(round(self.left / self.step, 6))
+        steps = range(first, round(self.right / self.step) + 1)
         for number in dict.fromkeys((0, steps[0], steps[-1], *steps)):  # the first have room
             unit = " %" * (number in (steps[0], steps[-1]))
             text = f"{100 * number * self.step:+g}{unit}" if number else zero
@@ -97,7 +98,8 @@ def axis_of(intervals: Sequence[Interval]) -> Axis:
         right = max(right, min(earlier_high, most, max(high, 0.0) + beyond))
     step = nice_ceiling(max(right - left, LEAST_LENGTH) / 5)
     return Axis(
-        left=math.floor(round(left / step, 6)) * step or -step * (right <= 0),
+        # no rate falls by more than all of it
+        left=max(math.floor(round(left / step, 6)) * step, -1.0) or -step * (right <= 0),
         right=math.ceil(round(right / step, 6)) * step or step,
         step=step,
     )
