@@ -224,7 +224,7 @@ def test_two_enters_in_one_write_answer_a_chooser_once(terminal: Type) -> None:
     screen = terminal(*MASKED_LOSS)
     screen.until(r"training .* step +\d*[1-9]\d*")
     screen.press("\r")
-    screen.until("⏎ set")
+    screen.until("enter set")
     screen.press("2\r\r")
     screen.until(r"batch_size ◦ +2 ")
     screen.until(row(2, "batch_size=2"))
