@@ -15,7 +15,7 @@ import msgspec
 
 from gpudash.snapshot import Series
 from gpudash.tui.timeview import TimeView
-from gpudash.views.throughput import NOW_S
+from gpudash.views.throughput import NOW_S, NOW_STEPS
 
 Point: TypeAlias = tuple[float, float]
 Runs: TypeAlias = list[list[Point]]
@@ -204,7 +204,7 @@ def highest(runs: Runs) -> float:
 
 
 def latest(series: Series, name: str, changed_s: float = 0.0) -> float | None:
-    """Return a step's mean over the last two seconds, as far as they lie after this moment.
+    """Return a step's mean over `NOW_S` and `NOW_STEPS` at least, as far as they lie after this.
 
     None where what was measured last is out of date. The newest ticks may hold no end of a step.
     """
@@ -213,11 +213,22 @@ def latest(series: Series, name: str, changed_s: float = 0.0) -> float | None:
     last = next((tick for tick in recent if _is_finite(values[tick])), None)
     if last is None:
         return None
-    began_s = max(at_s[last] - NOW_S, changed_s)
-    whole = began_s > _begin_of(at_s) + _SLACK_S  # or the first tick would be the one before it
-    first = min(bisect_left(at_s, began_s - _SLACK_S) + whole, last)
+
+    def tick_after(began_s: float) -> int:
+        whole = began_s > _begin_of(at_s) + _SLACK_S  # or it would be the tick before
+        return min(bisect_left(at_s, began_s - _SLACK_S) + whole, last)
+
+    first, least = tick_after(max(at_s[last] - NOW_S, changed_s)), tick_after(changed_s)
+    while steps and first > least and _steps_in(steps, at_s, slice(first, last + 1)) < NOW_STEPS:
+        first -= 1
     weights = [one or 0.0 for one in steps[first : last + 1]]
     return _mean(values[first : last + 1], weights if any(weights) else ())
+
+
+def _steps_in(steps_per_s: Sequence[float | None], at_s: Sequence[float], stretch: slice) -> float:
+    ends = at_s[stretch.start - 1 : stretch.stop]
+    lengths = [end - begin for begin, end in pairwise(ends)]
+    return sum((rate or 0.0) * s for rate, s in zip(steps_per_s[stretch], lengths, strict=True))
 
 
 def _is_finite(value: float | None) -> bool:

@@ -259,8 +259,13 @@ def test_the_newest_value_is_of_what_was_measured_lately():
 
 def test_the_newest_value_is_a_mean_over_two_seconds_of_steps():
     assert newest([9.0, 9.0, 1.0, 2.0, 3.0, 4.0]) == 2.5
-    assert newest([9.0, 9.0, 1.0, 2.0, 3.0, 4.0], rates=(1, 1, 1, 1, 1, 5)) == 26 / 8
+    assert newest([9.0, 9.0, 1.0, 2.0, 3.0, 4.0], rates=(2, 2, 2, 2, 2, 10)) == 26 / 8
     assert newest([1.0, 2.0, 3.0, 4.0], rates=(None,) * 4) == 2.5
+
+
+def test_slow_steps_have_a_newest_value_over_five_of_them():
+    assert newest([9.0, 9.0, 1.0, 2.0, 3.0, 4.0], rates=[1] * 6) == 28 / 6
+    assert newest([9.0] * 8 + [1.0] * 10, rates=[1] * 18) == 1.0
 
 
 def test_what_was_measured_before_the_last_change_is_not_in_the_newest_value():
