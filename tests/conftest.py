@@ -32,6 +32,16 @@ def slow_examples(count: int) -> settings:
     return settings(max_examples=count * settings().max_examples // SHORT)
 
 
+@pytest.fixture(autouse=True)
+def _own_color() -> Iterator[None]:
+    """`--color` is for all that follows in a process; in the tests, for one of them."""
+    before = os.environ.pop("NO_COLOR", None)
+    yield
+    os.environ.pop("NO_COLOR", None)
+    if before is not None:
+        os.environ["NO_COLOR"] = before
+
+
 @pytest.fixture
 def short_path() -> Iterator[Path]:
     """An empty directory. Its name, unlike tmp_path's, leaves room for a socket's in 107 bytes."""
