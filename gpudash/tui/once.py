@@ -47,14 +47,16 @@ def one_frame(
             await asyncio.sleep(LOOKS_EVERY_S)
             found = app.control.snapshot
             last = found if found.state == "training" else last
-        if found.state == "finished" and last.total_steps:
-            last = msgspec.structs.replace(last, total_steps=found.total_steps)
-            app.inbox.on_snapshot(last)
-            while app.control.snapshot is not last:  # noqa: ASYNC110  # nothing tells of a snapshot
-                await asyncio.sleep(LOOKS_EVERY_S)
         await app.workers.wait_for_complete()  # the charts may be drawn
         await pilot.pause()
-        frame.extend(_lines(app, in_color=in_color))
+        frame[:] = _lines(app, in_color=in_color)
+        if found.state == "finished" and last.total_steps:
+            last = msgspec.structs.replace(last, total_steps=found.total_steps)
+            while app.control.snapshot is not last:  # the engine may say one thing more
+                app.inbox.on_snapshot(last)
+                await asyncio.sleep(LOOKS_EVERY_S)
+                await pilot.pause()
+                frame[:] = _lines(app, in_color=in_color)
         app.exit()
 
     app.run(headless=True, size=size, auto_pilot=look)
