@@ -73,7 +73,8 @@ def _answer_rows(width: int, height: int) -> int:
 
 def _large(room: Region, side: str) -> dict[str, Region]:
     """Charts and activity above, the step's time below them, levers beside, the pane beneath."""
-    pane_rows = min(max(room.height * 3 // 10, 8), 18)
+    # seven rows inside it hold an A/B; what a tall terminal has more, charts fill better
+    pane_rows = min(max(room.height // 4, min(room.height * 3 // 10, 9), 8), 18)
     upper, pane = _split_rows(room, room.height - pane_rows)
     left, right = _split_columns(upper, room.width - min(max(room.width * 2 // 7, 34), 42))
     charts, step = _split_rows(left, left.height * 6 // 11)
