@@ -62,6 +62,14 @@ def add_profile_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_output(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
+    """Add the file to write, and whether it may replace another."""
+    parser.add_argument(
+        "-o", "--output", type=FileName("--output"), required=True, metavar=metavar, help=what
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite what exists")
+
+
 class FileName:
     """The type of a file's name. It raises UsageError for what cannot be one."""
 

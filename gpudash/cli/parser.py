@@ -83,6 +83,11 @@ class Parser(argparse.ArgumentParser):
         """What may be said, in order."""
         return self._actions
 
+    @property
+    def options(self) -> dict[str, argparse.Action]:
+        """What may be said, by its name among the parsed arguments."""
+        return {action.dest: action for action in self._actions}
+
     # ── reading ─────────────────────────────────────────────────────────────────────────
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -117,11 +122,6 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             raise UsageError(not_valid(_name(action), str(value), map(str, action.choices)))
-
-    @property
-    def options(self) -> dict[str, argparse.Action]:
-        """What may be said, by its name among the parsed arguments."""
-        return {action.dest: action for action in self._actions}
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError instead of printing the usage."""

@@ -306,7 +306,7 @@ class Dashboard(ContainedApp):
         self._ask(lambda: self.notify(request(), markup=False))
 
     def action_use_row(self) -> None:
-        """Put the levers of the results row under the cursor in force again."""
+        """Set the levers as in the results row under the cursor."""
         row = self._main.pane.chosen_result
         if row is not None:
             self._ask(lambda: self.control.use_row(row))

@@ -275,7 +275,7 @@ class Control:
         return edit.label if edit else ""
 
     def use_row(self, result: Result) -> None:
-        """Put a row's settings in force again. Raises UsageError with the reason."""
+        """Set the levers as in a row. Raises UsageError with the reason."""
         self.require("levers")
         if result.verdict:
             raise UsageError("a verdict has no settings of its own; choose a numbered row")

@@ -207,8 +207,9 @@ def _block(inside: Column) -> Block:
     return Block(" ▁▂▃▄▅▆▇"[min(max(round(EIGHTHS * low / (low + high)), 1), 7)], lower, upper)
 
 
-def _entry(mark: str, ink: str, name: str, ms: float, with_time: bool) -> Cell:  # noqa: FBT001
-    time = ((f" {fmt.milliseconds(ms)}", "text"),) if with_time else ()
+def _entry(mark: str, ink: str, name: str, ms: float | None) -> Cell:
+    """`ms` is None where there is no room for times."""
+    time = () if ms is None else ((f" {fmt.milliseconds(ms)}", "text"),)
     return Cell(parts=((f"{mark} ", ink), (name, "dim"), *time))
 
 
@@ -222,12 +223,17 @@ def legend(parts: Sequence[Part], step: Spent, width: int) -> list[Cell]:
         ("", "short", False),
     ):
         entries = [
-            _entry("·" if part.ink == IDLE else "█", part.ink, getattr(part, name), ms, with_times)
+            _entry(
+                "·" if part.ink == IDLE else "█",
+                part.ink,
+                getattr(part, name),
+                ms if with_times else None,
+            )
             for part, ms in zip(parts, step.shown, strict=True)
             if ms > UNNAMED * total_ms
         ]
         entries += [
-            _entry(f"· {hidden}", "dim", getattr(part, name), ms, with_times)
+            _entry(f"· {hidden}", "dim", getattr(part, name), ms if with_times else None)
             for part, ms in zip(parts, step.hidden, strict=True)
             if hidden and ms > UNNAMED * total_ms
         ]

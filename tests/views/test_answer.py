@@ -23,19 +23,13 @@ from gpudash.views.answer import (
 )
 from gpudash.views.lanes import Part, lane
 from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
+from tests.tui.fake_engine import PHASES
 from workloads import CATALOGUE
 from workloads.levers import resolve
 
 changed = msgspec.structs.replace
 GPU = Device(kind="cuda", name="NVIDIA H200")
 CPU = Device(kind="cpu", name="AMD EPYC")
-PHASES = (
-    Phase(name="copy", label="copy", lane="prepare"),
-    Phase(name="prepare", label="encode", lane="prepare"),
-    Phase(name="forward", label="forward", lane="train"),
-    Phase(name="backward", label="backward", lane="train"),
-    Phase(name="optimizer", label="optimizer", lane="train"),
-)
 
 
 def settings(workload="encdec", **changes):

@@ -1,6 +1,6 @@
 """`gpudash export`."""
 
-from gpudash.cli.options import FileName
+from gpudash.cli.options import FileName, add_output
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import Exit
 
@@ -10,15 +10,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "recording", type=FileName("LOG"), metavar="LOG", help="FILE.jsonl, or the CSV beside it"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=FileName("--output"),
-        required=True,
-        metavar="FILE",
-        help="ends in .csv (FILE.json is written too), .jsonl or .parquet",
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite existing files")
+    add_output(parser, "FILE", "ends in .csv (FILE.json is written too), .jsonl or .parquet")
 
 
 VERB = Verb(

@@ -1,6 +1,6 @@
 """`gpudash report`."""
 
-from gpudash.cli.options import FileName
+from gpudash.cli.options import FileName, add_output
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import Exit
 
@@ -13,15 +13,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="RUN",
         help="a recording's CSV, or the log beside it",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=FileName("--output"),
-        required=True,
-        metavar="FILE.html",
-        help="the page to write; it needs nothing beside it",
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    add_output(parser, "FILE.html", "the page to write; it needs nothing beside it")
 
 
 VERB = Verb(

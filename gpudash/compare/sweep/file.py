@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpudash.compare.sweep.grid import BlockRow, Grid, whole_rounds
-from gpudash.compare.sweep.table import Measured
+from gpudash.compare.sweep.table import SettingResult
 from gpudash.errors import RecordingError, UsageError
 from gpudash.protocol import Device, Settings, Started
 from gpudash.recording import provenance
@@ -64,7 +64,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """What the worker said of these settings on this device when it started …"""
     noted: tuple[str | None, ...] = ()
     """… and which lever each of them is about."""
-    table: tuple[Measured, ...] | None = None
+    table: tuple[SettingResult, ...] | None = None
     """Every setting with what it was worth; None until the sweep has ended."""
     skipped_samples: int | None = None
     """Unreadable ones, in all of the sweep's runs until their last block; None before the first."""
@@ -202,7 +202,7 @@ class SweepFile:
             self._provenance = replace(self._provenance, skipped_samples=samples)
             self._write_provenance()
 
-    def conclude(self, table: tuple[Measured, ...]) -> None:
+    def conclude(self, table: tuple[SettingResult, ...]) -> None:
         """Note what every setting was worth. Raises RecordingError."""
         self._provenance = replace(self._provenance, table=table)
         self._write_provenance()

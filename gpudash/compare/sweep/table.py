@@ -11,7 +11,7 @@ from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Settings
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class SettingResult(msgspec.Struct, frozen=True, kw_only=True):
     """A setting of the table as data. None = not measured."""
 
     settings: Settings
@@ -34,7 +34,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     out_of_memory: bool
 
 
-def data(grid: Grid, results: Sequence[Sequence[CellResult]]) -> tuple[Measured, ...]:
+def data(grid: Grid, results: Sequence[Sequence[CellResult]]) -> tuple[SettingResult, ...]:
     """Return the table as data, row by row."""
     return tuple(
         _measured(grid.rows[row] | grid.columns[column], result)
@@ -43,9 +43,9 @@ def data(grid: Grid, results: Sequence[Sequence[CellResult]]) -> tuple[Measured,
     )
 
 
-def _measured(settings: Settings, result: CellResult) -> Measured:
+def _measured(settings: Settings, result: CellResult) -> SettingResult:
     found = result.change
-    return Measured(
+    return SettingResult(
         settings=settings,
         steps_per_s=result.steps_per_s,
         samples_per_s=result.samples_per_s,
