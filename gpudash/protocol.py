@@ -11,8 +11,10 @@ import msgspec
 
 PROTOCOL_VERSION = 2
 """Raised whenever a reader of older messages would misread a new one."""
-Ability: TypeAlias = Literal["levers", "pause", "restart", "blocks", "record", "profile"]
-"""What may be asked of a source."""
+Ability: TypeAlias = Literal[
+    "levers", "pause", "restart", "blocks", "record", "profile", "leave", "type"
+]
+"""What may be asked of a source; `leave`: to train on unwatched; `type`: to take what is typed."""
 Settings: TypeAlias = dict[str, str]
 """Lever name → value in its canonical text form, in the workload's lever order."""
 
@@ -37,6 +39,8 @@ class Printed(Record, frozen=True, kw_only=True):
     """What the training process printed: plain text, whatever it contains."""
 
     lines: tuple[str, ...]
+    replaces: int = 0
+    """So many of the newest lines are void: a progress bar writes over itself."""
 
 
 class Note(Record, frozen=True, kw_only=True):
@@ -93,6 +97,37 @@ class Started(Record, frozen=True, kw_only=True):
     notes: tuple[Note, ...] = ()
     phases: tuple[Phase, ...] = ()
     """What `Step.phases_ms` may tell of, in the order of a step."""
+
+
+LeverKind: TypeAlias = Literal["switch", "choice", "count"]
+
+
+class LeverOffer(Record, frozen=True, kw_only=True, tag=False):
+    """A lever of a training that is in no catalogue, as `workloads.levers.Lever` describes one."""
+
+    name: str
+    kind: LeverKind
+    default: str
+    """What the training had by itself."""
+    choices: tuple[str, ...] = ()
+    minimum: int = 0
+    maximum: int = 0
+    """Of a count."""
+    effect: Literal["next step", "new loader", "rebuilt model"] = "next step"
+    summary: str
+    source: str
+    numerics: bool = False
+    """Whether another value computes other numbers, which the user is asked about first."""
+    refusal: str | None = None
+    """Why it cannot be moved here, as a clause; None where it can be."""
+
+
+class Offered(Record, frozen=True, kw_only=True):
+    """What was found in a training that nobody wrote for us; said again when more is known."""
+
+    found: str
+    """One line: `AdamW, root GPT, 4 backward passes a step, no DataLoader`."""
+    levers: tuple[LeverOffer, ...] = ()
 
 
 class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=False):
@@ -213,6 +248,9 @@ class BlocksEnded(Record, frozen=True, kw_only=True):
     """As a clause, for the user."""
 
 
+Aside: TypeAlias = Literal["asked", "evaluation", "checkpoint"]
+
+
 class Paused(Record, frozen=True, kw_only=True):
     """No further step is started until a Resume; said again to each further Pause."""
 
@@ -220,6 +258,8 @@ class Paused(Record, frozen=True, kw_only=True):
     answers: tuple[int, ...] = ()
     after_step: int = 0
     """The last step enqueued: the device may still be at work on it."""
+    why: Aside = "asked"
+    """What the training does instead, if nobody has asked for it."""
 
 
 class Resumed(Record, frozen=True, kw_only=True):
@@ -475,6 +515,7 @@ Event: TypeAlias = (
     | Printed
     | Status
     | Started
+    | Offered
     | Progress
     | Changed
     | Timed

@@ -6,6 +6,7 @@ Its clock is made up, its steps last what `step_ms` says of the settings, and th
 
 import itertools
 
+from gpudash.instrument.block_queue import BlockQueue
 from gpudash.protocol import (
     Blocks,
     BlocksEnded,
@@ -22,7 +23,6 @@ from gpudash.protocol import (
     Step,
 )
 from gpudash.run.normalise import Normaliser
-from gpudash.worker.block_queue import BlockQueue
 from tests.scripted_run import BEGAN_S, started
 
 WARMUP = 2

@@ -22,6 +22,7 @@ from gpudash.protocol import (
     GpuReading,
     Hello,
     HostReading,
+    Offered,
     Paused,
     Plan,
     Progress,
@@ -36,7 +37,7 @@ from gpudash.recording.stream import RowStream
 from gpudash.recording.writer import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 
-LASTING = (Hello, Plan, Started, Changed, Paused, GpuMissing, ComparisonShown)
+LASTING = (Hello, Plan, Started, Offered, Changed, Paused, GpuMissing, ComparisonShown)
 """What a log that is begun later needs to be understood alone: the newest of each."""
 ENDS: dict[type, tuple[type, ...]] = {Started: (Changed, Paused), Resumed: (Paused,)}
 """What no longer lasts, once this has come of the same source and rank."""

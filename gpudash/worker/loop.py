@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 import torch
 
+from gpudash.instrument.block_queue import BlockQueue
 from gpudash.instrument.pipes import CommandPipe
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports, instruments
 from gpudash.protocol import (
@@ -34,7 +35,6 @@ from gpudash.protocol import (
     Stop,
     Timed,
 )
-from gpudash.worker.block_queue import BlockQueue
 from gpudash.worker.phases import PHASES
 from workloads.levers import LeverError, phrase
 from workloads.memory import is_out_of_memory

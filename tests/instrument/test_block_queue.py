@@ -2,8 +2,8 @@ import itertools
 
 import pytest
 
+from gpudash.instrument.block_queue import BlockQueue
 from gpudash.protocol import Block, Blocks
-from gpudash.worker.block_queue import BlockQueue
 
 HOME = {"pipelined": "off", "batch_size": "8"}
 

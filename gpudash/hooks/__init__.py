@@ -1,0 +1,1 @@
+"""What gpudash does inside a script of the user's: find steps, measure them, move levers."""

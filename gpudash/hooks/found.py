@@ -1,0 +1,61 @@
+"""What was found in the user's training: the objects that the levers act on."""
+
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+Call: TypeAlias = Callable[..., Any]
+
+
+class NewestCall(NamedTuple):
+    """A training call of a root: its arguments, kept for as long as somebody asked for them."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Root:
+    """A module that is nobody's child, and whose calls are the training's forward passes."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = weakref.ref(module)
+        self.around: Callable[[Call], Call] | None = None
+        """What a lever puts around the module's call; None: nothing."""
+        self.keeps_calls = False
+        """Whether its newest training call is kept: a rehearsal needs it."""
+        self.newest: NewestCall | None = None
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The module; None once the script has let go of it."""
+        return self._module()
+
+
+class Feed:
+    """The DataLoader that the training's batches come from, and the iterator in progress."""
+
+    def __init__(self, loader: DataLoader[Any], iterator: Any) -> None:
+        self.loader = weakref.ref(loader)
+        self.iterator = weakref.ref(iterator)
+
+
+class Found(NamedTuple):
+    """A training, as far as it is known."""
+
+    optimizers: tuple[Optimizer, ...]
+    """In the order of their first steps; empty where a step ends without one."""
+    roots: tuple[Root, ...]
+    feed: Feed | None
+    """None: no DataLoader was seen."""
+    device: torch.device
+    """Of the roots' parameters."""
+    world_size: int
+    backwards: int | None
+    """Backward passes a step; None while it varies or is not known."""
+    scaler: bool
+    """A GradScaler steps the optimizers."""
