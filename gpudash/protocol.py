@@ -215,7 +215,7 @@ class Timed(Record, frozen=True, kw_only=True):
     """When the wall clock was read last."""
     block: int
     steps: int
-    samples: int
+    samples: int | None
     seconds: float
 
 

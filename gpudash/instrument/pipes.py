@@ -1,12 +1,14 @@
-"""The child's ends of the pipes: events out, commands in, neither ever waited for.
+"""The training process's ends of the pipes: events out, commands in, neither ever waited for.
 
 Events leave in their envelopes, as JSON lines. A full pipe keeps the bytes here and delays no
-step; a broken one means that the parent is gone.
+step; a broken one means that the parent is gone. A socket does for both.
 """
 
 import os
 import select
 import time
+from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -16,23 +18,35 @@ READ_BYTES = 1 << 16
 
 
 class ParentGone(Exception):  # noqa: N818  # it is an event, not an error
-    """Nobody reads or commands this worker any more."""
+    """Nobody reads or commands this process any more."""
 
 
 class EventPipe:
     """Where events go."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(
+        self, fd: int, rank: int = 0, write: Callable[[bytearray], int] | None = None
+    ) -> None:
+        """`write` is what writes to `fd`, where that is not `os.write`."""
         os.set_blocking(fd, False)
         self._fd = fd
+        self._rank = rank
+        self._write = write or partial(os.write, fd)
         self._sent = 0
         self._pending = bytearray()
         self._encoder = msgspec.json.Encoder()
 
+    @property
+    def kept_bytes(self) -> int:
+        """How much the pipe has not taken so far."""
+        return len(self._pending)
+
     def send(self, event: Event) -> None:
         """Append the event and write what the pipe takes. Raises ParentGone."""
         now_s = time.monotonic()
-        envelope = Envelope(source="training", seq=self._sent, sent_s=now_s, body=event)
+        envelope = Envelope(
+            source="training", rank=self._rank, seq=self._sent, sent_s=now_s, body=event
+        )
         self._sent += 1
         self._pending += self._encoder.encode(envelope) + b"\n"
         self.flush()
@@ -41,10 +55,10 @@ class EventPipe:
         """Write what the pipe takes now. Raises ParentGone."""
         while self._pending:
             try:
-                written = os.write(self._fd, self._pending)
+                written = self._write(self._pending)
             except BlockingIOError:
                 return
-            except BrokenPipeError as error:
+            except ConnectionError as error:
                 raise ParentGone from error
             del self._pending[:written]
 
@@ -64,6 +78,8 @@ class CommandPipe:
         self._fd = fd
         self._partial = b""
         self._decoder = msgspec.json.Decoder(AnyCommand)
+        self._arrived = select.poll()  # select takes no descriptor from 1024 on
+        self._arrived.register(fd, select.POLLIN)
 
     def read(self) -> list[AnyCommand]:
         """Return the commands that have arrived. Raises ParentGone at end of file."""
@@ -71,6 +87,8 @@ class CommandPipe:
             received = os.read(self._fd, READ_BYTES)
         except BlockingIOError:
             return []
+        except ConnectionError as error:
+            raise ParentGone from error
         if not received:
             raise ParentGone
         *lines, self._partial = (self._partial + received).split(b"\n")
@@ -78,4 +96,4 @@ class CommandPipe:
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep until a command has arrived, at most so long; tell whether one has."""
-        return bool(select.select([self._fd], [], [], timeout_s)[0])
+        return bool(self._arrived.poll(timeout_s * 1e3))

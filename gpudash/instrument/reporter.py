@@ -56,7 +56,7 @@ class Reports:
         """Take in the steps that the device has finished."""
         self._finished += self._clock.finished()
 
-    def count(self, steps: int, samples: int) -> None:
+    def count(self, steps: int, samples: int | None) -> None:
         """Count steps that no instrument has seen."""
         self.total_steps += steps
         self._total_samples = total((self._total_samples, samples))

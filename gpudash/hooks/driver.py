@@ -1,0 +1,311 @@
+"""What talks to the dashboard, from inside the user's training: called by the tracker's hooks.
+
+Nothing in here waits, but for a dashboard that has asked to pause, and around a block under the
+wall clock. Nothing in here is raised into the script: after a failure of its own, gpudash takes
+back its levers and measures no more.
+"""
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import TypeAlias
+
+from gpudash.hooks.endpoint import Endpoint, Line
+from gpudash.hooks.found import Found, described
+from gpudash.hooks.training import Levers, Redirects, Tracks, Training, rank
+from gpudash.hooks.watch import Watch
+from gpudash.instrument.device import describe_device, versions
+from gpudash.instrument.reporter import Reports
+from gpudash.protocol import (
+    Ability,
+    Aside,
+    Event,
+    Hello,
+    Notice,
+    Offered,
+    Paused,
+    Phase,
+    Resumed,
+    Started,
+)
+from gpudash.rendezvous import Rendezvous
+
+DUE_EVERY_S = 0.025
+"""How often the socket is looked at, and a report may leave: a system call for each step would
+cost short steps more than some lever gains."""
+EXPECTED_S = 2.0
+"""So long a training that was found is measured with nobody there: a dashboard that comes within
+is told of the first steps too."""
+CAN: tuple[Ability, ...] = ("levers", "blocks", "pause", "record", "leave")
+LAST_STEPS_S = 0.2
+"""So long the device may take, when the process ends, to finish what is to be reported."""
+
+MakeLevers: TypeAlias = Callable[[Found, Redirects], Levers]
+
+
+class Driver:
+    """The tracker's observer. Its methods are called on the thread that trains."""
+
+    def __init__(
+        self, rendezvous: Rendezvous, phases: tuple[Phase, ...], make_levers: MakeLevers
+    ) -> None:
+        self.tracker: Tracks
+        """Set by whoever brings the two together."""
+        self._rendezvous = rendezvous
+        self._phases = phases
+        self._make_levers = make_levers
+        self._training: Training | None = None
+        self._endpoint: Endpoint | None = None
+        self._line: Line | None = None
+        self._watch: Watch | None = None
+        self._reports: Reports | None = None  # while measuring
+        self._since_s = 0.0  # … which began then
+        self._aside: Paused | None = None
+        self._border_s = 0.0  # when the newest step was done with
+        self._due_s = 0.0
+        self._is_inside = False  # what the levers try out passes through the hooks too
+        self._is_off = False
+        self._restores = False  # at the next border
+
+    # ── what the tracker tells ──────────────────────────────────────────────────────────
+
+    def found(self, found: Found) -> None:
+        """Take what is known of the training."""
+        self._guard(lambda: self._find(found))
+
+    def border(self, step: int) -> None:
+        """Do what is to be done between this step and the next."""
+        training, watch = self._training, self._watch
+        if training is not None:
+            training.step = step
+        self._border_s = time.monotonic()
+        if self._border_s >= self._due_s or (watch is not None and watch.is_busy):
+            self._guard(self._between_steps)
+            self._border_s = time.monotonic()
+        if self._restores:
+            self._restore()
+
+    def step(self, step: int) -> None:
+        """Note that the clock has this step."""
+        if self._training is not None:
+            self._training.close(step)
+
+    def aside(self, why: Aside | None) -> None:
+        """Tell that the training does something else since its newest step; None: no longer."""
+        self._guard(lambda: self._turn_aside(why))
+
+    def idle(self) -> None:
+        """Report, where no step comes for long."""
+        if self._reports is not None and time.monotonic() >= self._due_s:
+            self._guard(self._attend)
+
+    def failed(self, what: str, error: BaseException) -> None:
+        """Tell that a hook of the tracker's is off from now on."""
+        text = f"gpudash measures no {what} any more: {_said(error)}; the training goes on"
+        self._guard(lambda: self._send(Notice(text=text)))
+
+    # ── its own life ────────────────────────────────────────────────────────────────────
+
+    def close(self) -> None:
+        """Tell what is left and hang up: the process ends."""
+        with contextlib.suppress(Exception):
+            clock, reports = self.tracker.clock, self._reports
+            if reports is not None and clock is not None and self._line is not None:
+                patience_s = time.monotonic() + LAST_STEPS_S
+                while clock.enqueued and time.monotonic() < patience_s:
+                    reports.look()
+                reports.send()
+            self._hang_up("the training ended")
+
+    def forget(self) -> None:
+        """Give up, in a forked child, what belongs to the parent; begin anew if it trains."""
+        with contextlib.suppress(Exception):
+            if self._line is not None:
+                self._line.close()
+            if self._endpoint is not None:
+                self._endpoint.forget()
+            self._endpoint = self._line = self._watch = self._reports = None
+            self.tracker.active = False
+            self._due_s, self._is_inside = 0.0, False
+
+    def _guard(self, action: Callable[[], None]) -> None:
+        """Do it, unless it comes of our own doing; whatever fails in it ends our part."""
+        training = self._training
+        if self._is_off or self._is_inside or (training is not None and training.is_captured):
+            return
+        self._is_inside = True
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001  # none may reach the script
+            self._give_up(error)
+        finally:
+            self._is_inside = False
+
+    def _give_up(self, error: Exception) -> None:
+        self._is_off = self._restores = True
+        with contextlib.suppress(Exception):
+            self.tracker.active = False
+            why = f"gpudash stopped measuring: {_said(error)}"
+            self._send(Notice(text=f"{why}; the training goes on"))
+            self._hang_up(why)
+
+    def _restore(self) -> None:
+        self._restores = False
+        with contextlib.suppress(Exception):
+            if self._training is not None:
+                self._training.levers.restore()
+
+    def _hang_up(self, why: str) -> None:
+        if self._watch is not None:
+            self._watch.dismiss(why)
+        if self._line is not None:
+            self._line.close()
+        if self._endpoint is not None:
+            self._endpoint.close()
+        self._line = self._watch = self._endpoint = None
+
+    # ── the training ────────────────────────────────────────────────────────────────────
+
+    def _find(self, found: Found) -> None:
+        if self._training is None:
+            levers = self._make_levers(found, self.tracker.redirects)
+            self._training = Training(self.tracker, found, levers)
+            self._listen()
+        else:
+            self._training.update(found)
+            self._send(self._offered(self._training))
+
+    def _listen(self) -> None:
+        """Be there for dashboards, in this process."""
+        self._endpoint = Endpoint(self._rendezvous.socket(os.getpid()))
+        # as `atexit`, but in processes of multiprocessing too
+        Finalize(None, self.close, exitpriority=0)
+        self._measure()
+
+    def _measure(self) -> None:
+        """Have steps measured from now on, and those that nobody was there for forgotten."""
+        training, clock, losses = self._training, self.tracker.clock, self.tracker.losses
+        assert training is not None
+        assert clock is not None, "it is made before a training is found"
+        assert losses is not None
+        clock.finished()
+        self._since_s = time.monotonic()
+        synchronize = training.synchronize
+        self._reports = Reports(clock, losses, lambda: ({}, 0), synchronize, self._send)
+        if training.step:
+            self._reports.count(training.step, None)
+        training.watch()
+
+    def _between_steps(self) -> None:
+        training = self._training
+        if training is None:
+            return
+        if self._endpoint is None:  # a forked child that trains itself
+            self._listen()
+        if time.monotonic() >= self._due_s:
+            self._attend()
+        watch = self._watch
+        if watch is None:
+            if self._reports is not None and time.monotonic() > self._since_s + EXPECTED_S:
+                self._rest()
+            return
+        watch.turn()
+        while watch.paused:
+            watch.rest()
+            self._attend()
+            watch.turn()
+        if watch.is_over:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Measure no more: nobody is there."""
+        self._line = self._watch = self._reports = self._aside = None
+        if self._training is not None:
+            self._training.unwatch()
+
+    def _turn_aside(self, why: Aside | None) -> None:
+        training = self._training
+        if training is None:
+            return
+        if why is not None:
+            self._aside = Paused(at_s=self._border_s, after_step=training.step, why=why)
+            self._send(self._aside)
+        elif self._aside is not None:
+            self._aside = None
+            self._send(Resumed(at_s=time.monotonic()))
+
+    # ── the dashboard ───────────────────────────────────────────────────────────────────
+
+    def _attend(self) -> None:
+        """Look who has come, report what is due, take in what is asked."""
+        began_s = time.monotonic()
+        self._due_s = began_s + DUE_EVERY_S
+        if self._training is None or self._endpoint is None:
+            return
+        if self._watch is not None:
+            self._watch.read()
+        if self._line is None or not self._line.gone:  # else the next one waits until that is over
+            self._admit(self._training, self._endpoint.accept())
+        reports = self._reports
+        if reports is None:
+            return
+        if self._line is None:
+            reports.look()
+            return
+        reports.spent_s += time.monotonic() - began_s
+        if began_s >= reports.due_s:
+            reports.send()
+
+    def _admit(self, training: Training, connection: socket.socket | None) -> None:
+        """Let the dashboard in, unless there is one."""
+        if connection is None:
+            return
+        if self._line is None:
+            self._greet(Line(connection, rank()), training)
+        else:
+            connection.close()
+
+    def _greet(self, line: Line, training: Training) -> None:
+        """Say what this is, how it is set and where it stands."""
+        self._line = line
+        if self._reports is None:
+            self._measure()
+        assert self._reports is not None
+        self._watch = Watch(line, training, self._reports)
+        several = training.found.world_size > 1  # the others would wait for one that pauses
+        can = tuple(one for one in CAN if not (several and one == "pause"))
+        self._send(Hello(can=can, pid=os.getpid()))
+        self._send(self._offered(training))
+        self._send(
+            Started(
+                at_s=self._since_s,
+                segment=training.segment,
+                pid=os.getpid(),
+                workload=Path(sys.argv[0]).name,
+                device=describe_device(training.found.device),
+                settings=dict(training.levers.settings),
+                requested=training.requested,
+                warmup_steps=training.levers.warmup_steps,
+                versions=versions(),
+                phases=self._phases,
+            )
+        )
+        if self._aside is not None:
+            self._send(self._aside)
+
+    def _offered(self, training: Training) -> Offered:
+        return Offered(found=described(training.found), levers=training.offers)
+
+    def _send(self, event: Event) -> None:
+        if self._line is not None:
+            self._line.send(event)
+
+
+def _said(error: BaseException) -> str:
+    first = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

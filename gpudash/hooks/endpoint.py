@@ -1,0 +1,111 @@
+"""Where a dashboard reaches the training: a Unix socket that is only looked at, never waited for.
+
+One dashboard at a time, and of this user alone. A dashboard that reads too little is let go of:
+it may come again.
+"""
+
+import contextlib
+import os
+import socket
+import struct
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
+from gpudash.protocol import AnyCommand, Event
+
+MOST_BYTES = 8 << 20
+"""What is kept for a dashboard that does not read: about a minute of short steps."""
+PEER = struct.Struct("3i")
+"""Process, user and group at a socket's other end, as the kernel tells them."""
+
+
+class Line:
+    """The connection to one dashboard. No method raises for a dashboard that is gone."""
+
+    def __init__(self, connection: socket.socket, rank: int) -> None:
+        self._connection = connection
+        write = partial(_write, connection)
+        self._events = EventPipe(connection.fileno(), rank, write)
+        self._commands = CommandPipe(connection.fileno())
+        self.gone = False
+        """Whether nobody is there any more."""
+
+    def send(self, event: Event) -> None:
+        """Tell it, as far as the socket takes it now."""
+        if self.gone:
+            return
+        try:
+            self._events.send(event)
+        except ParentGone:
+            self.close()
+        if self._events.kept_bytes > MOST_BYTES:
+            self.close()
+
+    def read(self) -> list[AnyCommand]:
+        """Return the commands that have arrived; one that makes no sense ends the connection."""
+        if self.gone:
+            return []
+        try:
+            return self._commands.read()
+        except (ParentGone, msgspec.DecodeError):
+            self.close()
+            return []
+
+    def wait(self, timeout_s: float) -> None:
+        """Sleep until something has arrived, at most so long."""
+        if not self.gone:
+            self._commands.wait(timeout_s)
+
+    def close(self) -> None:
+        """Hang up."""
+        self.gone = True
+        self._connection.close()
+
+
+class Endpoint:
+    """The socket that dashboards connect to."""
+
+    def __init__(self, path: Path) -> None:
+        """Listen there. Raises OSError."""
+        self._path = path
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            path.unlink(missing_ok=True)  # of a process that had our number
+            self._listening.setblocking(False)
+            self._listening.bind(str(path))
+            path.chmod(0o600)
+            self._listening.listen()
+        except OSError:
+            self._listening.close()
+            raise
+
+    def accept(self) -> socket.socket | None:
+        """Return a connection of this user's that has come since; None without one."""
+        try:
+            connection, _ = self._listening.accept()
+        except OSError:  # none waits, or it has gone again, or no descriptor is left
+            return None
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
+        _, user, _ = PEER.unpack(peer)
+        if user != os.geteuid():
+            connection.close()
+            return None
+        return connection
+
+    def close(self) -> None:
+        """Listen no more, and leave nothing behind."""
+        self.forget()
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+
+    def forget(self) -> None:
+        """Give up what a forked child has inherited: the parent goes on listening."""
+        self._listening.close()
+
+
+def _write(connection: socket.socket, data: bytearray) -> int:
+    # a script may have set SIGPIPE back to what ends a process
+    return connection.send(data, socket.MSG_NOSIGNAL)

@@ -1,0 +1,17 @@
+"""Brings tracker, driver and levers together, once in a process that trains."""
+
+import os
+
+from gpudash.hooks.driver import Driver
+from gpudash.hooks.levers import ScriptLevers
+from gpudash.hooks.tracker import PHASES, Tracker
+from gpudash.rendezvous import Rendezvous
+
+
+def start(rendezvous: Rendezvous) -> None:
+    """Look for a training in this process from now on, and tell of it there."""
+    driver = Driver(rendezvous, PHASES, ScriptLevers)
+    driver.tracker = tracker = Tracker(driver)
+    tracker.failed = driver.failed
+    os.register_at_fork(after_in_child=driver.forget)
+    tracker.install()

@@ -1,0 +1,155 @@
+"""The user's training, as every dashboard of it finds it: its settings, its segment, its steps."""
+
+import os
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+from weakref import WeakKeyDictionary
+
+import torch
+from msgspec.structs import replace
+
+from gpudash.hooks.found import Found
+from gpudash.hooks.levers import Refusal
+from gpudash.instrument.clock import Clock
+from gpudash.instrument.loss import LossReader
+from gpudash.protocol import LeverOffer, Settings
+
+ONE_PROCESS = "levers move in a training of one process only, so far"
+
+Redirects: TypeAlias = WeakKeyDictionary[Any, Callable[[], Any]]
+
+
+class Tracks(Protocol):
+    """What is needed of the tracker."""
+
+    clock: Clock[torch.Event] | Clock[float] | None
+    losses: LossReader | None
+    active: bool
+    redirects: Redirects
+    failed: Callable[[str, BaseException], None]
+
+    def interrupt(self) -> None:
+        """Have the next step's time begin with itself."""
+
+
+class Levers(Protocol):
+    """What is needed of `gpudash.hooks.levers.ScriptLevers`."""
+
+    @property
+    def offers(self) -> tuple[LeverOffer, ...]:
+        """Those of this training."""
+
+    @property
+    def settings(self) -> Settings:
+        """Their values now."""
+
+    @property
+    def warmup_steps(self) -> int:
+        """After the newest `enter`."""
+
+    @property
+    def burst_steps(self) -> int:
+        """After the newest `enter`."""
+
+    def update(self, found: Found) -> None:
+        """Take what is known now."""
+
+    def resolve(self, changes: Settings) -> Settings:
+        """Return all settings that the changes lead to. Raises Refusal."""
+
+    def needs_call(self, wanted: Settings) -> bool:
+        """Whether it wants to see a training call of the roots first."""
+
+    def enter(self, wanted: Settings) -> None:
+        """Put them in force. Raises Refusal, and then everything is as before."""
+
+    def restore(self) -> None:
+        """Put back what the script had."""
+
+
+class Training:
+    """What lasts while dashboards come and go."""
+
+    def __init__(self, tracker: Tracks, found: Found, levers: Levers) -> None:
+        self.tracker = tracker
+        self.found = found
+        self.levers = levers
+        self.requested: Settings = {}
+        """The levers that were asked for, as asked."""
+        self.segment = 0
+        self.step = 0
+        """The newest step that the script has been through."""
+        self._closed = 0  # the newest one on the clock
+
+    def update(self, found: Found) -> None:
+        """Take what is known now."""
+        self.found = found
+        self.levers.update(found)
+
+    @property
+    def offers(self) -> tuple[LeverOffer, ...]:
+        """Its levers, none of which moves where other processes would have to follow."""
+        if self.found.world_size == 1:
+            return self.levers.offers
+        return tuple(replace(one, refusal=ONE_PROCESS) for one in self.levers.offers)
+
+    def resolve(self, changes: Settings) -> Settings:
+        """Return all settings that the changes lead to. Raises Refusal."""
+        moves = any(self.levers.settings.get(name) != value for name, value in changes.items())
+        if moves and self.found.world_size > 1:
+            raise Refusal(ONE_PROCESS)
+        return self.levers.resolve(changes)
+
+    def watch(self) -> None:
+        """Have the tracker measure from the next step on."""
+        self._closed = self.step
+        self.tracker.active = True
+        self.tracker.interrupt()
+
+    def unwatch(self) -> None:
+        """Have the tracker count alone."""
+        self.tracker.active = False
+        self._stamp()
+
+    def begin_segment(self) -> None:
+        """Note that the settings are others from the next step on."""
+        self.segment += 1
+        self.tracker.interrupt()
+        self._stamp()
+
+    def close(self, step: int) -> None:
+        """Note that the clock has this step."""
+        self._closed = step
+        self._stamp()
+
+    def _stamp(self) -> None:
+        """Tell the clock the segment of the steps to come, once it has all those before."""
+        clock = self.tracker.clock
+        if clock is not None and (self._closed >= self.step or not self.tracker.active):
+            clock.segment = self.segment
+
+    def keep_calls(self, *, keep: bool) -> None:
+        """Have the roots keep their newest training calls, for a rehearsal; or let go of them."""
+        for root in self.found.roots:
+            root.keeps_calls = keep
+            if not keep:
+                root.newest = None
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether a CUDA graph is being recorded, which hardly anything may happen beside."""
+        return self.found.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+    def synchronize(self) -> None:
+        """Wait until the device has finished everything enqueued."""
+        if self.found.device.type == "cuda":
+            torch.cuda.synchronize(self.found.device)  # sync: around a block under the wall clock
+
+
+def rank() -> int:
+    """Return which of the training's processes this one is."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    said = os.environ.get("RANK", "")
+    return int(said) if said.isdecimal() else 0

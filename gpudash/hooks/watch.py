@@ -1,0 +1,358 @@
+"""What one dashboard asks of the training: pauses, changes of levers, blocks. Each has one answer.
+
+As the worker's loop obeys, but a step at a time: the script goes on when `turn` returns. A change
+that has to be rehearsed on a call of the model's waits for a step; so does what was asked after it.
+"""
+
+import time
+from collections import deque
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gpudash.hooks.endpoint import Line
+from gpudash.hooks.levers import Refusal
+from gpudash.hooks.training import Training
+from gpudash.instrument.block_queue import BlockQueue
+from gpudash.instrument.reporter import REPORT_EVERY_S, Reports
+from gpudash.protocol import (
+    AnyCommand,
+    Block,
+    Blocks,
+    BlocksEnded,
+    Change,
+    Changed,
+    Pause,
+    Paused,
+    Refused,
+    Resume,
+    Resumed,
+    Settings,
+    Stop,
+    Timed,
+)
+
+NO_STOP = "a script of your own ends by itself or by a signal, not at a step"
+
+
+class _Switch(NamedTuple):
+    """Resolved settings on their way to be entered."""
+
+    wanted: Settings
+    changes: Settings
+    began_s: float
+    asked: Change | None = None
+    leaves: str = ""
+    """Why the run of blocks is over with it."""
+    after_step: int = 0
+    """It waits until a step has come after this one."""
+
+
+class _Timing(NamedTuple):
+    """A block under the wall clock."""
+
+    block: Block
+    began_s: float
+    after_step: int
+
+
+class Watch:
+    """One dashboard, from its coming until nothing that it asked for is left in progress."""
+
+    def __init__(self, line: Line, training: Training, reports: Reports) -> None:
+        self._line = line
+        self._training = training
+        self._reports = reports
+        self._blocks = BlockQueue()
+        self._inbox: deque[AnyCommand] = deque()
+        self._waiting: _Switch | None = None
+        self._timing: _Timing | None = None
+        self._paused: Paused | None = None
+        self._is_left = False
+
+    @property
+    def paused(self) -> bool:
+        """Whether the next step is to wait."""
+        return self._paused is not None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is to be seen to at each border."""
+        return self._blocks.running or self._waiting is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is left."""
+        return self._is_left and not self.is_busy
+
+    def read(self) -> None:
+        """Take in what has been asked."""
+        self._inbox += self._line.read()
+
+    def rest(self) -> None:
+        """Wait for what is asked next, not longer than until the next report."""
+        self._line.wait(REPORT_EVERY_S)
+
+    def turn(self) -> None:
+        """Do what is to be done between two steps."""
+        if self._line.gone and not self._is_left:
+            self._leave()
+        if self._waiting is not None and self._training.step > self._waiting.after_step:
+            switch, self._waiting = self._waiting, None
+            self._enter(switch)
+        self._obey_all()
+        if self._blocks.running and self._waiting is None and not self.paused:
+            self._turn_blocks()
+
+    def dismiss(self, why: str) -> None:
+        """Answer what has not been answered: nothing will be obeyed any more."""
+        asked = [*self._inbox]
+        if self._waiting is not None and self._waiting.asked is not None:
+            asked.append(self._waiting.asked)
+        for command in asked:
+            self._refuse(why, command)
+        if self._blocks.running:
+            self._line.send(self._blocks.end(time.monotonic(), why))
+        self._inbox.clear()
+        self._waiting = self._timing = self._paused = None
+        self._training.keep_calls(keep=False)
+
+    def _leave(self) -> None:
+        """Undo what only a dashboard is interested in."""
+        self._is_left = True
+        self._inbox.clear()
+        if self._paused is not None:
+            self._paused = None
+            self._training.tracker.interrupt()
+        if self._waiting is not None:
+            self._waiting = None
+            self._training.keep_calls(keep=False)
+        if self._blocks.running:
+            self._leave_blocks("the dashboard is gone")
+
+    # ── commands ────────────────────────────────────────────────────────────────────────
+
+    def _obey_all(self) -> None:
+        """Obey in the order of arrival; while a change waits, pauses alone."""
+        asked, self._inbox = self._inbox, deque()
+        for command in asked:
+            its_turn = self._waiting is None or isinstance(command, Pause | Resume)
+            if not (its_turn and self._obey(command)):
+                self._inbox.append(command)
+
+    def _obey(self, command: AnyCommand) -> bool:
+        """Obey; return False where another switch has to come first."""
+        match command:
+            case Change():
+                self._change(command)
+            case Blocks():
+                return self._take_blocks(command)
+            case Pause() if self._training.found.world_size > 1:
+                self._refuse("the other processes would wait for this one, and give up", command)
+            case Pause():
+                self._pause(command)
+            case Resume():
+                self._resume(command)
+            case Stop():
+                self._refuse(NO_STOP, command)
+        return True
+
+    def _pause(self, command: Pause) -> None:
+        now_s, after_step = time.monotonic(), self._training.step
+        paused = self._paused or Paused(at_s=now_s, after_step=after_step)
+        self._paused = replace(paused, answers=(command.id,))
+        self._line.send(self._paused)
+
+    def _resume(self, command: Resume) -> None:
+        if self._paused is not None:
+            self._paused = None
+            self._training.tracker.interrupt()
+            # what the loader has prefetched meanwhile belongs to no block
+            self._begin_block()
+        self._line.send(Resumed(at_s=time.monotonic(), answers=(command.id,)))
+
+    def _change(self, command: Change) -> None:
+        levers, began_s = self._training.levers, time.monotonic()
+        way_back = self._way_back()
+        try:
+            wanted = self._training.resolve(way_back | command.settings)
+            if wanted == levers.settings and not self._blocks.running:
+                raise Refusal(f"{_phrase(command.settings)}: nothing changes")  # noqa: TRY301
+        except Refusal as refusal:
+            self._refuse(str(refusal), command)
+            return
+        leaves = "another change ended it" if self._blocks.running else ""
+        changes = way_back | command.settings
+        self._switch(_Switch(wanted, changes, began_s, asked=command, leaves=leaves))
+
+    def _take_blocks(self, command: Blocks) -> bool:
+        run = self._blocks.run
+        if run is not None and command.run > run:
+            self._leave_blocks("other blocks began")
+            if self._waiting is not None:
+                return False
+        if not self._blocks.take_in(command, self._training.levers.settings):
+            now_s, why = time.monotonic(), "it had ended before"
+            self._line.send(
+                BlocksEnded(at_s=now_s, answers=(command.id,), run=command.run, why=why)
+            )
+        return True
+
+    def _refuse(self, reason: str, command: AnyCommand | None = None) -> None:
+        """Say what cannot be: what was asked, or the block in progress."""
+        block = self._blocks.current
+        if command is not None:
+            changes = command.settings if isinstance(command, Change) else {}
+            refused = Refused(
+                answers=(command.id,), kind="bad_setting", changes=changes, reason=reason
+            )
+        else:
+            assert block is not None
+            refused = Refused(
+                kind="bad_setting",
+                changes=block.changes,
+                reason=reason,
+                run=self._blocks.run,
+                block=block.number,
+            )
+        self._line.send(refused)
+
+    # ── blocks ──────────────────────────────────────────────────────────────────────────
+
+    def _turn_blocks(self) -> None:
+        """Go on to the next block when the one in progress has lasted long enough."""
+        blocks, training = self._blocks, self._training
+        began_s = time.monotonic()
+        if not blocks.is_over(training.step, began_s):
+            return
+        self._read_wall_clock()
+        self._stop_wall_clock()
+        block = blocks.take()
+        if block is None:
+            self._leave_blocks("no block is left")
+            return
+        try:
+            wanted = training.resolve(blocks.baseline | block.changes)
+        except Refusal as refusal:
+            self._refuse(str(refusal))
+            blocks.current = None
+            return
+        changes = _difference(training.levers.settings, wanted)
+        self._switch(_Switch(wanted, changes, began_s))
+
+    def _leave_blocks(self, why: str) -> None:
+        """Go back to the settings from before the blocks."""
+        self._blocks.current = None
+        switch = _Switch(self._blocks.baseline, self._way_back(), time.monotonic(), leaves=why)
+        self._switch(switch)
+
+    def _way_back(self) -> Settings:
+        """Return the changes that lead back to before the blocks, if any are run."""
+        running, settings = self._blocks.running, self._training.levers.settings
+        return _difference(settings, self._blocks.baseline) if running else {}
+
+    def _begin_block(self) -> None:
+        levers, block = self._training.levers, self._blocks.current
+        self._blocks.entered(self._training.step, levers.warmup_steps, levers.burst_steps)
+        self._stop_wall_clock()
+        if block is not None and block.wall_clock is not None:
+            self._start_wall_clock(block)
+
+    # ── settings ────────────────────────────────────────────────────────────────────────
+
+    def _switch(self, switch: _Switch) -> None:
+        """Enter the settings, at once or, where a rehearsal needs a call, after a step."""
+        if self._training.levers.needs_call(switch.wanted):
+            self._stop_wall_clock()
+            self._training.keep_calls(keep=True)
+            self._waiting = switch._replace(after_step=self._training.step)
+        else:
+            self._enter(switch)
+
+    def _enter(self, switch: _Switch) -> None:
+        began_s = time.monotonic() if switch.after_step else switch.began_s  # it trained meanwhile
+        training, blocks = self._training, self._blocks
+        try:
+            training.levers.enter(switch.wanted)
+        except Refusal as refusal:
+            if switch.asked is not None or not switch.leaves:
+                self._refuse(str(refusal), switch.asked)
+                self._go_on_after_refusal(switch)
+                return
+            training.levers.restore()  # a way back that there always is
+            training.requested = {}
+        finally:
+            training.keep_calls(keep=False)
+        if switch.leaves:
+            blocks.current = None
+        training.begin_segment()
+        self._say(switch, began_s)
+        self._begin_block()
+        if switch.leaves:
+            self._line.send(blocks.end(time.monotonic(), switch.leaves))
+
+    def _go_on_after_refusal(self, switch: _Switch) -> None:
+        """Go on as before, with the next block if it was one that cannot be."""
+        if switch.asked is None:
+            self._blocks.current = None
+        self._begin_block()
+
+    def _say(self, switch: _Switch, began_s: float) -> None:
+        training, blocks = self._training, self._blocks
+        answers: tuple[int, ...] = ()
+        if switch.asked is not None:
+            answers = (switch.asked.id,)
+            training.requested |= switch.asked.settings
+        now_s = time.monotonic()
+        self._line.send(
+            Changed(
+                at_s=now_s,
+                answers=answers,
+                segment=training.segment,
+                after_step=training.step,
+                changes=switch.changes,
+                settings=dict(training.levers.settings),
+                requested=training.requested,
+                took_ms=(now_s - began_s) * 1e3,
+                warmup_steps=training.levers.warmup_steps,
+                run=None if answers else blocks.run,
+                block=blocks.current.number if blocks.current else None,
+            )
+        )
+
+    # ── the wall clock ──────────────────────────────────────────────────────────────────
+
+    def _start_wall_clock(self, block: Block) -> None:
+        """Time the block from an idle device on, everything before it reported."""
+        self._training.synchronize()
+        self._reports.send()
+        if block.wall_clock == "uninstrumented":
+            self._training.unwatch()
+        self._timing = _Timing(block, time.monotonic(), self._training.step)
+
+    def _read_wall_clock(self) -> None:
+        """Tell how long the block took that is over."""
+        timing = self._timing
+        if timing is None or self._blocks.current is not timing.block:
+            return
+        self._training.synchronize()
+        now_s, number = time.monotonic(), timing.block.number
+        steps, seconds = self._training.step - timing.after_step, now_s - timing.began_s
+        # nobody counts samples without instruments
+        timed = Timed(at_s=now_s, block=number, steps=steps, samples=None, seconds=seconds)
+        self._line.send(timed)
+
+    def _stop_wall_clock(self) -> None:
+        """Have everything measured again."""
+        timing, self._timing = self._timing, None
+        if timing is not None and timing.block.wall_clock == "uninstrumented":
+            self._reports.count(self._training.step - timing.after_step, None)
+            self._training.watch()
+
+
+def _difference(before: Settings, after: Settings) -> Settings:
+    return {name: value for name, value in after.items() if before.get(name) != value}
+
+
+def _phrase(settings: Settings) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())

@@ -1,0 +1,560 @@
+"""What a dashboard hears from inside a script, and what it may ask of it."""
+
+import os
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gpudash.hooks import driver as driver_module
+from gpudash.hooks.found import described
+from gpudash.protocol import (
+    AnyCommand,
+    Block,
+    Blocks,
+    BlocksEnded,
+    Change,
+    Changed,
+    Event,
+    Hello,
+    Notice,
+    Offered,
+    Pause,
+    Paused,
+    Progress,
+    Refused,
+    Resume,
+    Resumed,
+    Started,
+    Stop,
+    Timed,
+)
+from tests.hooks.toy import Dashboard, Script, script
+from tests.workloads.trainings import one_thread
+
+
+@pytest.fixture(autouse=True)
+def quick() -> Iterator[None]:
+    with one_thread():
+        yield
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[Script]:
+    with script(tmp_path) as made:
+        yield made
+
+
+def path(folder: Path) -> Path:
+    return folder / f"{os.getpid()}.sock"
+
+
+def blocks(number: int, run: int, *changes: dict[str, str], min_steps: int = 3) -> Blocks:
+    made = [
+        Block(number=i, changes=one, min_steps=min_steps, min_s=0.0)
+        for i, one in enumerate(changes)
+    ]
+    return Blocks(id=number, run=run, blocks=tuple(made))
+
+
+LONG = blocks(1, 1, {"precision": "bf16"}, {}, min_steps=10**6)
+CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event] | None]]] = {
+    "changes": (
+        [Change(id=1, settings={"precision": "bf16"}), Change(id=2, settings={"precision": "?"})],
+        {1: Changed, 2: Changed},
+    ),
+    "what there is not": ([Change(id=1, settings={"batch": "2"})], {1: Refused}),
+    "a change to what is": ([Change(id=1, settings={"precision": "script"})], {1: Refused}),
+    "what does not work": ([Change(id=1, settings={"precision": "impossible"})], {1: Refused}),
+    "a rehearsal": (
+        [Change(id=1, settings={"compile": "on"}), Change(id=2, settings={"compile": "off"})],
+        {1: Changed, 2: Changed},
+    ),
+    "a rehearsal under pause": (
+        [Pause(id=1), Change(id=2, settings={"compile": "on"}), Resume(id=3)],
+        {1: Paused, 2: Changed, 3: Resumed},
+    ),
+    "a pause during a rehearsal": (
+        [Change(id=1, settings={"compile": "on"}), Pause(id=2), Resume(id=3), Resume(id=4)],
+        {1: Changed, 2: Paused, 3: Resumed, 4: Resumed},
+    ),
+    "pausing twice": ([Pause(id=1), Pause(id=2), Resume(id=3)], {1: Paused, 2: Paused, 3: Resumed}),
+    "going on twice": (
+        [Resume(id=1), Pause(id=2), Resume(id=3), Resume(id=4)],
+        {1: Resumed, 2: Paused, 3: Resumed, 4: Resumed},
+    ),
+    "under pause": (
+        [
+            Pause(id=1),
+            Change(id=2, settings={"precision": "bf16"}),
+            Change(id=3, settings={"x": ""}),
+            Resume(id=4),
+        ],
+        {1: Paused, 2: Changed, 3: Refused, 4: Resumed},
+    ),
+    "blocks": ([blocks(1, 1, {"precision": "bf16"}, {})], {1: BlocksEnded}),
+    "blocks that are rehearsed": (
+        [blocks(1, 1, {"compile": "on"}, {}, {"compile": "on"})],
+        {1: BlocksEnded},
+    ),
+    "blocks that cannot be": (
+        [blocks(1, 1, {"precision": "impossible"}, {"precision": "unknown"}, {})],
+        {1: BlocksEnded},
+    ),
+    "other blocks of the run": ([LONG, blocks(2, 1)], {1: BlocksEnded, 2: BlocksEnded}),
+    "another run": ([LONG, blocks(2, 2, {})], {1: BlocksEnded, 2: BlocksEnded}),
+    "a run that has ended": ([LONG, blocks(2, 1), blocks(3, 1, {})], dict.fromkeys((1, 2, 3))),
+    "nothing to end": ([blocks(1, 1)], {1: BlocksEnded}),
+    "a change in blocks": (
+        [LONG, Change(id=2, settings={"precision": "tf32"})],
+        {1: BlocksEnded, 2: Changed},
+    ),
+    "a rehearsal in blocks": (
+        [LONG, Change(id=2, settings={"compile": "on"}), blocks(3, 2, {})],
+        {1: BlocksEnded, 2: Changed, 3: BlocksEnded},
+    ),
+    "refusals in blocks": (
+        [
+            LONG,
+            Change(id=2, settings={"precision": "unknown"}),
+            Change(id=3, settings={"precision": "impossible"}),
+            blocks(4, 1),
+        ],
+        {1: BlocksEnded, 2: Refused, 3: Refused, 4: BlocksEnded},
+    ),
+    "another run back to what needs a rehearsal": (
+        [
+            Change(id=1, settings={"compile": "on"}),
+            blocks(2, 1, {"compile": "off"}, min_steps=10**6),
+            blocks(3, 2, {}),
+        ],
+        {1: Changed, 2: BlocksEnded, 3: BlocksEnded},
+    ),
+    "a pause in blocks": (
+        [LONG, Pause(id=2), Resume(id=3), Pause(id=4), blocks(5, 1), Resume(id=6)],
+        dict.fromkeys(range(1, 7)),
+    ),
+    "a stop": ([Stop(id=1), blocks(2, 1)], {1: Refused, 2: BlocksEnded}),
+}
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["together", "one by one"])
+@pytest.mark.parametrize("case", CASES)
+def test_every_command_has_one_answer_that_names_it(
+    case: str, training, tmp_path, *, together: bool
+) -> None:
+    commands, expected = CASES[case]
+    left = list(commands)
+
+    def react(dashboard: Dashboard, event: Event) -> None:
+        if isinstance(event, Progress) and left:
+            now = list(left) if together else left[:1]
+            del left[: len(now)]
+            dashboard.send(*now)
+
+    dashboard = Dashboard(path(tmp_path), react)
+    training.until(lambda: not left and expected.keys() <= answered(dashboard).keys())
+    training.until(lambda until=training.steps + 20: training.steps > until)
+    answers = answered(dashboard)
+    assert answers.keys() == expected.keys()
+    assert all(len(events) == 1 for events in answers.values()), answers
+    for number, kind in expected.items():
+        assert kind in (None, type(answers[number][0])), answers[number]
+    assert not training.root.keeps_calls
+    assert training.root.newest is None
+
+
+def answered(dashboard: Dashboard) -> dict[int, list[Event]]:
+    """Return the events that name each command."""
+    named: dict[int, list[Event]] = {}
+    for envelope in list(dashboard.envelopes):
+        for number, count in Counter(getattr(envelope.body, "answers", ())).items():
+            named.setdefault(number, []).extend([envelope.body] * count)
+    return named
+
+
+# ── what it hears ───────────────────────────────────────────────────────────────────────
+
+
+def test_it_hears_what_this_is_and_then_every_step(training, tmp_path) -> None:
+    for _ in range(10):
+        training.step()
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: len(dashboard.reported) > 50)
+    hello, offered, started, *rest = [envelope.body for envelope in dashboard.envelopes]
+    assert (type(hello), hello.pid) == (Hello, os.getpid())
+    assert (type(offered), [one.name for one in offered.levers]) == (
+        Offered,
+        ["precision", "compile"],
+    )
+    assert (type(started), started.settings) == (Started, {"precision": "script", "compile": "off"})
+    assert all(isinstance(event, Progress) for event in rest)
+    # the first steps too, though it came later
+    assert [step.step for step in dashboard.reported] == list(range(1, len(dashboard.reported) + 1))
+    assert started.at_s <= dashboard.reported[0].finished_s
+    assert dashboard.of(Progress)[-1].total_samples == 4 * dashboard.reported[-1].step
+
+
+def test_one_line_says_what_was_found(training) -> None:
+    found = training.levers.found
+    assert described(found) == "SGD, root Linear, 1 backward pass a step, no DataLoader"
+    several = found._replace(optimizers=found.optimizers * 2, roots=(), backwards=None, scaler=True)
+    assert described(several) == (
+        "2 SGD, root unknown, backward passes a step unknown, no DataLoader, GradScaler"
+    )
+    bare = found._replace(optimizers=(), backwards=4)
+    assert described(bare).startswith("no optimizer: a step ends with a backward pass, root Linear")
+
+
+def test_what_is_found_later_is_told(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.of(Started))
+    training.driver.found(training.levers.found._replace(backwards=4))
+    training.until(lambda: len(dashboard.of(Offered)) == 2)
+    assert "4 backward passes a step" in dashboard.of(Offered)[-1].found
+
+
+def test_with_nobody_there_it_measures_only_at_first(training, monkeypatch) -> None:
+    training.until(lambda: training.steps == 3)
+    assert training.active
+    monkeypatch.setattr(driver_module, "EXPECTED_S", 0.0)
+    training.until(lambda: not training.active)
+
+
+def test_one_that_comes_late_hears_of_the_steps_from_then_on(
+    training, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(driver_module, "EXPECTED_S", 0.0)
+    training.until(lambda: not training.active)
+    training.until(lambda until=training.steps + 20: training.steps > until)
+    unseen = training.steps
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: len(dashboard.reported) > 5)
+    assert dashboard.reported[0].step > unseen
+    assert dashboard.reported[0].finished_s >= dashboard.of(Started)[0].at_s
+    assert dashboard.of(Progress)[-1].total_steps == dashboard.reported[-1].step
+    assert dashboard.of(Progress)[-1].total_samples is None  # nobody has counted them
+
+
+def test_an_evaluation_is_told_with_its_reason(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    training.driver.aside("evaluation")
+    heard = len(dashboard.of(Progress))
+    deadline_s = time.monotonic() + 10
+    while len(dashboard.of(Progress)) < heard + 2 and time.monotonic() < deadline_s:
+        training.driver.idle()  # reports leave though no step ends
+    training.driver.aside(None)
+    training.until(lambda: dashboard.of(Resumed))
+    (paused,), (resumed,) = dashboard.of(Paused), dashboard.of(Resumed)
+    assert (paused.why, paused.answers, resumed.answers) == ("evaluation", (), ())
+    assert paused.at_s < resumed.at_s
+    assert len(dashboard.of(Progress)) >= heard + 2
+
+
+def test_a_dashboard_that_comes_during_a_checkpoint_hears_of_it(training, tmp_path) -> None:
+    training.step()
+    training.driver.aside("checkpoint")
+    dashboard = Dashboard(path(tmp_path))
+    deadline_s = time.monotonic() + 10
+    while not dashboard.of(Paused) and time.monotonic() < deadline_s:
+        training.driver.idle()
+    assert [type(one.body) for one in dashboard.envelopes[:4]] == [Hello, Offered, Started, Paused]
+    assert dashboard.of(Paused)[0].why == "checkpoint"
+
+
+def test_the_last_steps_leave_at_the_end(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    for _ in range(5):
+        training.step()
+    training.driver.close()
+    training.driver.close()
+    deadline_s = time.monotonic() + 10
+    while not dashboard.gone and time.monotonic() < deadline_s:
+        time.sleep(0.001)
+    assert dashboard.reported[-1].step == training.steps
+    assert not path(tmp_path).exists()
+
+
+# ── what it may ask ─────────────────────────────────────────────────────────────────────
+
+
+def test_a_change_holds_from_its_segment_on(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(Change(id=1, settings={"precision": "bf16"}))
+    training.until(lambda: dashboard.of(Changed))
+    (changed,) = dashboard.of(Changed)
+    training.until(lambda: dashboard.reported[-1].step > changed.after_step + 3)
+    assert changed.settings == {"precision": "bf16", "compile": "off"}
+    assert (changed.requested, changed.warmup_steps) == ({"precision": "bf16"}, 2)
+    assert changed.took_ms >= 0
+    for step in dashboard.reported:
+        assert step.segment == (step.step > changed.after_step)
+
+
+def test_a_step_that_is_closed_after_its_border_keeps_its_segment(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(Change(id=1, settings={"precision": "bf16"}))
+    late, training.driver.step = training.driver.step, lambda _: None
+    training.until(lambda: dashboard.of(Changed))
+    assert training.clock.segment == 0
+    late(training.steps)
+    assert training.clock.segment == 1
+
+
+def test_a_rehearsal_waits_for_one_step(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(Change(id=1, settings={"compile": "on"}))
+    training.until(lambda: training.root.keeps_calls)
+    before = training.steps
+    training.step()
+    assert training.levers.settings["compile"] == "on"
+    training.until(lambda: dashboard.of(Changed))
+    assert dashboard.of(Changed)[0].after_step == before + 1
+
+
+def test_blocks_go_there_and_back(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(blocks(1, 7, {"precision": "bf16"}, {}, {"precision": "bf16"}))
+    training.until(lambda: dashboard.of(BlocksEnded))
+    changes = dashboard.of(Changed)
+    assert [(one.run, one.block) for one in changes] == [(7, 0), (7, 1), (7, 2), (7, None)]
+    values = [one.settings["precision"] for one in changes]
+    assert values == ["bf16", "script", "bf16", "script"]
+    assert {one.requested.get("precision") for one in changes} == {None}
+    lengths = [b.after_step - a.after_step for a, b in pairwise(changes)]
+    assert lengths == [2 + 3 + 1] * 3  # warm-up, those measured, the last
+
+
+@pytest.mark.parametrize("world_size", [2])
+def test_levers_stay_and_nothing_pauses_where_others_would_have_to_follow(
+    tmp_path, world_size
+) -> None:
+    with script(tmp_path, world_size=world_size) as training:
+        dashboard = Dashboard(path(tmp_path))
+        training.until(lambda: dashboard.reported)
+        change = Change(id=1, settings={"precision": "bf16"})
+        dashboard.send(change, Pause(id=2), blocks(3, 1, {"precision": "bf16"}, {}))
+        training.until(lambda: {1, 2, 3} <= answered(dashboard).keys())
+        assert "pause" not in dashboard.of(Hello)[0].can
+        assert all("one process" in one.refusal for one in dashboard.of(Offered)[0].levers)
+        refusals = [(one.answers, one.block) for one in dashboard.of(Refused)]
+        assert refusals == [((1,), None), ((2,), None), ((), 0)]
+        assert training.levers.settings["precision"] == "script"
+
+
+def test_the_rank_comes_from_the_environment(training, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("RANK", "3")
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    assert {envelope.rank for envelope in dashboard.envelopes} == {3}
+
+
+def test_what_the_instruments_cost_is_timed_with_and_without_them(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    sides = ("instrumented", "uninstrumented", "instrumented")
+    timed = [
+        Block(number=i, changes={}, min_steps=20, min_s=0.0, wall_clock=side)
+        for i, side in enumerate(sides)
+    ]
+    dashboard.send(Blocks(id=1, run=1, blocks=tuple(timed)))
+    training.until(lambda: dashboard.of(BlocksEnded))
+    training.until(lambda: dashboard.reported[-1].step > dashboard.of(Changed)[-1].after_step)
+    found = dashboard.of(Timed)
+    assert [one.block for one in found] == [0, 1, 2]
+    assert all(one.seconds > 0 and one.samples is None for one in found)
+    begins = [one.after_step for one in dashboard.of(Changed)]
+    without = training.active_in[begins[1] : begins[2]]
+    assert without == [False] * found[1].steps
+    seen = {step.step for step in dashboard.reported}
+    assert seen == set(range(1, max(seen) + 1)) - set(range(begins[1] + 1, begins[2] + 1))
+    assert training.active
+
+
+# ── dashboards that go ──────────────────────────────────────────────────────────────────
+
+
+def test_blocks_end_with_their_dashboard_and_levers_of_the_user_stay(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(
+        Change(id=1, settings={"precision": "tf32"}),
+        LONG.__class__(id=2, run=1, blocks=LONG.blocks),
+    )
+    training.until(lambda: training.levers.settings["precision"] == "bf16")
+    dashboard.die()
+    training.until(lambda: not training.active)
+    assert training.levers.settings["precision"] == "tf32"
+    other = Dashboard(path(tmp_path))
+    training.until(lambda: other.reported)
+    started = other.of(Started)[0]
+    assert started.settings["precision"] == "tf32"
+    assert started.requested == {"precision": "tf32"}
+    assert {step.segment for step in other.reported} == {started.segment}
+    # its runs are counted anew
+    other.send(blocks(1, 1, {"precision": "bf16"}))
+    training.until(lambda: other.of(BlocksEnded))
+    assert other.of(BlocksEnded)[0].why == "no block is left"
+
+
+def test_a_way_back_that_is_rehearsed_is_gone_without_a_dashboard(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    run = blocks(2, 1, {"compile": "off"}, min_steps=10**6)
+    dashboard.send(Change(id=1, settings={"compile": "on"}), run)
+    training.until(
+        lambda: dashboard.of(Changed)[-1:] and training.levers.settings["compile"] == "off"
+    )
+    dashboard.die()
+    training.until(lambda: not training.active)
+    assert training.levers.settings["compile"] == "on"
+    assert not training.root.keeps_calls
+
+
+def test_a_pause_ends_with_its_dashboard(training, tmp_path) -> None:
+    def react(dashboard: Dashboard, event: Event) -> None:
+        if isinstance(event, Paused):
+            dashboard.die()
+
+    dashboard = Dashboard(path(tmp_path), react)
+    training.until(lambda: dashboard.reported)
+    dashboard.send(Pause(id=1))
+    training.until(lambda: not training.active)
+    assert dashboard.of(Paused)
+
+
+def test_an_interrupt_passes_through_a_pause(training, tmp_path, monkeypatch) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(Pause(id=1), Resume(id=2))
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gpudash.hooks.watch.Watch.rest", interrupted)
+    dashboard.send(Pause(id=3))
+    with pytest.raises(KeyboardInterrupt):
+        training.until(lambda: False)
+    monkeypatch.undo()
+    dashboard.send(Resume(id=4))
+    training.until(lambda: 4 in answered(dashboard))  # a script that goes on is still watched
+
+
+def test_another_dashboard_is_turned_away_until_the_first_has_gone(training, tmp_path) -> None:
+    first = Dashboard(path(tmp_path))
+    training.until(lambda: first.reported)
+    second = Dashboard(path(tmp_path))
+    training.until(lambda: second.gone)
+    assert not second.envelopes
+    first.die()
+    third = Dashboard(path(tmp_path))  # it may come before the first was seen to go
+    training.until(lambda: third.reported)
+
+
+def test_a_dashboard_that_reads_nothing_holds_no_step_up_and_may_come_again(
+    training, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr("gpudash.hooks.endpoint.MOST_BYTES", 1 << 12)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 10)
+        silent.connect(str(path(tmp_path)))
+        training.until(lambda: training.steps > 5)
+        monkeypatch.setattr(driver_module, "DUE_EVERY_S", 0.0)
+        monkeypatch.setattr("gpudash.instrument.reporter.REPORT_EVERY_S", 0.0)
+        training.until(lambda: not training.active, pace_s=0.0)
+    monkeypatch.undo()
+    again = Dashboard(path(tmp_path))
+    training.until(lambda: again.reported)
+
+
+# ── what goes wrong ─────────────────────────────────────────────────────────────────────
+
+
+def test_a_failure_of_ours_ends_our_part_alone(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(LONG)
+    training.until(lambda: training.levers.settings["precision"] == "bf16")
+    training.levers.fails = ValueError
+    dashboard.send(Change(id=2, settings={"precision": "tf32"}))
+    training.until(lambda: dashboard.gone)
+    (notice,) = dashboard.of(Notice)
+    assert notice.text == (
+        "gpudash stopped measuring: ValueError: out of order; the training goes on"
+    )
+    assert 1 in answered(dashboard)
+    assert training.levers.settings["precision"] == "script"
+    assert not training.active
+    training.until(lambda until=training.steps + 20: training.steps > until)
+    assert not path(tmp_path).exists()
+
+
+def test_a_folder_that_is_gone_costs_the_script_nothing(tmp_path) -> None:
+    with script(tmp_path / "nowhere") as training:
+        training.until(lambda: training.steps == 5)
+        assert not training.active
+
+
+def test_a_hook_that_failed_is_told_of(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    training.driver.failed("forward passes", RuntimeError("odd\nmodel"))
+    training.until(lambda: dashboard.of(Notice))
+    assert dashboard.of(Notice)[0].text == (
+        "gpudash measures no forward passes any more: RuntimeError: odd; the training goes on"
+    )
+
+
+def test_hooks_that_our_own_doing_calls_are_nothing_to_us(training, tmp_path, monkeypatch) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    entered = training.levers.enter
+
+    def rehearse(wanted: dict[str, str]) -> None:
+        training.driver.aside("evaluation")
+        training.driver.idle()
+        entered(wanted)
+
+    monkeypatch.setattr(training.levers, "enter", rehearse)
+    dashboard.send(Change(id=1, settings={"precision": "bf16"}))
+    training.until(lambda: dashboard.of(Changed))
+    assert not dashboard.of(Paused)
+
+
+# ── children ────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_forked_child_leaves_the_dashboard_to_its_parent(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    child = os.fork()
+    if not child:  # a loader worker, or one that trains itself
+        code = 1
+        try:
+            training.driver.forget()  # as after every fork
+            training.driver.idle()
+            quiet = not training.active and not path(tmp_path).exists()
+            training.until(path(tmp_path).exists)
+            training.driver.close()
+            code = not quiet
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert path(tmp_path).exists()
+    heard = len(dashboard.reported)
+    training.until(lambda: len(dashboard.reported) > heard + 10)
+    steps = [step.step for step in dashboard.reported]
+    assert steps == sorted(set(steps))
+    dashboard.die()
+    training.until(lambda: not training.active)

@@ -1,0 +1,110 @@
+"""The socket of a training process: one dashboard, of this user, that never holds a step up."""
+
+import os
+import socket
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpudash.hooks import endpoint
+from gpudash.hooks.endpoint import Endpoint, Line
+from gpudash.protocol import Notice, Pause
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "1.sock"
+
+
+def connected(path: Path) -> tuple[Endpoint, socket.socket, Line]:
+    listening = Endpoint(path)
+    dashboard = socket.socket(socket.AF_UNIX)
+    dashboard.connect(str(path))
+    accepted = listening.accept()
+    assert accepted is not None
+    return listening, dashboard, Line(accepted, rank=3)
+
+
+def test_it_is_the_users_alone_and_leaves_nothing_behind(path) -> None:
+    listening = Endpoint(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    listening.close()
+    assert not path.exists()
+
+
+def test_it_takes_the_place_of_a_process_that_had_its_number(path) -> None:
+    Endpoint(path).forget()
+    listening, dashboard, _ = connected(path)
+    listening.close()
+    dashboard.close()
+
+
+def test_looking_for_a_dashboard_does_not_wait(path) -> None:
+    assert Endpoint(path).accept() is None
+
+
+def test_another_user_is_turned_away(path, monkeypatch) -> None:
+    listening = Endpoint(path)
+    with socket.socket(socket.AF_UNIX) as dashboard:
+        dashboard.connect(str(path))
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        assert listening.accept() is None
+        assert dashboard.recv(1) == b""
+
+
+def test_events_leave_with_their_rank_and_commands_arrive(path) -> None:
+    _, dashboard, line = connected(path)
+    line.send(Notice(text="hello"))
+    source, rank, seq, _, body = msgspec.json.decode(dashboard.recv(1000))
+    assert (source, rank, seq, body["text"]) == ("training", 3, 0, "hello")
+    dashboard.sendall(msgspec.json.encode(Pause(id=1)) + b"\n")
+    line.wait(10)
+    assert line.read() == [Pause(id=1)]
+    assert line.read() == []
+
+
+def test_a_dashboard_that_reads_nothing_is_let_go_of_beyond_a_bound(path, monkeypatch) -> None:
+    monkeypatch.setattr(endpoint, "MOST_BYTES", 1 << 20)
+    _, dashboard, line = connected(path)
+    kept = 0
+    while not line.gone:
+        line.send(Notice(text="x" * 10_000))
+        kept += 10_000
+    assert kept > 1 << 20
+    line.send(Notice(text="to nobody"))
+    assert line.read() == []
+    line.wait(10)  # for nothing
+    dashboard.close()
+
+
+@pytest.mark.parametrize("nonsense", [b"{}\n", b'"\xff"\n', b'{"type":"Reboot","id":1}\n'])
+def test_nonsense_ends_the_connection(path, nonsense) -> None:
+    _, dashboard, line = connected(path)
+    dashboard.sendall(nonsense)
+    line.wait(10)
+    assert line.read() == []
+    assert line.gone
+
+
+def test_a_dashboard_that_is_gone_is_noticed(path) -> None:
+    _, dashboard, line = connected(path)
+    dashboard.close()
+    line.wait(10)
+    assert line.read() == []
+    assert line.gone
+
+
+def test_writing_to_one_that_is_gone_is_no_signal(path) -> None:
+    listening, dashboard, line = connected(path)
+    dashboard.close()
+    child = os.fork()
+    if not child:
+        import signal
+
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as some scripts do
+        line.send(Notice(text="to nobody"))
+        os._exit(0 if line.gone else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    listening.close()

@@ -1,0 +1,33 @@
+"""Tracker, driver and levers know each other, also after a fork."""
+
+import os
+
+from gpudash.hooks import start
+from gpudash.hooks.driver import Driver
+from gpudash.rendezvous import Rendezvous
+
+
+class Tracker:
+    """Says nothing by itself."""
+
+    installed: list["Tracker"] = []
+
+    def __init__(self, observer: Driver) -> None:
+        self.observer, self.failed = observer, None
+        self.clock = self.losses = None
+        self.active = True
+
+    def install(self) -> None:
+        self.installed.append(self)
+
+
+def test_they_are_brought_together_and_a_forked_child_forgets(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(start, "Tracker", Tracker)
+    start.start(Rendezvous(tmp_path))
+    (tracker,) = Tracker.installed
+    assert tracker.observer.tracker is tracker
+    assert tracker.failed == tracker.observer.failed
+    child = os.fork()
+    if not child:
+        os._exit(tracker.active)
+    assert os.waitpid(child, 0)[1] == 0
