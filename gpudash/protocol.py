@@ -163,7 +163,8 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     count: int = 1
     """How many steps it stands for, one directly after the other; more only in a replay."""
     since_break: int = 0
-    """Steps since the last start, change or pause, this one included; the session stamps it."""
+    """Steps since the last start, change or pause, this one included; the session stamps it. An
+    evaluation or a checkpoint is no pause."""
 
 
 class Progress(Record, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from gpudash.protocol import (
     Failed,
     GpuReading,
     HostReading,
+    LeverOffer,
     Phase,
     Playback,
     Settings,
@@ -122,6 +123,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What may be asked of the run's source."""
     workload: str = ""
     device: Device | None = None
+    found: str = ""
+    """In one line what was found in a script of the user's; empty for a training of our own."""
+    levers: tuple[LeverOffer, ...] = ()
+    """Those that such a script's training has, movable or not."""
     settings: Settings = msgspec.field(default_factory=dict)
     """Active levers; before the worker has started, those asked for."""
     requested: Settings = msgspec.field(default_factory=dict)
@@ -175,7 +180,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     instruments_ms: float | None = None
     """What measuring and reporting took of the host's time in a step, lately."""
     unattributed_pct: float | None = None
-    """Share of the run's time that is neither phases, data, pause, switching nor restart."""
+    """Share of the run's time that nothing explains."""
     playback: Playback | None = None
     """Of the recording that is shown; None for a live run."""
 

@@ -42,6 +42,8 @@ SPENT = {
     "paused_s": ("paused", "line-2"),
     "switching_s": ("switching levers", "line-5"),
     "restarting_s": ("restarting", "line-1"),
+    "evaluation_s": ("evaluation", "line-4"),
+    "checkpoint_s": ("saving checkpoints", "line-6"),
     "unattributed_s": ("unattributed", "idle"),
 }
 """What wall time goes into, with its hue."""

@@ -59,7 +59,7 @@ class Normaliser:
             case Changed():
                 self._breaks.append(body.after_step)
                 return replace(body, segment=self._of_run(body.segment))
-            case Paused():
+            case Paused(why="asked"):  # an evaluation is part of the training
                 self._breaks.append(body.after_step)
             case Progress():
                 return replace(body, steps=tuple(map(self._step, body.steps)))

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from gpudash.protocol import (
     AnyCommand,
+    Aside,
     Blocks,
     BlocksEnded,
     Change,
@@ -25,9 +26,11 @@ from gpudash.protocol import (
     GpuReading,
     Hello,
     HostReading,
+    LeverOffer,
     NewRow,
     Note,
     Notice,
+    Offered,
     Pause,
     Paused,
     Phase,
@@ -61,6 +64,10 @@ MOST_MARKERS = 200
 MOST_BLOCKS = 400
 """Five comparisons of forty pairs."""
 MOST_VERDICTS = 50
+MARKED_S = 1.0
+"""An evaluation or a checkpoint that lasts as long is marked on the time axis."""
+ASIDES: dict[Aside, str] = {"evaluation": "evaluating", "checkpoint": "saving a checkpoint"}
+"""What a training says that it does between two steps by itself."""
 INSTRUMENT_REPORTS = 100
 """Reports, five seconds of them, that the instruments' own time is averaged over."""
 
@@ -133,6 +140,8 @@ class LiveView:
             can=self._can,
             workload=self._workload,
             device=self._device,
+            found=self._found,
+            levers=self._levers,
             settings=self._settings,
             requested=self._requested,
             pending=self._pending,
@@ -173,7 +182,9 @@ class LiveView:
         self._phase: _Phase = "starting"
         self._sentence = sentence
         self._notice = ""  # what the user should know beside the state, until its next turn
-        self._paused = False
+        self._paused: Paused | None = None
+        self._found = ""
+        self._levers: tuple[LeverOffer, ...] = ()
         self._workload = plan.workload
         self._settings: Settings = dict(plan.settings)
         self._requested: Settings = plan.settings
@@ -250,16 +261,14 @@ class LiveView:
         match item:
             case Status():
                 self._sentence = item.text
+            case Offered():
+                self._found, self._levers = item.found, item.levers
             case BlocksEnded():
                 self._end_blocks()
-            case Paused() if not self._paused:
-                self._mark(item.at_s, "paused")
-                self._paused, self._notice = True, ""
-            case Resumed() if self._paused:
-                self._mark(item.at_s, "resumed")
-                self._paused, self._notice = False, ""
-                self._since_break = 0
-                self._busy_since_s = max(self._busy_since_s, item.at_s)
+            case Paused():
+                self._pause(item)
+            case Resumed() if self._paused is not None:
+                self._resume(self._paused, item.at_s)
             case Finished():
                 self._ticks.cover(item.at_s)
                 self._end("finished", f"finished after {item.total_steps} steps", item.at_s)
@@ -267,6 +276,21 @@ class LiveView:
                 self._end("failed", item.sentence.rstrip(". "), item.at_s)
             case Stopped():
                 self._end("stopped", "stopped", item.at_s)
+
+    def _pause(self, event: Paused) -> None:
+        before, self._paused = self._paused, event
+        if event.why == "asked" and (before is None or before.why != "asked"):
+            self._mark(event.at_s, "paused")
+            self._notice = ""
+
+    def _resume(self, paused: Paused, at_s: float) -> None:
+        self._paused = None
+        self._busy_since_s = max(self._busy_since_s, at_s)
+        if paused.why == "asked":
+            self._mark(at_s, "resumed")
+            self._notice, self._since_break = "", 0
+        elif at_s - paused.at_s >= MARKED_S:
+            self._mark(paused.at_s, paused.why)
 
     def _start(self, event: Started) -> None:
         self._phase, self._sentence = "training", "training"
@@ -395,16 +419,23 @@ class LiveView:
         asked = [c for c in self._unanswered.values() if isinstance(c, Pause | Resume)]
         return isinstance(asked[-1], Pause) if asked else None
 
+    @property
+    def _waits(self) -> bool:
+        """Whether it was asked to."""
+        return self._paused is not None and self._paused.why == "asked"
+
     def _state(self) -> State:
         if self._phase != "training":
             return self._phase
-        if self._paused:
+        if self._waits:
             return "paused"
         return "switching" if self._pending else "training"
 
     def _status(self) -> str:
         sentence = self._sentence
         match self._state():
+            case "training" if self._paused is not None:
+                sentence = ASIDES[self._paused.why]
             case "training" if self._in_blocks and self._comparison is not None:
                 sentence = _comparing(self._comparison)
             case "training":
@@ -417,7 +448,7 @@ class LiveView:
         return f"{sentence} – {self._notice}" if self._notice else sentence
 
     def _quiet_s(self, now_s: float) -> float | None:
-        if self._state() not in ("training", "switching"):
+        if self._state() not in ("training", "switching") or self._paused is not None:
             return None
         quiet_s = now_s - self._busy_since_s
         return quiet_s if quiet_s > self._patience_s(QUIET_S) else None
@@ -437,7 +468,7 @@ class LiveView:
     def _rate(self, now_s: float) -> Rate:
         if self._phase != "training":
             return UNKNOWN
-        if self._paused:
+        if self._waits:
             return IDLE
         return self._recent.rate(now_s - self._busy_since_s)
 

@@ -1,10 +1,11 @@
 """Where the wall time went, unattributed time included. No I/O, no clock.
 
 Between a worker's start and the end of its newest step, or its own end, every moment lies either
-in a step's duration or in a gap beside it. A gap is paused, switching, or unattributed; from
-one worker's last step until another is ready the run restarts, unless it had ended. In
-a step, the device was at work on its halves (overlap counted once), or idle; idle time is
-explained as far as the host waited for data meanwhile, and unattributed beyond that.
+in a step's duration or in a gap beside it. In a gap the run is paused, evaluates, saves a
+checkpoint or switches, or it is unattributed; from one worker's last step until another is ready
+the run restarts, unless it had ended. In a step, the device was at work on its halves (overlap
+counted once), or idle; idle time is explained as far as the host waited for data meanwhile, and
+unattributed beyond that.
 
 Phases are measured in some steps only; their shares stand for the steps since the ones
 measured before. So what is added over a stretch is that stretch's own. On a CPU every step knows
@@ -29,7 +30,7 @@ from gpudash.protocol import (
     Timed,
 )
 
-Why: TypeAlias = Literal["paused", "switching", "restarting", "timed"]
+Why: TypeAlias = Literal["paused", "switching", "restarting", "timed", "evaluation", "checkpoint"]
 
 
 class TimeBreakdown(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +46,9 @@ class TimeBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     restarting_s: float = 0.0
     """There was no worker that could train: one was killed and the next not ready yet."""
     unattributed_s: float = 0.0
+    evaluation_s: float = 0.0
+    """The training did without steps by itself, as far as that could be told."""
+    checkpoint_s: float = 0.0
 
     @property
     def unattributed_share(self) -> float | None:
@@ -69,7 +73,7 @@ class TimeAccount:
 
     def __init__(self) -> None:
         self._stretches: list[tuple[float, float, Why]] = []  # from, to
-        self._paused_s: float | None = None
+        self._paused: tuple[float, Why] | None = None  # since when
         self._end_s: float | None = None  # of the newest step, or the worker's start
         self._wall_s = 0.0
         self._gaps: dict[Why, float] = dict.fromkeys(get_args(Why), 0.0)
@@ -94,10 +98,10 @@ class TimeAccount:
             case Timed():  # without instruments, its steps are never reported
                 self._stretches.append((item.at_s - item.seconds, item.at_s, "timed"))
             case Paused():
-                self._paused_s = item.at_s
-            case Resumed() if self._paused_s is not None:
-                self._stretches.append((self._paused_s, item.at_s, "paused"))
-                self._paused_s = None
+                self._resume(item.at_s)
+                self._paused = item.at_s, "paused" if item.why == "asked" else item.why
+            case Resumed():
+                self._resume(item.at_s)
 
     def account(self) -> TimeBreakdown:
         """Return where the time up to the newest step went."""
@@ -110,11 +114,18 @@ class TimeAccount:
             switching_s=self._gaps["switching"],
             restarting_s=self._gaps["restarting"],
             unattributed_s=self._unexplained_s + unattributed_s,
+            evaluation_s=self._gaps["evaluation"],
+            checkpoint_s=self._gaps["checkpoint"],
         )
 
+    def _resume(self, at_s: float) -> None:
+        if self._paused is not None:
+            since_s, why = self._paused
+            self._stretches.append((since_s, at_s, why))
+            self._paused = None
+
     def _finish(self, at_s: float) -> None:
-        if self._paused_s is not None:
-            self._stretches.append((self._paused_s, at_s, "paused"))
+        self._resume(at_s)
         if self._end_s is not None:
             self._gap(self._end_s, at_s)
         self._end_s = None  # the time until another start, if any, is not counted
@@ -124,7 +135,7 @@ class TimeAccount:
             self._stretches.append((self._end_s, at_s, "restarting"))
             self._gap(self._end_s, at_s)
         self._end_s = at_s if self._end_s is None else max(at_s, self._end_s)
-        self._paused_s, self._stretches = None, []
+        self._paused, self._stretches = None, []
 
     def _step(self, step: Step) -> None:
         if self._end_s is None:

@@ -390,7 +390,7 @@ def test_blocks_end_with_their_dashboard_and_levers_of_the_user_stay(training, t
     training.until(lambda: dashboard.reported)
     dashboard.send(
         Change(id=1, settings={"precision": "tf32"}),
-        LONG.__class__(id=2, run=1, blocks=LONG.blocks),
+        replace(LONG, id=2),
     )
     training.until(lambda: training.levers.settings["precision"] == "bf16")
     dashboard.die()

@@ -1,6 +1,7 @@
 """Tracker, driver and levers know each other, also after a fork."""
 
 import os
+from typing import ClassVar
 
 from gpudash.hooks import start
 from gpudash.hooks.driver import Driver
@@ -10,7 +11,7 @@ from gpudash.rendezvous import Rendezvous
 class Tracker:
     """Says nothing by itself."""
 
-    installed: list["Tracker"] = []
+    installed: ClassVar[list["Tracker"]] = []
 
     def __init__(self, observer: Driver) -> None:
         self.observer, self.failed = observer, None

@@ -303,6 +303,8 @@ def test_the_account_is_unknown_until_the_end(tmp_path):
         "switching_s",
         "restarting_s",
         "unattributed_s",
+        "evaluation_s",
+        "checkpoint_s",
     ]
 
 

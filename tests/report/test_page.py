@@ -21,6 +21,7 @@ from gpudash.report.charts import (
 from gpudash.report.markup import document, element, number
 from gpudash.report.page import POLICY
 from gpudash.snapshot import Marker, Result, Series, Snapshot
+from gpudash.views.time_breakdown import TimeBreakdown
 from tests.report.pages import FAILED, METADATA, page_of
 from tests.tui import scenes
 
@@ -151,7 +152,15 @@ def test_the_account_and_the_provenance_are_told():
     for word in ("gpudash encdec --record run.csv", "570.1", "Linux-6.1", "2026-01-02 03:04:05"):
         assert word in text
     assert "waiting for data" not in text  # none was
+    assert "evaluation" not in text
     assert "gpudash report run.csv -o run.html" in text
+
+
+def test_time_in_which_the_training_did_without_steps_is_told():
+    spent = TimeBreakdown(wall_s=10.0, phases_s=5.0, evaluation_s=4.0, checkpoint_s=1.0)
+    text = Read(page_of(scenes.running(), account=spent)).text
+    for word in ("evaluation", "40.0 %", "saving checkpoints", "10.0 %"):
+        assert word in text
 
 
 def test_whatever_a_text_holds_it_is_text():

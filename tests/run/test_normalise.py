@@ -66,6 +66,13 @@ def test_a_step_knows_how_long_ago_the_last_break_was_also_one_reported_late(pau
     assert [one.since_break for one in steps_of(told)] == [1, 2, 3, 1, 2, 1]
 
 
+@pytest.mark.parametrize("why", ["evaluation", "checkpoint"])
+def test_what_the_training_does_by_itself_between_steps_is_no_break(why):
+    pause = Paused(at_s=1.0, after_step=1, why=why)
+    told = stamped(started(0.0), report(step(1, 1.0)), pause, report(step(2, 5.0)))
+    assert [one.since_break for one in steps_of(told)] == [1, 2]
+
+
 def test_a_message_is_told_once_and_another_worker_counts_anew():
     normaliser = Normaliser()
     first = Envelope(source="training", seq=0, sent_s=0.0, body=started(0.0))

@@ -10,9 +10,11 @@ from gpudash.protocol import (
     Failed,
     GpuMissing,
     Hello,
+    LeverOffer,
     NewRow,
     Note,
     Notice,
+    Offered,
     Paused,
     Plan,
     Refused,
@@ -117,6 +119,63 @@ def test_a_paused_training_stands_still_and_comes_back():
     assert shown.state == "training"
     assert shown.steps_per_s == pytest.approx(20.0)
     assert [mark.label for mark in shown.markers] == ["paused", "resumed"]
+
+
+@pytest.mark.parametrize(
+    ("why", "doing"), [("evaluation", "evaluating"), ("checkpoint", "saving a checkpoint")]
+)
+def test_a_training_that_evaluates_or_saves_says_so_and_trains_on_as_before(why, doing):
+    watched = Watched().trained()
+    steps = watched.now().steps_since_break
+    aside = Paused(at_s=watched.run.now_s, after_step=watched.run.number, why=why)
+    shown = watched.feed(aside, watched.run.wait(60.0)).now()
+    assert (shown.state, shown.status) == ("training", doing)
+    assert shown.quiet_s is None  # it is known what takes so long
+    assert shown.steps_per_s < 1
+    assert shown.series.of("steps_per_s")[-1] == 0.0
+    shown = watched.feed(watched.run.resume()).now()
+    assert (shown.state, shown.status) == ("training", "training")
+    assert shown.steps_per_s == pytest.approx(20.0)
+    assert shown.steps_since_break == steps
+    assert [(mark.at_s, mark.label) for mark in shown.markers] == [(2.0, why)]
+
+
+def test_short_evaluations_leave_the_time_axis_to_others():
+    watched = Watched().trained()
+    aside = Paused(at_s=watched.run.now_s, why="evaluation")
+    shown = watched.feed(aside, watched.run.wait(0.2), watched.run.resume()).now()
+    assert shown.markers == ()
+    assert shown.steps_per_s == pytest.approx(20.0)
+
+
+def test_a_notice_outlives_an_evaluation():
+    watched = Watched().trained().feed(Notice(text="the disk is full"))
+    shown = watched.feed(Paused(at_s=watched.run.now_s, why="evaluation")).now()
+    assert shown.status == "evaluating – the disk is full"
+    assert watched.feed(watched.run.resume()).now().status == "training – the disk is full"
+
+
+def test_a_training_asked_to_pause_while_it_evaluates_is_paused():
+    watched = Watched().trained()
+    watched.feed(Paused(at_s=watched.run.now_s, why="evaluation"))
+    assert watched.feed(watched.run.pause()).now().state == "paused"
+    shown = watched.feed(watched.run.resume()).now()
+    assert (shown.state, [mark.label for mark in shown.markers]) == (
+        "training",
+        ["paused", "resumed"],
+    )
+
+
+def test_what_was_found_in_a_script_is_shown_with_its_levers_until_another_worker_starts():
+    lever = LeverOffer(
+        name="compile", kind="switch", default="off", summary="torch.compile", source="torch"
+    )
+    offered = Offered(found="AdamW, root GPT", levers=(lever,))
+    watched = Watched().feed(offered)
+    shown = watched.trained().now()
+    assert (shown.found, shown.levers) == ("AdamW, root GPT", (lever,))
+    shown = watched.feed(Restarted(at_s=watched.run.now_s, plan=PLAN)).now()
+    assert (shown.found, shown.levers) == ("", ())
 
 
 def test_the_first_steps_after_a_change_or_a_pause_are_left_out_of_the_results():

@@ -1,10 +1,13 @@
 """Every second of wall time has a name, and what has none is shown in full."""
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.protocol import (
+    Aside,
     Changed,
     Device,
     Failed,
@@ -72,7 +75,7 @@ def account(*items: object) -> TimeBreakdown:
 
 
 def parts(found: TimeBreakdown) -> float:
-    names = ("phases_s", "data_s", "paused_s", "switching_s", "restarting_s", "unattributed_s")
+    names = (name for name in found.__struct_fields__ if name != "wall_s")
     return sum(getattr(found, name) for name in names)
 
 
@@ -176,6 +179,23 @@ def test_a_pause_and_a_switch_are_known_for_what_they_are():
     assert found.paused_s == pytest.approx(2.0)
     assert found.switching_s == pytest.approx(0.4)
     assert found.unattributed_s == pytest.approx(0.2)  # 3.0 to 3.1 and 3.5 to 3.6
+
+
+def test_what_the_training_does_between_steps_by_itself_has_parts_of_its_own():
+    found = account(
+        started(0),
+        progress(step(1, 1000, device_ms=1000)),
+        Paused(at_s=1, why="evaluation"),
+        Resumed(at_s=3),
+        progress(step(4, 1000, device_ms=1000)),
+        Paused(at_s=4, why="checkpoint"),
+        Paused(at_s=4.5, why="asked"),
+        Resumed(at_s=8),
+        progress(step(9, 1000, device_ms=1000)),
+    )
+    assert (found.evaluation_s, found.checkpoint_s) == pytest.approx((2.0, 0.5))
+    assert (found.paused_s, found.unattributed_s) == pytest.approx((3.5, 0))
+    assert parts(found) == pytest.approx(found.wall_s)
 
 
 def test_a_restart_lasts_from_the_last_step_until_another_worker_is_ready():
@@ -282,7 +302,7 @@ events = st.one_of(
     reports,
     st.builds(started, anytime),
     st.builds(changed, anytime, anytime),
-    st.builds(Paused, at_s=anytime),
+    st.builds(Paused, at_s=anytime, why=st.sampled_from(get_args(Aside))),
     st.builds(Resumed, at_s=anytime),
     st.builds(Finished, at_s=anytime, total_steps=st.just(1)),
     st.builds(
