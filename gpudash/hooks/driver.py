@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from gpudash.hooks.endpoint import Endpoint, Line
-from gpudash.hooks.found import Found, described
+from gpudash.hooks.found import Found
 from gpudash.hooks.training import Levers, Redirects, Tracks, Training, rank
 from gpudash.hooks.watch import Watch
+from gpudash.hooks.wording import found_line
 from gpudash.instrument.device import describe_device, versions
 from gpudash.instrument.reporter import Reports
 from gpudash.protocol import (
@@ -68,7 +69,6 @@ class Driver:
         self._aside: Paused | None = None
         self._border_s = 0.0  # when the newest step was done with
         self._due_s = 0.0
-        self._is_inside = False  # what the levers try out passes through the hooks too
         self._is_off = False
         self._restores = False  # at the next border
 
@@ -78,22 +78,17 @@ class Driver:
         """Take what is known of the training."""
         self._guard(lambda: self._find(found))
 
-    def border(self, step: int) -> None:
+    def border(self, _step: int) -> None:
         """Do what is to be done between this step and the next."""
-        training, watch = self._training, self._watch
-        if training is not None:
-            training.step = step
         self._border_s = time.monotonic()
-        if self._border_s >= self._due_s or (watch is not None and watch.is_busy):
+        if self._border_s >= self._due_s or (self._watch is not None and self._watch.is_busy):
             self._guard(self._between_steps)
             self._border_s = time.monotonic()
         if self._restores:
             self._restore()
 
-    def step(self, step: int) -> None:
-        """Note that the clock has this step."""
-        if self._training is not None:
-            self._training.close(step)
+    def step(self, _step: int) -> None:
+        """Take it from the clock with the next report."""
 
     def aside(self, why: Aside | None) -> None:
         """Tell that the training does something else since its newest step; None: no longer."""
@@ -131,20 +126,17 @@ class Driver:
                 self._endpoint.forget()
             self._endpoint = self._line = self._watch = self._reports = None
             self.tracker.active = False
-            self._due_s, self._is_inside = 0.0, False
+            self._due_s = 0.0
 
     def _guard(self, action: Callable[[], None]) -> None:
-        """Do it, unless it comes of our own doing; whatever fails in it ends our part."""
+        """Do it; whatever fails in it ends our part."""
         training = self._training
-        if self._is_off or self._is_inside or (training is not None and training.is_captured):
+        if self._is_off or (training is not None and training.is_captured):
             return
-        self._is_inside = True
         try:
             action()
         except Exception as error:  # noqa: BLE001  # none may reach the script
             self._give_up(error)
-        finally:
-            self._is_inside = False
 
     def _give_up(self, error: Exception) -> None:
         self._is_off = self._restores = True
@@ -299,7 +291,7 @@ class Driver:
             self._send(self._aside)
 
     def _offered(self, training: Training) -> Offered:
-        return Offered(found=described(training.found), levers=training.offers)
+        return Offered(found=found_line(training.found), levers=training.levers.offers)
 
     def _send(self, event: Event) -> None:
         if self._line is not None:

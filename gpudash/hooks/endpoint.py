@@ -69,15 +69,17 @@ class Endpoint:
     """The socket that dashboards connect to."""
 
     def __init__(self, path: Path) -> None:
-        """Listen there. Raises OSError."""
+        """Listen there; where it can be seen, it is listened to. Raises OSError."""
         self._path = path
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        unseen = path.with_name(f"{path.name}~")
         try:
-            path.unlink(missing_ok=True)  # of a process that had our number
+            unseen.unlink(missing_ok=True)  # of a process that had our number
             self._listening.setblocking(False)
-            self._listening.bind(str(path))
-            path.chmod(0o600)
+            self._listening.bind(str(unseen))
+            unseen.chmod(0o600)
             self._listening.listen()
+            unseen.rename(path)
         except OSError:
             self._listening.close()
             raise

@@ -1,7 +1,6 @@
 """What was found in the user's training: the objects that the levers act on."""
 
 import weakref
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -60,27 +59,3 @@ class Found(NamedTuple):
     """Backward passes a step; None while it varies or is not known."""
     scaler: bool
     """A GradScaler steps the optimizers."""
-
-
-def described(found: Found) -> str:
-    """Return in one line what was found: `AdamW, root GPT, 1 backward pass a step, DataLoader`."""
-    modules = [root.module for root in found.roots]
-    roots = [type(module).__name__ for module in modules if module is not None]
-    optimizers = [type(optimizer).__name__ for optimizer in found.optimizers]
-    passes = found.backwards
-    parts = (
-        _counted(optimizers) or "no optimizer: a step ends with a backward pass",
-        f"root{'s' * (len(roots) > 1)} {_counted(roots) or 'unknown'}",
-        "backward passes a step unknown"
-        if passes is None
-        else f"{passes} backward pass{'es' * (passes != 1)} a step",
-        "DataLoader" if found.feed else "no DataLoader",
-        *(["GradScaler"] if found.scaler else []),
-    )
-    return ", ".join(parts)
-
-
-def _counted(names: list[str]) -> str:
-    """Return the names, each once: `2 Adam and SGD`."""
-    counts = Counter(names).items()
-    return " and ".join(name if count == 1 else f"{count} {name}" for name, count in counts)

@@ -4,6 +4,7 @@ import os
 
 from gpudash.hooks.driver import Driver
 from gpudash.hooks.levers import ScriptLevers
+from gpudash.hooks.patches import patch
 from gpudash.hooks.tracker import PHASES, Tracker
 from gpudash.rendezvous import Rendezvous
 
@@ -14,4 +15,4 @@ def start(rendezvous: Rendezvous) -> None:
     driver.tracker = tracker = Tracker(driver)
     tracker.failed = driver.failed
     os.register_at_fork(after_in_child=driver.forget)
-    tracker.install()
+    patch(tracker)

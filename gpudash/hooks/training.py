@@ -6,15 +6,11 @@ from typing import Any, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
-from msgspec.structs import replace
 
 from gpudash.hooks.found import Found
-from gpudash.hooks.levers import Refusal
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.loss import LossReader
 from gpudash.protocol import LeverOffer, Settings
-
-ONE_PROCESS = "levers move in a training of one process only, so far"
 
 Redirects: TypeAlias = WeakKeyDictionary[Any, Callable[[], Any]]
 
@@ -24,6 +20,7 @@ class Tracks(Protocol):
 
     clock: Clock[torch.Event] | Clock[float] | None
     losses: LossReader | None
+    steps: int
     active: bool
     redirects: Redirects
     failed: Callable[[str, BaseException], None]
@@ -77,56 +74,32 @@ class Training:
         self.requested: Settings = {}
         """The levers that were asked for, as asked."""
         self.segment = 0
-        self.step = 0
+
+    @property
+    def step(self) -> int:
         """The newest step that the script has been through."""
-        self._closed = 0  # the newest one on the clock
+        return self.tracker.steps
 
     def update(self, found: Found) -> None:
         """Take what is known now."""
         self.found = found
         self.levers.update(found)
 
-    @property
-    def offers(self) -> tuple[LeverOffer, ...]:
-        """Its levers, none of which moves where other processes would have to follow."""
-        if self.found.world_size == 1:
-            return self.levers.offers
-        return tuple(replace(one, refusal=ONE_PROCESS) for one in self.levers.offers)
-
-    def resolve(self, changes: Settings) -> Settings:
-        """Return all settings that the changes lead to. Raises Refusal."""
-        moves = any(self.levers.settings.get(name) != value for name, value in changes.items())
-        if moves and self.found.world_size > 1:
-            raise Refusal(ONE_PROCESS)
-        return self.levers.resolve(changes)
-
     def watch(self) -> None:
         """Have the tracker measure from the next step on."""
-        self._closed = self.step
         self.tracker.active = True
         self.tracker.interrupt()
 
     def unwatch(self) -> None:
         """Have the tracker count alone."""
         self.tracker.active = False
-        self._stamp()
 
     def begin_segment(self) -> None:
         """Note that the settings are others from the next step on."""
         self.segment += 1
         self.tracker.interrupt()
-        self._stamp()
-
-    def close(self, step: int) -> None:
-        """Note that the clock has this step."""
-        self._closed = step
-        self._stamp()
-
-    def _stamp(self) -> None:
-        """Tell the clock the segment of the steps to come, once it has all those before."""
-        clock = self.tracker.clock
-        if clock is not None and (self._closed >= self.step or not self.tracker.active):
-            clock.segment = self.segment
+        if self.tracker.clock is not None:
+            self.tracker.clock.segment = self.segment
 
     def keep_calls(self, *, keep: bool) -> None:
         """Have the roots keep their newest training calls, for a rehearsal; or let go of them."""

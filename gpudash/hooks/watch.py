@@ -175,7 +175,7 @@ class Watch:
         levers, began_s = self._training.levers, time.monotonic()
         way_back = self._way_back()
         try:
-            wanted = self._training.resolve(way_back | command.settings)
+            wanted = self._training.levers.resolve(way_back | command.settings)
             if wanted == levers.settings and not self._blocks.running:
                 raise Refusal(f"{_phrase(command.settings)}: nothing changes")  # noqa: TRY301
         except Refusal as refusal:
@@ -232,7 +232,7 @@ class Watch:
             self._leave_blocks("no block is left")
             return
         try:
-            wanted = training.resolve(blocks.baseline | block.changes)
+            wanted = training.levers.resolve(blocks.baseline | block.changes)
         except Refusal as refusal:
             self._refuse(str(refusal))
             blocks.current = None

@@ -12,7 +12,6 @@ import pytest
 from msgspec.structs import replace
 
 from gpudash.hooks import driver as driver_module
-from gpudash.hooks.found import described
 from gpudash.protocol import (
     AnyCommand,
     Block,
@@ -200,17 +199,6 @@ def test_it_hears_what_this_is_and_then_every_step(training, tmp_path) -> None:
     assert dashboard.of(Progress)[-1].total_samples == 4 * dashboard.reported[-1].step
 
 
-def test_one_line_says_what_was_found(training) -> None:
-    found = training.levers.found
-    assert described(found) == "SGD, root Linear, 1 backward pass a step, no DataLoader"
-    several = found._replace(optimizers=found.optimizers * 2, roots=(), backwards=None, scaler=True)
-    assert described(several) == (
-        "2 SGD, root unknown, backward passes a step unknown, no DataLoader, GradScaler"
-    )
-    bare = found._replace(optimizers=(), backwards=4)
-    assert described(bare).startswith("no optimizer: a step ends with a backward pass, root Linear")
-
-
 def test_what_is_found_later_is_told(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.of(Started))
@@ -299,17 +287,6 @@ def test_a_change_holds_from_its_segment_on(training, tmp_path) -> None:
         assert step.segment == (step.step > changed.after_step)
 
 
-def test_a_step_that_is_closed_after_its_border_keeps_its_segment(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
-    dashboard.send(Change(id=1, settings={"precision": "bf16"}))
-    late, training.driver.step = training.driver.step, lambda _: None
-    training.until(lambda: dashboard.of(Changed))
-    assert training.clock.segment == 0
-    late(training.steps)
-    assert training.clock.segment == 1
-
-
 def test_a_rehearsal_waits_for_one_step(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
@@ -336,21 +313,14 @@ def test_blocks_go_there_and_back(training, tmp_path) -> None:
     assert lengths == [2 + 3 + 1] * 3  # warm-up, those measured, the last
 
 
-@pytest.mark.parametrize("world_size", [2])
-def test_levers_stay_and_nothing_pauses_where_others_would_have_to_follow(
-    tmp_path, world_size
-) -> None:
-    with script(tmp_path, world_size=world_size) as training:
+def test_nothing_pauses_where_others_would_wait_for_it(tmp_path) -> None:
+    with script(tmp_path, world_size=2) as training:
         dashboard = Dashboard(path(tmp_path))
         training.until(lambda: dashboard.reported)
-        change = Change(id=1, settings={"precision": "bf16"})
-        dashboard.send(change, Pause(id=2), blocks(3, 1, {"precision": "bf16"}, {}))
-        training.until(lambda: {1, 2, 3} <= answered(dashboard).keys())
+        dashboard.send(Pause(id=1))
+        training.until(lambda: dashboard.of(Refused))
         assert "pause" not in dashboard.of(Hello)[0].can
-        assert all("one process" in one.refusal for one in dashboard.of(Offered)[0].levers)
-        refusals = [(one.answers, one.block) for one in dashboard.of(Refused)]
-        assert refusals == [((1,), None), ((2,), None), ((), 0)]
-        assert training.levers.settings["precision"] == "script"
+        assert dashboard.of(Refused)[0].answers == (1,)
 
 
 def test_the_rank_comes_from_the_environment(training, tmp_path, monkeypatch) -> None:
@@ -514,22 +484,6 @@ def test_a_hook_that_failed_is_told_of(training, tmp_path) -> None:
     assert dashboard.of(Notice)[0].text == (
         "gpudash measures no forward passes any more: RuntimeError: odd; the training goes on"
     )
-
-
-def test_hooks_that_our_own_doing_calls_are_nothing_to_us(training, tmp_path, monkeypatch) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
-    entered = training.levers.enter
-
-    def rehearse(wanted: dict[str, str]) -> None:
-        training.driver.aside("evaluation")
-        training.driver.idle()
-        entered(wanted)
-
-    monkeypatch.setattr(training.levers, "enter", rehearse)
-    dashboard.send(Change(id=1, settings={"precision": "bf16"}))
-    training.until(lambda: dashboard.of(Changed))
-    assert not dashboard.of(Paused)
 
 
 # ── children ────────────────────────────────────────────────────────────────────────────

@@ -1,7 +1,6 @@
 """Tracker, driver and levers know each other, also after a fork."""
 
 import os
-from typing import ClassVar
 
 from gpudash.hooks import start
 from gpudash.hooks.driver import Driver
@@ -11,21 +10,18 @@ from gpudash.rendezvous import Rendezvous
 class Tracker:
     """Says nothing by itself."""
 
-    installed: ClassVar[list["Tracker"]] = []
-
     def __init__(self, observer: Driver) -> None:
         self.observer, self.failed = observer, None
         self.clock = self.losses = None
         self.active = True
 
-    def install(self) -> None:
-        self.installed.append(self)
-
 
 def test_they_are_brought_together_and_a_forked_child_forgets(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(start, "Tracker", Tracker)
+    patched: list[Tracker] = []
+    monkeypatch.setattr(start, "patch", patched.append)
     start.start(Rendezvous(tmp_path))
-    (tracker,) = Tracker.installed
+    (tracker,) = patched
     assert tracker.observer.tracker is tracker
     assert tracker.failed == tracker.observer.failed
     child = os.fork()
