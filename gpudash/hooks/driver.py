@@ -66,6 +66,7 @@ class Driver:
         self._watch: Watch | None = None
         self._reports: Reports | None = None  # while measuring
         self._since_s = 0.0  # … which began then
+        self._offered: Offered | None = None  # as it was told last
         self._aside: Paused | None = None
         self._border_s = 0.0  # when the newest step was done with
         self._due_s = 0.0
@@ -168,9 +169,15 @@ class Driver:
             levers = self._make_levers(found, self.tracker.redirects)
             self._training = Training(self.tracker, found, levers)
             self._listen()
-        else:
-            self._training.update(found)
-            self._send(self._offered(self._training))
+            return
+        before = self._training.levers.settings
+        self._training.found = found
+        self._training.levers.update(found)
+        offered, self._offered = self._offered, self._offer(self._training)
+        if self._offered != offered:
+            self._send(self._offered)
+        if self._watch is not None:
+            self._watch.notice(before)
 
     def _listen(self) -> None:
         """Be there for dashboards, in this process."""
@@ -224,12 +231,13 @@ class Driver:
         training = self._training
         if training is None:
             return
+        began_s = self._border_s
+        if self._aside is not None:
+            began_s, self._aside = time.monotonic(), None
+            self._send(Resumed(at_s=began_s))
         if why is not None:
-            self._aside = Paused(at_s=self._border_s, after_step=training.step, why=why)
+            self._aside = Paused(at_s=began_s, after_step=training.step, why=why)
             self._send(self._aside)
-        elif self._aside is not None:
-            self._aside = None
-            self._send(Resumed(at_s=time.monotonic()))
 
     # ── the dashboard ───────────────────────────────────────────────────────────────────
 
@@ -272,7 +280,8 @@ class Driver:
         several = training.found.world_size > 1  # the others would wait for one that pauses
         can = tuple(one for one in CAN if not (several and one == "pause"))
         self._send(Hello(can=can, pid=os.getpid()))
-        self._send(self._offered(training))
+        self._offered = self._offer(training)
+        self._send(self._offered)
         self._send(
             Started(
                 at_s=self._since_s,
@@ -290,7 +299,7 @@ class Driver:
         if self._aside is not None:
             self._send(self._aside)
 
-    def _offered(self, training: Training) -> Offered:
+    def _offer(self, training: Training) -> Offered:
         return Offered(found=found_line(training.found), levers=training.levers.offers)
 
     def _send(self, event: Event) -> None:

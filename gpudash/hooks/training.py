@@ -80,11 +80,6 @@ class Training:
         """The newest step that the script has been through."""
         return self.tracker.steps
 
-    def update(self, found: Found) -> None:
-        """Take what is known now."""
-        self.found = found
-        self.levers.update(found)
-
     def watch(self) -> None:
         """Have the tracker measure from the next step on."""
         self.tracker.active = True

@@ -104,6 +104,13 @@ class Watch:
         if self._blocks.running and self._waiting is None and not self.paused:
             self._turn_blocks()
 
+    def notice(self, before: Settings) -> None:
+        """Tell of settings that are others since, and that nobody has changed: a new loader's."""
+        changes = _difference(before, self._training.levers.settings)
+        if changes:
+            self._training.begin_segment()
+            self._line.send(self._changed(changes, time.monotonic()))
+
     def dismiss(self, why: str) -> None:
         """Answer what has not been answered: nothing will be obeyed any more."""
         asked = [*self._inbox]
@@ -298,26 +305,33 @@ class Watch:
         self._begin_block()
 
     def _say(self, switch: _Switch, began_s: float) -> None:
-        training, blocks = self._training, self._blocks
         answers: tuple[int, ...] = ()
         if switch.asked is not None:
             answers = (switch.asked.id,)
-            training.requested |= switch.asked.settings
-        now_s = time.monotonic()
+            self._training.requested |= switch.asked.settings
+        now_s, blocks = time.monotonic(), self._blocks
+        changed = self._changed(switch.changes, now_s)
         self._line.send(
-            Changed(
-                at_s=now_s,
+            replace(
+                changed,
                 answers=answers,
-                segment=training.segment,
-                after_step=training.step,
-                changes=switch.changes,
-                settings=dict(training.levers.settings),
-                requested=training.requested,
                 took_ms=(now_s - began_s) * 1e3,
-                warmup_steps=training.levers.warmup_steps,
                 run=None if answers else blocks.run,
                 block=blocks.current.number if blocks.current else None,
             )
+        )
+
+    def _changed(self, changes: Settings, now_s: float) -> Changed:
+        training = self._training
+        return Changed(
+            at_s=now_s,
+            segment=training.segment,
+            after_step=training.step,
+            changes=changes,
+            settings=dict(training.levers.settings),
+            requested=training.requested,
+            took_ms=0.0,
+            warmup_steps=training.levers.warmup_steps,
         )
 
     # ── the wall clock ──────────────────────────────────────────────────────────────────

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpudash.hooks import driver as driver_module
+from gpudash.hooks.found import Found
 from gpudash.protocol import (
     AnyCommand,
     Block,
@@ -243,6 +244,38 @@ def test_an_evaluation_is_told_with_its_reason(training, tmp_path) -> None:
     assert (paused.why, paused.answers, resumed.answers) == ("evaluation", (), ())
     assert paused.at_s < resumed.at_s
     assert len(dashboard.of(Progress)) >= heard + 2
+
+
+def test_a_checkpoint_after_an_evaluation_begins_where_that_ends(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    for why in ("evaluation", "checkpoint", None):
+        training.driver.aside(why)
+        time.sleep(0.001)
+    training.until(lambda: len(dashboard.of(Resumed)) == 2)
+    (evaluation, checkpoint), (between, _) = dashboard.of(Paused), dashboard.of(Resumed)
+    assert evaluation.at_s < between.at_s == checkpoint.at_s
+
+
+def test_settings_that_are_others_with_what_is_found_are_told(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    update = training.levers.update
+
+    def to_another_loader(found: Found) -> None:
+        update(found)
+        training.levers.settings = training.levers.settings | {"precision": "bf16"}
+
+    training.levers.update = to_another_loader
+    training.driver.found(training.levers.found)
+    training.driver.found(training.levers.found)
+    training.until(lambda: dashboard.of(Changed))
+    (changed,) = dashboard.of(Changed)
+    assert (changed.changes, changed.answers, changed.requested) == ({"precision": "bf16"}, (), {})
+    assert len(dashboard.of(Offered)) == 1  # the line and the offers are as they were
+    training.until(lambda: dashboard.reported[-1].step > changed.after_step)
+    for step in dashboard.reported:
+        assert step.segment == (step.step > changed.after_step)
 
 
 def test_a_dashboard_that_comes_during_a_checkpoint_hears_of_it(training, tmp_path) -> None:
