@@ -101,9 +101,9 @@ class Driver:
             self._guard(self._attend)
 
     def failed(self, what: str, error: BaseException) -> None:
-        """Tell that a hook of the tracker's is off from now on."""
-        text = f"gpudash measures no {what} any more: {_said(error)}; the training goes on"
-        self._guard(lambda: self._send(Notice(text=text)))
+        """Give up: a hook of the tracker's has failed, and with it all are off."""
+        if not self._is_off:
+            self._give_up(f"its hook on {what} failed: {_said(error)}")
 
     # ── its own life ────────────────────────────────────────────────────────────────────
 
@@ -137,13 +137,13 @@ class Driver:
         try:
             action()
         except Exception as error:  # noqa: BLE001  # none may reach the script
-            self._give_up(error)
+            self._give_up(_said(error))
 
-    def _give_up(self, error: Exception) -> None:
+    def _give_up(self, reason: str) -> None:
         self._is_off = self._restores = True
         with contextlib.suppress(Exception):
             self.tracker.active = False
-            why = f"gpudash stopped measuring: {_said(error)}"
+            why = f"gpudash stopped measuring: {reason}"
             self._send(Notice(text=f"{why}; the training goes on"))
             self._hang_up(why)
 

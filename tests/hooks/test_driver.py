@@ -509,14 +509,23 @@ def test_a_folder_that_is_gone_costs_the_script_nothing(tmp_path) -> None:
         assert not training.active
 
 
-def test_a_hook_that_failed_is_told_of(training, tmp_path) -> None:
+def test_a_hook_that_failed_ends_our_part_at_the_next_border(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
-    training.driver.failed("forward passes", RuntimeError("odd\nmodel"))
-    training.until(lambda: dashboard.of(Notice))
-    assert dashboard.of(Notice)[0].text == (
-        "gpudash measures no forward passes any more: RuntimeError: odd; the training goes on"
+    dashboard.send(Change(id=1, settings={"precision": "bf16"}))
+    training.until(lambda: dashboard.of(Changed))
+    training.driver.failed("forward", RuntimeError("odd\nmodel"))
+    training.driver.failed("backward", RuntimeError("odder"))
+    assert training.levers.settings["precision"] == "bf16"  # in the middle of a step
+    training.step()
+    training.until(lambda: dashboard.gone)
+    (notice,) = dashboard.of(Notice)
+    assert notice.text == (
+        "gpudash stopped measuring: its hook on forward failed: RuntimeError: odd; "
+        "the training goes on"
     )
+    assert training.levers.settings["precision"] == "script"
+    assert not training.active
 
 
 # ── children ────────────────────────────────────────────────────────────────────────────
