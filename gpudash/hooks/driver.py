@@ -85,7 +85,7 @@ class Driver:
         if self._border_s >= self._due_s or (self._watch is not None and self._watch.is_busy):
             self._guard(self._between_steps)
             self._border_s = time.monotonic()
-        if self._restores:
+        if self._restores and not self._is_captured:
             self._restore()
 
     def step(self, _step: int) -> None:
@@ -119,25 +119,29 @@ class Driver:
             self._hang_up("the training ended")
 
     def forget(self) -> None:
-        """Give up, in a forked child, what belongs to the parent; begin anew if it trains."""
+        """Give up, in a forked child, what is the parent's: a training of its own is found anew."""
         with contextlib.suppress(Exception):
             if self._line is not None:
                 self._line.close()
             if self._endpoint is not None:
                 self._endpoint.forget()
-            self._endpoint = self._line = self._watch = self._reports = None
+            self._training = self._endpoint = self._line = self._watch = None
+            self._reports = self._aside = None
             self.tracker.active = False
             self._due_s = 0.0
 
     def _guard(self, action: Callable[[], None]) -> None:
         """Do it; whatever fails in it ends our part."""
-        training = self._training
-        if self._is_off or (training is not None and training.is_captured):
+        if self._is_off or self._is_captured:
             return
         try:
             action()
         except Exception as error:  # noqa: BLE001  # none may reach the script
             self._give_up(_said(error))
+
+    @property
+    def _is_captured(self) -> bool:
+        return self._training is not None and self._training.is_captured
 
     def _give_up(self, reason: str) -> None:
         self._is_off = self._restores = True
@@ -168,7 +172,10 @@ class Driver:
         if self._training is None:
             levers = self._make_levers(found, self.tracker.redirects)
             self._training = Training(self.tracker, found, levers)
-            self._listen()
+            self._endpoint = Endpoint(self._rendezvous.socket(os.getpid()))
+            # as `atexit`, but in processes of multiprocessing too
+            Finalize(None, self.close, exitpriority=0)
+            self._measure()
             return
         before = self._training.levers.settings
         self._training.found = found
@@ -178,13 +185,6 @@ class Driver:
             self._send(self._offered)
         if self._watch is not None:
             self._watch.notice(before)
-
-    def _listen(self) -> None:
-        """Be there for dashboards, in this process."""
-        self._endpoint = Endpoint(self._rendezvous.socket(os.getpid()))
-        # as `atexit`, but in processes of multiprocessing too
-        Finalize(None, self.close, exitpriority=0)
-        self._measure()
 
     def _measure(self) -> None:
         """Have steps measured from now on, and those that nobody was there for forgotten."""
@@ -204,8 +204,6 @@ class Driver:
         training = self._training
         if training is None:
             return
-        if self._endpoint is None:  # a forked child that trains itself
-            self._listen()
         if time.monotonic() >= self._due_s:
             self._attend()
         watch = self._watch
