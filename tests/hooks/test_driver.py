@@ -332,6 +332,25 @@ def test_a_rehearsal_waits_for_one_step(training, tmp_path) -> None:
     assert dashboard.of(Changed)[0].after_step == before + 1
 
 
+def test_a_change_in_blocks_is_no_part_of_them(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(LONG, Change(id=2, settings={"precision": "tf32"}))
+    training.until(lambda: dashboard.of(BlocksEnded))
+    changed = dashboard.of(Changed)[-1]
+    assert (changed.answers, changed.run, changed.block) == ((2,), None, None)
+
+
+def test_another_run_waits_for_a_way_back_that_is_rehearsed(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    long = blocks(2, 1, {"compile": "off"}, min_steps=10**6)
+    dashboard.send(Change(id=1, settings={"compile": "on"}), long, blocks(3, 2, {}))
+    training.until(lambda: len(dashboard.of(BlocksEnded)) == 2)
+    reasons = [ended.why for ended in dashboard.of(BlocksEnded)]
+    assert reasons == ["other blocks began", "no block is left"]
+
+
 def test_blocks_go_there_and_back(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
