@@ -1,7 +1,7 @@
 """What was found in the user's training: the objects that the levers act on."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -25,15 +25,26 @@ class Root:
     def __init__(self, module: nn.Module) -> None:
         self._module = weakref.ref(module)
         self.around: Callable[[Call], Call] | None = None
-        """What a lever puts around the module's call; None: nothing."""
+        """What levers put around each training call: gets the bound `module._call_impl`; None:
+        nothing. Set between steps alone."""
         self.keeps_calls = False
         """Whether its newest training call is kept: a rehearsal needs it."""
         self.newest: NewestCall | None = None
+        self.compiled = False
+        """Whether the script called `module.compile()`: it is kept where the tracker wraps calls."""
+        self.autocast = False
+        """Whether its newest training call was made inside an autocast of the script's."""
 
     @property
     def module(self) -> nn.Module | None:
         """The module; None once the script has let go of it."""
         return self._module()
+
+
+def modules_of(roots: Iterable[Root]) -> list[nn.Module]:
+    """Return the roots' modules that the script still has."""
+    # `is not None`: a module may have a length of 0
+    return [module for root in roots if (module := root.module) is not None]
 
 
 class Feed:
@@ -59,3 +70,5 @@ class Found(NamedTuple):
     """Backward passes a step; None while it varies or is not known."""
     scaler: bool
     """A GradScaler steps the optimizers."""
+    graphs: bool = False
+    """CUDA graphs were captured: what they replay knows nothing of a lever."""

@@ -1,0 +1,178 @@
+"""What can be moved in a training that nobody wrote for us."""
+
+import functools
+from collections.abc import Callable
+
+import msgspec
+import torch
+
+from gpudash.hooks.found import Call, Found, modules_of
+from gpudash.hooks.levers.channels_last import ChannelsLast
+from gpudash.hooks.levers.compile import Compile
+from gpudash.hooks.levers.loader import LoaderWay, Redirects
+from gpudash.hooks.levers.offers import UNKNOWN, Computing, Family, Option, Refusal, absent, canonical
+from gpudash.hooks.levers.optimizer import OptimizerForm
+from gpudash.hooks.levers.precision import Precision
+from gpudash.hooks.levers.rehearsal import rehearse
+from gpudash.protocol import LeverOffer, Settings
+
+__all__ = ["Refusal", "ScriptLevers"]
+
+WARMUP_STEPS = 2
+"""An allocator finds its blocks."""
+BATCH_SIZE = absent(
+    "batch_size",
+    "the script sets its batch size itself",
+    summary="Samples in one step; larger batches fill the GPU better, as long as memory and "
+    "convergence allow.",
+    source="torch.utils.data.DataLoader",
+)
+
+
+class ScriptLevers:
+    """The levers of a user's script; to be used on the thread that trains, between two steps."""
+
+    def __init__(self, found: Found, redirects: Redirects, *, backend: str = "inductor") -> None:
+        self._precision = Precision()
+        # the first is the innermost around a root's call
+        self._computing: tuple[Computing, ...] = (
+            Compile(backend),
+            ChannelsLast(),
+            self._precision,
+        )
+        self._loader = LoaderWay(redirects)
+        # the loader last: of all, it alone cannot be put back at no cost
+        self._families: tuple[Family, ...] = (*self._computing, OptimizerForm(), self._loader)
+        self._rehearsed: set[tuple[str, ...]] = set()
+        self._drained_batches = 0
+        self.update(found)
+
+    def update(self, found: Found) -> None:
+        """Act on these objects from now on."""
+        self._roots = found.roots
+        self._bar = _bar(found)
+        self._rehearsed.clear()
+        for family in self._families:
+            family.update(found)
+
+    @property
+    def offers(self) -> tuple[LeverOffer, ...]:
+        """Each lever, with the reason where it cannot be moved here."""
+        return tuple(option.offer for option in self._options())
+
+    @property
+    def settings(self) -> Settings:
+        """The values in force."""
+        moved = {name: value for family in self._families for name, value in family.settings.items()}
+        return {"batch_size": BATCH_SIZE.offer.default, **moved}
+
+    @property
+    def warmup_steps(self) -> int:
+        """Steps after the newest change until its cost has passed."""
+        # prefetched batches mask the loader's rate until they are used up
+        return WARMUP_STEPS + self._drained_batches + self._loader.held_batches
+
+    @property
+    def burst_steps(self) -> int:
+        """How many batches arrive at a time: loader workers begin together and finish together."""
+        return max(1, self._loader.num_workers)
+
+    def resolve(self, changes: Settings) -> Settings:
+        """Return all settings that `changes` leads to. Raises Refusal."""
+        settings = self.settings
+        options = {option.offer.name: option for option in self._options()}
+        resolved = dict(settings)
+        for name, text in changes.items():
+            if name not in options:
+                raise Refusal(f"there is no lever {name!r} here; valid: {', '.join(options)}")
+            if text != settings[name]:
+                resolved[name] = canonical(options[name], text)
+        latent = resolved["num_workers"] == "0" and "prefetch_factor" in changes
+        if latent and resolved["prefetch_factor"] != settings["prefetch_factor"]:
+            raise Refusal("prefetch_factor: there are no loader workers (num_workers=0)")
+        return resolved
+
+    def needs_call(self, wanted: Settings) -> bool:
+        """Tell whether it has to be rehearsed, with the roots' newest call."""
+        computed = self._computed(wanted)
+        known = {self._computed(self.settings), self._computed(self._defaults()), *self._rehearsed}
+        return computed not in known and bool(modules_of(self._roots))
+
+    def enter(self, wanted: Settings) -> None:
+        """Put resolved settings in force. Raises Refusal; then everything is as before."""
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            raise Refusal("a CUDA graph is being captured")
+        before, held_batches = self.settings, self._loader.held_batches
+        rehearsal = self.needs_call(wanted)
+        try:
+            for family in self._computing:
+                family.apply(wanted)
+            if rehearsal:
+                self._rehearse()
+            for family in self._families[len(self._computing) :]:
+                family.apply(wanted)
+        except BaseException:
+            self._put(before)
+            raise
+        if rehearsal:
+            self._rehearsed.add(self._computed(wanted))
+        self._drained_batches = held_batches if self._loader_moved(before) else 0
+        self._wrap()
+
+    def restore(self) -> None:
+        """Put everything back as the script had it."""
+        self._put(self._defaults())
+
+    def _put(self, settings: Settings) -> None:
+        for family in self._families:
+            family.apply(settings)
+        self._wrap()
+
+    def _wrap(self) -> None:
+        around = self._around()
+        for root in self._roots:
+            root.around = around
+
+    def _around(self) -> Callable[[Call], Call] | None:
+        layers = [layer for family in self._computing if (layer := family.around())]
+        return functools.partial(_wrapped, layers) if layers else None
+
+    def _rehearse(self) -> None:
+        layers = (self._precision.probe, self._around())
+        for root in self._roots:
+            if root.module is not None:
+                for around in filter(None, layers):
+                    rehearse(root, around)
+
+    def _loader_moved(self, before: Settings) -> bool:
+        return any(before[name] != value for name, value in self._loader.settings.items())
+
+    def _computed(self, settings: Settings) -> tuple[str, ...]:
+        return tuple(settings[name] for family in self._computing for name in family.settings)
+
+    def _defaults(self) -> Settings:
+        return {option.offer.name: option.offer.default for option in self._options()}
+
+    def _options(self) -> tuple[Option, ...]:
+        options = [BATCH_SIZE, *(option for family in self._families for option in family.options)]
+        return tuple(self._barred(option) for option in options)
+
+    def _barred(self, option: Option) -> Option:
+        if not self._bar or option is BATCH_SIZE:
+            return option
+        return Option(msgspec.structs.replace(option.offer, refusal=self._bar))
+
+
+def _bar(found: Found) -> str | None:
+    """Return why no lever at all may be moved; None: they may."""
+    if found.world_size > 1:
+        return f"the training has {found.world_size} processes"
+    if found.graphs:
+        return "the script replays its steps as CUDA graphs"
+    return None
+
+
+def _wrapped(layers: list[Callable[[Call], Call]], call: Call) -> Call:
+    for layer in layers:
+        call = layer(call)
+    return call

@@ -1,0 +1,106 @@
+"""What every family of levers has: offers, values, refusals."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from gpudash.hooks.found import Call, Found
+from gpudash.protocol import LeverOffer, Settings
+
+UNKNOWN = "unknown"
+"""Stands for a value that cannot be told; only a refused lever has it."""
+
+
+class Refusal(Exception):  # noqa: N818  # nothing went wrong
+    """A lever that is not moved; the message says why not, as a clause."""
+
+
+class Option(NamedTuple):
+    """A lever as it is offered."""
+
+    offer: LeverOffer
+    impossible: Mapping[str, str] = {}
+    """Choices that are missing here: why."""
+
+
+class Family(Protocol):
+    """Levers that are moved together."""
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Its levers, as they are offered now."""
+
+    @property
+    def settings(self) -> Settings:
+        """The values in force."""
+
+    def update(self, found: Found) -> None:
+        """Act on these objects from now on."""
+
+    def apply(self, wanted: Settings) -> None:
+        """Put its levers' values in force. If it raises, everything is as before."""
+
+
+class Computing(Family, Protocol):
+    """A family that changes how a root's call is computed, and may break it."""
+
+    def around(self) -> Callable[[Call], Call] | None:
+        """Return what to put around each root's call; None: nothing."""
+
+
+def absent(name: str, why: str, *, summary: str, source: str, value: str = UNKNOWN) -> Option:
+    """Return the offer of a lever that cannot be moved here at all."""
+    return Option(
+        LeverOffer(
+            name=name,
+            kind="choice",
+            default=value,
+            choices=(value,),
+            summary=summary,
+            source=source,
+            refusal=why,
+        )
+    )
+
+
+def choice(
+    name: str, impossible: Mapping[str, str], values: tuple[str, ...], *, summary: str, source: str
+) -> Option:
+    """Return the offer of those values that are possible; the first is the script's own."""
+    possible = tuple(value for value in values if value not in impossible)
+    offer = LeverOffer(
+        name=name,
+        kind="choice",
+        default=values[0],
+        choices=possible,
+        summary=summary,
+        source=source,
+        numerics=True,
+        refusal=None if len(possible) > 1 else ", ".join(dict.fromkeys(impossible.values())),
+    )
+    return Option(offer, impossible)
+
+
+def canonical(option: Option, text: str) -> str:
+    """Return a value's canonical text. Raises Refusal."""
+    offer = option.offer
+    if text in option.impossible:
+        raise Refusal(f"{offer.name}={text}: {option.impossible[text]}")
+    if offer.refusal:
+        raise Refusal(f"{offer.name}: {offer.refusal}")
+    if offer.kind != "count":
+        valid = ("off", "on") if offer.kind == "switch" else offer.choices
+        if text in valid:
+            return text
+        raise Refusal(f"{offer.name}: {text!r} is not valid; valid: {', '.join(valid)}")
+    digits = text.isascii() and text.isdigit() and len(text) <= len(str(offer.maximum))
+    if digits and offer.minimum <= int(text) <= offer.maximum:
+        return str(int(text))
+    raise Refusal(
+        f"{offer.name}: {text!r} is not valid; "
+        f"valid: a whole number from {offer.minimum} to {offer.maximum}"
+    )
+
+
+def on_off(value: bool) -> str:  # noqa: FBT001  # it is the value
+    """Return a switch's value as text."""
+    return "on" if value else "off"

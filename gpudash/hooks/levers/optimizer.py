@@ -1,0 +1,199 @@
+"""How the optimizer updates the weights: one fused kernel, a few foreach kernels, or one by one.
+
+A checkpoint taken meanwhile holds what the script had: its flags, and its device of `step`.
+"""
+
+import inspect
+import weakref
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from gpudash.hooks.found import Found, Root
+from gpudash.hooks.levers.offers import Option, choice
+from gpudash.hooks.levers.rehearsal import reason
+from gpudash.protocol import Settings
+
+MOVABLE = (SGD, Adam, AdamW, Adagrad)
+"""They differ from their own fused form by less than 1e-7, and a subclass may compute another
+thing."""
+FLAGS = {
+    "fused": {"fused": True, "foreach": False},
+    "foreach": {"fused": False, "foreach": True},
+    "single": {"fused": False, "foreach": False},
+}
+AMP = "_step_supports_amp_scaling"
+OWN = (AMP, "_need_device_dtype_check_for_fused")
+"""Attributes that a fused form sets on its optimizer."""
+Group: TypeAlias = dict[str, Any]
+
+
+class OptimizerForm:
+    """The lever `fused_optimizer`."""
+
+    def __init__(self) -> None:
+        self._value = "script"
+        self._moved: list[_Moved] = []
+
+    def update(self, found: Found) -> None:
+        """See Family."""
+        self._optimizers = [weakref.ref(optimizer) for optimizer in found.optimizers]
+        self._roots = found.roots
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """See Family."""
+        impossible = {value: self._refusal(value) for value in FLAGS}
+        return (
+            choice(
+                "fused_optimizer",
+                {value: why for value, why in impossible.items() if why},
+                ("script", *FLAGS),
+                summary="How the weights are updated: as the script has it; fused, all in one "
+                "kernel; foreach, a few kernels for all; or single, some for each weight. Helps "
+                "where many small launches bound the step.",
+                source="torch.optim.AdamW(fused=True)",
+            ),
+        )
+
+    @property
+    def settings(self) -> Settings:
+        """See Family."""
+        return {"fused_optimizer": self._value}
+
+    def apply(self, wanted: Settings) -> None:
+        """See Family."""
+        value = wanted["fused_optimizer"]
+        if value == self._value:
+            return
+        for moved in self._moved:
+            moved.put_back()
+        self._moved = []
+        if value != "script":
+            self._moved = [_Moved(optimizer, FLAGS[value]) for optimizer in self._live()]
+        self._value = value
+
+    def _live(self) -> Iterator[Optimizer]:
+        return (optimizer for ref in self._optimizers if (optimizer := ref()))
+
+    def _refusal(self, value: str) -> str | None:
+        optimizers = list(self._live())
+        if not optimizers:
+            return "no optimizer was seen"
+        for optimizer in optimizers:
+            if type(optimizer) not in MOVABLE:
+                return f"{type(optimizer).__name__} has no fused form"
+            why = _why_not(optimizer, value)
+            if why:
+                return why
+        if value == "fused" and any(map(_makes_sparse_gradients, self._roots)):
+            return "its gradients are sparse"
+        return None
+
+
+class _Flags(NamedTuple):
+    """An optimizer's own flags of one group, or for groups to come."""
+
+    fused: bool | None
+    foreach: bool | None
+
+    @classmethod
+    def of(cls, group: Group) -> "_Flags":
+        return cls(group.get("fused"), group.get("foreach"))
+
+
+class _Moved:
+    """An optimizer whose flags are not its own."""
+
+    def __init__(self, optimizer: Optimizer, flags: dict[str, bool]) -> None:
+        self._optimizer = weakref.ref(optimizer)
+        self._flags = flags
+        self._attributes = {name: vars(optimizer)[name] for name in OWN if name in vars(optimizer)}
+        self._hooks: tuple[RemovableHandle, ...] = (
+            optimizer.register_state_dict_post_hook(self._as_the_script_had_it),
+            # what is loaded has the flags of the script, as what is saved
+            optimizer.register_load_state_dict_post_hook(self._move),
+        )
+        self._default = _Flags.of(optimizer.defaults)
+        optimizer.defaults.update(flags)
+        self._move(optimizer)
+
+    def put_back(self) -> None:
+        """Give the optimizer its own flags back."""
+        optimizer = self._optimizer()
+        for hook in self._hooks:
+            hook.remove()
+        if optimizer is None:
+            return
+        optimizer.defaults.update(self._default._asdict())
+        for group, own in zip(optimizer.param_groups, self._own(optimizer), strict=True):
+            group.update(own._asdict())
+            for weight in group["params"]:
+                _place_step(optimizer.state.get(weight, {}), weight, group)
+        for name in OWN:
+            vars(optimizer).pop(name, None)
+        vars(optimizer).update(self._attributes)
+
+    def _move(self, optimizer: Optimizer) -> None:
+        self._groups = [_Flags.of(group) for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            group.update(self._flags)
+            for weight in group["params"]:
+                _place_step(optimizer.state.get(weight, {}), weight, group)
+        vars(optimizer)[AMP] = self._flags["fused"]  # a GradScaler asks who unscales
+
+    def _own(self, optimizer: Optimizer) -> list[_Flags]:
+        """Return the script's flags of each group; those added meanwhile have the default ones."""
+        added = len(optimizer.param_groups) - len(self._groups)
+        return [*self._groups, *[self._default] * added]
+
+    def _as_the_script_had_it(self, optimizer: Optimizer, saved: Group) -> Group:
+        states = {index: dict(state) for index, state in saved["state"].items()}
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        groups = []
+        for group, own in zip(saved["param_groups"], self._own(optimizer), strict=True):
+            groups.append({**group, **own._asdict()})
+            for index in group["params"]:
+                _place_step(states.get(index, {}), weights[index], groups[-1])
+        return {**saved, "state": states, "param_groups": groups}
+
+
+def _place_step(state: dict[str, Any], weight: Tensor, group: Group) -> None:
+    """Put a weight's count of steps where an optimizer with these flags has it."""
+    step = state.get("step")
+    if not isinstance(step, Tensor):
+        return
+    on_device = group["fused"] or group.get("capturable")
+    doubles = not group["fused"] and torch.get_default_dtype() == torch.float64
+    dtype = torch.float64 if doubles else torch.float32
+    state["step"] = step.to(weight.device if on_device else "cpu", dtype)
+
+
+def _why_not(optimizer: Optimizer, value: str) -> str | None:
+    """Ask the class itself, with one small weight of each kind that there is."""
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    if value == "fused" and not all(weight.is_floating_point() for weight in weights):
+        return "its weights are not all real numbers"
+    kinds = {(weight.device, weight.dtype) for weight in weights}
+    known = inspect.signature(type(optimizer)).parameters
+    for group in optimizer.param_groups:
+        options = {name: given for name, given in group.items() if name in known}
+        options = {**options, **FLAGS[value], "params": [_like(*kind) for kind in kinds]}
+        try:
+            type(optimizer)(**options)
+        except (RuntimeError, ValueError) as error:
+            return reason(error)
+    return None
+
+
+def _like(device: torch.device, dtype: torch.dtype) -> Tensor:
+    return torch.zeros(1, device=device, dtype=dtype, requires_grad=True)
+
+
+def _makes_sparse_gradients(root: Root) -> bool:
+    module = root.module
+    return module is not None and any(getattr(m, "sparse", False) for m in module.modules())

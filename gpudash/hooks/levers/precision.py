@@ -1,0 +1,190 @@
+"""What the layers compute in: as the script has it, TF32, or bf16 by autocast."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
+
+from gpudash.hooks.found import Call, Found, modules_of
+from gpudash.hooks.levers.offers import Option, Refusal, choice
+from gpudash.protocol import Settings
+
+ACTIVE = "an autocast is active already"
+
+
+class Precision:
+    """The lever `precision`."""
+
+    def __init__(self) -> None:
+        self._value = "script"
+        self._script_tf32: _Tf32 | None = None  # while it is not the script's
+
+    def update(self, found: Found) -> None:
+        """See Family."""
+        self._device = found.device
+        self._roots = found.roots
+        self._scaler = found.scaler
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """See Family."""
+        impossible = {"tf32": self._no_tf32(), "bf16": self._no_bf16()}
+        return (
+            choice(
+                "precision",
+                {value: why for value, why in impossible.items() if why},
+                ("script", "tf32", "bf16"),
+                summary="What the layers compute in: what the script says; tf32 in matrix products "
+                "and convolutions; or bf16 by autocast around the model, with its outputs cast "
+                "back. Fewer bits go through the tensor cores faster; bf16 also halves the memory "
+                "traffic.",
+                source="torch.backends, torch.autocast",
+            ),
+        )
+
+    @property
+    def settings(self) -> Settings:
+        """See Family."""
+        return {"precision": self._value}
+
+    def apply(self, wanted: Settings) -> None:
+        """See Family."""
+        value = wanted["precision"]
+        if value == "tf32" and self._script_tf32 is None:
+            self._script_tf32 = _Tf32.now()
+            self._script_tf32.switch_on()
+        elif value != "tf32" and self._script_tf32 is not None:
+            self._script_tf32.put_back()
+            self._script_tf32 = None
+        self._value = value
+
+    def around(self) -> Callable[[Call], Call] | None:
+        """See Computing."""
+        if self._value != "bf16":
+            return None
+        return functools.partial(_autocast, self._device.type)
+
+    @property
+    def probe(self) -> Callable[[Call], Call] | None:
+        """What a rehearsal puts around a call first, to look for an autocast inside of it."""
+        modules = [module for root in modules_of(self._roots) for module in root.modules()]
+        if self._value != "bf16" or any(hasattr(module, "_orig_mod") for module in modules):
+            return None  # compiled code is not to be looked into
+        return functools.partial(_watched, self._device.type)
+
+    def _no_tf32(self) -> str | None:
+        if self._device.type != "cuda":
+            return "TF32 needs a GPU"
+        if torch.cuda.get_device_capability(self._device) < (8, 0):
+            return "this GPU has no TF32"
+        return None
+
+    def _no_bf16(self) -> str | None:
+        if self._scaler or any(root.autocast for root in self._roots):
+            return ACTIVE
+        modules = modules_of(self._roots)
+        weights = [weight for module in modules for weight in module.parameters()]
+        if not weights:
+            return "no model was found"
+        if any(weight.is_floating_point() and weight.dtype != torch.float32 for weight in weights):
+            return "the model's weights are not all float32"
+        if self._device.type == "cuda" and not torch.cuda.is_bf16_supported(False):
+            return "this GPU does not compute in bf16"
+        return None
+
+
+def _autocast(device_type: str, call: Call) -> Call:
+    """Return the call inside an autocast; what is outside sees float32, as without."""
+
+    def autocast_call(*args: Any, **kwargs: Any) -> Any:
+        if torch.is_autocast_enabled(device_type):  # the script's own
+            return call(*args, **kwargs)
+        with torch.autocast(device_type, dtype=torch.bfloat16):
+            outputs = call(*args, **kwargs)
+        return tree_map_only(Tensor, _as_float32, outputs)
+
+    return autocast_call
+
+
+def _as_float32(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+
+
+def _watched(device_type: str, call: Call) -> Call:
+    """Return the call, which raises Refusal if it has an autocast inside."""
+
+    def watched_call(*args: Any, **kwargs: Any) -> Any:
+        with _Autocasts(device_type) as autocasts:
+            outputs = call(*args, **kwargs)
+        if autocasts.seen:
+            raise Refusal(ACTIVE)
+        return outputs
+
+    return watched_call
+
+
+class _Autocasts(TorchFunctionMode):
+    """Looks at every function of torch whether an autocast is active."""
+
+    def __init__(self, device_type: str) -> None:
+        super().__init__()
+        self._device_type = device_type
+        self.seen = False
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,  # noqa: ARG002  # torch's signature
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        self.seen = self.seen or torch.is_autocast_enabled(self._device_type)
+        return func(*args, **(kwargs or {}))
+
+
+class _Tf32(NamedTuple):
+    """Where the script has TF32 on. PyTorch has two interfaces, and a write through the newer one
+    makes reads through the older one raise, inductor's too."""
+
+    older: tuple[str, bool] | None
+    """Of matrix products and of cuDNN; None: the script has used the newer interface."""
+    newer: tuple[str, ...]
+    """Of matrix products, convolutions, recurrent layers; of matrix products on a CPU."""
+
+    @classmethod
+    def now(cls) -> "_Tf32":
+        """Read it."""
+        try:
+            older = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+        except RuntimeError:
+            older = None
+        return cls(older, tuple(place.fp32_precision for place in _places()))
+
+    def switch_on(self) -> None:
+        """Compute in TF32 everywhere, by the interface that the script uses."""
+        if self.older:
+            torch.set_float32_matmul_precision("high")
+            torch.backends.cudnn.allow_tf32 = True
+        else:
+            for place in _places()[:3]:
+                place.fp32_precision = "tf32"
+
+    def put_back(self) -> None:
+        """Put both interfaces back."""
+        if self.older:
+            torch.set_float32_matmul_precision(self.older[0])
+            torch.backends.cudnn.allow_tf32 = self.older[1]
+        for place, precision in zip(_places(), self.newer, strict=True):
+            if place.fp32_precision != precision:  # the older interface wrote here too
+                place.fp32_precision = precision
+
+
+def _places() -> tuple[Any, ...]:
+    cuda: Any = torch.backends.cuda
+    cudnn: Any = torch.backends.cudnn
+    mkldnn: Any = torch.backends.mkldnn
+    return cuda.matmul, cudnn.conv, cudnn.rnn, mkldnn.matmul

@@ -1,0 +1,73 @@
+"""A root's newest training call once more, forward and backward, to see whether a lever breaks it.
+
+Random numbers and buffers are put back, and gradients go nowhere. What else a script's `forward`
+keeps in Python, such as a counter of calls, is changed by the rehearsal too.
+"""
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from gpudash.hooks.found import Call, Root
+from gpudash.hooks.levers.offers import Refusal
+
+MAX_REASON = 160
+"""Characters of an error that become a refusal's reason."""
+
+
+def rehearse(root: Root, around: Callable[[Call], Call]) -> None:
+    """Compute a root's newest call with `around` put around it, and undo it. Raises Refusal."""
+    module, newest = root.module, root.newest
+    if module is None or newest is None:
+        raise Refusal("the model was not called in the newest step")
+    call = around(module._call_impl)  # noqa: SLF001  # its call without the tracker's own
+    why = None
+    try:
+        with undone(module), torch.inference_mode(False), torch.enable_grad():
+            _backward(module, call(*newest.args, **newest.kwargs))
+    except Refusal:
+        raise
+    except Exception as error:  # noqa: BLE001  # whatever the model raises is a reason
+        why = reason(error)
+    if why:  # the error is gone by now, and what its frames held
+        raise Refusal(why)
+
+
+def reason(error: BaseException) -> str:
+    """Return an error as a clause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return text if len(text) <= MAX_REASON else text[: MAX_REASON - 1] + "…"
+
+
+@contextmanager
+def undone(module: nn.Module) -> Iterator[None]:
+    """Put random numbers and the module's buffers back at the end."""
+    buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+    devices = {t.device for t in (*module.parameters(), *module.buffers()) if t.is_cuda}
+    python = random.getstate()
+    numpy: Any = sys.modules.get("numpy")
+    numpys = numpy.random.get_state() if numpy else None
+    try:
+        with torch.random.fork_rng(devices=list(devices)):
+            yield
+    finally:
+        random.setstate(python)
+        if numpy:
+            numpy.random.set_state(numpys)
+        for buffer, before in buffers:
+            buffer.data.copy_(before)  # through .data: a graph that saved it is still valid
+
+
+def _backward(module: nn.Module, outputs: Any) -> None:
+    computed = [t for t in tree_leaves(outputs) if isinstance(t, Tensor) and t.requires_grad]
+    weights = [weight for weight in module.parameters() if weight.requires_grad]
+    if computed and weights:
+        ones = [torch.ones_like(output) for output in computed]
+        torch.autograd.grad(computed, weights, ones, allow_unused=True)

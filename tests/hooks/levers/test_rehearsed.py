@@ -1,0 +1,321 @@
+"""Levers that a rehearsal precedes: precision, channels_last, compile."""
+
+import copy
+import io
+import pickle
+import random
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from gpudash.hooks.levers import Refusal
+from tests.hooks.levers.scripts import ConvNet, Training, by_view, levers, move
+
+MOVES = [{"precision": "bf16"}, {"channels_last": "on"}, {"compile": "on"}]
+
+
+def plain(steps, **options):
+    return Training(**options).step(steps)
+
+
+@pytest.mark.parametrize("change", MOVES, ids=str)
+def test_a_lever_computes_the_same_training_up_to_rounding(change):
+    training = Training()
+    moved = training.step().levers()
+    move(moved, **change)
+    training.step(2)
+    assert moved.settings.items() >= change.items()
+    torch.testing.assert_close(training.losses, plain(3).losses, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("change", MOVES, ids=str)
+def test_put_back_before_a_step_nothing_is_left_of_a_lever(change):
+    training = Training()
+    training.step(2)
+    moved = training.levers()
+    move(moved, **change)
+    moved.restore()
+    assert training.step(2).digest == plain(4).digest
+    assert moved.settings == training.levers().settings
+
+
+def test_bf16_is_active_inside_and_not_seen_outside():
+    training = Training()
+    move(training.step().levers(), precision="bf16")
+    outputs = training.model(torch.randn(2, 3, 8, 8))
+    assert training.model.seen[0] == torch.bfloat16
+    assert outputs.dtype == torch.float32
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_channels_last_is_seen_inside_and_not_outside():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3))
+    moved = levers(model)
+    model(torch.randn(2, 3, 8, 8))
+    seen = []
+    model[1].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    move(moved, channels_last="on")
+    outputs = model(torch.randn(2, 3, 8, 8))
+    assert seen[-1].is_contiguous(memory_format=torch.channels_last)
+    assert outputs.is_contiguous()
+    assert model[0].weight.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_the_optimizers_state_moves_with_the_weights_and_is_saved_in_the_scripts_order():
+    training = Training()
+    moved = training.step().levers()
+    move(moved, channels_last="on")
+    training.step()
+    weight = training.model.conv.weight
+    assert training.optimizer.state[weight]["exp_avg"].stride() == weight.stride()
+    saved = training.optimizer.state_dict()["state"][0]["exp_avg"]
+    assert saved.is_contiguous()
+    assert torch.equal(saved, training.optimizer.state[weight]["exp_avg"])
+    moved.restore()
+    assert training.optimizer.state[weight]["exp_avg"].is_contiguous()
+    assert not training.optimizer._optimizer_state_dict_post_hooks
+
+
+def test_weights_saved_under_channels_last_load_anywhere():
+    training = Training()
+    move(training.step().levers(), channels_last="on")
+    file = io.BytesIO()
+    torch.save(training.model.state_dict(), file)
+    file.seek(0)
+    other = ConvNet()
+    other.load_state_dict(torch.load(file))
+    assert other.conv.weight.is_contiguous()
+    assert torch.equal(other.conv.weight, training.model.conv.weight)
+
+
+def test_a_model_that_the_script_has_in_channels_last_can_be_moved_to_plain_order_and_back():
+    training = Training(lambda: ConvNet().to(memory_format=torch.channels_last))
+    before = training.step().model.conv.weight.stride()
+    moved = training.levers()
+    assert moved.settings["channels_last"] == "on"
+    training.step()
+    move(moved, channels_last="off")
+    assert training.model.conv.weight.is_contiguous()
+    training.step()
+    moved.restore()
+    assert training.model.conv.weight.stride() == before
+
+
+def test_compiled_the_module_is_the_same_and_its_pickles_know_nothing_of_it():
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    keys, kind = list(model.state_dict()), type(model)
+    moved = levers(model)
+    inputs = torch.randn(2, 3)
+    outputs = model(inputs)
+    move(moved, compile="on")
+    compiled_frames = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    torch.testing.assert_close(model(inputs), outputs)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == compiled_frames > 0
+    assert (list(model.state_dict()), type(model)) == (keys, kind)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert other.__dict__.keys() == model.__dict__.keys() - {"_compiled_call_impl"}
+        assert torch.equal(other(inputs), outputs)
+
+
+def test_compile_keeps_no_model_alive():
+    torch._dynamo.reset()
+    model = nn.Linear(3, 4)
+    gone = weakref.ref(model)
+    moved = levers(model)
+    model(torch.randn(2, 3))
+    move(moved, compile="on")
+    model(torch.randn(2, 3))
+    del model.__dict__["_compiled_call_impl"]  # this test's own wrapper holds it
+    del model
+    torch._dynamo.reset()
+    assert gone() is None
+
+
+def test_the_limit_of_recompilations_is_the_scripts_own_again():
+    training = Training()
+    moved = training.step().levers()
+    own = torch._dynamo.config.recompile_limit
+    move(moved, compile="on")
+    assert torch._dynamo.config.recompile_limit > own
+    moved.restore()
+    assert torch._dynamo.config.recompile_limit == own
+
+
+class _Viewing(ConvNet):
+    flatten = staticmethod(by_view)
+
+
+def test_what_a_rehearsal_breaks_is_refused_and_the_training_goes_on_bit_by_bit():
+    training = Training(_Viewing)
+    moved = training.step(3).levers()
+    with pytest.raises(Refusal, match="RuntimeError: view size is not compatible"):
+        move(moved, channels_last="on")
+    assert moved.settings["channels_last"] == "off"
+    assert training.step(3).digest == plain(6, model=_Viewing).digest
+
+
+class _Uncompiled(ConvNet):
+    def forward(self, images):
+        if torch.compiler.is_compiling():
+            raise ValueError("not me")
+        return super().forward(images)
+
+
+def test_a_model_that_cannot_be_compiled_is_refused():
+    training = Training(_Uncompiled)
+    moved = training.step().levers()
+    with pytest.raises(Refusal, match="not me"):
+        move(moved, compile="on")
+    assert training.step(2).digest == plain(3, model=_Uncompiled).digest
+
+
+def test_a_rehearsal_leaves_all_random_numbers_and_gradients():
+    class Noisy(ConvNet):
+        def forward(self, images):
+            return super().forward(images) + random.random() + np.random.random()
+
+    training = Training(Noisy)
+    moved = training.step(2).levers()
+    before = random.getstate(), str(np.random.get_state())
+    gradients = [weight.grad.clone() for weight in training.model.parameters()]
+    move(moved, precision="bf16")
+    assert (random.getstate(), str(np.random.get_state())) == before
+    after = [weight.grad for weight in training.model.parameters()]
+    assert all(map(torch.equal, gradients, after))
+
+
+def test_a_rehearsal_does_not_break_a_graph_that_saved_the_buffers():
+    training = Training(lambda: ConvNet().eval())
+    moved = training.levers()
+    loss = training.model(torch.randn(2, 3, 8, 8)).sum()
+    move(moved, precision="bf16")
+    loss.backward()
+
+
+def test_a_combination_is_rehearsed_once():
+    training = Training()
+    moved = training.step().levers()
+    wanted = moved.resolve({"precision": "bf16"})
+    assert moved.needs_call(wanted)
+    moved.enter(wanted)
+    moved.restore()
+    assert not moved.needs_call(wanted)
+    assert moved.needs_call({**wanted, "channels_last": "on"})
+
+
+def test_without_a_call_to_rehearse_a_lever_is_refused():
+    moved = levers(nn.Linear(2, 2))
+    with pytest.raises(Refusal, match="the model was not called in the newest step"):
+        move(moved, precision="bf16")
+    assert moved.settings["precision"] == "script"
+
+
+def test_all_together():
+    training = Training()
+    moved = training.step(2).levers()
+    move(moved, precision="bf16", channels_last="on", compile="on", fused_optimizer="foreach")
+    training.step(2)
+    torch.testing.assert_close(training.losses, plain(4).losses, rtol=0.1, atol=0.1)
+
+
+def refusal(moved, name):
+    return next(offer.refusal for offer in moved.offers if offer.name == name)
+
+
+def test_bf16_is_refused_inside_an_autocast_of_the_scripts():
+    training = Training()
+    assert "bf16" not in _choices(training.levers(scaler=True))
+    moved = training.levers()
+    moved._roots[0].autocast = True
+    with pytest.raises(Refusal, match="precision=bf16: an autocast is active already"):
+        moved.resolve({"precision": "bf16"})
+
+
+def _choices(moved):
+    return next(offer.choices for offer in moved.offers if offer.name == "precision")
+
+
+def test_bf16_is_refused_where_the_model_has_an_autocast_inside():
+    class Inside(ConvNet):
+        def forward(self, images):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return super().forward(images).float()
+
+    training = Training(Inside)
+    moved = training.step(2).levers()
+    with pytest.raises(Refusal, match="an autocast is active already"):
+        move(moved, precision="bf16")
+    assert training.step(2).digest == plain(4, model=Inside).digest
+
+
+def test_tf32_needs_a_gpu():
+    with pytest.raises(Refusal, match="precision=tf32: TF32 needs a GPU"):
+        Training().levers().resolve({"precision": "tf32"})
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "why"),
+    [
+        (nn.Linear(2, 2), "channels_last", "the model has no 4-D weights"),
+        (torch.compile(nn.Linear(2, 2)), "compile", "the model is compiled already"),
+        (torch.jit.script(nn.Linear(2, 2)), "compile", "the model is a ScriptModule"),
+        (nn.DataParallel(nn.Linear(2, 2)), "compile", "DataParallel runs the model"),
+        (nn.Linear(2, 2).bfloat16(), "precision", "the model's weights are not all float32"),
+    ],
+    ids=["channels_last", "compiled", "script", "DataParallel", "bfloat16"],
+)
+def test_refusals_name_their_reason(module, name, why):
+    assert why in refusal(levers(module), name)
+
+
+def test_optimizers_that_flatten_gradients_keep_channels_last_away():
+    training = Training(optimizer=torch.optim.LBFGS)
+    assert refusal(training.levers(), "channels_last") == "LBFGS may need weights in their own order"
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"world_size": 2}, "the training has 2 processes"),
+        ({"graphs": True}, "the script replays its steps as CUDA graphs"),
+    ],
+)
+def test_with_several_processes_or_graphs_every_lever_is_refused(facts, why):
+    offers = [offer for offer in Training().levers(**facts).offers if offer.name != "batch_size"]
+    assert {offer.refusal for offer in offers} == {why}
+
+
+def test_batch_size_is_the_scripts():
+    assert refusal(levers(), "batch_size") == "the script sets its batch size itself"
+    with pytest.raises(Refusal, match="batch_size: the script sets its batch size itself"):
+        levers().resolve({"batch_size": "8"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"speed": "9"}, "there is no lever 'speed' here; valid: batch_size, compile"),
+        ({"compile": "maybe"}, "compile: 'maybe' is not valid; valid: off, on"),
+        ({"precision": "fp8"}, "precision: 'fp8' is not valid; valid: script, bf16"),
+    ],
+)
+def test_bad_values_are_refused_with_the_valid_ones(changes, says):
+    with pytest.raises(Refusal, match=says):
+        Training().levers().resolve(changes)
+
+
+def test_what_changes_the_numbers_says_so():
+    offers = {offer.name: offer.numerics for offer in Training().levers().offers}
+    changing = {name for name, numerics in offers.items() if numerics}
+    assert changing == {"precision", "channels_last", "compile", "fused_optimizer"}
+
+
+def test_a_model_without_an_optimizer_can_be_moved_too():
+    model = ConvNet()
+    moved = levers(model)
+    model(torch.randn(2, 3, 8, 8))
+    move(moved, channels_last="on")
+    assert model.conv.weight.is_contiguous(memory_format=torch.channels_last)
