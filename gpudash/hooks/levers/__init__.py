@@ -8,7 +8,7 @@ import torch
 
 from gpudash.hooks.found import Call, Found, modules_of
 from gpudash.hooks.levers.channels_last import ChannelsLast
-from gpudash.hooks.levers.compile import Compile
+from gpudash.hooks.levers.compile import Backend, Compile
 from gpudash.hooks.levers.loader import LoaderWay, Redirects
 from gpudash.hooks.levers.offers import UNKNOWN, Computing, Family, Option, Refusal, absent, canonical
 from gpudash.hooks.levers.optimizer import OptimizerForm
@@ -32,7 +32,7 @@ BATCH_SIZE = absent(
 class ScriptLevers:
     """The levers of a user's script; to be used on the thread that trains, between two steps."""
 
-    def __init__(self, found: Found, redirects: Redirects, *, backend: str = "inductor") -> None:
+    def __init__(self, found: Found, redirects: Redirects, *, backend: Backend = "inductor") -> None:
         self._precision = Precision()
         # the first is the innermost around a root's call
         self._computing: tuple[Computing, ...] = (

@@ -5,7 +5,7 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -14,6 +14,7 @@ from gpudash.hooks.found import Call, Found, Root, modules_of
 from gpudash.hooks.levers.offers import Option, absent, on_off
 from gpudash.protocol import LeverOffer, Settings
 
+Backend: TypeAlias = str | Callable[..., Any]
 SUMMARY = (
     "torch.compile the model: fuses pointwise work into few kernels. Compiling stops the training "
     "for seconds to minutes, once."
@@ -34,7 +35,7 @@ to eager without a word that reaches the user."""
 class Compile:
     """The lever `compile`."""
 
-    def __init__(self, backend: str = "inductor") -> None:
+    def __init__(self, backend: Backend = "inductor") -> None:
         self._backend = backend
         self._on = False
         self._compiled: Call | None = None

@@ -8,10 +8,12 @@ as they would have been.
 Limits: a dataset that draws random numbers draws others in a worker than in the training process,
 as it does with another `num_workers` from the start. A sampler that draws from the script's own
 random numbers batch by batch draws them earlier where more batches are prefetched. A dataset that
-cannot live in a forked process, since it holds an open file or CUDA tensors, fails there.
+was in no loader worker before is tried out there with one batch; what fails later fails as with
+the same `num_workers` in the script.
 """
 
 import inspect
+import itertools
 import operator
 import os
 import warnings
@@ -21,6 +23,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
+from torch._utils import ExceptionWrapper
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.dataloader import (
     _BaseDataLoaderIter,
@@ -30,7 +33,7 @@ from torch.utils.data.dataloader import (
 
 from gpudash.hooks.found import Feed, Found
 from gpudash.hooks.levers.offers import UNKNOWN, Option, Refusal, absent, on_off
-from gpudash.hooks.levers.rehearsal import reason
+from gpudash.hooks.levers.rehearsal import reason, shortened
 from gpudash.protocol import LeverKind, LeverOffer, Settings
 
 Iterator: TypeAlias = _BaseDataLoaderIter
@@ -55,6 +58,9 @@ SUMMARIES: dict[str, tuple[LeverKind, str]] = {
 }
 SOURCE = "torch.utils.data.DataLoader"
 MOST = 256
+TRIAL_S = 10.0
+"""How long a dataset that was never in a loader worker may take for its first batch there."""
+BETWEEN = "loader workers are tried out on the epoch's next batch, and here is none"
 
 
 class _Way(NamedTuple):
@@ -105,6 +111,7 @@ class LoaderWay:
         self._feed: Feed | None = None
         self._own: _Way | None = None
         self._way: _Way | None = None
+        self._tried = False  # whether workers have been seen to make batches of this dataset
 
     def update(self, found: Found) -> None:
         """See Family."""
@@ -113,6 +120,7 @@ class LoaderWay:
             if before is not None and self._own is not None:
                 self._own.give(before)  # the script is done with it, or comes back to it
             self._own = self._way = _Way.of(loader) if loader is not None else None
+            self._tried = loader is not None and loader.num_workers > 0
         self._feed = found.feed
         self._device = found.device
 
@@ -149,6 +157,8 @@ class LoaderWay:
         why = None
         try:
             self._switch(loader)
+        except Refusal as error:
+            why = str(error)
         except Exception as error:  # noqa: BLE001  # no process or descriptor left, no pickle
             why = reason(error)
         if why:
@@ -199,11 +209,16 @@ class LoaderWay:
         kept = loader._iterator  # noqa: SLF001  # of persistent workers, for all epochs
         face = held if held is not None else kept
         if face is None or (kept is None and _is_over(face)):
+            if not self._tried and loader.num_workers:
+                raise Refusal(BETWEEN)
             return  # the next epoch's iterator is made that way
         handover = self._redirects.get(face)
         if not isinstance(handover, _Handover):
             handover = _Handover(face)
         new = _successor(handover.newest, loader)
+        if not self._tried and isinstance(new, _MultiProcessingDataLoaderIter):
+            _try_out(new, handover.newest)
+            self._tried = True
         handover.append(new)
         self._redirects[face] = handover
         if kept is not None:
@@ -272,8 +287,40 @@ def _successor(old: Iterator, loader: DataLoader[Any]) -> Iterator:
 def _prime(iterator: Iterator) -> None:
     """Ask the workers for their first batches."""
     if isinstance(iterator, _MultiProcessingDataLoaderIter):
-        for _ in range(iterator._prefetch_factor * iterator._num_workers):
+        most = iterator._prefetch_factor * iterator._num_workers
+        for _ in range(most - len(iterator._task_info)):
             iterator._try_put_index()
+
+
+def _try_out(new: _MultiProcessingDataLoaderIter, old: Iterator) -> None:
+    """Let workers make the next batch, to see whether they can; it is served. Raises Refusal."""
+    index = next(old._sampler_iter, None)
+    if index is None:
+        _shut_down(new)
+        raise Refusal(BETWEEN)
+    why = None
+    try:
+        new._sampler_iter = iter([index])
+        new._try_put_index()
+        arrived, answer = new._try_get_data(TRIAL_S)
+        batch = answer[1] if arrived else None
+        if not arrived:
+            why = f"loader workers made no batch in {TRIAL_S:.0f} s"
+        elif isinstance(batch, ExceptionWrapper):
+            why = shortened(batch.exc_msg.strip().splitlines()[-1])
+    except BaseException:
+        _give_up(new, old, index)
+        raise
+    if why:
+        _give_up(new, old, index)
+        raise Refusal(why)
+    new._tasks_outstanding -= 1
+    new._task_info[0] += (batch,)  # as torch keeps what arrives before its turn
+
+
+def _give_up(new: Iterator, old: Iterator, index: Any) -> None:
+    _shut_down(new)
+    old._sampler_iter = itertools.chain([index], old._sampler_iter)
 
 
 def _is_over(iterator: Iterator) -> bool:

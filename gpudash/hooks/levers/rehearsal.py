@@ -42,7 +42,13 @@ def rehearse(root: Root, around: Callable[[Call], Call]) -> None:
 def reason(error: BaseException) -> str:
     """Return an error as a clause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    said = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])
+    name = type(error).__name__
+    return shortened(f"{name}: {said}" if said else name)
+
+
+def shortened(text: str) -> str:
+    """Return a text that is no longer than a reason may be."""
     return text if len(text) <= MAX_REASON else text[: MAX_REASON - 1] + "…"
 
 

@@ -39,11 +39,11 @@ def found(*modules, optimizers=(), loader=None, iterator=None, device="cpu", **m
     )
 
 
-def levers(*modules, redirects=None, **facts):
+def levers(*modules, redirects=None, backend="aot_eager", **facts):
     return ScriptLevers(
         found(*modules, **facts),
         weakref.WeakKeyDictionary() if redirects is None else redirects,
-        backend="aot_eager",
+        backend=backend,
     )
 
 

@@ -1,0 +1,156 @@
+import pytest
+import torch
+from torch import nn
+from torch.optim import SGD, Adagrad, Adam, AdamW, RAdam
+
+from gpudash.hooks.levers import Refusal
+from tests.hooks.levers.scripts import Training, levers, move
+from tests.workloads.trainings import needs_cuda
+
+MOVABLE = [(SGD, {"momentum": 0.9}), (Adam, {}), (AdamW, {"amsgrad": True}), (Adagrad, {})]
+FLAGS = {"fused": (True, False), "foreach": (False, True), "single": (False, False)}
+
+
+def flags(optimizer):
+    return [(group["fused"], group["foreach"]) for group in optimizer.param_groups]
+
+
+def kernels(training):
+    with torch.profiler.profile() as profile:
+        training.step()
+    return {event.key for event in profile.key_averages()}
+
+
+@pytest.mark.parametrize("form", FLAGS)
+@pytest.mark.parametrize(("optimizer", "options"), MOVABLE, ids=lambda value: str(value))
+def test_another_form_runs_other_kernels_and_computes_the_same(optimizer, options, form):
+    training = Training(optimizer=optimizer, **options)
+    moved = training.step(2).levers()
+    move(moved, fused_optimizer=form)
+    assert flags(training.optimizer) == [FLAGS[form]]
+    ran = kernels(training)
+    assert any(name.startswith("aten::_fused_") for name in ran) == (form == "fused")
+    if form != "fused":  # which counts its steps with one of these
+        assert any(name.startswith("aten::_foreach_") for name in ran) == (form == "foreach")
+    other = Training(optimizer=optimizer, **options).step(3)
+    torch.testing.assert_close(list(training.model.parameters()), list(other.model.parameters()))
+
+
+@pytest.mark.parametrize(("optimizer", "options"), MOVABLE, ids=lambda value: str(value))
+def test_restored_the_optimizer_is_the_scripts(optimizer, options):
+    training = Training(optimizer=optimizer, **options)
+    moved = training.step().levers()
+    before = dict(vars(training.optimizer))
+    for form in FLAGS:
+        move(moved, fused_optimizer=form)
+    moved.restore()
+    assert moved.settings["fused_optimizer"] == "script"
+    assert vars(training.optimizer).keys() == before.keys()
+    assert training.step().digest == Training(optimizer=optimizer, **options).step(2).digest
+    assert training.optimizer.defaults == Training(optimizer=optimizer, **options).optimizer.defaults
+
+
+def test_a_checkpoint_has_the_scripts_flags():
+    training = Training(fused=None, foreach=True)
+    moved = training.step().levers()
+    own = training.optimizer.state_dict()["param_groups"]
+    move(moved, fused_optimizer="fused")
+    assert training.optimizer.state_dict()["param_groups"] == own
+    assert flags(training.optimizer) == [FLAGS["fused"]]
+    moved.restore()
+    assert not training.optimizer._optimizer_state_dict_post_hooks
+    assert not training.optimizer._optimizer_load_state_dict_post_hooks
+    assert flags(training.optimizer) == [(None, True)]
+
+
+def test_what_is_loaded_meanwhile_is_moved_too_and_put_back():
+    training = Training()
+    saved = training.step().optimizer.state_dict()
+    moved = training.levers()
+    move(moved, fused_optimizer="fused")
+    training.optimizer.load_state_dict(saved)
+    assert flags(training.optimizer) == [FLAGS["fused"]]
+    moved.restore()
+    assert flags(training.optimizer) == [(None, None)]
+
+
+def test_a_group_added_meanwhile_is_moved_too_and_put_back():
+    training = Training()
+    moved = training.step().levers()
+    move(moved, fused_optimizer="fused")
+    training.optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))]})
+    assert flags(training.optimizer) == [FLAGS["fused"]] * 2
+    assert [g["fused"] for g in training.optimizer.state_dict()["param_groups"]] == [None] * 2
+    moved.restore()
+    assert flags(training.optimizer) == [(None, None)] * 2
+
+
+def test_a_scaler_leaves_unscaling_to_the_fused_form_alone():
+    training = Training()
+    moved = training.step().levers()
+    for form, unscales in (("fused", True), ("single", False)):
+        move(moved, fused_optimizer=form)
+        assert training.optimizer._step_supports_amp_scaling is unscales
+
+
+class _Lion(torch.optim.Optimizer):
+    def __init__(self, params, lr):
+        super().__init__(params, {"lr": lr})
+
+
+@pytest.mark.parametrize(
+    ("training", "value", "why"),
+    [
+        (lambda: Training(optimizer=_Lion), "fused", "_Lion has no fused form"),
+        (lambda: Training(optimizer=RAdam), "foreach", "RAdam has no fused form"),
+        (lambda: Training(differentiable=True), "fused", "`fused` does not support `different"),
+    ],
+)
+def test_refusals_name_their_reason(training, value, why):
+    kept = training()
+    with pytest.raises(Refusal, match=f"fused_optimizer={value}: .*{why}"):
+        kept.levers().resolve({"fused_optimizer": value})
+
+
+def test_complex_weights_have_no_fused_form():
+    weight = nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    optimizer = SGD([weight])
+    with pytest.raises(Refusal, match="its weights are not all real numbers"):
+        levers(optimizers=[optimizer]).resolve({"fused_optimizer": "fused"})
+
+
+def test_sparse_gradients_have_no_fused_form():
+    model = nn.Embedding(3, 2, sparse=True)
+    optimizer = SGD(model.parameters())
+    moved = levers(model, optimizers=[optimizer])
+    with pytest.raises(Refusal, match="its gradients are sparse"):
+        moved.resolve({"fused_optimizer": "fused"})
+    assert moved.resolve({"fused_optimizer": "single"})
+
+
+def test_without_an_optimizer_none_is_offered():
+    offers = levers(nn.Linear(1, 1)).offers
+    offer = next(offer for offer in offers if offer.name == "fused_optimizer")
+    assert offer.refusal == "no optimizer was seen"
+
+
+@needs_cuda
+def test_the_count_of_steps_moves_to_the_gpu_and_back_and_is_saved_where_the_script_had_it():
+    model = nn.Linear(2, 2).cuda()
+    optimizer = Adam(model.parameters())
+    moved = levers(model, optimizers=[optimizer], device="cuda")
+
+    def step():
+        model(torch.ones(2, 2, device="cuda")).sum().backward()
+        optimizer.step()
+
+    step()
+    move(moved, fused_optimizer="fused")
+    assert {state["step"].device.type for state in optimizer.state.values()} == {"cuda"}
+    step()
+    saved = optimizer.state_dict()["state"].values()
+    assert {state["step"].device.type for state in saved} == {"cpu"}
+    moved.restore()
+    assert {state["step"].device.type for state in optimizer.state.values()} == {"cpu"}
+    step()
+    assert {state["step"].item() for state in optimizer.state.values()} == {3}
