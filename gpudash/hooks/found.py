@@ -31,7 +31,7 @@ class Root:
         """Whether its newest training call is kept: a rehearsal needs it."""
         self.newest: NewestCall | None = None
         self.compiled = False
-        """Whether the script called `module.compile()`: it is kept where the tracker wraps calls."""
+        """Whether the script called `module.compile()`, which is kept where calls are wrapped."""
         self.autocast = False
         """Whether its newest training call was made inside an autocast of the script's."""
 

@@ -9,8 +9,16 @@ import torch
 from gpudash.hooks.found import Call, Found, modules_of
 from gpudash.hooks.levers.channels_last import ChannelsLast
 from gpudash.hooks.levers.compile import Backend, Compile
-from gpudash.hooks.levers.loader import LoaderWay, Redirects
-from gpudash.hooks.levers.offers import UNKNOWN, Computing, Family, Option, Refusal, absent, canonical
+from gpudash.hooks.levers.handover import Redirects
+from gpudash.hooks.levers.loader import LoaderWay
+from gpudash.hooks.levers.offers import (
+    Computing,
+    Family,
+    Option,
+    Refusal,
+    absent,
+    canonical,
+)
 from gpudash.hooks.levers.optimizer import OptimizerForm
 from gpudash.hooks.levers.precision import Precision
 from gpudash.hooks.levers.rehearsal import rehearse
@@ -32,7 +40,9 @@ BATCH_SIZE = absent(
 class ScriptLevers:
     """The levers of a user's script; to be used on the thread that trains, between two steps."""
 
-    def __init__(self, found: Found, redirects: Redirects, *, backend: Backend = "inductor") -> None:
+    def __init__(
+        self, found: Found, redirects: Redirects, *, backend: Backend = "inductor"
+    ) -> None:
         self._precision = Precision()
         # the first is the innermost around a root's call
         self._computing: tuple[Computing, ...] = (
@@ -42,7 +52,8 @@ class ScriptLevers:
         )
         self._loader = LoaderWay(redirects)
         # the loader last: of all, it alone cannot be put back at no cost
-        self._families: tuple[Family, ...] = (*self._computing, OptimizerForm(), self._loader)
+        self._others: tuple[Family, ...] = (OptimizerForm(), self._loader)
+        self._families: tuple[Family, ...] = (*self._computing, *self._others)
         self._rehearsed: set[tuple[str, ...]] = set()
         self._drained_batches = 0
         self.update(found)
@@ -63,7 +74,9 @@ class ScriptLevers:
     @property
     def settings(self) -> Settings:
         """The values in force."""
-        moved = {name: value for family in self._families for name, value in family.settings.items()}
+        moved = {
+            name: value for family in self._families for name, value in family.settings.items()
+        }
         return {"batch_size": BATCH_SIZE.offer.default, **moved}
 
     @property
@@ -105,11 +118,11 @@ class ScriptLevers:
         before, held_batches = self.settings, self._loader.held_batches
         rehearsal = self.needs_call(wanted)
         try:
-            for family in self._computing:
-                family.apply(wanted)
+            for computing in self._computing:
+                computing.apply(wanted)
             if rehearsal:
                 self._rehearse()
-            for family in self._families[len(self._computing) :]:
+            for family in self._others:
                 family.apply(wanted)
         except BaseException:
             self._put(before)

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_map_only
 from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gpudash.hooks.found import Call, Found, modules_of
-from gpudash.hooks.levers.offers import Option, Refusal, absent, on_off
+from gpudash.hooks.levers.offers import Option, absent, on_off
 from gpudash.protocol import LeverOffer, Settings
 
 SUMMARY = (
@@ -80,7 +80,7 @@ class ChannelsLast:
         self._hooks = []
         if on == self._default:
             for tensor in self._all_tensors():
-                strides = self._strides.get(tensor)
+                strides = self._strides.get(tensor)  # type: ignore[no-untyped-call]  # in torch
                 tensor.data = _ordered(tensor.data, strides) if strides else self._own(tensor.data)
             self._strides = WeakTensorKeyDictionary()
             return
@@ -128,7 +128,9 @@ class ChannelsLast:
     def _in_script_order(self, _: Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
         """Return the state as the script's own order would have saved it."""
         state = {
-            index: {name: self._own(kept) if _is_4d(kept) else kept for name, kept in states.items()}
+            index: {
+                name: self._own(kept) if _is_4d(kept) else kept for name, kept in states.items()
+            }
             for index, states in saved["state"].items()
         }
         return {**saved, "state": state}

@@ -138,7 +138,7 @@ class _Autocasts(TorchFunctionMode):
     def __torch_function__(
         self,
         func: Callable[..., Any],
-        types: Any,  # noqa: ARG002  # torch's signature
+        types: Any,  # torch's signature
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
@@ -147,8 +147,11 @@ class _Autocasts(TorchFunctionMode):
 
 
 class _Tf32(NamedTuple):
-    """Where the script has TF32 on. PyTorch has two interfaces, and a write through the newer one
-    makes reads through the older one raise, inductor's too."""
+    """Where the script has TF32 on.
+
+    PyTorch has two interfaces, and a write through the newer one makes reads through the older one
+    raise, inductor's too.
+    """
 
     older: tuple[str, bool] | None
     """Of matrix products and of cuDNN; None: the script has used the newer interface."""

@@ -1,6 +1,7 @@
 import gc
 import multiprocessing
 import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -59,9 +60,7 @@ class Reader:
                 self.batches.append(indices.tolist() if torch.is_tensor(indices) else indices)
                 self.workers.append(int(torch.as_tensor(workers).max()))
                 if redirects is not None and self.moved is None:
-                    self.moved = levers(
-                        redirects=redirects, loader=self.loader, iterator=iterator
-                    )
+                    self.moved = levers(redirects=redirects, loader=self.loader, iterator=iterator)
                 if waiting and at % every == 0:
                     move(self.moved, **waiting.pop(0))
             del iterator
@@ -79,11 +78,17 @@ def plain(options):
     return Reader(options)
 
 
-@pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS)
-@pytest.mark.parametrize(("begin", "switches"), PATTERNS.values(), ids=PATTERNS)
+CASES = [
+    *((kind, "0 to 2 to 0 to 3") for kind in LOADERS),
+    *(("shuffled by the script's own numbers", pattern) for pattern in list(PATTERNS)[:-1]),
+]
+
+
+@pytest.mark.parametrize(("kind", "pattern"), CASES)
 def test_another_number_of_workers_makes_the_same_batches_in_the_same_order(
-    redirects, make, begin, switches
+    redirects, kind, pattern
 ):
+    make, (begin, switches) = LOADERS[kind], PATTERNS[pattern]
     changes = [{"num_workers": str(workers)} for workers in switches]
     read = Reader({**make(), "num_workers": begin}, changes, redirects)
     other = plain({**make(), "num_workers": begin})
@@ -215,7 +220,7 @@ class _Unsendable(Numbers):
 def test_a_dataset_that_cannot_live_in_a_worker_is_refused_and_read_on(
     redirects, monkeypatch, dataset, why
 ):
-    monkeypatch.setattr("gpudash.hooks.levers.loader.TRIAL_S", 1.0)
+    monkeypatch.setattr("gpudash.hooks.levers.handover.TRIAL_S", 1.0)
     data = DataLoader(dataset(), collate_fn=list)
     iterator = iter(data)
     next(iterator)
@@ -367,3 +372,36 @@ def test_the_scripts_python_random_numbers_are_not_drawn_from(redirects):
     move(moved, num_workers="1")
     list(iterator)
     assert random.getstate() == before
+
+
+def test_a_persistent_epochs_iterator_that_is_still_held_loses_no_batch_of_the_next(redirects):
+    def read(*changes):
+        torch.manual_seed(1)
+        data = loader(num_workers=1, persistent_workers=True, shuffle=True)
+        batches, held = [], []
+        for epoch in range(3):
+            held.append(iter(data))  # the first is all that the levers are told of
+            if epoch == 0:
+                moved = levers(redirects=redirects, loader=data, iterator=held[0])
+            for at, (indices, _) in enumerate(held[-1]):
+                batches.append(indices.tolist())
+                if changes and at == 3:
+                    move(moved, num_workers=changes[epoch])
+        return batches
+
+    assert read("2", "3", "2") == read()
+
+
+def test_many_switches_in_an_epoch_leave_nothing_open(redirects):
+    data = loader(batch_size=1)
+    iterator = iter(data)
+    moved = levers(redirects=redirects, loader=data, iterator=iterator)
+    open_files = []
+    for at in range(8):
+        next(iterator)
+        move(moved, num_workers=str(at % 2))
+        next(iterator)
+        gc.collect()
+        open_files.append(len(list(Path("/proc/self/fd").iterdir())))
+    assert open_files[-2] == open_files[2]
+    del iterator

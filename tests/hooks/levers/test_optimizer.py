@@ -22,7 +22,7 @@ def kernels(training):
 
 
 @pytest.mark.parametrize("form", FLAGS)
-@pytest.mark.parametrize(("optimizer", "options"), MOVABLE, ids=lambda value: str(value))
+@pytest.mark.parametrize(("optimizer", "options"), MOVABLE, ids=str)
 def test_another_form_runs_other_kernels_and_computes_the_same(optimizer, options, form):
     training = Training(optimizer=optimizer, **options)
     moved = training.step(2).levers()
@@ -36,7 +36,7 @@ def test_another_form_runs_other_kernels_and_computes_the_same(optimizer, option
     torch.testing.assert_close(list(training.model.parameters()), list(other.model.parameters()))
 
 
-@pytest.mark.parametrize(("optimizer", "options"), MOVABLE, ids=lambda value: str(value))
+@pytest.mark.parametrize(("optimizer", "options"), MOVABLE, ids=str)
 def test_restored_the_optimizer_is_the_scripts(optimizer, options):
     training = Training(optimizer=optimizer, **options)
     moved = training.step().levers()
@@ -47,7 +47,9 @@ def test_restored_the_optimizer_is_the_scripts(optimizer, options):
     assert moved.settings["fused_optimizer"] == "script"
     assert vars(training.optimizer).keys() == before.keys()
     assert training.step().digest == Training(optimizer=optimizer, **options).step(2).digest
-    assert training.optimizer.defaults == Training(optimizer=optimizer, **options).optimizer.defaults
+    assert (
+        training.optimizer.defaults == Training(optimizer=optimizer, **options).optimizer.defaults
+    )
 
 
 def test_a_checkpoint_has_the_scripts_flags():

@@ -178,14 +178,14 @@ def test_a_model_that_cannot_be_compiled_is_refused():
 def test_a_rehearsal_leaves_all_random_numbers_and_gradients():
     class Noisy(ConvNet):
         def forward(self, images):
-            return super().forward(images) + random.random() + np.random.random()
+            return super().forward(images) + random.random() + np.random.random()  # noqa: NPY002  # a script's
 
     training = Training(Noisy)
     moved = training.step(2).levers()
-    before = random.getstate(), str(np.random.get_state())
+    before = random.getstate(), str(np.random.get_state())  # noqa: NPY002  # same
     gradients = [weight.grad.clone() for weight in training.model.parameters()]
     move(moved, precision="bf16")
-    assert (random.getstate(), str(np.random.get_state())) == before
+    assert (random.getstate(), str(np.random.get_state())) == before  # noqa: NPY002  # same
     after = [weight.grad for weight in training.model.parameters()]
     assert all(map(torch.equal, gradients, after))
 
@@ -276,7 +276,9 @@ def test_refusals_name_their_reason(module, name, why):
 
 def test_optimizers_that_flatten_gradients_keep_channels_last_away():
     training = Training(optimizer=torch.optim.LBFGS)
-    assert refusal(training.levers(), "channels_last") == "LBFGS may need weights in their own order"
+    assert (
+        refusal(training.levers(), "channels_last") == "LBFGS may need weights in their own order"
+    )
 
 
 @pytest.mark.parametrize(

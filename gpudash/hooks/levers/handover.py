@@ -1,0 +1,149 @@
+"""Batches of an iterator that another iterator makes from some point on.
+
+The iterator that the script holds gives the rest of its sampler to a new one, serves what it has
+prefetched, and then answers with the new one's batches: the same batches in the same order.
+"""
+# ruff: noqa: SLF001  # PyTorch has no public door to the sampler of an iterator
+
+import functools
+import inspect
+import itertools
+import operator
+import weakref
+from collections.abc import Callable, MutableMapping
+from typing import Any, TypeAlias
+
+import torch
+from torch._utils import ExceptionWrapper
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import (
+    _BaseDataLoaderIter,
+    _MultiProcessingDataLoaderIter,
+    _SingleProcessDataLoaderIter,
+)
+
+from gpudash.hooks.levers.offers import Refusal
+from gpudash.hooks.levers.rehearsal import shortened
+
+Iterator: TypeAlias = _BaseDataLoaderIter
+Redirects: TypeAlias = MutableMapping[Any, Callable[[], Any]]
+
+TRIAL_S = 10.0
+"""How long a dataset that was never in a loader worker may take for its first batch there."""
+BETWEEN = "loader workers are tried out on the epoch's next batch, and here is none"
+
+
+class Handovers:
+    """Who makes the rest of an iterator's batches."""
+
+    def __init__(self, redirects: Redirects) -> None:
+        self._redirects = redirects
+        self._successors: weakref.WeakKeyDictionary[Iterator, Iterator] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._unprimed: Iterator | None = None
+
+    def newest(self, iterator: Iterator) -> Iterator:
+        """Return the one that has the rest of an iterator's sampler."""
+        while (following := self._successors.get(iterator)) is not None:
+            iterator = following
+        return iterator
+
+    def hand_over(self, old: Iterator, new: Iterator) -> None:
+        """Let `new` have the rest of the sampler of `old`, whose `next` answers with both."""
+        new._sampler_iter, old._sampler_iter = old._sampler_iter, iter(())
+        self._successors[old] = new
+        # weak: the iterator that a script holds lives as long as the script wants
+        self._redirects[old] = functools.partial(self._next, weakref.ref(old))
+        self._unprimed = new
+
+    def _next(self, face: Callable[[], Iterator | None]) -> Any:
+        """Return the next batch; raises StopIteration, and what the script's own code raises."""
+        if self._unprimed is not None:  # here, not between two steps: a sampler may raise
+            new, self._unprimed = self._unprimed, None
+            _prime(new)
+        held = face()
+        assert held is not None
+        source: Any = held  # torch types `_next_data` as if it never returned
+        while source is not None:
+            try:
+                batch = source._next_data()
+            except StopIteration:
+                following = self._successors.get(source)
+                if following is not None:
+                    _shut_down(source)
+                    self._successors[held] = following  # one between them is let go of
+                source = following
+            else:
+                held._num_yielded += 1
+                return batch
+        raise StopIteration
+
+
+def successor(old: Iterator, loader: DataLoader[Any]) -> Iterator:
+    """Return an iterator made as the loader says, with nothing to draw from so far."""
+    stand_in: DataLoader[Any] = object.__new__(DataLoader)
+    vars(stand_in).update(vars(loader))
+    sampler = "sampler" if loader.batch_sampler is None else "batch_sampler"
+    vars(stand_in)[sampler] = ()
+    vars(stand_in)["pin_memory"] = loader.pin_memory and torch.accelerator.is_available()
+    # it draws its workers' seed
+    vars(stand_in)["generator"] = torch.Generator().manual_seed(int(old._base_seed))
+    several = loader.num_workers > 0
+    kind = _MultiProcessingDataLoaderIter if several else _SingleProcessDataLoaderIter
+    new: Iterator = kind(stand_in)
+    new._index_sampler = old._index_sampler
+    return new
+
+
+def _prime(iterator: Iterator) -> None:
+    """Ask the workers for their first batches."""
+    if isinstance(iterator, _MultiProcessingDataLoaderIter):
+        most = iterator._prefetch_factor * iterator._num_workers
+        for _ in range(most - len(iterator._task_info)):
+            iterator._try_put_index()
+
+
+def try_out(new: Any, old: Iterator) -> None:
+    """Let workers make the next batch, to see whether they can; it is served. Raises Refusal."""
+    try:
+        index = next(old._sampler_iter)
+    except StopIteration:
+        _shut_down(new)
+        raise Refusal(BETWEEN) from None
+    why = None
+    try:
+        new._sampler_iter = iter([index])
+        new._try_put_index()
+        arrived, answer = new._try_get_data(TRIAL_S)  # type: ignore[no-untyped-call]  # in torch
+        batch = answer[1] if arrived else None
+        if not arrived:
+            why = f"loader workers made no batch in {TRIAL_S:.0f} s"
+        elif isinstance(batch, ExceptionWrapper):
+            why = shortened(batch.exc_msg.strip().splitlines()[-1])
+    except BaseException:
+        _give_up(new, old, index)
+        raise
+    if why:
+        _give_up(new, old, index)
+        raise Refusal(why)
+    new._tasks_outstanding -= 1
+    new._task_info[0] += (batch,)  # as torch keeps what arrives before its turn
+
+
+def _give_up(new: Iterator, old: Iterator, index: Any) -> None:
+    _shut_down(new)
+    old._sampler_iter = itertools.chain([index], old._sampler_iter)
+
+
+def is_over(iterator: Iterator) -> bool:
+    """Tell whether nothing is left to draw; False where it cannot be told."""
+    rest = iterator._sampler_iter
+    if inspect.isgenerator(rest):
+        return inspect.getgeneratorstate(rest) == inspect.GEN_CLOSED
+    return operator.length_hint(rest, 1) == 0
+
+
+def _shut_down(iterator: Iterator) -> None:
+    if isinstance(iterator, _MultiProcessingDataLoaderIter):
+        iterator._shutdown_workers()
