@@ -1,7 +1,9 @@
 """What can be moved in a training that nobody wrote for us."""
 
 import functools
+import weakref
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import torch
@@ -56,15 +58,26 @@ class ScriptLevers:
         self._families: tuple[Family, ...] = (*self._computing, *self._others)
         self._rehearsed: set[tuple[str, ...]] = set()
         self._drained_batches = 0
+        self._trained: tuple[weakref.ref[Any], ...] = ()
         self.update(found)
 
     def update(self, found: Found) -> None:
-        """Act on these objects from now on."""
+        """Act on these objects from now on.
+
+        With other models or optimizers than before, those levers are put back: nothing is known of
+        what they would do to the new ones.
+        """
+        objects = (*modules_of(found.roots), *found.optimizers)
+        trained = tuple(weakref.ref(thing) for thing in objects)
+        if self._trained and trained != self._trained:
+            self._put({**self._defaults(), **self._loader.settings})
+        self._trained = trained
         self._roots = found.roots
         self._bar = _bar(found)
         self._rehearsed.clear()
         for family in self._families:
             family.update(found)
+        self._wrap()
 
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
@@ -127,6 +140,9 @@ class ScriptLevers:
         except BaseException:
             self._put(before)
             raise
+        finally:
+            for root in self._roots:  # its tensors are the script's to let go of
+                root.keeps_calls, root.newest = False, None
         if rehearsal:
             self._rehearsed.add(self._computed(wanted))
         self._drained_batches = held_batches if self._loader_moved(before) else 0

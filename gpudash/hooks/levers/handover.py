@@ -115,7 +115,7 @@ def try_out(new: Any, old: Iterator) -> None:
     try:
         new._sampler_iter = iter([index])
         new._try_put_index()
-        arrived, answer = new._try_get_data(TRIAL_S)  # type: ignore[no-untyped-call]  # in torch
+        arrived, answer = new._try_get_data(TRIAL_S)
         batch = answer[1] if arrived else None
         if not arrived:
             why = f"loader workers made no batch in {TRIAL_S:.0f} s"

@@ -138,7 +138,7 @@ class LoaderWay:
             why = str(error)
         except Exception as error:  # noqa: BLE001  # no process or descriptor left, no pickle
             why = reason(error)
-        if why:
+        if why and way != self._own:  # which the next epoch has in any case
             before.give(loader)
             raise Refusal(why)
         self._way = way
@@ -187,11 +187,11 @@ class LoaderWay:
         if iterator is None and self._feed is not None:
             iterator = self._feed.iterator()
         untried = not self._tried and loader.num_workers > 0
-        if iterator is None or (is_over(iterator) and not persistent):
+        newest = self._handovers.newest(iterator) if iterator is not None else None
+        if newest is None or (is_over(newest) and not persistent):
             if untried:
                 raise Refusal(BETWEEN)
             return  # the next epoch's iterator is made that way
-        newest = self._handovers.newest(iterator)
         new = successor(newest, loader)
         if untried:
             try_out(new, newest)

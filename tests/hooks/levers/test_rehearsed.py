@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from gpudash.hooks.levers import Refusal
-from tests.hooks.levers.scripts import ConvNet, Training, by_view, levers, move
+from tests.hooks.levers.scripts import ConvNet, Training, by_view, found, levers, move
 
 MOVES = [{"precision": "bf16"}, {"channels_last": "on"}, {"compile": "on"}]
 
@@ -222,6 +222,37 @@ def test_all_together():
     move(moved, precision="bf16", channels_last="on", compile="on", fused_optimizer="foreach")
     training.step(2)
     torch.testing.assert_close(training.losses, plain(4).losses, rtol=0.1, atol=0.1)
+
+
+def test_a_rehearsal_keeps_no_batch():
+    training = Training()
+    moved = training.step().levers()
+    move(moved, precision="bf16")
+    assert training.root.newest is None
+
+
+def test_another_model_begins_as_the_script_has_it():
+    training, other = Training(), Training()
+    moved = training.step().levers()
+    move(moved, channels_last="on", fused_optimizer="single")
+    moved.update(found(training.root, optimizers=[training.optimizer]))
+    assert moved.settings["channels_last"] == "on"
+    moved.update(found(other.root, optimizers=[other.optimizer]))
+    assert moved.settings["channels_last"] == "off"
+    assert training.model.conv.weight.is_contiguous()
+    assert training.root.around is None
+    assert training.optimizer.param_groups[0]["foreach"] is None
+
+
+def test_while_a_graph_is_captured_nothing_is_moved(monkeypatch):
+    training = Training()
+    moved = training.step().levers()
+    wanted = moved.resolve({"precision": "bf16"})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(Refusal, match="a CUDA graph is being captured"):
+        moved.enter(wanted)
+    assert moved.settings["precision"] == "script"
 
 
 def refusal(moved, name):
