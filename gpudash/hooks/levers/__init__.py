@@ -13,14 +13,7 @@ from gpudash.hooks.levers.channels_last import ChannelsLast
 from gpudash.hooks.levers.compile import Backend, Compile
 from gpudash.hooks.levers.handover import Redirects
 from gpudash.hooks.levers.loader import LoaderWay
-from gpudash.hooks.levers.offers import (
-    Computing,
-    Family,
-    Option,
-    Refusal,
-    absent,
-    canonical,
-)
+from gpudash.hooks.levers.offers import Computing, Family, Option, Refusal, absent, canonical
 from gpudash.hooks.levers.optimizer import OptimizerForm
 from gpudash.hooks.levers.precision import Precision
 from gpudash.hooks.levers.rehearsal import rehearse
@@ -71,10 +64,10 @@ class ScriptLevers:
         trained = tuple(weakref.ref(thing) for thing in objects)
         if self._trained and trained != self._trained:
             self._put({**self._defaults(), **self._loader.settings})
+            self._rehearsed.clear()
         self._trained = trained
         self._roots = found.roots
         self._bar = _bar(found)
-        self._rehearsed.clear()
         for family in self._families:
             family.update(found)
         self._wrap()
@@ -128,6 +121,8 @@ class ScriptLevers:
         """Put resolved settings in force. Raises Refusal; then everything is as before."""
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             raise Refusal("a CUDA graph is being captured")
+        if self._bar:
+            raise Refusal(self._bar)
         before, held_batches = self.settings, self._loader.held_batches
         rehearsal = self.needs_call(wanted)
         try:

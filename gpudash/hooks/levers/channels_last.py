@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.utils._pytree import tree_map_only
 from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gpudash.hooks.found import Call, Found, modules_of
 from gpudash.hooks.levers.offers import Option, absent, on_off
+from gpudash.hooks.levers.tensors import each_tensor
 from gpudash.protocol import LeverOffer, Settings
 
 SUMMARY = (
@@ -143,8 +143,8 @@ def _rearranged(call: Call) -> Call:
     """Return the call with images in NHWC order inside, and not outside."""
 
     def channels_last_call(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = tree_map_only(Tensor, _channels_last, (args, kwargs))
-        return tree_map_only(Tensor, _plain, call(*args, **kwargs))
+        args, kwargs = each_tensor(_channels_last, args), each_tensor(_channels_last, kwargs)
+        return each_tensor(_plain, call(*args, **kwargs))
 
     return channels_last_call
 
@@ -153,7 +153,7 @@ def _contiguous(call: Call) -> Call:
     """Return the call with images in NCHW order."""
 
     def contiguous_call(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = tree_map_only(Tensor, _plain, (args, kwargs))
+        args, kwargs = each_tensor(_plain, args), each_tensor(_plain, kwargs)
         return call(*args, **kwargs)
 
     return contiguous_call

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map_only
 
 from gpudash.hooks.found import Call, Found, modules_of
 from gpudash.hooks.levers.offers import Option, Refusal, choice
+from gpudash.hooks.levers.tensors import each_tensor
 from gpudash.protocol import Settings
 
 ACTIVE = "an autocast is active already"
@@ -105,7 +105,7 @@ def _autocast(device_type: str, call: Call) -> Call:
             return call(*args, **kwargs)
         with torch.autocast(device_type, dtype=torch.bfloat16):
             outputs = call(*args, **kwargs)
-        return tree_map_only(Tensor, _as_float32, outputs)
+        return each_tensor(_as_float32, outputs)
 
     return autocast_call
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from gpudash.hooks.levers import Refusal
-from tests.hooks.levers.scripts import ConvNet, Training, by_view, found, levers, move
+from tests.hooks.levers.scripts import ConvNet, Training, by_view, follow, found, levers, move
 
 MOVES = [{"precision": "bf16"}, {"channels_last": "on"}, {"compile": "on"}]
 
@@ -355,3 +355,55 @@ def test_a_model_without_an_optimizer_can_be_moved_too():
     model(torch.randn(2, 3, 8, 8))
     move(moved, channels_last="on")
     assert model.conv.weight.is_contiguous(memory_format=torch.channels_last)
+
+
+class Gan:
+    """Two models and optimizers; one's graph runs through the other."""
+
+    def __init__(self, flatten=torch.flatten):
+        torch.manual_seed(2)
+        self.maker = nn.ConvTranspose2d(2, 3, 5)
+        self.judge = ConvNet()
+        self.judge.flatten = flatten
+        self.roots = [follow(self.maker), follow(self.judge)]
+        self.optimizers = [torch.optim.Adam(m.parameters()) for m in (self.maker, self.judge)]
+        self.losses = []
+
+    def step(self):
+        images, noise = torch.randn(2, 3, 8, 8), torch.randn(2, 2, 4, 4)
+        for optimizer, made in zip(
+            self.optimizers, (self.maker(noise), self.maker(noise).detach()), strict=True
+        ):
+            optimizer.zero_grad()
+            loss = (self.judge(made) - self.judge(images)).mean()
+            loss.backward()
+            optimizer.step()
+            self.losses.append(loss.item())
+
+
+@pytest.mark.parametrize("change", [{"channels_last": "on"}, {"precision": "bf16"}], ids=str)
+def test_several_models_are_rehearsed_each(change):
+    gan = Gan()
+    gan.step()
+    moved = levers(*gan.roots, optimizers=gan.optimizers)
+    state = torch.get_rng_state()
+    move(moved, **change)
+    assert torch.equal(torch.get_rng_state(), state)
+    gan.step()
+    other = Gan()
+    other.step()
+    other.step()
+    assert gan.losses == pytest.approx(other.losses, abs=0.05)
+
+
+def test_one_model_that_breaks_keeps_the_lever_from_all():
+    gan = Gan(by_view)
+    gan.step()
+    moved = levers(*gan.roots, optimizers=gan.optimizers)
+    with pytest.raises(Refusal, match="view size is not compatible"):
+        move(moved, channels_last="on")
+    gan.step()
+    other = Gan(by_view)
+    other.step()
+    other.step()
+    assert gan.losses == other.losses
