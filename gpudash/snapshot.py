@@ -11,6 +11,7 @@ import msgspec
 
 from gpudash.protocol import (
     Ability,
+    Aside,
     ComparisonShown,
     Device,
     Failed,
@@ -33,6 +34,12 @@ STEP_CLASS = 1.02
 """The longest step of a class of the histogram over its shortest: 2 % apart."""
 KEPT_LINES = 2000
 """Of the log, the newest: what a listener keeps until it is shown, and a screen afterwards."""
+ASIDES: dict[Aside, str] = {
+    "asked": "paused",
+    "evaluation": "evaluating",
+    "checkpoint": "saving a checkpoint",
+}
+"""What a training that is paused does, as `Snapshot.status` begins."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +108,21 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """A comparison's verdict, which stands in `configuration`: nothing else is set."""
 
 
+class RankRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several processes that train together. Times are means of its last few steps."""
+
+    rank: int
+    pid: int | None = None
+    state: State = "starting"
+    steps: int = 0
+    steps_per_s: float | None = None
+    step_ms_p50: float | None = None
+    data_ms: float | None = None
+    phases_ms: dict[str, float] = {}
+    """By phase; absent where it was not measured."""
+    loss: float | None = None
+
+
 class RecordingStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The CSV file being written."""
 
@@ -122,6 +144,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     can: tuple[Ability, ...] = ("levers", "pause", "restart", "blocks", "record")
     """What may be asked of the run's source."""
     workload: str = ""
+    found: str = ""
+    """What was found in a training that is in no catalogue, as one line."""
+    levers: tuple[LeverOffer, ...] = ()
+    """Of such a training; none for a workload of the catalogue."""
+    ranks: tuple[RankRow, ...] = ()
+    """Where several processes train together, each of them."""
     device: Device | None = None
     found: str = ""
     """In one line what was found in a script of the user's; empty for a training of our own."""
@@ -185,6 +213,18 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Of the recording that is shown; None for a live run."""
 
 
+def is_script(snapshot: Snapshot) -> bool:
+    """Whether it is a training of the user's own, which goes on without a dashboard."""
+    return "leave" in snapshot.can
+
+
+def aside(snapshot: Snapshot) -> str:
+    """Return what the training does beside its steps; empty where it trains, or was asked to rest."""
+    doing = snapshot.status.partition(" – ")[0]
+    by_itself = snapshot.state == "paused" and doing in (ASIDES["evaluation"], ASIDES["checkpoint"])
+    return doing if by_itself else ""
+
+
 def silence(snapshot: Snapshot) -> list[str]:
     """Return, as a clause, for how long no step has finished; empty where steps come."""
     return [] if snapshot.quiet_s is None else [f"no step for {snapshot.quiet_s:.0f} s"]
@@ -205,6 +245,9 @@ class Listener(Protocol):
 
     def on_log(self, lines: Sequence[str], /) -> None:
         """Take what the worker printed: plain text, whatever it contains."""
+
+    def on_output(self, lines: Sequence[str], replaces: int, /) -> None:
+        """Take what a script printed, instead of so many of its newest lines."""
 
     def on_rewind(self) -> None:
         """Forget the log: everything is told again, from the beginning."""

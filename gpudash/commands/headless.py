@@ -137,6 +137,10 @@ class News:
         if not self.quiet:
             self.lines.extend(lines)
 
+    def on_output(self, lines: Sequence[str], _replaces: int, /) -> None:
+        """Keep it with the log: here nothing is drawn over."""
+        self.on_log(lines)
+
     def on_rewind(self) -> None:
         """Forget the lines."""
         self.lines.clear()

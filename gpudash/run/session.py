@@ -64,6 +64,7 @@ from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.worker_process import WorkerProcess
 from gpudash.snapshot import Listener, Snapshot
 from gpudash.views.live import LiveView
+from gpudash.views.ranks import Ranks
 from gpudash.views.throughput import WholeRun
 from gpudash.views.time_breakdown import TimeAccount
 
@@ -117,6 +118,7 @@ class Session:
         self._block_runs = 0
         self._greeted = False  # the present source of the training has said Hello
         self._records = True  # what it tells may be recorded
+        self._types = False  # what is typed reaches it, so what it prints is no log of ours
         self._last_command = 0
         self._comparison: ComparisonShown | None = None
         self._said = itertools.count()
@@ -132,6 +134,7 @@ class Session:
         """Make everything anew that messages are folded into."""
         self._normaliser = Normaliser()
         self._live = LiveView(self.plan, began_s)
+        self._ranks = Ranks()
         self._time = TimeAccount()
         self._whole_run = WholeRun()
         self._intervals: Intervals | None = None
@@ -394,6 +397,8 @@ class Session:
                 self._begin(envelope.sent_s)
                 self._tell(lambda listener: listener.on_rewind())
             self._greeted, self._records = True, "record" in envelope.body.can
+            self._types = "type" in envelope.body.can
+        self._ranks.take(envelope)
         self._recordings.take(envelope)
         item = self._normaliser.take(envelope)
         if item is not None:
@@ -410,6 +415,8 @@ class Session:
 
     def _fold(self, item: Event | Reading) -> None:
         match item:
+            case Printed() if self._types:
+                self._tell(lambda listener: listener.on_output(item.lines, item.replaces))
             case Printed():
                 self._log(item.lines)
             case Started():
@@ -471,6 +478,7 @@ class Session:
         return msgspec.structs.replace(
             self._live.snapshot(now_s),
             last_command=self._last_command,
+            ranks=self._ranks.rows(now_s),
             recording=self._recordings.shown,
             unattributed_pct=None if unattributed is None else 100 * unattributed,
         )

@@ -22,12 +22,14 @@ from textual.notifications import Notify
 from textual.screen import Screen
 
 from gpudash.errors import ExistsError, GpudashError
+from gpudash.offers import refusal
+from gpudash import format as fmt
 from gpudash.protocol import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui import preferences
 from gpudash.tui.ascii import Ascii
 from gpudash.tui.containment import ContainedApp
-from gpudash.tui.control import Control
+from gpudash.tui.control import Control, OtherNumbers
 from gpudash.tui.engine import Engine, Player
 from gpudash.tui.inbox import Inbox
 from gpudash.tui.keymap import keys_of, name_of
@@ -35,9 +37,9 @@ from gpudash.tui.keys import ACTIVE, GROUPS, key_for
 from gpudash.tui.look import Look
 from gpudash.tui.preferences import Preferences, Tab
 from gpudash.tui.screens.chooser import Chooser, Chosen
-from gpudash.tui.screens.dialog import Answer, AskChoice, AskText, Confirm, Dialog, Told
+from gpudash.tui.screens.dialog import Answer, AskChoice, AskKey, AskText, Confirm, Dialog, Told
 from gpudash.tui.screens.help import Help
-from gpudash.tui.screens.main import MainScreen, ReplayScreen
+from gpudash.tui.screens.main import REMEMBERED, MainScreen, ReplayScreen
 from gpudash.tui.signals import leave_on_signals
 from gpudash.tui.undo import Way
 from gpudash.tui.values import unit_of
@@ -95,7 +97,9 @@ class Dashboard(ContainedApp):
         self._running_loop: asyncio.AbstractEventLoop | None = None
         self._main = (MainScreen if player is None else ReplayScreen)(self.control)
         self._main.last_start_s = self._remembered.starts_s.get(self._start_of(plan))
-        self._main.chosen_tab = look.pane or self._remembered.pane or "results"
+        # of a script what it prints comes first, as without gpudash
+        usual = (self._remembered.pane or "results") if self._is_ours(plan) else "output"
+        self._main.chosen_tab = look.pane or usual
         self._main.keys = keys
         ACTIVE.set(keys)
         self.inbox = Inbox(knock=lambda: self.post_message(Arrived()))
@@ -140,12 +144,18 @@ class Dashboard(ContainedApp):
     def _deliver(self) -> None:
         self._painted_s = time.monotonic()
         mail = self.inbox.take()
+        known = "" if mail.rewound else self.control.snapshot.found
         with self.contained():
             notice = self.control.take(mail.snapshot) if mail.snapshot is not None else None
             if notice:
                 self.notify(notice, markup=False)
             self._note_start(self.control.snapshot)
-        self._main.show(mail.lines, rewound=mail.rewound)
+        found = self.control.snapshot.found
+        if found not in ("", known):
+            mail.lines.append(f"found: {found}")
+        self._main.show(mail)
+        if self.control.ending and self.control.dead:
+            self._quit()
 
     def remembered(self) -> Preferences:
         """Return what the next run is to know of this one."""
@@ -153,11 +163,16 @@ class Dashboard(ContainedApp):
         if self._started_s is not None:
             starts_s[self._start_of(self.control.plan)] = self._started_s
         theme, pane = self.theme, self._main.chosen_tab
+        chosen = pane in REMEMBERED and pane != self._look.pane
         return Preferences(  # what is configured is not chosen here
             theme=self._remembered.theme if theme == self._look.theme else theme,
-            pane=self._remembered.pane if pane == self._look.pane else pane,
+            pane=pane if chosen else self._remembered.pane,
             starts_s=starts_s,
         )
+
+    @staticmethod
+    def _is_ours(plan: Plan) -> bool:
+        return plan.workload in CATALOGUE
 
     @staticmethod
     def _start_of(plan: Plan) -> str:
@@ -198,6 +213,9 @@ class Dashboard(ContainedApp):
         """Make a request of the run; show it, or why it cannot be. Return whether it was made."""
         try:
             request()
+        except OtherNumbers as asked:
+            self._ask_first(str(asked), request)
+            return False
         except (LeverError, GpudashError) as error:
             self._refuse(error)
             return False
@@ -205,8 +223,19 @@ class Dashboard(ContainedApp):
             self._main.show()
         return True
 
+    def _ask_first(self, question: str, request: Callable[[], None]) -> None:
+        """Make the request once the user agrees that it changes what is computed."""
+
+        def answered(key: str | None) -> None:
+            if key == "y":
+                self.control.agree()
+                self._ask(request)
+
+        answers = {"y": "change it; this is asked once", "n": "leave it as it is"}
+        self._open(AskKey(question, answers, "leaves it as it is"), answered)
+
     def _step(self, name: str, direction: int) -> None:
-        self._ask(lambda: self.control.step(self.control.lever(name), direction))
+        self._ask(lambda: self.control.step(name, direction))
 
     def action_pipelining(self) -> None:
         """Switch pipelining over."""
@@ -225,10 +254,8 @@ class Dashboard(ContainedApp):
     def action_edit(self) -> None:
         """Choose a value of the lever under the cursor, to set it or to compare it."""
         lever = self._main.levers.chosen
-        if lever is None or not self._ask(lambda: self.control.require("levers")):
-            return
-
-        self._open_chooser(lever)
+        if lever is not None and self._ask(lambda: self.control.check_settable(lever.name)):
+            self._open_chooser(lever)
 
     def _open_chooser(self, lever: Lever, *, compares: bool = False) -> None:
         def answered(chosen: Chosen | None) -> None:
@@ -273,8 +300,11 @@ class Dashboard(ContainedApp):
     # ── A/B ─────────────────────────────────────────────────────────────────────────────
 
     def _compare(self, name: str, value: str) -> None:
-        if self._ask(lambda: self.control.try_it(name, value)):
+        def compare() -> None:
+            self.control.try_it(name, value)
             self._main.open_tab("ab")
+
+        self._ask(compare)
 
     def action_try_it(self) -> None:
         """Compare what the answer proposes first."""
@@ -344,8 +374,9 @@ class Dashboard(ContainedApp):
         """Ask for a text and find it in the levers, the results or the log."""
 
         def answered(text: str | None) -> None:
-            if text and not self._main.find(text):
-                self.notify(f"nothing found for {text!r}", markup=False)
+            sought = (text or "").strip()
+            if sought and not self._main.find(sought):
+                self.notify(f"nothing found for {sought!r}", markup=False)
 
         self._open(
             AskText("find", "", "a lever; with the focus on the pane, a row or a line"), answered
@@ -357,7 +388,7 @@ class Dashboard(ContainedApp):
             self._tell_of(self.control.end_comparison)
             return
         lever = self._main.levers.chosen
-        if lever is None or not self._ask(self.control.check_comparable):
+        if lever is None or not self._ask(lambda: self.control.check_comparable(lever)):
             return
         if isinstance(lever, Switch):
             self._compare(lever.name, lever.step(self.control.value(lever), 1))
@@ -389,6 +420,19 @@ class Dashboard(ContainedApp):
     def action_restart(self) -> None:
         """Start the same plan again, with the levers as they are shown."""
         self._ask(self.control.restart)
+
+    def action_type_line(self) -> None:
+        """Type a line for a script that waits for one."""
+        if not self._ask(lambda: self.control.require("type")):
+            return
+
+        def answered(line: str | None) -> None:
+            if line:  # an Enter that is held must not answer the script
+                self.control.engine.type(f"{'' if line.isspace() else line}\n")
+
+        script = fmt.plain(self.control.workload)
+        hint = "a line for its input(); a space alone is an empty line"
+        self._open(AskText(f"to {script}", "", hint), answered)
 
     def action_new_row(self) -> None:
         """Begin a new row of the results table."""
@@ -439,8 +483,8 @@ class Dashboard(ContainedApp):
         def answered(name: str | None) -> None:
             if name is None:
                 return
-            if name:
-                self._record(name)
+            if name.strip():
+                self._record(name.strip())
             else:
                 self.notify("a recording needs a file name", severity="error", markup=False)
 
@@ -469,34 +513,69 @@ class Dashboard(ContainedApp):
         self._open(Help(self._main.keys, self._main.focus_id))
 
     def action_leave(self) -> None:
-        """Quit; ask first if a recording would be cut short."""
+        """Quit; ask first if a recording would be cut short, or a script of the user's runs."""
         recording = self.control.snapshot.recording
-        if recording is None or self.control.dead:
-            self.action_leave_now()
+        if self.control.leavable and not self.control.ending:
+            self._ask_what_becomes_of_it()
+            return
+        if recording is None or self.control.dead or self.control.leavable:
+            self._quit()
             return
 
         def answered(agreed: bool | None) -> None:  # noqa: FBT001  # Textual's callback
             if agreed:
-                self.action_leave_now()
+                self._quit()
 
         question = f"Recording to {recording.path}, {recording.rows:,} rows so far. Quit?"
         self._open(Confirm(question, "complete the file and quit", "go on"), answered)
 
+    def _ask_what_becomes_of_it(self) -> None:
+        """Ask whether a script is to end with the dashboard, or to go on alone."""
+
+        def answered(key: str | None) -> None:
+            if key == "s":
+                self.control.end()
+                self._main.show()
+            elif key == "l":
+                self._quit()
+
+        recording = self.control.snapshot.recording
+        completed = f" The recording {recording.path} is completed." if recording else ""
+        question = f"{self.control.workload} is running. What is to become of it?{completed}"
+        answers = {
+            "s": "stop the training, as Ctrl-C does, and quit",
+            "l": "leave it running and quit; `gpudash attach` shows it again",
+        }
+        self._open(AskKey(question, answers, "stays"), answered)
+
     def action_leave_now(self) -> None:
-        """Complete a recording and quit."""
+        """Quit; a script of the user's is sent the Ctrl-C first, and then it is asked."""
+        if not self.control.leavable:
+            self._quit()
+        elif self.control.interrupted:
+            self.action_leave()
+        else:
+            self.control.interrupt()
+            script, again = fmt.plain(self.control.workload), key_for("leave_now")
+            self.notify(f"{script} was sent Ctrl-C; {again} again asks to quit", markup=False)
+
+    def _quit(self) -> None:
+        """Complete a recording and quit; a script that runs goes on."""
+        if self.control.leavable:
+            self.control.engine.leave()
         if self.control.snapshot.recording is not None:
             self.control.stop_recording(self.control.snapshot.recording.path)
         self.exit()
 
     def give_up(self, sentence: str) -> None:
         """Complete a recording and quit: there is no main screen to go on with."""
-        self.action_leave_now()
+        self._quit()
         self.exit(return_code=1, message=escape(f"gpudash: {sentence}"))
 
     def leave_soon(self) -> None:
         """Leave; from any thread, and from a signal's handler."""
         if self._running_loop is not None and not self._running_loop.is_closed():
-            self._running_loop.call_soon_threadsafe(self.action_leave_now)
+            self._running_loop.call_soon_threadsafe(self._quit)
 
     def action_command_palette(self) -> None:
         """Show the palette, where it has room: in none, Textual's fails at PageUp."""
@@ -506,6 +585,8 @@ class Dashboard(ContainedApp):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002  # all ours
         """Yield the palette in groups: every lever value, every key's action, the themes."""
         for lever in self.control.levers:
+            if refusal(lever.name, self.control.snapshot.levers):
+                continue
             now = self.control.value(lever)
             for one in self.control.values(lever):
                 if one.value != now:

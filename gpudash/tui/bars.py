@@ -4,7 +4,16 @@ from collections.abc import Iterable
 
 from gpudash import format as fmt
 from gpudash.protocol import Playback
-from gpudash.snapshot import ENDED, Marker, Snapshot, State, silence, unreadable
+from gpudash.snapshot import (
+    ENDED,
+    Marker,
+    Snapshot,
+    State,
+    aside,
+    is_script,
+    silence,
+    unreadable,
+)
 from gpudash.tui.axes import latest
 from gpudash.tui.cells import Cell, cell
 from gpudash.tui.keys import KEYS, Key, by_focus, key_for
@@ -42,8 +51,9 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
     if snapshot.planned_s is not None:
         elapsed = f"{fmt.clock(snapshot.training_s or 0.0)}/{fmt.clock(snapshot.planned_s)}"
     device = snapshot.device.name.removeprefix("NVIDIA ") if snapshot.device else fmt.ABSENT
-    what = snapshot.workload or "gpudash"
-    state = Cell(parts=((f"{glyph} {snapshot.state}", style), (f" {elapsed}", "strong")))
+    what = fmt.clip(fmt.plain(snapshot.workload or "gpudash"), 32)
+    glyph, doing = ("◌", aside(snapshot)) if aside(snapshot) else (glyph, snapshot.state)
+    state = Cell(parts=((f"{glyph} {doing}", style), (f" {elapsed}", "strong")))
     return (
         Cell(parts=((what, "strong"), (" · ", "dim"), (fmt.clip(fmt.plain(device), 32), "text"))),
         *(_playback(snapshot.playback) if snapshot.playback else (state,)),
@@ -94,9 +104,27 @@ def _loss(loss: float | None) -> str:
 
 
 def status(
-    snapshot: Snapshot, next_start: dict[str, str], undo: str = "", redo: str = ""
+    snapshot: Snapshot,
+    next_start: dict[str, str],
+    undo: str = "",
+    redo: str = "",
+    *,
+    ending: bool = False,
 ) -> tuple[Cell, ...]:
-    """Return the sentence of the status line, and what to do now: restart, undo, or redo."""
+    """Return the sentence of the status line, and what to do now: restart, undo, or redo.
+
+    `ending` tells that a script was asked to end.
+    """
+    if ending and snapshot.state not in ENDED:
+        leaves = f"{key_for('leave')} again leaves it"
+        return (
+            Cell(
+                parts=(
+                    (f"{fmt.plain(snapshot.workload)} is ending", "busy"),
+                    (f"; {leaves}", "busy"),
+                )
+            ),
+        )
     sentence, hint = " ".join(fmt.plain(snapshot.status).split()), ""
     if snapshot.state in ENDED:
         sentence = sentence.rstrip(". ")
@@ -107,13 +135,14 @@ def status(
         elif snapshot.state == "failed":
             hint = f"change a setting and {hint}"
         hint = f" · {hint}"
-    elif snapshot.state == "paused" and "pause" in snapshot.can:
+    elif snapshot.state == "paused" and "pause" in snapshot.can and not aside(snapshot):
         hint = f" · {key_for('pause')} resumes"
     elif snapshot.state == "training":
         sentence = sentence.removeprefix("training").removeprefix(" – ")  # the header says it
         ends = f"{key_for('compare')} ends it" if _comparing(snapshot) else ""
         said = (sentence, ends, *_last_change(snapshot), *_asides(snapshot), *_notes(snapshot))
-        sentence = " · ".join(filter(None, said)) or "no lever changed yet"
+        found = " ".join(fmt.plain(snapshot.found).split())
+        sentence = " · ".join(filter(None, (*said, found))) or "no lever changed yet"
         hint = f" · {key_for('undo')} undoes {undo}" if undo else ""
         hint += f" · {key_for('redo')} redoes {redo}" if redo else ""
     style = STATE_STYLES[snapshot.state][1]
@@ -179,7 +208,7 @@ def footer(
     state, recording = snapshot.state, snapshot.recording is not None
     now = {
         "play": "hold" if snapshot.playback and snapshot.playback.playing else "play",
-        "pause": "resume" if state == "paused" else "pause",
+        "pause": "resume" if state == "paused" and not aside(snapshot) else "pause",
         "record": "end rec" if recording else "record",
         "compare": "end A/B" if comparing else "A/B",
     }

@@ -7,16 +7,18 @@ whose one line the app shows as a notice.
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from gpudash import format as fmt
 from gpudash.compare.ab import Question
 from gpudash.errors import GpudashError, RecordingError, UsageError
-from gpudash.protocol import Ability, ComparisonShown, Plan, Playback, Settings
-from gpudash.snapshot import ENDED, Listener, Result, Snapshot
+from gpudash.offers import lever_of, refusal
+from gpudash.protocol import Ability, ComparisonShown, LeverOffer, Plan, Playback, Settings
+from gpudash.snapshot import ENDED, Listener, Result, Snapshot, aside, is_script
 from gpudash.tui import wording
 from gpudash.tui.engine import Engine, Player
 from gpudash.tui.keys import key_for, why_not
@@ -24,7 +26,7 @@ from gpudash.tui.undo import Edit, UndoStack, Way
 from gpudash.tui.values import Measured, measured_values
 from gpudash.views.remedies import CUDA_ONLY
 from workloads import CATALOGUE, find_workload
-from workloads.levers import AUTO, Lever, LeverError, find, resolve
+from workloads.levers import AUTO, Lever, LeverError, find, phrase, resolve
 from workloads.standard_levers import usable_cores
 
 WishT = TypeVar("WishT")
@@ -39,6 +41,16 @@ def levers_of(workload: str) -> tuple[Lever, ...]:
     return entry.levers if entry else ()
 
 
+@lru_cache(maxsize=2)
+def offered(offers: tuple[LeverOffer, ...]) -> tuple[Lever, ...]:
+    """Return these levers; the same ones for the same offers, so that nothing is painted anew."""
+    return tuple(map(lever_of, offers))
+
+
+class OtherNumbers(UsageError):
+    """A lever changes what is computed, and the user has not been asked; the message asks."""
+
+
 class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
     """A lever as the panel shows it."""
 
@@ -49,6 +61,8 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
     """Asked for and not active yet."""
     acts: bool = True
     """Whether it can do anything on this device."""
+    refusal: str | None = None
+    """Why it cannot be moved in this training."""
     default: str | None = None
     """What it would be by default; None where it is."""
     said: str = ""
@@ -85,6 +99,11 @@ class Control:
         self._left_pid: int | None = None  # of the worker that was restarted
         self._listener: Listener | None = None
         self._begun = False
+        self._agreed = False  # to other numbers than the script's own
+        self.interrupted = False
+        """A script was sent what Ctrl-C sends."""
+        self.ending = False
+        """The dashboard waits for a script's end, to leave then."""
         self._completing: str | None = None  # the recording the user has ended
         self._told: RecordingError | None = None
 
@@ -140,6 +159,21 @@ class Control:
         """A worker lives, or is being started."""
         return self._begun and not self.dead
 
+    @property
+    def leavable(self) -> bool:
+        """A script of the user's runs, which does not end with the dashboard."""
+        return self.alive and is_script(self.snapshot)
+
+    def interrupt(self) -> None:
+        """Send what Ctrl-C sends to a script."""
+        self.interrupted = True
+        self.engine.stop()
+
+    def end(self) -> None:
+        """Have a script end, to leave once it has."""
+        self.ending = True
+        self.interrupt()
+
     def why_not(self, ability: Ability) -> str | None:
         """Return why this cannot be asked of the run; None where it can."""
         return why_not(ability, self.snapshot)
@@ -165,7 +199,7 @@ class Control:
     @property
     def levers(self) -> tuple[Lever, ...]:
         """The levers of that workload."""
-        return levers_of(self.workload)
+        return offered(self.snapshot.levers) or levers_of(self.workload)
 
     @property
     def active(self) -> Settings:
@@ -207,6 +241,7 @@ class Control:
                 value=value,
                 pending=wanted[name] if wanted.get(name) != active.get(name) else None,
                 acts=name not in idle,
+                refusal=refusal(name, self.snapshot.levers),
                 default=self._default(lever, value),
                 said=wording.said(shown) if shown else "",
                 context=wording.context(shown, active) if shown else "",
@@ -245,19 +280,47 @@ class Control:
 
     def change(self, lever: Lever, text: str) -> None:
         """Ask for a value. Raises LeverError, listing the valid ones, and UsageError."""
-        self.require("levers")
+        self.check_settable(lever.name)
         self._change({lever.name: lever.canonical(text)})
+
+    def check_settable(self, name: str) -> None:
+        """Raise UsageError where this lever cannot be changed."""
+        self.require("levers")
+        self._check_moves(name)
+
+    def _check_moves(self, name: str) -> None:
+        why_not = refusal(name, self.snapshot.levers)
+        if why_not is not None:
+            raise UsageError(why_not)
+
+    def agree(self) -> None:
+        """Take it that the user agrees to other numbers, from now on."""
+        self._agreed = True
+
+    def _check_numbers(self, settings: Mapping[str, str]) -> None:
+        """Raise OtherNumbers where a script would compute others than by itself, unasked."""
+        for offer in () if self._agreed else self.snapshot.levers:
+            value = settings.get(offer.name, offer.default)
+            if offer.numerics and value != offer.default:
+                script, setting = fmt.plain(self.workload), phrase({offer.name: value})
+                raise OtherNumbers(
+                    f"{setting} computes other numbers: the weights of {script} will differ "
+                    "from a plain run. Change it?"
+                )
 
     def _change(self, settings: Settings) -> bool:
         """Ask for these values as one change, if any is another; return whether one is."""
         before = {name: self.value(self.lever(name)) for name in settings}
         after = {name: value for name, value in settings.items() if value != before[name]}
+        for name in after:
+            self._check_moves(name)
         if after:
             self._ask_for(after)
             self._edits.made(Edit({name: before[name] for name in after}, after))
         return bool(after)
 
     def _ask_for(self, settings: Settings) -> None:
+        self._check_numbers(settings)
         number = None if self.dead else self.engine.change(settings)
         self._asked |= {name: Request(number, value) for name, value in settings.items()}
 
@@ -288,8 +351,10 @@ class Control:
         """Return a row of results as text for elsewhere."""
         return wording.result_text(result, self.snapshot.device)
 
-    def step(self, lever: Lever, direction: int) -> None:
-        """Ask for the neighbouring value. Raises LeverError."""
+    def step(self, name: str, direction: int) -> None:
+        """Ask for the neighbouring value. Raises LeverError, and UsageError as `change`."""
+        self.check_settable(name)
+        lever = self.lever(name)
         self.change(lever, lever.step(lever.canonical(self.value(lever)), direction))
 
     def lever(self, name: str) -> Lever:
@@ -308,17 +373,19 @@ class Control:
         shown = self.snapshot.comparison
         return shown is not None and not shown.is_over
 
-    def check_comparable(self) -> None:
-        """Raise UsageError where nothing can be compared now."""
+    def check_comparable(self, lever: Lever) -> None:
+        """Raise UsageError where the lever cannot be compared now."""
         self.require("blocks")
+        self._check_moves(lever.name)
         if self.dead:
             raise UsageError(f"nothing is running to compare; press {key_for('restart')} first")
         if self.snapshot.state != "training":
-            raise UsageError(f"an A/B needs a running training; it is {self.snapshot.state}")
+            doing = aside(self.snapshot) or self.snapshot.state
+            raise UsageError(f"an A/B needs a running training; it is {doing}")
 
     def compare(self, lever: Lever, text: str) -> None:
         """Compare the lever's value with another one. Raises LeverError, UsageError."""
-        self.check_comparable()
+        self.check_comparable(lever)
         a, b = self.value(lever), lever.canonical(text)
         if a == b:
             raise UsageError(f"{lever.name} is {a} already; an A/B needs another value")
@@ -327,6 +394,7 @@ class Control:
         self._compare(Question(lever=lever.name, a=a, b=b, short_runs=_rebuilds(lever)))
 
     def _compare(self, question: Question) -> None:
+        self._check_numbers({question.lever: question.b})
         self._asked_comparison = Request(self.engine.compare(question), True)
 
     def try_it(self, lever_name: str, value: str) -> None:
@@ -354,9 +422,10 @@ class Control:
     def more_pairs(self) -> str:
         """Run the last A/B anew with twice the pairs; return a notice. Raises UsageError."""
         shown = self._concluded()
-        self.check_comparable()
+        lever = self.lever(shown.lever)
+        self.check_comparable(lever)
         pairs = min(2 * shown.planned_pairs, MOST_PAIRS)
-        short_runs = _rebuilds(self.lever(shown.lever))
+        short_runs = _rebuilds(lever)
         self._compare(
             Question(lever=shown.lever, a=shown.a, b=shown.b, short_runs=short_runs, pairs=pairs)
         )
@@ -390,7 +459,9 @@ class Control:
         if self._asked_pause is not None:
             return self._asked_pause.wish
         asked = self.snapshot.pausing
-        return self.snapshot.state == "paused" if asked is None else asked
+        if asked is not None:
+            return asked
+        return self.snapshot.state == "paused" and not aside(self.snapshot)
 
     # ── the run ─────────────────────────────────────────────────────────────────────────
 
@@ -411,8 +482,9 @@ class Control:
 
     def pause_or_resume(self) -> str | None:
         """Pause or go on; return a notice where neither is possible."""
-        if "pause" not in self.snapshot.can:
-            return self.why_not("pause")
+        why_not = self.why_not("pause")
+        if why_not is not None:
+            return why_not
         if self.dead:
             return f"nothing is running; press {key_for('restart')} to restart"
         pause = not self._pausing

@@ -56,6 +56,15 @@ class Engine(Protocol):
     def end_comparison(self) -> int:
         """End the comparison that is run, without a verdict."""
 
+    def stop(self) -> int:
+        """Have the training end; a user's script by what Ctrl-C sends, and in its own time."""
+
+    def leave(self) -> None:
+        """Let a user's script train on without a dashboard, also after `close`."""
+
+    def type(self, text: str) -> None:
+        """Hand what was typed to a user's script."""
+
     def pause(self) -> int:
         """Stop between two steps."""
 

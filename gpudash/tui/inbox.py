@@ -19,8 +19,15 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
 
     snapshot: Snapshot | None
     lines: list[str]
+    output: list[str] = []
+    """What a script has printed."""
+    replaces: int = 0
+    """So many of the newest lines of its output that are on the screen are void."""
     rewound: bool = False
     """The lines shown before are told again."""
+
+
+NO_MAIL = Mail(snapshot=None, lines=[])
 
 
 class Inbox:
@@ -33,6 +40,8 @@ class Inbox:
         self._knock = knock
         self._snapshot: Snapshot | None = None
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._output: deque[str] = deque(maxlen=KEPT_LINES)
+        self._replaces = 0
         self._rewound = False
         self._knocked = False
         self._lock = threading.Lock()
@@ -53,10 +62,24 @@ class Inbox:
         if knock:
             self._knock()
 
+    def on_output(self, lines: Sequence[str], replaces: int) -> None:
+        """Keep what a script has printed last, without what it has printed over."""
+        with self._lock:
+            here = min(replaces, len(self._output))
+            for _ in range(here):
+                self._output.pop()
+            self._replaces += replaces - here
+            self._output.extend(lines)
+            knock = self._must_knock()
+        if knock:
+            self._knock()
+
     def on_rewind(self) -> None:
         """Forget the lines, also those on the screen."""
         with self._lock:
             self._lines.clear()
+            self._output.clear()
+            self._replaces = 0
             self._rewound = True
 
     def on_failure(self, failure: Failed) -> None:
@@ -66,9 +89,16 @@ class Inbox:
     def take(self) -> Mail:
         """Empty the inbox. The next arrival knocks again."""
         with self._lock:
-            mail = Mail(snapshot=self._snapshot, lines=list(self._lines), rewound=self._rewound)
-            self._snapshot = None
+            mail = Mail(
+                snapshot=self._snapshot,
+                lines=list(self._lines),
+                output=list(self._output),
+                replaces=self._replaces,
+                rewound=self._rewound,
+            )
+            self._snapshot, self._replaces = None, 0
             self._lines.clear()
+            self._output.clear()
             self._knocked = self._rewound = False
         return mail
 

@@ -6,8 +6,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from gpudash import format as fmt
+from gpudash.offers import refusal
 from gpudash.protocol import Ability
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import ENDED, Snapshot, is_script
 
 RECORDED = "a recording is shown"
 WHY_NOT: dict[Ability, str] = {
@@ -17,6 +19,8 @@ WHY_NOT: dict[Ability, str] = {
     "blocks": "no A/B can be run here",
     "record": "this run cannot be recorded",
     "profile": "this run cannot be profiled",
+    "leave": "this run ends with its dashboard",
+    "type": "nothing can be typed into this run",
 }
 """What is said where a run's source cannot do it."""
 
@@ -75,6 +79,8 @@ class Key(msgspec.Struct, frozen=True):
     palette: bool = True
     needs: Ability | None = None
     """What the run's source must be able to do."""
+    lever: str = ""
+    """The one that it moves, if it is always the same."""
     panels: tuple[str, ...] = ()
     """Where it stands first in the footer: with the focus on one of these."""
     elsewhere: bool = True
@@ -91,14 +97,22 @@ class Key(msgspec.Struct, frozen=True):
 
     def why_not(self, snapshot: Snapshot) -> str | None:
         """Return why it does nothing in this run, or None."""
-        return self.needs and why_not(self.needs, snapshot)
+        able = why_not(self.needs, snapshot) if self.needs else None
+        return able or (refusal(self.lever, snapshot.levers) if self.lever else None)
 
 
 def why_not(ability: Ability, snapshot: Snapshot) -> str | None:
     """Return why this cannot be asked of the run; None where it can."""
-    if ability in snapshot.can:
-        return None
-    return RECORDED if snapshot.playback else WHY_NOT[ability]
+    script = fmt.plain(snapshot.workload)
+    if ability not in snapshot.can:
+        if is_script(snapshot) and ability == "restart":
+            return f"{script} is not ours to restart"
+        return RECORDED if snapshot.playback else WHY_NOT[ability]
+    if snapshot.state in ENDED and "restart" not in snapshot.can:
+        return f"{script} has ended"
+    if ability in ("levers", "blocks") and is_script(snapshot) and not snapshot.levers:
+        return "levers are known from the first training step on"
+    return None
 
 
 CHARTS = ("throughput", "activity", "step")
@@ -106,11 +120,12 @@ CHARTS = ("throughput", "activity", "step")
 # fmt: off
 KEYS = (
     Key("p", "pipelining", "pipeline", "Pipelining on or off, from the next step", needs="levers",
-        rank=2),
+        rank=2, lever="pipelined"),
     Key("plus,equals_sign", "batch(1)", "batch",
-        "Batch size up to the next power of two (= does it too)", needs="levers", rank=3),
+        "Batch size up to the next power of two (= does it too)", needs="levers", rank=3,
+        lever="batch_size"),
     Key("minus", "batch(-1)", "batch", "Batch size down to the next power of two", needs="levers",
-        rank=3),
+        rank=3, lever="batch_size"),
     Key("space", "pause", "pause", "Pause the training between two steps, or go on", needs="pause",
         rank=2),
     Key("u", "undo", "undo", "Undo the last lever change", needs="levers", rank=5),
@@ -164,7 +179,7 @@ KEYS = (
     Key("left,h", "screen.move(-1, 0)", "",
         "Previous value or tab; on a chart the cursor to the left", "move", palette=False),
     Key("enter", "screen.enter", "values",
-        "Choose a value; use a row; keep the A/B's second; zoom a chart", "move",
+        "Choose a value; use a row; keep the A/B's second; type a line; zoom a chart", "move",
         panels=("levers",), elsewhere=False, rank=3, palette=False),
     Key("pageup", "screen.scroll(-1)", "", "Scroll results or log up", "move", palette=False),
     Key("pagedown", "screen.scroll(1)", "", "Scroll down; at its end the log follows again", "move",
@@ -182,8 +197,8 @@ KEYS = (
         rank=0),
     Key("ctrl+p,colon", "command_palette", "menu",
         "Every action, every lever value, and the themes", "app", rank=5, palette=False),
-    Key("q", "leave", "quit", "Quit; asks if a recording would be cut short", "app", rank=0),
-    Key("ctrl+c", "leave_now", "", "Quit at once; a recording is completed first", "app",
+    Key("q", "leave", "quit", "Quit; asks if a recording would be cut short, or a script of yours runs", "app", rank=0),
+    Key("ctrl+c", "leave_now", "", "Quit at once; a script of yours is interrupted by it first", "app",
         palette=False),
 )
 

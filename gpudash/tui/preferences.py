@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from platformdirs import user_state_path
 
-Tab: TypeAlias = Literal["results", "ab", "timeline", "log"]
+Tab: TypeAlias = Literal["results", "ab", "ranks", "timeline", "output", "log"]
 """Of the pane."""
 
 

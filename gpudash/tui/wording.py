@@ -49,7 +49,8 @@ def verdict_command(shown: ComparisonShown, workload: str, device: str) -> str:
     Raises UsageError for a training that is none of the catalogue's.
     """
     if workload not in CATALOGUE:
-        raise UsageError(f"gpudash ab can start workloads of the catalogue, not {workload}")
+        asked = shlex.join(["gpudash", "ab", "--lever", f"{shown.lever}={shown.a},{shown.b}", "--"])
+        raise UsageError(f"the arguments of {workload} are not known here: {asked} COMMAND asks it")
     words = ["gpudash", "ab", workload, "--lever", f"{shown.lever}={shown.a},{shown.b}"]
     for name, value in _changed(workload, shown.settings).items():
         words += ["--set", f"{name}={value}"]

@@ -11,7 +11,7 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.snapshot import ENDED, Snapshot, silence
+from gpudash.snapshot import ENDED, Snapshot, aside, is_script, silence
 from gpudash.views.lanes import Lane, lanes_of, prepares
 from gpudash.views.recent_step import MEASURED_STEPS, RecentStep, recent_step, steps_needed
 from gpudash.views.remedies import Limit, Try, tries, waiting_levers
@@ -86,12 +86,13 @@ def answer(
             snapshot.state if ended else f"measuring … {steps} of at most {MEASURED_STEPS} steps"
         )
         kind: Kind = "ended" if ended else "measuring"
-        evidence = () if ended else tuple(_measuring(snapshot))
+        evidence = _unseen(snapshot) if ended else tuple(_measuring(snapshot))
         return Answer(kind=kind, title=title, evidence=evidence, step_ms=step.step_ms, lanes=lanes)
     limit = limit_of(rules(step), before.kind if before else None)
     waits = waiting_levers(snapshot.settings) if step.on_gpu else {}
     title = TITLES[limit]
-    if limit == "host" and levers and not waits:  # what waits is known of our workloads alone
+    ours = levers and not snapshot.levers  # what waits is known of our workloads alone
+    if limit == "host" and ours and not waits:
         title = "limited by launching"
     return Answer(
         kind="ended" if ended else limit,
@@ -110,7 +111,7 @@ def _interrupted(snapshot: Snapshot, before: Answer | None) -> Answer | None:
         case "starting" | "training" if not snapshot.total_steps:
             return Answer(kind="starting", title="starting")
         case "paused":
-            return _holding(before, "paused", "paused")
+            return _holding(before, "paused", aside(snapshot) or "paused")
         case "switching":
             return _holding(before, "switching", f"switching to {phrase(snapshot.pending)} …")
         case "training" if shown is not None and not shown.is_over:
@@ -225,6 +226,11 @@ def _evidence(
         case "unknown":
             clauses = ("no times within a step are measured",)
     return tuple(filter(None, clauses))
+
+
+def _unseen(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return that a script has ended without a training step, where that is so."""
+    return ("no training step was seen",) * (is_script(snapshot) and not snapshot.total_steps)
 
 
 def _measuring(snapshot: Snapshot) -> Iterator[str]:

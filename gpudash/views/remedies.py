@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from gpudash.offers import refusal
 from gpudash.protocol import Settings
 from gpudash.snapshot import Snapshot
 from gpudash.views.recent_step import RecentStep
@@ -43,6 +44,11 @@ class _Remedy(NamedTuple):
 
 BUSY_HOST_PCT = 75.0
 """Share of a step that the host is busy, from which it has no time for more launches."""
+FUSED = (
+    _Remedy("fused_optimizer", "on", "one kernel updates all weights"),
+    _Remedy("fused_optimizer", "fused", "one kernel updates all weights"),
+)
+"""A workload's own, and a script's: each knows one of the two values."""
 UNWAITED = (
     _Remedy("loss", "minmax", "same loss, and the host never waits", "cuda"),
     _Remedy("rotation", "batched", "same images, without two waits an image", "cuda"),
@@ -67,7 +73,7 @@ REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
         *UNWAITED,
         _Remedy("cuda_graph", "on", "one launch replays the whole step"),
         _Remedy("compile", "on", "fewer kernels to launch"),
-        _Remedy("fused_optimizer", "on", "one kernel updates all weights"),
+        *FUSED,
         _Remedy("batch_size", NEXT, "more work for each launch"),
     ),
     "gpu": (
@@ -77,7 +83,7 @@ REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
         _Remedy("channels_last", "on", "saves transposes"),
         _Remedy("compile", "on", "fuses pointwise work"),
         _Remedy("batch_size", NEXT, "more work for each kernel"),
-        _Remedy("fused_optimizer", "on", "one kernel updates all weights"),
+        *FUSED,
     ),
     "cpu": (
         *LESS_WORK,
@@ -113,7 +119,7 @@ def tries(
     """Return what to try, best first, what a verdict has judged already last."""
     if "blocks" not in snapshot.can:
         return ()
-    known = {lever.name: lever for lever in levers}
+    known = {one.name: one for one in levers if not refusal(one.name, snapshot.levers)}
     judged = {(one.lever, frozenset((one.a, one.b))) for one in snapshot.verdicts if one.verdict}
 
     def is_judged(one: Try) -> bool:

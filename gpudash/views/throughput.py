@@ -1,6 +1,7 @@
 """The rate of a whole run, and what is the case now: means over the last `NOW_S`."""
 
 from collections import deque
+from collections.abc import Iterator
 from operator import mul
 from typing import Generic, NamedTuple, TypeVar
 
@@ -59,6 +60,10 @@ class RecentSteps:
     def clear(self) -> None:
         """Forget everything, as after a restart."""
         self._steps.clear()
+
+    def __iter__(self) -> Iterator[Step]:
+        """Yield these steps, oldest first."""
+        return iter(self._steps)
 
     def last(self) -> Step | None:
         """Return the newest step."""

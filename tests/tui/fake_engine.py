@@ -193,6 +193,15 @@ class FakeEngine:
     def end_comparison(self) -> int:
         return self._request(("end_comparison",))
 
+    def stop(self) -> int:
+        return self._request(("stop",))
+
+    def leave(self) -> None:
+        self.calls.append(("leave",))
+
+    def type(self, text: str) -> None:
+        self.calls.append(("type", text))
+
     def pause(self) -> int:
         return self._request(("pause",))
 
@@ -241,6 +250,10 @@ class FakeEngine:
     def log(self, *lines: str) -> None:
         assert self.listener is not None, "the dashboard has not started the engine"
         self.listener.on_log(lines)
+
+    def print(self, *lines: str, replaces: int = 0) -> None:
+        assert self.listener is not None, "the dashboard has not started the engine"
+        self.listener.on_output(lines, replaces)
 
     def play(self, snapshots: Sequence[Snapshot], rate_hz: float) -> threading.Thread:
         """Publish the snapshots again and again from a thread until `stop`."""

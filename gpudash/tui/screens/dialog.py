@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import ClassVar, TypeVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
@@ -54,9 +55,9 @@ class AskText(Dialog[str]):
             yield text(f"{self._hint}\nenter accepts · esc cancels", classes="dialog-hint")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Answer with what was typed."""
+        """Answer with what was typed, as it was typed."""
         event.stop()
-        self.dismiss(event.value.strip())
+        self.dismiss(event.value)
 
 
 class AskChoice(Dialog[str]):
@@ -88,6 +89,41 @@ class AskChoice(Dialog[str]):
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Answer with the name chosen."""
+        event.stop()
+        self.dismiss(event.option.id)
+
+
+class AskKey(Dialog[str]):
+    """Asks for one of a few answers, each by its own key or a click.
+
+    Enter answers nothing: a key that is held would do so before the question is read.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [LEAVE]
+
+    def __init__(self, question: str, answers: dict[str, str], escape: str) -> None:
+        """`answers` has a line for each key; `escape` says what Escape does."""
+        super().__init__()
+        self._question, self._answers, self._escape = question, answers, escape
+
+    def compose(self) -> ComposeResult:
+        """Yield the question and the answers, none of them chosen."""
+        with Vertical(classes="dialog"):
+            yield text(self._question, classes="dialog-title")
+            lines = (Option(f"{key}  {what}", id=key) for key, what in self._answers.items())
+            options = OptionList(*lines, markup=False)
+            options.can_focus = False
+            yield options
+            yield text(f"esc {self._escape}", classes="dialog-hint")
+
+    def on_key(self, event: events.Key) -> None:
+        """Answer with a key that is one of them."""
+        if event.key in self._answers:
+            event.stop()
+            self.dismiss(event.key)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Answer with the line that was clicked on."""
         event.stop()
         self.dismiss(event.option.id)
 

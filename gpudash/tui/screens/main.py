@@ -17,6 +17,7 @@ from gpudash.tui import bars
 from gpudash.tui.arrangement import LEAST, Part, Shown, is_roomy, is_too_small, places
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
+from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keymap import name_of
 from gpudash.tui.keys import CHARTS, KEYS, REPLAY_KEYS, Key
 from gpudash.tui.preferences import Tab
@@ -37,8 +38,8 @@ from gpudash.views.answer import Answer, answer
 
 PANELS = ("throughput", "activity", "step", "levers", "pane", "device")
 """By their digits, from 1."""
-TABS: tuple[Tab, ...] = ("results", "ab", "log")
-"""What `v` shows in turn after the levers."""
+REMEMBERED: tuple[Tab, ...] = ("results", "ab", "log")
+"""The tabs that every run has: the next one begins with the one chosen last."""
 
 
 def _bindings(keys: Iterable[Key]) -> list[BindingType]:
@@ -169,14 +170,15 @@ class MainScreen(Contained, Screen[None]):
 
     # ── showing ─────────────────────────────────────────────────────────────────────────
 
-    def show(self, lines: Sequence[str] = (), *, rewound: bool = False) -> None:
-        """Hand the newest state to every part; each paints what changed."""
+    def show(self, mail: Mail = NO_MAIL) -> None:
+        """Hand the newest state, and what was told, to every part; each paints what changed."""
         control, snapshot = self._control, self._control.snapshot
         undo, redo = control.label("undo"), control.label("redo")
         with self.query_one("#header", Bar).contained() as header:
             header.show(bars.header(snapshot), bars.header_right(snapshot))
         with self.query_one("#status", StatusLine).contained() as status:
-            status.show(bars.status(snapshot, control.next_start, undo, redo))
+            ending = control.ending
+            status.show(bars.status(snapshot, control.next_start, undo, redo, ending=ending))
         with self.query_one("#answer", AnswerStrip).contained() as strip:
             self.answer = answer(snapshot, control.levers, self.answer, control.cores)
             strip.show(self.answer, snapshot, self.last_start_s)
@@ -185,7 +187,8 @@ class MainScreen(Contained, Screen[None]):
         with self.levers.contained() as levers:
             levers.show(control.rows(), control.why_not("levers"), undo=undo)
         with self.pane.contained() as pane:
-            pane.show(snapshot, lines, rewound=rewound)
+            pane.show(snapshot, mail.lines, rewound=mail.rewound)
+            pane.print(mail.output, mail.replaces)
         for scrubber in self.query(Scrubber):
             with scrubber.contained():
                 scrubber.show(snapshot.playback)
@@ -252,18 +255,19 @@ class MainScreen(Contained, Screen[None]):
         self.action_panel_number(PANELS.index(panels[index % len(panels)]) + 1)
 
     def action_view(self) -> None:
-        """Show the next of levers, results, A/B and log."""
+        """Show the next of levers, results, A/B, what a script prints, and log."""
+        tabs = [tab for tab in self.pane.tabs if tab != "timeline"]
         if self.focused is not self.pane:
             self.open_tab(self.pane.tab)
-        elif self.pane.tab in TABS[:-1]:
-            self.choose_tab(TABS[TABS.index(self.pane.tab) + 1])
+        elif self.pane.tab in tabs[:-1]:
+            self.choose_tab(tabs[tabs.index(self.pane.tab) + 1])
         else:
-            self.pane.open(TABS[0])  # the next round begins with it
+            self.pane.open(tabs[0])  # the next round begins with it
             self.action_panel_number(4)
 
     def choose_tab(self, tab: Tab) -> None:
         """Show this tab of the pane, also the next time that gpudash is started."""
-        if tab != "timeline":  # the next run has no profile to begin with
+        if tab in REMEMBERED:
             self.chosen_tab = tab
         self.open_tab(tab)
 
@@ -351,7 +355,7 @@ class MainScreen(Contained, Screen[None]):
         if focused in CHARTS:
             self.action_zoom()
         elif focused == "pane":
-            action = {"results": "use_row", "ab": "keep"}.get(self.pane.tab)
+            action = {"results": "use_row", "ab": "keep", "output": "type_line"}.get(self.pane.tab)
             if action:
                 self.app.call_later(self.app.run_action, action)
         elif focused != "device":

@@ -10,7 +10,7 @@ from textual.widgets import Static
 
 from gpudash.tui.screens.dialog import Dialog
 from workloads.levers import Lever
-from workloads.take_home import recipe
+from workloads.take_home import Recipe, recipe
 
 INKS = {"+": "$text-success", "-": "$text-muted"}
 """By a line's mark."""
@@ -47,7 +47,7 @@ class TakeHome(Dialog[None]):
 
     @property
     def _lines(self) -> Content:
-        one = recipe(self._lever, self._value)
+        one = _recipe(self._lever, self._value)
         lines = (one.note, "", *one.marked, "", one.legend) if one.code else (one.note,)
         return Content("\n").join(Content.styled(line, INKS.get(line[:1], "")) for line in lines)
 
@@ -61,8 +61,17 @@ class TakeHome(Dialog[None]):
 
     def action_copy(self) -> None:
         """Copy the script, without the marks."""
-        code = recipe(self._lever, self._value).code
+        code = _recipe(self._lever, self._value).code
         if code:
             self.app.copy_to_clipboard(code)
         copied = f"copied: the lines for {self._setting}"
         self.app.notify(copied if code else "there is nothing to copy", markup=False)
+
+
+def _recipe(lever: Lever, value: str) -> Recipe:
+    """Return the recipe; a script's lever may have values that no workload of ours has."""
+    try:
+        return recipe(lever, value)
+    except FileNotFoundError:
+        note = f"No lines are written for {lever.name}={value}."
+        return Recipe(note=note, code="", marked=(), before="")

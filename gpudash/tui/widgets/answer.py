@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 
 from gpudash import format as fmt
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import Snapshot, is_script
 from gpudash.tui.bars import button
 from gpudash.tui.cells import cell
 from gpudash.tui.keys import key_for
@@ -28,6 +28,8 @@ EDGE, IDLE = "▏", "·"
 """A part begins with an edge, so that parts are told apart without colour too."""
 STAGES = ("worker", "torch", "model", "first step")
 """What a start waits for, in this order."""
+OF_SCRIPT = ("started", "torch", "first training step")
+"""The same of a script of the user's."""
 
 
 class AnswerStrip(Panel):
@@ -173,18 +175,23 @@ class AnswerStrip(Panel):
 
 def start_stages(snapshot: Snapshot) -> tuple[str, ...]:
     """Return what a start waits for: what is done, what goes on and for how long so far."""
-    now = _stage(snapshot)
+    stages = OF_SCRIPT if is_script(snapshot) else STAGES
+    now = stages.index(_stage(snapshot))
     began_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
     waited = f" {max(snapshot.elapsed_s - began_s, 0.0):.0f} s …"
     return tuple(
         f"{'✓' if index < now else '◌' if index == now else '·'} {name}"
         f"{waited if index == now else ''}"
-        for index, name in enumerate(STAGES)
+        for index, name in enumerate(stages)
     )
 
 
 def start_hints(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
     """Return, in clauses, what can be done before the first step, and what was asked for."""
+    if is_script(snapshot):
+        script, every = fmt.plain(snapshot.workload), f"{key_for('help')} every key"
+        as_it_is = f"{script} runs as it would without gpudash, until you move a lever"
+        return (as_it_is,), ("levers are known from the first training step on", every)
     asked = tuple(fmt.plain(phrase({name: value})) for name, value in snapshot.requested.items())
     hints = [(f"asked for: {asked[0]}", *asked[1:])] if asked else []
     if "levers" in snapshot.can:
@@ -195,12 +202,15 @@ def start_hints(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
     return tuple(hints)
 
 
-def _stage(snapshot: Snapshot) -> int:
-    """Return the index of the stage that goes on, by what the worker says of itself."""
-    if snapshot.state != "starting":
-        return STAGES.index("first step")
+def _stage(snapshot: Snapshot) -> str:
+    """Return the stage that goes on, by what the worker, or the script's source, says."""
     said = snapshot.status
-    return STAGES.index("torch" if "torch" in said else "model" if "building" in said else "worker")
+    if is_script(snapshot):
+        waits = snapshot.state == "starting" and "torch" not in said
+        return OF_SCRIPT[1] if waits else OF_SCRIPT[2]
+    if snapshot.state != "starting":
+        return "first step"
+    return "torch" if "torch" in said else "model" if "building" in said else "worker"
 
 
 def rest_text(lane: Lane, step_ms: float) -> str:

@@ -55,7 +55,7 @@ class LeverPanel(Panel, Scrolled):
             self._levers, self._why_not, self._undo = levers, why_not, undo
             self._cursor = min(self._cursor, max(len(levers) - 1, 0))
             if not self._moved:
-                acting = (index for index, row in enumerate(levers) if row.acts)
+                acting = (i for i, row in enumerate(levers) if row.acts and not row.refusal)
                 self._cursor = next(acting, self._cursor)
             self.repaint()
 
@@ -185,7 +185,7 @@ class LeverPanel(Panel, Scrolled):
         changed = "strong" if row.default is not None else "text"
         ink = (
             "dim"
-            if self._why_not or not row.acts
+            if self._why_not or not row.acts or row.refusal
             else "busy"
             if row.pending is not None
             else changed
@@ -204,9 +204,10 @@ class LeverPanel(Panel, Scrolled):
         summary = _wrap(row.lever.summary, width)
         values = _wrap(_values_text(row), width)
         does = EFFECTS[row.lever.effect] if row.acts else "needs a GPU: does nothing here"
-        effect = _wrap(self._why_not or does, width)
+        effect = _wrap(self._why_not or row.refusal or does, width)
         keys = f" · {key_for('compare')} A/B · {key_for('screen.enter')} values"
-        if row.acts and not self._why_not and cell_len(effect[0] + keys) < width:
+        fixed = self._why_not or row.refusal
+        if row.acts and not fixed and cell_len(effect[0] + keys) < width:
             effect[0] += keys
         said = _wrap(f"A/B: {row.said}", width) if row.said else []
         said_where = _wrap(row.context, width) if row.context else []

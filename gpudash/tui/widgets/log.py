@@ -26,12 +26,14 @@ def is_trouble(line: str) -> bool:
     return TROUBLE.match(line) is not None
 
 
-def log_rows(lines: Sequence[str], last: int, width: int, height: int) -> Iterator[Parts]:
+def log_rows(
+    lines: Sequence[str], last: int, width: int, height: int, ink: str = "dim"
+) -> Iterator[Parts]:
     """Yield the lines up to number `last`, wrapped: as many as there is room for."""
     rows: list[tuple[str, str]] = []  # the lowest first
     while last >= 0 and len(rows) < height and width > 2:
         line, last = lines[last], last - 1
-        ink = "bad" if is_trouble(line) else "dim"
+        line_ink = "bad" if is_trouble(line) else ink
         wrapped = chop_cells(line, width - 2) if line else [""]
-        rows += [(f" {row}", ink) for row in reversed(wrapped)]
+        rows += [(f" {row}", line_ink) for row in reversed(wrapped)]
     yield from ((row,) for row in reversed(rows[:height]))

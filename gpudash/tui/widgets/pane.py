@@ -1,18 +1,18 @@
-"""The pane at the bottom: results, A/B, timeline and log take turns in one panel.
+"""The pane at the bottom: results, A/B, ranks, timeline, output and log take turns in one panel.
 
 Painters in modules of their own make the rows. The pane knows what is shown, which tab is
 open, and where each list is being read.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from rich.segment import Segment
 
 from gpudash import format as fmt
-from gpudash.protocol import ComparisonShown
-from gpudash.snapshot import KEPT_LINES, Result, Snapshot
+from gpudash.protocol import ComparisonShown, Phase
+from gpudash.snapshot import KEPT_LINES, RankRow, Result, Snapshot
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Cell, Parts, cell
 from gpudash.tui.preferences import Tab
@@ -21,12 +21,15 @@ from gpudash.tui.widgets.comparison import comparison_rows, forest_rows
 from gpudash.tui.widgets.log import is_trouble, kept, log_rows
 from gpudash.tui.widgets.painted import Row, Scrolled
 from gpudash.tui.widgets.panel import MARGIN, Frame, Panel
+from gpudash.tui.widgets.ranks import rank_rows
 from gpudash.tui.widgets.results import PINNED, Table, in_sight, result_rows, table_of
 
 TITLES: dict[Tab, tuple[str, str]] = {
     "results": ("results", "res"),
     "ab": ("A/B", "A/B"),
+    "ranks": ("ranks", "rank"),
     "timeline": ("timeline", "time"),
+    "output": ("output", "out"),
     "log": ("log", "log"),
 }
 """Tabs → their title, and the one where there is little room."""
@@ -42,11 +45,19 @@ VALUE = 12
 """Columns of a lever's value in a border."""
 ENTER = "screen.enter"
 """The action that has another meaning on each tab."""
-NO_PROFILE = "no profile of this run yet"
+EMPTY: dict[Tab, str] = {
+    "timeline": "no profile of this run yet",
+    "output": "nothing printed so far",
+    "ranks": "one process trains",
+}
+"""What a tab says where there is nothing for it."""
 
 
 class Pane(Panel, Scrolled):
-    """Results, A/B, timeline and log; the app opens a tab and moves the cursor."""
+    """Its tabs; the app opens one of them and moves the cursor.
+
+    Ranks and output are there in a run that has them.
+    """
 
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
@@ -56,51 +67,84 @@ class Pane(Panel, Scrolled):
         self._comparison: ComparisonShown | None = None
         self._verdicts: tuple[ComparisonShown, ...] = ()
         self._can_compare = True
-        self.lines: deque[str] = deque(maxlen=KEPT_LINES)
-        self._unread, self._trouble = 0, False
+        self._can_type = False
+        self._ranks: tuple[RankRow, ...] = ()
+        self._phases: tuple[Phase, ...] = ()
+        self._lines: dict[Tab, deque[str]] = {
+            "log": deque(maxlen=KEPT_LINES),
+            "output": deque(maxlen=KEPT_LINES),
+        }
+        self._unread: Counter[Tab] = Counter()
+        self._trouble: set[Tab] = set()
         self._scrolls: dict[Tab, Scroll] = {}
 
     # ── what it is told ─────────────────────────────────────────────────────────────────
 
     def show(self, snapshot: Snapshot, lines: Sequence[str] = (), *, rewound: bool = False) -> None:
-        """Take the newest state and what has been printed since; `rewound` forgets the log."""
+        """Take the newest state and what has been logged since; `rewound` forgets all lines."""
         if rewound:
-            self.lines.clear()
-            self._unread, self._trouble = 0, False
-            self._scrolls.pop("log", None)
-        self._add(lines)
+            for tab, told_before in self._lines.items():
+                told_before.clear()
+                self._scrolls.pop(tab, None)
+            self._unread.clear()
+            self._trouble.clear()
+        self._add("log", lines)
         on_gpu = snapshot.gpu is not None and snapshot.gpu_missing is None
         can_compare = "blocks" in snapshot.can
-        told = (snapshot.results, on_gpu, snapshot.comparison, snapshot.verdicts, can_compare)
+        can_type = "type" in snapshot.can
+        told = (
+            *(snapshot.results, on_gpu, snapshot.comparison, snapshot.verdicts),
+            *(snapshot.ranks, snapshot.phases, can_compare, can_type),
+        )
         if told != self._told:
             self._told = told
             self._table = table_of(snapshot.results, on_gpu=on_gpu)
             self._comparison, self._verdicts = snapshot.comparison, snapshot.verdicts
-            self._can_compare = can_compare
+            self._can_compare, self._can_type = can_compare, can_type
+            self._ranks, self._phases = snapshot.ranks, snapshot.phases
         elif not (lines or rewound):
             return
         self.repaint()
 
-    def _add(self, lines: Sequence[str]) -> None:
-        reading = self._scrolls.get("log", Scroll())
-        gone = max(len(self.lines) + len(lines) - KEPT_LINES, 0)
+    def print(self, lines: Sequence[str], replaces: int) -> None:
+        """Take what a script has printed, instead of so many of its newest lines."""
+        if lines or replaces:
+            printed = self._lines["output"]
+            for _ in range(min(replaces, len(printed))):
+                printed.pop()
+            self._add("output", lines)
+            self.repaint()
+
+    def _add(self, tab: Tab, lines: Sequence[str]) -> None:
+        here, reading = self._lines[tab], self._scrolls.get(tab, Scroll())
+        gone = max(len(here) + len(lines) - KEPT_LINES, 0)
         if gone and reading.row is not None:  # stay at what is being read
-            self._scrolls["log"] = Scroll(row=max(reading.row - gone, 0))
-        self.lines.extend(kept(line) for line in lines)
-        if self.tab != "log":
-            self._unread += len(lines)
-            self._trouble = self._trouble or any(map(is_trouble, lines))
+            self._scrolls[tab] = Scroll(row=max(reading.row - gone, 0))
+        here.extend(kept(line) for line in lines)
+        if self.tab != tab:
+            self._unread[tab] += len(lines)
+            if any(map(is_trouble, lines)):
+                self._trouble.add(tab)
 
     def open(self, tab: Tab) -> None:
         """Show this tab."""
         self.tab = tab
-        if tab == "log":
-            self._unread, self._trouble = 0, False
+        self._unread[tab] = 0
+        self._trouble.discard(tab)
         self.repaint()
+
+    @property
+    def tabs(self) -> tuple[Tab, ...]:
+        """Those that this run has something for, and the open one."""
+        there = {
+            "ranks": bool(self._ranks),
+            "output": self._can_type or bool(self._lines["output"]),
+        }
+        return tuple(tab for tab in TITLES if there.get(tab, True) or tab == self.tab)
 
     def next_tab(self, direction: int = 1) -> None:
         """Show the tab right of the open one (+1) or left of it (-1); after the last the first."""
-        tabs = list(TITLES)
+        tabs = self.tabs
         self.open(tabs[(tabs.index(self.tab) + direction) % len(tabs)])
 
     # ── the place where it is read ──────────────────────────────────────────────────────
@@ -140,15 +184,20 @@ class Pane(Panel, Scrolled):
     def _texts(self) -> list[str]:
         if self.tab == "results":
             return [row.configuration for row in self._table.results]
-        return list(self.lines) if self.tab == "log" else []
+        if self.tab == "ranks":
+            return [f"rank {row.rank}" for row in self._ranks]
+        return list(self._lines.get(self.tab, ()))
 
     @property
     def _scroll(self) -> Scroll:
-        return self._scrolls.get(self.tab, Scroll())
+        top = Scroll(row=0) if self.tab == "ranks" else Scroll()  # its end is not what is newest
+        return self._scrolls.get(self.tab, top)
 
     @property
     def _count(self) -> int:
-        return {"results": len(self._table.results), "log": len(self.lines)}.get(self.tab, 0)
+        if self.tab == "results":
+            return len(self._table.results)
+        return len(self._ranks if self.tab == "ranks" else self._lines.get(self.tab, ()))
 
     @property
     def _height(self) -> int:
@@ -160,6 +209,8 @@ class Pane(Panel, Scrolled):
         count, scroll = self._count, self._scroll
         if self.tab == "results":
             scroll = scroll.at(row, count, self._height - 1, pinned=PINNED)
+        elif self.tab == "ranks":
+            scroll = scroll.at(row, count, self._height - 1)
         else:  # the row is the lowest line in sight: there is no cursor
             scroll = scroll.at(row, count, 1, least=min(self._height, count) - 1)
         self._scrolls[self.tab] = scroll
@@ -198,10 +249,17 @@ class Pane(Panel, Scrolled):
             if width < WIDE and height - len(rows) >= LEAST_BELOW:
                 yield ()
                 yield from forest_rows(earlier, width, height - len(rows) - 1)
-        elif self.tab == "log":
-            yield from log_rows(self.lines, self._scroll.chosen(self._count), width, height)
-        else:
-            yield ((f" {NO_PROFILE}", "dim"),)
+        elif self.tab == "ranks" and self._ranks:
+            cursor = self._scroll.chosen(self._count) if self.has_focus else None
+            in_view = self._scroll.in_sight(self._count, height - 1)
+            yield from rank_rows(self._ranks, self._phases, in_view, width, cursor=cursor)
+        elif self._lines.get(self.tab):
+            ink = "text" if self.tab == "output" else "dim"
+            yield from log_rows(
+                self._lines[self.tab], self._scroll.chosen(self._count), width, height, ink
+            )
+        elif self.tab in EMPTY:
+            yield ((f" {EMPTY[self.tab]}", "dim"),)
 
     # ── the border ──────────────────────────────────────────────────────────────────────
 
@@ -211,7 +269,10 @@ class Pane(Panel, Scrolled):
         if self.tab == "ab" and self._comparison is not None:
             right, below = _comparison_cells(self._comparison, can=self._can_compare)
             return Frame(top=tabs, top_right=right, bottom=below)
-        right = self._beyond() if self.tab in ("results", "log") else ()
+        right = self._beyond() if self.tab in ("results", "ranks", *self._lines) else ()
+        if self.tab == "output" and self._can_type:
+            below = (button("type a line", "type_line", key_of=ENTER),) if self.has_focus else ()
+            return Frame(top=tabs, top_right=right, bottom=below)
         if self.tab != "results" or not self._table.results:
             return Frame(top=tabs, top_right=right)
         note = cell("rows are means, one after another: only an A/B proves", "dim")
@@ -230,15 +291,17 @@ class Pane(Panel, Scrolled):
         counts = {
             "results": f" {self._table.settings:,}",
             "ab": f" {len(self._verdicts)}",
-            "log": f" {self._unread:,}{'!' * self._trouble}",
+            "ranks": f" {len(self._ranks)}",
+            "output": "!" * ("output" in self._trouble),
+            "log": f" {self._unread['log']:,}{'!' * ('log' in self._trouble)}",
         }
         running = self._comparison is not None and not self._comparison.is_over
         if running:
             counts["ab"] = " ◌"
-        long = [f"{title}{counts.get(tab, '')}" for tab, (title, _) in TITLES.items()]
+        long = [f"{TITLES[tab][0]}{counts.get(tab, '')}" for tab in self.tabs]
         room = self.size.width - 2 * MARGIN - len(DIGIT)
         fits = sum(map(len, long)) + MARGIN * (len(long) - 1) <= room
-        titles = long if fits else [short for _, short in TITLES.values()]
+        titles = long if fits else [TITLES[tab][1] for tab in self.tabs]
         return tuple(
             Cell(
                 parts=(
@@ -248,11 +311,11 @@ class Pane(Panel, Scrolled):
                 rank=0 if tab == self.tab else 1,
                 action=f"pane('{tab}')",
             )
-            for tab, title in zip(TITLES, titles, strict=True)
+            for tab, title in zip(self.tabs, titles, strict=True)
         )
 
     def _tab_ink(self, tab: Tab) -> str:
-        if tab == "log" and self._trouble:
+        if tab in self._trouble:
             return "bad"
         return "strong" if tab == self.tab else "dim"
 
@@ -262,6 +325,9 @@ class Pane(Panel, Scrolled):
             shown = in_sight(self._table, self._scroll, self._height - 1)
             last = shown[-1] if shown else -1
             above, what = last + 1 - len(shown), "row"
+        elif self.tab == "ranks":
+            in_view = self._scroll.in_sight(self._count, self._height - 1)
+            last, above, what = in_view.stop - 1, in_view.start, "rank"
         else:
             last, above, what = self._scroll.chosen(self._count), 0, "line"
         below = self._count - 1 - last

@@ -1,0 +1,38 @@
+"""Levers of a training that is in no catalogue: as levers, and why one cannot be moved."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpudash.format import ABSENT
+from gpudash.protocol import LeverOffer
+from workloads.levers import Choice, Count, Lever, Switch
+
+
+def lever_of(offer: LeverOffer) -> Lever:
+    """Return the lever that is offered, its default what the training had by itself."""
+    about: dict[str, Any] = {
+        "name": offer.name,
+        "summary": offer.summary,
+        "source": offer.source,
+        "effect": offer.effect,
+    }
+    if offer.kind == "switch":
+        return Switch(default=offer.default == "on", **about)
+    if offer.kind == "count" and offer.default.isdecimal():
+        default, least, most = int(offer.default), offer.minimum, offer.maximum
+        return Count(default=default, minimum=least, maximum=most, **about)
+    return Choice(default=offer.default or ABSENT, choices=offer.choices, **about)
+
+
+def refusal(name: str, offers: Iterable[LeverOffer]) -> str | None:
+    """Return why this lever cannot be moved where these are offered; None where it can.
+
+    No offers at all are those of a workload of the catalogue, where the training refuses.
+    """
+    of_name = {offer.name: offer for offer in offers}
+    if not of_name:
+        return None
+    if name not in of_name:
+        return f"{name} needs a training that gpudash has built: a script's own cannot take it"
+    reason = of_name[name].refusal
+    return f"{name}: {reason}" if reason else None

@@ -1,0 +1,99 @@
+"""Several processes that train together, side by side: folds what each of them tells."""
+
+from gpudash.protocol import (
+    Envelope,
+    Failed,
+    Finished,
+    Paused,
+    Progress,
+    Resumed,
+    Started,
+)
+from gpudash.snapshot import ENDED, RankRow, State
+from gpudash.statistics import Means
+from gpudash.views.throughput import IDLE, UNKNOWN, RecentSteps
+
+TRAINING = "training"
+"""The source that training processes speak as."""
+
+
+class Ranks:
+    """Takes the envelopes of all ranks, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[int, _Rank] = {}
+
+    def take(self, envelope: Envelope) -> None:
+        """Take one envelope; what does not come from a training process is passed over."""
+        if envelope.source == TRAINING:
+            self._ranks.setdefault(envelope.rank, _Rank(envelope.rank)).take(envelope)
+
+    def rows(self, now_s: float) -> tuple[RankRow, ...]:
+        """Return a row for each rank; none for a single one."""
+        ranks = sorted(self._ranks.items()) if len(self._ranks) > 1 else ()
+        return tuple(rank.row(now_s) for _, rank in ranks)
+
+
+class _Rank:
+    """One training process after the other under the same rank."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._newest = -1  # `seq`: what is told again is known
+        self._state: State = "starting"
+        self._pid: int | None = None
+        self._begin(0.0)
+
+    def _begin(self, at_s: float) -> None:
+        self._busy_since_s = at_s
+        self._recent = RecentSteps()
+        self._steps = 0
+        self._loss: float | None = None
+
+    def take(self, envelope: Envelope) -> None:
+        if envelope.seq <= self._newest:
+            return
+        self._newest = envelope.seq
+        match envelope.body:
+            case Started() as started:
+                self._begin(started.at_s)
+                self._state, self._pid = "training", started.pid
+            case Progress() as progress:
+                self._progress(progress)
+            case Paused():
+                self._state = "paused"
+            case Resumed() as resumed:
+                self._state = "training"
+                self._busy_since_s = max(self._busy_since_s, resumed.at_s)
+            case Finished():
+                self._state = "finished"
+            case Failed():
+                self._state = "failed"
+
+    def _progress(self, progress: Progress) -> None:
+        for step in progress.steps:
+            self._recent.add(step)
+            self._busy_since_s = max(self._busy_since_s, step.finished_s)
+        self._steps = progress.total_steps
+        if progress.loss is not None:
+            self._loss = progress.loss
+
+    def row(self, now_s: float) -> RankRow:
+        rate = self._recent.rate(now_s - self._busy_since_s)
+        if self._state != "training":
+            rate = IDLE if self._state == "paused" else UNKNOWN
+        data, phases = Means(), Means()
+        for step in self._recent if self._state not in ENDED else ():
+            data.add({"data_ms": step.data_ms}, step.count)
+            phases.add(step.phases_ms or {}, step.count)
+        return RankRow(
+            rank=self._rank,
+            pid=self._pid,
+            state=self._state,
+            steps=self._steps,
+            steps_per_s=rate.steps_per_s,
+            step_ms_p50=rate.step_ms_p50,
+            data_ms=data.values().get("data_ms"),
+            phases_ms=phases.values(),
+            loss=self._loss,
+        )
