@@ -98,7 +98,8 @@ class Dashboard(ContainedApp):
         self._main = (MainScreen if player is None else ReplayScreen)(self.control)
         self._main.last_start_s = self._remembered.starts_s.get(self._start_of(plan))
         # of a script what it prints comes first, as without gpudash
-        usual = (self._remembered.pane or "results") if self._is_ours(plan) else "output"
+        prints = plan.workload not in CATALOGUE and player is None
+        usual = "output" if prints else self._remembered.pane or "results"
         self._main.chosen_tab = look.pane or usual
         self._main.keys = keys
         ACTIVE.set(keys)
@@ -169,10 +170,6 @@ class Dashboard(ContainedApp):
             pane=pane if chosen else self._remembered.pane,
             starts_s=starts_s,
         )
-
-    @staticmethod
-    def _is_ours(plan: Plan) -> bool:
-        return plan.workload in CATALOGUE
 
     @staticmethod
     def _start_of(plan: Plan) -> str:

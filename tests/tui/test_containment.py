@@ -35,7 +35,7 @@ def broken(*_args, **_kwargs):
 
 def said(d: Driver) -> list[str]:
     """What the log has of failures."""
-    return [line for line in d.app._main.pane.lines if line.startswith("gpudash: ")]
+    return [line for line in d.app._main.pane.lines["log"] if line.startswith("gpudash: ")]
 
 
 async def assert_goes_on(d: Driver, *, said_of: str) -> None:

@@ -105,7 +105,7 @@ async def test_a_long_failure_leaves_room_for_what_to_do_and_is_in_the_log_in_fu
             await d.resize(*size)
             assert d.lines()[-2].rstrip().endswith("… · change a setting and press R to restart")
             assert "waiting" not in d.text()
-        assert d.app._main.pane.lines[-1] == sentence
+        assert d.app._main.pane.lines["log"][-1] == sentence
 
 
 async def test_a_notice_hides_neither_status_nor_keys():
@@ -468,7 +468,7 @@ async def test_the_log_is_bounded_and_cuts_endless_lines():
         await d.settle()
         d.app._main.open_tab("log")
         await d.settle()
-        lines = d.app._main.pane.lines
+        lines = d.app._main.pane.lines["log"]
         assert len(lines) == 2000
         assert sum(map(len, lines)) < 40_000
         assert "996,000 more characters" in d.text()

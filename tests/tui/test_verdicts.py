@@ -175,7 +175,7 @@ def test_a_command_names_what_a_cpu_would_set_by_itself():
 def test_a_training_that_is_none_of_the_catalogues_has_no_command():
     control = running()
     control.take(changed(training(), workload="my own; rm -rf"))
-    with pytest.raises(UsageError, match="workloads of the catalogue"):
+    with pytest.raises(UsageError, match="the arguments of my own; rm -rf are not known here"):
         control.verdict_command(CONCLUDED)
 
 

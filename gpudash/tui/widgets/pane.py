@@ -70,7 +70,7 @@ class Pane(Panel, Scrolled):
         self._can_type = False
         self._ranks: tuple[RankRow, ...] = ()
         self._phases: tuple[Phase, ...] = ()
-        self._lines: dict[Tab, deque[str]] = {
+        self.lines: dict[Tab, deque[str]] = {
             "log": deque(maxlen=KEPT_LINES),
             "output": deque(maxlen=KEPT_LINES),
         }
@@ -83,7 +83,7 @@ class Pane(Panel, Scrolled):
     def show(self, snapshot: Snapshot, lines: Sequence[str] = (), *, rewound: bool = False) -> None:
         """Take the newest state and what has been logged since; `rewound` forgets all lines."""
         if rewound:
-            for tab, told_before in self._lines.items():
+            for tab, told_before in self.lines.items():
                 told_before.clear()
                 self._scrolls.pop(tab, None)
             self._unread.clear()
@@ -109,14 +109,14 @@ class Pane(Panel, Scrolled):
     def print(self, lines: Sequence[str], replaces: int) -> None:
         """Take what a script has printed, instead of so many of its newest lines."""
         if lines or replaces:
-            printed = self._lines["output"]
+            printed = self.lines["output"]
             for _ in range(min(replaces, len(printed))):
                 printed.pop()
             self._add("output", lines)
             self.repaint()
 
     def _add(self, tab: Tab, lines: Sequence[str]) -> None:
-        here, reading = self._lines[tab], self._scrolls.get(tab, Scroll())
+        here, reading = self.lines[tab], self._scrolls.get(tab, Scroll())
         gone = max(len(here) + len(lines) - KEPT_LINES, 0)
         if gone and reading.row is not None:  # stay at what is being read
             self._scrolls[tab] = Scroll(row=max(reading.row - gone, 0))
@@ -138,7 +138,7 @@ class Pane(Panel, Scrolled):
         """Those that this run has something for, and the open one."""
         there = {
             "ranks": bool(self._ranks),
-            "output": self._can_type or bool(self._lines["output"]),
+            "output": self._can_type or bool(self.lines["output"]),
         }
         return tuple(tab for tab in TITLES if there.get(tab, True) or tab == self.tab)
 
@@ -186,7 +186,7 @@ class Pane(Panel, Scrolled):
             return [row.configuration for row in self._table.results]
         if self.tab == "ranks":
             return [f"rank {row.rank}" for row in self._ranks]
-        return list(self._lines.get(self.tab, ()))
+        return list(self.lines.get(self.tab, ()))
 
     @property
     def _scroll(self) -> Scroll:
@@ -197,7 +197,7 @@ class Pane(Panel, Scrolled):
     def _count(self) -> int:
         if self.tab == "results":
             return len(self._table.results)
-        return len(self._ranks if self.tab == "ranks" else self._lines.get(self.tab, ()))
+        return len(self._ranks if self.tab == "ranks" else self.lines.get(self.tab, ()))
 
     @property
     def _height(self) -> int:
@@ -253,10 +253,10 @@ class Pane(Panel, Scrolled):
             cursor = self._scroll.chosen(self._count) if self.has_focus else None
             in_view = self._scroll.in_sight(self._count, height - 1)
             yield from rank_rows(self._ranks, self._phases, in_view, width, cursor=cursor)
-        elif self._lines.get(self.tab):
+        elif self.lines.get(self.tab):
             ink = "text" if self.tab == "output" else "dim"
             yield from log_rows(
-                self._lines[self.tab], self._scroll.chosen(self._count), width, height, ink
+                self.lines[self.tab], self._scroll.chosen(self._count), width, height, ink
             )
         elif self.tab in EMPTY:
             yield ((f" {EMPTY[self.tab]}", "dim"),)
@@ -269,7 +269,7 @@ class Pane(Panel, Scrolled):
         if self.tab == "ab" and self._comparison is not None:
             right, below = _comparison_cells(self._comparison, can=self._can_compare)
             return Frame(top=tabs, top_right=right, bottom=below)
-        right = self._beyond() if self.tab in ("results", "ranks", *self._lines) else ()
+        right = self._beyond() if self.tab in ("results", "ranks", *self.lines) else ()
         if self.tab == "output" and self._can_type:
             below = (button("type a line", "type_line", key_of=ENTER),) if self.has_focus else ()
             return Frame(top=tabs, top_right=right, bottom=below)
