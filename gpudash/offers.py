@@ -25,7 +25,7 @@ def lever_of(offer: LeverOffer) -> Lever:
 
 
 def refusal(name: str, offers: Iterable[LeverOffer]) -> str | None:
-    """Return why this lever cannot be moved where these are offered; None where it can.
+    """Return, as a clause, why this lever cannot be moved where these are offered, or None.
 
     No offers at all are those of a workload of the catalogue, where the training refuses.
     """
@@ -33,6 +33,5 @@ def refusal(name: str, offers: Iterable[LeverOffer]) -> str | None:
     if not of_name:
         return None
     if name not in of_name:
-        return f"{name} needs a training that gpudash has built: a script's own cannot take it"
-    reason = of_name[name].refusal
-    return f"{name}: {reason}" if reason else None
+        return "only a workload of gpudash's own has it"
+    return of_name[name].refusal

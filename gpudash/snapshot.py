@@ -219,7 +219,7 @@ def is_script(snapshot: Snapshot) -> bool:
 
 
 def aside(snapshot: Snapshot) -> str:
-    """Return what the training does beside its steps; empty where it trains, or was asked to rest."""
+    """Return what the training does beside its steps; empty where it trains, or was asked to."""
     doing = snapshot.status.partition(" – ")[0]
     by_itself = snapshot.state == "paused" and doing in (ASIDES["evaluation"], ASIDES["checkpoint"])
     return doing if by_itself else ""

@@ -21,15 +21,15 @@ from textual.message import Message
 from textual.notifications import Notify
 from textual.screen import Screen
 
+from gpudash import format as fmt
 from gpudash.errors import ExistsError, GpudashError
 from gpudash.offers import refusal
-from gpudash import format as fmt
 from gpudash.protocol import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui import preferences
 from gpudash.tui.ascii import Ascii
 from gpudash.tui.containment import ContainedApp
-from gpudash.tui.control import Control, OtherNumbers
+from gpudash.tui.control import Control, OtherNumbersError
 from gpudash.tui.engine import Engine, Player
 from gpudash.tui.inbox import Inbox
 from gpudash.tui.keymap import keys_of, name_of
@@ -210,7 +210,7 @@ class Dashboard(ContainedApp):
         """Make a request of the run; show it, or why it cannot be. Return whether it was made."""
         try:
             request()
-        except OtherNumbers as asked:
+        except OtherNumbersError as asked:
             self._ask_first(str(asked), request)
             return False
         except (LeverError, GpudashError) as error:
@@ -538,10 +538,10 @@ class Dashboard(ContainedApp):
 
         recording = self.control.snapshot.recording
         completed = f" The recording {recording.path} is completed." if recording else ""
-        question = f"{self.control.workload} is running. What is to become of it?{completed}"
+        question = f"{self.control.workload} is running. Stop it, or leave it running?{completed}"
         answers = {
-            "s": "stop the training, as Ctrl-C does, and quit",
-            "l": "leave it running and quit; `gpudash attach` shows it again",
+            "s": "stop it, as Ctrl-C does, and quit",
+            "l": "leave it running and quit; gpudash attach shows it again",
         }
         self._open(AskKey(question, answers, "stays"), answered)
 

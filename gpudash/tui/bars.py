@@ -10,7 +10,6 @@ from gpudash.snapshot import (
     Snapshot,
     State,
     aside,
-    is_script,
     silence,
     unreadable,
 )
@@ -56,6 +55,7 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
     state = Cell(parts=((f"{glyph} {doing}", style), (f" {elapsed}", "strong")))
     return (
         Cell(parts=((what, "strong"), (" · ", "dim"), (fmt.clip(fmt.plain(device), 32), "text"))),
+        *(cell(f"rank {row.rank} of {len(snapshot.ranks)}", "dim") for row in snapshot.ranks[:1]),
         *(_playback(snapshot.playback) if snapshot.playback else (state,)),
         _quantity(snapshot.samples_per_s, "samples/s", rank=1),
         _quantity(snapshot.steps_per_s, "steps/s", rank=2),

@@ -21,7 +21,7 @@ from gpudash.protocol import Ability, ComparisonShown, LeverOffer, Plan, Playbac
 from gpudash.snapshot import ENDED, Listener, Result, Snapshot, aside, is_script
 from gpudash.tui import wording
 from gpudash.tui.engine import Engine, Player
-from gpudash.tui.keys import key_for, why_not
+from gpudash.tui.keys import fixed, key_for, why_not
 from gpudash.tui.undo import Edit, UndoStack, Way
 from gpudash.tui.values import Measured, measured_values
 from gpudash.views.remedies import CUDA_ONLY
@@ -47,7 +47,7 @@ def offered(offers: tuple[LeverOffer, ...]) -> tuple[Lever, ...]:
     return tuple(map(lever_of, offers))
 
 
-class OtherNumbers(UsageError):
+class OtherNumbersError(UsageError):
     """A lever changes what is computed, and the user has not been asked; the message asks."""
 
 
@@ -63,6 +63,8 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it can do anything on this device."""
     refusal: str | None = None
     """Why it cannot be moved in this training."""
+    keeps_weights: bool = False
+    """A script's training goes on with its weights, whatever is built anew."""
     default: str | None = None
     """What it would be by default; None where it is."""
     said: str = ""
@@ -242,6 +244,7 @@ class Control:
                 pending=wanted[name] if wanted.get(name) != active.get(name) else None,
                 acts=name not in idle,
                 refusal=refusal(name, self.snapshot.levers),
+                keeps_weights=bool(self.snapshot.levers),
                 default=self._default(lever, value),
                 said=wording.said(shown) if shown else "",
                 context=wording.context(shown, active) if shown else "",
@@ -289,7 +292,7 @@ class Control:
         self._check_moves(name)
 
     def _check_moves(self, name: str) -> None:
-        why_not = refusal(name, self.snapshot.levers)
+        why_not = fixed(name, self.snapshot)
         if why_not is not None:
             raise UsageError(why_not)
 
@@ -298,12 +301,12 @@ class Control:
         self._agreed = True
 
     def _check_numbers(self, settings: Mapping[str, str]) -> None:
-        """Raise OtherNumbers where a script would compute others than by itself, unasked."""
+        """Raise OtherNumbersError where a script would compute others than by itself, unasked."""
         for offer in () if self._agreed else self.snapshot.levers:
             value = settings.get(offer.name, offer.default)
             if offer.numerics and value != offer.default:
                 script, setting = fmt.plain(self.workload), phrase({offer.name: value})
-                raise OtherNumbers(
+                raise OtherNumbersError(
                     f"{setting} computes other numbers: the weights of {script} will differ "
                     "from a plain run. Change it?"
                 )

@@ -97,22 +97,29 @@ class Key(msgspec.Struct, frozen=True):
 
     def why_not(self, snapshot: Snapshot) -> str | None:
         """Return why it does nothing in this run, or None."""
-        able = why_not(self.needs, snapshot) if self.needs else None
-        return able or (refusal(self.lever, snapshot.levers) if self.lever else None)
+        unable = why_not(self.needs, snapshot) if self.needs else None
+        return unable or (fixed(self.lever, snapshot) if self.lever else None)
 
 
 def why_not(ability: Ability, snapshot: Snapshot) -> str | None:
     """Return why this cannot be asked of the run; None where it can."""
-    script = fmt.plain(snapshot.workload)
-    if ability not in snapshot.can:
-        if is_script(snapshot) and ability == "restart":
+    if is_script(snapshot):
+        script = fmt.plain(snapshot.workload)
+        if ability == "restart":
             return f"{script} is not ours to restart"
-        return RECORDED if snapshot.playback else WHY_NOT[ability]
-    if snapshot.state in ENDED and "restart" not in snapshot.can:
-        return f"{script} has ended"
-    if ability in ("levers", "blocks") and is_script(snapshot) and not snapshot.levers:
-        return "levers are known from the first training step on"
-    return None
+        if snapshot.state in ENDED:
+            return f"{script} has ended"
+        if ability in ("levers", "blocks") and not snapshot.levers:
+            return "levers are known from the first training step on"
+    if ability in snapshot.can:
+        return None
+    return RECORDED if snapshot.playback else WHY_NOT[ability]
+
+
+def fixed(lever: str, snapshot: Snapshot) -> str | None:
+    """Return why a lever cannot be moved in this training, after its name; None where it can."""
+    reason = refusal(lever, snapshot.levers)
+    return f"{lever}: {fmt.plain(reason)}" if reason else None
 
 
 CHARTS = ("throughput", "activity", "step")
@@ -197,8 +204,9 @@ KEYS = (
         rank=0),
     Key("ctrl+p,colon", "command_palette", "menu",
         "Every action, every lever value, and the themes", "app", rank=5, palette=False),
-    Key("q", "leave", "quit", "Quit; asks if a recording would be cut short, or a script of yours runs", "app", rank=0),
-    Key("ctrl+c", "leave_now", "", "Quit at once; a script of yours is interrupted by it first", "app",
+    Key("q", "leave", "quit", "Quit; asks if a recording would be cut short, or your script runs",
+        "app", rank=0),
+    Key("ctrl+c", "leave_now", "", "Quit at once; your script is sent it first", "app",
         palette=False),
 )
 

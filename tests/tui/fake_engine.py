@@ -256,7 +256,7 @@ class FakeEngine:
         self.listener.on_output(lines, replaces)
 
     def play(self, snapshots: Sequence[Snapshot], rate_hz: float) -> threading.Thread:
-        """Publish the snapshots again and again from a thread until `stop`."""
+        """Publish the snapshots again and again from a thread until `stop_playing`."""
 
         def loop() -> None:
             begin = time.monotonic()
@@ -270,7 +270,7 @@ class FakeEngine:
         thread.start()
         return thread
 
-    def stop(self) -> None:
+    def stop_playing(self) -> None:
         self._playing.set()
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from gpudash.protocol import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui.control import levers_of
-from tests.tui import scenes
+from tests.tui import scenes, scripts
 from tests.tui.driving import Driver, dashboard
+from tests.tui.fake_engine import FakeEngine
 from workloads.levers import Count
 
 SCREENS = Path(__file__).parent / "screens"
@@ -25,9 +27,16 @@ STATES: dict[str, Callable[[], Snapshot]] = {
     "no-gpu": scenes.without_gpu,
     "failed": scenes.failed,
     "replay": scenes.replayed,
+    "script-starting": scripts.starting,
+    "script": scripts.training,
+    "script-ranks": lambda: scripts.of_ranks(8),
+    "script-ended": scripts.ended,
 }
-TAB = {"comparing": "ab", "decided": "ab", "failed": "log"}
+TAB = {"comparing": "ab", "decided": "ab", "failed": "log", "script-ranks": "ranks"}
 """What the user, or the app, has opened."""
+
+
+SCRIPT = Plan(workload="train.py", settings={})
 
 
 class Player:
@@ -44,17 +53,22 @@ def cores(monkeypatch):
         for lever in levers_of("encdec")
     )
     monkeypatch.setattr("gpudash.tui.control.usable_cores", lambda: 16)
-    monkeypatch.setattr("gpudash.tui.control.levers_of", lambda _: levers)
+    monkeypatch.setattr(
+        "gpudash.tui.control.levers_of", lambda name: levers if name == "encdec" else ()
+    )
 
 
 async def arrive(d: Driver, name: str) -> None:
     """Bring the dashboard into a state."""
-    d.app._main.last_start_s = 4.8
+    d.app._main.last_start_s = None if name.startswith("script") else 4.8
     if name in ("comparing", "decided"):
         await d.show(scenes.serial())  # what limits it is known from then
     await d.show(STATES[name]())
     if name == "failed":
         d.engine.log(*scenes.TRACEBACK, scenes.FAILURE)
+        await d.settle()
+    if name in ("script", "script-ranks"):
+        d.engine.print(*scripts.PRINTED)
         await d.settle()
     if name in TAB:
         d.app._main.open_tab(TAB[name])
@@ -65,7 +79,8 @@ async def arrive(d: Driver, name: str) -> None:
 @pytest.mark.parametrize("name", STATES)
 async def test_a_state_looks_as_it_did_when_it_was_looked_at(name, size):
     player = Player() if name == "replay" else None
-    async with dashboard(size, player=player) as d:
+    engine = FakeEngine(SCRIPT if name.startswith("script") else None)
+    async with dashboard(size, engine, player=player) as d:
         await arrive(d, name)
         seen = "".join(f"{line.rstrip()}\n" for line in d.lines())
     path = SCREENS / f"{name}-{size[0]}x{size[1]}.txt"

@@ -110,10 +110,8 @@ class AskKey(Dialog[str]):
         """Yield the question and the answers, none of them chosen."""
         with Vertical(classes="dialog"):
             yield text(self._question, classes="dialog-title")
-            lines = (Option(f"{key}  {what}", id=key) for key, what in self._answers.items())
-            options = OptionList(*lines, markup=False)
-            options.can_focus = False
-            yield options
+            for key, what in self._answers.items():
+                yield Static(f"{key}  {what}", id=key, markup=False)
             yield text(f"esc {self._escape}", classes="dialog-hint")
 
     def on_key(self, event: events.Key) -> None:
@@ -122,10 +120,10 @@ class AskKey(Dialog[str]):
             event.stop()
             self.dismiss(event.key)
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+    def on_click(self, event: events.Click) -> None:
         """Answer with the line that was clicked on."""
-        event.stop()
-        self.dismiss(event.option.id)
+        if event.widget is not None and event.widget.id in self._answers:
+            self.dismiss(event.widget.id)
 
 
 class Confirm(Dialog[bool]):

@@ -28,6 +28,8 @@ VALUE_WIDTH = 9
 MARKS: dict[Effect, str] = {"next step": "", "new loader": "◦", "rebuilt model": "!"}
 """What a change costs."""
 LEGEND = {"◦": "◦ new loader", "!": "! new weights"}
+REBUILT = "! rebuilt model"
+"""In the legend of a script's levers: it keeps its weights."""
 EFFECTS: dict[Effect, str] = {
     "next step": "from the next step",
     "new loader": "with a new loader",
@@ -105,6 +107,8 @@ class LeverPanel(Panel, Scrolled):
     def frame(self) -> Frame:
         """Return the title, why nothing can be changed, what undo would do, and the legend."""
         marks = {MARKS[row.lever.effect] for row in self._levers}
+        kept = any(row.keeps_weights for row in self._levers)
+        legend = {**LEGEND, "!": REBUILT} if kept else LEGEND
         why_not = fmt.plain(self._why_not or "")
         if why_not and cell_len(why_not) + cell_len(TITLE) + 3 * MARGIN > self.size.width:
             why_not = "read only"
@@ -112,7 +116,7 @@ class LeverPanel(Panel, Scrolled):
             top=(cell(TITLE, "strong"), *([cell(why_not, "busy", rank=2)] if why_not else [])),
             top_right=(self._undo_button(),) if self._undo and not why_not else (),
             bottom=tuple(
-                cell(what, "dim", rank=1) for mark, what in LEGEND.items() if mark in marks
+                cell(what, "dim", rank=1) for mark, what in legend.items() if mark in marks
             ),
         )
 
@@ -152,7 +156,9 @@ class LeverPanel(Panel, Scrolled):
     def _list(self, width: int, height: int) -> Iterator[Row]:
         count = len(self._levers)
         if not count:
-            yield [Segment(" none known", self.ink("dim"))]
+            reason = _wrap(self._why_not or "", width)
+            yield from ([Segment(f" {line}", self.ink("dim"))] for line in ("none known", *reason))
+            return
         self._first = first_in_sight(self._first, self._cursor, count, height)
         last = min(self._first + height, count) - 1
         above, below = self._first, count - 1 - last
@@ -202,8 +208,10 @@ class LeverPanel(Panel, Scrolled):
             return
         row = self._levers[self._cursor]
         summary = _wrap(row.lever.summary, width)
-        values = _wrap(_values_text(row), width)
+        values = _wrap(_values_text(row), width) if not row.refusal else []
         does = EFFECTS[row.lever.effect] if row.acts else "needs a GPU: does nothing here"
+        if row.keeps_weights:
+            does = does.replace(" and new weights", ", same weights")
         effect = _wrap(self._why_not or row.refusal or does, width)
         keys = f" · {key_for('compare')} A/B · {key_for('screen.enter')} values"
         fixed = self._why_not or row.refusal
@@ -238,7 +246,7 @@ def _values(row: LeverRow) -> Iterator[str]:
         pending = fmt.plain(row.pending)
         yield from (f"{value} → {pending} …", f"→ {pending} …")
         return
-    both = len(values) == 2 and value in values
+    both = len(values) == 2 and value in values and not row.refusal
     bracketed = " ".join(f"[{one}]" if one == value else one for one in values)
     for text in (bracketed, value) if both else (value,):
         if row.default is not None:
