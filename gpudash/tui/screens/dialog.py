@@ -111,7 +111,7 @@ class AskKey(Dialog[str]):
         with Vertical(classes="dialog"):
             yield text(self._question, classes="dialog-title")
             for key, what in self._answers.items():
-                yield Static(f"{key}  {what}", id=key, markup=False)
+                yield _Line(key, what)
             yield text(f"esc {self._escape}", classes="dialog-hint")
 
     def on_key(self, event: events.Key) -> None:
@@ -120,10 +120,16 @@ class AskKey(Dialog[str]):
             event.stop()
             self.dismiss(event.key)
 
-    def on_click(self, event: events.Click) -> None:
-        """Answer with the line that was clicked on."""
-        if event.widget is not None and event.widget.id in self._answers:
-            self.dismiss(event.widget.id)
+
+class _Line(Static):
+    """An answer with its key; a click gives it."""
+
+    def __init__(self, key: str, what: str) -> None:
+        super().__init__(f"{key}  {what}", markup=False)
+        self._key = key
+
+    def on_click(self) -> None:
+        self.screen.dismiss(self._key)
 
 
 class Confirm(Dialog[bool]):

@@ -1,0 +1,103 @@
+"""Several training processes, each a row of its own."""
+
+from itertools import count
+
+import msgspec
+import pytest
+
+from gpudash.protocol import Envelope, Failed
+from gpudash.views.ranks import Ranks
+from tests.scripted_run import BEGAN_S, Trainer, gpu
+
+SEQ = count()
+
+
+def said(rank, *bodies, source="training"):
+    return [
+        Envelope(source=source, rank=rank, seq=next(SEQ), sent_s=0.0, body=body) for body in bodies
+    ]
+
+
+def trained(rank, step_ms, steps=20):
+    """What a process says that starts and trains for a second or more."""
+    run = Trainer()
+    return said(rank, run.start(), *run.steps(steps, step_ms))
+
+
+def rows(*envelopes, after_s=1.0):
+    ranks = Ranks()
+    for envelope in envelopes:
+        ranks.take(envelope)
+    return ranks.rows(BEGAN_S + after_s)
+
+
+def test_each_process_has_its_own_steps_rates_and_times():
+    first, second = rows(*trained(1, 100.0, steps=10), *trained(0, 50.0))
+    assert (first.rank, second.rank) == (0, 1)
+    assert (first.steps, second.steps) == (20, 10)
+    assert first.steps_per_s == pytest.approx(20.0)
+    assert second.steps_per_s == pytest.approx(10.0)
+    assert (first.step_ms_p50, second.step_ms_p50) == (50.0, 100.0)
+    assert first.data_ms == 1.0
+    assert first.phases_ms == {"forward": 10.0}
+    assert (first.state, first.pid, first.loss) == ("training", 42, 1 / 20)
+
+
+def test_a_single_process_needs_no_table():
+    assert rows(*trained(0, 50.0)) == ()
+
+
+def test_others_than_training_processes_are_none():
+    assert rows(*trained(0, 50.0), *said(1, gpu(BEGAN_S), source="telemetry")) == ()
+
+
+def test_what_was_not_measured_is_unknown():
+    run = Trainer()
+    blind = msgspec.structs.replace(run.step().steps[0], data_ms=None, phases_ms=None)
+    silent = msgspec.structs.replace(run.progress(blind), loss=None)
+    _, second = rows(*trained(0, 50.0), *said(1, run.start(), silent))
+    assert (second.data_ms, second.phases_ms, second.loss) == (None, {}, None)
+
+
+def test_before_it_trains_a_process_is_starting():
+    _, second = rows(*trained(0, 50.0), *said(1, Trainer().progress()))
+    assert (second.state, second.pid, second.steps_per_s) == ("starting", None, None)
+
+
+def test_a_process_that_stands_still_loses_its_rate():
+    first, second = rows(*trained(0, 50.0, steps=200), *trained(1, 50.0), after_s=10.0)
+    assert first.steps_per_s == pytest.approx(20.0)
+    assert second.steps_per_s < 4
+
+
+def test_a_pause_is_no_standing_still():
+    run = Trainer()
+    paused = said(1, run.start(), *run.steps(20), run.pause())
+    _, second = rows(*trained(0, 50.0), *paused)
+    assert (second.state, second.steps_per_s) == ("paused", 0.0)
+    run.wait(60.0)
+    resumed = said(1, run.resume(), run.step())
+    _, second = rows(*trained(0, 50.0), *paused, *resumed, after_s=61.05)
+    assert second.state == "training"
+    assert second.steps_per_s == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("how", ["finished", "failed"])
+def test_a_process_that_has_ended_has_no_times_of_now(how):
+    run = Trainer()
+    told = said(1, run.start(), *run.steps(20))
+    failure = Failed(at_s=run.now_s, kind="error", sentence="it died")
+    told += said(1, failure if how == "failed" else run.finish())
+    _, second = rows(*trained(0, 50.0), *told)
+    assert (second.state, second.steps) == (how, 20)
+    assert (second.steps_per_s, second.data_ms, second.phases_ms) == (None, None, {})
+
+
+def test_another_process_of_the_same_rank_begins_anew():
+    _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *trained(1, 100.0, steps=3))
+    assert (second.steps, second.step_ms_p50) == (3, 100.0)
+
+
+def test_what_is_told_again_counts_once():
+    told = trained(1, 50.0)
+    assert rows(*trained(0, 50.0), *told, *told) == rows(*trained(0, 50.0), *told)
