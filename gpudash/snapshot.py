@@ -34,12 +34,8 @@ STEP_CLASS = 1.02
 """The longest step of a class of the histogram over its shortest: 2 % apart."""
 KEPT_LINES = 2000
 """Of the log, the newest: what a listener keeps until it is shown, and a screen afterwards."""
-ASIDES: dict[Aside, str] = {
-    "asked": "paused",
-    "evaluation": "evaluating",
-    "checkpoint": "saving a checkpoint",
-}
-"""What a training that is paused does, as `Snapshot.status` begins."""
+ASIDES: dict[Aside, str] = {"evaluation": "evaluating", "checkpoint": "saving a checkpoint"}
+"""What a training says that it does between two steps by itself: so `Snapshot.status` begins."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,17 +140,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     can: tuple[Ability, ...] = ("levers", "pause", "restart", "blocks", "record")
     """What may be asked of the run's source."""
     workload: str = ""
-    found: str = ""
-    """What was found in a training that is in no catalogue, as one line."""
-    levers: tuple[LeverOffer, ...] = ()
-    """Of such a training; none for a workload of the catalogue."""
-    ranks: tuple[RankRow, ...] = ()
-    """Where several processes train together, each of them."""
     device: Device | None = None
     found: str = ""
     """In one line what was found in a script of the user's; empty for a training of our own."""
     levers: tuple[LeverOffer, ...] = ()
     """Those that such a script's training has, movable or not."""
+    ranks: tuple[RankRow, ...] = ()
+    """Where several processes train together, each of them."""
     settings: Settings = msgspec.field(default_factory=dict)
     """Active levers; before the worker has started, those asked for."""
     requested: Settings = msgspec.field(default_factory=dict)
@@ -219,9 +211,9 @@ def is_script(snapshot: Snapshot) -> bool:
 
 
 def aside(snapshot: Snapshot) -> str:
-    """Return what the training does beside its steps; empty where it trains, or was asked to."""
+    """Return what the training does between two steps by itself; empty where it does nothing so."""
     doing = snapshot.status.partition(" – ")[0]
-    by_itself = snapshot.state == "paused" and doing in (ASIDES["evaluation"], ASIDES["checkpoint"])
+    by_itself = snapshot.state in ("training", "paused") and doing in ASIDES.values()
     return doing if by_itself else ""
 
 

@@ -537,10 +537,11 @@ class Dashboard(ContainedApp):
                 self._quit()
 
         recording = self.control.snapshot.recording
+        how = "by SIGTERM this time" if self.control.interrupted else "as Ctrl-C does"
         completed = f" The recording {recording.path} is completed." if recording else ""
         question = f"{self.control.workload} is running. Stop it, or leave it running?{completed}"
         answers = {
-            "s": "stop it, as Ctrl-C does, and quit",
+            "s": f"stop it, {how}, and quit",
             "l": "leave it running and quit; gpudash attach shows it again",
         }
         self._open(AskKey(question, answers, "stays"), answered)

@@ -51,7 +51,8 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
         elapsed = f"{fmt.clock(snapshot.training_s or 0.0)}/{fmt.clock(snapshot.planned_s)}"
     device = snapshot.device.name.removeprefix("NVIDIA ") if snapshot.device else fmt.ABSENT
     what = fmt.clip(fmt.plain(snapshot.workload or "gpudash"), 32)
-    glyph, doing = ("◌", aside(snapshot)) if aside(snapshot) else (glyph, snapshot.state)
+    doing = aside(snapshot) or snapshot.state
+    glyph, style = ("◌", "busy") if aside(snapshot) else (glyph, style)
     state = Cell(parts=((f"{glyph} {doing}", style), (f" {elapsed}", "strong")))
     return (
         Cell(parts=((what, "strong"), (" · ", "dim"), (fmt.clip(fmt.plain(device), 32), "text"))),

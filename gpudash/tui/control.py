@@ -382,8 +382,8 @@ class Control:
         self._check_moves(lever.name)
         if self.dead:
             raise UsageError(f"nothing is running to compare; press {key_for('restart')} first")
-        if self.snapshot.state != "training":
-            doing = aside(self.snapshot) or self.snapshot.state
+        doing = aside(self.snapshot) or self.snapshot.state
+        if doing != "training":
             raise UsageError(f"an A/B needs a running training; it is {doing}")
 
     def compare(self, lever: Lever, text: str) -> None:

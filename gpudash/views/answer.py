@@ -110,8 +110,8 @@ def _interrupted(snapshot: Snapshot, before: Answer | None) -> Answer | None:
     match snapshot.state:
         case "starting" | "training" if not snapshot.total_steps:
             return Answer(kind="starting", title="starting")
-        case "paused":
-            return _holding(before, "paused", aside(snapshot) or "paused")
+        case "paused" | "training" if (doing := aside(snapshot) or snapshot.state) != "training":
+            return _holding(before, "paused", doing)
         case "switching":
             return _holding(before, "switching", f"switching to {phrase(snapshot.pending)} …")
         case "training" if shown is not None and not shown.is_over:

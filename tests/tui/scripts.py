@@ -129,8 +129,7 @@ def training(**changes: object) -> Snapshot:
 
 def starting(status: str = "starting train.py") -> Snapshot:
     """The script has been started, and has not trained yet."""
-    can = ("record", "leave", "type")
-    return Snapshot(can=can, status=status, workload="train.py", elapsed_s=2.4, worker_pid=4242)
+    return Snapshot(can=CAN, status=status, workload="train.py", elapsed_s=2.4, worker_pid=4242)
 
 
 def ended(**changes: object) -> Snapshot:

@@ -81,6 +81,11 @@ async def test_the_palette_offers_the_values_that_can_be_set_and_no_others():
         assert not any("num_workers=" in title or "batch_size=" in title for title in titles)
 
 
+async def test_a_script_that_has_not_imported_torch_waits_for_it():
+    async with script(scripts.starting("train.py runs; torch is not imported so far")) as d:
+        assert "◌ torch" in d.text()
+
+
 async def test_before_the_first_step_no_lever_is_known_and_the_panel_says_so():
     async with script(scripts.starting("torch is imported; no training step so far")) as d:
         assert "levers are known from the first" in d.text()
@@ -224,6 +229,7 @@ async def test_ctrl_c_reaches_the_script_first_and_then_asks():
         assert not d.app._exit
         await d.press("ctrl+c")
         assert "train.py is running" in asked(d)
+        assert "by SIGTERM this time" in d.text()
         assert d.engine.told("stop") == [()]
 
 
@@ -322,13 +328,15 @@ async def test_what_was_found_is_on_the_screen_and_once_in_the_log(size):
         assert list(d.app._main.pane.lines["log"]) == [f"found: {scripts.FOUND}"]
 
 
-@pytest.mark.parametrize("doing", [ASIDES["evaluation"], ASIDES["checkpoint"]])
-async def test_what_a_training_does_beside_its_steps_is_no_pause_of_the_users(doing):
+@pytest.mark.parametrize("doing", ASIDES.values())
+@pytest.mark.parametrize("state", ["training", "paused"])
+async def test_what_a_training_does_between_steps_is_no_pause_of_the_users(doing, state):
     async with script() as d:
-        await d.show(scripts.training(state="paused", status=doing))
+        await d.show(scripts.training(state=state, status=doing))
         header, status, footer_line = d.lines()[0], d.lines()[-2], d.lines()[-1]
         assert f"◌ {doing}" in header
         assert doing in status
+        assert doing in d.lines()[1]
         assert "resume" not in status + footer_line
         await d.press("space")
         assert d.engine.told("pause") == [()]

@@ -206,7 +206,7 @@ def _stage(snapshot: Snapshot) -> str:
     """Return the stage that goes on, by what the worker, or the script's source, says."""
     said = snapshot.status
     if is_script(snapshot):
-        waits = snapshot.state == "starting" and "torch" not in said
+        waits = snapshot.state == "starting" and "torch is imported" not in said
         return OF_SCRIPT[1] if waits else OF_SCRIPT[2]
     if snapshot.state != "starting":
         return "first step"
