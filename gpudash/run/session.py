@@ -392,7 +392,8 @@ class Session:
 
     def _take(self, envelope: Envelope) -> None:
         """Write first, then fold."""
-        if isinstance(envelope.body, Hello) and envelope.source == "training":
+        speaks_for_all = envelope.source == "training" and not envelope.rank
+        if isinstance(envelope.body, Hello) and speaks_for_all:
             if self._greeted:  # it tells everything again, from the beginning
                 self._begin(envelope.sent_s)
                 self._tell(lambda listener: listener.on_rewind())

@@ -64,6 +64,7 @@ class Screen:
     def __init__(self, *, fails: bool = False) -> None:
         self.newest = Snapshot()
         self.log: list[str] = []
+        self.output: list[str] = []
         self.failures: list[Failed] = []
         self._fails = fails
         self.shown = threading.Event()
@@ -76,6 +77,9 @@ class Screen:
         if self._fails:
             raise ZeroDivisionError("oops")
         self.log += lines
+
+    def on_output(self, lines: Sequence[str], replaces: int, /) -> None:
+        self.output[len(self.output) - replaces :] = lines
 
     def on_rewind(self) -> None:
         self.log.clear()
@@ -131,6 +135,22 @@ def test_another_rank_changes_nothing_shown():
     screen = Screen()
     followed(Script(*trained(), rank=1, ended=Ended("gone")), screen)
     assert screen.newest.total_steps == 0
+
+
+def test_ranks_stand_side_by_side_from_the_second_on():
+    screen = Screen()
+    other = Script(*trained(), rank=1)
+    followed(Script(*trained(), ended=Ended("gone")), screen, beside=[other])
+    assert [(row.rank, row.steps) for row in screen.newest.ranks] == [(0, 4), (1, 4)]
+
+
+def test_what_a_source_prints_that_takes_typing_is_no_part_of_the_log():
+    said = (Printed(lines=("epoch 1", "10 %")), Printed(lines=("20 %",), replaces=1))
+    screen, own = Screen(), Screen()
+    followed(Script(Hello(can=("type",)), *said, ended=Ended("gone")), screen)
+    followed(Script(Hello(), *said, ended=Ended("gone")), own)
+    assert (screen.output, screen.log) == (["epoch 1", "20 %"], [])
+    assert (own.output, own.log) == ([], ["epoch 1", "10 %", "20 %"])
 
 
 def test_a_listener_that_fails_is_told_no_more_and_the_run_goes_on(capsys):
