@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from gpudash.protocol import (
     AnyCommand,
-    Aside,
     Blocks,
     BlocksEnded,
     Change,
@@ -49,7 +48,7 @@ from gpudash.protocol import (
     Stopped,
     Verdict,
 )
-from gpudash.snapshot import BlockShown, Marker, Snapshot, State
+from gpudash.snapshot import ASIDES, BlockShown, Marker, Snapshot, State
 from gpudash.views.settings_history import SettingsHistory
 from gpudash.views.throughput import IDLE, UNKNOWN, Rate, RecentReadings, RecentSteps
 from gpudash.views.timeseries import Ticks
@@ -66,8 +65,6 @@ MOST_BLOCKS = 400
 MOST_VERDICTS = 50
 MARKED_S = 1.0
 """An evaluation or a checkpoint that lasts as long is marked on the time axis."""
-ASIDES: dict[Aside, str] = {"evaluation": "evaluating", "checkpoint": "saving a checkpoint"}
-"""What a training says that it does between two steps by itself."""
 INSTRUMENT_REPORTS = 100
 """Reports, five seconds of them, that the instruments' own time is averaged over."""
 
