@@ -5,12 +5,17 @@ one that trains listens on a socket: whoever opens a dashboard connects to it.
 No torch, and nothing that makes a script's start slower.
 """
 
+import errno
 import os
 import tempfile
 from pathlib import Path
 
 ENVIRONMENT = "GPUDASH_RUN"
 """Names the directory to every process of the script."""
+PREFIX = "run-"
+"""Of the directories' names."""
+LONGEST_FOLDER = 60
+"""Bytes of the folder that all of it is made in."""
 
 
 class Rendezvous:
@@ -48,13 +53,26 @@ def runs_folder() -> Path:
     Raises OSError where it cannot be, or is not this user's alone.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    folder = Path(runtime) / "gpudash" if runtime else _temporary()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if runtime and os.access(runtime, os.W_OK) and _leaves_room(Path(runtime)):
+        return _private(Path(runtime) / "gpudash")
+    usual = Path(tempfile.gettempdir())
+    folder = usual if _leaves_room(usual) else Path("/tmp")  # noqa: S108  # private there
+    return _private(folder / f"gpudash-{os.geteuid()}")
+
+
+def begin() -> Rendezvous:
+    """Return the rendezvous of a new run, in a directory of its own. Raises OSError."""
+    return Rendezvous(Path(tempfile.mkdtemp(prefix=PREFIX, dir=runs_folder())))
+
+
+def _leaves_room(folder: Path) -> bool:
+    """Tell whether sockets can be made further down: the path of one ends after 107 bytes."""
+    return len(os.fsencode(folder)) <= LONGEST_FOLDER
+
+
+def _private(folder: Path) -> Path:
+    folder.mkdir(mode=0o700, exist_ok=True)
     about = folder.lstat()
     if about.st_uid != os.geteuid() or about.st_mode & 0o077:
-        raise PermissionError(f"{folder} is not this user's alone")
+        raise PermissionError(errno.EPERM, "it is not this user's alone", str(folder))
     return folder
-
-
-def _temporary() -> Path:
-    return Path(tempfile.gettempdir()) / f"gpudash-{os.geteuid()}"

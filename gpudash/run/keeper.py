@@ -1,0 +1,343 @@
+"""Holds the terminal of a user's command, so that a dashboard may come, go and die.
+
+A process of its own: it starts the command on a pseudo-terminal as a shell would, takes whatever
+is printed, keeps the newest of it, and serves one dashboard at a time. It ends after the command.
+Run as a file, with nothing but the standard library: it stays small, and the command's
+environment is its own, untouched.
+"""
+
+import fcntl
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import socket
+import struct
+import sys
+import termios
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+OUTPUT, PID, EXIT, BUSY = b"o", b"p", b"x", b"b"
+"""To the dashboard: bytes that were printed; the command's process; how it ended, negative for a
+signal; another dashboard is connected."""
+TYPE, SIZE, SIGNAL, END = b"t", b"w", b"s", b"e"
+"""From it: what was typed; columns and rows; a signal for who has the terminal; no dashboard will
+come back once the command has ended."""
+HEAD = struct.Struct(">cI")
+"""What a message begins with: its kind, and how many bytes follow."""
+SOCKET, FACTS = "output.sock", "run.json"
+"""Names in the run's directory."""
+KEPT_BYTES = 1 << 20
+"""Of what was printed, the newest: what a dashboard that comes is shown."""
+TYPED_BYTES = 1 << 16
+"""Typed, and not taken by the command so far; more is dropped."""
+READ_BYTES = 1 << 16
+QUIET_S = 0.2
+"""What a command printed last may arrive so long after its end, where others hold its terminal."""
+LINGER_S = 5.0
+"""A dashboard may come so long after the command's end."""
+LEFT_OUT = b"\r\n[output left out: too much at once]\r\n"
+OF_A_SHELL = ("INT", "QUIT", "TERM", "HUP", "TSTP", "TTIN", "TTOU", "PIPE", "XFSZ", "CHLD")
+"""Signals that a command finds at their defaults."""
+
+
+def message(kind: bytes, payload: bytes | str = b"") -> bytes:
+    """Return a message as it travels."""
+    body = payload.encode() if isinstance(payload, str) else payload
+    return HEAD.pack(kind, len(body)) + body
+
+
+class Messages:
+    """Takes messages apart, in pieces as they come."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+
+    def take(self, received: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield kind and payload of those that are complete."""
+        self._received += received
+        while len(self._received) >= HEAD.size:
+            kind, length = HEAD.unpack_from(self._received)
+            if len(self._received) < HEAD.size + length:
+                return
+            payload = bytes(self._received[HEAD.size : HEAD.size + length])
+            del self._received[: HEAD.size + length]
+            yield kind, payload
+
+
+def write_facts(
+    directory: Path, *, name: str, command: Sequence[str], pid: int, keeper: int | None = None
+) -> None:
+    """Write down what runs here, for `gpudash attach`."""
+    facts = {
+        "name": name,
+        "command": command,
+        "cwd": os.getcwd(),  # noqa: PTH109  # a string is wanted
+        "pid": pid,
+        "is_kept": keeper is not None,
+        "processes": [(one, began_ticks(one)) for one in (pid, keeper) if one is not None],
+        "space": space(),
+        "started_s": time.time(),
+    }
+    draft = directory / f"{FACTS}.draft"
+    draft.write_text(json.dumps(facts))
+    draft.replace(directory / FACTS)
+
+
+def began_ticks(pid: int) -> int:
+    """Return when the process began, in the kernel's ticks; -1 where there is none."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    except OSError:
+        return -1
+
+
+def space() -> str:
+    """Return what process ids are counted in here."""
+    try:
+        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115  # it leads to no file
+    except OSError:
+        return ""
+
+
+class _Dashboard:
+    """The connection to one, which delays nothing: what it does not take is left out."""
+
+    def __init__(self, connection: socket.socket, pid: int, kept: bytes) -> None:
+        connection.setblocking(False)
+        self.connection = connection
+        self.messages = Messages()
+        self._leaving = bytearray(message(PID, str(pid)))
+        self._output = bytearray(kept)
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to send."""
+        return bool(self._leaving or self._output)
+
+    def show(self, printed: bytes) -> None:
+        """Show what was printed."""
+        self._output += printed
+        if len(self._output) > 2 * KEPT_BYTES:
+            self._output[:-KEPT_BYTES] = LEFT_OUT
+
+    def tell(self, kind: bytes, payload: str) -> None:
+        """Tell something, after what was printed before."""
+        self._pack()
+        self._leaving += message(kind, payload)
+
+    def flush(self) -> None:
+        """Send what the connection takes. Raises OSError where it is gone."""
+        if not self._leaving:
+            self._pack()
+        with suppress(BlockingIOError):
+            del self._leaving[: self.connection.send(self._leaving)]
+
+    def _pack(self) -> None:
+        if self._output:
+            self._leaving += message(OUTPUT, bytes(self._output))
+            self._output.clear()
+
+
+class Keeper:
+    """Runs until the command has ended and nobody wants to hear of it any more."""
+
+    def __init__(self, listener: socket.socket, master: int, slave: int, pid: int) -> None:
+        listener.setblocking(False)
+        os.set_blocking(master, False)
+        self._listener, self._master, self._slave, self._pid = listener, master, slave, pid
+        self._children, wake = os.pipe()
+        os.set_blocking(wake, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, lambda number, _: self._signal(number))
+        self._dashboard: _Dashboard | None = None
+        self._kept = bytearray()
+        self._typed = bytearray()
+        self._exit: int | None = None
+        self._exited_s = 0.0
+        self._hung_up = False  # nobody holds the terminal any more
+        self._exit_told = False
+        self._ends = False  # no dashboard will come back
+        self._alone_since_s = time.monotonic()
+
+    def run(self) -> None:
+        """Serve."""
+        self._reap()  # it may have ended before its end was listened for
+        while not self._is_over():
+            self._turn()
+
+    def _is_over(self) -> bool:
+        if not (self._exit_told and self._hung_up) or self._dashboard is not None:
+            return False
+        return self._ends or time.monotonic() - self._alone_since_s > LINGER_S
+
+    def _turn(self) -> None:
+        reading = [self._listener, self._children]
+        writing: list[object] = []
+        if not self._hung_up:
+            reading.append(self._master)
+        if self._typed and not self._hung_up:
+            writing.append(self._master)
+        if self._dashboard is not None:
+            reading.append(self._dashboard.connection)
+            if self._dashboard.waits:
+                writing.append(self._dashboard.connection)
+        ready, _, _ = select.select(reading, writing, [], None if self._exit is None else QUIET_S)
+        if self._children in ready:
+            os.read(self._children, READ_BYTES)
+            self._reap()
+        if self._master in ready:
+            self._take_output()
+        if self._listener in ready:
+            self._accept()
+        if self._typed:
+            self._pass_typed()
+        self._tell_exit()
+        self._serve()
+
+    def _reap(self) -> None:
+        """Notice the command's end; from there on its terminal is held by its children alone."""
+        if self._exit is not None:
+            return
+        pid, status = os.waitpid(self._pid, os.WNOHANG)
+        if pid:
+            self._exit = os.waitstatus_to_exitcode(status)
+            self._exited_s = self._alone_since_s = time.monotonic()
+            os.close(self._slave)
+
+    def _take_output(self) -> None:
+        try:
+            printed = os.read(self._master, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:  # what Linux answers where nobody holds the terminal
+            printed = b""
+        self._hung_up = not printed
+        self._kept += printed
+        if len(self._kept) > 2 * KEPT_BYTES:
+            del self._kept[:-KEPT_BYTES]
+        if self._dashboard is not None:
+            self._dashboard.show(printed)
+
+    def _tell_exit(self) -> None:
+        if self._exit is None or self._exit_told:
+            return
+        if self._hung_up or time.monotonic() - self._exited_s > QUIET_S:
+            self._exit_told = True
+            if self._dashboard is not None:
+                self._dashboard.tell(EXIT, str(self._exit))
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # it has changed its mind
+            return
+        if self._dashboard is not None:
+            with connection, suppress(OSError):
+                connection.sendall(message(BUSY))
+            return
+        self._dashboard = _Dashboard(connection, self._pid, bytes(self._kept[-KEPT_BYTES:]))
+        if self._exit_told:
+            self._dashboard.tell(EXIT, str(self._exit))
+
+    def _serve(self) -> None:
+        """Hear the dashboard, and tell it what it takes."""
+        dashboard = self._dashboard
+        if dashboard is None:
+            return
+        try:
+            dashboard.flush()
+            received = dashboard.connection.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            received = b""
+        for kind, payload in dashboard.messages.take(received):
+            self._obey(kind, payload)
+        if not received:
+            dashboard.connection.close()
+            self._dashboard, self._alone_since_s = None, time.monotonic()
+
+    def _obey(self, kind: bytes, payload: bytes) -> None:
+        if kind == TYPE and len(self._typed) + len(payload) <= TYPED_BYTES:
+            self._typed += payload
+        elif kind == SIZE:
+            columns, rows = map(int, payload.split())
+            set_size(self._master, columns, rows)
+        elif kind == SIGNAL:
+            self._signal(int(payload))
+        elif kind == END:
+            self._ends = True
+
+    def _pass_typed(self) -> None:
+        with suppress(OSError):  # full, or nobody reads
+            del self._typed[: os.write(self._master, self._typed)]
+
+    def _signal(self, number: int) -> None:
+        """Send it to whom Ctrl-C would reach."""
+        if self._exit is None:
+            with suppress(OSError):
+                os.killpg(os.tcgetpgrp(self._master), number)
+
+
+def set_size(fd: int, columns: int, rows: int) -> None:
+    """Set a terminal's size; who has it is told by SIGWINCH."""
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def open_terminal(columns: int, rows: int) -> tuple[int, int]:
+    """Return a new terminal's two ends; this session's own from now on."""
+    master, slave = pty.openpty()
+    set_size(slave, columns, rows)
+    modes = termios.tcgetattr(slave)
+    modes[6][termios.VSUSP] = b"\0"  # nobody could have it go on after Ctrl-Z
+    termios.tcsetattr(slave, termios.TCSANOW, modes)
+    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+    return master, slave
+
+
+def start(command: list[str], slave: int) -> int:
+    """Start the command on this terminal, as a shell would; return its process id."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setpgid(0, 0)
+        os.tcsetpgrp(slave, os.getpid())
+        for end in (0, 1, 2):
+            os.dup2(slave, end)
+        for name in OF_A_SHELL:
+            signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.execvp(command[0], command)  # noqa: S606  # the user's own words
+    except OSError as error:
+        os.write(2, f"gpudash: cannot start {command[0]}: {error.strerror}\n".encode())
+    finally:
+        os._exit(127)  # as a shell does
+
+
+def main() -> None:
+    """Keep one command: `keeper.py LISTENER DIRECTORY NAME COLUMNS ROWS COMMAND…`."""
+    listener, directory, name, columns, rows, *command = sys.argv[1:]
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTOU, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    os.set_inheritable(int(listener), False)  # noqa: FBT003
+    master, slave = open_terminal(int(columns), int(rows))
+    pid = start(command, slave)
+    place = Path(directory)
+    with suppress(OSError):  # a full disk: it cannot be attached to by name
+        write_facts(place, name=name, command=command, pid=pid, keeper=os.getpid())
+    try:
+        Keeper(socket.socket(fileno=int(listener)), master, slave, pid).run()
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

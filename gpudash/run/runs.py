@@ -1,0 +1,86 @@
+"""The runs of this user that live, as their directories tell."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from gpudash import rendezvous
+from gpudash.run import keeper
+
+YOUNG_S = 60.0
+"""A directory that tells nothing so far may be of a run that only just begins."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs, as whoever started it has written down."""
+
+    name: str
+    command: tuple[str, ...]
+    cwd: str
+    pid: int
+    """Of the command."""
+    is_kept: bool
+    """A keeper holds its terminal; a run without a screen has its own."""
+    processes: tuple[tuple[int, int], ...]
+    """The command, and its keeper: process id, and when it began in the kernel's ticks."""
+    space: str
+    """What these process ids are counted in: a container has its own."""
+    started_s: float
+    """By the wall clock."""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One run."""
+
+    place: rendezvous.Rendezvous
+    facts: Facts
+
+    @property
+    def lives(self) -> bool:
+        """Whether its command does, or its keeper has something left to tell."""
+        return any(keeper.began_ticks(pid) == began for pid, began in self.facts.processes)
+
+
+def living() -> list[Run]:
+    """Return the runs that live, oldest first; remove what others have left behind."""
+    found = []
+    with suppress(OSError):
+        for path in rendezvous.runs_folder().glob(f"{rendezvous.PREFIX}*"):
+            run = _read(path)
+            if run is None:
+                is_over = _age_s(path) > YOUNG_S
+            elif run.facts.space != keeper.space():
+                continue
+            else:
+                is_over = not run.lives
+            if is_over:
+                shutil.rmtree(path, ignore_errors=True)
+            elif run is not None:
+                found.append(run)
+    return sorted(found, key=lambda run: run.facts.started_s)
+
+
+def _read(path: Path) -> Run | None:
+    try:
+        facts = msgspec.json.decode((path / keeper.FACTS).read_bytes(), type=Facts)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return Run(rendezvous.Rendezvous(path), facts)
+
+
+def _age_s(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def matching(word: str, runs: list[Run]) -> Iterator[Run]:
+    """Yield those that a process id or a name means."""
+    for run in runs:
+        if word in (str(run.facts.pid), run.facts.name):
+            yield run

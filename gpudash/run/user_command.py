@@ -1,0 +1,90 @@
+"""The user's command: what is run, by which Python, in which environment."""
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import gpudash
+from gpudash import rendezvous
+from gpudash.errors import UsageError
+
+INJECTED = Path(gpudash.__file__).parent / "inject"
+"""Holds the `sitecustomize` that finds the training in whatever Python the command starts."""
+ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
+"""Name the environment that is activated."""
+
+
+class UserCommand(NamedTuple):
+    """What is run."""
+
+    name: str
+    """On screen: the script's file name, or the module's, or the command's."""
+    argv: tuple[str, ...]
+
+
+def understand(words: Sequence[str], python: str | None = None) -> UserCommand:
+    """Return the command meant by `SCRIPT.py ARGS…`, `-m MODULE ARGS…` or `-- COMMAND…`.
+
+    After `--`, what ends in `.py` is a script too. Raises UsageError for what cannot be started.
+    """
+    bare = words[:1] == ["--"] or words[:1] == ("--",)
+    words = tuple(words[1:] if bare else words)
+    if not words:
+        raise UsageError("there is nothing to run; valid: SCRIPT.py, -m MODULE or -- COMMAND")
+    if words[0] == "-m":
+        if len(words) == 1:
+            raise UsageError("-m needs the name of a module: -m MODULE")
+        return UserCommand(words[1], (_python(python), *words))
+    if bare and not words[0].endswith(".py"):
+        return UserCommand(Path(words[0]).name, (_executable(words[0], "command"), *words[1:]))
+    _check_script(Path(words[0]))
+    return UserCommand(Path(words[0]).name, (_python(python), *words))
+
+
+def environment(run: rendezvous.Rendezvous) -> dict[str, str]:
+    """Return the command's environment: ours, and what makes its Pythons report to this run."""
+    paths = [str(INJECTED), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        rendezvous.ENVIRONMENT: str(run.path),
+    }
+
+
+def _python(asked: str | None) -> str:
+    """Return the one that is asked for, else the activated environment's, else our own."""
+    if asked is not None:
+        return _executable(asked, "--python")
+    for name in ENVIRONMENTS:
+        python = Path(os.environ.get(name, "")) / "bin" / "python"
+        if os.environ.get(name) and os.access(python, os.X_OK):
+            return str(python)
+    return sys.executable
+
+
+def _check_script(path: Path) -> None:
+    try:
+        if path.is_dir() and not (path / "__main__.py").exists():
+            raise UsageError(f"{path} is a folder without a __main__.py; valid: a Python script")
+        with path.open("rb") if path.is_file() else os.scandir(path):
+            pass
+    except NotADirectoryError:  # a pipe, which Python reads once
+        return
+    except (OSError, ValueError) as error:
+        is_missing = isinstance(error, FileNotFoundError)
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(
+            f"no such file: {path}" if is_missing else f"cannot read {path}: {why}"
+        ) from error
+
+
+def _executable(word: str, what: str) -> str:
+    if shutil.which(word):
+        return word
+    if Path(word).is_dir():
+        raise UsageError(f"{what} {word} is a folder, not a program")
+    if Path(word).exists() and "/" in word:
+        raise UsageError(f"{what} {word} is not executable")
+    raise UsageError(f"{what} not found: {word}")
