@@ -28,17 +28,26 @@ class Rendezvous:
         """Note of this process that it came so far: `python`, then `torch`."""
         (self.path / f"{os.getpid()}.{what}").touch(mode=0o600)
 
+    def marks(self) -> dict[str, dict[int, int]]:
+        """Return how far which processes came: their numbers, and their files', by what it is.
+
+        A socket is one too, `sock`: of a process that has listened, and may be gone.
+        """
+        found: dict[str, dict[int, int]] = {}
+        with os.scandir(self.path) as entries:
+            for entry in entries:
+                pid, _, what = entry.name.partition(".")
+                if pid.isdecimal():
+                    found.setdefault(what, {})[int(pid)] = entry.inode()
+        return found
+
     def marked(self, what: str) -> set[int]:
         """Return the processes that came so far."""
-        return {int(path.stem) for path in self.path.glob(f"*.{what}") if path.stem.isdigit()}
+        return set(self.marks().get(what, ()))
 
     def socket(self, pid: int) -> Path:
         """Return where this process listens once it trains."""
         return self.path / f"{pid}.sock"
-
-    def sockets(self) -> set[int]:
-        """Return the processes that have listened; some may be gone."""
-        return self.marked("sock")
 
 
 def of_environment() -> Rendezvous | None:

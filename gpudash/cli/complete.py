@@ -36,7 +36,11 @@ def complete(words: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
     """Return what to do with the words that the last one may become, and these."""
     *before, current = words or [""]
     named = bool(before) and before[0] in VERBS
-    line = _Line(load(before[0] if named else "").parser(), before[1:] if named else before)
+    verb = load(before[0] if named else "")
+    parser, before = verb.parser(), before[1:] if named else before
+    if parser.apart([*before, current])[1]:  # the user's command is
+        return "files", []
+    line = _Line(parser, before)
     option, equals, value = current.partition("=")
     action, head = line.waits, ""
     if action is None and current.startswith("-"):

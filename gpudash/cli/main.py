@@ -50,17 +50,17 @@ def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
 
     Raises UsageError.
     """
-    for word in words:
+    first, *others = words or [""]
+    named = first in VERBS
+    for word in load(first).parser().apart(others)[0] if named else words:
         if len(word) > LONGEST:
             raise UsageError(
                 f"{word[:40]!r}… has {len(word):,} characters; valid: at most {LONGEST:,}"
             )
-    first, *others = words or [""]
-    named = first in VERBS
     if not named and first and not first.startswith("-") and first not in CATALOGUE:
         raise UsageError(
             f"unknown workload {first!r}; valid: {', '.join(CATALOGUE)}, or a verb: "
-            f"{', '.join(VERBS)}{did_you_mean(first, (*CATALOGUE, *VERBS))}"
+            f"{', '.join(VERBS)}{_meant(first)}"
         )
     verb = load(first if named else "")
     try:
@@ -73,6 +73,12 @@ def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
     arguments.command = ["gpudash", *words]
     arguments.ascii = arguments.ascii or _lacks_unicode()
     return verb, arguments
+
+
+def _meant(word: str) -> str:
+    if word.endswith(".py"):
+        return f" (did you mean gpudash run {word}?)"
+    return did_you_mean(word, (*CATALOGUE, *VERBS))
 
 
 def _lacks_unicode() -> bool:

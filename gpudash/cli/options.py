@@ -54,6 +54,23 @@ def add_quiet(group: "argparse._ArgumentGroup") -> None:
     group.add_argument("-q", "--quiet", action="store_true", help="no progress; errors stay")
 
 
+def add_recording_options(parser: argparse.ArgumentParser) -> None:
+    """Add what a recording holds, and what it may replace."""
+    recording = parser.add_argument_group("recording")
+    recording.add_argument("--live", action="store_true", help="with --record: the dashboard too")
+    recording.add_argument(
+        "--interval",
+        type=number("--interval", 0.05, 3600),
+        default=0.5,
+        metavar="S",
+        help="seconds between rows (default 0.5)",
+    )
+    recording.add_argument(
+        "--every-step", action="store_true", help="with --record: FILE.jsonl tells of each step"
+    )
+    recording.add_argument("--force", action="store_true", help="overwrite an existing record file")
+
+
 def add_profile_option(parser: argparse.ArgumentParser) -> None:
     """Add which profile of the configuration is obeyed."""
     group = parser.add_argument_group("the configuration")

@@ -7,7 +7,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple, NoReturn
 
@@ -39,8 +39,13 @@ class Verb(NamedTuple):
     """Returns what its help says besides."""
     module: str = ""
     """Has `main(arguments)`, which returns the exit code."""
+    usage: str = ""
+    """What follows the name, where words and options have an order."""
     also: str = ""
     """A second line of its usage."""
+    user_command: Literal["", "bare", "after --"] = ""
+    """Where a command of the user's may stand, whose words are its own: nowhere; at the first word
+    that is not ours, `-m` or `--`; after `--` alone. The arguments have it as `user_command`."""
     configuration: Literal["unread", "obeyed", "reported"] = "unread"
     """What is wrong with a reported one stops nothing."""
 
@@ -101,11 +106,34 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse an unknown option before what is missing because of it. Raises UsageError."""
-        words = sys.argv[1:] if args is None else list(args)
+        words, of_user = self.apart(sys.argv[1:] if args is None else args)
         for word in takewhile("--".__ne__, words):
             self._check_option(word)
         self.given = {}
-        return super().parse_known_args(words, namespace)
+        found, extra = super().parse_known_args(words, namespace)
+        found.user_command = of_user
+        return found, extra
+
+    def apart(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Return our own words, and those of the user's command."""
+        where = self.verb.user_command if self.verb else ""
+        waits = False  # for an option's value
+        for at, word in enumerate(words if where else ()):
+            begins = word == "--" or (
+                where == "bare" and (word == "-m" or not word.startswith("-"))
+            )
+            if begins and not waits:
+                return list(words[:at]), list(words[at:])
+            waits = not waits and "=" not in word and self._takes_value(word)
+        return list(words), []
+
+    def _takes_value(self, word: str) -> bool:
+        known = self._option_string_actions
+        action = known.get(word) or next(
+            (known[option] for option in known if word[:2] == "--" and option.startswith(word)),
+            None,
+        )
+        return action is not None and action.nargs != 0
 
     def _check_option(self, word: str) -> None:
         name, known = word.partition("=")[0], self._option_string_actions
@@ -180,6 +208,8 @@ class Parser(argparse.ArgumentParser):
             *(f"({words})" for words in one_of),
             "[options]",
         ]
+        if self.verb and self.verb.usage:
+            words = [self.prog, self.verb.usage]
         lines = [" ".join(words), *filter(None, (self.verb and self.verb.also,))]
         return "\n       ".join(lines).replace("%", "%%")
 

@@ -2,7 +2,7 @@
 
 import argparse
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -13,6 +13,7 @@ import msgspec
 from gpudash.commands.plan import make_plan
 from gpudash.commands.stdout import on_terminal
 from gpudash.errors import UsageError
+from gpudash.protocol import Plan
 
 if TYPE_CHECKING:
     from gpudash.recording.stream import Form
@@ -60,17 +61,22 @@ def main(arguments: argparse.Namespace) -> int:
             from gpudash.commands.once import print_once  # noqa: PLC0415  # …
 
             return print_once(open_session, plan, ascii_only=arguments.ascii, color=arguments.color)
-        with _without_collecting():
-            from gpudash.tui.app import run_dashboard  # noqa: PLC0415  # Textual only where shown
-            from gpudash.tui.look import Look  # noqa: PLC0415  # … too
+        return show(open_session, plan, arguments)
 
-        return run_dashboard(
-            open_session,
-            plan,
-            rate_hz=arguments.rate,
-            ascii_only=arguments.ascii,
-            look=Look(theme=arguments.theme, pane=arguments.pane, keys=arguments.keys),
-        )
+
+def show(open_session: Callable[[], "Session"], plan: Plan, arguments: argparse.Namespace) -> int:
+    """Open the dashboard. Returns the exit code."""
+    with _without_collecting():
+        from gpudash.tui.app import run_dashboard  # noqa: PLC0415  # Textual only where shown
+        from gpudash.tui.look import Look  # noqa: PLC0415  # … too
+
+    return run_dashboard(
+        open_session,
+        plan,
+        rate_hz=arguments.rate,
+        ascii_only=arguments.ascii,
+        look=Look(theme=arguments.theme, pane=arguments.pane, keys=arguments.keys),
+    )
 
 
 def _outputs(arguments: argparse.Namespace) -> tuple[Path | None, "Form | None"]:

@@ -5,7 +5,6 @@ Nothing here ends a command by itself, and no method waits, but where a process 
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -32,6 +31,8 @@ class Held(ABC):
     """How it ended, negative for a signal; None while it lives or where that is not known."""
     over = False
     """Whether it is known to have ended."""
+    lost = False
+    """Its terminal is gone, and how it fared is not known."""
 
     @abstractmethod
     def read(self) -> bytes:
@@ -68,7 +69,11 @@ class Child(Held):
             raise WorkerError(f"{command.name} could not start: {error}") from error
         with suppress(OSError):
             keeper.write_facts(
-                run.path, name=command.name, command=command.argv, pid=self._process.pid
+                run.path,
+                name=command.name,
+                command=command.argv,
+                pid=self._process.pid,
+                is_kept=False,
             )
 
     def read(self) -> bytes:
@@ -139,8 +144,8 @@ class Kept(Held):
                     chunk = self._connection.recv(keeper.READ_BYTES)
                 except ConnectionError:
                     chunk = b""
-                if not chunk:  # the keeper was killed, and the terminal is gone with it
-                    self.over = True
+                if not chunk:  # the keeper was killed
+                    self.over, self.lost = True, self.exit_code is None
                     break
                 received += chunk
         return bytes(received)
@@ -194,7 +199,7 @@ def keep(command: UserCommand, run: Rendezvous) -> Kept:
                 listener.bind(str(run.path / keeper.SOCKET))
                 listener.listen()
                 number = listener.fileno()
-                subprocess.Popen(  # noqa: S603
+                subprocess.Popen(
                     [
                         *(sys.executable, "-I", "-S", keeper.__file__, str(number)),
                         *(str(run.path), command.name),
@@ -225,8 +230,13 @@ def attach(place: Path, name: str) -> Kept:
         raise UsageError(f"{name} has just ended, or its keeper does not answer") from error
     if head[:1] != keeper.PID:
         connection.close()
-        raise UsageError(f"{name} is watched by another gpudash; one at a time can watch it")
+        raise UsageError(watched(name))
     return Kept(connection)
+
+
+def watched(name: str) -> str:
+    """Return why a command cannot be watched."""
+    return f"{name} is watched by another gpudash; only one at a time can"
 
 
 def _connect(place: Path) -> socket.socket:
@@ -237,7 +247,3 @@ def _connect(place: Path) -> socket.socket:
         connection.close()
         raise
     return connection
-
-
-OF_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-"""What each further request to end a command sends it."""

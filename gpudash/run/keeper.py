@@ -71,16 +71,16 @@ class Messages:
 
 
 def write_facts(
-    directory: Path, *, name: str, command: Sequence[str], pid: int, keeper: int | None = None
+    directory: Path, *, name: str, command: Sequence[str], pid: int, is_kept: bool
 ) -> None:
-    """Write down what runs here, for `gpudash attach`."""
+    """Write down what runs here, and that this process has started it, for `gpudash attach`."""
     facts = {
         "name": name,
         "command": command,
         "cwd": os.getcwd(),  # noqa: PTH109  # a string is wanted
         "pid": pid,
-        "is_kept": keeper is not None,
-        "processes": [(one, began_ticks(one)) for one in (pid, keeper) if one is not None],
+        "is_kept": is_kept,
+        "processes": [(one, began_ticks(one)) for one in (pid, os.getpid())],
         "space": space(),
         "started_s": time.time(),
     }
@@ -90,11 +90,12 @@ def write_facts(
 
 
 def began_ticks(pid: int) -> int:
-    """Return when the process began, in the kernel's ticks; -1 where there is none."""
+    """Return when the process began, in the kernel's ticks; -1 where none lives."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
-    except OSError:
+        state, *numbers = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (OSError, ValueError):
         return -1
+    return -1 if state in b"ZX" else int(numbers[18])
 
 
 def space() -> str:
@@ -178,8 +179,8 @@ class Keeper:
         return self._ends or time.monotonic() - self._alone_since_s > LINGER_S
 
     def _turn(self) -> None:
-        reading = [self._listener, self._children]
-        writing: list[object] = []
+        reading: list[int | socket.socket] = [self._listener, self._children]
+        writing: list[int | socket.socket] = []
         if not self._hung_up:
             reading.append(self._master)
         if self._typed and not self._hung_up:
@@ -327,12 +328,12 @@ def main() -> None:
     listener, directory, name, columns, rows, *command = sys.argv[1:]
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTOU, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    os.set_inheritable(int(listener), False)  # noqa: FBT003
+    os.set_inheritable(int(listener), False)
     master, slave = open_terminal(int(columns), int(rows))
     pid = start(command, slave)
     place = Path(directory)
     with suppress(OSError):  # a full disk: it cannot be attached to by name
-        write_facts(place, name=name, command=command, pid=pid, keeper=os.getpid())
+        write_facts(place, name=name, command=command, pid=pid, is_kept=True)
     try:
         Keeper(socket.socket(fileno=int(listener)), master, slave, pid).run()
     finally:

@@ -2,14 +2,15 @@
 
 import shutil
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from gpudash import rendezvous
+from gpudash.errors import UsageError
 from gpudash.run import keeper
+from gpudash.run.held import Held, Orphan, attach, watched
 
 YOUNG_S = 60.0
 """A directory that tells nothing so far may be of a run that only just begins."""
@@ -25,8 +26,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Of the command."""
     is_kept: bool
     """A keeper holds its terminal; a run without a screen has its own."""
-    processes: tuple[tuple[int, int], ...]
-    """The command, and its keeper: process id, and when it began in the kernel's ticks."""
+    processes: tuple[tuple[int, int], tuple[int, int]]
+    """The command, and its keeper or else the gpudash that watches it: process id, and when it
+    began in the kernel's ticks."""
     space: str
     """What these process ids are counted in: a container has its own."""
     started_s: float
@@ -43,6 +45,15 @@ class Run(msgspec.Struct, frozen=True):
     def lives(self) -> bool:
         """Whether its command does, or its keeper has something left to tell."""
         return any(keeper.began_ticks(pid) == began for pid, began in self.facts.processes)
+
+    def open(self) -> Held:
+        """Take hold of its command. Raises UsageError where another gpudash has it."""
+        (pid, began), (watcher, watches_since) = self.facts.processes
+        if self.facts.is_kept:
+            return attach(self.place.path, self.facts.name)
+        if keeper.began_ticks(watcher) == watches_since:
+            raise UsageError(watched(self.facts.name))
+        return Orphan(pid, began)
 
 
 def living() -> list[Run]:
@@ -77,10 +88,3 @@ def _age_s(path: Path) -> float:
         return time.time() - path.stat().st_mtime
     except OSError:
         return 0.0
-
-
-def matching(word: str, runs: list[Run]) -> Iterator[Run]:
-    """Yield those that a process id or a name means."""
-    for run in runs:
-        if word in (str(run.facts.pid), run.facts.name):
-            yield run

@@ -126,7 +126,8 @@ class Session:
         self._closing = False
         self._close_lock = threading.Lock()
         self._closed = False
-        self._kill_at_s = math.inf  # finite once a stop was asked for
+        self._stopping = False  # a stop was asked for
+        self._kill_at_s = math.inf  # finite where it has to be obeyed
         self.recording_failure: RecordingError | None = None
         self._begin(clock())
 
@@ -183,8 +184,20 @@ class Session:
         return self._request(lambda number: self._send(Resume(id=number)))
 
     def stop(self) -> int:
-        """Have the worker finish its step and exit; it is killed if that takes too long."""
+        """Have the worker finish its step and exit; it is killed if that takes too long.
+
+        A command of the user's is interrupted as by Ctrl-C; asked once more it is terminated,
+        then killed.
+        """
         return self._request(self._stop)
+
+    def type(self, text: str) -> None:
+        """Type on the terminal of the user's command."""
+        self._ask(lambda: self._training.type(text) if self._training is not None else None)
+
+    def leave(self) -> None:
+        """Complete the recording and let the user's command run on, unwatched."""
+        self._ask(self._leave)
 
     def restart(self, plan: Plan) -> None:
         """Kill the worker and start another. Call from the main thread. Raises WorkerError."""
@@ -509,7 +522,7 @@ class Session:
     def _adopt(self, training: Source) -> None:
         self._training, self._greeted = training, False
         self._last_word = None
-        self._kill_at_s = math.inf
+        self._stopping, self._kill_at_s = False, math.inf
         self._started = None
         self._ended.clear()
         self._watched = set(training.filenos)
@@ -523,9 +536,11 @@ class Session:
 
     def _stop(self, number: int) -> None:
         self._send(Stop(id=number))
-        # a worker that is still importing reads no commands
-        patience_s = STOP_TIMEOUT_S if self._started else 0.0
-        self._kill_at_s = time.monotonic() + patience_s
+        self._stopping = True
+        if self._training is not None and self._training.is_ours:
+            # a worker that is still importing reads no commands
+            patience_s = STOP_TIMEOUT_S if self._started else 0.0
+            self._kill_at_s = time.monotonic() + patience_s
 
     def _notice_end(self) -> None:
         if self._training is None:
@@ -539,10 +554,13 @@ class Session:
     def _end_training(self, ended: Ended) -> None:
         if self._training is None:  # what it said last could not be understood
             return
-        if self._kill_at_s < math.inf:
+        if self._stopping:
             self._say(Stopped(at_s=self._clock()))
         elif self._last_word is None:
             self._say(Failed(at_s=self._clock(), kind="error", sentence=ended.why))
+        self._leave()
+
+    def _leave(self) -> None:
         self._release()
         self._complete_recordings()
         self._ended.set()

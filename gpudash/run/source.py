@@ -19,6 +19,9 @@ class Ended(NamedTuple):
 class Source(ABC):
     """Where messages come from. No method waits, but `close` for a moment."""
 
+    is_ours = True
+    """What does not obey a Stop in time is closed, which ends it; the user's own never is."""
+
     @property
     def filenos(self) -> tuple[int, ...]:
         """What to watch for something to read; it is read now and then besides."""
@@ -33,6 +36,9 @@ class Source(ABC):
 
     def send(self, command: AnyCommand, /) -> None:  # noqa: B027  # most obey nothing
         """Hand the command over."""
+
+    def type(self, text: str, /) -> None:  # noqa: B027  # most have no keyboard
+        """Type on the terminal of what runs."""
 
     def watch(self, started: Started, /) -> None:  # noqa: B027  # most know no device
         """Tell of this training from now on, if it tells of one."""

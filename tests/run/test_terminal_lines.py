@@ -71,4 +71,3 @@ def test_a_flood_stays_bounded(flood):
         assert max(map(len, answer.lines), default=0) <= LINE_LIMIT
     assert len(terminal._rows) <= KEPT_ROWS + 1
     assert len(terminal._escape) <= 2048
-

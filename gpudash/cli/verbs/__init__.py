@@ -7,6 +7,8 @@ from gpudash.cli.parser import Verb, definitions
 VERBS = (
     "list",
     "show",
+    "run",
+    "attach",
     "ab",
     "sweep",
     "replay",

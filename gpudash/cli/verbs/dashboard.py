@@ -6,6 +6,7 @@ from gpudash.cli.options import (
     FileName,
     add_profile_option,
     add_quiet,
+    add_recording_options,
     add_screen_options,
     add_training_options,
     number,
@@ -48,19 +49,7 @@ def add_arguments(parser: Parser) -> None:
         help="print the dashboard as text at its end, or after 5 s of training",
     )
     add_quiet(output)
-    recording = parser.add_argument_group("recording")
-    recording.add_argument("--live", action="store_true", help="with --record: the dashboard too")
-    recording.add_argument(
-        "--interval",
-        type=number("--interval", 0.05, 3600),
-        default=0.5,
-        metavar="S",
-        help="seconds between rows (default 0.5)",
-    )
-    recording.add_argument(
-        "--every-step", action="store_true", help="with --record: FILE.jsonl tells of each step"
-    )
-    recording.add_argument("--force", action="store_true", help="overwrite an existing record file")
+    add_recording_options(parser)
     add_screen_options(parser)
     add_profile_option(parser)
     parser.add_argument(

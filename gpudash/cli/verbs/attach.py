@@ -1,0 +1,28 @@
+"""`gpudash attach`."""
+
+from gpudash.cli.options import add_profile_option, add_screen_options
+from gpudash.cli.parser import Parser, Verb
+from gpudash.errors import Exit
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what `attach` takes."""
+    parser.add_argument(
+        "run", nargs="?", metavar="PID|NAME", help="which one, where several commands run"
+    )
+    add_screen_options(parser)
+    add_profile_option(parser)
+
+
+VERB = Verb(
+    name="attach",
+    summary="The dashboard over a command of gpudash run that was left running.",
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash attach", "the only one that runs"),
+        ("gpudash attach train.py", "one of several"),
+    ),
+    exits=(Exit.DONE, Exit.REFUSED),
+    module="gpudash.commands.attach",
+    configuration="obeyed",
+)

@@ -1,0 +1,61 @@
+"""`gpudash run`."""
+
+from gpudash.cli.options import (
+    FileName,
+    add_profile_option,
+    add_quiet,
+    add_recording_options,
+    add_screen_options,
+)
+from gpudash.cli.parser import Parser, Verb
+from gpudash.errors import Exit
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what `run` takes besides the command."""
+    parser.add_argument(
+        "--python",
+        metavar="PATH",
+        help="runs the script (the activated environment's, else gpudash's own)",
+    )
+    output = parser.add_argument_group("without the screen")
+    where = output.add_mutually_exclusive_group()
+    where.add_argument(
+        "--record",
+        type=FileName("--record"),
+        metavar="FILE.csv",
+        help="write a CSV, FILE.json and FILE.jsonl",
+    )
+    where.add_argument("--watch", action="store_true", help="record nothing, move no lever")
+    add_quiet(output)
+    add_recording_options(parser)
+    add_screen_options(parser)
+    add_profile_option(parser)
+
+
+VERB = Verb(
+    name="run",
+    usage="[options] SCRIPT.py ARGS …",
+    also="gpudash run [options] -m MODULE ARGS … | -- COMMAND …",
+    summary="Watch your own training, unmodified, and change it while it runs.",
+    details=lambda: (
+        "All that follows the script's name is its own. It runs as without gpudash.\n"
+        "Without the screen its input and output are untouched; a line at the end, on standard "
+        "error, says what was measured.\n"
+        "The dashboard may be left, or die: the training goes on, and gpudash attach shows it again."
+    ),
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash run train.py --epochs 10", "the dashboard over a script of yours"),
+        ("gpudash run --record run.csv -m pkg.train", "a module, recorded without a screen"),
+        ("gpudash run -- torchrun --nproc-per-node=2 train.py", "any command"),
+    ),
+    exits=(Exit.DONE, Exit.REFUSED),
+    meanings={
+        Exit.DONE: "done, or left running; where the script ends otherwise, its own exit code, "
+        "128 and the signal's number for one that was killed",
+    },
+    module="gpudash.commands.run",
+    configuration="obeyed",
+    user_command="bare",
+)

@@ -1,0 +1,51 @@
+"""`gpudash attach`: the dashboard over a command that runs."""
+
+import argparse
+from collections.abc import Sequence
+from contextlib import closing
+
+from gpudash.commands.dashboard import show
+from gpudash.commands.run import say_farewell
+from gpudash.commands.stdout import on_terminal
+from gpudash.errors import Exit, UsageError
+from gpudash.format import plain
+from gpudash.protocol import Plan
+from gpudash.run.runs import Run, living
+from gpudash.run.script import ON_SCREEN, ScriptSource
+from gpudash.run.session import Session
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Show it. Raises UsageError."""
+    run = choose(arguments.run, living())
+    if not on_terminal():
+        raise UsageError("the dashboard needs a terminal")
+    held = run.open()
+    can = ON_SCREEN if run.facts.is_kept else tuple(one for one in ON_SCREEN if one != "type")
+    source = ScriptSource(run.facts.name, held, run.place, can=can)
+    plan = Plan(workload=source.name, settings={})
+    session = Session(
+        plan, rate_hz=arguments.rate, command=arguments.command, start_source=lambda _plan: source
+    )
+    with closing(source), closing(session):
+        show(lambda: session, plan, arguments)
+    say_farewell(source, Exit.DONE)
+    return Exit.DONE
+
+
+def choose(word: str | None, runs: Sequence[Run]) -> Run:
+    """Return the one that is meant, or the only one. Raises UsageError."""
+    if not runs:
+        raise UsageError("no command of gpudash run lives; valid: gpudash run SCRIPT.py starts one")
+    found = [run for run in runs if word in (None, str(run.facts.pid), run.facts.name)]
+    if len(found) == 1:
+        return found[0]
+    lives = "; ".join(_described(run) for run in found or runs)
+    if not found:
+        raise UsageError(f"no command {word!r} runs; valid: the name or process id of {lives}")
+    raise UsageError(f"{len(found)} commands run, one has to be named by its process id: {lives}")
+
+
+def _described(run: Run) -> str:
+    facts = run.facts
+    return plain(f"{facts.pid} ({' '.join(facts.command)} in {facts.cwd})")

@@ -1,0 +1,229 @@
+"""`gpudash run`: a command of the user's, on the dashboard or with its streams untouched."""
+
+import argparse
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+
+from gpudash import rendezvous
+from gpudash.commands.dashboard import show
+from gpudash.commands.headless import News
+from gpudash.commands.stdout import complain, on_terminal
+from gpudash.errors import UsageError
+from gpudash.format import figure
+from gpudash.protocol import Plan
+from gpudash.recording.files import shown
+from gpudash.run import runs
+from gpudash.run.held import Child, keep
+from gpudash.run.script import HEADLESS, ScriptSource
+from gpudash.run.session import Session
+from gpudash.run.source import Source
+from gpudash.run.user_command import UserCommand, understand
+
+REDRAW_S = 0.2
+IMPATIENCE_S = (0.0, 10.0, 30.0)
+"""When a command that was started for a measurement is asked to end, terminated and killed."""
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Run it. Returns its exit code."""
+    command = understand(arguments.user_command, arguments.python)
+    record: Path | None = arguments.record
+    headless = arguments.watch or (record is not None and not arguments.live)
+    _check(arguments, headless=headless)
+    plan = Plan(workload=command.name, settings={})
+    place = begin()
+    if headless:
+        script = HeadlessScript(command, place)
+        with script.session(plan, arguments) as session:
+            if record is not None:
+                session.record(record, force=arguments.force, every_step=arguments.every_step)
+            script.follow(session, News(quiet=True))
+            if not arguments.quiet:
+                complain(script.summary(session, record))
+        return script.end()
+    return _on_screen(command, place, plan, arguments)
+
+
+def begin() -> rendezvous.Rendezvous:
+    """Return a place for a run, and remove what others have left. Raises UsageError."""
+    runs.living()
+    try:
+        return rendezvous.begin()
+    except OSError as error:
+        raise UsageError(
+            f"no private folder for the run: {error.filename}: {error.strerror}; "
+            "valid: XDG_RUNTIME_DIR or TMPDIR names one that can be written"
+        ) from error
+
+
+def _check(arguments: argparse.Namespace, *, headless: bool) -> None:
+    if arguments.record == Path("-"):
+        raise UsageError("--record - is not valid: standard output is the script's own")
+    for option in ("live", "every_step"):
+        if getattr(arguments, option) and arguments.record is None:
+            raise UsageError(f"--{option.replace('_', '-')} goes with --record FILE.csv")
+    if arguments.quiet and not headless:
+        raise UsageError("--quiet goes with --record FILE.csv or --watch")
+    if not (headless or on_terminal()):
+        raise UsageError(
+            "the dashboard needs a terminal; --record FILE.csv or --watch runs without one"
+        )
+
+
+def _on_screen(
+    command: UserCommand, place: rendezvous.Rendezvous, plan: Plan, arguments: argparse.Namespace
+) -> int:
+    sources: list[ScriptSource] = []
+
+    def start(_plan: Plan) -> Source:
+        sources.append(ScriptSource(command.name, keep(command, place), place))
+        return sources[-1]
+
+    with ExitStack() as at_end:
+
+        @cache
+        def open_session() -> Session:
+            session = Session(
+                plan,
+                interval_s=arguments.interval,
+                rate_hz=arguments.rate,
+                command=arguments.command,
+                set_by=arguments.set_by,
+                start_source=start,
+            )
+            at_end.callback(session.close)
+            return session
+
+        if arguments.record is not None:
+            open_session().record(
+                arguments.record, force=arguments.force, every_step=arguments.every_step
+            )
+        code = show(open_session, plan, arguments)
+    return say_farewell(sources[-1], code) if sources else code
+
+
+def say_farewell(source: ScriptSource, code: int) -> int:
+    """Say whether the command runs on; return its exit code where it has ended."""
+    if not source.is_over:
+        complain(f"{source.name} runs on, unwatched; gpudash attach opens the dashboard again")
+        return code
+    return code if source.exit_code is None else in_shell(source.exit_code)
+
+
+def in_shell(code: int) -> int:
+    """Return an exit code as a shell shows it."""
+    return 128 - code if code < 0 else code
+
+
+class HeadlessScript:
+    """A command that has the terminal, the streams and the signals as if it ran alone."""
+
+    def __init__(
+        self, command: UserCommand, place: rendezvous.Rendezvous, *, output_to_stderr: bool = False
+    ) -> None:
+        self._command, self._place = command, place
+        self._output_to_stderr = output_to_stderr
+        self._child: Child | None = None
+        self.source: ScriptSource | None = None
+        """Once it is started."""
+        self.interrupted = False
+
+    @contextmanager
+    def session(self, plan: Plan, arguments: argparse.Namespace) -> Iterator[Session]:
+        """Open a session that starts the command."""
+        interval = {"interval_s": arguments.interval} if hasattr(arguments, "interval") else {}
+        session = Session(
+            plan,
+            **interval,
+            command=arguments.command,
+            set_by=arguments.set_by,
+            start_source=self._start,
+        )
+        try:
+            with self._signals_passed_on():
+                yield session
+        finally:
+            session.close()
+            if self._child is None:
+                self._place.path.rmdir()
+
+    def _start(self, _plan: Plan) -> ScriptSource:
+        self._child = Child(self._command, self._place, output_to_stderr=self._output_to_stderr)
+        self.source = ScriptSource(self._command.name, self._child, self._place, can=HEADLESS)
+        return self.source
+
+    def follow(
+        self,
+        session: Session,
+        news: News,
+        over: Callable[[], bool] = lambda: False,
+        show: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Run until the command has ended; from when it is `over()`, have it end."""
+        session.start(news)
+        stops, over_since_s = 0, None
+        while not session.wait(REDRAW_S):
+            show()
+            if over_since_s is None and over():
+                over_since_s = time.monotonic()
+            if over_since_s is not None and stops < len(IMPATIENCE_S):
+                if time.monotonic() - over_since_s >= IMPATIENCE_S[stops]:
+                    session.stop()
+                    stops += 1
+        session.close()
+        self._wait()  # whatever became of the session
+
+    def _wait(self) -> int:
+        assert self._child
+        code = self._child.wait()
+        self._child.close()
+        return code
+
+    def summary(self, session: Session, record: Path | None) -> str:
+        """Return in one line what was seen, and what went wrong."""
+        assert self.source
+        parts = [self.source.how_it_ended()] if self._wait() else []
+        if self.source.started:
+            rate = figure(session.steps_per_s)
+            parts.append(f"{self.source.total_steps} steps, {rate} steps/s")
+        else:
+            parts.append(self.source.why_no_step())
+        if record is not None and session.rows_recorded:
+            parts.append(f"recorded to {shown(record)}")
+        if session.recording_failure is not None:
+            parts.append(str(session.recording_failure))
+        if session.failure is not None and session.failure.traceback:  # gpudash's own
+            parts.append(session.failure.sentence)
+        return f"gpudash: {'; '.join(parts)}"
+
+    def end(self) -> int:
+        """Return its exit code; after Ctrl-C die of that, so that a shell's loop ends too."""
+        code = self._wait()
+        if code == -signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+        return in_shell(code)
+
+    @contextmanager
+    def _signals_passed_on(self) -> Iterator[None]:
+        """Have the command decide: it gets what the terminal sends by itself, the rest from us."""
+
+        def pass_on(number: int, _frame: object) -> None:
+            self.interrupted = True
+            if self._child is not None and number in (signal.SIGTERM, signal.SIGHUP):
+                self._child.signal(number)
+
+        before = {}
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup: the command's too
+                before[number] = signal.signal(number, pass_on)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,246 @@
+"""A command of the user's as a source: what it prints, what its training processes tell, its end.
+
+It never ends a command that nobody has asked it to end: closing it is leaving.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from signal import SIGINT, SIGKILL, SIGTERM, Signals
+
+from msgspec.structs import replace
+
+from gpudash.protocol import (
+    Ability,
+    AnyCommand,
+    Envelope,
+    Event,
+    Failed,
+    Finished,
+    Hello,
+    Notice,
+    Offered,
+    Printed,
+    Progress,
+    Started,
+    Status,
+    Stop,
+)
+from gpudash.rendezvous import Rendezvous
+from gpudash.run.held import Held
+from gpudash.run.source import Ended, Source
+from gpudash.run.terminal_lines import Rewritten, TerminalLines
+from gpudash.run.training_processes import TrainingProcesses
+
+ON_SCREEN: tuple[Ability, ...] = ("levers", "pause", "blocks", "record", "leave", "type")
+HEADLESS: tuple[Ability, ...] = ("record",)
+STOPS = (SIGINT, SIGTERM, SIGKILL)
+"""What each further request to end the command sends it."""
+OUTPUT_S, TYPING_S = 0.2, 2.0
+"""How often output is read, and for how long after something was typed at each turn."""
+BURST_BYTES, SUSTAINED_BYTES_PER_S = 1 << 20, 1 << 16
+"""Of what is printed, so much is shown and recorded at once, and so much in the long run."""
+MOST_LINES = 32
+"""Of a message, as of a worker's."""
+
+
+class ScriptSource(Source):
+    """The command, and all its processes that train."""
+
+    is_ours = False
+
+    def __init__(
+        self,
+        name: str,
+        held: Held,
+        place: Rendezvous,
+        *,
+        can: tuple[Ability, ...] = ON_SCREEN,
+    ) -> None:
+        self.name = name
+        self.offered: Offered | None = None
+        """What was found in the training, once it has begun; may be read from any thread."""
+        self.started = False
+        """Whether a step was ever seen; from any thread too."""
+        self.total_steps = 0
+        """Of rank 0."""
+        self._held = held
+        self._processes = TrainingProcesses(place)
+        self._seqs: Counter[tuple[str, int]] = Counter()
+        self._lines = TerminalLines()
+        self._last_line = ""
+        self._left_bytes = float(BURST_BYTES)
+        self._read_s = self._typed_s = 0.0
+        self._stops = 0
+        self._answers: list[int] = []
+        self._why: str | None = None  # it has ended
+        self._is_closed = False
+        self._waiting: list[Event] = [Hello(can=can), Status(text=f"starting {name}")]
+        self._status = ""
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the command ended, negative for a signal; None while it lives, or if unknown."""
+        return self._held.exit_code
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the command has ended, as far as is known."""
+        return self._held.over
+
+    def read(self) -> list[Envelope]:
+        """Return what was printed and what the training tells; at the end, how it ended."""
+        if self._is_closed or self._why is not None:
+            return []
+        printed = self._output()
+        told = self._told()
+        if not self._held.over:
+            self._say_how_far()
+            self._waiting += self._processes.notices()
+            return [*self._own(), *printed, *told]
+        while more := self._told():
+            told += more
+        return [*self._own(), *printed, *told, *self._end()]
+
+    def send(self, command: AnyCommand, /) -> None:
+        """Hand it to the training; a Stop is the command's."""
+        if isinstance(command, Stop):
+            self._answers.append(command.id)
+            self._stop()
+        elif not self._is_closed:
+            self._waiting += [one.body for one in self._processes.send(command)]  # type: ignore[misc]  # no readings
+
+    def type(self, text: str, /) -> None:
+        """Type on the command's terminal."""
+        self._typed_s = time.monotonic()
+        self._held.type(text)
+
+    def ended(self) -> Ended | None:
+        """Return how the command ended; None while it lives."""
+        return None if self._why is None else Ended(self._why)
+
+    def close(self) -> None:
+        """Leave it: it trains on unwatched."""
+        self._is_closed = True
+        self._processes.close()
+        self._held.close()
+
+    # ── what is told ────────────────────────────────────────────────────────────────────
+
+    def _own(self) -> list[Envelope]:
+        now_s = time.monotonic()
+        events, self._waiting = self._waiting, []
+        return [self._stamped("training", 0, now_s, event) for event in events]
+
+    def _told(self) -> list[Envelope]:
+        """Return what the training processes tell."""
+        told = []
+        for envelope in self._processes.read():
+            body, rank = envelope.body, envelope.rank
+            if isinstance(body, Started):
+                self.started, body = True, replace(body, workload=self.name)
+            if isinstance(body, Offered) and rank == 0:
+                self.offered = body
+            if isinstance(body, Progress) and rank == 0:
+                self.total_steps = body.total_steps
+            told.append(self._stamped("training", rank, envelope.sent_s, body))
+        return told
+
+    def _stamped(self, source: str, rank: int, sent_s: float, body: object) -> Envelope:
+        self._seqs[source, rank] += 1
+        seq = self._seqs[source, rank]
+        return Envelope(source=source, rank=rank, seq=seq, sent_s=sent_s, body=body)  # type: ignore[arg-type]  # checked where it is made
+
+    def _output(self) -> list[Envelope]:
+        """Return what was printed; of a flood, the newest."""
+        now_s = time.monotonic()
+        if now_s - self._read_s < (0 if now_s - self._typed_s < TYPING_S else OUTPUT_S):
+            return []
+        more = SUSTAINED_BYTES_PER_S * (now_s - self._read_s)
+        self._left_bytes = min(self._left_bytes + more, BURST_BYTES)
+        self._read_s = now_s
+        printed = self._held.read()[-max(int(self._left_bytes), 1) :]
+        if not printed:
+            return []
+        self._left_bytes -= len(printed)
+        rewritten = self._lines.feed(printed)
+        self._last_line = next(filter(str.strip, reversed(rewritten.lines)), self._last_line)
+        return [self._stamped("output", 0, now_s, one) for one in _messages(rewritten)]
+
+    def _say_how_far(self) -> None:
+        """Say what is waited for until a step was seen."""
+        if self.started:
+            return
+        if self._processes.came_to("torch"):
+            status = "torch is imported; no training step so far"
+        elif self._processes.came_to("nogpudash"):
+            status = f"gpudash is not installed in the Python that runs {self.name}"
+        else:
+            status = f"{self.name} runs; torch is not imported so far"
+        if status != self._status:
+            self._status = status
+            self._waiting.append(Status(text=status))
+
+    def _stop(self) -> None:
+        number = STOPS[min(self._stops, len(STOPS) - 1)]
+        self._stops += 1
+        self._held.signal(number)
+        if number == SIGKILL:  # who starts others may leave them behind
+            self._processes.kill()
+        said = "as Ctrl-C does" if number == SIGINT else f"by {number.name}"
+        self._waiting.append(Notice(text=f"{self.name} was asked to end, {said}"))
+
+    # ── the end ─────────────────────────────────────────────────────────────────────────
+
+    def _end(self) -> Iterable[Envelope]:
+        now_s, code = time.monotonic(), self._held.exit_code
+        self._why = self.how_it_ended()
+        events: list[Event] = []
+        if code == 0 or (code is None and not self._held.lost):
+            answers = tuple(self._answers)
+            events.append(Finished(at_s=now_s, answers=answers, total_steps=self.total_steps))
+        elif not self._stops:
+            events.append(Failed(at_s=now_s, kind="error", sentence=self._why))
+        if not self.started and not self._stops:
+            events.append(Notice(text=self.why_no_step()))
+        return [self._stamped("training", 0, now_s, event) for event in events]
+
+    def how_it_ended(self) -> str:
+        """Return how the command ended, as a sentence."""
+        code = self._held.exit_code
+        if self._held.lost:
+            return f"whoever held the terminal of {self.name} was killed, and the terminal is gone"
+        if code is None or code == 0:
+            return f"{self.name} has ended"
+        if code == -SIGINT:
+            return f"{self.name} was interrupted"
+        if code < 0:
+            return f"{self.name} was killed by {_signal_name(-code)}"
+        words = f": {self._last_line.strip()}" if self._last_line else ""
+        return f"{self.name} exited with {code}{words}"
+
+    def why_no_step(self) -> str:
+        """Return why there is nothing to show."""
+        if self._processes.came_to("torch"):
+            return "no training step was seen, though torch was imported"
+        if self._processes.came_to("nogpudash"):
+            return "no training step was seen: gpudash is not installed in the Python that ran it"
+        if self._processes.came_to("python"):
+            return "no training step was seen: torch was never imported"
+        return "no training step was seen: gpudash was not loaded; is this python -I, or no Python?"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _messages(rewritten: Rewritten) -> Iterable[Printed]:
+    """Return messages short enough for a log's reader."""
+    lines, replaces = rewritten
+    if replaces or lines:
+        yield Printed(lines=lines[:MOST_LINES], replaces=replaces)
+    for at in range(MOST_LINES, len(lines), MOST_LINES):
+        yield Printed(lines=lines[at : at + MOST_LINES])

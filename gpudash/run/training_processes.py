@@ -1,0 +1,217 @@
+"""The processes of a command that train: found by their sockets, read, and told."""
+
+import itertools
+import os
+import signal
+import socket
+import struct
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+
+import msgspec
+
+from gpudash.errors import SourceError
+from gpudash.protocol import (
+    AnyCommand,
+    Blocks,
+    BlocksEnded,
+    Change,
+    Envelope,
+    Event,
+    Hello,
+    Notice,
+    Pause,
+    Refused,
+    Resume,
+    Resumed,
+)
+from gpudash.rendezvous import Rendezvous
+from gpudash.run.source import Decoder
+
+READ_BYTES = 1 << 16
+TURN_BYTES = 1 << 20
+"""One turn reads no more of one process."""
+LOOK_S = 1.0
+"""How often the directory is looked at where it has not changed: its time may be coarse."""
+PATIENCE_S = 1.0
+"""A process that has ended is worth a word once its command has lived on for so long."""
+CREDENTIALS = struct.Struct("3i")
+
+
+class TrainingProcesses:
+    """All of one run; each has a rank of its own."""
+
+    def __init__(self, place: Rendezvous) -> None:
+        self._place = place
+        self._marks: dict[str, dict[int, int]] = {}
+        self._changed_ns = -1
+        self._look_s = 0.0
+        self._known: set[tuple[int, int]] = set()  # process and its socket
+        self._members: list[_Member] = []
+        self._gone: list[tuple[float, _Member]] = []
+        self._sentences: list[str] = []
+
+    def came_to(self, what: str) -> bool:
+        """Tell whether a process of the command has left this mark."""
+        return bool(self._marks.get(what))
+
+    def read(self) -> list[Envelope]:
+        """Return what has arrived: ranks are those here, sequence numbers still the process's."""
+        self._look()
+        found = []
+        for member in list(self._members):
+            try:
+                for envelope in member.read():
+                    rank = self._rank_of(member, envelope)
+                    if not isinstance(envelope.body, Hello):
+                        found.append(msgspec.structs.replace(envelope, rank=rank))
+            except (SourceError, msgspec.MsgspecError) as error:
+                self._sentences.append(f"training process {member.pid}: {error}")
+                member.close()
+            if member.ended:
+                self._part_with(member)
+                found += member.unheard("the training process has ended")
+        return found
+
+    def notices(self) -> list[Notice]:
+        """Return what the user should know: which processes have ended while the command lives."""
+        now_s = time.monotonic()
+        for ended in [one for one in self._gone if now_s - one[0] > PATIENCE_S]:
+            self._gone.remove(ended)
+            which = f"training process {ended[1].pid} (rank {ended[1].rank}) has ended"
+            self._sentences.append(which + ("; the others go on" if self._members else ""))
+        notices = [Notice(text=sentence) for sentence in self._sentences]
+        self._sentences.clear()
+        return notices
+
+    def send(self, command: AnyCommand) -> list[Envelope]:
+        """Hand it to rank 0; return the answer where there is none."""
+        for member in self._members:
+            if member.rank == 0:
+                member.send(command)
+                return []
+        return _unheard([command], "nothing is training")
+
+    def kill(self) -> None:
+        """Kill those that are connected."""
+        for member in self._members:
+            with suppress(OSError):
+                os.kill(member.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Let go of them."""
+        for member in self._members:
+            member.close()
+        self._members.clear()
+
+    def _look(self) -> None:
+        """Connect to those that have come."""
+        now_s = time.monotonic()
+        try:
+            changed_ns = self._place.path.stat().st_mtime_ns
+            if changed_ns == self._changed_ns and now_s < self._look_s:
+                return
+            self._marks = self._place.marks()
+        except OSError:  # the run is over
+            return
+        self._changed_ns, self._look_s = changed_ns, now_s + LOOK_S
+        for key in set(self._marks.get("sock", {}).items()) - self._known:
+            connection = socket.socket(socket.AF_UNIX)
+            connection.setblocking(False)
+            try:
+                connection.connect(str(self._place.socket(key[0])))
+            except OSError:  # gone, or not listening so far
+                connection.close()
+                continue
+            self._known.add(key)
+            self._members.append(_Member(key, connection))
+
+    def _rank_of(self, member: "_Member", envelope: Envelope) -> int:
+        """Return the rank that the process says, or the next that no other has."""
+        if member.rank is None:
+            taken = {one.rank for one in self._members}
+            free = (rank for rank in itertools.count(envelope.rank) if rank not in taken)
+            member.rank = next(free)
+        return member.rank
+
+    def _part_with(self, member: "_Member") -> None:
+        self._members.remove(member)
+        member.close()
+        if member.rank is None:  # it may have another dashboard: it is asked again
+            self._known.discard(member.key)
+        else:
+            self._gone.append((time.monotonic(), member))
+
+
+class _Member:
+    """One process, and the connection to it."""
+
+    def __init__(self, key: tuple[int, int], connection: socket.socket) -> None:
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        self.key = key
+        self.pid: int = CREDENTIALS.unpack(credentials)[0] or key[0]
+        self.rank: int | None = None
+        """None until it has said something."""
+        self.ended = False
+        self._connection = connection
+        self._decoder = Decoder("it")
+        self._partial = b""
+        self._unsent = bytearray()
+        self._unanswered: dict[int, AnyCommand] = {}
+
+    def read(self) -> list[Envelope]:
+        """Return what has arrived. Raises SourceError or MsgspecError for what makes no sense."""
+        self._flush()
+        received = bytearray(self._partial)
+        while not self.ended and len(received) < TURN_BYTES:
+            try:
+                chunk = self._connection.recv(READ_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:
+                chunk = b""
+            self.ended = not chunk
+            received += chunk
+        *lines, self._partial = bytes(received).split(b"\n")
+        envelopes = [self._decoder.decode(line) for line in lines]
+        for envelope in envelopes:
+            for number in getattr(envelope.body, "answers", ()):
+                self._unanswered.pop(number, None)
+        return envelopes
+
+    def send(self, command: AnyCommand) -> None:
+        """Hand the command over; a process that is busy does not hold us up."""
+        self._unanswered[command.id] = command
+        self._unsent += msgspec.json.encode(command) + b"\n"
+        self._flush()
+
+    def unheard(self, why: str) -> list[Envelope]:
+        """Return the answers that it did not give."""
+        return _unheard(self._unanswered.values(), why)
+
+    def close(self) -> None:
+        self.ended = True
+        self._connection.close()
+
+    def _flush(self) -> None:
+        if self._unsent and not self.ended:
+            with suppress(OSError):  # full, or gone
+                del self._unsent[: self._connection.send(self._unsent)]
+
+
+def _unheard(commands: Iterable[AnyCommand], why: str) -> list[Envelope]:
+    """Return an answer to each: a command is answered once, by whomever."""
+    now_s = time.monotonic()
+    answers: list[Event] = []
+    for command in commands:
+        mine = (command.id,)
+        match command:
+            case Change(settings=settings):
+                refused = Refused(answers=mine, kind="bad_setting", changes=settings, reason=why)
+                answers.append(refused)
+            case Blocks(run=run):
+                answers.append(BlocksEnded(at_s=now_s, answers=mine, run=run, why=why))
+            case Pause() | Resume():
+                answers.append(Resumed(at_s=now_s, answers=mine))
+    return [Envelope(source="training", seq=0, sent_s=now_s, body=body) for body in answers]
