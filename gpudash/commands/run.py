@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -61,6 +62,11 @@ def begin() -> rendezvous.Rendezvous:
         ) from error
 
 
+def remove(place: rendezvous.Rendezvous) -> None:
+    """Remove what nothing was started for."""
+    shutil.rmtree(place.path, ignore_errors=True)
+
+
 def _check(arguments: argparse.Namespace, *, headless: bool) -> None:
     if arguments.record == Path("-"):
         raise UsageError("--record - is not valid: standard output is the script's own")
@@ -81,10 +87,12 @@ def _on_screen(
     sources: list[ScriptSource] = []
 
     def start(_plan: Plan) -> Source:
-        sources.append(ScriptSource(command.name, keep(command, place), place))
+        held = keep(command, place)
+        sources.append(ScriptSource(command.name, held, place))
         return sources[-1]
 
     with ExitStack() as at_end:
+        at_end.callback(lambda: None if sources else remove(place))
 
         @cache
         def open_session() -> Session:
@@ -150,7 +158,7 @@ class HeadlessScript:
         finally:
             session.close()
             if self._child is None:
-                self._place.path.rmdir()
+                remove(self._place)
 
     def _start(self, _plan: Plan) -> ScriptSource:
         self._child = Child(self._command, self._place, output_to_stderr=self._output_to_stderr)
@@ -171,10 +179,11 @@ class HeadlessScript:
             show()
             if over_since_s is None and over():
                 over_since_s = time.monotonic()
-            if over_since_s is not None and stops < len(IMPATIENCE_S):
-                if time.monotonic() - over_since_s >= IMPATIENCE_S[stops]:
-                    session.stop()
-                    stops += 1
+            if over_since_s is None or stops == len(IMPATIENCE_S):
+                continue
+            if time.monotonic() - over_since_s >= IMPATIENCE_S[stops]:
+                session.stop()
+                stops += 1
         session.close()
         self._wait()  # whatever became of the session
 

@@ -133,10 +133,10 @@ class _Dashboard:
         self._leaving += message(kind, payload)
 
     def flush(self) -> None:
-        """Send what the connection takes. Raises OSError where it is gone."""
+        """Send what the connection takes."""
         if not self._leaving:
             self._pack()
-        with suppress(BlockingIOError):
+        with suppress(OSError):  # full; or gone, which is noticed where it is read
             del self._leaving[: self.connection.send(self._leaving)]
 
     def _pack(self) -> None:
@@ -252,8 +252,8 @@ class Keeper:
         dashboard = self._dashboard
         if dashboard is None:
             return
+        dashboard.flush()
         try:
-            dashboard.flush()
             received = dashboard.connection.recv(READ_BYTES)
         except BlockingIOError:
             return

@@ -42,7 +42,8 @@ VERB = Verb(
         "All that follows the script's name is its own. It runs as without gpudash.\n"
         "Without the screen its input and output are untouched; a line at the end, on standard "
         "error, says what was measured.\n"
-        "The dashboard may be left, or die: the training goes on, and gpudash attach shows it again."
+        "The dashboard may be left, or die: the training goes on, and gpudash attach shows it "
+        "again."
     ),
     add_arguments=add_arguments,
     examples=(

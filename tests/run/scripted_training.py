@@ -1,0 +1,136 @@
+"""A training process as gpudash sees one: it marks, listens, tells its steps and obeys. No torch.
+
+Run as a script, by whatever starts a user's: it stands for a training with gpudash's hooks in it.
+"""
+
+import argparse
+import os
+import socket
+import sys
+import time
+
+import msgspec
+
+from gpudash import rendezvous
+from gpudash.protocol import AnyCommand, Envelope, Hello, LeverOffer, Offered
+from tests.scripted_worker import Worker
+
+LEVERS = (
+    LeverOffer(
+        name="num_workers",
+        kind="count",
+        default="2",
+        maximum=64,
+        effect="new loader",
+        summary="processes that load",
+        source="DataLoader",
+    ),
+    LeverOffer(
+        name="precision",
+        kind="choice",
+        default="script",
+        choices=("script", "bf16"),
+        summary="autocast",
+        source="torch.autocast",
+    ),
+    LeverOffer(
+        name="batch_size",
+        kind="count",
+        default="8",
+        summary="samples of a step",
+        source="DataLoader",
+        refusal="the script sets its batch size itself",
+    ),
+)
+
+
+class Training:
+    """Serves one dashboard at a time between its steps."""
+
+    def __init__(self, place, rank):
+        self.worker, self.rank, self.seq = Worker(), rank, 0
+        self.worker.now_s = time.monotonic()
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(place.socket(os.getpid())))
+        self.listener.listen()
+        self.listener.setblocking(False)
+        self.connection = None
+        self.partial = b""
+
+    def turn(self):
+        self.accept()
+        self.hear()
+        self.worker.turn()
+        for event in self.worker.sent:
+            self.tell(event)
+        self.worker.sent.clear()
+
+    def accept(self):
+        try:
+            connection, _ = self.listener.accept()
+        except BlockingIOError:
+            return
+        if self.connection is not None:
+            connection.close()
+            return
+        self.connection = connection
+        self.tell(Hello(can=("levers", "pause", "blocks", "record", "leave"), pid=os.getpid()))
+        self.tell(Offered(found="SGD, root Net", levers=LEVERS))
+        self.tell(msgspec.structs.replace(self.worker.start(), pid=os.getpid()))
+
+    def hear(self):
+        if self.connection is None:
+            return
+        try:
+            received = self.connection.recv(1 << 16, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            received = b""
+        if not received:
+            self.connection = None
+            return
+        *lines, self.partial = (self.partial + received).split(b"\n")
+        for line in lines:
+            self.worker.obey(msgspec.json.decode(line, type=AnyCommand))
+
+    def tell(self, event):
+        if self.connection is None:
+            return
+        self.seq += 1
+        envelope = Envelope(
+            source="training", rank=self.rank, seq=self.seq, sent_s=time.monotonic(), body=event
+        )
+        try:
+            self.connection.sendall(msgspec.json.encode(envelope) + b"\n")
+        except OSError:
+            self.connection = None
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--step-s", type=float, default=0.01)
+    parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--exit", type=int, default=0)
+    parser.add_argument("--fork", action="store_true", help="two train, as under torchrun")
+    arguments = parser.parse_args()
+    place = rendezvous.of_environment()
+    pid = os.fork() if arguments.fork else 0
+    if place is None:
+        sys.exit("gpudash is not there")
+    place.mark("python")
+    place.mark("torch")
+    print("training", os.getpid(), flush=True)
+    training = Training(place, arguments.rank)
+    for _ in range(arguments.steps):
+        training.turn()
+        time.sleep(arguments.step_s)
+    if pid:
+        os.waitpid(pid, 0)
+    print("done", file=sys.stderr, flush=True)
+    sys.exit(arguments.exit)
+
+
+if __name__ == "__main__":
+    main()

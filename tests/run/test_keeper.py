@@ -1,0 +1,240 @@
+"""A command on a keeper's terminal: what it sees, and what outlives what."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from gpudash import rendezvous
+from gpudash.errors import UsageError
+from gpudash.run import keeper, runs
+from gpudash.run.held import attach, keep
+from gpudash.run.keeper import Messages, message
+from gpudash.run.user_command import UserCommand
+
+WAIT_S = 30.0
+
+
+@pytest.fixture
+def place(monkeypatch, short_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    return rendezvous.begin()
+
+
+def start(place, code, *arguments):
+    return keep(UserCommand("train.py", (sys.executable, "-c", code, *arguments)), place)
+
+
+def until(predicate):
+    end_s = time.monotonic() + WAIT_S
+    while time.monotonic() < end_s:
+        if found := predicate():
+            return found
+        time.sleep(0.01)
+    raise AssertionError("it never came")
+
+
+def output(held, wanted=None):
+    """Return what is printed until that is in it, or until the end."""
+    printed = bytearray()
+
+    def is_there():
+        printed.extend(held.read())
+        return held.over if wanted is None else wanted in printed
+
+    until(is_there)
+    return bytes(printed)
+
+
+def alive(pid):
+    return keeper.began_ticks(pid) >= 0
+
+
+def test_messages_arrive_in_whatever_pieces_they_come():
+    wire = message(keeper.TYPE, "é") + message(keeper.END) + message(keeper.SIZE, "80 24")
+    whole = [(keeper.TYPE, "é".encode()), (keeper.END, b""), (keeper.SIZE, b"80 24")]
+    apart = Messages()
+    assert [one for byte in wire for one in apart.take(bytes([byte]))] == whole
+    assert list(Messages().take(wire)) == whole
+
+
+def test_a_command_has_a_terminal_for_all_it_says_and_hears(place):
+    held = start(place, "import sys; print([s.isatty() for s in (sys.stdin, sys.stdout)])")
+    assert b"[True, True]\r\n" in output(held)
+    assert held.exit_code == 0
+
+
+def test_what_is_typed_is_read(place):
+    held = start(place, "print('hello', input('name? '))")
+    output(held, b"name? ")
+    held.type("Eve\n")
+    assert b"hello Eve" in output(held)
+    held.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code"),
+    [
+        ("", 0),
+        ("raise SystemExit(1)", 1),
+        ("raise SystemExit(7)", 7),
+        ("import os; os.kill(os.getpid(), 9)", -9),
+        ("import os, time\nif os.fork(): os._exit(5)\ntime.sleep(2)", 5),
+    ],
+)
+def test_its_exit_code_arrives(place, code, exit_code):
+    held = start(place, code)
+    output(held)
+    assert held.exit_code == exit_code
+    held.close()
+
+
+def test_what_is_printed_last_arrives_before_the_end(place):
+    held = start(place, "for i in range(5000): print(i)")
+    assert output(held).endswith(b"4999\r\n")
+
+
+def test_a_command_that_cannot_be_started_says_so_on_its_terminal(place):
+    held = keep(UserCommand("gone", ("/nowhere/gone",)), place)
+    assert b"cannot start /nowhere/gone: No such file or directory" in output(held)
+    assert held.exit_code == 127
+
+
+@pytest.mark.parametrize("how", ["typed", "sent"])
+def test_ctrl_c_is_the_commands_own(place, how):
+    held = start(
+        place,
+        "import time\ntry:\n  print('ready')\n  time.sleep(60)\n"
+        "except KeyboardInterrupt: raise SystemExit(3)",
+    )
+    output(held, b"ready")
+    if how == "typed":
+        held.type("\x03")
+    else:
+        held.signal(signal.SIGINT)
+    output(held)
+    assert held.exit_code == 3
+
+
+def test_it_has_the_default_signals_and_its_own_environment(place):
+    held = start(
+        place,
+        "import os, signal\n"
+        "names = ['SIGINT', 'SIGHUP', 'SIGTERM', 'SIGTTOU', 'SIGQUIT']\n"
+        "print([n for n in names if signal.getsignal(getattr(signal, n)) == signal.SIG_IGN])\n"
+        "print(os.environ['GPUDASH_RUN'], os.getpgrp() == os.getpid(), os.tcgetpgrp(0) == os.getpid())\n"
+        "print(sorted(int(fd) for fd in os.listdir('/proc/self/fd'))[:4])",
+    )
+    printed = output(held).decode()
+    assert f"[]\r\n{place.path} True True\r\n[0, 1, 2, 3]" in printed  # 3: of listing them
+
+
+def test_a_killed_dashboard_leaves_it_running_and_another_finds_it(place):
+    program = (
+        "import sys, time; from pathlib import Path\n"
+        "from gpudash.rendezvous import Rendezvous; from gpudash.run.held import keep\n"
+        "from gpudash.run.user_command import UserCommand\n"
+        f"place = Rendezvous(Path({str(place.path)!r}))\n"
+        "code = \"import os; print('began', os.getpid()); print('got', input())\"\n"
+        "held = keep(UserCommand('train.py', (sys.executable, '-c', code)), place)\n"
+        "while b'began' not in held.read(): time.sleep(0.01)\n"
+        "print('up', flush=True); time.sleep(60)"
+    )
+    dashboard = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert dashboard.stdout.readline() == b"up\n"
+    (run,) = runs.living()
+    with pytest.raises(UsageError, match=r"train\.py is watched by another gpudash"):
+        run.open()
+    dashboard.kill()
+    dashboard.wait()
+    assert alive(run.facts.pid)
+
+    held = until(lambda: quietly(run.open))
+    assert b"began" in output(held, b"began")  # what was printed before is told again
+    held.type("on\n")
+    assert b"got on" in output(held)
+    assert held.exit_code == 0
+    held.close()
+    until(lambda: not place.path.exists())  # nothing is left behind
+    assert runs.living() == []
+
+
+def quietly(call):
+    try:
+        return call()
+    except UsageError:
+        return None
+
+
+def test_a_dashboard_may_leave_and_come_back_after_the_end(place):
+    held = start(place, "input(); print('over')")
+    until(runs.living)
+    held.close()
+    again = until(lambda: quietly(lambda: attach(place.path, "train.py")))
+    again.type("\n")
+    output(again, b"over")
+    again.over = False  # it did not see the end: somebody may still want to
+    again.close()
+    third = until(lambda: quietly(lambda: attach(place.path, "train.py")))
+    assert b"over" in output(third)
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_keeper_that_nobody_wants_to_hear_ends_by_itself(place, tells):
+    held = start(place, "print('over')")
+    output(held)
+    ended_s = time.monotonic()
+    held.over = tells  # a dashboard that does not know of the end leaves in silence
+    held.close()
+    until(lambda: not place.path.exists())
+    assert (time.monotonic() - ended_s < keeper.LINGER_S / 2) is tells
+
+
+def test_100_mb_of_output_are_drained_and_take_no_memory(place):
+    held = start(
+        place,
+        "import sys\nline = 'x' * 99 + '\\n'\n"
+        "for _ in range(1000): sys.stdout.write(line * 1000)\n"
+        "print('done')",
+    )
+    until(runs.living)  # nobody reads
+    (run,) = runs.living()
+    watcher = run.facts.processes[1][0]
+    until(lambda: not alive(run.facts.pid))
+    status = dict(
+        line.split(":", 1) for line in open(f"/proc/{watcher}/status").read().splitlines()
+    )
+    assert int(status["VmHWM"].split()[0]) < 40_000
+    printed = output(held)
+    assert printed.endswith(b"done\r\n")
+    assert len(printed) < 3 * keeper.KEPT_BYTES
+    assert keeper.LEFT_OUT in printed
+
+
+def test_a_keeper_that_is_killed_is_no_mystery(place):
+    held = start(place, "import time; time.sleep(60)")
+    (run,) = until(runs.living)
+    os.kill(run.facts.processes[1][0], signal.SIGKILL)
+    output(held)
+    assert held.lost
+    assert held.exit_code is None
+    until(lambda: not alive(run.facts.pid))  # as with any terminal that closes
+    until(lambda: runs.living() == [])
+    assert not place.path.exists()
+
+
+def test_the_terminals_size_is_what_it_is_told(place):
+    held = start(place, "import os; input(); print(os.get_terminal_size())")
+    held._send(keeper.SIZE, "77 33")
+    held.type("\n")
+    assert b"columns=77, lines=33" in output(held)
+
+
+def test_a_run_of_another_container_is_left_alone(place, monkeypatch):
+    keeper.write_facts(place.path, name="x", command=["x"], pid=2**22, is_kept=True)
+    monkeypatch.setattr(keeper, "space", lambda: "elsewhere")
+    assert runs.living() == []
+    assert place.path.exists()

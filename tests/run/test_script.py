@@ -1,0 +1,375 @@
+"""A command as a session's source, over a double of a training process."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpudash import rendezvous
+from gpudash.errors import UsageError
+from gpudash.protocol import (
+    Block,
+    Blocks,
+    BlocksEnded,
+    Change,
+    Changed,
+    Failed,
+    Finished,
+Hello,
+    Notice,
+    Offered,
+    Pause,
+    Paused,
+    Plan,
+    Printed,
+    Progress,
+    Refused,
+    Resume,
+    Resumed,
+    Started,
+    Status,
+    Stop,
+)
+from gpudash.run import keeper
+from gpudash.run.held import Child, keep
+from gpudash.run.script import ScriptSource
+from gpudash.run.session import Session
+from gpudash.run.user_command import UserCommand, understand
+
+TRAINING = str(Path(__file__).with_name("scripted_training.py"))
+WAIT_S = 30.0
+
+
+@pytest.fixture
+def place(monkeypatch, short_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    return rendezvous.begin()
+
+
+class Watched:
+    """A source, and all it has told."""
+
+    def __init__(self, place, *words, kept=True):
+        command = UserCommand("train.py", (sys.executable, *words))
+        self.held = keep(command, place) if kept else Child(command, place)
+        self.source = ScriptSource("train.py", self.held, place)
+        self.envelopes = []
+        self.place = place
+
+    def until(self, predicate):
+        end_s = time.monotonic() + WAIT_S
+        while time.monotonic() < end_s:
+            self.envelopes += self.source.read()
+            if found := predicate():
+                return found
+            time.sleep(0.01)
+        raise AssertionError([one for one in self.bodies() if not isinstance(one, Progress)])
+
+    def bodies(self, kind=object, rank=None):
+        return [
+            one.body
+            for one in self.envelopes
+            if isinstance(one.body, kind) and rank in (None, one.rank)
+        ]
+
+    def first(self, kind, rank=None):
+        return self.until(lambda: self.bodies(kind, rank))[0]
+
+    def end(self):
+        self.until(self.source.ended)
+        self.source.close()
+        return self.source.ended().why
+
+    def sentences(self):
+        return [one.text for one in self.bodies(Notice)]
+
+    def facts(self):
+        """Return what its directory tells."""
+        return json.loads((self.place.path / keeper.FACTS).read_text())
+
+    def lines(self):
+        lines = []
+        for one in self.bodies(Printed):
+            del lines[len(lines) - one.replaces :]
+            lines += one.lines
+        return lines
+
+
+@pytest.fixture
+def run(place):
+    started = []
+
+    def start(*words, **options):
+        started.append(Watched(place, *words, **options))
+        return started[-1]
+
+    yield start
+    for watched in started:
+        watched.held.signal(signal.SIGKILL)
+        watched.source.close()
+
+
+# ── what it tells ───────────────────────────────────────────────────────────────────────
+
+
+def test_the_command_is_there_before_it_trains(run):
+    watched = run("-c", "import time; time.sleep(60)")
+    watched.until(lambda: len(watched.bodies(Status)) == 2)
+    hello, status = watched.bodies()[:2]
+    assert {"levers", "blocks", "leave", "type"} <= set(hello.can)
+    assert status.text == "starting train.py"
+    assert watched.bodies(Status)[-1].text == "train.py runs; torch is not imported so far"
+
+
+def test_it_says_that_torch_is_imported(run, place):
+    watched = run("-c", "import time; time.sleep(60)")
+    place.mark("torch")
+    watched.until(lambda: watched.bodies(Status)[-1].text.startswith("torch is imported"))
+
+
+def test_a_training_is_relayed_in_order_and_under_the_commands_name(run):
+    watched = run(TRAINING, "--steps", "30")
+    assert watched.first(Started).workload == "train.py"
+    assert watched.first(Offered) == watched.source.offered
+    assert watched.end() == "train.py has ended"
+    assert watched.bodies(Finished)[-1].total_steps == watched.bodies(Progress)[-1].total_steps > 0
+    assert len(watched.bodies(Hello)) == 1  # said again, it would void the log
+    for name in ("training", "output"):
+        seqs = [one.seq for one in watched.envelopes if one.source == name]
+        assert seqs == sorted(set(seqs))
+    assert [line.split()[0] for line in watched.lines()] == ["training", "done"]
+
+
+def test_each_process_that_trains_has_a_rank_of_its_own(run):
+    watched = run(TRAINING, "--steps", "60", "--fork")
+    pids = {watched.first(Started, rank).pid for rank in (0, 1)}
+    assert len(pids) == 2
+    watched.end()
+    assert watched.bodies(Progress, 0)
+    assert watched.bodies(Progress, 1)
+
+
+def test_a_rank_that_is_killed_is_named_and_the_others_go_on(run):
+    watched = run(TRAINING, "--fork")
+    of_rank = {rank: watched.first(Started, rank).pid for rank in (0, 1)}
+    command = watched.facts()["pid"]
+    rank, pid = next((rank, pid) for rank, pid in of_rank.items() if pid != command)
+    os.kill(pid, signal.SIGKILL)
+    watched.until(watched.sentences)
+    which = f"training process {pid} (rank {rank}) has ended"
+    assert watched.sentences() == [f"{which}; the others go on"]
+    steps = len(watched.bodies(Progress, 1 - rank))
+    watched.until(lambda: len(watched.bodies(Progress, 1 - rank)) > steps)
+
+
+def test_a_second_training_after_the_first_is_another_start(run):
+    program = f"import subprocess, sys\nfor _ in 0, 1: subprocess.run([sys.executable, {TRAINING!r}, '--steps', '20'])"
+    watched = run("-c", program)
+    watched.end()
+    first, second = watched.bodies(Started, 0)
+    assert first.pid != second.pid
+
+
+def test_what_does_not_speak_the_protocol_is_said_and_does_no_harm(run):
+    program = (
+        "import os, socket, time\nfrom gpudash import rendezvous\n"
+        "listener = socket.socket(socket.AF_UNIX)\n"
+        "listener.bind(str(rendezvous.of_environment().socket(os.getpid())))\n"
+        "listener.listen(); connection, _ = listener.accept()\n"
+        "connection.send(b'[\"training\",0,1,0.0,{\"type\":\"Hello\",\"protocol\":99}]\\n')\n"
+        "time.sleep(60)"
+    )
+    watched = run("-c", program)
+    assert "speaks protocol 99" in watched.until(watched.sentences)[0]
+    assert watched.source.ended() is None
+
+
+# ── what it is asked ────────────────────────────────────────────────────────────────────
+
+
+def test_commands_reach_the_training_and_are_answered(run):
+    watched = run(TRAINING)
+    watched.first(Started)
+    watched.source.send(Change(id=1, settings={"num_workers": "4"}))
+    assert watched.first(Changed).answers == (1,)
+    watched.source.send(Pause(id=2))
+    assert watched.first(Paused).answers == (2,)
+
+
+def test_what_nobody_can_hear_is_answered_too(run):
+    watched = run("-c", "import time; time.sleep(60)")
+    block = Block(number=0, changes={}, min_steps=1, min_s=0.0)
+    watched.source.send(Change(id=1, settings={"num_workers": "4"}))
+    watched.source.send(Blocks(id=2, run=1, blocks=(block,)))
+    watched.source.send(Resume(id=3))
+    assert watched.first(Refused).reason == "nothing is training"
+    assert watched.first(BlocksEnded).answers == (2,)
+    assert watched.first(Resumed).answers == (3,)
+
+
+def test_a_command_to_a_training_that_dies_is_answered(run):
+    watched = run(TRAINING)
+    pid = watched.first(Started).pid
+    os.kill(pid, signal.SIGSTOP)
+    watched.source.send(Change(id=1, settings={"num_workers": "4"}))
+    os.kill(pid, signal.SIGKILL)
+    assert watched.first(Refused).answers == (1,)
+
+
+DEAF = (
+    "import signal, time\nfor n in (signal.SIGINT, signal.SIGTERM): signal.signal(n, lambda *_: print(_[0]))\n"
+    "print('ready')\nwhile True: time.sleep(0.1)"
+)
+
+
+def test_it_ends_as_by_ctrl_c_and_harder_only_when_asked_again(run):
+    watched = run("-c", DEAF)
+    watched.until(lambda: watched.lines() == ["ready"])
+    for said in (["ready", "2"], ["ready", "2", "15"]):
+        watched.source.send(Stop(id=len(said)))
+        watched.until(lambda said=said: watched.lines() == said)
+    assert watched.source.ended() is None
+    watched.source.send(Stop(id=9))
+    assert watched.end() == "train.py was killed by SIGKILL"
+    assert not watched.bodies(Failed)  # it was asked to
+
+
+def test_what_is_typed_reaches_it(run):
+    watched = run("-c", "print('hello', input('name? '))")
+    watched.until(lambda: watched.lines() == ["name?"])
+    watched.source.type("Eve\n")
+    watched.end()
+    assert watched.lines() == ["name? Eve", "hello Eve"]
+
+
+# ── how it ends ─────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("program", "sentence"),
+    [
+        ("raise ValueError('no data')", "train.py exited with 1: ValueError: no data"),
+        ("raise SystemExit(7)", "train.py exited with 7"),
+        ("import os; os.kill(os.getpid(), 9)", "train.py was killed by SIGKILL"),
+        ("import os; os.kill(os.getpid(), 11)", "train.py was killed by SIGSEGV"),
+    ],
+)
+def test_a_failure_is_told_with_its_last_words(run, program, sentence):
+    watched = run("-c", program)
+    assert watched.end() == sentence
+    assert watched.bodies(Failed)[0].sentence == sentence
+
+
+@pytest.mark.parametrize(
+    ("marks", "why"),
+    [
+        ((), "gpudash was not loaded; is this python -I, or no Python?"),
+        (("nogpudash",), "gpudash is not installed in the Python that ran it"),
+        (("python",), "torch was never imported"),
+        (("python", "torch"), "no training step was seen, though torch was imported"),
+    ],
+)
+def test_where_no_step_was_seen_it_says_why(run, place, marks, why):
+    for mark in marks:
+        place.mark(mark)
+    watched = run("-c", "pass")
+    watched.end()
+    assert why in watched.sentences()[-1]
+
+
+def test_a_flood_of_output_is_thinned_and_its_end_is_whole(run):
+    watched = run("-c", "for _ in range(200): print(('x' * 99 + '\\n') * 1000)\nprint('last')")
+    watched.end()
+    assert watched.lines()[-1] == "last"
+    assert sum(map(len, watched.lines())) < 4_000_000
+
+
+# ── a session over it ───────────────────────────────────────────────────────────────────
+
+
+class Nobody:
+    def __getattr__(self, name):
+        return lambda *_: None
+
+
+def session_over(watched):
+    session = Session(
+        Plan(workload="train.py", settings={}),
+        start_source=lambda _plan: watched.source,
+        beside=(),
+    )
+    session.start(Nobody())
+    return session
+
+
+@pytest.mark.parametrize("how", ["leave", "close"])
+def test_a_session_that_leaves_or_closes_lets_it_run_on(run, how):
+    watched = run("-c", "import time; print('up'); time.sleep(60)")
+    watched.until(lambda: watched.lines() == ["up"])
+    session = session_over(watched)
+    getattr(session, how)()
+    assert session.wait(WAIT_S)
+    session.close()
+    assert session.failure is None
+    pid = watched.facts()["pid"]
+    assert keeper.began_ticks(pid) >= 0
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_stop_that_is_not_obeyed_kills_nothing(run, monkeypatch):
+    monkeypatch.setattr("gpudash.run.session.STOP_TIMEOUT_S", 0.0)
+    watched = run("-c", DEAF)
+    watched.until(lambda: watched.lines() == ["ready"])
+    session = session_over(watched)
+    session.stop()
+    assert not session.wait(0.5)
+    session.stop()
+    session.stop()
+    assert session.wait(WAIT_S)
+    session.close()
+    assert session.failure is None
+
+
+# ── which command ───────────────────────────────────────────────────────────────────────
+
+
+def test_the_python_is_the_one_named_then_the_activated_one_then_ours(tmp_path, monkeypatch):
+    script = tmp_path / "train.py"
+    script.touch()
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    assert understand([str(script), "--lr", "1"]).argv == (sys.executable, str(script), "--lr", "1")
+    monkeypatch.setenv("CONDA_PREFIX", str(tmp_path))
+    assert understand(["-m", "pkg.train", "-m"]) == ("pkg.train", (str(python), "-m", "pkg.train", "-m"))
+    assert understand(["--", str(script)], "/bin/sh").argv == ("/bin/sh", str(script))
+
+
+def test_any_command_is_taken_as_it_is():
+    assert understand(["--", "sh", "-c", "true", "--"]) == ("sh", ("sh", "-c", "true", "--"))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "there is nothing to run; valid: SCRIPT.py, -m MODULE or -- COMMAND"),
+        (["--"], "there is nothing to run"),
+        (["-m"], "-m needs the name of a module"),
+        (["nosuch.py"], "no such file: nosuch.py"),
+        (["/dev"], "/dev is a folder without a __main__.py"),
+        (["--", "nosuch"], "command not found: nosuch"),
+        (["--", "/etc/passwd"], "command /etc/passwd is not executable"),
+        (["--", "/dev"], "command /dev is a folder, not a program"),
+        (["x\0.py"], "cannot read"),
+    ],
+)
+def test_what_cannot_be_started_is_refused_in_a_line(words, why):
+    with pytest.raises(UsageError, match=why):
+        understand(words)
