@@ -60,7 +60,7 @@ def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
     if not named and first and not first.startswith("-") and first not in CATALOGUE:
         raise UsageError(
             f"unknown workload {first!r}; valid: {', '.join(CATALOGUE)}, or a verb: "
-            f"{', '.join(VERBS)}{_meant(first)}"
+            f"{', '.join(VERBS)}{did_you_mean(first, (*CATALOGUE, *VERBS))}"
         )
     verb = load(first if named else "")
     try:
@@ -73,12 +73,6 @@ def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
     arguments.command = ["gpudash", *words]
     arguments.ascii = arguments.ascii or _lacks_unicode()
     return verb, arguments
-
-
-def _meant(word: str) -> str:
-    if word.endswith(".py"):
-        return f" (did you mean gpudash run {word}?)"
-    return did_you_mean(word, (*CATALOGUE, *VERBS))
 
 
 def _lacks_unicode() -> bool:

@@ -64,6 +64,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 def main(arguments: argparse.Namespace) -> int:
     """Compare. Returns the exit code."""
+    if arguments.user_command:
+        from gpudash.commands import ab_script  # noqa: PLC0415  # a command's alone
+
+        return ab_script.main(arguments)
     plan = make_plan(arguments, [(arguments.lever or "").partition("=")[0]])
     question = Question(
         lever=INSTRUMENTS,
@@ -116,10 +120,23 @@ def run_ab(
     news = News(quiet=quiet)
     session.conduct(comparison)
     interrupted = follow(session, news, progress_line, lambda: comparison.done)
-    snapshot = news.snapshot
     if comparison.verdict is None and session.failure is not None:
         complain(f"gpudash: {session.failure.sentence}")
         return failure_code(session.failure)
+    return conclude(
+        comparison, news.snapshot, interrupted=interrupted, as_json=as_json, exit_code=exit_code
+    )
+
+
+def conclude(
+    comparison: Comparison,
+    snapshot: Snapshot,
+    *,
+    interrupted: bool,
+    as_json: bool,
+    exit_code: bool,
+) -> int:
+    """Print the verdict, or why there is none. Returns the exit code."""
     if comparison.verdict is None:
         reason = "interrupted" if interrupted else comparison.failure or "it did not finish"
         complain(f"gpudash: no verdict: {reason}")

@@ -154,10 +154,13 @@ class News:
 class Printer:
     """One line that is redrawn, on a terminal; a line now and then elsewhere."""
 
-    def __init__(self, stream: TextIO, line: Callable[[Snapshot], str]) -> None:
+    def __init__(
+        self, stream: TextIO, line: Callable[[Snapshot], str], *, shared: bool = False
+    ) -> None:
+        """`shared` with a script, whose progress bar has the terminal's last line."""
         self._stream = stream
         self._progress_line = line
-        self._on_terminal = stream.isatty()
+        self._on_terminal = stream.isatty() and not shared
         self._said = ""
         self._said_at_s = float("-inf")
 

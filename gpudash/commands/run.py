@@ -26,7 +26,7 @@ from gpudash.run.source import Source
 from gpudash.run.user_command import UserCommand, understand
 
 REDRAW_S = 0.2
-IMPATIENCE_S = (0.0, 10.0, 30.0)
+IMPATIENCE_S: tuple[float, ...] = (0.0, 10.0, 30.0)
 """When a command that was started for a measurement is asked to end, terminated and killed."""
 
 
@@ -174,14 +174,15 @@ class HeadlessScript:
     ) -> None:
         """Run until the command has ended; from when it is `over()`, have it end."""
         session.start(news)
-        stops, over_since_s = 0, None
+        stops, over_since_s, patience_s = 0, None, IMPATIENCE_S
         while not session.wait(REDRAW_S):
             show()
             if over_since_s is None and over():
                 over_since_s = time.monotonic()
-            if over_since_s is None or stops == len(IMPATIENCE_S):
+                patience_s = IMPATIENCE_S[self.interrupted :]  # it has had its Ctrl-C
+            if over_since_s is None or stops == len(patience_s):
                 continue
-            if time.monotonic() - over_since_s >= IMPATIENCE_S[stops]:
+            if time.monotonic() - over_since_s >= patience_s[stops]:
                 session.stop()
                 stops += 1
         session.close()

@@ -554,7 +554,8 @@ class Session:
     def _end_training(self, ended: Ended) -> None:
         if self._training is None:  # what it said last could not be understood
             return
-        if self._stopping:
+        told_by_itself = self._last_word is not None and not self._training.is_ours
+        if self._stopping and not told_by_itself:
             self._say(Stopped(at_s=self._clock()))
         elif self._last_word is None:
             self._say(Failed(at_s=self._clock(), kind="error", sentence=ended.why))

@@ -19,7 +19,7 @@ from gpudash.protocol import (
     Changed,
     Failed,
     Finished,
-Hello,
+    Hello,
     Notice,
     Offered,
     Pause,
@@ -168,7 +168,10 @@ def test_a_rank_that_is_killed_is_named_and_the_others_go_on(run):
 
 
 def test_a_second_training_after_the_first_is_another_start(run):
-    program = f"import subprocess, sys\nfor _ in 0, 1: subprocess.run([sys.executable, {TRAINING!r}, '--steps', '20'])"
+    program = (
+        f"import subprocess, sys; words = [sys.executable, {TRAINING!r}, '--steps', '20']\n"
+        "for _ in 0, 1: subprocess.run(words)"
+    )
     watched = run("-c", program)
     watched.end()
     first, second = watched.bodies(Started, 0)
@@ -181,7 +184,7 @@ def test_what_does_not_speak_the_protocol_is_said_and_does_no_harm(run):
         "listener = socket.socket(socket.AF_UNIX)\n"
         "listener.bind(str(rendezvous.of_environment().socket(os.getpid())))\n"
         "listener.listen(); connection, _ = listener.accept()\n"
-        "connection.send(b'[\"training\",0,1,0.0,{\"type\":\"Hello\",\"protocol\":99}]\\n')\n"
+        'connection.send(b\'["training",0,1,0.0,{"type":"Hello","protocol":99}]\\n\')\n'
         "time.sleep(60)"
     )
     watched = run("-c", program)
@@ -222,7 +225,8 @@ def test_a_command_to_a_training_that_dies_is_answered(run):
 
 
 DEAF = (
-    "import signal, time\nfor n in (signal.SIGINT, signal.SIGTERM): signal.signal(n, lambda *_: print(_[0]))\n"
+    "import signal, time\n"
+    "for n in (signal.SIGINT, signal.SIGTERM): signal.signal(n, lambda n, _: print(int(n)))\n"
     "print('ready')\nwhile True: time.sleep(0.1)"
 )
 
@@ -348,7 +352,10 @@ def test_the_python_is_the_one_named_then_the_activated_one_then_ours(tmp_path, 
         monkeypatch.delenv(name, raising=False)
     assert understand([str(script), "--lr", "1"]).argv == (sys.executable, str(script), "--lr", "1")
     monkeypatch.setenv("CONDA_PREFIX", str(tmp_path))
-    assert understand(["-m", "pkg.train", "-m"]) == ("pkg.train", (str(python), "-m", "pkg.train", "-m"))
+    assert understand(["-m", "pkg.train", "-m"]) == (
+        "pkg.train",
+        (str(python), "-m", "pkg.train", "-m"),
+    )
     assert understand(["--", str(script)], "/bin/sh").argv == ("/bin/sh", str(script))
 
 

@@ -50,18 +50,23 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="ab",
+    also="gpudash ab … -- SCRIPT.py ARGS … | -- -m MODULE ARGS … | -- COMMAND …",
     summary="Is one value of a lever faster than another: by how much, how sure.",
     details=lambda: (
         "Both values are measured in interleaved blocks of one training.\n"
-        "docs/concepts/statistics.md says how, and why so."
+        "docs/concepts/statistics.md says how, and why so.\n"
+        "A command of yours after -- is ended once there is a verdict: as by Ctrl-C, after 10 s by "
+        "SIGTERM, after 30 s by SIGKILL. With --json its output goes to standard error."
     ),
     add_arguments=add_arguments,
     examples=(
         ("gpudash ab encdec --lever pipelined=off,on", "is pipelining faster here?"),
+        ("gpudash ab --lever num_workers=2,8 -- train.py", "more loader workers in a script?"),
         ("gpudash ab encdec --no-instruments", "what gpudash's own instruments cost"),
     ),
     exits=tuple(Exit),
     meanings={Exit.DONE: "done; with --exit-code: B is faster"},
     module="gpudash.commands.ab",
     configuration="obeyed",
+    user_command="after --",
 )

@@ -1,0 +1,122 @@
+"""`gpudash ab … -- train.py`: a comparison in a training of the user's."""
+
+import argparse
+import sys
+from collections.abc import Iterable
+
+from gpudash.commands import COMMAND_LINE
+from gpudash.commands.ab import conclude, progress_line
+from gpudash.commands.headless import News, Printer
+from gpudash.commands.run import HeadlessScript, begin
+from gpudash.commands.stdout import complain
+from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
+from gpudash.errors import Exit, UsageError
+from gpudash.offers import lever_of
+from gpudash.protocol import LeverOffer, Plan
+from gpudash.run.session import Session
+from gpudash.run.user_command import understand
+from workloads.levers import LeverError
+from workloads.nearest import not_valid
+
+OF_WORKLOADS = ("set", "batch_size", "pipelined", "serial", "seed")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Start the command, compare, end it. Returns the exit code."""
+    _check(arguments)
+    command = understand(arguments.user_command)
+    script = HeadlessScript(command, begin(), output_to_stderr=arguments.json)
+    news = News(quiet=True)
+    line = (lambda _: "") if arguments.quiet else progress_line
+    printer = Printer(sys.stderr, line, shared=True)
+    with script.session(Plan(workload=command.name, settings={}), arguments) as session:
+        trial = Trial(arguments, script, session)
+        script.follow(session, news, over=trial.is_over, show=lambda: printer.show(news))
+    if trial.refusal is not None:
+        raise trial.refusal
+    assert script.source
+    if trial.comparison is None:
+        why = "interrupted" if script.interrupted else script.source.why_no_step()
+        complain(f"gpudash: no verdict: {why}")
+        return Exit.INTERRUPTED if script.interrupted else Exit.FAILED
+    return conclude(
+        trial.comparison,
+        news.snapshot,
+        interrupted=script.interrupted,
+        as_json=arguments.json,
+        exit_code=arguments.exit_code,
+    )
+
+
+class Trial:
+    """The comparison, from when it is known what can be moved."""
+
+    def __init__(
+        self, arguments: argparse.Namespace, script: HeadlessScript, session: Session
+    ) -> None:
+        self._arguments, self._script, self._session = arguments, script, session
+        self.comparison: Comparison | None = None
+        self.refusal: UsageError | LeverError | None = None
+
+    def is_over(self) -> bool:
+        """Begin it once the training trains; tell whether the command is needed no longer."""
+        source = self._script.source
+        if self.comparison is None and source is not None and source.started:
+            try:
+                self._begin(source.offered.levers if source.offered else ())
+            except (UsageError, LeverError) as error:
+                self.refusal = error
+        is_done = self.comparison is not None and self.comparison.done
+        return is_done or self.refusal is not None or self._script.interrupted
+
+    def _begin(self, offers: Iterable[LeverOffer]) -> None:
+        question = question_of(self._arguments, offers)
+        self.comparison = Comparison(question)
+        self._session.conduct(self.comparison)
+
+
+def question_of(arguments: argparse.Namespace, offers: Iterable[LeverOffer]) -> Question:
+    """Return what is asked. Raises UsageError or LeverError for what cannot be moved."""
+    if arguments.no_instruments:
+        lever, a, b, rebuilds = INSTRUMENTS, "on", "off", False
+    else:
+        lever, a, b, rebuilds = _sides(arguments.lever, {offer.name: offer for offer in offers})
+    return Question(
+        lever=lever,
+        a=a,
+        b=b,
+        short_runs=rebuilds,
+        pairs=arguments.pairs,
+        precision=arguments.precision,
+    )
+
+
+def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, bool]:
+    """Return lever, A, B, and whether each needs a short run of its own."""
+    name, _, values = text.partition("=")
+    if name not in offers:
+        movable = [offer.name for offer in offers.values() if offer.refusal is None]
+        raise UsageError(not_valid("lever", name, movable))
+    offer = offers[name]
+    if offer.refusal is not None:
+        raise UsageError(f"lever {name} cannot be moved here: {offer.refusal}")
+    sides = [lever_of(offer).canonical(value) for value in values.split(",")]
+    if len(sides) != 2:
+        raise UsageError(f"--lever {text} is not valid; valid: NAME=A,B with two values")
+    return name, sides[0], sides[1], offer.effect != "next step"
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse what only a workload of gpudash's has, before the command is started."""
+    for name in OF_WORKLOADS:
+        if getattr(arguments, name):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} does not go with a command of yours, which sets that")
+    for name in ("workload", "device"):
+        if arguments.set_by.get(name) == COMMAND_LINE:
+            raise UsageError(
+                f"{getattr(arguments, name)} does not go with a command of yours; "
+                "valid: one of the two"
+            )
+    if arguments.lever is not None and arguments.lever.count(",") != 1:
+        raise UsageError(f"--lever {arguments.lever} is not valid; valid: NAME=A,B with two values")
