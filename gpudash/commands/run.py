@@ -13,7 +13,7 @@ from pathlib import Path
 from gpudash import rendezvous
 from gpudash.commands.dashboard import show
 from gpudash.commands.headless import News
-from gpudash.commands.stdout import complain, on_terminal
+from gpudash.commands.stdout import complain, on_terminal, say
 from gpudash.errors import UsageError
 from gpudash.format import figure
 from gpudash.protocol import Plan
@@ -25,6 +25,8 @@ from gpudash.run.session import Session
 from gpudash.run.source import Source
 from gpudash.run.user_command import UserCommand, understand
 
+LAST_LINES = 20
+"""Of what a command printed, left on the terminal when the dashboard closes after its end."""
 REDRAW_S = 0.2
 IMPATIENCE_S: tuple[float, ...] = (0.0, 10.0, 30.0)
 """When a command that was started for a measurement is asked to end, terminated and killed."""
@@ -116,10 +118,12 @@ def _on_screen(
 
 
 def say_farewell(source: ScriptSource, code: int) -> int:
-    """Say whether the command runs on; return its exit code where it has ended."""
+    """Say that the command runs on; or what it said last, and return its exit code."""
     if not source.is_over:
         complain(f"{source.name} runs on, unwatched; gpudash attach opens the dashboard again")
         return code
+    if source.last_lines:
+        say("\n".join(source.last_lines[-LAST_LINES:]))
     return code if source.exit_code is None else in_shell(source.exit_code)
 
 

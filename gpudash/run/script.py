@@ -68,7 +68,6 @@ class ScriptSource(Source):
         self._processes = TrainingProcesses(place)
         self._seqs: Counter[tuple[str, int]] = Counter()
         self._lines = TerminalLines()
-        self._last_line = ""
         self._left_bytes = float(BURST_BYTES)
         self._read_s = self._typed_s = 0.0
         self._stops = 0
@@ -82,6 +81,11 @@ class ScriptSource(Source):
     def exit_code(self) -> int | None:
         """How the command ended, negative for a signal; None while it lives, or if unknown."""
         return self._held.exit_code
+
+    @property
+    def last_lines(self) -> tuple[str, ...]:
+        """What it has printed last, where its terminal is a keeper's."""
+        return self._lines.newest
 
     @property
     def is_over(self) -> bool:
@@ -164,7 +168,6 @@ class ScriptSource(Source):
             return []
         self._left_bytes -= len(printed)
         rewritten = self._lines.feed(printed)
-        self._last_line = next(filter(str.strip, reversed(rewritten.lines)), self._last_line)
         return [self._stamped("output", 0, now_s, one) for one in _messages(rewritten)]
 
     def _say_how_far(self) -> None:
@@ -216,8 +219,8 @@ class ScriptSource(Source):
             return f"{self.name} was interrupted"
         if code < 0:
             return f"{self.name} was killed by {_signal_name(-code)}"
-        words = f": {self._last_line.strip()}" if self._last_line else ""
-        return f"{self.name} exited with {code}{words}"
+        last = next(filter(str.strip, reversed(self.last_lines)), "")
+        return f"{self.name} exited with {code}{last and f': {last.strip()}'}"
 
     def why_no_step(self) -> str:
         """Return why there is nothing to show."""

@@ -46,6 +46,11 @@ class TerminalLines:
         self._told = 0  # of the rows, from the first one
         self._changed = 0  # the first row that differs from what was told
 
+    @property
+    def newest(self) -> tuple[str, ...]:
+        """The newest lines, as they stand now."""
+        return tuple(plain(row.rstrip()) for row in self._rows[: self._told])
+
     def feed(self, received: bytes) -> Rewritten:
         """Return what became of these bytes; an unfinished last line is told, and again later."""
         text = self._escape + self._decoder.decode(received)

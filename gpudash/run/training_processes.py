@@ -6,6 +6,7 @@ import signal
 import socket
 import struct
 import time
+from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -27,6 +28,7 @@ from gpudash.protocol import (
     Resumed,
 )
 from gpudash.rendezvous import Rendezvous
+from gpudash.run.keeper import began_ticks
 from gpudash.run.source import Decoder
 
 READ_BYTES = 1 << 16
@@ -47,9 +49,9 @@ class TrainingProcesses:
         self._marks: dict[str, dict[int, int]] = {}
         self._changed_ns = -1
         self._look_s = 0.0
-        self._known: set[tuple[int, int]] = set()  # process and its socket
         self._members: list[_Member] = []
-        self._gone: list[tuple[float, _Member]] = []
+        self._refused: set[tuple[int, int]] = set()  # processes and sockets that make no sense
+        self._gone: deque[tuple[float, _Member]] = deque()
         self._sentences: list[str] = []
 
     def came_to(self, what: str) -> bool:
@@ -68,19 +70,25 @@ class TrainingProcesses:
                         found.append(msgspec.structs.replace(envelope, rank=rank))
             except (SourceError, msgspec.MsgspecError) as error:
                 self._sentences.append(f"training process {member.pid}: {error}")
+                self._refused.add(member.key)
                 member.close()
             if member.ended:
                 self._part_with(member)
-                found += member.unheard("the training process has ended")
+                found += member.unheard("the training has ended, or was lost")
         return found
 
     def notices(self) -> list[Notice]:
         """Return what the user should know: which processes have ended while the command lives."""
         now_s = time.monotonic()
-        for ended in [one for one in self._gone if now_s - one[0] > PATIENCE_S]:
-            self._gone.remove(ended)
-            which = f"training process {ended[1].pid} (rank {ended[1].rank}) has ended"
-            self._sentences.append(which + ("; the others go on" if self._members else ""))
+        while self._gone and now_s - self._gone[0][0] > PATIENCE_S:
+            _, gone = self._gone.popleft()
+            if any(member.pid == gone.pid for member in self._members):
+                continue  # it was reached again
+            lives = began_ticks(gone.pid) >= 0
+            which = f"training process {gone.pid} (rank {gone.rank})"
+            what = "tells nothing more" if lives else "has ended"
+            others = "; the others go on" if self._members else ""
+            self._sentences.append(f"{which} {what}{others}")
         notices = [Notice(text=sentence) for sentence in self._sentences]
         self._sentences.clear()
         return notices
@@ -116,7 +124,8 @@ class TrainingProcesses:
         except OSError:  # the run is over
             return
         self._changed_ns, self._look_s = changed_ns, now_s + LOOK_S
-        for key in set(self._marks.get("sock", {}).items()) - self._known:
+        known = self._refused | {member.key for member in self._members}
+        for key in set(self._marks.get("sock", {}).items()) - known:
             connection = socket.socket(socket.AF_UNIX)
             connection.setblocking(False)
             try:
@@ -124,7 +133,6 @@ class TrainingProcesses:
             except OSError:  # gone, or not listening so far
                 connection.close()
                 continue
-            self._known.add(key)
             self._members.append(_Member(key, connection))
 
     def _rank_of(self, member: "_Member", envelope: Envelope) -> int:
@@ -136,11 +144,10 @@ class TrainingProcesses:
         return member.rank
 
     def _part_with(self, member: "_Member") -> None:
+        """Let go of it. If it lives it is asked again: it may have had another dashboard."""
         self._members.remove(member)
         member.close()
-        if member.rank is None:  # it may have another dashboard: it is asked again
-            self._known.discard(member.key)
-        else:
+        if member.rank is not None and member.key not in self._refused:
             self._gone.append((time.monotonic(), member))
 
 

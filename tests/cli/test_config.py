@@ -41,6 +41,8 @@ NEVER_STANDING = {
         "once",
         "quiet",
     },
+    "run": {"python", "record", "watch", "live", "every_step", "force", "quiet"},
+    "attach": {"run"},
     "ab": {"lever", "no_instruments", "json", "exit_code", "quiet"},
     "sweep": {
         *(

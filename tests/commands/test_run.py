@@ -226,7 +226,10 @@ def test_a_full_disk_ends_the_recording_and_not_the_script(tmp_path):
     words = " ".join([*RUN, "--record", "r.csv", TRAINING, "--steps", "150", "--exit", "3"])
     ours = done("bash", "-c", f"ulimit -f 5; exec {words}", cwd=tmp_path)
     assert ours.returncode == 3
-    assert "recorded to r.csv; recording to r.jsonl ends: file too large" in ours.stderr.splitlines()[-1]
+    assert (
+        "recorded to r.csv; recording to r.jsonl ends: file too large"
+        in ours.stderr.splitlines()[-1]
+    )
     assert ours.stderr.splitlines()[-2] == "done"
 
 

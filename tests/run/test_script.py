@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -110,6 +111,7 @@ def run(place):
 
     yield start
     for watched in started:
+        watched.source._processes.kill()
         watched.held.signal(signal.SIGKILL)
         watched.source.close()
 
@@ -165,6 +167,18 @@ def test_a_rank_that_is_killed_is_named_and_the_others_go_on(run):
     assert watched.sentences() == [f"{which}; the others go on"]
     steps = len(watched.bodies(Progress, 1 - rank))
     watched.until(lambda: len(watched.bodies(Progress, 1 - rank)) > steps)
+
+
+def test_a_training_that_hung_up_is_reached_again(run):
+    watched = run(TRAINING)
+    pid = watched.first(Started).pid
+    (member,) = watched.source._processes._members
+    member._connection.shutdown(socket.SHUT_RDWR)
+    watched.until(lambda: len(watched.bodies(Started, 0)) == 2)
+    assert {one.pid for one in watched.bodies(Started)} == {pid}
+    time.sleep(1.1)
+    watched.until(lambda: watched.bodies(Progress)[-1].total_steps > 150)
+    assert watched.sentences() == []
 
 
 def test_a_second_training_after_the_first_is_another_start(run):
