@@ -119,12 +119,11 @@ class Parser(argparse.ArgumentParser):
         where = self.verb.user_command if self.verb else ""
         waits = False  # for an option's value
         for at, word in enumerate(words if where else ()):
-            begins = word == "--" or (
-                where == "bare" and (word == "-m" or not word.startswith("-"))
-            )
-            if begins and not waits:
+            is_value = waits and not word.startswith("-")
+            first = where == "bare" and (word == "-m" or not word.startswith("-"))
+            if word == "--" or (first and not is_value):
                 return list(words[:at]), list(words[at:])
-            waits = not waits and "=" not in word and self._takes_value(word)
+            waits = not is_value and "=" not in word and self._takes_value(word)
         return list(words), []
 
     def _takes_value(self, word: str) -> bool:

@@ -73,7 +73,18 @@ def test_a_value_is_one_of_what_the_option_takes(line: list[str], found: list[st
     assert bool(words(*line)) == bool(found)
 
 
-@pytest.mark.parametrize("line", [["--record", "r"], ["export", ""], ["export", "a", "-o", "x"]])
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["--record", "r"],
+        ["export", ""],
+        ["export", "a", "-o", "x"],
+        ["run", ""],
+        ["run", "--interval", "1", "train.py", "--re"],
+        ["run", "-m", "pkg"],
+        ["ab", "--lever", "a=1,2", "--", "tr"],
+    ],
+)
 def test_where_a_file_is_meant_the_shell_completes_it(line: list[str]) -> None:
     assert complete(line) == ("files", [])
 
