@@ -174,10 +174,10 @@ class ScriptSource(Source):
         """Say what is waited for until a step was seen."""
         if self.started:
             return
-        if self._processes.came_to("torch"):
-            status = "torch is imported; no training step so far"
-        elif self._processes.came_to("nogpudash"):
+        if self._processes.came_to("nogpudash"):
             status = f"gpudash is not installed in the Python that runs {self.name}"
+        elif self._processes.came_to("torch"):
+            status = "torch is imported; no training step so far"
         else:
             status = f"{self.name} runs; torch is not imported so far"
         if status != self._status:
@@ -224,10 +224,12 @@ class ScriptSource(Source):
 
     def why_no_step(self) -> str:
         """Return why there is nothing to show."""
-        if self._processes.came_to("torch"):
-            return "no training step was seen, though torch was imported"
         if self._processes.came_to("nogpudash"):
             return "no training step was seen: gpudash is not installed in the Python that ran it"
+        if self._processes.came_to("failed"):
+            return "no training step was seen: gpudash failed in the process that imported torch"
+        if self._processes.came_to("torch"):
+            return "no training step was seen, though torch was imported"
         if self._processes.came_to("python"):
             return "no training step was seen: torch was never imported"
         return "no training step was seen: gpudash was not loaded; is this python -I, or no Python?"

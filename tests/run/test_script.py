@@ -287,7 +287,8 @@ def test_a_failure_is_told_with_its_last_words(run, program, sentence):
     ("marks", "why"),
     [
         ((), "gpudash was not loaded; is this python -I, or no Python?"),
-        (("nogpudash",), "gpudash is not installed in the Python that ran it"),
+        (("python", "torch", "nogpudash"), "gpudash is not installed in the Python that ran it"),
+        (("python", "torch", "failed"), "gpudash failed in the process that imported torch"),
         (("python",), "torch was never imported"),
         (("python", "torch"), "no training step was seen, though torch was imported"),
     ],
