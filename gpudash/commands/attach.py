@@ -34,10 +34,12 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def choose(word: str | None, runs: Sequence[Run]) -> Run:
-    """Return the one that is meant, or the only one. Raises UsageError."""
+    """Return the one that is meant, or the only one that can be. Raises UsageError."""
     if not runs:
         raise UsageError("no command of gpudash run lives; valid: gpudash run SCRIPT.py starts one")
-    found = [run for run in runs if word in (None, str(run.facts.pid), run.facts.name)]
+    found = [run for run in runs if word in (str(run.facts.pid), run.facts.name)]
+    if word is None:
+        found = [run for run in runs if not run.has_other_terminal] or list(runs)
     if len(found) == 1:
         return found[0]
     lives = "; ".join(_described(run) for run in found or runs)
@@ -47,5 +49,4 @@ def choose(word: str | None, runs: Sequence[Run]) -> Run:
 
 
 def _described(run: Run) -> str:
-    facts = run.facts
-    return plain(f"{facts.pid} ({' '.join(facts.command)} in {facts.cwd})")
+    return plain(f"{run.facts.pid} ({run.facts.name} in {run.facts.cwd})")

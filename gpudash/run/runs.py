@@ -46,14 +46,19 @@ class Run(msgspec.Struct, frozen=True):
         """Whether its command does, or its keeper has something left to tell."""
         return any(keeper.began_ticks(pid) == began for pid, began in self.facts.processes)
 
+    @property
+    def has_other_terminal(self) -> bool:
+        """Whether it runs without a screen, under a gpudash that lives."""
+        pid, began = self.facts.processes[1]
+        return not self.facts.is_kept and keeper.began_ticks(pid) == began
+
     def open(self) -> Held:
         """Take hold of its command. Raises UsageError where another gpudash has it."""
-        (pid, began), (watcher, watches_since) = self.facts.processes
         if self.facts.is_kept:
             return attach(self.place.path, self.facts.name)
-        if keeper.began_ticks(watcher) == watches_since:
+        if self.has_other_terminal:
             raise UsageError(watched(self.facts.name))
-        return Orphan(pid, began)
+        return Orphan(*self.facts.processes[0])
 
 
 def living() -> list[Run]:

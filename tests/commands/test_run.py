@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pexpect
 import pytest
 
@@ -349,12 +350,21 @@ def test_the_only_run_need_not_be_named():
     assert choose("7", [run, a_run("train.py", 8)]) is run
 
 
+def test_a_run_that_another_gpudash_records_is_not_the_one_that_is_meant():
+    run = a_run("train.py", 7)
+    me = (os.getpid(), keeper.began_ticks(os.getpid()))
+    facts = msgspec.structs.replace(run.facts, is_kept=False, processes=((7, 1), me))
+    recorded = runs.Run(None, facts)
+    assert choose(None, [recorded, run]) is run
+    assert choose(None, [recorded]) is recorded
+
+
 @pytest.mark.parametrize(
     ("word", "names", "why"),
     [
         (None, [], "no command of gpudash run lives; valid: gpudash run SCRIPT.py starts one"),
-        (None, ["a.py", "b.py"], r"2 commands run, .*: 0 \(python a.py in /home/eve\); 1 \(python"),
-        ("c.py", ["a.py"], r"no command 'c.py' runs; valid: the name or process id of 0 \(python"),
+        (None, ["a.py", "b.py"], r"2 commands run, .*: 0 \(a.py in /home/eve\); 1 \(b.py"),
+        ("c.py", ["a.py"], r"no command 'c.py' runs; valid: the name or process id of 0 \(a.py"),
         ("a.py", ["a.py", "a.py"], "2 commands run, one has to be named by its process id"),
     ],
 )
