@@ -6,7 +6,6 @@ import signal
 import socket
 import struct
 import time
-from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -51,7 +50,7 @@ class TrainingProcesses:
         self._look_s = 0.0
         self._members: list[_Member] = []
         self._refused: set[tuple[int, int]] = set()  # processes and sockets that make no sense
-        self._gone: deque[tuple[float, _Member]] = deque()
+        self._gone: list[_Member] = []  # of some it is not known whether they have ended
         self._sentences: list[str] = []
 
     def came_to(self, what: str) -> bool:
@@ -80,15 +79,11 @@ class TrainingProcesses:
     def notices(self) -> list[Notice]:
         """Return what the user should know: which processes have ended while the command lives."""
         now_s = time.monotonic()
-        while self._gone and now_s - self._gone[0][0] > PATIENCE_S:
-            _, gone = self._gone.popleft()
-            if any(member.pid == gone.pid for member in self._members):
-                continue  # it was reached again
-            lives = began_ticks(gone.pid) >= 0
-            which = f"training process {gone.pid} (rank {gone.rank})"
-            what = "tells nothing more" if lives else "has ended"
-            others = "; the others go on" if self._members else ""
-            self._sentences.append(f"{which} {what}{others}")
+        for gone in [one for one in self._gone if began_ticks(one.pid) < 0]:
+            if now_s - gone.parted_s > PATIENCE_S:
+                self._gone.remove(gone)
+                which = f"training process {gone.pid} (rank {gone.rank}) has ended"
+                self._sentences.append(which + ("; the others go on" if self._members else ""))
         notices = [Notice(text=sentence) for sentence in self._sentences]
         self._sentences.clear()
         return notices
@@ -134,6 +129,7 @@ class TrainingProcesses:
                 connection.close()
                 continue
             self._members.append(_Member(key, connection))
+            self._gone = [one for one in self._gone if one.pid != key[0]]  # it is reached again
 
     def _rank_of(self, member: "_Member", envelope: Envelope) -> int:
         """Return the rank that the process says, or the next that no other has."""
@@ -148,7 +144,8 @@ class TrainingProcesses:
         self._members.remove(member)
         member.close()
         if member.rank is not None and member.key not in self._refused:
-            self._gone.append((time.monotonic(), member))
+            member.parted_s = time.monotonic()
+            self._gone.append(member)
 
 
 class _Member:
@@ -161,6 +158,7 @@ class _Member:
         self.rank: int | None = None
         """None until it has said something."""
         self.ended = False
+        self.parted_s = 0.0
         self._connection = connection
         self._decoder = Decoder("it")
         self._partial = b""

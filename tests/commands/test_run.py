@@ -1,6 +1,7 @@
 """`gpudash run` from outside: the script is as if it ran alone."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
