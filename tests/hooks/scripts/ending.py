@@ -1,0 +1,14 @@
+"""What a script says at its end, where a test asked: how many steps it took, and its weights."""
+
+import hashlib
+import os
+
+
+def say(steps, *modules):
+    if "SAY_ENDING" not in os.environ:
+        return
+    weights = hashlib.md5()
+    for module in modules:
+        for tensor in module.state_dict().values():
+            weights.update(tensor.detach().cpu().numpy().tobytes())
+    print(f"steps={steps} weights={weights.hexdigest()}")
