@@ -1,4 +1,4 @@
-"""Forks in mid-training: the child trains on with a copy of its own, and the parent waits for it."""
+"""Forks in mid-training: the child trains on with its copy, and the parent waits for it."""
 
 import os
 

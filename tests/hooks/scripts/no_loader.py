@@ -6,8 +6,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 torch.set_num_threads(1)
-torch.manual_seed(0)
-text = torch.randint(0, 64, (20_000,))
+text = torch.randint(64, (20_000,), generator=torch.manual_seed(0))
 
 
 class Language(nn.Module):
@@ -18,8 +17,8 @@ class Language(nn.Module):
         self.head = nn.Linear(96, 64)
 
     def forward(self, tokens, targets):
-        logits = self.head(self.layer(self.embed(tokens)))
-        return logits, cross_entropy(logits.flatten(0, 1), targets.flatten())
+        logits = self.head(self.layer(self.embed(tokens))).flatten(0, 1)
+        return cross_entropy(logits, targets.flatten())
 
 
 def get_batch():
@@ -31,7 +30,7 @@ model = Language()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 tokens, targets = get_batch()
 for step in range(30):
-    _, loss = model(tokens, targets)
+    loss = model(tokens, targets)
     tokens, targets = get_batch()
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)

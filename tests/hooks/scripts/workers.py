@@ -18,8 +18,7 @@ if __name__ == "__main__":
     steps = 0
     for epoch in range(3):
         for images, answers in loader:
-            images, answers = images.to(device), answers.to(device)
-            loss = cross_entropy(model(images), answers)
+            loss = cross_entropy(model(images.to(device)), answers.to(device))
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             optimizer.step()

@@ -1,0 +1,176 @@
+"""What the hooks cost somebody else's training: on against off, in one process.
+
+    python benchmarks/bench_hooks.py --targets-ms 0.5,1.4,2.4,3 --pairs 40
+
+An MLP under AdamW, fed by a DataLoader, gets as many layers as its step needs to last so long:
+on a GPU such steps are bound by the host, where every microsecond of a hook is felt. Blocks with
+the hooks on and off take turns, in an order drawn for each pair, each between borders at which
+the device has finished; the first steps of a block are left out. On means all that a dashboard
+asks for: steps and phases are measured and reported. A peer published +40 % at 1.4 ms a step and
++8 % at 2.4 ms.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+from itertools import chain, islice, repeat
+from typing import Any
+
+import torch
+from msgspec.json import Encoder
+from ratios import ratio_with_interval, show
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, Dataset
+
+from gpudash.compare.paired_t import block_order
+from gpudash.hooks.found import Found
+from gpudash.hooks.tracker import Tracker
+from gpudash.instrument.reporter import Reports
+from gpudash.protocol import Aside, Event, Progress
+
+DROPPED_STEPS = 5
+WARMUP_STEPS = 50
+LOOK_EVERY_S = 0.025
+"""As the driver: reports are sent at most so often."""
+
+
+class Watcher:
+    """What the driver does with a dashboard there, less the socket."""
+
+    def __init__(self) -> None:
+        self.tracker = Tracker(self)
+        self.is_on = True
+        """Whether the hooks are to be on from the next border on."""
+        self._encode = Encoder().encode
+        self._reports: Reports | None = None
+        self._due_s = 0.0
+        self.reported_steps = 0
+
+    def found(self, _found: Found) -> None:
+        """Make the reports, once."""
+        clock, losses = self.tracker.clock, self.tracker.losses
+        if self._reports is None and clock is not None and losses is not None:
+            self._reports = Reports(clock, losses, lambda: ({}, 0), lambda: None, self._send)
+
+    def border(self, _step: int) -> None:
+        """Report where it is due; switch."""
+        now_s = time.monotonic()
+        if self._reports is not None and now_s >= self._due_s:
+            self._due_s = now_s + LOOK_EVERY_S
+            self._reports.send()
+        self.tracker.active = self.is_on
+
+    def step(self, step: int) -> None:
+        """Nothing."""
+
+    def aside(self, why: Aside | None) -> None:
+        """Nothing."""
+
+    def idle(self) -> None:
+        """Nothing: steps are short here."""
+
+    def _send(self, event: Event) -> None:
+        self._encode(event)
+        if isinstance(event, Progress):
+            self.reported_steps += len(event.steps)
+
+
+class Batches(Dataset[tuple[Tensor, Tensor]]):
+    """Batches that are there already: making them is no part of the question."""
+
+    def __init__(self, batch_size: int, width: int) -> None:
+        self._batch = torch.randn(batch_size, width), torch.randint(10, (batch_size,))
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        return self._batch
+
+
+class Script:
+    """A training as a user writes it: nothing in it knows of gpudash."""
+
+    def __init__(self, layers: int, width: int, device: torch.device) -> None:
+        hidden = chain.from_iterable((nn.Linear(width, width), nn.ReLU()) for _ in range(layers))
+        self.model = nn.Sequential(*hidden, nn.Linear(width, 10)).to(device)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
+        loader: DataLoader[Any] = DataLoader(Batches(64, width), batch_size=None)
+        self.batches: Iterator[Any] = chain.from_iterable(repeat(loader))
+        self.device = device
+
+    def train(self, steps: int) -> None:
+        """Train so many steps."""
+        for images, answers in islice(self.batches, steps):
+            self.optimizer.zero_grad()
+            loss = cross_entropy(self.model(images.to(self.device)), answers.to(self.device))
+            loss.backward()
+            self.optimizer.step()
+
+    def step_us(self, steps: int) -> float:
+        """Return the microseconds a step takes, over `steps` steps after the dropped ones."""
+        self.train(DROPPED_STEPS)
+        self._synchronize()
+        began_s = time.perf_counter()
+        self.train(steps)
+        self._synchronize()
+        return (time.perf_counter() - began_s) / steps * 1e6
+
+    def _synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def layers_that_last(target_us: float, width: int, device: torch.device) -> int:
+    """Return with how many layers a step lasts so long; one layer if that is too long already."""
+    times_us = []
+    for layers in (1, 9):
+        script = Script(layers, width, device)
+        script.train(WARMUP_STEPS)
+        times_us.append(script.step_us(WARMUP_STEPS))
+    layer_us = max(1.0, (times_us[1] - times_us[0]) / 8)
+    return 1 + max(0, round((target_us - times_us[0]) / layer_us))
+
+
+def compare(script: Script, watcher: Watcher, pairs: int, block_s: float) -> None:
+    """Take turns; print the cost."""
+    watcher.is_on = False
+    script.train(WARMUP_STEPS)
+    steps = max(3, round(block_s * 1e6 / script.step_us(WARMUP_STEPS)))
+    times_us: dict[bool, list[float]] = {False: [], True: []}
+    for order in block_order(pairs, seed=0):
+        for is_on in (False, True) if order == "AB" else (True, False):
+            watcher.is_on = is_on
+            times_us[is_on].append(script.step_us(steps))
+    off, on = times_us[False], times_us[True]
+    off_us = sum(off) / len(off)
+    cost_us, low_us, high_us = ((one - 1) * off_us for one in ratio_with_interval(on, off))
+    what = f"hooks on over off, {off_us / 1e3:.2f} ms a step"
+    print(f"{what}: {cost_us:+.1f} µs a step [{low_us:+.1f}, {high_us:+.1f}]")
+    show(what, on, off, cost_us=[cost_us, low_us, high_us], off_us=off_us, steps_a_block=steps)
+    if watcher.reported_steps < pairs * steps:
+        raise SystemExit(f"{watcher.reported_steps} steps were reported: the hooks were not on")
+
+
+def main() -> None:
+    """Print two lines for each length of a step."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--targets-ms", default="0.5,1.4,2.4,3")
+    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--block-s", type=float, default=0.25, help="seconds a block lasts")
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    arguments = parser.parse_args()
+    device = torch.device(arguments.device)
+    targets_us = [float(target) * 1e3 for target in arguments.targets_ms.split(",")]
+    depths = [layers_that_last(target, arguments.width, device) for target in targets_us]
+    watcher = Watcher()
+    watcher.tracker.install()
+    for depth in depths:
+        watcher.reported_steps = 0
+        compare(Script(depth, arguments.width, device), watcher, arguments.pairs, arguments.block_s)
+
+
+if __name__ == "__main__":
+    main()
