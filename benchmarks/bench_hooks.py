@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from gpudash.compare.paired_t import block_order
 from gpudash.hooks.found import Found
+from gpudash.hooks.patches import patch
 from gpudash.hooks.tracker import Tracker
 from gpudash.instrument.reporter import Reports
 from gpudash.protocol import Aside, Event, Progress
@@ -166,7 +167,7 @@ def main() -> None:
     targets_us = [float(target) * 1e3 for target in arguments.targets_ms.split(",")]
     depths = [layers_that_last(target, arguments.width, device) for target in targets_us]
     watcher = Watcher()
-    watcher.tracker.install()
+    patch(watcher.tracker)
     for depth in depths:
         watcher.reported_steps = 0
         compare(Script(depth, arguments.width, device), watcher, arguments.pairs, arguments.block_s)
