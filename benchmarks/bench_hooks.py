@@ -106,7 +106,7 @@ class Script:
         for images, answers in islice(self.batches, steps):
             self.optimizer.zero_grad()
             loss = cross_entropy(self.model(images.to(self.device)), answers.to(self.device))
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
 
     def step_us(self, steps: int) -> float:
