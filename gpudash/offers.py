@@ -1,4 +1,4 @@
-"""Levers of a training that is in no catalogue: as levers, and why one cannot be moved."""
+"""A lever as a message: offered by the process that knows it, a lever again where it is shown."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,6 +6,22 @@ from typing import Any
 from gpudash.format import ABSENT
 from gpudash.protocol import LeverOffer
 from workloads.levers import Choice, Count, Lever, Switch
+
+
+def offer_of(lever: Lever) -> LeverOffer:
+    """Return the offer of a lever."""
+    about: dict[str, Any] = {
+        "name": lever.name,
+        "default": lever.default_text,
+        "summary": lever.summary,
+        "source": lever.source,
+        "effect": lever.effect,
+    }
+    if isinstance(lever, Switch):
+        return LeverOffer(kind="switch", **about)
+    if isinstance(lever, Count):
+        return LeverOffer(kind="count", minimum=lever.minimum, maximum=lever.maximum, **about)
+    return LeverOffer(kind="choice", choices=lever.values, **about)
 
 
 def lever_of(offer: LeverOffer) -> Lever:

@@ -130,6 +130,24 @@ class Offered(Record, frozen=True, kw_only=True):
     levers: tuple[LeverOffer, ...] = ()
 
 
+class Described(Record, frozen=True, kw_only=True):
+    """A workload of a user's own, as its entry in the catalogue holds it."""
+
+    summary: str
+    source: str
+    on_cpu: Settings
+    levers: tuple[LeverOffer, ...]
+
+
+class Unfit(Record, frozen=True, kw_only=True):
+    """There is no such workload, or its code fails."""
+
+    why: str
+
+
+Description: TypeAlias = Described | Unfit
+
+
 class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=False):
     """A step that the device has finished, or several alike. Times in milliseconds."""
 

@@ -16,9 +16,9 @@ from gpudash.instrument.pipes import CommandPipe, EventPipe
 from gpudash.protocol import Change, Device, Failed, Hello, Plan, Refused, Started, Status, Stop
 from gpudash.run.worker_process import WorkerProcess
 from tests.scripted_worker import Worker
-from workloads import CATALOGUE
 from workloads.levers import LeverError, resolve
 from workloads.lifetime import die_with
+from workloads.own.loading import find
 
 STEP_S = float(os.environ.get("DOUBLE_STEP_S", "0.01"))
 LARGEST_BATCH = 1 << 16
@@ -55,7 +55,7 @@ class RealTime(Worker):
         super().__init__(behind=0, refuses=self.refusal)
         self.plan = plan
         self.over = False
-        self.levers = CATALOGUE[plan.workload].levers
+        self.levers = find(plan.workload).levers
         if reason := self.refusal(plan.settings):
             raise LeverError(reason)
         self.settings = resolve(self.levers, plan.settings)

@@ -1,4 +1,4 @@
-"""The catalogue of reference workloads, by name.
+"""The catalogue of workloads, by name: the reference ones, and those of a user's own in use.
 
 Importing it costs no torch: an entry holds what a command line or a screen needs to list a
 workload and check its levers; `Entry.build` imports the implementation when training starts.
@@ -188,6 +188,12 @@ CATALOGUE: dict[str, Entry] = {
     )
 }
 DEFAULT = "encdec"
+
+
+def add(entry: Entry) -> Entry:
+    """Have this process know a workload of a user's own too; return it."""
+    CATALOGUE[entry.name] = entry
+    return entry
 
 
 def find_workload(name: str) -> Entry:

@@ -11,10 +11,11 @@ from functools import partial
 from itertools import cycle
 from multiprocessing import active_children
 from multiprocessing.util import get_temp_dir
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch.utils.data import DataLoader, Sampler, default_collate
+from torch.utils._pytree import tree_map
+from torch.utils.data import DataLoader, Sampler
 
 from workloads.levers import LeverError, Value
 from workloads.lifetime import die_with
@@ -115,6 +116,7 @@ class LoaderBatches:
         loader: DataLoader[Batch] = DataLoader(
             dataset,
             batch_sampler=indices,
+            collate_fn=dataset.collate,
             num_workers=num_workers,
             pin_memory=pin_memory,
             prefetch_factor=prefetch_factor if num_workers else None,
@@ -134,7 +136,7 @@ class LoaderBatches:
 
     def __next__(self) -> Batch:
         try:
-            return self._reports.take(tuple(next(self._batches)))
+            return self._reports.take(_as_tuple(next(self._batches)))
         except (ConnectionError, EOFError) as error:
             raise RuntimeError("a DataLoader worker died handing over a batch") from error
 
@@ -187,14 +189,15 @@ def make_batches(
     reports = _Reports(dataset.transforms)
     first_lists = (chosen for chosen, _ in zip(indices, range(CACHED_BATCHES), strict=False))
     batches: list[Batch] = [
-        reports.take(tuple(default_collate([dataset[i] for i in chosen]))) for chosen in first_lists
+        reports.take(_as_tuple(dataset.collate([dataset[i] for i in chosen])))
+        for chosen in first_lists
     ]
     if values["data"] == "resident":
-        batches = [tuple(t.to(device) for t in batch) for batch in batches]
+        batches = [moved(batch, device) for batch in batches]
         if device.type == "cuda":
             torch.cuda.synchronize(device)  # sync: once per new batches, so any stream may read
     elif pin_memory:
-        batches = [tuple(t.pin_memory() for t in batch) for batch in batches]
+        batches = [tree_map(_pinned, batch) for batch in batches]
     return RepeatedBatches(batches, reports)
 
 
@@ -203,6 +206,24 @@ def batches_held(values: Mapping[str, Value]) -> int:
     if values["data"] == "loader":
         return int(values["num_workers"]) * int(values["prefetch_factor"]) + 1
     return CACHED_BATCHES
+
+
+def moved(batch: Any, device: torch.device, *, non_blocking: bool = False) -> Any:
+    """Return the batch with all of it on the device that can be there."""
+
+    def move(leaf: Any) -> Any:
+        return leaf.to(device, non_blocking=non_blocking) if hasattr(leaf, "to") else leaf
+
+    return tree_map(move, batch)
+
+
+def _pinned(leaf: Any) -> Any:
+    return leaf.pin_memory() if hasattr(leaf, "pin_memory") else leaf
+
+
+def _as_tuple(batch: Any) -> Any:
+    """Return a tuple for the list that the loader makes of one."""
+    return tuple(batch) if isinstance(batch, list) else batch
 
 
 def _adopt(parent_pid: int, _worker_id: int) -> None:

@@ -1,13 +1,14 @@
 """The optimizations: how a model is computed, never what.
 
-`ComputeOptions` is their setting, `Net` a model computed that way, `Learner` a model with its loss
-and optimizer trained that way. Weights are the same objects whatever the levers say, so
-they may be moved between two steps.
+`ComputeOptions` is their setting, `Net` a model computed that way, `TrainStep` a model and its
+optimizer trained that way, `Learner` one whose loss compares an output with a target. Weights are
+the same objects whatever the levers say, so they may be moved between two steps.
 """
 
 import importlib.util
 import os
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from workloads.levers import Value
 from workloads.schedule import training_stream
@@ -110,23 +112,30 @@ class Net:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the model's output for images (B, C, H, W)."""
-        options = self._options
-        forward = self._compiled if options.compile and self._compiled else self.module
-        with options.autocast(self._device):
-            output: Tensor = forward(options.layout(images))
+        with self._options.autocast(self._device):
+            output: Tensor = self.forward(self._options.layout(images))
         return output
 
+    @property
+    def forward(self) -> Callable[..., Any]:
+        """The model to call: compiled, where it is to be."""
+        compiled = self._compiled if self._options.compile else None
+        return compiled or self.module
 
-class Learner:
-    """A model, its loss and its optimizer: the second half of a step."""
 
-    def __init__(self, model: nn.Module, criterion: Criterion, device: torch.device) -> None:
-        self._criterion = criterion
-        self._optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)  # torch's default lr
+class TrainStep(ABC):
+    """A model and its optimizer: the second half of a step, eager or replayed as a CUDA graph."""
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer, device: torch.device) -> None:
+        self._optimizer = optimizer
         self._net = Net(model, device)
         self._device = device
         self._options = ComputeOptions()
-        self._graph: _GraphedStep | None = None  # lives on while only cuda_graph is off
+        self._graph: GraphedStep | None = None  # lives on while only cuda_graph is off
+
+    @abstractmethod
+    def _loss(self, *inputs: Any) -> Tensor:
+        """Return the loss () of a batch."""
 
     def configure(self, options: ComputeOptions) -> None:
         """Train that way from now on; weights and optimizer live on."""
@@ -134,12 +143,40 @@ class Learner:
             self._graph = None  # it recorded others
         self._options = options
         self._net.configure(options)
+        self._arrange_optimizer(options)
+        if options.cuda_graph and self._graph is None:
+            self._graph = GraphedStep(self._step)
+
+    def _arrange_optimizer(self, options: ComputeOptions) -> None:
         for group in self._optimizer.param_groups:
             group["fused"] = (
                 options.fused_optimizer or None
             )  # None: torch chooses, foreach on a GPU
-        if options.cuda_graph and self._graph is None:
-            self._graph = _GraphedStep(self._step)
+
+    def _train(self, mark: Mark, *inputs: Tensor) -> Tensor:
+        if self._options.cuda_graph and self._graph is not None:
+            return self._graph(mark, *inputs)
+        return self._step(mark, *inputs)
+
+    def _step(self, mark: Mark, *inputs: Any) -> Tensor:
+        mark("forward")
+        self._optimizer.zero_grad()
+        loss = self._loss(*inputs)
+        mark("backward")
+        with torch.autograd.set_multithreading_enabled(self._options.backward_thread == "autograd"):
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        mark("optimizer")
+        self._optimizer.step()
+        return loss.detach()
+
+
+class Learner(TrainStep):
+    """A model, its loss and its optimizer."""
+
+    def __init__(self, model: nn.Module, criterion: Criterion, device: torch.device) -> None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)  # torch's default lr
+        super().__init__(model, optimizer, device)
+        self._criterion = criterion
 
     def minimise(self, criterion: Criterion) -> None:
         """Train towards that loss from now on; `configure` comes next."""
@@ -149,22 +186,13 @@ class Learner:
 
     def train(self, inputs: Tensor, targets: Tensor, mark: Mark) -> Tensor:
         """Train on inputs (B, …) and targets (B, …). Returns the loss ()."""
-        if self._options.cuda_graph and self._graph is not None:
-            return self._graph(inputs, targets, mark)
-        return self._step(inputs, targets, mark)
+        return self._train(mark, inputs, targets)
 
-    def _step(self, inputs: Tensor, targets: Tensor, mark: Mark) -> Tensor:
-        mark("forward")
-        self._optimizer.zero_grad()
-        outputs = self._net(inputs)
+    def _loss(self, *inputs: Tensor) -> Tensor:
+        images, targets = inputs
+        outputs = self._net(images)
         with self._options.autocast(self._device):
-            loss = self._criterion(outputs, targets)  # ()
-        mark("backward")
-        with torch.autograd.set_multithreading_enabled(self._options.backward_thread == "autograd"):
-            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        mark("optimizer")
-        self._optimizer.step()
-        return loss.detach()
+            return self._criterion(outputs, targets)  # ()
 
 
 def _kernels(options: ComputeOptions) -> ComputeOptions:
@@ -172,43 +200,44 @@ def _kernels(options: ComputeOptions) -> ComputeOptions:
     return replace(options, backward_thread="caller", cuda_graph=False)
 
 
-class _GraphedStep:
+class GraphedStep:
     """A step recorded as a CUDA graph, once for every shape of its inputs, then replayed.
 
     Source: PyTorch, CUDA semantics, "Whole-network capture". The steps before the recording
     are real ones, run eagerly, so every batch is trained on once.
     """
 
-    def __init__(self, step: Callable[[Tensor, Tensor, Mark], Tensor]) -> None:
-        self._step = step
-        self._shapes: tuple[torch.Size, torch.Size] | None = None
+    def __init__(self, step: Callable[..., Tensor]) -> None:
+        self._step = step  # (mark, *inputs) → loss ()
+        self._shapes: list[torch.Size] | None = None
         self._eager_left = EAGER_BEFORE_CAPTURE
         self._graph: torch.cuda.CUDAGraph | None = None
 
-    def __call__(self, inputs: Tensor, targets: Tensor, mark: Mark) -> Tensor:
+    def __call__(self, mark: Mark, *inputs: Tensor) -> Tensor:
         """Train on a batch. Returns the loss ()."""
-        if self._shapes != (inputs.shape, targets.shape):
-            self._shapes = inputs.shape, targets.shape
+        shapes = [one.shape for one in inputs]
+        if self._shapes != shapes:
+            self._shapes = shapes
             self._eager_left, self._graph = EAGER_BEFORE_CAPTURE, None
         if self._eager_left:
             self._eager_left -= 1
-            return self._step(inputs, targets, mark)
+            return self._step(mark, *inputs)
         if self._graph is None:
-            self._graph = self._capture(inputs, targets)
+            self._graph = self._capture(*inputs)
         mark("graph")
-        self._inputs.copy_(inputs)
-        self._targets.copy_(targets)
+        for recorded, given in zip(self._inputs, inputs, strict=True):
+            recorded.copy_(given)
         self._graph.replay()
         return self._loss.clone()  # the next replay overwrites it
 
-    def _capture(self, inputs: Tensor, targets: Tensor) -> torch.cuda.CUDAGraph:
-        self._inputs, self._targets = inputs.clone(), targets.clone()
+    def _capture(self, *inputs: Tensor) -> torch.cuda.CUDAGraph:
+        self._inputs = [one.clone() for one in inputs]
         graph = torch.cuda.CUDAGraph()
         # sync: entering waits for the device, once per graph. The stream: kernels keep the
         # priority they were recorded with. thread_local: the loader's pinning thread may go on
-        stream = training_stream(inputs.device)
+        stream = training_stream(inputs[0].device)
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            self._loss = self._step(self._inputs, self._targets, _unrecorded)
+            self._loss = self._step(_unrecorded, *self._inputs)
         return graph
 
 

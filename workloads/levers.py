@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from workloads.nearest import did_you_mean, unknown
 
-Value: TypeAlias = bool | int | str
+Value: TypeAlias = bool | int | float | str
 Effect: TypeAlias = Literal["next step", "new loader", "rebuilt model"]
 
 
@@ -123,7 +123,7 @@ class Choice(Lever):
         """See Lever."""
         return self.choices
 
-    def parse(self, text: str) -> str:
+    def parse(self, text: str) -> Value:
         """See Lever."""
         if text not in self.choices:
             raise self._refuse(text)

@@ -65,8 +65,11 @@ class Training:
         self.data_s = 0.0
         """How long the host has waited for the newest batch; 0 after a drain, which takes none."""
         on_cpu = {"model_scale": "small", **entry.on_cpu} if device.type == "cpu" else {}
+        known = {lever.name for lever in entry.levers}
         self._chosen = {
-            name: value for name, value in on_cpu.items() if settings.get(name, AUTO) == AUTO
+            name: value
+            for name, value in on_cpu.items()
+            if name in known and settings.get(name, AUTO) == AUTO
         }
         self.settings = self._resolve({**settings, **self._chosen})
         self._check_memory(self.settings, available_host_bytes())
@@ -221,7 +224,7 @@ class Training:
     def _resolve(self, settings: Mapping[str, str]) -> dict[str, str]:
         """Return every lever's value, `auto` resolved. Raises LeverError for what cannot be."""
         resolved = resolve(self._entry.levers, settings)
-        if resolved["model_scale"] == AUTO:
+        if resolved.get("model_scale") == AUTO:
             resolved["model_scale"] = "full" if self.device.type == "cuda" else "small"
         values = self._parse(resolved)
         refusal = ComputeOptions.of(values).refusal(self.device) or self._kind.refusal(

@@ -7,18 +7,21 @@ weights that `train` changes, a schedule is free to run `prepare` of batch n+1 b
 """
 
 from collections.abc import Mapping, Sized
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 
 from workloads.levers import Value
 
 Batch: TypeAlias = tuple[Tensor, ...]
-"""What the loader yields, on the host (or on the device, with data=resident)."""
+"""What the loader yields, on the host (or on the device, with data=resident).
+
+In a workload of a user's own it is what the user's samples are collated to: also one tensor, a
+dict, or tuples and dicts in each other."""
 Prepared: TypeAlias = tuple[Tensor, ...]
-"""What crosses from `prepare` to `train`, on the device."""
+"""What crosses from `prepare` to `train`, on the device; of a user's own as above."""
 
 Phase: TypeAlias = Literal["copy", "prepare", "forward", "backward", "optimizer", "graph", "idle"]
 """`graph` stands for forward, backward and optimizer replayed as one CUDA graph."""
@@ -31,6 +34,10 @@ class Samples(Dataset[Batch], Sized):
     """What a loader worker does to a sample, if that is measured: then the last tensor of each
     sample is (T+1,) float32, the milliseconds of each transform and how many unreadable
     samples were passed over. It goes no further than the batches."""
+
+    def collate(self, samples: list[Any]) -> Any:
+        """Make a batch of samples, as the loader workers do."""
+        return default_collate(samples)
 
 
 class Mark(Protocol):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.verbs import load
 from gpudash.commands import COMMAND_LINE
-from workloads import CATALOGUE
 
 if TYPE_CHECKING:
     from gpudash.cli.config import Configuration
@@ -26,7 +25,7 @@ UNSET = object()
 def parse(verb: Verb, words: Sequence[str]) -> Namespace:
     """Return what is asked of a verb.
 
-    Where it obeys the configuration, there are besides the options `levers` (by workload), `theme`,
+    Where it obeys the configuration, there are besides the options `levers` (of an entry), `theme`,
     `pane`, `keys`, and `set_by`: who has set each setting that is not a default, by its key. Where
     it reports it, there are `configuration` and `settings` too. Raises UsageError.
     """
@@ -52,7 +51,7 @@ def parse(verb: Verb, words: Sequence[str]) -> Namespace:
             arguments.set_by[key] = chosen[key].by
         else:
             setattr(arguments, name, defaults[name])
-    arguments.levers = {workload: configuration.levers(workload) for workload in CATALOGUE}
+    arguments.levers = configuration.levers
     arguments.keys = config.keymap_of(chosen)
     for key in config.SCREEN:
         setattr(arguments, key, chosen[key].value if key in chosen else None)

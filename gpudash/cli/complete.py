@@ -21,6 +21,8 @@ Words = Iterator[tuple[str, str]]
 """With what each is."""
 LISTS = ("NAME=A,B", "LEVER=A,B,…")
 """Metavars of levers with several values."""
+OWN = "FILE.py[:NAME]"
+"""Metavar of a workload of a user's own."""
 
 GPUS = "/proc/driver/nvidia/gpus"
 
@@ -52,7 +54,7 @@ def complete(words: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
         action = line.positional
     if action is None:
         return "words", []
-    if isinstance(action.type, FileName):
+    if isinstance(action.type, FileName) or action.metavar == OWN:
         return "files", []
     found = _beginning(current, line.values(action, current))
     if not before and not head:

@@ -31,7 +31,7 @@ from gpudash.cli.arguments import OPTIONS, key_of
 from gpudash.cli.verbs import load
 from gpudash.errors import UsageError
 from gpudash.format import plain
-from workloads import CATALOGUE, find_workload
+from workloads import CATALOGUE, Entry, find_workload
 from workloads.levers import find, text_of
 from workloads.nearest import did_you_mean, not_valid
 
@@ -78,12 +78,12 @@ class Configuration:
         """Return what decides, by key."""
         return {key: chosen for layer in self.layers for key, chosen in layer.items()}
 
-    def levers(self, workload: str) -> Layer:
+    def levers(self, entry: Entry) -> Layer:
         """Return the levers of a workload, by their names."""
         found: Layer = {}
         for layer in self.layers:  # one that comes later decides, whichever of the two it names
-            for table in ("levers", f"levers.{workload}"):
-                for lever in CATALOGUE[workload].levers:
+            for table in ("levers", f"levers.{entry.name}"):
+                for lever in entry.levers:
                     if chosen := layer.get(f"{table}.{lever.name}"):
                         found[lever.name] = chosen
         return found

@@ -18,6 +18,7 @@ from gpudash.errors import Exit, GpudashError, UsageError
 from workloads import CATALOGUE
 from workloads.levers import LeverError
 from workloads.nearest import did_you_mean
+from workloads.own.names import installed, is_file
 
 LONGEST = 4096
 """Characters of a word: no file's name is longer."""
@@ -57,7 +58,12 @@ def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
             raise UsageError(
                 f"{word[:40]!r}… has {len(word):,} characters; valid: at most {LONGEST:,}"
             )
-    if not named and first and not first.startswith("-") and first not in CATALOGUE:
+    if not named and first and not first.startswith("-") and not _is_workload(first):
+        if is_file(first):
+            raise UsageError(
+                f"{first!r} is a file; gpudash run {first} watches it train, "
+                f"gpudash train {first} trains a workload that it defines"
+            )
         raise UsageError(
             f"unknown workload {first!r}; valid: {', '.join(CATALOGUE)}, or a verb: "
             f"{', '.join(VERBS)}{did_you_mean(first, (*CATALOGUE, *VERBS))}"
@@ -73,6 +79,10 @@ def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
     arguments.command = ["gpudash", *words]
     arguments.ascii = arguments.ascii or _lacks_unicode()
     return verb, arguments
+
+
+def _is_workload(name: str) -> bool:
+    return name in CATALOGUE or name in installed()
 
 
 def _lacks_unicode() -> bool:

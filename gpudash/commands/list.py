@@ -2,13 +2,17 @@
 
 import argparse
 import textwrap
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from gpudash.commands.stdout import say, say_json
 from gpudash.errors import Exit
+from gpudash.format import plain
+from gpudash.run.own import find
 from workloads import CATALOGUE, DEFAULT, Entry
 from workloads.levers import Effect, Lever
+from workloads.own.names import installed
 
 WIDTH = 96
 
@@ -44,25 +48,31 @@ class Catalogue(msgspec.Struct, frozen=True):
 
     workloads: tuple[DescribedWorkload, ...]
     schema_version: int = 1
+    installed: dict[str, str] = {}
+    """Workloads of installed packages: name → `package.module:attribute`."""
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the workloads and their levers."""
+    """Print the workloads and their levers. Raises LeverError."""
+    entries = [find(arguments.workload)] if arguments.workload else list(CATALOGUE.values())
+    others = {} if arguments.workload else installed()
     if arguments.json:
-        say_json(catalogue())
+        say_json(catalogue(entries, others))
     else:
-        say(as_text())
+        say(as_text(entries, others))
     return Exit.DONE
 
 
-def as_text() -> str:
-    """Return the catalogue as text, one paragraph a lever."""
-    return "\n\n".join(_workload(entry) for entry in CATALOGUE.values())
+def as_text(entries: Sequence[Entry], others: Mapping[str, str]) -> str:
+    """Return workloads as text, one paragraph a lever; of installed ones where they come from."""
+    parts = [_workload(entry) for entry in entries]
+    parts += [plain(f"{name}: installed, from {value}") for name, value in others.items()]
+    return "\n\n".join(parts)
 
 
-def catalogue() -> Catalogue:
-    """Return the catalogue as data."""
-    return Catalogue(tuple(map(_described, CATALOGUE.values())))
+def catalogue(entries: Sequence[Entry], others: Mapping[str, str]) -> Catalogue:
+    """Return workloads as data."""
+    return Catalogue(tuple(map(_described, entries)), installed=dict(others))
 
 
 def _workload(entry: Entry) -> str:

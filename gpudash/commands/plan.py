@@ -6,8 +6,10 @@ from collections.abc import Collection, Iterable, Mapping
 from gpudash.commands import COMMAND_LINE
 from gpudash.errors import UsageError
 from gpudash.protocol import Plan, Settings
-from workloads import Entry, find_workload
-from workloads.levers import AUTO, Lever, find
+from gpudash.run.own import find
+from workloads import Entry
+from workloads.levers import AUTO, Lever
+from workloads.levers import find as find_lever
 
 
 def make_plan(arguments: argparse.Namespace, decided: Collection[str] = ()) -> Plan:
@@ -16,7 +18,7 @@ def make_plan(arguments: argparse.Namespace, decided: Collection[str] = ()) -> P
     `decided` are the levers that the command line decides elsewhere: for them, what is configured
     does not count. Raises LeverError or UsageError.
     """
-    entry = find_workload(arguments.workload)
+    entry = find(arguments.workload)
     shorthands = {
         "batch_size": arguments.batch_size,
         "seed": arguments.seed,
@@ -25,10 +27,10 @@ def make_plan(arguments: argparse.Namespace, decided: Collection[str] = ()) -> P
     asked = [_pair(text) for text in arguments.set]
     asked += [(name, value) for name, value in shorthands.items() if value is not None]
     settings = _settings(entry, asked)
-    configured: Mapping[str, tuple[str, str]] = arguments.levers[entry.name]
+    configured: Mapping[str, tuple[str, str]] = arguments.levers(entry)
     for name, (value, by) in configured.items():
         if name not in settings and name not in decided:
-            settings[name] = value
+            settings[name] = find_lever(entry.levers, name).canonical(value)
             arguments.set_by[f"levers.{name}"] = by
     arguments.set_by |= {f"levers.{name}": COMMAND_LINE for name, _ in asked}
     return Plan(workload=entry.name, settings=settings, device=arguments.device)
@@ -52,7 +54,7 @@ def _settings(entry: Entry, asked: Iterable[tuple[str, str]]) -> Settings:
     """Return the levers' canonical values. Raises UsageError where two contradict each other."""
     settings: Settings = {}
     for name, text in asked:
-        value = find(entry.levers, name).canonical(text)
+        value = find_lever(entry.levers, name).canonical(text)
         known = settings.setdefault(name, value)
         if known != value:
             raise UsageError(

@@ -4,6 +4,7 @@ No widget in here. A request that cannot be is answered by a LeverError or Gpuda
 whose one line the app shows as a notice.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -582,7 +583,8 @@ class Control:
 
     def file_name(self, now: datetime) -> str:
         """Return the name proposed for a recording."""
-        return f"gpudash-{self.workload}-{now:%Y%m%d-%H%M%S}.csv"
+        workload = re.sub(r"[^\w.-]+", "-", self.workload).strip("-.")  # it may be a path
+        return f"gpudash-{workload}-{now:%Y%m%d-%H%M%S}.csv"
 
 
 def _rebuilds(lever: Lever) -> bool:

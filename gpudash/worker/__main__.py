@@ -21,10 +21,11 @@ import msgspec
 from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
 from gpudash.protocol import Ability, Failed, Hello, Note, Plan, Started, Status
 from gpudash.worker.phases import phases
-from workloads import find_workload
 from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, phrase
 from workloads.lifetime import die_with
+from workloads.own.loading import find, located, said
+from workloads.own.names import parts
 
 if TYPE_CHECKING:
     from workloads.training import Training
@@ -74,7 +75,7 @@ def build(plan: Plan, events: EventPipe) -> "Training":
     device = pick_device(plan.device)
     described = describe_device(device)
     events.send(Status(text=f"building {plan.workload} on {described.name}"))
-    entry = find_workload(plan.workload)
+    entry = find(plan.workload)
     training = Training(entry, plan.settings, device)
     started = Started(
         at_s=time.monotonic(),
@@ -110,10 +111,8 @@ def describe(error: Exception, workload: str, asked: Mapping[str, str]) -> Faile
     if is_out_of_memory(error):
         sentence = f"out of memory with {phrase(asked) or 'the default settings'}"
         return Failed(at_s=now_s, kind="out_of_memory", sentence=sentence, traceback=trace)
-    lines = [line for line in str(error).splitlines() if line] or [""]
-    # a loader worker's error arrives with its traceback, the message last
-    said = lines[-1] if "DataLoader worker" in lines[0] else f"{type(error).__name__}: {lines[0]}"
-    sentence = f"{workload} failed: {said}"
+    file = parts(workload)
+    sentence = (file and located(error, file[0])) or f"{workload} failed: {said(error)}"
     return Failed(at_s=now_s, kind="error", sentence=sentence, traceback=trace)
 
 

@@ -34,9 +34,9 @@ from workloads import CATALOGUE
 from workloads.compute_options import (
     EAGER_BEFORE_CAPTURE,
     ComputeOptions,
+    GraphedStep,
     Learner,
     Net,
-    _GraphedStep,
 )
 from workloads.levers import LeverError
 from workloads.training import Training
@@ -343,7 +343,7 @@ def fake_graphs(monkeypatch: pytest.MonkeyPatch) -> type[FakeGraph]:
 def test_recording_trains_on_every_batch_once(fake_graphs: type[FakeGraph]) -> None:
     trained: list[float] = []
 
-    def step(inputs: Tensor, targets: Tensor, mark: object) -> Tensor:
+    def step(mark: object, inputs: Tensor, targets: Tensor) -> Tensor:
         loss = torch.empty(())
 
         def kernel() -> None:
@@ -357,9 +357,9 @@ def test_recording_trains_on_every_batch_once(fake_graphs: type[FakeGraph]) -> N
         return loss
 
     phases: list[str] = []
-    graphed = _GraphedStep(step)
+    graphed = GraphedStep(step)
     batches = [torch.full((2 if n < 8 else 3,), float(n)) for n in range(16)]
-    losses = [graphed(batch, torch.zeros_like(batch), phases.append) for batch in batches]
+    losses = [graphed(phases.append, batch, torch.zeros_like(batch)) for batch in batches]
     assert trained == list(range(16))
     assert [loss.item() for loss in losses] == [batch.sum().item() for batch in batches]
     assert fake_graphs.made == 2  # one for each batch size

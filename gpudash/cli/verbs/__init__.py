@@ -11,6 +11,7 @@ VERBS = (
     "attach",
     "ab",
     "sweep",
+    "train",
     "replay",
     "report",
     "export",

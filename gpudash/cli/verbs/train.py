@@ -1,0 +1,29 @@
+"""`gpudash train FILE.py`: the dashboard's verb, over a workload of a user's own."""
+
+from gpudash.cli.parser import Parser, Verb
+from gpudash.cli.verbs import dashboard
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what the dashboard takes, the workload being required."""
+    dashboard.add_arguments(parser)
+    workload = parser.options["workload"]
+    workload.nargs, workload.default = None, None
+    workload.required = True
+    workload.metavar = "FILE.py[:NAME]"
+    workload.help = "a file with a workload of your own, or any workload's name"
+
+
+VERB = Verb(
+    name="train",
+    summary="Train a workload of your own: a function in a file, with levers of its own.",
+    details=lambda: "docs/guide/own-workload.md shows how to write one in twenty lines.",
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash train mine.py", "the dashboard over the one workload in mine.py"),
+        ("gpudash train mine.py:resnet --set width=128", "… over one of several, a lever set"),
+        ("gpudash ab mine.py --lever precision=fp32,bf16", "every verb takes such a file"),
+    ),
+    module="gpudash.commands.dashboard",
+    configuration="obeyed",
+)

@@ -1,0 +1,45 @@
+"""Workloads that are not in the catalogue: known here by their description alone.
+
+A child runs the user's code to describe it. This process never does.
+"""
+
+import msgspec
+
+from gpudash.format import plain
+from gpudash.offers import lever_of
+from gpudash.protocol import Described, Description
+from gpudash.run import child
+from workloads import CATALOGUE, Entry, add
+from workloads.levers import LeverError
+from workloads.nearest import unknown
+from workloads.own.names import installed, is_file
+
+
+def find(name: str) -> Entry:
+    """Return the entry of any workload; one of a user's own is described first.
+
+    Raises LeverError, with the line of the user's code that failed.
+    """
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    if not is_file(name) and name not in installed():
+        raise LeverError(unknown("workload", name, [*CATALOGUE, *installed()]))
+    done = child.run("-m", "gpudash.worker.describe", name)
+    try:
+        description: Description = msgspec.json.decode(done.stdout, type=Description)
+    except msgspec.DecodeError as error:  # it ended before it had said anything
+        words = [line for line in done.stderr.splitlines() if line.strip()] or [""]
+        why = f"{name}: importing it ended Python with {done.returncode}: {words[-1]}"
+        raise LeverError(plain(why.rstrip(": "))) from error
+    if not isinstance(description, Described):
+        raise LeverError(plain(description.why))
+    return add(
+        Entry(
+            name=name,
+            summary=plain(description.summary),
+            source=description.source,
+            levers=tuple(map(lever_of, description.levers)),
+            module="workloads.own.adapter",
+            on_cpu=description.on_cpu,
+        )
+    )

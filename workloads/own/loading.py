@@ -1,0 +1,132 @@
+"""Finding a workload by its name, which runs the user's code: in the training process alone."""
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
+from importlib.metadata import entry_points
+from types import FunctionType, ModuleType
+from typing import Any
+
+from workloads import CATALOGUE, Entry
+from workloads.levers import LeverError
+from workloads.nearest import did_you_mean, unknown
+from workloads.own.declaration import MARK, Declaration, OwnEntry
+from workloads.own.names import GROUP, installed, parts
+
+
+def find(name: str) -> Entry:
+    """Return the entry of any workload. Raises LeverError, with the line of the user's code."""
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    found = parts(name)
+    if found is not None:
+        return _of_file(name, *found)
+    if name in installed():
+        return _of_package(name)
+    raise LeverError(unknown("workload", name, [*CATALOGUE, *installed()]))
+
+
+def located(error: BaseException, file: str) -> str | None:
+    """Return the error in one line that begins with the line of `file` it came from, if it did.
+
+    Also an error of a loader worker, whose traceback is text.
+    """
+    trace = "".join(traceback.format_exception(error))
+    path = re.escape(os.path.abspath(file))  # noqa: PTH100  # nothing is to be resolved
+    lines = re.findall(rf'File "{path}", line (\d+)', trace)
+    return f"{file}:{lines[-1]}: {said(error)}" if lines else None
+
+
+def said(error: BaseException) -> str:
+    """Return an error's type and message in one line."""
+    if isinstance(error, LeverError):
+        return str(error)
+    name = type(error).__name__
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    lines = [line for line in message.splitlines() if line.strip()]
+    if not lines:
+        return name
+    # a loader worker's error arrives with its traceback, the message last
+    return lines[-1] if "DataLoader worker" in lines[0] else f"{name}: {lines[0]}"
+
+
+def _of_file(reference: str, file: str, name: str | None) -> OwnEntry:
+    declared = _declared(_import(file))
+    names = [f"{file}:{one}" for one in declared]
+    if name is not None and name not in declared:
+        raise LeverError(unknown("workload", reference, names) if names else _none(file))
+    if name is None and len(declared) > 1:
+        raise LeverError(f"{file} has several workloads; valid: {', '.join(names)}")
+    if not declared:
+        raise LeverError(_none(file))
+    declaration = declared[name] if name is not None else next(iter(declared.values()))
+    return OwnEntry(reference, file, declaration)
+
+
+def _none(file: str) -> str:
+    return (
+        f"{file} has no workload; put @workload(), from gpudash, above a function that returns "
+        "model, optimizer, data, loss"
+    )
+
+
+def _of_package(name: str) -> OwnEntry:
+    (point, *_) = entry_points(group=GROUP, name=name)
+    try:
+        declaration = getattr(point.load(), MARK, None)
+    except Exception as error:
+        raise LeverError(f"workload {name}, {point.value}: {said(error)}") from error
+    if not isinstance(declaration, Declaration):
+        raise LeverError(f"workload {name}: {point.value} has no @workload() above it")
+    return OwnEntry(name, point.value, declaration)
+
+
+def _declared(module: ModuleType) -> dict[str, Declaration]:
+    """Return the workloads in a module by their names there."""
+    values = {k: v for k, v in vars(module).items() if isinstance(v, (FunctionType, type))}
+    marks: dict[str, Any] = {name: vars(value).get(MARK) for name, value in values.items()}
+    return {name: mark for name, mark in marks.items() if isinstance(mark, Declaration)}
+
+
+def _import(file: str) -> ModuleType:
+    """Run a file as Python would run a script, but under a name of its own. Raises LeverError."""
+    path = os.path.abspath(file)  # noqa: PTH100  # as a script's __file__: links are kept
+    folder, base = os.path.split(path)
+    module = ModuleType(f"gpudash_{base.removesuffix('.py')}")
+    module.__file__ = path
+    loader = SourceFileLoader(module.__name__, path)
+    try:
+        source = loader.get_data(path)
+    except OSError as error:
+        raise LeverError(f"{file}: {error.strerror}{_near(folder, base)}") from error
+    sys.modules[module.__name__] = module  # dataclasses and pickle look there
+    try:
+        with _first_on_path(folder):
+            exec(loader.source_to_code(source, path), vars(module))  # noqa: S102  # asked for
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit as well
+        raise LeverError(located(error, file) or f"{file}: {said(error)}") from error
+    return module
+
+
+def _near(folder: str, base: str) -> str:
+    try:
+        return did_you_mean(base, [one for one in os.listdir(folder) if one.endswith(".py")])  # noqa: PTH208  # as above
+    except OSError:
+        return ""
+
+
+@contextmanager
+def _first_on_path(folder: str) -> Iterator[None]:
+    """Import from a folder first, as a script does; afterwards, when a function imports, last."""
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+        sys.path.append(folder)
