@@ -29,7 +29,7 @@ def find(name: str) -> Entry:
         description: Description = msgspec.json.decode(done.stdout, type=Description)
     except msgspec.DecodeError as error:  # it ended before it had said anything
         words = [line for line in done.stderr.splitlines() if line.strip()] or [""]
-        why = f"{name}: importing it ended Python with {done.returncode}: {words[-1]}"
+        why = f"{name}: Python ended with {done.returncode} while importing it: {words[-1]}"
         raise LeverError(plain(why.rstrip(": "))) from error
     if not isinstance(description, Described):
         raise LeverError(plain(description.why))

@@ -24,7 +24,8 @@ from gpudash.commands import sweep
 ab.BLOCK_S = ab.RUN_S = sweep.MIN_S = 0.01
 {worker_double.GPUDASH}
 """
-SCREENS = ("", "replay")
+FILES = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+SCREENS = ("", "train", "replay")
 """Verbs that open the dashboard …"""
 WITHOUT_SCREEN = ("record", "jsonl", "once")
 """… unless one of these options is given."""
@@ -33,6 +34,12 @@ WITHOUT_SCREEN = ("record", "jsonl", "once")
 def commands(page: Path) -> list[str]:
     lines = "".join(FENCE.findall(page.read_text(encoding="utf-8"))).splitlines()
     return [line.partition("  #")[0].strip() for line in lines if line.startswith("gpudash")]
+
+
+def write_files(page: Path, folder: Path) -> None:
+    """Write the page's Python files, each of which begins with its name."""
+    for name, text in FILES.findall(page.read_text(encoding="utf-8")):
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def start(line: str, folder: Path) -> pexpect.spawn:
@@ -45,6 +52,7 @@ def start(line: str, folder: Path) -> pexpect.spawn:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_of_the_page_runs(page: Path, tmp_path: Path) -> None:
+    write_files(page, tmp_path)
     for line in commands(page):
         program = start(line, tmp_path)
         verb, arguments = parse(shlex.split(line)[1:])

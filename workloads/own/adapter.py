@@ -6,6 +6,7 @@
 import random
 from collections.abc import Callable, Mapping
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -52,7 +53,7 @@ class OwnWorkload:
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002  # what a user's dataset may draw from
         name = self.function.__name__
-        parts = checked(self.function(dict(values), device), name, device)
+        parts = checked(self.function(dict(values), device), place(self.function), device)
         self.model = parts.model
         self._samples = OwnSamples(parts.data)
         self._train_step = OwnTrainStep(parts, name, device)
@@ -127,8 +128,8 @@ class OwnTrainStep(TrainStep):
         with self._options.autocast(self._device):
             loss = self._user_loss(self._net.forward, batch)
         if not isinstance(loss, Tensor) or loss.ndim:
-            got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else loss
-            raise TypeError(f"the loss of {self._name} returned {got!r}; valid: a tensor ()")
+            got = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else _kind(loss)
+            raise TypeError(f"the loss of {self._name} returned {got}; valid: a tensor of shape ()")
         return loss
 
     def _arrange_optimizer(self, options: ComputeOptions) -> None:
@@ -164,6 +165,13 @@ class OwnSamples(Samples):
         """Whether batches hold nothing else, as the first sample shows."""
         batch = self.collate([self[0]])
         return all(isinstance(leaf, Tensor) for leaf in tree_leaves(batch))
+
+
+def place(function: Callable[..., Any]) -> str:
+    """Return where a function stands, and its name."""
+    code = getattr(function, "__code__", None)
+    where = f"{Path(code.co_filename).name}:{code.co_firstlineno}: " if code else ""
+    return f"{where}{function.__name__}"
 
 
 def checked(returned: Any, name: str, device: torch.device) -> Parts:

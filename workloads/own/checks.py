@@ -73,9 +73,10 @@ def check_levers(
     Of a number, its neighbours on both sides are tried. Raises AssertionError where a loss is no
     finite number. Returns the refused values with their reasons.
     """
-    entry = _entry(workload)
+    entry, where = _entry(workload), pick_device(device)
+    settings = {"num_workers": "0", **(settings or {})}
     refused = {}
-    with _training(entry, {"num_workers": "0", **(settings or {})}, pick_device(device)) as training:
+    with _training(entry, settings, where) as training:
         for lever in entry.levers:
             if lever.name in leave_out:
                 continue

@@ -102,7 +102,8 @@ def _import(file: str) -> ModuleType:
     try:
         source = loader.get_data(path)
     except OSError as error:
-        raise LeverError(f"{file}: {error.strerror}{_near(folder, base)}") from error
+        near = _near(folder, base) if isinstance(error, FileNotFoundError) else ""
+        raise LeverError(f"{file}: {error.strerror}{near}") from error
     sys.modules[module.__name__] = module  # dataclasses and pickle look there
     try:
         with _first_on_path(folder):

@@ -1,0 +1,133 @@
+"""`gpudash train FILE.py`, and every other verb over such a file."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpudash.cli.main import main
+from gpudash.run import child
+from tests import worker_double
+from tests.workloads.own_files import LAZY, LINEAR
+from workloads import CATALOGUE
+
+FAST = ("--device", "cpu", "--set", "num_workers=0")
+PACKAGE = "[gpudash.workloads]\ninstalled = package_of_mine:linear\n"
+HURRIED = f"""
+from gpudash.compare import ab
+ab.BLOCK_S = ab.RUN_S = 0.01
+{worker_double.GPUDASH}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The working folder, with a workload and an installed package that offers another."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(LAZY)
+    site = tmp_path / "site"
+    (site / "mine-1.dist-info").mkdir(parents=True)
+    (site / "mine-1.dist-info" / "entry_points.txt").write_text(PACKAGE)
+    (site / "mine-1.dist-info" / "METADATA").write_text("Name: mine\nVersion: 1\n")
+    (site / "package_of_mine.py").write_text(LAZY)
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.syspath_prepend(site)
+    known = [*CATALOGUE]
+    yield tmp_path
+    for name in [name for name in CATALOGUE if name not in known]:
+        del CATALOGUE[name]
+
+
+def with_double(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run gpudash with the worker's double."""
+    return subprocess.run(
+        [sys.executable, "-c", HURRIED, *words],
+        env=worker_double.environment(DOUBLE_STEP_S="0.002"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_real_thing_trains_and_an_error_arrives_with_its_line() -> None:
+    limit = "        assert index < 30, 'no more'\n"
+    text = LINEAR.replace("        x = torch", f"{limit}        x = torch")
+    Path("mine.py").write_text(text)
+    line = next(n for n, one in enumerate(text.splitlines(), 1) if "no more" in one)
+    done = child.run("-m", "gpudash", "train", "mine.py", *FAST, "--record", "run.csv")
+    assert done.returncode == 1
+    told = f"gpudash: mine.py:{line}: AssertionError: no more; recorded until then to run.csv"
+    assert done.stderr.splitlines()[-1] == told
+    assert ",mine.py,0,2,pipelined=off;batch_size=2;bias=on;" in Path("run.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    "words", [("train", "mine.py:linear"), ("train", "installed"), ("installed",)]
+)
+def test_it_is_recorded_under_the_name_it_was_given(words: tuple[str, ...]) -> None:
+    done = with_double(*words, "--steps", "5", "--record", "-", "-q", "--set", "width=16")
+    assert done.returncode == 0, done.stderr
+    row = done.stdout.splitlines()[1]
+    assert f",{words[-1]},0,2," in row
+    assert "bias=on;depth=2;width=16;kind=a;" in row
+
+
+def test_an_ab_moves_its_own_levers() -> None:
+    done = with_double("ab", "mine.py", "--lever", "width=8,16", "--pairs", "2", "--json", "-q")
+    assert done.returncode == 0, done.stderr
+    verdict = json.loads(done.stdout)
+    assert (verdict["workload"], verdict["lever"], verdict["b"]) == ("mine.py", "width", "16")
+
+
+def test_a_sweep_varies_its_own_levers() -> None:
+    vary = ("--vary", "kind=a,b", "--rounds", "2", "--steps", "3")
+    done = with_double("sweep", "mine.py", *vary, "--markdown", "table.md", "-q")
+    assert done.returncode == 0, done.stderr
+    table = Path("table.md").read_text()
+    assert "mine.py on CPU" in table
+    assert "kind" in table
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["train", "mime.py"], "mime.py: No such file or directory; did you mean mine.py?"),
+        (["train", "mine.py:x"], "unknown workload 'mine.py:x'; valid: mine.py:linear"),
+        (["train", "mine.py", "--set", "widht=8"], "unknown lever 'widht'; valid: pipelined"),
+        (["train", "mine.py", "--set", "width=9"], "'9' is not valid; valid: 8, 16"),
+        (["train", "instaled"], "did you mean installed?"),
+        (["train"], "FILE.py[:NAME]"),
+        (["mine.py"], "'mine.py' is a file; gpudash train mine.py trains a workload"),
+        (["ab", "mine.py", "--lever", "width=8,9"], "'9' is not valid; valid: 8, 16"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_is_one_line(words: list[str], why: str, capsys) -> None:
+    assert main(words) == 2
+    complaint = capsys.readouterr().err
+    assert why in complaint
+    assert complaint.count("\n") == 1
+
+
+def test_it_is_listed_and_installed_ones_are_named_without_importing_them(capsys) -> None:
+    assert main(["list", "mine.py"]) == 0
+    listed = capsys.readouterr().out
+    assert listed.startswith("mine.py: Fit a sum.\n  source: mine.py\n")
+    assert "\n  width = 8   [8, 16]   takes effect: rebuilt model\n" in listed
+    assert main(["list"]) == 0
+    listed = capsys.readouterr().out
+    assert "installed: installed, from package_of_mine:linear" in listed
+    assert "package_of_mine" not in sys.modules
+    assert main(["list", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["installed"]["installed"] == "package_of_mine:linear"
+
+
+def test_the_lines_for_its_own_lever_are_in_the_workload(capsys) -> None:
+    assert main(["show", "width=16", "--workload", "mine.py"]) == 0
+    assert "width=16: The lines are in the workload itself" in capsys.readouterr().out
+    assert main(["show", "precision=bf16", "--workload", "mine.py"]) == 0
+    assert "torch.autocast" in capsys.readouterr().out
