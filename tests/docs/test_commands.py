@@ -17,7 +17,10 @@ from tests import worker_double
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
-FENCE = re.compile(r"^```\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+"""Its language, none for commands, and its text."""
+NAME = re.compile(r"# (\S+\.py)\n")
+"""The first line of a file on a page."""
 HURRIED = f"""
 from gpudash.compare import ab
 from gpudash.commands import sweep
@@ -32,14 +35,16 @@ WITHOUT_SCREEN = ("record", "jsonl", "once")
 
 
 def commands(page: Path) -> list[str]:
-    lines = "".join(FENCE.findall(page.read_text(encoding="utf-8"))).splitlines()
+    blocks = FENCE.findall(page.read_text(encoding="utf-8"))
+    lines = "".join(text for language, text in blocks if not language).splitlines()
     return [line.partition("  #")[0].strip() for line in lines if line.startswith("gpudash")]
 
 
 def write_files(page: Path, folder: Path) -> None:
     """Write the page's Python files, each of which begins with its name."""
-    for name, text in FILES.findall(page.read_text(encoding="utf-8")):
-        (folder / name).write_text(text, encoding="utf-8")
+    for _, text in FENCE.findall(page.read_text(encoding="utf-8")):
+        if named := NAME.match(text):
+            (folder / named[1]).write_text(text, encoding="utf-8")
 
 
 def start(line: str, folder: Path) -> pexpect.spawn:

@@ -1,6 +1,7 @@
 """What a workload of a user's own is, told by a child: the only one that runs the user's code."""
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -18,10 +19,9 @@ LEVERS = {lever.name: lever for entry in CATALOGUE.values() for lever in entry.l
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The working folder. What is added to the catalogue is taken out again."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("workloads.CATALOGUE", CATALOGUE)
     known = [*CATALOGUE]
     yield tmp_path
     for name in [name for name in CATALOGUE if name not in known]:

@@ -1,6 +1,7 @@
 """A workload is found in a file, as Python would run that file; what is wrong is one line."""
 
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -17,12 +18,13 @@ from workloads.training import Training
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The working folder; what is imported from it is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
-    return tmp_path
+    yield tmp_path
+    for name in ("beside", "later", "package_of_mine", "gpudash_mine"):
+        sys.modules.pop(name, None)
 
 
 def write(text: str, name: str = "mine.py") -> None:
