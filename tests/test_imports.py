@@ -24,6 +24,8 @@ def loaded_by(code: str) -> set[str]:
         "import gpudash.run.session, gpudash.tui.app",
         "import gpudash.run.worker_process",
         "import workloads",
+        "from gpudash import workload",
+        "import gpudash.run.own, workloads.own.loading",
         "from gpudash.cli.main import main; main(['list'])",
         "sys.argv[1:] = ['--set', 'batch_size=0']; from workloads.__main__ import main; main()",
     ],
@@ -32,8 +34,13 @@ def test_the_dashboard_process_never_loads_torch(code: str) -> None:
     assert not loaded_by(code) & set(HEAVY)
 
 
+def test_importing_gpudash_loads_nothing_but_itself() -> None:
+    ours = loaded_by("import gpudash") - loaded_by("import typing")
+    assert ours == {"gpudash"}
+
+
 def test_workloads_never_load_gpudash() -> None:
-    code = "import workloads.bare_run, workloads.encdec, workloads.__main__"
+    code = "import workloads.bare_run, workloads.encdec, workloads.__main__, workloads.own.checks"
     assert "gpudash" not in loaded_by(code)
 
 

@@ -13,9 +13,10 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from workloads import CATALOGUE, DEFAULT, find_workload
+from workloads import CATALOGUE, DEFAULT
 from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, resolve
+from workloads.own.loading import find
 
 
 def main() -> int:
@@ -49,7 +50,7 @@ def main() -> int:
 def run(workload: str, pairs: Sequence[str], device: str, steps: str) -> dict[str, object]:
     """Return what a run of this workload came to. Raises LeverError for what cannot be."""
     count = _whole(steps)
-    entry = find_workload(workload)
+    entry = find(workload)
     settings = dict(_pair(text) for text in pairs)
     resolve(entry.levers, settings)
     keep_compiled_code()

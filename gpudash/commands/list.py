@@ -54,8 +54,10 @@ class Catalogue(msgspec.Struct, frozen=True):
 
 def main(arguments: argparse.Namespace) -> int:
     """Print the workloads and their levers. Raises LeverError."""
-    entries = [find(arguments.workload)] if arguments.workload else list(CATALOGUE.values())
-    others = {} if arguments.workload else installed()
+    if arguments.workload is None:
+        entries, others = list(CATALOGUE.values()), installed()
+    else:
+        entries, others = [find(arguments.workload)], {}
     if arguments.json:
         say_json(catalogue(entries, others))
     else:

@@ -172,3 +172,8 @@ def in_fish(shell: str, lines: list[str], program: Path) -> list[str]:
 
 def test_the_catalogue_is_what_is_completed() -> None:
     assert words("--set", "") == [f"{lever.name}=" for lever in find_workload("encdec").levers]
+
+
+@pytest.mark.parametrize("start", ["", "mine", "folder/"])
+def test_the_shell_knows_the_files_that_train_takes(start: str) -> None:
+    assert complete(["train", start]) == ("files", [])

@@ -95,7 +95,10 @@ def test_what_an_exit_code_means_may_be_a_verbs_own() -> None:
         (["--steps", "--live"], "--steps needs a value: --steps N"),
         (["export", "a.csv", "-o"], "--output needs a value: --output FILE"),
         (["--live=yes"], "--live takes no value"),
-        (["list", "--json", "all"], "'all' is one word too many; usage: gpudash list [options]"),
+        (
+            ["doctor", "--json", "all"],
+            "'all' is one word too many; usage: gpudash doctor [options]",
+        ),
         (["encdec", "json"], "'json' is one word too many; did you mean --jsonl?; usage"),
         (["encdec", "sweep"], "; a verb comes first: gpudash sweep …"),
         (["--steps", "5", "--steps", "6"], "--steps is given twice, 5 and 6; valid: one of the"),

@@ -166,7 +166,8 @@ def nothing_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("something was started")
 
     monkeypatch.setattr("gpudash.run.session.Session.__init__", started)
-    for command in ("doctor.main", "list.main", "export.export", "sweep.trains_on_gpu"):
+    reached = ("doctor.main", "list.as_text", "list.catalogue", "export.export")
+    for command in (*reached, "sweep.trains_on_gpu"):
         monkeypatch.setattr(f"gpudash.commands.{command}", started)
 
 

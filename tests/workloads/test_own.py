@@ -2,7 +2,8 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import torch
@@ -12,12 +13,15 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from gpudash import workload
 from gpudash.testing import check_levers, check_variants
 from tests.workloads.trainings import CPU, CUDA, needs_cuda, one_thread
+from workloads import compute_options
+from workloads.compute_options import ComputeOptions
 from workloads.levers import Count, Lever, LeverError, Switch, find
-from workloads.own import adapter
+from workloads.own import adapter, optimizers
 from workloads.own.adapter import OwnSamples
 from workloads.own.checks import _entry
 from workloads.own.declaration import STANDARD
 from workloads.training import Training
+from workloads.workload import unmarked
 
 SMALL = {"batch_size": "2", "num_workers": "0"}
 
@@ -290,6 +294,58 @@ def test_an_optimizer_may_become_fused_and_go_back_while_it_trains(optimizer: st
 def test_a_lever_that_cannot_act_is_refused_with_the_reason(own, settings, why) -> None:
     with pytest.raises(LeverError, match=why):
         train(own, **settings)
+
+
+class Recorded:
+    """Stands in for a CUDA graph; knows how many tensors each batch had."""
+
+    made: ClassVar[list["Recorded"]] = []
+
+    def __init__(self, step: Any) -> None:
+        self.step = step
+        self.trained: list[int] = []
+
+    def __call__(self, mark: Any, *inputs: torch.Tensor) -> torch.Tensor:
+        self.made += [self] * (not self.trained)
+        self.trained.append(len(inputs))
+        return self.step(mark, *inputs)
+
+
+def test_a_graph_is_recorded_for_each_form_of_a_batch_and_each_kind_of_kernel(monkeypatch) -> None:
+    monkeypatch.setattr(Recorded, "made", [])
+    monkeypatch.setattr(compute_options, "GraphedStep", Recorded)
+    monkeypatch.setattr(adapter, "GraphedStep", Recorded)
+    model = nn.Linear(4, 1)
+    parts = adapter.Parts(model, torch.optim.SGD(model.parameters()), Points(), mse)
+    step = adapter.OwnTrainStep(parts, "fit", CPU)
+    x, y = torch.ones(2, 4), torch.ones(2)
+    eager = ComputeOptions(precision="fp32")
+    graphed = replace(eager, cuda_graph=True)
+    step.configure(graphed)
+    for batch in ((x, y), (x, y), {"x": x, "y": y}):
+        step.train(batch, unmarked)
+    step.configure(replace(graphed, fused_optimizer=True))
+    step.train({"x": x, "y": y}, unmarked)
+    step.configure(eager)
+    step.train({"x": x, "y": y, "name": "point"}, unmarked)
+    step.configure(graphed)
+    step.train((x, y), unmarked)
+    assert [one.trained for one in Recorded.made] == [[2, 2], [2], [2], [2]]
+
+
+def test_a_graph_needs_batches_of_tensors_alone() -> None:
+    built = adapter.adapted(linear(Points(FORMS["with a name"])))
+    values = {lever.name: lever.default for lever in STANDARD} | {"precision": "fp32"}
+    own = built(values, CPU)
+    with pytest.raises(LeverError, match="cuda_graph=on: the batches hold more than tensors"):
+        own.configure(values | {"cuda_graph": True})
+
+
+def test_an_optimizer_that_counts_on_the_host_cannot_be_recorded() -> None:
+    weights = [torch.zeros(1, requires_grad=True)]
+    optimizers.check(torch.optim.AdamW(weights), fused=True, capturable=True)
+    with pytest.raises(LeverError, match="cuda_graph=on: Adagrad cannot be recorded in a CUDA"):
+        optimizers.check(torch.optim.Adagrad(weights), fused=False, capturable=True)
 
 
 # ── what is returned ────────────────────────────────────────────────────────────────────

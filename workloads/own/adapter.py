@@ -5,7 +5,7 @@
 
 import random
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -102,7 +102,7 @@ class OwnTrainStep(TrainStep):
         super().__init__(parts.model, parts.optimizer, device)
         self._user_loss = parts.loss
         self._name = name
-        self._shape: TreeSpec | None = None  # of the batches that the graph was recorded for
+        self._shape: TreeSpec | None = None  # of a batch: what its leaves hang from
 
     def configure(self, options: ComputeOptions) -> None:
         """Train that way from now on. Raises LeverError for what the optimizer cannot be."""
@@ -112,19 +112,16 @@ class OwnTrainStep(TrainStep):
 
     def train(self, batch: Any, mark: Mark) -> Tensor:
         """Train on a batch. Returns the loss ()."""
-        if self._graph is None or not self._options.cuda_graph:
-            return self._step(mark, batch)
-        tensors, shape = tree_flatten(batch)
+        leaves, shape = tree_flatten(batch)
         if shape != self._shape:
             self._shape = shape
-            self._graph = GraphedStep(partial(self._step_of, shape))
-        return self._train(mark, *tensors)
-
-    def _step_of(self, shape: TreeSpec, mark: Mark, *tensors: Tensor) -> Tensor:
-        return self._step(mark, tree_unflatten(tensors, shape))
+            if self._graph is not None:
+                self._graph = GraphedStep(self._step)
+        return self._train(mark, *leaves)
 
     def _loss(self, *inputs: Any) -> Tensor:
-        (batch,) = inputs
+        assert self._shape is not None, "it has been flattened"
+        batch = tree_unflatten(inputs, self._shape)
         with self._options.autocast(self._device):
             loss = self._user_loss(self._net.forward, batch)
         if not isinstance(loss, Tensor) or loss.ndim:

@@ -22,7 +22,7 @@ VERB = Verb(
     examples=(
         ("gpudash train mine.py", "the dashboard over the one workload in mine.py"),
         ("gpudash train mine.py:resnet --set width=128", "… over one of several, a lever set"),
-        ("gpudash ab mine.py --lever precision=fp32,bf16", "every verb takes such a file"),
+        ("gpudash train mine.py --record run.csv --steps 200", "… without a screen"),
     ),
     module="gpudash.commands.dashboard",
     configuration="obeyed",
