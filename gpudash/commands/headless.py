@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from gpudash.commands.stdout import complain
+from gpudash.commands.stdout import CLEAR_LINE, complain
 from gpudash.errors import Exit
 from gpudash.format import cores, figure, percent, plain
 from gpudash.protocol import Failed
@@ -21,7 +21,6 @@ from gpudash.snapshot import ENDED, KEPT_LINES, Snapshot, silence, unreadable
 
 PIPE_EVERY_S = 5.0
 """A log file wants a line now and then, not four a second."""
-CLEAR_LINE = "\r\x1b[2K"
 REDRAW_S = 0.2
 PATIENCE_S = 1.0
 """With a reader that takes nothing more, once the run was interrupted."""

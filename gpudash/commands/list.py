@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from gpudash.commands.plan import entry_of
 from gpudash.commands.stdout import say, say_json
 from gpudash.errors import Exit
 from gpudash.format import plain
-from gpudash.run.own import find
 from workloads import CATALOGUE, DEFAULT, Entry
 from workloads.levers import Effect, Lever
 from workloads.own.names import installed
@@ -57,7 +57,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.workload is None:
         entries, others = list(CATALOGUE.values()), installed()
     else:
-        entries, others = [find(arguments.workload)], {}
+        entries, others = [entry_of(arguments.workload)], {}
     if arguments.json:
         say_json(catalogue(entries, others))
     else:

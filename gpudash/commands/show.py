@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpudash.commands.plan import entry_of
 from gpudash.commands.stdout import say, say_json
 from gpudash.errors import Exit
-from gpudash.run.own import find as find_entry
 from workloads import CATALOGUE
 from workloads.levers import Lever, find
 from workloads.take_home import Recipe, recipe, recipes
@@ -54,7 +54,7 @@ def look_up(what: str, workload: str | None) -> Shown:
 def _levers(workload: str | None) -> tuple[Lever, ...]:
     """Return the levers of one workload, or each that any has."""
     if workload is not None:
-        return find_entry(workload).levers
+        return entry_of(workload).levers
     named: dict[str, Lever] = {}
     for entry in CATALOGUE.values():
         for lever in entry.levers:

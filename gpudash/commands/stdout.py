@@ -4,7 +4,8 @@ import codecs
 import io
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from gpudash.errors import OutputError
@@ -12,6 +13,9 @@ from gpudash.format import plain
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+CLEAR_LINE = "\r\x1b[2K"
 
 
 def make_do(*, ascii_only: bool = False) -> None:
@@ -58,6 +62,17 @@ def say_json(document: object, indent: int = -1) -> None:
     import msgspec  # noqa: PLC0415  # not for each --help
 
     say(msgspec.json.format(msgspec.json.encode(document), indent=indent).decode())
+
+
+@contextmanager
+def passing(text: str) -> Iterator[None]:
+    """Say what the wait is for, where somebody may watch, and take it away again."""
+    stream = sys.stderr if sys.stderr.isatty() else io.StringIO()
+    print(plain(text), end="", file=stream, flush=True)
+    try:
+        yield
+    finally:
+        print(CLEAR_LINE, end="", file=stream, flush=True)
 
 
 def complain(text: str) -> None:
