@@ -131,3 +131,9 @@ def test_the_lines_for_its_own_lever_are_in_the_workload(capsys) -> None:
     assert "width=16: The lines are in the workload itself" in capsys.readouterr().out
     assert main(["show", "precision=bf16", "--workload", "mine.py"]) == 0
     assert "torch.autocast" in capsys.readouterr().out
+
+
+def test_a_terminal_says_what_it_waits_for_and_takes_that_away_again(capsys, monkeypatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(["list", "mine.py"]) == 0
+    assert capsys.readouterr().err == "reading mine.py\r\x1b[2K"
