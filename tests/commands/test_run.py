@@ -117,13 +117,12 @@ def test_nothing_is_left_behind(tmp_path, short_path):
 # ── signals ─────────────────────────────────────────────────────────────────────────────
 
 PATIENT = """
-import time
+import signal, time
+saving = []
+signal.signal(signal.SIGINT, lambda *_: (saving.append(1), print("saving", len(saving), flush=True)))
 print("ready", flush=True)
-for _ in range(2):
-    try:
-        time.sleep(60)
-    except KeyboardInterrupt:
-        print("saving", flush=True)
+while len(saving) < 2:
+    time.sleep(0.01)
 time.sleep(0.2)
 print("saved", flush=True)
 raise SystemExit(5)
@@ -136,9 +135,9 @@ def test_ctrl_c_is_the_scripts_own_also_a_second_one(tmp_path):
     )
     terminal.expect("ready")
     terminal.sendintr()
-    terminal.expect("saving")
+    terminal.expect("saving 1")
     terminal.sendintr()
-    terminal.expect("saving")
+    terminal.expect("saving 2")
     terminal.expect("saved")
     terminal.expect(r"gpudash: train\.py exited with 5")
     terminal.expect(pexpect.EOF)
