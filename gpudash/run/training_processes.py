@@ -34,7 +34,9 @@ READ_BYTES = 1 << 16
 TURN_BYTES = 1 << 20
 """One turn reads no more of one process."""
 LOOK_S = 1.0
-"""How often the directory is looked at where it has not changed: its time may be coarse."""
+"""How often the directory is looked at where it has not changed: one may not listen so far."""
+SETTLED_NS = 50_000_000
+"""Of a directory that changed so lately, another change may bear the same time."""
 PATIENCE_S = 1.0
 """A process that has ended is worth a word once its command has lived on for so long."""
 CREDENTIALS = struct.Struct("3i")
@@ -118,7 +120,8 @@ class TrainingProcesses:
             self._marks = self._place.marks()
         except OSError:  # the run is over
             return
-        self._changed_ns, self._look_s = changed_ns, now_s + LOOK_S
+        is_settled = time.time_ns() - changed_ns > SETTLED_NS
+        self._changed_ns, self._look_s = changed_ns if is_settled else -1, now_s + LOOK_S
         known = self._refused | {member.key for member in self._members}
         for key in set(self._marks.get("sock", {}).items()) - known:
             connection = socket.socket(socket.AF_UNIX)

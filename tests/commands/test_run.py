@@ -119,7 +119,10 @@ def test_nothing_is_left_behind(tmp_path, short_path):
 PATIENT = """
 import signal, time
 saving = []
-signal.signal(signal.SIGINT, lambda *_: (saving.append(1), print("saving", len(saving), flush=True)))
+def save(*_):
+    saving.append(1)
+    print("saving", len(saving), flush=True)
+signal.signal(signal.SIGINT, save)
 print("ready", flush=True)
 while len(saving) < 2:
     time.sleep(0.01)

@@ -135,7 +135,7 @@ def test_it_says_that_torch_is_imported(run, place):
 
 
 def test_a_training_is_relayed_in_order_and_under_the_commands_name(run):
-    watched = run(TRAINING, "--steps", "30")
+    watched = run(TRAINING, "--steps", "100")
     assert watched.first(Started).workload == "train.py"
     assert watched.first(Offered) == watched.source.offered
     assert watched.end() == "train.py has ended"
@@ -183,7 +183,7 @@ def test_a_training_that_hung_up_is_reached_again(run):
 
 def test_a_second_training_after_the_first_is_another_start(run):
     program = (
-        f"import subprocess, sys; words = [sys.executable, {TRAINING!r}, '--steps', '20']\n"
+        f"import subprocess, sys; words = [sys.executable, {TRAINING!r}, '--steps', '100']\n"
         "for _ in 0, 1: subprocess.run(words)"
     )
     watched = run("-c", program)
