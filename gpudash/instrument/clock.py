@@ -18,6 +18,10 @@ of one step), and are None in the others. There `mark` records a timestamp at ea
 only keeps the names, without a line of Python: between the calls of a step the interpreter's
 caches are cold, and everything done then is felt by short steps. What can wait is done later, for
 many steps at once.
+
+Where only what comes next tells whether a step is over, `split` notes where it may have ended:
+`end` then ends it there, and what was marked since belongs to the next iteration; `join` takes the
+note back.
 """
 
 import math
@@ -83,6 +87,18 @@ class _Halves(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc
     """Prepared in the iteration before, maybe beside the training of the step before."""
 
 
+class _Split(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc=False):
+    """Where the iteration in progress may have ended, and what it had been marked with by then."""
+
+    end: TimestampT
+    cpu_s: float | None
+    began_s: float
+    ended_s: float
+    names: list[str]
+    timestamps: list[TimestampT]
+    measured: bool
+
+
 class Clock(Generic[TimestampT]):
     """The loop's instrument: `begin` before an iteration, `end` after it, `finished` at times."""
 
@@ -101,6 +117,8 @@ class Clock(Generic[TimestampT]):
         self._phases_left = 0  # iterations to measure in full
         self._names: list[str] = []  # of the marks of the iteration in progress
         self._recorded: list[TimestampT] = []  # their timestamps, if it is measured in full
+        self._measured = False  # whether it is
+        self._split: _Split[TimestampT] | None = None
         self._iterations: deque[_Iteration[TimestampT]] = deque()
         self._prepared: Spans[TimestampT] = []  # and not trained on so far
         self._waited_ms = 0.0  # for batches, since the step before
@@ -136,14 +154,90 @@ class Clock(Generic[TimestampT]):
                 self._timestamps.release(self._after.timestamp)
             after = _Break(self.began_s, self._timestamps.record(), self._timestamps.cpu_s())
             self._broken, self._after = False, after
+        if self._split is not None:  # what failed half way
+            self._timestamps.release(self._split.end)
+            self._split = None
         if self.began_s >= self._phases_due_s:
             self._phases_due_s = self.began_s + self._phases_every_s
             self._phases_left = PHASES_IN_A_ROW
         self._names, self._recorded = [], []
-        if not self._phases_left:
+        self._measured = self._phases_left > 0
+        if not self._measured:
             return self._names.append
         self._phases_left -= 1
         return self._mark
+
+    def split(self) -> Mark:
+        """Note that the step in progress may have ended here; return what to mark with next."""
+        now = self._now()
+        self._split = _Split(
+            end=self._timestamps.record(),
+            cpu_s=self._timestamps.cpu_s(),
+            began_s=self.began_s,
+            ended_s=now,
+            names=self._names,
+            timestamps=self._recorded,
+            measured=self._measured,
+        )
+        self.began_s, self._names, self._recorded = now, [], []
+        self._measured = self._measured or now >= self._phases_due_s
+        self.spent_s += self._now() - now
+        return self._mark if self._measured else self._names.append
+
+    def join(self) -> Mark:
+        """Take the split back: the iteration has gone on; return what to mark with next."""
+        split, self._split = self._split, None
+        assert split is not None
+        self._timestamps.release(split.end)
+        self.began_s = split.began_s
+        self._names[:0] = split.names
+        if not split.measured:
+            self._drop_recorded()
+            return self._names.append
+        self._recorded[:0] = split.timestamps
+        return self._mark
+
+    def end_at_split(
+        self, step: int, samples: int | None, loss: Tensor | None, data_s: float
+    ) -> Mark:
+        """Close the iteration as `end` does, where it was split, which is where the next began.
+
+        Return what to mark that one with.
+        """
+        called_s = self._now()
+        split, self._split = self._split, None
+        assert split is not None
+        self._iterations.append(
+            _Iteration(
+                step=step,
+                segment=self.segment,
+                samples=samples,
+                loss=loss,
+                names=split.names,
+                timestamps=split.timestamps,
+                end=split.end,
+                cpu_s=split.cpu_s,
+                began_s=split.began_s,
+                ended_s=split.ended_s,
+                data_s=data_s,
+                after=self._after,
+            )
+        )
+        self._after = None
+        if self.began_s >= self._phases_due_s:
+            self._phases_due_s = self.began_s + self._phases_every_s
+            self._phases_left = PHASES_IN_A_ROW
+        if not self._phases_left:
+            self._drop_recorded()
+        elif self._measured:
+            self._phases_left -= 1
+        self.spent_s += self._now() - called_s
+        return self._mark if self._measured else self._names.append
+
+    def _drop_recorded(self) -> None:
+        """Measure the iteration in progress no further: its marks were not all recorded."""
+        self._timestamps.release(*self._recorded)
+        self._recorded, self._measured = [], False
 
     def _mark(self, name: str, /) -> None:
         """End the phase in progress on the current stream, and begin the one of that name."""

@@ -1,0 +1,161 @@
+"""Where torch is made to tell the tracker what the script does.
+
+Each patch hands on whatever the script gave and got, exceptions too, and adds one frame to a
+traceback. Nothing is kept on objects of the script's. What is patched beside torch's public hooks
+is private or may move: for each a test says so if it does.
+"""
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+from torch.compiler import is_dynamo_compiling
+from torch.optim import Optimizer
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from gpudash.hooks.tracker import Tracker
+
+
+def patch(tracker: Tracker) -> None:
+    """Have torch tell the tracker, in this process and what is forked from it."""
+    _patch_optimizers(tracker)
+    _patch_scaler(tracker)
+    _patch_backward(tracker)
+    _patch_loaders(tracker)
+    _patch_save(tracker)
+    _patch_graphs(tracker)
+    os.register_at_fork(after_in_child=tracker.begin_anew)
+
+
+def _patch_optimizers(tracker: Tracker) -> None:
+    def before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not is_dynamo_compiling():
+            closure = kwargs.get("closure") if len(args) < 2 else args[1]
+            tracker.optimizer_begins(optimizer, closure is not None)
+
+    def after(_optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+        if not is_dynamo_compiling():
+            tracker.optimizer_ends()
+
+    register_optimizer_step_pre_hook(before)
+    register_optimizer_step_post_hook(after)
+
+
+def _patch_scaler(tracker: Tracker) -> None:
+    scaler = torch.amp.GradScaler
+    step, scale = scaler.step, scaler.scale
+
+    @wraps(step)
+    def telling_step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if not self.is_enabled():
+            return step(self, optimizer, *args, **kwargs)
+        tracker.scaler_steps()
+        noted = tracker.optimizer_begins(optimizer, False)
+        try:
+            return step(self, optimizer, *args, **kwargs)
+        finally:
+            if noted:
+                tracker.optimizer_ends()
+
+    @wraps(scale)
+    def telling_scale(self: Any, outputs: Any) -> Any:
+        scaled = scale(self, outputs)
+        tracker.loss_scaled(outputs, scaled)
+        return scaled
+
+    scaler.step, scaler.scale = telling_step, telling_scale  # type: ignore[method-assign]
+
+
+def _patch_backward(tracker: Tracker) -> None:
+    backward = torch.autograd.backward
+
+    @wraps(backward)
+    def telling(tensors: Any, *args: Any, **kwargs: Any) -> None:
+        if is_dynamo_compiling() or not tracker.backward_begins():
+            return backward(tensors, *args, **kwargs)
+        try:
+            return backward(tensors, *args, **kwargs)
+        finally:
+            tracker.backward_ends(tensors)
+
+    torch.autograd.backward = telling
+
+
+def _patch_loaders(tracker: Tracker) -> None:
+    opened, advance = _BaseDataLoaderIter.__init__, _BaseDataLoaderIter.__next__
+    redirects = tracker.redirects
+
+    @wraps(opened)
+    def telling_init(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
+        opened(self, loader, *args, **kwargs)
+        tracker.loader_opened(self, loader)
+
+    @wraps(advance)
+    def telling_next(self: Any) -> Any:
+        noted = tracker.batch_asked(self)
+        try:
+            batch = redirects[self]() if self in redirects else advance(self)
+        except BaseException:
+            if noted:
+                tracker.batch_failed(self)
+            raise
+        if noted:
+            tracker.batch_arrived(self, batch)
+        return batch
+
+    _BaseDataLoaderIter.__init__ = telling_init  # type: ignore[method-assign]
+    _BaseDataLoaderIter.__next__ = telling_next  # type: ignore[method-assign]
+
+
+def _patch_save(tracker: Tracker) -> None:
+    torch.save = _between(torch.save, tracker.save_begins, tracker.save_ends)
+
+
+def _patch_graphs(tracker: Tracker) -> None:
+    graph = torch.cuda.CUDAGraph
+    begin, end, replay = graph.capture_begin, graph.capture_end, graph.replay
+
+    @wraps(begin)
+    def telling_begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        tracker.capture_begins()
+        begin(self, *args, **kwargs)
+
+    @wraps(end)
+    def telling_end(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            end(self, *args, **kwargs)
+        finally:
+            tracker.capture_ends(self)
+
+    @wraps(replay)
+    def telling_replay(self: Any) -> None:
+        noted = tracker.replay_begins(self)
+        try:
+            replay(self)
+        finally:
+            if noted:
+                tracker.replay_ends()
+
+    graph.capture_begin, graph.capture_end = telling_begin, telling_end  # type: ignore[method-assign]
+    graph.replay = telling_replay  # type: ignore[method-assign]
+
+
+def _between(
+    function: Callable[..., Any], begins: Callable[[], bool], ends: Callable[[], bool]
+) -> Callable[..., Any]:
+    @wraps(function)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        noted = begins()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            if noted:
+                ends()
+
+    return told

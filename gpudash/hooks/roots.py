@@ -1,0 +1,152 @@
+"""The models of a training: who they are, and how their calls are noticed.
+
+A root is a module that is nobody's child and holds a parameter of an optimizer that has stepped.
+Its calls pass through `_compiled_call_impl`, the one place that `nn.Module.__call__` looks at
+first and that pickle and deepcopy drop. That place is private: a test says if it goes.
+"""
+
+import gc
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.compiler import is_dynamo_compiling
+from torch.optim import Optimizer
+
+from gpudash.hooks.found import Call, Root
+
+PLACE = "_compiled_call_impl"
+
+
+class Survey:
+    """The modules and optimizers of this process: one look at all its objects, 0.1 to 0.4 s."""
+
+    def __init__(self) -> None:
+        self.optimizers: list[Optimizer] = []
+        modules: list[nn.Module] = []
+        for thing in gc.get_objects():
+            kind = type(thing)  # `isinstance` would ask proxies what they are
+            if issubclass(kind, nn.Module):
+                modules.append(thing)
+            elif issubclass(kind, Optimizer):
+                self.optimizers.append(thing)
+        children = {id(child) for one in modules for child in _children(one)}
+        self._tops = [one for one in modules if id(one) not in children]
+
+    def has_optimizer_to_come(self) -> bool:
+        """Return whether an optimizer's parameters have gradients that it has not used so far."""
+        return any(
+            one.grad is not None for optimizer in self.optimizers for one in _of_groups(optimizer)
+        )
+
+    def with_gradients(self) -> list[nn.Module]:
+        """Return the modules that are nobody's child and have a gradient."""
+        return [
+            one
+            for one in self._tops
+            if any(parameter.grad is not None for parameter in one.parameters())
+        ]
+
+    def roots(self, parameters: set[int]) -> list[nn.Module]:
+        """Return the modules that are nobody's child and hold one of these."""
+        return [one for one in self._tops if not parameters.isdisjoint(parameters_of(one))]
+
+
+def parameters_of(owner: nn.Module | Optimizer) -> set[int]:
+    """Return the ids of its parameters."""
+    if isinstance(owner, nn.Module):
+        return {id(one) for one in owner.parameters()}
+    return {id(one) for one in _of_groups(owner)}
+
+
+def _of_groups(optimizer: Optimizer) -> Iterator[Tensor]:
+    for group in optimizer.param_groups:
+        yield from group["params"]
+
+
+def _children(module: nn.Module) -> Iterable[nn.Module]:
+    return (module.__dict__.get("_modules") or {}).values()
+
+
+class Listener(Protocol):
+    """Who is told of a root's calls."""
+
+    hears_calls: bool
+
+    def called(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Take the begin of a call; return whether its end is to be told."""
+
+    def called_back(self) -> bool:
+        """Take the end of a call."""
+
+
+class RootCall:
+    """Stands in a root's `_compiled_call_impl`; a pickled one, or a copy, is None."""
+
+    def __init__(self, root: Root, module: nn.Module, listener: Listener) -> None:
+        self._listener = listener
+        self._root = root
+        self._module = weakref.ref(module)
+        self._bare: Call = _Bare(self._module)
+        self._around: Callable[[Call], Call] | None = None
+        self._instead: Call | None = None  # of the module's own call
+        self.refresh()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the module."""
+        call = self._instead or self._module()._call_impl  # type: ignore[union-attr]  # noqa: SLF001
+        if is_dynamo_compiling() or not self._listener.hears_calls:
+            return call(*args, **kwargs)
+        if not self._listener.called(self._root, args, kwargs):
+            return call(*args, **kwargs)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            self._listener.called_back()
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()
+
+    def refresh(self) -> None:
+        """Stand where it belongs, also after the script's own `compile()`; take on a lever."""
+        module = self._module()
+        if module is None:
+            return
+        here = module.__dict__.get(PLACE)
+        if here is not self:
+            module.__dict__[PLACE] = self
+            self._bare = _Bare(self._module) if here is None else here
+            self._around = None
+            self._instead = here
+        around = self._root.around
+        if around is not self._around:
+            self._around = around
+            compiled = None if isinstance(self._bare, _Bare) else self._bare
+            self._instead = compiled if around is None else around(self._bare)
+
+
+class _Bare:
+    """A module's own call, as `nn.Module.__call__` makes it; does not keep the module alive."""
+
+    __slots__ = ("_module",)
+
+    def __init__(self, module: "weakref.ref[nn.Module]") -> None:
+        self._module = module
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._module()._call_impl(*args, **kwargs)  # type: ignore[union-attr]  # noqa: SLF001
+
+
+def device_of(
+    modules: Iterable[nn.Module], optimizers: Iterable[Optimizer], loss: Tensor | None
+) -> torch.device:
+    """Return where the parameters are; where none are known, where the loss is."""
+    parameters = chain(
+        (one for module in modules for one in module.parameters()),
+        (one for optimizer in optimizers for one in _of_groups(optimizer)),
+        () if loss is None else (loss,),
+    )
+    return next((one.device for one in parameters), torch.device("cpu"))

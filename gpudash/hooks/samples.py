@@ -1,0 +1,34 @@
+"""How many samples a batch holds, as far as its shape tells."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+DEPTH = 4
+"""A batch may be nested so deep."""
+
+
+def first_dimension(batch: Any, depth: int = DEPTH) -> int | None:
+    """Return the first dimension of the first tensor in it; None where there is none."""
+    tensor = first_tensor(batch, depth)
+    return tensor.shape[0] if tensor is not None else None
+
+
+def first_tensor(batch: Any, depth: int = DEPTH) -> Tensor | None:
+    """Return the first tensor in it that has a dimension."""
+    if isinstance(batch, Tensor):
+        return batch if batch.ndim else None
+    if not depth:
+        return None
+    if isinstance(batch, list | tuple):
+        parts: Any = batch
+    elif isinstance(batch, Mapping):
+        parts = batch.values()
+    else:
+        return None
+    for part in parts:
+        found = first_tensor(part, depth - 1)
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,643 @@
+"""Finds the steps of a training that nobody wrote for us, and measures them.
+
+Told by the patches of torch what the script does; tells the clock where phases begin and steps
+end, and its observer where something may be done between two steps. It listens to one thread, the
+one that trains: what other threads do, and what gpudash itself tries out between steps, is no part
+of the training. Nothing of a failure in here reaches the script: all hooks are off from then on.
+"""
+
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import wraps
+from threading import get_ident
+from typing import Any, ParamSpec, Protocol, TypeAlias, cast
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from gpudash.hooks.asides import Asides
+from gpudash.hooks.backwards import Backwards
+from gpudash.hooks.found import Feed, Found, NewestCall, Root
+from gpudash.hooks.roots import RootCall, Survey, device_of, parameters_of
+from gpudash.hooks.rounds import Begun, Ended, Rounds
+from gpudash.hooks.samples import first_dimension
+from gpudash.hooks.tally import Tally
+from gpudash.instrument.clock import Clock, Mark
+from gpudash.instrument.loss import LossReader
+from gpudash.instrument.reporter import instruments
+from gpudash.protocol import Aside, Phase
+
+LABELS = {
+    "copy": "copy",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "optimizer",
+    "graph": "CUDA graph",
+    "your_code": "your code",
+}
+PHASES = tuple(Phase(name=name, label=label, lane="train") for name, label in LABELS.items())
+WITHOUT_OPTIMIZER = 8
+"""After so many backward passes, and as many steps' worth, no optimizer is waited for."""
+SURVEYS = 8
+"""A process is looked through for models no more often: each look takes 0.1 to 0.4 s."""
+IDLE_EVERY_S = 0.05
+NOBODY = -1
+"""No thread has this identity."""
+
+P = ParamSpec("P")
+Redirects: TypeAlias = WeakKeyDictionary[Any, Callable[[], Any]]
+
+
+class Observer(Protocol):
+    """Who is told of the training, on the thread that trains."""
+
+    def found(self, found: Found) -> None:
+        """Take what is known: before the first step is measured, and whenever more is known."""
+
+    def border(self, step: int) -> None:
+        """Do what is to be done after this step: nothing of the next has been begun.
+
+        Where the end of a step shows only in the middle of the next, it has no border.
+        """
+
+    def step(self, step: int) -> None:
+        """Take that a step has been closed on the clock."""
+
+    def aside(self, why: Aside | None) -> None:
+        """Take what the training does since its newest step instead; None: it goes on."""
+
+    def idle(self) -> None:
+        """Do what may be done anywhere."""
+
+
+def _event(
+    what: str,
+) -> Callable[[Callable[P, bool]], Callable[P, bool]]:
+    """Make a method an event of the script's: a failure in it turns all hooks off, and is told."""
+
+    def decorate(method: Callable[P, bool]) -> Callable[P, bool]:
+        @wraps(method)
+        def event(*args: P.args, **kwargs: P.kwargs) -> bool:
+            try:
+                return method(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001  # none may reach the script
+                cast("Tracker", args[0]).fail(what, error)
+                return False
+
+        return event
+
+    return decorate
+
+
+class Tracker:
+    """Told what the script does, by the patches: an event says whether its end is to be told."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self.active = True
+        """Whether steps are measured; False: they are counted alone. To be set in `border`."""
+        self.redirects: Redirects = WeakKeyDictionary()
+        """Iterators whose batches come from elsewhere."""
+        self.failed: Callable[[str, BaseException], None] = lambda _what, _error: None
+        """Told which hook failed."""
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Know nothing of a training: in a new process."""
+        self.clock: Clock[torch.Event] | Clock[float] | None = None
+        self.losses: LossReader | None = None
+        self.steps = 0
+        """Since the process began, measured or not."""
+        self.hears_calls = False
+        self._thread: int | None = None  # the one that trains
+        self._rounds = Rounds()
+        self._asides = Asides()
+        self._mark: Mark = _nothing
+        self._is_on = True  # more is done than counting: measured, or at first learned
+        self._is_timed = False  # the step in progress is on the clock
+        self._is_split = False
+        self._tally = Tally()
+        self._before_split = Tally()
+        self._idle_s = 0.0
+        # what was found
+        self._is_news = True
+        self._optimizers: dict[int, weakref.ref[Optimizer]] = {}  # by id, in order of first steps
+        self._gone: list[int] = []
+        self._parameters: set[int] = set()  # of the roots
+        self._roots: list[tuple[Root, RootCall]] = []
+        self._surveys_left = SURVEYS
+        self._feed: Feed | None = None
+        self._loaders: WeakKeyDictionary[Any, weakref.ref[Any]] = WeakKeyDictionary()
+        self._scaler = False
+        self._backwards = Backwards()
+        self._calls_seen = False  # of a root, in the newest step
+        self._unseen = 0  # steps in a row without
+        # where we are
+        self._optimizing = 0  # how deep
+        self._has_closure = False
+        self._backing = 0
+        self._stepped_within = False  # an optimizer, in this backward pass
+        self._fetching = False
+        self._asked_s = 0.0
+        self._scaled: tuple[int, Tensor] | None = None  # the id of a scaled loss, and the loss
+        # without an optimizer
+        self._by_backward = False
+        self._bare_backwards = 0  # since an optimizer stepped
+        self._patience = WITHOUT_OPTIMIZER
+        # CUDA graphs
+        self._captured: bool | None = None  # whether an optimizer stepped; None: no capture
+        self._graphs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+    def interrupt(self) -> None:
+        """Let the next step's time begin with itself."""
+        if self.clock is not None:
+            self.clock.interrupt()
+
+    def fail(self, what: str, error: BaseException) -> None:
+        """Listen to nothing from now on."""
+        self._thread, self._is_on, self.hears_calls = NOBODY, False, False
+        with suppress(Exception):
+            self.failed(what, error)
+
+    # ── optimizers ──────────────────────────────────────────────────────────────────────
+
+    @_event("optimizer")
+    def optimizer_begins(self, optimizer: Optimizer, has_closure: bool) -> bool:  # noqa: FBT001
+        """Take that an optimizer is about to step."""
+        if get_ident() != self._thread and not self._hears_step():
+            return False
+        self._optimizing += 1
+        if self._optimizing > 1:
+            return True
+        if self._gone:
+            self._forget()
+        self._has_closure = has_closure
+        key = id(optimizer)
+        self._begin_step(key)
+        if key not in self._optimizers:
+            self._meet(key, optimizer)
+        if self._is_on and not has_closure:
+            self._mark("optimizer")
+        return True
+
+    @_event("optimizer")
+    def optimizer_ends(self) -> bool:
+        """Take that it has stepped, or was kept from it."""
+        if not self._optimizing or (get_ident() != self._thread and not self._backing):
+            return False
+        self._optimizing -= 1
+        if self._optimizing:
+            return False
+        self._bare_backwards = 0
+        if self._backing:
+            self._stepped_within = True
+            if self._is_on:
+                self._mark("backward")
+        else:
+            self._may_end()
+        return False
+
+    @_event("GradScaler")
+    def scaler_steps(self) -> bool:
+        """Take that a GradScaler is about to step an optimizer, or to skip it."""
+        if not self._scaler:
+            self._scaler = self._is_news = True
+        return False
+
+    def _hears_step(self) -> bool:
+        """Return whether another thread's optimizer is of this training: in a backward pass."""
+        if self._captured is not None:
+            self._captured = True
+        return self._hears() or (self._backing > 0 and self._thread != NOBODY)
+
+    def _hears(self) -> bool:
+        """Return whether nobody was listened to so far: it is this thread from now on."""
+        if self._thread is not None:
+            return False
+        self._thread = get_ident()
+        return True
+
+    def _begin_step(self, key: int) -> None:
+        """Begin an optimizer's step: a step of the training may turn out to have ended."""
+        begun = self._rounds.begins(key, afresh=self._tally.batches > 0 or not self._is_fed())
+        if begun is Begun.HAD_ENDED:
+            self._close_at_split()
+        elif begun is Begun.JOINED:
+            self._join()
+        if self._by_backward:
+            self._by_backward, self._is_news = False, True
+        if self._asides.trains():
+            self._observer.aside(None)
+
+    def _may_end(self) -> None:
+        """End the step if it is over; else note that it may be."""
+        ended = self._rounds.ends()
+        if ended is Ended.HERE:
+            self._close()
+        elif ended is Ended.MAYBE:
+            self._split()
+        elif self._is_on:
+            self._mark("your_code")
+
+    # ── backward passes ─────────────────────────────────────────────────────────────────
+
+    @_event("backward")
+    def backward_begins(self) -> bool:
+        """Take that a backward pass is about to begin."""
+        if get_ident() != self._thread and not self._hears():
+            return False
+        self._backing += 1
+        if self._backing > 1:
+            return True
+        if self._optimizing and not self._has_closure:
+            self._optimizing = 0  # an exception has left it
+        if self._asides.learns():
+            self._observer.aside(None)
+        if self._is_on:
+            self._mark("backward")
+        return True
+
+    @_event("backward")
+    def backward_ends(self, tensors: Any) -> bool:
+        """Take that it has ended, maybe by an exception."""
+        self._backing -= 1
+        if self._backing > 0:
+            return False
+        tally = self._tally
+        tally.backwards += 1
+        tally.is_open = True
+        if self._is_on:
+            tally.loss = self._loss(tensors)
+            self._mark("optimizer" if self._optimizing else "your_code")
+            self._may_idle(time.monotonic())
+        if self._stepped_within:
+            self._stepped_within = False
+            self._may_end()
+        elif not self._optimizing:
+            self._count_bare()
+        return False
+
+    @_event("GradScaler")
+    def loss_scaled(self, loss: Any, scaled: Any) -> bool:
+        """Take that a GradScaler has scaled a loss, or several."""
+        if self._is_on and isinstance(loss, Tensor) and get_ident() == self._thread:
+            self._scaled = id(scaled), loss.detach()
+        return False
+
+    def _loss(self, tensors: Any) -> Tensor | None:
+        scaled, self._scaled = self._scaled, None
+        if scaled is not None and scaled[0] == id(tensors):
+            tensors = scaled[1]
+        if not isinstance(tensors, Tensor) or tensors.numel() != 1:
+            return None
+        return tensors.detach() if tensors.ndim == 0 else tensors.detach().reshape(())
+
+    def _count_bare(self) -> None:
+        """Count backward passes without an optimizer: many, and they are the steps."""
+        self._bare_backwards += 1
+        if self._by_backward:
+            self._close()
+        elif self._bare_backwards >= self._patience:
+            self._give_optimizers_up()
+
+    def _give_optimizers_up(self) -> None:
+        """Let a backward pass end a step, unless an optimizer is there for the gradients."""
+        survey = Survey()
+        if survey.has_optimizer_to_come():
+            self._patience *= 2
+            return
+        self._by_backward = self._is_news = True
+        for module in survey.with_gradients():
+            self._add_root(module)
+        self.steps += self._bare_backwards - 1
+        self._close()
+
+    # ── the model's calls ───────────────────────────────────────────────────────────────
+
+    @_event("forward")
+    def called(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Take that a root is about to be called."""
+        if get_ident() != self._thread or self._backing:
+            return False
+        asides, tally, module = self._asides, self._tally, root.module
+        tally.calls += 1
+        is_training = module is not None and module.training
+        if is_training and torch.is_grad_enabled():
+            if asides.trains():
+                self._observer.aside(None)
+            if root.keeps_calls:
+                root.newest = NewestCall(args, kwargs)
+            if tally.is_open and not tally.batches and not (self._optimizing and tally.backwards):
+                tally.call(first_dimension((args, kwargs)))
+            tally.is_open = False
+        elif (not is_training or not tally.batches) and asides.calls():
+            self._turn_aside()
+        self._mark("forward")
+        return asides.why is not None
+
+    @_event("forward")
+    def called_back(self) -> bool:
+        """Take that a call has ended which trained nothing."""
+        if get_ident() == self._thread and self._asides.why is not None:
+            self._restart()
+        return False
+
+    # ── batches ─────────────────────────────────────────────────────────────────────────
+
+    @_event("DataLoader")
+    def loader_opened(self, iterator: Any, loader: Any) -> bool:
+        """Take that a DataLoader has made an iterator."""
+        self._loaders[iterator] = weakref.ref(loader)
+        return False
+
+    @_event("DataLoader")
+    def batch_asked(self, iterator: Any) -> bool:
+        """Take that the script is about to wait for a batch."""
+        if not self._is_on or self._fetching or not self._is_listened_to():
+            return False
+        self._fetching = True
+        self._optimizing = self._backing = 0  # what an exception has left
+        if self._asides.fetches(self._loader_id(iterator)):
+            self._turn_aside()
+        elif self._asides.why is not None:
+            self._restart()
+        self._mark("idle")
+        self._asked_s = time.monotonic()
+        return True
+
+    @_event("DataLoader")
+    def batch_arrived(self, iterator: Any, batch: Any) -> bool:
+        """Take that it is there."""
+        now = time.monotonic()
+        self._fetching = False
+        tally = self._tally
+        tally.data_s += now - self._asked_s
+        tally.fetch(first_dimension(batch))
+        self._mark("copy" if self._calls_seen else "your_code")
+        if self._feed is None or self._feed.iterator() is not iterator:
+            self._note_feed(iterator)
+        self._may_idle(now)
+        return False
+
+    @_event("DataLoader")
+    def batch_failed(self, iterator: Any) -> bool:
+        """Take that there was none, or that an exception came instead."""
+        self._fetching = False
+        self._tally.data_s += time.monotonic() - self._asked_s
+        self._asides.exhausts(self._loader_id(iterator))
+        self._mark("your_code")
+        return False
+
+    def _is_listened_to(self) -> bool:
+        return self._thread is None or get_ident() == self._thread
+
+    def _loader_id(self, iterator: Any) -> int:
+        loader = self._loaders.get(iterator)
+        return id(iterator if loader is None else loader())
+
+    def _note_feed(self, iterator: Any) -> None:
+        """Let the feed be this iterator, unless another one's batches are trained on."""
+        loader = self._loaders.get(iterator)
+        opened = None if loader is None else loader()
+        if opened is None or self._asides.why is not None:
+            return
+        if self._feed is not None and self._is_fed():
+            feeding = self._feed.loader()
+            if feeding is not None and self._asides.is_trained_on(id(feeding)):
+                return
+        self._feed, self._is_news = Feed(opened, iterator), True
+
+    def _is_fed(self) -> bool:
+        return self._feed is not None and self._feed.iterator() is not None
+
+    # ── files ───────────────────────────────────────────────────────────────────────────
+
+    @_event("torch.save")
+    def save_begins(self) -> bool:
+        """Take that the script is about to save a file."""
+        if not self._is_on or get_ident() != self._thread:
+            return False
+        if self._asides.saves():
+            self._turn_aside()
+        return self._asides.why is not None
+
+    @_event("torch.save")
+    def save_ends(self) -> bool:
+        """Take that it is saved."""
+        if self._asides.why is not None:
+            self._restart()
+        return False
+
+    # ── CUDA graphs ─────────────────────────────────────────────────────────────────────
+
+    @_event("CUDA graph")
+    def capture_begins(self) -> bool:
+        """Take that a graph is about to be captured: nothing is done now, nor may it be timed."""
+        if not self._is_listened_to():
+            return False
+        self._captured, self._thread = False, NOBODY
+        return True
+
+    @_event("CUDA graph")
+    def capture_ends(self, graph: Any) -> bool:
+        """Take that it is captured, or that this has failed."""
+        if self._captured is not None:
+            self._graphs[graph] = self._captured
+            self._captured, self._thread = None, get_ident()
+        return False
+
+    @_event("CUDA graph")
+    def replay_begins(self, graph: Any) -> bool:
+        """Take that a graph is about to be replayed: a step, if an optimizer steps in it."""
+        if get_ident() != self._thread or not self._graphs.get(graph):
+            return False
+        self._begin_step(id(graph))
+        if self._is_on:
+            self._mark("graph")
+        return True
+
+    @_event("CUDA graph")
+    def replay_ends(self) -> bool:
+        """Take that it is on its way."""
+        self._bare_backwards = 0
+        self._may_end()
+        return False
+
+    # ── steps ───────────────────────────────────────────────────────────────────────────
+
+    def _close(self) -> None:
+        """End the step here: nothing of the next one has been begun."""
+        self.steps += 1
+        tally, self._tally, self._is_split = self._tally, Tally(), False
+        self._asides.border()
+        if self._is_on:
+            self._learn(tally)
+        with self._deaf():
+            if self._is_timed:
+                assert self.clock is not None
+                self.clock.end(self.steps, self._samples(tally), tally.loss, tally.data_s)
+                self._observer.step(self.steps)
+            if self._is_news:
+                self._tell(tally)
+            self._observer.border(self.steps)
+        was_on, self._is_on = self._is_on, self.active
+        if not was_on:
+            self.interrupt()
+        self._open()
+
+    def _open(self) -> None:
+        """Begin the next step."""
+        for _, call in self._roots:
+            call.refresh()
+        self.hears_calls = self._is_timed = self._is_on
+        self._mark = _nothing
+        if self._is_timed:
+            assert self.clock is not None
+            self._mark = self.clock.begin()
+            self._mark("your_code")
+
+    def _split(self) -> None:
+        """Note that the step may have ended here."""
+        self._before_split, self._tally, self._is_split = self._tally, Tally(), True
+        if self._is_timed:
+            assert self.clock is not None
+            self._mark = self.clock.split()
+            self._mark("your_code")
+
+    def _join(self) -> None:
+        """Take that back."""
+        self._before_split.add(self._tally)
+        self._tally, self._is_split = self._before_split, False
+        if self._is_timed:
+            assert self.clock is not None
+            self._mark = self.clock.join()
+
+    def _close_at_split(self) -> None:
+        """End the step where it may have ended: the next one has long begun."""
+        self.steps += 1
+        tally, self._is_split = self._before_split, False
+        if self._is_on:
+            self._learn(tally)
+        if self._is_timed:
+            assert self.clock is not None
+            samples = self._samples(tally)
+            self._mark = self.clock.end_at_split(self.steps, samples, tally.loss, tally.data_s)
+            self._observer.step(self.steps)
+
+    def _restart(self) -> None:
+        """Let the step in progress begin here: what came before was none of it."""
+        self._tally = Tally()
+        if self._is_timed:
+            assert self.clock is not None
+            self.clock.interrupt()
+            self._mark = self.clock.begin()
+            self._mark("your_code")
+        self._may_idle(time.monotonic())
+
+    def _turn_aside(self) -> None:
+        """Tell what the training does instead, since its newest step."""
+        self._observer.aside(self._asides.why)
+        self._restart()
+
+    def _may_idle(self, now: float) -> None:
+        if now >= self._idle_s:
+            self._idle_s = now + IDLE_EVERY_S
+            with self._deaf():
+                self._observer.idle()
+
+    @contextmanager
+    def _deaf(self) -> Iterator[None]:
+        """Listen to nothing: what gpudash itself does is no part of the training."""
+        listened_to, self._thread = self._thread, NOBODY
+        try:
+            yield
+        finally:
+            self._thread = listened_to
+
+    def _samples(self, tally: Tally) -> int | None:
+        if tally.batches:
+            return tally.fetched
+        if self._is_fed():
+            return 0  # some frameworks ask for each batch a step ahead
+        return tally.called or None if len(self._roots) == 1 else None
+
+    # ── what is found ───────────────────────────────────────────────────────────────────
+
+    def _meet(self, key: int, optimizer: Optimizer) -> None:
+        """Take an optimizer that steps for the first time, with its models."""
+        self._optimizers[key] = weakref.ref(optimizer, lambda _: self._gone.append(key))
+        self._is_news = True
+        own = parameters_of(optimizer)
+        if not own.isdisjoint(self._parameters) or not self._surveys_left:
+            return
+        self._surveys_left -= 1
+        survey = Survey()
+        for module in survey.roots(own):
+            self._add_root(module)
+        for other in survey.optimizers:
+            parameters = parameters_of(other)
+            if own.isdisjoint(parameters):  # else it is around this one, or the other way
+                self._rounds.expect(id(other))
+                own |= parameters
+
+    def _forget(self) -> None:
+        """Wait no longer for optimizers that the script has let go of."""
+        while self._gone:
+            key = self._gone.pop()
+            self._optimizers.pop(key, None)
+            self._rounds.forget(key)
+            self._is_news = True
+
+    def _add_root(self, module: nn.Module) -> None:
+        if any(root.module is module for root, _ in self._roots):
+            return
+        root = Root(module)
+        self._roots = [(one, call) for one, call in self._roots if one.module is not None]
+        self._roots.append((root, RootCall(root, module, self)))
+        self._parameters |= parameters_of(module)
+        self._calls_seen = self._is_news = True
+
+    def _learn(self, tally: Tally) -> None:
+        """Take note of what a step was like."""
+        if tally.backwards:
+            self._patience = max(self._patience, WITHOUT_OPTIMIZER * tally.backwards)
+            self._is_news |= self._backwards.take(tally.backwards)
+        if self._is_timed:
+            self._calls_seen = tally.calls > 0
+
+    def _tell(self, tally: Tally) -> None:
+        """Tell the observer what was found; at first, make the instruments."""
+        optimizers = tuple(filter(None, (ref() for ref in self._optimizers.values())))
+        roots = tuple(root for root, _ in self._roots if root.module is not None)
+        modules = tuple(filter(None, (root.module for root in roots)))
+        device = device_of(modules, optimizers, tally.loss)
+        if self.clock is None:
+            self.clock, self.losses = instruments(device, PHASES)
+        self._is_news = False
+        self._observer.found(
+            Found(
+                optimizers=() if self._by_backward else optimizers,
+                roots=roots,
+                feed=self._feed if self._is_fed() else None,
+                device=device,
+                world_size=world_size(),
+                backwards=self._backwards.usual,
+                scaler=self._scaler,
+            )
+        )
+
+
+def world_size() -> int:
+    """Return how many processes train together."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_world_size()
+    return 1
+
+
+def _nothing(_name: str, /) -> None:
+    """Mark nothing."""

@@ -1,0 +1,96 @@
+"""Runs at the start of each Python process of a `gpudash run`, before the script; see `inject`.
+
+Python imports the first module of this name that it finds: this one takes itself out of the way
+and imports the user's own. It never prints, never raises, and outside of a run does nothing. It
+imports nothing that the script could shadow or that makes its start slower.
+"""
+
+import os
+import sys
+
+
+def _step_aside(folder: str) -> None:
+    """Import the `sitecustomize` that would have been imported without this one."""
+    sys.path[:] = [entry for entry in sys.path if entry != folder]
+    del sys.modules["sitecustomize"]
+    try:
+        import sitecustomize  # noqa: F401, PLC0415
+    except ModuleNotFoundError as error:
+        if error.name != "sitecustomize":
+            raise
+
+
+def _mark(what: str) -> None:
+    try:
+        path = os.path.join(os.environ["GPUDASH_RUN"], f"{os.getpid()}.{what}")
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    except OSError:
+        pass
+
+
+class _AfterTorch:
+    """Finds torch as it would be found without us, and hooks it once it has been executed.
+
+    Others ask for torch's spec without importing it: that must not use this up.
+    """
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        spec = self._found_by_others(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Telling(spec.loader)
+        return spec
+
+    def _found_by_others(self, name, path, target):
+        for finder in sys.meta_path:
+            if finder is not self and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(name, path, target)
+                if spec is not None:
+                    return spec
+        return None
+
+
+class _Telling:
+    """A loader that hooks what it has loaded."""
+
+    def __init__(self, loader):
+        self._loader = loader
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        module.__loader__ = module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        sys.meta_path[:] = [one for one in sys.meta_path if type(one) is not _AfterTorch]
+        _hook()
+
+
+def _hook() -> None:
+    _mark("torch")
+    try:
+        import gpudash.hooks  # noqa: PLC0415
+    except Exception:  # noqa: BLE001  # the script's environment has no gpudash
+        _mark("nogpudash")
+        return
+    try:
+        gpudash.hooks.install()
+    except Exception:  # noqa: BLE001  # the script goes on without
+        _mark("failed")
+
+
+def _begin() -> None:
+    folder = os.path.dirname(os.path.abspath(__file__))
+    try:
+        if os.path.isdir(os.environ.get("GPUDASH_RUN", "")):
+            _mark("python")
+            sys.meta_path.insert(0, _AfterTorch())
+    finally:
+        _step_aside(folder)
+
+
+_begin()
