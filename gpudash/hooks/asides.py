@@ -1,7 +1,7 @@
 """What a training does between its steps, and what of it is no part of them.
 
-Evaluation: before the first training call of a step, a call of the model that cannot train, or a
-batch of a loader that no backward pass has followed so far. A script that begins each step with
+Evaluation: before the first training call of a step, a call of the model that cannot train, or
+batches of a loader that no backward pass has followed so far, nor follows now. A script that begins each step with
 such a call, as one that acts before it learns, evaluates nothing: twice in a row is a habit.
 A checkpoint: a `torch.save` there. An aside lasts until the training calls again.
 """
@@ -16,25 +16,32 @@ class Asides:
 
     def __init__(self) -> None:
         self.why: Aside | None = None
+        self.ended_by_call = False
+        """Nothing says when it ended but the next training call: the model's was its last."""
         self._is_between = False  # neither a training call nor a backward since the newest step
         self._was_called = False  # without training, in this round
         self._is_usual = False  # the round before began so too
         self._trained_on: set[Hashable] = set()  # loaders
         self._fetched_from: set[Hashable] = set()  # in this round
+        self._foreign = False  # the newest batch came from a loader that is not known to train
 
     def border(self) -> None:
-        """A step is over."""
+        """Take that a step is over."""
         self._is_between = True
-        self._is_usual, self._was_called = self._was_called, False
+        self._is_usual, self._was_called, self._foreign = self._was_called, False, False
         self._fetched_from.clear()
 
     def fetches(self, loader: Hashable) -> bool:
         """Take that a batch is asked for; return whether an aside begins with it."""
-        if self.why is not None and loader in self._trained_on:
-            self._fetched_from.clear()  # what came before was evaluated
-        self._fetched_from.add(loader)
+        self.ended_by_call = False
+        again = loader in self._fetched_from
         foreign = bool(self._trained_on) and loader not in self._trained_on
-        return foreign and self._begins("evaluation")
+        begins = (again if foreign else self._foreign) and self._begins("evaluation")
+        if not foreign and self.why is not None:
+            self._fetched_from.clear()  # what came before was evaluated
+        self._foreign = foreign
+        self._fetched_from.add(loader)
+        return begins
 
     def exhausts(self, loader: Hashable) -> None:
         """Take that there was no batch any more."""
@@ -47,23 +54,23 @@ class Asides:
         begins = not self._is_usual and self._begins("evaluation")
         if self.why is not None:
             self._fetched_from.clear()
+            self.ended_by_call = True
         return begins
 
     def saves(self) -> bool:
         """Take that a file is saved; return whether an aside begins with it."""
+        self.ended_by_call = False
         return self._begins("checkpoint")
 
-    def trains(self) -> bool:
-        """Take a training call, or an optimizer's step; return whether an aside ends with it."""
-        self._is_between = False
-        was, self.why = self.why, None
-        return was is not None
+    def trains(self) -> None:
+        """Take a training call, or an optimizer's step: an aside ends with it."""
+        self._is_between, self._foreign, self.why = False, False, None
 
-    def learns(self) -> bool:
-        """Take a backward pass; return whether an aside ends with it, and whose batches train."""
+    def learns(self) -> None:
+        """Take a backward pass: the batches before it are trained on."""
         if self._fetched_from:
             self._trained_on |= self._fetched_from
-        return self.trains()
+        self.trains()
 
     def is_trained_on(self, loader: Hashable) -> bool:
         """Return whether a backward pass has followed this loader's batches."""

@@ -11,7 +11,6 @@ from functools import wraps
 from typing import Any
 
 import torch
-from torch.compiler import is_dynamo_compiling
 from torch.optim import Optimizer
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
@@ -20,6 +19,7 @@ from torch.optim.optimizer import (
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from gpudash.hooks.tracker import Tracker
+from gpudash.hooks.uncompiled import uncompiled
 
 
 def patch(tracker: Tracker) -> None:
@@ -35,16 +35,14 @@ def patch(tracker: Tracker) -> None:
 
 def _patch_optimizers(tracker: Tracker) -> None:
     def before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not is_dynamo_compiling():
-            closure = kwargs.get("closure") if len(args) < 2 else args[1]
-            tracker.optimizer_begins(optimizer, closure is not None)
+        closure = kwargs.get("closure") if len(args) < 2 else args[1]
+        tracker.optimizer_begins(optimizer, closure is not None)
 
     def after(_optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
-        if not is_dynamo_compiling():
-            tracker.optimizer_ends()
+        tracker.optimizer_ends()
 
-    register_optimizer_step_pre_hook(before)
-    register_optimizer_step_post_hook(after)
+    register_optimizer_step_pre_hook(uncompiled(before))
+    register_optimizer_step_post_hook(uncompiled(after))
 
 
 def _patch_scaler(tracker: Tracker) -> None:
@@ -77,14 +75,14 @@ def _patch_backward(tracker: Tracker) -> None:
 
     @wraps(backward)
     def telling(tensors: Any, *args: Any, **kwargs: Any) -> None:
-        if is_dynamo_compiling() or not tracker.backward_begins():
+        if not tracker.backward_begins():
             return backward(tensors, *args, **kwargs)
         try:
             return backward(tensors, *args, **kwargs)
         finally:
             tracker.backward_ends(tensors)
 
-    torch.autograd.backward = telling
+    torch.autograd.backward = uncompiled(telling, deeply=False)
 
 
 def _patch_loaders(tracker: Tracker) -> None:

@@ -77,10 +77,7 @@ class Listener(Protocol):
     hears_calls: bool
 
     def called(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Take the begin of a call; return whether its end is to be told."""
-
-    def called_back(self) -> bool:
-        """Take the end of a call."""
+        """Take that a root is about to be called."""
 
 
 class RootCall:
@@ -98,14 +95,9 @@ class RootCall:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module."""
         call = self._instead or self._module()._call_impl  # type: ignore[union-attr]  # noqa: SLF001
-        if is_dynamo_compiling() or not self._listener.hears_calls:
-            return call(*args, **kwargs)
-        if not self._listener.called(self._root, args, kwargs):
-            return call(*args, **kwargs)
-        try:
-            return call(*args, **kwargs)
-        finally:
-            self._listener.called_back()
+        if not is_dynamo_compiling() and self._listener.hears_calls:
+            self._listener.called(self._root, args, kwargs)
+        return call(*args, **kwargs)
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()

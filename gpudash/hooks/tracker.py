@@ -8,11 +8,11 @@ of the training. Nothing of a failure in here reaches the script: all hooks are 
 
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
 from threading import get_ident
-from typing import Any, ParamSpec, Protocol, TypeAlias, cast
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -26,6 +26,7 @@ from gpudash.hooks.roots import RootCall, Survey, device_of, parameters_of
 from gpudash.hooks.rounds import Begun, Ended, Rounds
 from gpudash.hooks.samples import first_dimension
 from gpudash.hooks.tally import Tally
+from gpudash.hooks.uncompiled import uncompiled
 from gpudash.instrument.clock import Clock, Mark
 from gpudash.instrument.loss import LossReader
 from gpudash.instrument.reporter import instruments
@@ -49,6 +50,7 @@ NOBODY = -1
 """No thread has this identity."""
 
 P = ParamSpec("P")
+T = TypeVar("T")
 Redirects: TypeAlias = WeakKeyDictionary[Any, Callable[[], Any]]
 
 
@@ -88,7 +90,7 @@ def _event(
                 cast("Tracker", args[0]).fail(what, error)
                 return False
 
-        return event
+        return uncompiled(event)
 
     return decorate
 
@@ -131,7 +133,9 @@ class Tracker:
         self._roots: list[tuple[Root, RootCall]] = []
         self._surveys_left = SURVEYS
         self._feed: Feed | None = None
-        self._loaders: WeakKeyDictionary[Any, weakref.ref[Any]] = WeakKeyDictionary()
+        self._loaders: WeakKeyDictionary[Any, tuple[int, weakref.ref[Any]]] = WeakKeyDictionary()
+        self._opened: Any = None  # the newest loader, until its first batch
+        self._kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._scaler = False
         self._backwards = Backwards()
         self._calls_seen = False  # of a root, in the newest step
@@ -230,8 +234,9 @@ class Tracker:
             self._join()
         if self._by_backward:
             self._by_backward, self._is_news = False, True
-        if self._asides.trains():
+        if self._asides.why is not None:
             self._observer.aside(None)
+        self._asides.trains()
 
     def _may_end(self) -> None:
         """End the step if it is over; else note that it may be."""
@@ -255,8 +260,9 @@ class Tracker:
             return True
         if self._optimizing and not self._has_closure:
             self._optimizing = 0  # an exception has left it
-        if self._asides.learns():
+        if self._asides.why is not None:
             self._observer.aside(None)
+        self._asides.learns()
         if self._is_on:
             self._mark("backward")
         return True
@@ -324,11 +330,12 @@ class Tracker:
         if get_ident() != self._thread or self._backing:
             return False
         asides, tally, module = self._asides, self._tally, root.module
-        tally.calls += 1
         is_training = module is not None and module.training
         if is_training and torch.is_grad_enabled():
-            if asides.trains():
-                self._observer.aside(None)
+            if asides.why is not None:
+                self._resume()
+            asides.trains()
+            tally = self._tally
             if root.keeps_calls:
                 root.newest = NewestCall(args, kwargs)
             if tally.is_open and not tally.batches and not (self._optimizing and tally.backwards):
@@ -336,14 +343,8 @@ class Tracker:
             tally.is_open = False
         elif (not is_training or not tally.batches) and asides.calls():
             self._turn_aside()
+        self._tally.calls += 1
         self._mark("forward")
-        return asides.why is not None
-
-    @_event("forward")
-    def called_back(self) -> bool:
-        """Take that a call has ended which trained nothing."""
-        if get_ident() == self._thread and self._asides.why is not None:
-            self._restart()
         return False
 
     # ── batches ─────────────────────────────────────────────────────────────────────────
@@ -351,7 +352,8 @@ class Tracker:
     @_event("DataLoader")
     def loader_opened(self, iterator: Any, loader: Any) -> bool:
         """Take that a DataLoader has made an iterator."""
-        self._loaders[iterator] = weakref.ref(loader)
+        self._loaders[iterator] = id(loader), weakref.ref(loader)
+        self._opened = loader
         return False
 
     @_event("DataLoader")
@@ -396,13 +398,13 @@ class Tracker:
         return self._thread is None or get_ident() == self._thread
 
     def _loader_id(self, iterator: Any) -> int:
-        loader = self._loaders.get(iterator)
-        return id(iterator if loader is None else loader())
+        known = self._loaders.get(iterator)
+        return id(iterator) if known is None else known[0]
 
     def _note_feed(self, iterator: Any) -> None:
         """Let the feed be this iterator, unless another one's batches are trained on."""
-        loader = self._loaders.get(iterator)
-        opened = None if loader is None else loader()
+        known = self._loaders.get(iterator)
+        opened, self._opened = None if known is None else known[1](), None
         if opened is None or self._asides.why is not None:
             return
         if self._feed is not None and self._is_fed():
@@ -410,6 +412,8 @@ class Tracker:
             if feeding is not None and self._asides.is_trained_on(id(feeding)):
                 return
         self._feed, self._is_news = Feed(opened, iterator), True
+        if all(value is not iterator for value in vars(opened).values()):
+            self._kept[iterator] = opened  # `for batch in DataLoader(…)` keeps no loader
 
     def _is_fed(self) -> bool:
         return self._feed is not None and self._feed.iterator() is not None
@@ -543,6 +547,12 @@ class Tracker:
         self._observer.aside(self._asides.why)
         self._restart()
 
+    def _resume(self) -> None:
+        """Tell that the training goes on; its time begins here, or with its batch."""
+        if self._asides.ended_by_call:
+            self._restart()
+        self._observer.aside(None)
+
     def _may_idle(self, now: float) -> None:
         if now >= self._idle_s:
             self._idle_s = now + IDLE_EVERY_S
@@ -611,9 +621,9 @@ class Tracker:
 
     def _tell(self, tally: Tally) -> None:
         """Tell the observer what was found; at first, make the instruments."""
-        optimizers = tuple(filter(None, (ref() for ref in self._optimizers.values())))
+        optimizers = tuple(_alive(ref() for ref in self._optimizers.values()))
         roots = tuple(root for root, _ in self._roots if root.module is not None)
-        modules = tuple(filter(None, (root.module for root in roots)))
+        modules = _alive(root.module for root in roots)
         device = device_of(modules, optimizers, tally.loss)
         if self.clock is None:
             self.clock, self.losses = instruments(device, PHASES)
@@ -629,6 +639,11 @@ class Tracker:
                 scaler=self._scaler,
             )
         )
+
+
+def _alive(things: Iterable[T | None]) -> list[T]:
+    """Return those that are there; a module may be false."""
+    return [thing for thing in things if thing is not None]
 
 
 def world_size() -> int:

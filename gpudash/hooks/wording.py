@@ -22,10 +22,10 @@ def _optimizers(found: Found) -> str:
 
 def _roots(found: Found) -> str:
     modules = [root.module for root in found.roots]
-    names = _counted(type(module).__name__ for module in modules if module is not None)
+    names = [type(module).__name__ for module in modules if module is not None]
     if not names:
         return "root unknown"
-    return f"root {names[0]}" if len(names) == 1 else f"roots {' and '.join(names)}"
+    return f"root{'s' if len(names) > 1 else ''} {' and '.join(_counted(names))}"
 
 
 def _backwards(found: Found) -> str:

@@ -5,19 +5,26 @@ and imports the user's own. It never prints, never raises, and outside of a run 
 imports nothing that the script could shadow or that makes its start slower.
 """
 
+from __future__ import annotations
+
 import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` takes long to import
+    from typing import Any
 
 
 def _step_aside(folder: str) -> None:
     """Import the `sitecustomize` that would have been imported without this one."""
-    sys.path[:] = [entry for entry in sys.path if entry != folder]
-    del sys.modules["sitecustomize"]
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != folder]
+    this = sys.modules.pop("sitecustomize")
     try:
         import sitecustomize  # noqa: F401, PLC0415
     except ModuleNotFoundError as error:
         if error.name != "sitecustomize":
             raise
+        sys.modules["sitecustomize"] = this  # Python wants to find what it has imported
 
 
 def _mark(what: str) -> None:
@@ -34,7 +41,7 @@ class _AfterTorch:
     Others ask for torch's spec without importing it: that must not use this up.
     """
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "torch":
             return None
         spec = self._found_by_others(name, path, target)
@@ -42,7 +49,7 @@ class _AfterTorch:
             spec.loader = _Telling(spec.loader)
         return spec
 
-    def _found_by_others(self, name, path, target):
+    def _found_by_others(self, name: str, path: Any, target: Any) -> Any:
         for finder in sys.meta_path:
             if finder is not self and hasattr(finder, "find_spec"):
                 spec = finder.find_spec(name, path, target)
@@ -54,16 +61,16 @@ class _AfterTorch:
 class _Telling:
     """A loader that hooks what it has loaded."""
 
-    def __init__(self, loader):
+    def __init__(self, loader: Any) -> None:
         self._loader = loader
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
 
-    def create_module(self, spec):
+    def create_module(self, spec: Any) -> Any:
         return self._loader.create_module(spec)
 
-    def exec_module(self, module):
+    def exec_module(self, module: Any) -> None:
         module.__loader__ = module.__spec__.loader = self._loader
         self._loader.exec_module(module)
         sys.meta_path[:] = [one for one in sys.meta_path if type(one) is not _AfterTorch]

@@ -34,7 +34,7 @@ from gpudash.protocol import (
     Stop,
     Timed,
 )
-from tests.hooks.toy import Dashboard, Script, script
+from tests.hooks.toy_script import Dashboard, Script, script
 from tests.workloads.trainings import one_thread
 
 

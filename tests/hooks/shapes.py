@@ -1,0 +1,400 @@
+"""Trainings of many shapes, one after the other in one process; prints what the tracker found."""
+
+import copy
+import gc
+import io
+import json
+import pickle
+import sys
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.hooks.toy import watched
+
+torch.set_num_threads(1)
+SHAPES = {}
+
+
+def shape(steps, **more):
+    def decorate(function):
+        SHAPES[function.__name__] = (function, {"expected": steps, **more})
+        return function
+
+    return decorate
+
+
+class Net(nn.Module):
+    def __init__(self, width=8, out=2):
+        super().__init__()
+        self.one = nn.Linear(8, width)
+        self.norm = nn.BatchNorm1d(width)
+        self.two = nn.Linear(width, out)
+
+    def forward(self, x):
+        return self.two(self.norm(self.one(x)).relu())
+
+
+def data(count=48, batch=8):
+    torch.manual_seed(0)
+    return DataLoader(TensorDataset(torch.randn(count, 8), torch.randint(2, (count,))), batch)
+
+
+def made(width=8):
+    torch.manual_seed(0)
+    model = Net(width)
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+
+def backward(model, batch):
+    x, y = batch
+    loss = functional.cross_entropy(model(x), y)
+    loss.backward()
+    return loss
+
+
+@shape(12)
+def loader(toy):
+    model, optimizer = made()
+    batches = data()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    losses = []
+    for _ in range(2):
+        for batch in batches:
+            optimizer.zero_grad()
+            losses.append(backward(model, batch).item())
+            optimizer.step()
+            scheduler.step()
+    return {"losses": losses}
+
+
+@shape(10)
+def no_loader(toy):
+    model, optimizer = made()
+    for _ in range(10):
+        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+        optimizer.step()
+
+
+@shape(6)
+def accumulation(toy):
+    model, optimizer = made()
+    for number, batch in enumerate(data(24 * 8), 1):
+        backward(model, batch)
+        if number % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def critics(generator, critic, batches, every=1, freeze=False):
+    ones = torch.optim.Adam(critic.parameters()), torch.optim.Adam(generator.parameters())
+    for number, (x, _) in enumerate(batches, 1):
+        fake = generator(torch.randn(8, 8))
+        if freeze:
+            with torch.no_grad():
+                fake = generator(torch.randn(8, 8))
+        ones[0].zero_grad()
+        (critic(x).mean() - critic(fake.detach()).mean()).backward()
+        ones[0].step()
+        if number % every == 0:
+            ones[1].zero_grad()
+            critic(generator(torch.randn(8, 8))).mean().backward()
+            ones[1].step()
+
+
+@shape(12)
+def gan(toy):
+    critics(Net(out=8), Net(), data(96))
+
+
+@shape(30)
+def critic_five_times(toy):
+    critics(Net(out=8), Net(), data(30 * 8), every=5)
+
+
+@shape(12)
+def gan_with_frozen_generator(toy):
+    critics(Net(out=8), Net(), data(96), freeze=True)
+
+
+@shape(5)
+def lbfgs(toy):
+    model, _ = made()
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)
+    x, y = torch.randn(32, 8), torch.randint(2, (32,))
+
+    def closure():
+        optimizer.zero_grad()
+        return backward(model, (x, y))
+
+    for _ in range(5):
+        optimizer.step(closure)
+
+
+@shape(6)
+def scaler(toy):
+    model, optimizer = made()
+    grad_scaler = torch.amp.GradScaler("cpu")
+    losses = []
+    for number, (x, y) in enumerate(data()):
+        loss = functional.cross_entropy(model(x), y)
+        losses.append(loss.item())
+        grad_scaler.scale(loss * (float("inf") if number in (1, 3) else 1)).backward()
+        grad_scaler.step(optimizer)
+        grad_scaler.update()
+        optimizer.zero_grad()
+    return {"losses": losses}
+
+
+@shape(8)
+def optimizer_in_backward(toy):
+    model, _ = made()
+    ones = {one: torch.optim.SGD([one], lr=0.01) for one in model.parameters()}
+
+    def step(parameter):
+        ones[parameter].step()
+        ones[parameter].zero_grad()
+
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+    for batch in data(64):
+        backward(model, batch)
+
+
+@shape(20)
+def no_optimizer(toy):
+    model, optimizer = made()
+    del optimizer
+    for batch in data(160):
+        model.zero_grad()
+        backward(model, batch)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.01 * parameter.grad
+
+
+@shape(18)
+def evaluation_and_checkpoint(toy):
+    model, optimizer = made()
+    batches, held_out = data(), data(16)
+    for _ in range(3):
+        model.train()
+        for batch in batches:
+            backward(model, batch)
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            for x, _ in held_out:
+                model(x)
+                time.sleep(0.02)
+        torch.save(model.state_dict(), io.BytesIO())
+
+
+@shape(20)
+def evaluation_without_a_loader(toy):
+    model, optimizer = made()
+    for number in range(20):
+        if number % 5 == 0:
+            model.eval()
+            with torch.no_grad():
+                model(torch.randn(8, 8))
+                time.sleep(0.02)
+            model.train()
+        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+        optimizer.step()
+
+
+@shape(20)
+def acts_before_it_learns(toy):
+    model, optimizer = made()
+    for _ in range(20):
+        with torch.no_grad():
+            model(torch.randn(4, 8))
+            time.sleep(0.005)
+        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+        optimizer.step()
+
+
+@shape(12)
+def compiled(toy):
+    model, optimizer = made()
+    fast = torch.compile(model, backend="aot_eager", fullgraph=True)
+    for _ in range(2):
+        for batch in data():
+            backward(fast, batch)
+            optimizer.step()
+    return {"recompiles": count_compiled()}
+
+
+@shape(12)
+def compiled_in_place(toy):
+    model, optimizer = made()
+    for number, batch in enumerate([*data(), *data()]):
+        if number == 3:
+            model.compile(backend="aot_eager", fullgraph=True)
+        backward(model, batch)
+        optimizer.step()
+    return {"recompiles": count_compiled()}
+
+
+@shape(12)
+def compiled_function(toy):
+    model, optimizer = made()
+
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def loss_of(x, y):
+        return functional.cross_entropy(model(x), y)
+
+    for _ in range(2):
+        for batch in data():
+            loss_of(*batch).backward()
+            optimizer.step()
+    return {"recompiles": count_compiled()}
+
+
+@shape(12)
+def compiled_optimizer(toy):
+    model, optimizer = made()
+
+    @torch.compile(backend="aot_eager")
+    def step():
+        optimizer.step()
+
+    for _ in range(2):
+        for batch in data():
+            backward(model, batch)
+            step()
+    return {"recompiles": count_compiled()}
+
+
+@shape(22)
+def one_training_after_the_other(toy):
+    first, second = made(), made(16)
+    for (model, optimizer), count in ((first, 10), (second, 12)):
+        for batch in data(count * 8):
+            backward(model, batch)
+            optimizer.step()
+
+
+@shape(22)
+def one_training_after_the_other_without_loader(toy):
+    first, second = made(), made(16)
+    for (model, optimizer), count in ((first, 10), (second, 12)):
+        for _ in range(count):
+            backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+            optimizer.step()
+
+
+@shape(10)
+def saved_whole(toy):
+    model, optimizer = made()
+    for number in range(10):
+        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+        optimizer.step()
+        if number == 5:
+            saved = io.BytesIO()
+            torch.save(model, saved)
+            pickled = pickle.dumps((model, optimizer, copy.deepcopy(model)))
+    pickled += pickle.dumps({**model.__dict__})
+    ours = [b"gpudash" in one for one in (saved.getvalue(), pickled)]
+    return {"holds_ours": ours, "copy": copy.deepcopy(model).__dict__.get("_compiled_call_impl")}
+
+
+@shape(12)
+def an_exception_half_way(toy):
+    model, optimizer = made()
+    for number, batch in enumerate(data(96)):
+        try:
+            if number == 4:
+                model(batch[0][:, :3])
+            backward(model, batch)
+        except RuntimeError:
+            optimizer.step()
+            continue
+        optimizer.step()
+
+
+@shape(40)
+def switched_off_and_on(toy):
+    model, optimizer = made()
+
+    def flip(step):
+        if step in (10, 20):
+            toy.tracker.active = step == 20
+
+    toy.at_border = flip
+    for _ in range(40):
+        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+        optimizer.step()
+
+
+@shape(40)
+def attributed(toy):
+    model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 8))
+    optimizer = torch.optim.AdamW(model.parameters())
+    torch.manual_seed(0)
+    rows = TensorDataset(torch.randn(40 * 64, 256), torch.randint(8, (40 * 64,)))
+    for x, y in DataLoader(rows, 64):
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        time.sleep(0.001)
+
+
+def count_compiled():
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"], sum(
+        torch._dynamo.utils.counters["graph_break"].values()
+    )
+
+
+def main(names):
+    toy = watched()
+    told = {}
+    for name in names or SHAPES:
+        run, expected = SHAPES[name]
+        toy.clear()
+        gc.collect()
+        toy.tracker.begin_anew()
+        toy.tracker.active = True
+        torch.compiler.reset()
+        if torch._dynamo.utils:
+            torch._dynamo.utils.counters.clear()
+        more = run(toy) or {}
+        if toy.tracker.clock is not None:
+            toy.look()
+        told[name] = (
+            expected
+            | more
+            | {
+                "steps": toy.tracker.steps,
+                "found": toy.founds,
+                "borders": toy.borders,
+                "closed": toy.closed,
+                "asides": toy.asides,
+                "failures": toy.failures,
+                "told_losses": toy.losses,
+                "records": [
+                    {
+                        name: getattr(one, name)
+                        for name in (
+                            "step",
+                            "step_ms",
+                            "samples",
+                            "data_ms",
+                            "host_ms",
+                            "device_ms",
+                            "phases_ms",
+                        )
+                    }
+                    for one in toy.records
+                ],
+            }
+        )
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
