@@ -2,7 +2,7 @@
 
 
 def install() -> None:
-    """Hook torch in this process, which has just imported it, for the run it belongs to."""
+    """Have torch, just imported, tell of the training in this process, if it is of a run."""
     import os  # noqa: PLC0415
 
     from gpudash.hooks.driver import Driver  # noqa: PLC0415  # `found` needs no torch hooks

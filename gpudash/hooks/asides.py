@@ -1,9 +1,9 @@
 """What a training does between its steps, and what of it is no part of them.
 
 Evaluation: before the first training call of a step, a call of the model that cannot train, or
-batches of a loader that no backward pass has followed so far, nor follows now. A script that begins each step with
-such a call, as one that acts before it learns, evaluates nothing: twice in a row is a habit.
-A checkpoint: a `torch.save` there. An aside lasts until the training calls again.
+batches of a loader that no backward pass has followed so far, nor follows now. A script that begins
+each step with such a call, as one that acts before it learns, evaluates nothing: twice in a row is
+a habit. A checkpoint: a `torch.save` there. An aside lasts until the training calls again.
 """
 
 from collections.abc import Hashable
@@ -36,7 +36,8 @@ class Asides:
         self.ended_by_call = False
         again = loader in self._fetched_from
         foreign = bool(self._trained_on) and loader not in self._trained_on
-        begins = (again if foreign else self._foreign) and self._begins("evaluation")
+        evaluated = again if foreign else self._foreign and self.why is None
+        begins = evaluated and self._begins("evaluation")
         if not foreign and self.why is not None:
             self._fetched_from.clear()  # what came before was evaluated
         self._foreign = foreign

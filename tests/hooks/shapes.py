@@ -89,7 +89,7 @@ def accumulation(toy):
             optimizer.zero_grad()
 
 
-def critics(generator, critic, batches, every=1, freeze=False):
+def critics(generator, critic, batches, every=1, *, freeze=False):
     ones = torch.optim.Adam(critic.parameters()), torch.optim.Adam(generator.parameters())
     for number, (x, _) in enumerate(batches, 1):
         fake = generator(torch.randn(8, 8))
@@ -173,7 +173,7 @@ def no_optimizer(toy):
         backward(model, batch)
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter -= 0.01 * parameter.grad
+                parameter.sub_(0.01 * parameter.grad)
 
 
 @shape(18)

@@ -1,0 +1,94 @@
+"""Which optimizer steps make one step, told as early as it can be known."""
+
+from itertools import cycle, islice
+
+import pytest
+
+from gpudash.hooks.rounds import Begun, Ended, Rounds
+
+
+def ends_of(optimizers, expected="", *, fed=True):
+    """Where steps end: `|` as told at once, `¦` as told when the next one begins.
+
+    A space in `optimizers` is the arrival of a batch.
+    """
+    rounds, told, afresh = Rounds(), [], True
+    met = set()
+    for optimizer in optimizers:
+        if optimizer == " ":
+            afresh = True
+            continue
+        if rounds.begins(optimizer, afresh=afresh or not fed) is Begun.HAD_ENDED:
+            told.append("¦")
+        if not met:
+            for other in expected:
+                rounds.expect(other)
+        met.add(optimizer)
+        told.append(optimizer)
+        afresh = False
+        if rounds.ends() is Ended.HERE:
+            told.append("|")
+    return "".join(told)
+
+
+def test_an_only_optimizer_ends_each_step_at_once():
+    assert ends_of("A A A") == "A|A|A|"
+
+
+def test_two_that_are_there_from_the_start_end_a_step_together():
+    assert ends_of("DG DG DG", "DG") == "DG|DG|DG|"
+
+
+def test_a_critic_of_five_steps_ends_one_each_time_it_steps_again():
+    told = ends_of("D D D D DG" * 4, "DG")
+    assert told.replace("|", "¦").strip("¦") == "¦".join(["D", "D", "D", "D", "DG"] * 4)
+
+
+def test_where_an_optimizer_comes_seldom_the_steps_between_end_at_once():
+    told = ends_of(" ".join(["C", "CA"] * 6), "CA")
+    assert told.endswith("C|CA|C|CA|")
+
+
+def test_an_optimizer_that_never_steps_is_waited_for_in_the_first_step_alone():
+    assert ends_of("A A A", "AB") == "A¦A|A|"
+
+
+@pytest.mark.parametrize("fed", [False, True])
+def test_a_second_training_counts_its_own_steps(fed):
+    told = ends_of("A A A A B B B B B B", fed=fed)
+    assert told.count("|") + told.count("¦") == 10
+
+
+def test_an_optimizer_that_is_gone_is_waited_for_no_longer():
+    rounds = Rounds()
+    for optimizer in "DGDG":
+        rounds.begins(optimizer, afresh=True)
+        rounds.ends()
+    rounds.forget("G")
+    rounds.begins("D", afresh=True)
+    assert rounds.ends() is Ended.HERE
+
+
+def test_one_that_joins_late_without_a_batch_is_of_the_step_before():
+    told = ends_of("D D D DG DG DG DG")
+    assert told == "D|D|D|D|GDG|DG|DG|"
+
+
+def test_many_that_step_within_one_backward_pass_end_one_step():
+    rounds = Rounds()
+    for step in range(3):
+        for parameter in range(5):
+            rounds.begins(parameter, afresh=True)
+        assert rounds.ends() is Ended.HERE, step
+
+
+def test_the_number_of_steps_never_depends_on_what_was_foretold():
+    shape = list(islice(cycle("AABABBA"), 100))
+    literal, seen = 0, set()
+    for optimizer in shape:
+        if optimizer in seen:
+            literal += 1
+            seen = set()
+        seen.add(optimizer)
+    told = ends_of(shape, "AB", fed=True)
+    assert abs(told.count("|") + told.count("¦") - literal) <= 1
