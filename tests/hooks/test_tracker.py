@@ -1,0 +1,138 @@
+"""Trainings of many shapes: their steps, what was measured, and what was left as it was."""
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.hooks import shapes
+
+ROOT = Path(__file__).parents[2]
+
+
+def python(*args):
+    return subprocess.run(
+        [sys.executable, *args], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+
+
+@pytest.fixture(scope="module")
+def told():
+    return json.loads(python("-m", "tests.hooks.shapes").stdout)
+
+
+@pytest.mark.parametrize("shape", shapes.SHAPES)
+def test_the_steps_are_exact_and_each_is_measured_but_the_first(told, shape):
+    one = told[shape]
+    assert one["failures"] == []
+    assert one["steps"] == one["expected"]
+    assert one["closed"] == [record["step"] for record in one["records"]]
+    assert one["closed"] == sorted(set(one["closed"]))
+    assert one["closed"][-1] == one["steps"]
+
+
+@pytest.mark.parametrize("shape", ["loader", "gan", "accumulation", "lbfgs", "scaler"])
+def test_an_ordinary_loop_has_a_border_after_each_step_and_the_first_number_after_the_second(
+    told, shape
+):
+    steps = list(range(1, told[shape]["steps"] + 1))
+    assert told[shape]["borders"] == steps
+    assert told[shape]["closed"] == steps[1:]
+
+
+@pytest.mark.parametrize(
+    ("shape", "line"),
+    [
+        ("no_loader", "AdamW, root Net, 1 backward pass a step, no DataLoader"),
+        ("accumulation", "AdamW, root Net, 4 backward passes a step, DataLoader with 0 workers"),
+        (
+            "gan",
+            "2 × Adam, roots 2 × Net, 2 backward passes a step, DataLoader with 0 workers",
+        ),
+        ("scaler", "AdamW, GradScaler, root Net, 1 backward pass a step, DataLoader with 0 work"),
+        ("no_optimizer", "no optimizer: each backward pass ends a step, root Net, 1 backward"),
+        ("compiled", "AdamW, root OptimizedModule, 1 backward pass a step, DataLoader with 0"),
+    ],
+)
+def test_one_line_says_what_was_found(told, shape, line):
+    assert told[shape]["found"][-1].startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("shape", "samples"),
+    [("loader", 8), ("no_loader", 16), ("accumulation", 32), ("lbfgs", 32), ("gan", 8)],
+)
+def test_samples_are_the_first_dimensions_of_the_batches_or_else_of_the_calls(told, shape, samples):
+    assert {record["samples"] for record in told[shape]["records"]} == {samples}
+
+
+@pytest.mark.parametrize("shape", ["loader", "scaler"])
+def test_the_loss_is_what_the_script_computed(told, shape):
+    computed = told[shape]["losses"][1:]
+    for number, (ours, theirs) in enumerate(zip(told[shape]["told_losses"], computed, strict=True)):
+        if shape == "loader" or number not in (0, 2):  # which the script made infinite
+            assert ours == theirs
+
+
+def test_evaluation_and_checkpoints_are_no_part_of_a_step(told):
+    one = told["evaluation_and_checkpoint"]
+    there = [[why, after] for after in (6, 12) for why in ("evaluation", "checkpoint", None)]
+    assert one["asides"][:6] == there
+    assert [why for why, _ in one["asides"][6:]] == ["evaluation", "checkpoint"]
+    assert max(record["step_ms"] for record in one["records"][5:]) < 2 * 20  # asleep in between
+
+
+def test_what_comes_before_every_step_is_part_of_it(told):
+    one = told["acts_before_it_learns"]
+    assert one["asides"] == [["evaluation", 1], [None, 1]]  # once is no habit
+    assert all(record["step_ms"] > 5 for record in one["records"][2:])
+
+
+def test_phases_waits_and_nothing_else_make_up_a_step(told):
+    shares = [
+        1 - (sum(record["phases_ms"].values()) + record["data_ms"]) / record["step_ms"]
+        for record in told["attributed"]["records"]
+        if record["phases_ms"]
+    ]
+    assert len(shares) >= 2
+    assert statistics.median(shares) <= 0.02
+
+
+def test_inside_a_closure_forward_and_backward_count_as_themselves(told):
+    measured = [one["phases_ms"] for one in told["lbfgs"]["records"] if one["phases_ms"]]
+    assert measured
+    for phases_ms in measured:
+        assert phases_ms.keys() == {"your_code", "forward", "backward", "optimizer"}
+
+
+@pytest.mark.parametrize("shape", ["compiled", "compiled_in_place", "compiled_function"])
+def test_compiled_code_has_one_graph_and_no_break(told, shape):
+    assert told[shape]["recompiles"] == [1, 0]
+
+
+def test_a_compiled_optimizer_is_one_graph_and_counts(told):
+    assert told["compiled_optimizer"]["recompiles"][0] == 1
+
+
+def test_saved_pickled_and_copied_models_hold_nothing_of_ours(told):
+    assert told["saved_whole"]["holds_ours"] == [False, False]
+    assert told["saved_whole"]["copy"] is None
+
+
+def test_switched_off_it_counts_and_measures_nothing(told):
+    closed = told["switched_off_and_on"]["closed"]
+    assert closed == [*range(2, 11), *range(21, 41)]
+
+
+def test_a_watched_training_prints_and_computes_what_a_plain_one_does(tmp_path):
+    watched = python("-m", "tests.hooks.identical", "watched", str(tmp_path / "model.watched"))
+    plain = python("-m", "tests.hooks.identical", "plain", str(tmp_path / "model"))
+    assert watched.stderr.splitlines()[0] == "24 []"
+    own = plain.stdout.splitlines()
+    assert watched.stdout.splitlines()[: len(own)] == own
+    assert plain.stderr.split() == ["Net", "False"]  # what the other saved, loaded without gpudash
+    for rank in (0, 1):
+        assert (tmp_path / f"model.watched.{rank}").read_text() == "24 []"
