@@ -17,11 +17,12 @@ class Backwards:
     def take(self, number: int) -> bool:
         """Take the number of a step; return whether `usual` has changed."""
         was, newest, self._newest = self.usual, self._newest, number
-        if self._odd >= ODD:
-            return False
         if number == was:
             self._odd = 0
-        elif not newest or number == newest:
+            return False
+        if self._odd >= ODD:
+            return False
+        if not newest or number == newest:
             self._odd, self.usual = 0, number
         else:
             self._odd += 1

@@ -8,8 +8,8 @@ of the training. Nothing of a failure in here reaches the script: all hooks are 
 
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import wraps
 from threading import get_ident
 from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, cast
@@ -480,7 +480,8 @@ class Tracker:
         self._asides.border()
         if self._is_on:
             self._learn(tally)
-        with self._deaf():
+        listened_to, self._thread = self._thread, NOBODY  # what is done now is not the script's
+        try:
             if self._is_timed:
                 assert self.clock is not None
                 self.clock.end(self.steps, self._samples(tally), tally.loss, tally.data_s)
@@ -488,10 +489,12 @@ class Tracker:
             if self._is_news:
                 self._tell(tally)
             self._observer.border(self.steps)
-        was_on, self._is_on = self._is_on, self.active
-        if not was_on:
-            self.interrupt()
-        self._open()
+        finally:
+            self._thread = listened_to
+            if not self._is_on:
+                self.interrupt()
+            self._is_on = self.active
+            self._open()
 
     def _open(self) -> None:
         """Begin the next step."""
@@ -556,17 +559,11 @@ class Tracker:
     def _may_idle(self, now: float) -> None:
         if now >= self._idle_s:
             self._idle_s = now + IDLE_EVERY_S
-            with self._deaf():
+            listened_to, self._thread = self._thread, NOBODY
+            try:
                 self._observer.idle()
-
-    @contextmanager
-    def _deaf(self) -> Iterator[None]:
-        """Listen to nothing: what gpudash itself does is no part of the training."""
-        listened_to, self._thread = self._thread, NOBODY
-        try:
-            yield
-        finally:
-            self._thread = listened_to
+            finally:
+                self._thread = listened_to
 
     def _samples(self, tally: Tally) -> int | None:
         if tally.batches:
@@ -613,9 +610,9 @@ class Tracker:
 
     def _learn(self, tally: Tally) -> None:
         """Take note of what a step was like."""
-        if tally.backwards:
+        if tally.backwards and self._backwards.take(tally.backwards):
             self._patience = max(self._patience, WITHOUT_OPTIMIZER * tally.backwards)
-            self._is_news |= self._backwards.take(tally.backwards)
+            self._is_news = True
         if self._is_timed:
             self._calls_seen = tally.calls > 0
 
