@@ -20,7 +20,7 @@ def _step_aside(folder: str) -> None:
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != folder]
     this = sys.modules.pop("sitecustomize")
     try:
-        import sitecustomize  # noqa: F401, PLC0415
+        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401, PLC0415
     except ModuleNotFoundError as error:
         if error.name != "sitecustomize":
             raise
@@ -80,12 +80,14 @@ class _Telling:
 def _hook() -> None:
     _mark("torch")
     try:
-        import gpudash.hooks  # noqa: PLC0415
-    except Exception:  # noqa: BLE001  # the script's environment has no gpudash
+        import gpudash  # noqa: F401, PLC0415
+    except Exception:  # noqa: BLE001  # it is not in the script's environment
         _mark("nogpudash")
         return
     try:
-        gpudash.hooks.install()
+        from gpudash.hooks.install import install  # noqa: PLC0415
+
+        install()
     except Exception:  # noqa: BLE001  # the script goes on without
         _mark("failed")
 

@@ -317,6 +317,29 @@ def an_exception_half_way(toy):
         optimizer.step()
 
 
+@shape(20)
+def a_graph_replayed(toy):
+    """What the patches of `torch.cuda.CUDAGraph` tell: there may be no GPU."""
+    model, optimizer = made()
+    batch = torch.randn(16, 8), torch.randint(2, (16,))
+
+    def step():
+        backward(model, batch)
+        optimizer.step()
+
+    for _ in range(3):
+        step()
+    graph, idle = torch.nn.Identity(), torch.nn.Identity()
+    for one, run in ((graph, step), (idle, lambda: model(batch[0]))):
+        toy.tracker.capture_begins()
+        run()
+        toy.tracker.capture_ends(one)
+    for _ in range(17):
+        assert not toy.tracker.replay_begins(idle)
+        assert toy.tracker.replay_begins(graph)
+        toy.tracker.replay_ends()
+
+
 @shape(40)
 def switched_off_and_on(toy):
     model, optimizer = made()
@@ -350,10 +373,15 @@ def count_compiled():
     )
 
 
+def keeps_optimizers(name):
+    """Whether the shape's optimizers stay in memory: another training may wait for them."""
+    return "compiled" in name or name == "optimizer_in_backward"
+
+
 def main(names):
     toy = watched()
     told = {}
-    for name in names or sorted(SHAPES, key=lambda name: "compiled" in name):  # they leave things
+    for name in names or sorted(SHAPES, key=keeps_optimizers):
         run, expected = SHAPES[name]
         toy.clear()
         gc.collect()

@@ -21,7 +21,7 @@ def folder(tmp_path):
     (tmp_path / "lib/gpudash/hooks").mkdir(parents=True)
     (tmp_path / "lib/torch.py").write_text(TORCH)
     (tmp_path / "lib/gpudash/__init__.py").touch()
-    (tmp_path / "lib/gpudash/hooks/__init__.py").write_text(HOOKS)
+    (tmp_path / "lib/gpudash/hooks/install.py").write_text(HOOKS)
     return tmp_path
 
 
@@ -31,6 +31,7 @@ def run(folder, code, *options, hooked=True, **environment):
         [sys.executable, *options, "-c", code],
         env={"PYTHONPATH": os.pathsep.join(path), "GPUDASH_RUN": str(folder / "run")} | environment,
         cwd=folder,
+        check=False,
         capture_output=True,
         text=True,
     )
@@ -55,7 +56,7 @@ def test_the_script_sees_no_trace_of_it(folder):
         "import sys, torch; print(sys.path, sys.argv, torch.__spec__, torch.__loader__,"
         " torch.__file__, torch.__spec__.loader is torch.__loader__)"
     )
-    (folder / "lib/gpudash/hooks/__init__.py").write_text("def install(): pass")
+    (folder / "lib/gpudash/hooks/install.py").write_text("def install(): pass")
     ours, theirs = (run(folder, code, hooked=hooked)[0] for hooked in (True, False))
     assert _without_addresses(ours) == _without_addresses(theirs)
 
@@ -83,14 +84,14 @@ def test_isolated_pythons_are_not_hooked(folder, option):
 
 
 def test_without_gpudash_there_the_script_goes_on(folder):
-    (folder / "lib/gpudash/hooks/__init__.py").write_text("import nothing_of_the_kind")
+    (folder / "lib/gpudash/__init__.py").write_text("import nothing_of_the_kind")
     printed, marks = run(folder, "import torch; print('goes on')")
     assert printed == "torch is imported\ngoes on\n"
     assert marks == [".nogpudash", ".python", ".torch"]
 
 
 def test_hooks_that_fail_are_marked_and_the_script_goes_on(folder):
-    (folder / "lib/gpudash/hooks/__init__.py").write_text("def install(): 1 / 0")
+    (folder / "lib/gpudash/hooks/install.py").write_text("def install(): 1 / 0")
     printed, marks = run(folder, "import torch; print('goes on')")
     assert printed == "torch is imported\ngoes on\n"
     assert marks == [".failed", ".python", ".torch"]

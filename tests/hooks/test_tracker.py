@@ -122,6 +122,12 @@ def test_saved_pickled_and_copied_models_hold_nothing_of_ours(told):
     assert told["saved_whole"]["copy"] is None
 
 
+def test_a_replayed_graph_that_holds_a_step_is_one_with_a_phase_of_its_own(told):
+    replayed = told["a_graph_replayed"]["records"][3:]
+    measured = [one["phases_ms"] for one in replayed if one["phases_ms"]]
+    assert all(phases_ms.keys() == {"your_code", "graph"} for phases_ms in measured)
+
+
 def test_switched_off_it_counts_and_measures_nothing(told):
     closed = told["switched_off_and_on"]["closed"]
     assert closed == [*range(2, 11), *range(21, 41)]

@@ -1,0 +1,65 @@
+"""What the hooks rely on and torch does not promise: what breaks if one of it goes."""
+
+import copy
+import inspect
+
+import torch
+from torch import nn
+from torch.utils.data import dataloader
+
+from gpudash.hooks.roots import PLACE
+from gpudash.hooks.uncompiled import uncompiled
+
+
+def test_a_modules_call_looks_for_another_first_or_no_forward_is_seen():
+    module = nn.Linear(2, 2)
+    module.__dict__[PLACE] = lambda *_: "ours"
+    assert module(torch.ones(2)) == "ours"
+
+
+def test_pickle_and_copies_drop_it_or_a_saved_model_needs_gpudash():
+    module = nn.Linear(2, 2)
+    module.__dict__[PLACE] = lambda *_: "ours"
+    assert PLACE not in module.__getstate__()
+    assert isinstance(copy.deepcopy(module)(torch.ones(2)), torch.Tensor)
+
+
+def test_a_module_has_its_own_call_or_the_model_cannot_be_called():
+    assert nn.Linear(2, 2)._call_impl(torch.ones(2)).shape == (2,)
+
+
+def test_tensors_look_their_backward_up_or_no_backward_pass_is_seen(monkeypatch):
+    seen = []
+    monkeypatch.setattr(torch.autograd, "backward", lambda *_, **__: seen.append(1))
+    torch.ones((), requires_grad=True).backward()
+    assert seen == [1]
+
+
+def test_every_iterator_of_a_loader_is_one_of_this_class_or_no_batch_is_seen():
+    base = dataloader._BaseDataLoaderIter
+    rows = torch.utils.data.TensorDataset(torch.ones(2))
+    iterator = iter(torch.utils.data.DataLoader(rows))
+    assert isinstance(iterator, base)
+    assert type(iterator).__next__ is base.__next__
+    assert [*inspect.signature(base.__init__).parameters][:2] == ["self", "loader"]
+
+
+def test_optimizers_hand_the_closure_on_or_the_optimizer_phase_is_too_long():
+    seen = []
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))])
+    optimizer.register_step_pre_hook(lambda _, args, kwargs: seen.append((len(args), [*kwargs])))
+    optimizer.step()
+    optimizer.step(lambda: 1.0)
+    optimizer.step(closure=lambda: 1.0)
+    assert seen == [(1, []), (2, []), (1, ["closure"])]
+
+
+def test_the_compiler_can_be_kept_out_or_compiled_optimizers_are_not_measured():
+    from torch._C._dynamo import eval_frame
+
+    assert hasattr(eval_frame, "set_code_exec_strategy")
+    assert uncompiled(lambda: 1)() == 1
+
+
+def test_graphs_are_captured_and_replayed_by_these_or_replays_are_no_steps():
+    assert {"capture_begin", "capture_end", "replay"} <= vars(torch.cuda.CUDAGraph).keys()
