@@ -87,16 +87,20 @@ class RootCall:
         self._listener = listener
         self._root = root
         self._module = weakref.ref(module)
-        self._bare: Call = _Bare(self._module)
+        self._compiled: Call | None = None  # by the script, and standing here before
         self._around: Callable[[Call], Call] | None = None
-        self._instead: Call | None = None  # of the module's own call
+        self._wrapped: Call | None = None  # in what levers put around it
         self.refresh()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the module."""
-        call = self._instead or self._module()._call_impl  # type: ignore[union-attr]  # noqa: SLF001
+        """Call the module; levers are around training calls alone."""
+        module = self._module()
+        assert module is not None, "it is being called"
+        call = self._compiled or module._call_impl  # noqa: SLF001  # as `nn.Module.__call__` has it
         if not is_dynamo_compiling() and self._listener.hears_calls:
             self._listener.called(self._root, args, kwargs)
+        if self._wrapped is not None and module.training and torch.is_grad_enabled():
+            call = self._wrapped
         return call(*args, **kwargs)
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
@@ -110,26 +114,12 @@ class RootCall:
         here = module.__dict__.get(PLACE)
         if here is not self:
             module.__dict__[PLACE] = self
-            self._bare = _Bare(self._module) if here is None else here
-            self._around = None
-            self._instead = here
+            self._compiled, self._around, self._wrapped = here, None, None
+            self._root.compiled = here is not None
         around = self._root.around
         if around is not self._around:
-            self._around = around
-            compiled = None if isinstance(self._bare, _Bare) else self._bare
-            self._instead = compiled if around is None else around(self._bare)
-
-
-class _Bare:
-    """A module's own call, as `nn.Module.__call__` makes it; does not keep the module alive."""
-
-    __slots__ = ("_module",)
-
-    def __init__(self, module: "weakref.ref[nn.Module]") -> None:
-        self._module = module
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._module()._call_impl(*args, **kwargs)  # type: ignore[union-attr]  # noqa: SLF001
+            call = self._compiled or module._call_impl  # noqa: SLF001  # same
+            self._around, self._wrapped = around, None if around is None else around(call)
 
 
 def device_of(

@@ -136,6 +136,7 @@ class Tracker:
         self._loaders: WeakKeyDictionary[Any, tuple[int, weakref.ref[Any]]] = WeakKeyDictionary()
         self._opened: Any = None  # the newest loader, until its first batch
         self._kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self._device_type = "cpu"
         self._scaler = False
         self._backwards = Backwards()
         self._calls_seen = False  # of a root, in the newest step
@@ -336,6 +337,7 @@ class Tracker:
                 self._resume()
             asides.trains()
             tally = self._tally
+            root.autocast = torch.is_autocast_enabled(self._device_type)
             if root.keeps_calls:
                 root.newest = NewestCall(args, kwargs)
             if tally.is_open and not tally.batches and not (self._optimizing and tally.backwards):
@@ -353,7 +355,7 @@ class Tracker:
     def loader_opened(self, iterator: Any, loader: Any) -> bool:
         """Take that a DataLoader has made an iterator."""
         self._loaders[iterator] = id(loader), weakref.ref(loader)
-        self._opened = loader
+        self._opened = loader if self._is_on else None
         return False
 
     @_event("DataLoader")
@@ -451,7 +453,7 @@ class Tracker:
         """Take that it is captured, or that this has failed."""
         if self._captured is not None:
             self._graphs[graph] = self._captured
-            self._captured, self._thread = None, get_ident()
+            self._captured, self._thread, self._is_news = None, get_ident(), True
         return False
 
     @_event("CUDA graph")
@@ -624,7 +626,7 @@ class Tracker:
         device = device_of(modules, optimizers, tally.loss)
         if self.clock is None:
             self.clock, self.losses = instruments(device, PHASES)
-        self._is_news = False
+        self._is_news, self._device_type = False, device.type
         self._observer.found(
             Found(
                 optimizers=() if self._by_backward else optimizers,
@@ -634,6 +636,7 @@ class Tracker:
                 world_size=world_size(),
                 backwards=self._backwards.usual,
                 scaler=self._scaler,
+                graphs=len(self._graphs) > 0,
             )
         )
 
