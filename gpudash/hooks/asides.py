@@ -3,7 +3,8 @@
 Evaluation: before the first training call of a step, a call of the model that cannot train, or
 batches of a loader that no backward pass has followed so far, nor follows now. A script that begins
 each step with such a call, as one that acts before it learns, evaluates nothing: twice in a row is
-a habit. A checkpoint: a `torch.save` there. An aside lasts until the training calls again.
+a habit. A checkpoint: a `torch.save` there, and no longer. Any other aside lasts until the
+training calls again.
 """
 
 from collections.abc import Hashable
@@ -61,7 +62,14 @@ class Asides:
     def saves(self) -> bool:
         """Take that a file is saved; return whether an aside begins with it."""
         self.ended_by_call = False
+        if self.why is not None:
+            self._fetched_from.clear()  # what came before was evaluated
+            self._foreign = False
         return self._begins("checkpoint")
+
+    def saved(self) -> None:
+        """Take that it is saved: nothing says so far what comes next."""
+        self.why = None
 
     def trains(self) -> None:
         """Take a training call, or an optimizer's step: an aside ends with it."""

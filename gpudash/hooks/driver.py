@@ -232,6 +232,7 @@ class Driver:
         began_s = self._border_s
         if self._aside is not None:
             began_s, self._aside = time.monotonic(), None
+            self._border_s = began_s  # what comes next, with no step between, begins here
             self._send(Resumed(at_s=began_s))
         if why is not None:
             self._aside = Paused(at_s=began_s, after_step=training.step, why=why)

@@ -56,13 +56,13 @@ class Feed:
 
 
 class Found(NamedTuple):
-    """A training, as far as it is known."""
+    """A training, as far as it is known. It keeps nothing of the script's alive."""
 
-    optimizers: tuple[Optimizer, ...]
+    optimizer_refs: tuple[weakref.ref[Optimizer], ...]
     """In the order of their first steps; empty where a step ends without one."""
     roots: tuple[Root, ...]
     feed: Feed | None
-    """None: no DataLoader was seen."""
+    """The newest one that was trained on; None: no DataLoader was seen."""
     device: torch.device
     """Of the roots' parameters."""
     world_size: int
@@ -72,3 +72,8 @@ class Found(NamedTuple):
     """A GradScaler steps the optimizers."""
     graphs: bool = False
     """CUDA graphs were captured: what they replay knows nothing of a lever."""
+
+    @property
+    def optimizers(self) -> tuple[Optimizer, ...]:
+        """Those that the script still has."""
+        return tuple(one for ref in self.optimizer_refs if (one := ref()) is not None)

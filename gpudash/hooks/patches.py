@@ -1,8 +1,8 @@
 """Where torch is made to tell the tracker what the script does.
 
-Each patch hands on whatever the script gave and got, exceptions too, and adds one frame to a
-traceback. Nothing is kept on objects of the script's. What is patched beside torch's public hooks
-is private or may move: for each a test says so if it does.
+Each patch hands on whatever the script gave and got, exceptions too, without a frame of its own
+in their tracebacks. Nothing is kept on objects of the script's. What is patched beside torch's
+public hooks is private or may move: for each a test says so if it does.
 """
 
 import os
@@ -18,6 +18,7 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from gpudash.hooks.frames import without_ours
 from gpudash.hooks.tracker import Tracker
 from gpudash.hooks.uncompiled import uncompiled
 
@@ -36,10 +37,18 @@ def patch(tracker: Tracker) -> None:
 def _patch_optimizers(tracker: Tracker) -> None:
     def before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         closure = kwargs.get("closure") if len(args) < 2 else args[1]
-        tracker.optimizer_begins(optimizer, closure is not None)
+        try:
+            tracker.optimizer_begins(optimizer, closure is not None)
+        except BaseException as error:
+            without_ours(error)
+            raise
 
-    def after(_optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
-        tracker.optimizer_ends()
+    def after(optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+        try:
+            tracker.optimizer_ends(optimizer)
+        except BaseException as error:
+            without_ours(error)
+            raise
 
     register_optimizer_step_pre_hook(uncompiled(before))
     register_optimizer_step_post_hook(uncompiled(after))
@@ -51,20 +60,27 @@ def _patch_scaler(tracker: Tracker) -> None:
 
     @wraps(step)
     def telling_step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if not self.is_enabled():
-            return step(self, optimizer, *args, **kwargs)
-        tracker.scaler_steps()
-        noted = tracker.optimizer_begins(optimizer, False)
+        noted = False
         try:
+            if self.is_enabled():
+                tracker.scaler_steps()
+                noted = tracker.optimizer_begins(optimizer, False)
             return step(self, optimizer, *args, **kwargs)
+        except BaseException as error:
+            without_ours(error)
+            raise
         finally:
             if noted:
-                tracker.optimizer_ends()
+                tracker.optimizer_ends(optimizer)
 
     @wraps(scale)
     def telling_scale(self: Any, outputs: Any) -> Any:
-        scaled = scale(self, outputs)
-        tracker.loss_scaled(outputs, scaled)
+        try:
+            scaled = scale(self, outputs)
+            tracker.loss_scaled(outputs, scaled)
+        except BaseException as error:
+            without_ours(error)
+            raise
         return scaled
 
     scaler.step, scaler.scale = telling_step, telling_scale  # type: ignore[method-assign]
@@ -75,12 +91,16 @@ def _patch_backward(tracker: Tracker) -> None:
 
     @wraps(backward)
     def telling(tensors: Any, *args: Any, **kwargs: Any) -> None:
-        if not tracker.backward_begins():
-            return backward(tensors, *args, **kwargs)
+        noted = False
         try:
+            noted = tracker.backward_begins()
             return backward(tensors, *args, **kwargs)
+        except BaseException as error:
+            without_ours(error)
+            raise
         finally:
-            tracker.backward_ends(tensors)
+            if noted:
+                tracker.backward_ends(tensors)
 
     torch.autograd.backward = uncompiled(telling, deeply=False)
 
@@ -91,17 +111,23 @@ def _patch_loaders(tracker: Tracker) -> None:
 
     @wraps(opened)
     def telling_init(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
-        opened(self, loader, *args, **kwargs)
-        tracker.loader_opened(self, loader)
+        try:
+            opened(self, loader, *args, **kwargs)
+            tracker.loader_opened(self, loader)
+        except BaseException as error:
+            without_ours(error)
+            raise
 
     @wraps(advance)
     def telling_next(self: Any) -> Any:
-        noted = tracker.batch_asked(self)
+        noted = False
         try:
+            noted = tracker.batch_asked(self)
             batch = redirects[self]() if self in redirects else advance(self)
-        except BaseException:
+        except BaseException as error:
             if noted:
                 tracker.batch_failed(self)
+            without_ours(error)
             raise
         if noted:
             tracker.batch_arrived(self, batch)
@@ -121,21 +147,32 @@ def _patch_graphs(tracker: Tracker) -> None:
 
     @wraps(begin)
     def telling_begin(self: Any, *args: Any, **kwargs: Any) -> None:
-        tracker.capture_begins()
-        begin(self, *args, **kwargs)
+        try:
+            tracker.capture_begins()
+            begin(self, *args, **kwargs)
+        except BaseException as error:
+            without_ours(error)
+            raise
 
     @wraps(end)
     def telling_end(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
             end(self, *args, **kwargs)
+        except BaseException as error:
+            without_ours(error)
+            raise
         finally:
             tracker.capture_ends(self)
 
     @wraps(replay)
     def telling_replay(self: Any) -> None:
-        noted = tracker.replay_begins(self)
+        noted = False
         try:
+            noted = tracker.replay_begins(self)
             replay(self)
+        except BaseException as error:
+            without_ours(error)
+            raise
         finally:
             if noted:
                 tracker.replay_ends()
@@ -149,9 +186,13 @@ def _between(
 ) -> Callable[..., Any]:
     @wraps(function)
     def told(*args: Any, **kwargs: Any) -> Any:
-        noted = begins()
+        noted = False
         try:
+            noted = begins()
             return function(*args, **kwargs)
+        except BaseException as error:
+            without_ours(error)
+            raise
         finally:
             if noted:
                 ends()

@@ -6,9 +6,9 @@ first and that pickle and deepcopy drop. That place is private: a test says if i
 """
 
 import gc
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from sys import _getframe as getframe
 from typing import Any, Protocol
 
 import torch
@@ -17,6 +17,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.optim import Optimizer
 
 from gpudash.hooks.found import Call, Root
+from gpudash.hooks.frames import without_ours
 
 PLACE = "_compiled_call_impl"
 
@@ -30,10 +31,11 @@ class Survey:
         for thing in gc.get_objects():
             kind = type(thing)  # `isinstance` would ask proxies what they are
             if issubclass(kind, nn.Module):
-                modules.append(thing)
+                if "_modules" in thing.__dict__:  # else it is being made
+                    modules.append(thing)
             elif issubclass(kind, Optimizer):
                 self.optimizers.append(thing)
-        children = {id(child) for one in modules for child in _children(one)}
+        children = {id(child) for one in modules for child in one.__dict__["_modules"].values()}
         self._tops = [one for one in modules if id(one) not in children]
 
     def has_optimizer_to_come(self) -> bool:
@@ -67,10 +69,6 @@ def _of_groups(optimizer: Optimizer) -> Iterator[Tensor]:
         yield from group["params"]
 
 
-def _children(module: nn.Module) -> Iterable[nn.Module]:
-    return (module.__dict__.get("_modules") or {}).values()
-
-
 class Listener(Protocol):
     """Who is told of a root's calls."""
 
@@ -81,45 +79,62 @@ class Listener(Protocol):
 
 
 class RootCall:
-    """Stands in a root's `_compiled_call_impl`; a pickled one, or a copy, is None."""
+    """Stands in a root's `_compiled_call_impl`; a pickled one, or a copy, is None.
 
-    def __init__(self, root: Root, module: nn.Module, listener: Listener) -> None:
-        self._listener = listener
+    The root alone holds it: nothing of the script's is kept alive.
+    """
+
+    __slots__ = ("_around", "_compiled", "_listener", "_root", "_wrapped")
+
+    def __init__(self, root: Root, listener: Listener, compiled: Call | None) -> None:
         self._root = root
-        self._module = weakref.ref(module)
-        self._compiled: Call | None = None  # by the script, and standing here before
+        self._listener = listener
+        self._compiled = compiled  # by the script, and standing here before
         self._around: Callable[[Call], Call] | None = None
         self._wrapped: Call | None = None  # in what levers put around it
-        self.refresh()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module; levers are around training calls alone."""
-        module = self._module()
+        module = self._root.module
         assert module is not None, "it is being called"
         call = self._compiled or module._call_impl  # noqa: SLF001  # as `nn.Module.__call__` has it
-        if not is_dynamo_compiling() and self._listener.hears_calls:
-            self._listener.called(self._root, args, kwargs)
-        if self._wrapped is not None and module.training and torch.is_grad_enabled():
-            call = self._wrapped
-        return call(*args, **kwargs)
+        if is_dynamo_compiling():
+            return call(*args, **kwargs)
+        try:
+            # a shallow copy, as `nn.DataParallel` makes them, has this too but calls itself
+            caller = getframe(1).f_locals.get("self")
+            if caller is not module and isinstance(caller, nn.Module):
+                return (self._compiled or caller._call_impl)(*args, **kwargs)  # noqa: SLF001  # same
+            if self._listener.hears_calls:
+                self._listener.called(self._root, args, kwargs)
+            if self._wrapped is not None and module.training and torch.is_grad_enabled():
+                call = self._wrapped
+            return call(*args, **kwargs)
+        except BaseException as error:
+            without_ours(error)
+            raise
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
 
-    def refresh(self) -> None:
-        """Stand where it belongs, also after the script's own `compile()`; take on a lever."""
-        module = self._module()
-        if module is None:
-            return
-        here = module.__dict__.get(PLACE)
-        if here is not self:
-            module.__dict__[PLACE] = self
-            self._compiled, self._around, self._wrapped = here, None, None
-            self._root.compiled = here is not None
+    def take_on(self, module: nn.Module) -> None:
+        """Have the lever that is around the root now."""
         around = self._root.around
         if around is not self._around:
             call = self._compiled or module._call_impl  # noqa: SLF001  # same
             self._around, self._wrapped = around, None if around is None else around(call)
+
+
+def attend(root: Root, listener: Listener) -> None:
+    """Stand where its calls pass, also after the script's own `compile()`; take on a lever."""
+    module = root.module
+    if module is None:
+        return
+    here = module.__dict__.get(PLACE)
+    if type(here) is not RootCall:
+        root.compiled = here is not None
+        here = module.__dict__[PLACE] = RootCall(root, listener, here)
+    here.take_on(module)
 
 
 def device_of(

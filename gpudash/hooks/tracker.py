@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 from gpudash.hooks.asides import Asides
 from gpudash.hooks.backwards import Backwards
 from gpudash.hooks.found import Feed, Found, NewestCall, Root
-from gpudash.hooks.roots import RootCall, Survey, device_of, parameters_of
+from gpudash.hooks.roots import Survey, attend, device_of, parameters_of
 from gpudash.hooks.rounds import Begun, Ended, Rounds
 from gpudash.hooks.samples import first_dimension
 from gpudash.hooks.tally import Tally
@@ -116,6 +116,9 @@ class Tracker:
         """Since the process began, measured or not."""
         self.hears_calls = False
         self._thread: int | None = None  # the one that trains
+        self._parting: int | None = None  # the one that trained when a hook failed
+        self._stepping: int | None = None  # the optimizer that stepped last; None: a backward pass
+        self._closed_by: int | None = None  # … when the newest step ended
         self._rounds = Rounds()
         self._asides = Asides()
         self._mark: Mark = _nothing
@@ -130,7 +133,7 @@ class Tracker:
         self._optimizers: dict[int, weakref.ref[Optimizer]] = {}  # by id, in order of first steps
         self._gone: list[int] = []
         self._parameters: set[int] = set()  # of the roots
-        self._roots: list[tuple[Root, RootCall]] = []
+        self._roots: list[Root] = []
         self._surveys_left = SURVEYS
         self._feed: Feed | None = None
         self._loaders: WeakKeyDictionary[Any, tuple[int, weakref.ref[Any]]] = WeakKeyDictionary()
@@ -164,9 +167,19 @@ class Tracker:
 
     def fail(self, what: str, error: BaseException) -> None:
         """Listen to nothing from now on."""
-        self._thread, self._is_on, self.hears_calls = NOBODY, False, False
+        self._parting, self._thread = self._thread, NOBODY
+        self._is_on = self.hears_calls = False
+        self._optimizing = 0
         with suppress(Exception):
             self.failed(what, error)
+
+    def _part(self, key: int | None) -> bool:
+        """Let the observer put things back where a step last ended: a last border."""
+        if get_ident() == self._parting and key == self._closed_by:
+            self._parting = None
+            with suppress(Exception):
+                self._observer.border(self.steps)
+        return False
 
     # ── optimizers ──────────────────────────────────────────────────────────────────────
 
@@ -181,7 +194,7 @@ class Tracker:
         if self._gone:
             self._forget()
         self._has_closure = has_closure
-        key = id(optimizer)
+        self._stepping = key = id(optimizer)
         self._begin_step(key)
         if key not in self._optimizers:
             self._meet(key, optimizer)
@@ -190,8 +203,10 @@ class Tracker:
         return True
 
     @_event("optimizer")
-    def optimizer_ends(self) -> bool:
+    def optimizer_ends(self, optimizer: Optimizer) -> bool:
         """Take that it has stepped, or was kept from it."""
+        if self._parting is not None:
+            return self._part(id(optimizer))
         if not self._optimizing or (get_ident() != self._thread and not self._backing):
             return False
         self._optimizing -= 1
@@ -255,7 +270,7 @@ class Tracker:
     def backward_begins(self) -> bool:
         """Take that a backward pass is about to begin."""
         if get_ident() != self._thread and not self._hears():
-            return False
+            return self._parting is not None
         self._backing += 1
         if self._backing > 1:
             return True
@@ -271,6 +286,8 @@ class Tracker:
     @_event("backward")
     def backward_ends(self, tensors: Any) -> bool:
         """Take that it has ended, maybe by an exception."""
+        if self._parting is not None:
+            return self._part(None)
         self._backing -= 1
         if self._backing > 0:
             return False
@@ -413,7 +430,10 @@ class Tracker:
             feeding = self._feed.loader()
             if feeding is not None and self._asides.is_trained_on(id(feeding)):
                 return
-        self._feed, self._is_news = Feed(opened, iterator), True
+        if self._feed is not None and self._feed.loader() is opened:
+            self._feed.iterator = weakref.ref(iterator)
+        else:
+            self._feed, self._is_news = Feed(opened, iterator), True
         if all(value is not iterator for value in vars(opened).values()):
             self._kept[iterator] = opened  # `for batch in DataLoader(…)` keeps no loader
 
@@ -427,15 +447,17 @@ class Tracker:
         """Take that the script is about to save a file."""
         if not self._is_on or get_ident() != self._thread:
             return False
-        if self._asides.saves():
+        begins = self._asides.saves()
+        if begins:
             self._turn_aside()
-        return self._asides.why is not None
+        return begins
 
     @_event("torch.save")
     def save_ends(self) -> bool:
         """Take that it is saved."""
-        if self._asides.why is not None:
-            self._restart()
+        self._asides.saved()
+        self._observer.aside(None)
+        self._restart()
         return False
 
     # ── CUDA graphs ─────────────────────────────────────────────────────────────────────
@@ -478,6 +500,7 @@ class Tracker:
     def _close(self) -> None:
         """End the step here: nothing of the next one has been begun."""
         self.steps += 1
+        self._closed_by = None if self._by_backward else self._stepping
         tally, self._tally, self._is_split = self._tally, Tally(), False
         self._asides.border()
         if self._is_on:
@@ -500,8 +523,8 @@ class Tracker:
 
     def _open(self) -> None:
         """Begin the next step."""
-        for _, call in self._roots:
-            call.refresh()
+        for root in self._roots:
+            attend(root, self)
         self.hears_calls = self._is_timed = self._is_on
         self._mark = _nothing
         if self._is_timed:
@@ -602,11 +625,12 @@ class Tracker:
             self._is_news = True
 
     def _add_root(self, module: nn.Module) -> None:
-        if any(root.module is module for root, _ in self._roots):
+        if any(root.module is module for root in self._roots):
             return
         root = Root(module)
-        self._roots = [(one, call) for one, call in self._roots if one.module is not None]
-        self._roots.append((root, RootCall(root, module, self)))
+        self._roots = [one for one in self._roots if one.module is not None]
+        self._roots.append(root)
+        attend(root, self)
         self._parameters |= parameters_of(module)
         self._calls_seen = self._is_news = True
 
@@ -621,7 +645,7 @@ class Tracker:
     def _tell(self, tally: Tally) -> None:
         """Tell the observer what was found; at first, make the instruments."""
         optimizers = tuple(_alive(ref() for ref in self._optimizers.values()))
-        roots = tuple(root for root, _ in self._roots if root.module is not None)
+        roots = tuple(root for root in self._roots if root.module is not None)
         modules = _alive(root.module for root in roots)
         device = device_of(modules, optimizers, tally.loss)
         if self.clock is None:
@@ -629,9 +653,9 @@ class Tracker:
         self._is_news, self._device_type = False, device.type
         self._observer.found(
             Found(
-                optimizers=() if self._by_backward else optimizers,
+                optimizer_refs=() if self._by_backward else tuple(self._optimizers.values()),
                 roots=roots,
-                feed=self._feed if self._is_fed() else None,
+                feed=self._feed,
                 device=device,
                 world_size=world_size(),
                 backwards=self._backwards.usual,

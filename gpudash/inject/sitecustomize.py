@@ -72,7 +72,14 @@ class _Telling:
 
     def exec_module(self, module: Any) -> None:
         module.__loader__ = module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
+        try:
+            self._loader.exec_module(module)
+        except BaseException as error:
+            if error.__traceback__ is not None:
+                error.__traceback__ = (
+                    error.__traceback__.tb_next
+                )  # this frame, no business of theirs
+            raise
         sys.meta_path[:] = [one for one in sys.meta_path if type(one) is not _AfterTorch]
         _hook()
 

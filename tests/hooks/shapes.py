@@ -7,6 +7,10 @@ import json
 import pickle
 import sys
 import time
+import traceback
+import types
+import weakref
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -191,6 +195,107 @@ def evaluation_and_checkpoint(toy):
                 model(x)
                 time.sleep(0.02)
         torch.save(model.state_dict(), io.BytesIO())
+
+
+@shape(10)
+def works_after_a_checkpoint(toy):
+    model, optimizer = made()
+    for number in range(10):
+        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+        optimizer.step()
+        if number == 4:
+            torch.save(model.state_dict(), io.BytesIO())
+            time.sleep(0.02)
+
+
+def fails_once_trained(toy, steps):
+    def fail(step):
+        if step == steps:
+            toy.at_border, toy.tracker.called = lambda _step: None, failing
+
+    def failing(*args):
+        del toy.tracker.called
+        toy.tracker.fail("forward", ZeroDivisionError("ours"))
+        return False
+
+    toy.at_border = fail
+
+
+def what_failed(toy):
+    failures, toy.failures = toy.failures, []
+    return {"told": failures}
+
+
+@shape(6)
+def a_hook_fails(toy):
+    fails_once_trained(toy, 6)
+    critics(Net(out=8), Net(), data(96))
+    return what_failed(toy)
+
+
+@shape(12)
+def a_hook_fails_bare(toy):
+    fails_once_trained(toy, 12)
+    no_optimizer(toy)
+    return what_failed(toy)
+
+
+@shape(6)
+def copied_for_another_device(toy):
+    """As `nn.parallel.replicate` does it."""
+    model, optimizer = made()
+    copied = Net.__new__(Net)
+    for batch in data():
+        backward(model, batch)
+        optimizer.step()
+    copied.__dict__ = model.__dict__.copy()
+    copied._modules = model._modules | {"two": nn.Linear(8, 2)}
+    computed = copied(batch[0])
+    return {"own": torch.equal(computed, Net.forward(copied, batch[0]))}
+
+
+@shape(6)
+def forgotten(toy):
+    model, optimizer = made()
+    model.compile(backend="eager")
+    for batch in data():
+        backward(model, batch)
+        optimizer.step()
+    kept = [weakref.ref(one) for one in (model, optimizer)]
+    del model, optimizer
+    torch.compiler.reset()
+    gc.collect()
+    return {"kept": [one() is not None for one in kept]}
+
+
+def files_of(run, *args):
+    try:
+        run(*args)
+    except BaseException as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        return [Path(frame.filename).parts[-3:-1] for frame in frames]
+
+
+@shape(8)
+def exceptions(toy):
+    model, optimizer = made()
+    for batch in data(64):
+        backward(model, batch)
+        optimizer.step()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    rows = TensorDataset(torch.randn(2, 8))
+    iterator = iter(DataLoader(rows, collate_fn=interrupt))
+    unsaved = types.SimpleNamespace(__reduce__=interrupt)
+    frames = [
+        *files_of(model, batch[0][:, :3]),
+        *files_of(torch.ones(2, requires_grad=True).backward),
+        *files_of(next, iterator),
+        *files_of(torch.save, unsaved, "/nonexistent/file"),
+    ]
+    return {"frames": frames}
 
 
 @shape(20)
@@ -399,6 +504,7 @@ def main(names):
             | {
                 "steps": toy.tracker.steps,
                 "found": toy.founds,
+                "feeds": toy.feeds,
                 "borders": toy.borders,
                 "closed": toy.closed,
                 "asides": toy.asides,

@@ -75,6 +75,16 @@ def test_what_is_evaluated_is_not_taken_to_be_trained_on():
 def test_a_file_saved_between_steps_is_a_checkpoint_and_no_other():
     asides = trained()
     assert asides.saves()
+    asides.saved()
+    assert asides.why is None
     assert not asides.fetches("train")
     asides.learns()
     assert not asides.saves()
+
+
+def test_what_evaluates_after_a_checkpoint_is_an_evaluation():
+    asides = trained()
+    assert asides.saves()
+    asides.saved()
+    assert asides.calls()
+    assert asides.why == "evaluation"

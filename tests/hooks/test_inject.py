@@ -113,3 +113,10 @@ def test_spawned_children_are_hooked_too(folder):
 
 def _without_addresses(text):
     return " ".join(word for word in text.split() if not word.startswith("0x"))
+
+
+def test_a_torch_that_cannot_be_imported_has_the_traceback_that_it_has_without_us(folder):
+    (folder / "lib/torch.py").write_text("1 / 0")
+    ours, theirs = (run(folder, "import torch", hooked=hooked)[0] for hooked in (True, False))
+    assert "ZeroDivisionError" in ours
+    assert ours == theirs

@@ -81,8 +81,27 @@ def test_evaluation_and_checkpoints_are_no_part_of_a_step(told):
     one = told["evaluation_and_checkpoint"]
     there = [[why, after] for after in (6, 12) for why in ("evaluation", "checkpoint", None)]
     assert one["asides"][:6] == there
-    assert [why for why, _ in one["asides"][6:]] == ["evaluation", "checkpoint"]
+    assert [why for why, _ in one["asides"][6:]] == ["evaluation", "checkpoint", None]
     assert max(record["step_ms"] for record in one["records"][5:]) < 2 * 20  # asleep in between
+
+
+def test_what_follows_a_saved_file_is_no_checkpoint(told):
+    one = told["works_after_a_checkpoint"]
+    assert one["asides"] == [["checkpoint", 5], [None, 5]]
+    assert [record["step"] for record in one["records"] if record["step_ms"] > 20] == [6]
+
+
+def test_an_epochs_end_is_no_news_and_the_loader_stays_found(told):
+    assert told["loader"]["found"] == [
+        "AdamW, root Net, 1 backward pass a step, DataLoader with 0 workers"
+    ]
+    assert told["loader"]["feeds"] == [True]
+
+
+@pytest.mark.parametrize(("shape", "last"), [("a_hook_fails", 6), ("a_hook_fails_bare", 12)])
+def test_a_failure_leaves_one_more_border_to_put_things_back(told, shape, last):
+    assert told[shape]["told"] == ["forward: ZeroDivisionError('ours')"]
+    assert told[shape]["borders"][-2:] == [last, last]
 
 
 def test_what_comes_before_every_step_is_part_of_it(told):
@@ -120,6 +139,20 @@ def test_a_compiled_optimizer_is_one_graph_and_counts(told):
 def test_saved_pickled_and_copied_models_hold_nothing_of_ours(told):
     assert told["saved_whole"]["holds_ours"] == [False, False]
     assert told["saved_whole"]["copy"] is None
+
+
+def test_a_copy_of_a_models_dictionary_computes_with_its_own_parts(told):
+    assert told["copied_for_another_device"]["own"]
+
+
+def test_a_training_that_the_script_lets_go_of_is_not_kept_alive(told):
+    assert told["forgotten"]["kept"] == [False, False]
+
+
+def test_a_traceback_shows_no_frame_of_ours(told):
+    frames = told["exceptions"]["frames"]
+    assert ["tests", "hooks"] in frames
+    assert not [frame for frame in frames if "gpudash" in frame]
 
 
 def test_a_replayed_graph_that_holds_a_step_is_one_with_a_phase_of_its_own(told):

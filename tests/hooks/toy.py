@@ -12,12 +12,13 @@ class Toy:
     def clear(self):
         self.founds, self.borders, self.closed, self.asides, self.records = [], [], [], [], []
         self.failures, self.newest = [], None
-        self.losses = []
+        self.losses, self.feeds = [], []
         self.at_border = lambda step: None
 
     def found(self, found):
         self.newest = found
         self.founds.append(found_line(found))
+        self.feeds.append(found.feed is not None)
 
     def border(self, step):
         self.borders.append(step)

@@ -4,6 +4,7 @@ import contextlib
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -105,7 +106,7 @@ class Script:
 
     def begin(self) -> "Script":
         found = Found(
-            optimizers=(self._optimizer,),
+            optimizer_refs=(weakref.ref(self._optimizer),),
             roots=(self.root,),
             feed=None,
             device=torch.device("cpu"),

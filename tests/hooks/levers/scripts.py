@@ -31,7 +31,7 @@ def follow(module):
 def found(*modules, optimizers=(), loader=None, iterator=None, device="cpu", **more):
     facts = {"world_size": 1, "backwards": 1, "scaler": False, **more}
     return Found(
-        optimizers=tuple(optimizers),
+        optimizer_refs=tuple(map(weakref.ref, optimizers)),
         roots=tuple(follow(module) for module in modules),
         feed=Feed(loader, iterator) if loader is not None else None,
         device=torch.device(device),
