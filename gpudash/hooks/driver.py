@@ -197,7 +197,7 @@ class Driver:
         synchronize = training.synchronize
         self._reports = Reports(clock, losses, lambda: ({}, 0), synchronize, self._send)
         if training.step:
-            self._reports.count(training.step, None)
+            self._reports.count(training.step, self.tracker.samples)
         training.watch()
 
     def _between_steps(self) -> None:

@@ -20,10 +20,17 @@ class NewestCall(NamedTuple):
 
 
 class Root:
-    """A module that is nobody's child, and whose calls are the training's forward passes."""
+    """A module whose calls are the training's forward passes: nobody's child, or called without it.
 
-    def __init__(self, module: nn.Module) -> None:
+    A part is a child whose owner the script does not call itself, as Lightning does not.
+    """
+
+    def __init__(self, module: nn.Module, name: str | None = None) -> None:
         self._module = weakref.ref(module)
+        self.name = name or type(module).__name__
+        """Its type, or that of its owner and where it is in there."""
+        self.was_called = False
+        """To train, since this was last set."""
         self.around: Callable[[Call], Call] | None = None
         """What levers put around each training call: gets the bound `module._call_impl`; None:
         nothing. Set between steps alone."""

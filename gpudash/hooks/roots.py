@@ -6,8 +6,9 @@ first and that pickle and deepcopy drop. That place is private: a test says if i
 """
 
 import gc
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from sys import _getframe as getframe
 from typing import Any, Protocol
 
@@ -20,6 +21,11 @@ from gpudash.hooks.found import Call, Root
 from gpudash.hooks.frames import without_ours
 
 PLACE = "_compiled_call_impl"
+DEPTH = 2
+"""So far below a root's children are those sought that are called without it."""
+MOST_LISTENED = 64
+MOST_PARTS = 8
+"""A root of which more are called without it is not looked into."""
 
 
 class Survey:
@@ -117,6 +123,13 @@ class RootCall:
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
 
+    def leave(self, module: nn.Module) -> None:
+        """Put back what stood here."""
+        if self._compiled is None:
+            module.__dict__.pop(PLACE, None)
+        else:
+            module.__dict__[PLACE] = self._compiled
+
     def take_on(self, module: nn.Module) -> None:
         """Have the lever that is around the root now."""
         around = self._root.around
@@ -135,6 +148,74 @@ def attend(root: Root, listener: Listener) -> None:
         root.compiled = here is not None
         here = module.__dict__[PLACE] = RootCall(root, listener, here)
     here.take_on(module)
+
+
+def leave(root: Root) -> None:
+    """Stand there no longer."""
+    module = root.module
+    here = None if module is None else module.__dict__.get(PLACE)
+    if module is not None and type(here) is RootCall:
+        here.leave(module)
+
+
+class Parts:
+    """Listens to what is in roots that the script does not call, to find what it calls instead."""
+
+    def __init__(self, owners: Iterable[Root], listener: Listener) -> None:
+        self._parts = {owner: _parts(owner) for owner in owners}
+        for root in chain.from_iterable(self._parts.values()):
+            attend(root, listener)
+
+    def replace(self, roots: Iterable[Root]) -> list[Root]:
+        """Return the roots, with what was called for an owner in its place; leave all others."""
+        kept = [one for root in roots for one in self._called_for(root) or [root]]
+        for owner, parts in self._parts.items():
+            for root in {owner, *parts}.difference(kept):
+                leave(root)
+        return kept
+
+    def _called_for(self, owner: Root) -> list[Root]:
+        """Return the topmost that were called; nobody where they are too many."""
+        heard: list[Root] = []
+        for part in () if owner.was_called else self._parts.get(owner, ()):  # owners first
+            if part.was_called and not any(part.name.startswith(f"{one.name}.") for one in heard):
+                heard.append(part)
+        return heard if len(heard) <= MOST_PARTS else []
+
+
+def _parts(owner: Root) -> list[Root]:
+    """Return the modules in it that may be called instead, owners first."""
+    module, only_compiled = owner.module, _has_compiled()
+    if module is None or owner.compiled or _is_compiled(module):
+        return []
+    within = (
+        Root(one, f"{owner.name}.{path}")
+        for path, one in _within(module)
+        if (_is_compiled(one) or not only_compiled)
+        and type(one.__dict__.get(PLACE)) is not RootCall
+        and next(one.parameters(), None) is not None
+    )
+    return list(islice(within, MOST_LISTENED))
+
+
+def _within(module: nn.Module, above: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """Return what is in it by its path, owners first; nothing of what is compiled."""
+    children = [(f"{above}{name}", one) for name, one in module.named_children()]
+    yield from children
+    for path, one in children:
+        if path.count(".") < DEPTH and not _is_compiled(one):
+            yield from _within(one, f"{path}.")
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    here = module.__dict__.get(PLACE)
+    return hasattr(module, "_orig_mod") or (here is not None and type(here) is not RootCall)
+
+
+def _has_compiled() -> bool:
+    """Return whether code of the script's was compiled: a change to a module may repeat that."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return utils is not None and utils.counters["frames"]["total"] > 0
 
 
 def device_of(

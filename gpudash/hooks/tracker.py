@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 from gpudash.hooks.asides import Asides
 from gpudash.hooks.backwards import Backwards
 from gpudash.hooks.found import Feed, Found, NewestCall, Root
-from gpudash.hooks.roots import Survey, attend, device_of, parameters_of
+from gpudash.hooks.roots import Parts, Survey, attend, device_of, parameters_of
 from gpudash.hooks.rounds import Begun, Ended, Rounds
 from gpudash.hooks.samples import first_dimension
 from gpudash.hooks.tally import Tally
@@ -31,6 +31,7 @@ from gpudash.instrument.clock import Clock, Mark
 from gpudash.instrument.loss import LossReader
 from gpudash.instrument.reporter import instruments
 from gpudash.protocol import Aside, Phase
+from gpudash.statistics import total
 
 LABELS = {
     "copy": "copy",
@@ -114,6 +115,8 @@ class Tracker:
         self.losses: LossReader | None = None
         self.steps = 0
         """Since the process began, measured or not."""
+        self.samples: int | None = 0
+        """Of all these steps; None if it is not known of one."""
         self.hears_calls = False
         self._thread: int | None = None  # the one that trains
         self._parting: int | None = None  # the one that trained when a hook failed
@@ -134,6 +137,9 @@ class Tracker:
         self._gone: list[int] = []
         self._parameters: set[int] = set()  # of the roots
         self._roots: list[Root] = []
+        self._models = 0  # how many that are nobody's child
+        self._are_new = False  # roots are, and nobody knows whether they are called
+        self._parts: Parts | None = None  # which are listened to instead, for a step
         self._surveys_left = SURVEYS
         self._feed: Feed | None = None
         self._loaders: WeakKeyDictionary[Any, tuple[int, weakref.ref[Any]]] = WeakKeyDictionary()
@@ -354,6 +360,7 @@ class Tracker:
                 self._resume()
             asides.trains()
             tally = self._tally
+            root.was_called = True
             root.autocast = torch.is_autocast_enabled(self._device_type)
             if root.keeps_calls:
                 root.newest = NewestCall(args, kwargs)
@@ -505,11 +512,12 @@ class Tracker:
         self._asides.border()
         if self._is_on:
             self._learn(tally)
+        samples = self._count_samples(tally)
         listened_to, self._thread = self._thread, NOBODY  # what is done now is not the script's
         try:
             if self._is_timed:
                 assert self.clock is not None
-                self.clock.end(self.steps, self._samples(tally), tally.loss, tally.data_s)
+                self.clock.end(self.steps, samples, tally.loss, tally.data_s)
                 self._observer.step(self.steps)
             if self._is_news:
                 self._tell(tally)
@@ -554,9 +562,9 @@ class Tracker:
         tally, self._is_split = self._before_split, False
         if self._is_on:
             self._learn(tally)
+        samples = self._count_samples(tally)
         if self._is_timed:
             assert self.clock is not None
-            samples = self._samples(tally)
             self._mark = self.clock.end_at_split(self.steps, samples, tally.loss, tally.data_s)
             self._observer.step(self.steps)
 
@@ -590,12 +598,19 @@ class Tracker:
             finally:
                 self._thread = listened_to
 
+    def _count_samples(self, tally: Tally) -> int | None:
+        samples = self._samples(tally)
+        self.samples = total((self.samples, samples))
+        return samples
+
     def _samples(self, tally: Tally) -> int | None:
+        if not self._is_on:
+            return None
         if tally.batches:
             return tally.fetched
         if self._is_fed():
             return 0  # some frameworks ask for each batch a step ahead
-        return tally.called or None if len(self._roots) == 1 else None
+        return tally.called or None if self._models == 1 else None
 
     # ── what is found ───────────────────────────────────────────────────────────────────
 
@@ -630,7 +645,9 @@ class Tracker:
         root = Root(module)
         self._roots = [one for one in self._roots if one.module is not None]
         self._roots.append(root)
+        self._models = len(self._roots)
         attend(root, self)
+        self._are_new = True
         self._parameters |= parameters_of(module)
         self._calls_seen = self._is_news = True
 
@@ -641,6 +658,21 @@ class Tracker:
             self._is_news = True
         if self._is_timed:
             self._calls_seen = tally.calls > 0
+            if self._are_new and tally.backwards:
+                self._seek_calls()
+
+    def _seek_calls(self) -> None:
+        """Listen for a step to what is in the roots that are not called; keep what is."""
+        parts, self._parts = self._parts, None
+        if parts is None:
+            unheard = [root for root in self._roots if not root.was_called]
+            if unheard:
+                self._parts = Parts(unheard, self)
+                return
+        else:
+            before, self._roots = self._roots, parts.replace(self._roots)
+            self._is_news |= self._roots != before
+        self._are_new = False
 
     def _tell(self, tally: Tally) -> None:
         """Tell the observer what was found; at first, make the instruments."""

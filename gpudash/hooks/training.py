@@ -21,6 +21,7 @@ class Tracks(Protocol):
     clock: Clock[torch.Event] | Clock[float] | None
     losses: LossReader | None
     steps: int
+    samples: int | None
     active: bool
     redirects: Redirects
     failed: Callable[[str, BaseException], None]

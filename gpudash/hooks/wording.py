@@ -21,8 +21,7 @@ def _optimizers(found: Found) -> str:
 
 
 def _roots(found: Found) -> str:
-    modules = [root.module for root in found.roots]
-    names = [type(module).__name__ for module in modules if module is not None]
+    names = [root.name for root in found.roots if root.module is not None]
     if not names:
         return "root unknown"
     return f"root{'s' if len(names) > 1 else ''} {' and '.join(_counted(names))}"

@@ -76,9 +76,7 @@ class _Telling:
             self._loader.exec_module(module)
         except BaseException as error:
             if error.__traceback__ is not None:
-                error.__traceback__ = (
-                    error.__traceback__.tb_next
-                )  # this frame, no business of theirs
+                error.__traceback__ = error.__traceback__.tb_next  # without this frame
             raise
         sys.meta_path[:] = [one for one in sys.meta_path if type(one) is not _AfterTorch]
         _hook()

@@ -271,7 +271,7 @@ def forgotten(toy):
 def files_of(run, *args):
     try:
         run(*args)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001  # whatever the script would see
         frames = traceback.extract_tb(error.__traceback__)
         return [Path(frame.filename).parts[-3:-1] for frame in frames]
 
@@ -296,6 +296,56 @@ def exceptions(toy):
         *files_of(torch.save, unsaved, "/nonexistent/file"),
     ]
     return {"frames": frames}
+
+
+class Pair(nn.Module):
+    """As a LightningModule: the script calls `training_step`, which calls the children."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.ModuleDict({"encoder": Net(out=8), "decoder": Net()})
+
+    def training_step(self, batch):
+        x, y = batch
+        return functional.cross_entropy(self.inner["decoder"](self.inner["encoder"](x)), y)
+
+
+@shape(12)
+def children_called(toy):
+    model = Pair()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        for batch in data():
+            model.training_step(batch).backward()
+            optimizer.step()
+            time.sleep(0.02)
+    hooked = [name for name, one in model.named_modules() if "_compiled_call_impl" in vars(one)]
+    return {"hooked": hooked}
+
+
+@shape(12)
+def nobody_called(toy):
+    model = Pair()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        for x, y in data():
+            functional.cross_entropy(x @ model.inner["decoder"].two.weight.t(), y).backward()
+            optimizer.step()
+    hooked = [name for name, one in model.named_modules() if "_compiled_call_impl" in vars(one)]
+    return {"hooked": hooked}
+
+
+@shape(12)
+def compiled_child(toy):
+    model = Pair()
+    model.inner["encoder"] = torch.compile(model.inner["encoder"], backend="aot_eager")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        for batch in data():
+            model.training_step(batch).backward()
+            optimizer.step()
+            time.sleep(0.02)
+    return {"recompiles": count_compiled()}
 
 
 @shape(20)
@@ -504,6 +554,7 @@ def main(names):
             | {
                 "steps": toy.tracker.steps,
                 "found": toy.founds,
+                "samples": toy.tracker.samples,
                 "feeds": toy.feeds,
                 "borders": toy.borders,
                 "closed": toy.closed,

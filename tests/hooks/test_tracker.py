@@ -54,6 +54,12 @@ def test_an_ordinary_loop_has_a_border_after_each_step_and_the_first_number_afte
         ),
         ("scaler", "AdamW, GradScaler, root Net, 1 backward pass a step, DataLoader with 0 work"),
         ("no_optimizer", "no optimizer: each backward pass ends a step, root Net, 1 backward"),
+        (
+            "children_called",
+            "SGD, roots Pair.inner.encoder and Pair.inner.decoder, 1 backward pass a step",
+        ),
+        ("nobody_called", "SGD, root Pair, 1 backward pass a step"),
+        ("compiled_child", "SGD, root Pair.inner.encoder, 1 backward pass a step"),
         ("compiled", "AdamW, root OptimizedModule, 1 backward pass a step, DataLoader with 0"),
     ],
 )
@@ -70,6 +76,26 @@ def test_samples_are_the_first_dimensions_of_the_batches_or_else_of_the_calls(to
 
 
 @pytest.mark.parametrize("shape", ["loader", "scaler"])
+@pytest.mark.parametrize(
+    ("shape", "total"),
+    [("loader", 96), ("accumulation", 192), ("no_optimizer", 160), ("no_loader", None)],
+)
+def test_all_samples_are_counted_unless_the_first_steps_did_not_tell(told, shape, total):
+    assert told[shape]["samples"] == total
+
+
+@pytest.mark.parametrize("shape", ["children_called", "compiled_child"])
+def test_what_is_called_instead_of_the_root_is_the_forward_pass(told, shape):
+    phases = [one["phases_ms"] for one in told[shape]["records"][2:] if one["phases_ms"]]
+    assert phases
+    assert all("forward" in one for one in phases)
+
+
+def test_who_is_not_called_is_not_listened_to_for_longer_than_a_step(told):
+    assert told["children_called"]["hooked"] == ["inner.encoder", "inner.decoder"]
+    assert told["nobody_called"]["hooked"] == [""]
+
+
 def test_the_loss_is_what_the_script_computed(told, shape):
     computed = told[shape]["losses"][1:]
     for number, (ours, theirs) in enumerate(zip(told[shape]["told_losses"], computed, strict=True)):
@@ -127,7 +153,9 @@ def test_inside_a_closure_forward_and_backward_count_as_themselves(told):
         assert phases_ms.keys() == {"your_code", "forward", "backward", "optimizer"}
 
 
-@pytest.mark.parametrize("shape", ["compiled", "compiled_in_place", "compiled_function"])
+@pytest.mark.parametrize(
+    "shape", ["compiled", "compiled_in_place", "compiled_function", "compiled_child"]
+)
 def test_compiled_code_has_one_graph_and_no_break(told, shape):
     assert told[shape]["recompiles"] == [1, 0]
 

@@ -90,6 +90,7 @@ class Script:
         self.driver = Driver(Rendezvous(folder), PHASES, self._levers)
         self.driver.tracker = self
         self.steps = 0
+        self.samples: int | None = None
         self.active_in: list[bool] = []  # of each step
         self._world_size = world_size
         self._model = torch.nn.Linear(3, 1)
