@@ -112,6 +112,7 @@ class Driver:
         with contextlib.suppress(Exception):
             clock, reports = self.tracker.clock, self._reports
             if reports is not None and clock is not None and self._line is not None:
+                self.tracker.finish()
                 patience_s = time.monotonic() + LAST_STEPS_S
                 while clock.enqueued and time.monotonic() < patience_s:
                     reports.look()

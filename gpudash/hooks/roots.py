@@ -79,6 +79,8 @@ class Listener(Protocol):
     """Who is told of a root's calls."""
 
     hears_calls: bool
+    is_skipping: bool
+    """It hears of calls that train nothing alone."""
 
     def called(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Take that a root is about to be called."""
@@ -111,8 +113,11 @@ class RootCall:
             caller = getframe(1).f_locals.get("self")
             if caller is not module and isinstance(caller, nn.Module):
                 return (self._compiled or caller._call_impl)(*args, **kwargs)  # noqa: SLF001  # same
-            if self._listener.hears_calls:
-                self._listener.called(self._root, args, kwargs)
+            listener = self._listener
+            if listener.hears_calls or (
+                listener.is_skipping and not (module.training and torch.is_grad_enabled())
+            ):
+                listener.called(self._root, args, kwargs)
             if self._wrapped is not None and module.training and torch.is_grad_enabled():
                 call = self._wrapped
             return call(*args, **kwargs)

@@ -1,7 +1,9 @@
 """Finds the steps of a training that nobody wrote for us, and measures them.
 
 Told by the patches of torch what the script does; tells the clock where phases begin and steps
-end, and its observer where something may be done between two steps. It listens to one thread, the
+end, and its observer where something may be done between two steps. On a GPU short steps are looked
+at closely 20 times a second; those between are counted, and timed together: looking at a step costs
+the host a tenth of a millisecond. It listens to one thread, the
 one that trains: what other threads do, and what gpudash itself tries out between steps, is no part
 of the training. Nothing of a failure in here reaches the script: all hooks are off from then on.
 """
@@ -47,6 +49,8 @@ WITHOUT_OPTIMIZER = 8
 SURVEYS = 8
 """A process is looked through for models no more often: each look takes 0.1 to 0.4 s."""
 IDLE_EVERY_S = 0.05
+LOOK_EVERY_S = 0.05
+"""So often, or at each step where steps are longer, a step is looked at closely."""
 NOBODY = -1
 """No thread has this identity."""
 
@@ -107,6 +111,10 @@ class Tracker:
         """Iterators whose batches come from elsewhere."""
         self.failed: Callable[[str, BaseException], None] = lambda _what, _error: None
         """Told which hook failed."""
+        self.may_skip: bool | None = None
+        """Whether steps may be timed together; None: on a GPU."""
+        self.closely_until = 0.0
+        """Each step until this one is looked at closely. To be set in `border`."""
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -118,6 +126,13 @@ class Tracker:
         self.samples: int | None = 0
         """Of all these steps; None if it is not known of one."""
         self.hears_calls = False
+        self.is_skipping = False
+        """Steps are only counted, until the next look or until something else than a step comes."""
+        self._skipped = 0  # steps so far
+        self._begun = False  # the next one
+        self._look_due_s = 0.0
+        self._is_plain = False  # one optimizer makes a step, by itself
+        self._plain = 0  # its id
         self._thread: int | None = None  # the one that trains
         self._parting: int | None = None  # the one that trained when a hook failed
         self._stepping: int | None = None  # the optimizer that stepped last; None: a backward pass
@@ -131,7 +146,25 @@ class Tracker:
         self._tally = Tally()
         self._before_split = Tally()
         self._idle_s = 0.0
-        # what was found
+        self._know_nothing()
+        # where we are
+        self._optimizing = 0  # how deep
+        self._has_closure = False
+        self._backing = 0
+        self._stepped_within = False  # an optimizer, in this backward pass
+        self._fetching = False
+        self._asked_s = 0.0
+        self._scaled: tuple[int, Tensor] | None = None  # the id of a scaled loss, and the loss
+        # without an optimizer
+        self._by_backward = False
+        self._bare_backwards = 0  # since an optimizer stepped
+        self._patience = WITHOUT_OPTIMIZER
+        # CUDA graphs
+        self._captured: bool | None = None  # whether an optimizer stepped; None: no capture
+        self._graphs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+    def _know_nothing(self) -> None:
+        """Forget what was found."""
         self._is_news = True
         self._optimizers: dict[int, weakref.ref[Optimizer]] = {}  # by id, in order of first steps
         self._gone: list[int] = []
@@ -150,21 +183,10 @@ class Tracker:
         self._backwards = Backwards()
         self._calls_seen = False  # of a root, in the newest step
         self._unseen = 0  # steps in a row without
-        # where we are
-        self._optimizing = 0  # how deep
-        self._has_closure = False
-        self._backing = 0
-        self._stepped_within = False  # an optimizer, in this backward pass
-        self._fetching = False
-        self._asked_s = 0.0
-        self._scaled: tuple[int, Tensor] | None = None  # the id of a scaled loss, and the loss
-        # without an optimizer
-        self._by_backward = False
-        self._bare_backwards = 0  # since an optimizer stepped
-        self._patience = WITHOUT_OPTIMIZER
-        # CUDA graphs
-        self._captured: bool | None = None  # whether an optimizer stepped; None: no capture
-        self._graphs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+    def finish(self) -> None:
+        """Close the steps that were skipped: the training is over."""
+        self._look_up()
 
     def interrupt(self) -> None:
         """Let the next step's time begin with itself."""
@@ -194,8 +216,13 @@ class Tracker:
         """Take that an optimizer is about to step."""
         if get_ident() != self._thread and not self._hears_step():
             return False
+        if self.is_skipping:
+            if id(optimizer) == self._plain and not has_closure:
+                return True
+            self._look_up()
         self._optimizing += 1
         if self._optimizing > 1:
+            self._is_plain = False
             return True
         if self._gone:
             self._forget()
@@ -213,6 +240,9 @@ class Tracker:
         """Take that it has stepped, or was kept from it."""
         if self._parting is not None:
             return self._part(id(optimizer))
+        if self.is_skipping and get_ident() == self._thread:
+            self._skip()
+            return False
         if not self._optimizing or (get_ident() != self._thread and not self._backing):
             return False
         self._optimizing -= 1
@@ -230,6 +260,7 @@ class Tracker:
     @_event("GradScaler")
     def scaler_steps(self) -> bool:
         """Take that a GradScaler is about to step an optimizer, or to skip it."""
+        self._look_up()
         if not self._scaler:
             self._scaler = self._is_news = True
         return False
@@ -277,6 +308,9 @@ class Tracker:
         """Take that a backward pass is about to begin."""
         if get_ident() != self._thread and not self._hears():
             return self._parting is not None
+        if self.is_skipping:
+            self._begun = self._tally.is_open = True
+            return False
         self._backing += 1
         if self._backing > 1:
             return True
@@ -355,7 +389,16 @@ class Tracker:
             return False
         asides, tally, module = self._asides, self._tally, root.module
         is_training = module is not None and module.training
-        if is_training and torch.is_grad_enabled():
+        learns = is_training and torch.is_grad_enabled()
+        if self.is_skipping:
+            if learns:
+                if tally.is_open:
+                    tally.call(first_dimension((args, kwargs)))
+                tally.is_open = False
+                return False
+            self._look_up()
+            tally = self._tally
+        if learns:
             if asides.why is not None:
                 self._resume()
             asides.trains()
@@ -378,6 +421,7 @@ class Tracker:
     @_event("DataLoader")
     def loader_opened(self, iterator: Any, loader: Any) -> bool:
         """Take that a DataLoader has made an iterator."""
+        self._look_up()
         self._loaders[iterator] = id(loader), weakref.ref(loader)
         self._opened = loader if self._is_on else None
         return False
@@ -387,6 +431,11 @@ class Tracker:
         """Take that the script is about to wait for a batch."""
         if not self._is_on or self._fetching or not self._is_listened_to():
             return False
+        if self.is_skipping:
+            if self._feed is not None and self._feed.iterator() is iterator:
+                self._fetching, self._asked_s = True, time.monotonic()
+                return True
+            self._look_up()
         self._fetching = True
         self._optimizing = self._backing = 0  # what an exception has left
         if self._asides.fetches(self._loader_id(iterator)):
@@ -405,6 +454,9 @@ class Tracker:
         tally = self._tally
         tally.data_s += now - self._asked_s
         tally.fetch(first_dimension(batch))
+        if self.is_skipping:
+            self._begun = True
+            return False
         self._mark("copy" if self._calls_seen else "your_code")
         if self._feed is None or self._feed.iterator() is not iterator:
             self._note_feed(iterator)
@@ -415,6 +467,7 @@ class Tracker:
     def batch_failed(self, iterator: Any) -> bool:
         """Take that there was none, or that an exception came instead."""
         self._fetching = False
+        self._look_up()
         self._tally.data_s += time.monotonic() - self._asked_s
         self._asides.exhausts(self._loader_id(iterator))
         self._mark("your_code")
@@ -454,6 +507,7 @@ class Tracker:
         """Take that the script is about to save a file."""
         if not self._is_on or get_ident() != self._thread:
             return False
+        self._look_up()
         begins = self._asides.saves()
         if begins:
             self._turn_aside()
@@ -474,6 +528,7 @@ class Tracker:
         """Take that a graph is about to be captured: nothing is done now, nor may it be timed."""
         if not self._is_listened_to():
             return False
+        self._look_up()
         self._captured, self._thread = False, NOBODY
         return True
 
@@ -504,41 +559,91 @@ class Tracker:
 
     # ── steps ───────────────────────────────────────────────────────────────────────────
 
+    def _skip(self) -> None:
+        """Count a step; look at the next one if it is time."""
+        self.steps += 1
+        self._skipped += 1
+        self._begun = False
+        if time.monotonic() >= self._look_due_s:
+            self._end_step()
+
+    def _look_up(self) -> None:
+        """Look closely, before it was time: something else than a step comes."""
+        if not self.is_skipping or get_ident() != self._thread:
+            return
+        if self._begun:  # of a part of a step nothing can be told
+            self.interrupt()
+            self.samples = None
+        elif self._skipped:
+            self._time(self._tally, self._count_samples(self._tally))
+        self._tally = Tally()
+        self._asides.border()
+        is_partial = self._begun
+        self._open()
+        if is_partial:
+            self._is_timed, self._mark = False, _nothing
+
+    def _time(self, tally: Tally, samples: int | None) -> None:
+        """Close a step on the clock, or all those that were skipped."""
+        assert self.clock is not None
+        self.clock.end(self.steps, samples, tally.loss, tally.data_s, max(1, self._skipped))
+        self._observer.step(self.steps)
+
     def _close(self) -> None:
         """End the step here: nothing of the next one has been begun."""
         self.steps += 1
         self._closed_by = None if self._by_backward else self._stepping
+        self._end_step()
+
+    def _end_step(self) -> None:
         tally, self._tally, self._is_split = self._tally, Tally(), False
         self._asides.border()
-        if self._is_on:
+        if self._is_on and not self.is_skipping:
             self._learn(tally)
         samples = self._count_samples(tally)
         listened_to, self._thread = self._thread, NOBODY  # what is done now is not the script's
         try:
             if self._is_timed:
-                assert self.clock is not None
-                self.clock.end(self.steps, samples, tally.loss, tally.data_s)
-                self._observer.step(self.steps)
+                self._time(tally, samples)
             if self._is_news:
                 self._tell(tally)
             self._observer.border(self.steps)
         finally:
             self._thread = listened_to
-            if not self._is_on:
+            if not self._is_timed:
                 self.interrupt()
+            may_skip = self._is_timed and not self.is_skipping and self._may_skip()
             self._is_on = self.active
-            self._open()
+            self._open(skipping=may_skip and self._is_on)
 
-    def _open(self) -> None:
-        """Begin the next step."""
+    def _may_skip(self) -> bool:
+        """Return whether the next steps may be timed together: they come often, all alike."""
+        if not self.may_skip or self.steps < self.closely_until:
+            return False
+        steps_alike = self._is_plain and len(self._optimizers) == 1 and not self._has_closure
+        return (
+            steps_alike
+            and not (self._scaler or self._graphs or self._by_backward or self._backing)
+            and time.monotonic() < self._look_due_s
+        )
+
+    def _open(self, *, skipping: bool = False) -> None:
+        """Begin the next step; `skipping`: or several, until it is time for a look."""
         for root in self._roots:
             attend(root, self)
+        self.is_skipping, self._skipped, self._begun = skipping, 0, False
         self.hears_calls = self._is_timed = self._is_on
         self._mark = _nothing
         if self._is_timed:
             assert self.clock is not None
-            self._mark = self.clock.begin()
+            mark = self.clock.begin()
+            if skipping:
+                self.hears_calls = not self._is_fed()
+                self._plain = next(iter(self._optimizers))
+                return
+            self._mark, self._is_plain = mark, True
             self._mark("your_code")
+            self._look_due_s = time.monotonic() + LOOK_EVERY_S
 
     def _split(self) -> None:
         """Note that the step may have ended here."""
@@ -682,6 +787,8 @@ class Tracker:
         device = device_of(modules, optimizers, tally.loss)
         if self.clock is None:
             self.clock, self.losses = instruments(device, PHASES)
+        if self.may_skip is None:
+            self.may_skip = device.type == "cuda"
         self._is_news, self._device_type = False, device.type
         self._observer.found(
             Found(

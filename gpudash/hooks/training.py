@@ -23,11 +23,15 @@ class Tracks(Protocol):
     steps: int
     samples: int | None
     active: bool
+    closely_until: float
     redirects: Redirects
     failed: Callable[[str, BaseException], None]
 
     def interrupt(self) -> None:
         """Have the next step's time begin with itself."""
+
+    def finish(self) -> None:
+        """Have the clock take the steps that were only counted: the process ends."""
 
 
 class Levers(Protocol):
@@ -96,6 +100,10 @@ class Training:
         self.tracker.interrupt()
         if self.tracker.clock is not None:
             self.tracker.clock.segment = self.segment
+
+    def look_closely(self, steps: float) -> None:
+        """Have each of the next steps measured on its own, however short."""
+        self.tracker.closely_until = self.step + steps
 
     def keep_calls(self, *, keep: bool) -> None:
         """Have the roots keep their newest training calls, for a rehearsal; or let go of them."""

@@ -4,6 +4,7 @@ As the worker's loop obeys, but a step at a time: the script goes on when `turn`
 that has to be rehearsed on a call of the model's waits for a step; so does what was asked after it.
 """
 
+import math
 import time
 from collections import deque
 from typing import NamedTuple
@@ -261,6 +262,9 @@ class Watch:
     def _begin_block(self) -> None:
         levers, block = self._training.levers, self._blocks.current
         self._blocks.entered(self._training.step, levers.warmup_steps, levers.burst_steps)
+        # a block ends with a whole burst, which has to be seen to end
+        whole = block is not None and levers.burst_steps > 1
+        self._training.look_closely(math.inf if whole else levers.warmup_steps + 1)
         self._stop_wall_clock()
         if block is not None and block.wall_clock is not None:
             self._start_wall_clock(block)
@@ -272,6 +276,7 @@ class Watch:
         if self._training.levers.needs_call(switch.wanted):
             self._stop_wall_clock()
             self._training.keep_calls(keep=True)
+            self._training.look_closely(2)
             self._waiting = switch._replace(after_step=self._training.step)
         else:
             self._enter(switch)

@@ -61,6 +61,8 @@ class _Iteration(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True,
     step: int | None
     """None where it only prepared a batch."""
     segment: int
+    count: int
+    """Steps that it stands for, `step` the last of them."""
     samples: int | None
     loss: Tensor | None
     names: list[str]
@@ -211,6 +213,7 @@ class Clock(Generic[TimestampT]):
             _Iteration(
                 step=step,
                 segment=self.segment,
+                count=1,
                 samples=samples,
                 loss=loss,
                 names=split.names,
@@ -256,17 +259,20 @@ class Clock(Generic[TimestampT]):
         samples: int | None = None,
         loss: Tensor | None = None,
         data_s: float = 0.0,
+        count: int = 1,
     ) -> None:
         """Close the iteration, in which the host waited `data_s` for its batch.
 
         It trained `step` on `samples`, with `loss` () if that is to be shown; `step` is None where
-        it only prepared a batch.
+        it only prepared a batch. It may have been `count` steps, `step` the last: each is then said
+        to have taken an equal part.
         """
         ended_s = self._now()
         self._iterations.append(
             _Iteration(
                 step=step,
                 segment=self.segment,
+                count=count,
                 samples=samples,
                 loss=loss,
                 names=self._names,
@@ -342,15 +348,18 @@ class Clock(Generic[TimestampT]):
         # an iteration closed before the last look was not finished then
         earliest = self.until_s if iteration.ended_s <= self.until_s else iteration.began_s
         finished_s = min(max(began_s + step_ms / 1e3, earliest, self._reference_s), now)
+        count, host_s = iteration.count, iteration.ended_s - iteration.began_s
+        step_ms /= count
         record = Step(
             step=step,
             segment=iteration.segment,
             samples=iteration.samples,
             finished_s=finished_s,
             step_ms=step_ms,
-            data_ms=self._waited_ms,
-            host_ms=(iteration.ended_s - iteration.began_s) * 1e3 - iteration.data_s * 1e3,
-            cpu_ms=cpu_ms,
+            data_ms=self._waited_ms / count,
+            host_ms=(host_s - iteration.data_s) * 1e3 / count,
+            cpu_ms=None if cpu_ms is None else cpu_ms / count,
+            count=count,
             **(self._within(halves) if halves.prepare or halves.train else {}),
         )
         self._waited_ms = 0.0

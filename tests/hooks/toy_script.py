@@ -82,6 +82,7 @@ class Script:
 
     def __init__(self, folder: Path, world_size: int = 1) -> None:
         self.clock, self.losses = instruments(torch.device("cpu"), PHASES)
+        self.closely_until = 0.0
         self.redirects: WeakKeyDictionary = WeakKeyDictionary()
         self.active = False
         self.interrupts = 0
@@ -104,6 +105,8 @@ class Script:
     def interrupt(self) -> None:
         self.interrupts += 1
         self.clock.interrupt()
+
+    def finish(self) -> None: ...
 
     def begin(self) -> "Script":
         found = Found(

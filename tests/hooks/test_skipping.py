@@ -1,0 +1,47 @@
+"""Short steps on a GPU are timed together; here all are, and what is told of them stays true."""
+
+import json
+
+import pytest
+
+from tests.hooks import shapes
+from tests.hooks.test_tracker import python
+
+
+@pytest.fixture(scope="module")
+def told():
+    return json.loads(python("-m", "tests.hooks.shapes", "--together").stdout)
+
+
+@pytest.mark.parametrize("shape", shapes.SHAPES)
+def test_each_step_is_counted_once(told, shape):
+    one = told[shape]
+    assert one["failures"] == []
+    assert one["steps"] == one["expected"]
+    for record, before in zip(one["records"][1:], one["records"], strict=False):
+        assert record["step"] - record["count"] >= before["step"]
+
+
+@pytest.mark.parametrize("shape", ["loader", "no_loader", "accumulation"])
+def test_alike_steps_are_timed_together_and_all_but_the_first_are(told, shape):
+    one = told[shape]
+    counts = [record["count"] for record in one["records"]]
+    assert max(counts) > 1
+    assert sum(counts) == one["records"][-1]["step"] - 1
+
+
+def test_their_samples_are_those_of_all_of_them(told):
+    for shape, batch in (("loader", 8), ("no_loader", 16)):
+        for record in told[shape]["records"]:
+            assert record["samples"] == batch * record["count"]
+
+
+def test_what_is_aside_ends_them_and_is_no_part_of_them(told):
+    shapes_with = ["evaluation_and_checkpoint", "evaluation_without_a_loader"]
+    alone = json.loads(python("-m", "tests.hooks.shapes", *shapes_with).stdout)
+    for shape in shapes_with:
+        assert told[shape]["asides"] == alone[shape]["asides"]
+
+
+def test_several_optimizers_are_always_looked_at(told):
+    assert {record["count"] for record in told["gan"]["records"]} == {1}
