@@ -200,6 +200,9 @@ METRICS: dict[str, Metric] = {
     "backward_ms": _phase("The backward pass.", 4),
     "optimizer_ms": _phase("The optimizer's step.", 5),
     "graph_ms": _phase("Forward, backward and optimizer, replayed as a CUDA graph.", 6),
+    "tokens_per_s": Metric(
+        "step", "tokens/s", "Tokens of the finished steps per second.", "rate", 1
+    ),
     "own_cpu_pct": Metric("own", "%", "CPU time in percent of one core, over 5 s.", label="CPU"),
     "own_rss_mib": Metric("own", "MiB", "Resident memory.", label="memory"),
 }

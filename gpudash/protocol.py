@@ -183,6 +183,8 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     since_break: int = 0
     """Steps since the last start, change or pause, this one included; the session stamps it. An
     evaluation or a checkpoint is no pause."""
+    tokens: int | None = None
+    """As `samples`."""
 
 
 class Progress(Record, frozen=True, kw_only=True):

@@ -168,6 +168,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     steps_per_s: float | None = None
     """Over the last few seconds, as the device finished them."""
     samples_per_s: float | None = None
+    tokens_per_s: float | None = None
     step_ms_p50: float | None = None
     step_ms_p95: float | None = None
     quiet_s: float | None = None

@@ -115,8 +115,13 @@ def without(step: Step, left_out: int) -> Step | None:
     count = step.count - left_out
     if count <= 0:
         return None
-    samples = None if step.samples is None else round(step.samples * count / step.count)
-    return msgspec.structs.replace(step, samples=samples, count=count) if left_out else step
+    if not left_out:
+        return step
+    samples, tokens = (
+        None if of_all is None else round(of_all * count / step.count)
+        for of_all in (step.samples, step.tokens)
+    )
+    return msgspec.structs.replace(step, samples=samples, tokens=tokens, count=count)
 
 
 def warm(step: Step, warmup_steps: int) -> Step | None:

@@ -1,4 +1,4 @@
-"""How many samples a batch holds, as far as its shape tells."""
+"""How many samples a batch holds, as far as its shape tells, and how many tokens."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +13,12 @@ def first_dimension(batch: Any, depth: int = DEPTH) -> int | None:
     """Return the first dimension of the first tensor in it; None where there is none."""
     tensor = first_tensor(batch, depth)
     return tensor.shape[0] if tensor is not None else None
+
+
+def tokens_in(batch: Any) -> int | None:
+    """Return how many `input_ids` it holds, padding included; None where it has no such name."""
+    ids = batch.get("input_ids") if isinstance(batch, Mapping) else None
+    return ids.numel() if isinstance(ids, Tensor) else None
 
 
 def first_tensor(batch: Any, depth: int = DEPTH) -> Tensor | None:

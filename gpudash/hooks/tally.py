@@ -6,7 +6,17 @@ from torch import Tensor
 class Tally:
     """Counted up while the step is in progress."""
 
-    __slots__ = ("backwards", "batches", "called", "calls", "data_s", "fetched", "is_open", "loss")
+    __slots__ = (
+        "backwards",
+        "batches",
+        "called",
+        "calls",
+        "data_s",
+        "fetched",
+        "is_open",
+        "loss",
+        "tokens",
+    )
 
     def __init__(self) -> None:
         self.backwards = 0
@@ -15,6 +25,8 @@ class Tally:
         """Of the models, training or not."""
         self.fetched: int | None = 0
         """Samples of its batches; None where a batch did not tell."""
+        self.tokens: int | None = 0
+        """Of its batches; None likewise."""
         self.called: int | None = 0
         """Samples of its training calls, one for each backward pass."""
         self.is_open = True
@@ -28,15 +40,17 @@ class Tally:
         self.batches += later.batches
         self.calls += later.calls
         self.fetched = _sum(self.fetched, later.fetched)
+        self.tokens = _sum(self.tokens, later.tokens)
         self.called = _sum(self.called, later.called)
         self.is_open = later.is_open
         self.data_s += later.data_s
         self.loss = later.loss if later.loss is not None else self.loss
 
-    def fetch(self, samples: int | None) -> None:
+    def fetch(self, samples: int | None, tokens: int | None = None) -> None:
         """Count a batch."""
         self.batches += 1
         self.fetched = _sum(self.fetched, samples)
+        self.tokens = _sum(self.tokens, tokens)
 
     def call(self, samples: int | None) -> None:
         """Count the samples of a training call."""

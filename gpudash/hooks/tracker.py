@@ -586,7 +586,7 @@ class Tracker:
     def _time(self, tally: Tally, samples: int | None) -> None:
         """Close a step on the clock, or all those that were skipped."""
         assert self.clock is not None
-        self.clock.end(self.steps, samples, tally.loss, tally.data_s, max(1, self._skipped))
+        self.clock.end(self.steps, samples, tally.loss, tally.data_s, count=max(1, self._skipped))
         self._observer.step(self.steps)
 
     def _close(self) -> None:

@@ -64,6 +64,7 @@ class _Iteration(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True,
     count: int
     """Steps that it stands for, `step` the last of them."""
     samples: int | None
+    tokens: int | None
     loss: Tensor | None
     names: list[str]
     """Of its marks."""
@@ -200,7 +201,12 @@ class Clock(Generic[TimestampT]):
         return self._mark
 
     def end_at_split(
-        self, step: int, samples: int | None, loss: Tensor | None, data_s: float
+        self,
+        step: int,
+        samples: int | None,
+        loss: Tensor | None,
+        data_s: float,
+        tokens: int | None = None,
     ) -> Mark:
         """Close the iteration as `end` does, where it was split, which is where the next began.
 
@@ -215,6 +221,7 @@ class Clock(Generic[TimestampT]):
                 segment=self.segment,
                 count=1,
                 samples=samples,
+                tokens=tokens,
                 loss=loss,
                 names=split.names,
                 timestamps=split.timestamps,
@@ -259,13 +266,14 @@ class Clock(Generic[TimestampT]):
         samples: int | None = None,
         loss: Tensor | None = None,
         data_s: float = 0.0,
+        tokens: int | None = None,
         count: int = 1,
     ) -> None:
         """Close the iteration, in which the host waited `data_s` for its batch.
 
-        It trained `step` on `samples`, with `loss` () if that is to be shown; `step` is None where
-        it only prepared a batch. It may have been `count` steps, `step` the last: each is then said
-        to have taken an equal part.
+        It trained `step` on `samples` of so many `tokens`, with `loss` () if that is to be shown;
+        `step` is None where it only prepared a batch. It may have been `count` steps, `step` the
+        last: each is then said to have taken an equal part.
         """
         ended_s = self._now()
         self._iterations.append(
@@ -274,6 +282,7 @@ class Clock(Generic[TimestampT]):
                 segment=self.segment,
                 count=count,
                 samples=samples,
+                tokens=tokens,
                 loss=loss,
                 names=self._names,
                 timestamps=self._recorded,
@@ -354,6 +363,7 @@ class Clock(Generic[TimestampT]):
             step=step,
             segment=iteration.segment,
             samples=iteration.samples,
+            tokens=iteration.tokens,
             finished_s=finished_s,
             step_ms=step_ms,
             data_ms=self._waited_ms / count,

@@ -64,6 +64,7 @@ def cells(
         "levers": interval.settings,
         "steps_per_s": interval.steps_per_s,
         "samples_per_s": interval.samples_per_s,
+        "tokens_per_s": interval.tokens_per_s,
     }
     found = ChainMap(row, interval.host, msgspec.structs.asdict(interval))
     return [

@@ -180,8 +180,10 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
     row = {name: cell for name, cell in rows[0].items() if cell}
     ended_s, began_s = float(row["time_s"]), before.ended_s if before else 0.0
     steps, rate = int(row["steps"]), float(row.get("steps_per_s", 0))
-    per_s = row.get("samples_per_s")
-    samples = round(steps * float(per_s) / rate if rate else 0) if per_s else None
+    samples, tokens = (
+        round(steps * float(row[per_s]) / rate if rate else 0) if per_s in row else None
+        for per_s in ("samples_per_s", "tokens_per_s")
+    )
     fields = {
         "train_s": ended_s - began_s,
         "skipped_samples": 0,
@@ -190,6 +192,7 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
         "ended_s": ended_s,
         "settings": _pairs(row.get("levers", "")),
         "samples": samples,
+        "tokens": tokens,
         "gpus": [
             {"index": one["gpu_index"], "uuid": one["gpu_uuid"], "values": _values("gpu", one)}
             for one in rows

@@ -82,6 +82,8 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     """Steps the device finished during the row."""
     samples: int | None
     """Of these."""
+    tokens: int | None = None
+    """Likewise; None without a step."""
     bursts: tuple[Burst, ...] = ()
     """How long they took."""
     step_ms_p50: float | None = None
@@ -116,6 +118,11 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     def samples_per_s(self) -> float | None:
         """Over the whole row."""
         return None if self.samples is None else self.samples / (self.ended_s - self.began_s)
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Over the whole row."""
+        return None if self.tokens is None else self.tokens / (self.ended_s - self.began_s)
 
 
 class _Segment(NamedTuple):
@@ -331,6 +338,7 @@ class Intervals:
             total_samples=self._samples,
             steps=sum(counts),
             samples=total(step.samples for step in steps),
+            tokens=total(step.tokens for step in steps) if steps else None,
             bursts=_bursts(steps),
             step_ms_p50=p50,
             step_ms_p95=p95,

@@ -48,7 +48,7 @@ def _steps(interval: Interval, base: int) -> Iterator[Step]:
     """Lay the bins back to back; each step is the row's mean step, stretched to its length."""
     times = [one for burst in interval.bursts for one in burst.step_times]
     mean_ms = sum(ms * count for ms, count in times) / max(interval.steps, 1)
-    done = samples = 0
+    done = before = 0
     for burst in interval.bursts:
         finished_s = burst.began_s
         for ms, count in burst.step_times:
@@ -56,11 +56,11 @@ def _steps(interval: Interval, base: int) -> Iterator[Step]:
             finished_s += ms * count / 1e3
             done += count
             ends_row = finished_s > interval.ended_s - BESIDE_S
-            of_all = round((interval.samples or 0) * done / max(interval.steps, 1))
             yield Step(
                 step=interval.step - interval.steps + done,
                 segment=interval.segment - base,
-                samples=None if interval.samples is None else of_all - samples,
+                samples=_share(interval.samples, before, done, interval.steps),
+                tokens=_share(interval.tokens, before, done, interval.steps),
                 finished_s=interval.ended_s
                 if ends_row
                 else max(finished_s, interval.began_s + BESIDE_S),
@@ -68,7 +68,14 @@ def _steps(interval: Interval, base: int) -> Iterator[Step]:
                 count=count,
                 **_means(interval, stretched),
             )
-            samples = of_all
+            before = done
+
+
+def _share(of_all: int | None, before: int, done: int, steps: int) -> int | None:
+    """Return what the steps from `before` to `done` have of it: whole, and in all what there is."""
+    if of_all is None:
+        return None
+    return round(of_all * done / max(steps, 1)) - round(of_all * before / max(steps, 1))
 
 
 def _means(interval: Interval, stretched: float) -> dict[str, Any]:

@@ -54,11 +54,13 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
     doing = aside(snapshot) or snapshot.state
     glyph, style = ("◌", "busy") if aside(snapshot) else (glyph, style)
     state = Cell(parts=((f"{glyph} {doing}", style), (f" {elapsed}", "strong")))
+    known = () if snapshot.tokens_per_s is None else (snapshot.tokens_per_s,)
     return (
         Cell(parts=((what, "strong"), (" · ", "dim"), (fmt.clip(fmt.plain(device), 32), "text"))),
         *(cell(f"rank {row.rank} of {len(snapshot.ranks)}", "dim") for row in snapshot.ranks[:1]),
         *(_playback(snapshot.playback) if snapshot.playback else (state,)),
         _quantity(snapshot.samples_per_s, "samples/s", rank=1),
+        *(_quantity(tokens, "tokens/s", rank=2) for tokens in known),
         _quantity(snapshot.steps_per_s, "steps/s", rank=2),
         Cell(parts=(("step ", "dim"), (f"{steps:>7}", "strong")), rank=4),
         Cell(parts=(("loss ", "dim"), (f"{_loss(snapshot.loss):<6}", "strong")), rank=3),

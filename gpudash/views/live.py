@@ -152,6 +152,7 @@ class LiveView:
             planned_s=self._plan.duration_s,
             steps_per_s=rate.steps_per_s,
             samples_per_s=rate.samples_per_s,
+            tokens_per_s=rate.tokens_per_s,
             step_ms_p50=rate.step_ms_p50,
             step_ms_p95=rate.step_ms_p95,
             quiet_s=self._quiet_s(now_s),

@@ -34,6 +34,7 @@ class Rate(NamedTuple):
     samples_per_s: float | None
     step_ms_p50: float | None
     step_ms_p95: float | None
+    tokens_per_s: float | None = None
 
 
 UNKNOWN = Rate(None, None, None, None)
@@ -89,8 +90,10 @@ class RecentSteps:
         if busy_s <= 0:
             return Rate(None, None, p50, p95)
         samples = total(step.samples for step in self._steps)
+        tokens = total(step.tokens for step in self._steps)
         samples_per_s = None if samples is None else samples / busy_s
-        return Rate(sum(counts) / busy_s, samples_per_s, p50, p95)
+        tokens_per_s = None if tokens is None else tokens / busy_s
+        return Rate(sum(counts) / busy_s, samples_per_s, p50, p95, tokens_per_s)
 
 
 class RecentReadings(Generic[ReadingT]):

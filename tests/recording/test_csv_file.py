@@ -22,7 +22,7 @@ PROMISED = (
     "gpu_uuid, gpu_util_pct, mem_util_pct, mem_used_mib, sm_active_pct, sm_occupancy_pct, "
     "tensor_active_pct, dram_active_pct, pcie_rx_mib_s, pcie_tx_mib_s, power_w, energy_j, "
     "temperature_c, sm_clock_mhz, throttle, cpu_pct, worker_rss_mib, "
-    "transform_ms, skipped_samples, train_s, core_wait_pct"
+    "transform_ms, skipped_samples, train_s, core_wait_pct, tokens_per_s"
 )
 
 

@@ -1,0 +1,80 @@
+"""Tokens, where a source tells of them: from a step to rows, a CSV, a replay and the screen."""
+
+import pytest
+from msgspec.structs import replace
+
+from gpudash.hooks.samples import tokens_in
+from gpudash.recording.csv_reader import CsvReader
+from gpudash.recording.intervals import Interval, Intervals
+from gpudash.recording.unfold import unfold
+from gpudash.statistics import without
+from gpudash.tui.bars import header
+from gpudash.views.live import LiveView
+from tests.recording.test_csv_file import recording
+from tests.scripted_run import BEGAN_S, PLAN, Trainer, step
+
+TOKENS = 512
+
+
+def trained(count):
+    """Return a start and steps of so many tokens, 20 a second."""
+    run = Trainer()
+    started = run.start()
+    steps = [replace(one, tokens=TOKENS) for report in run.steps(count) for one in report.steps]
+    return [started, run.progress(*steps)]
+
+
+def rows_of(items, close_s):
+    intervals = Intervals(BEGAN_S)
+    return [*(row for item in items for row in intervals.fold(item)), *intervals.close(close_s)]
+
+
+@pytest.fixture
+def rows():
+    return rows_of(trained(20), BEGAN_S + 2.0)
+
+
+def test_a_row_has_the_tokens_of_its_steps_and_without_a_step_none(rows):
+    assert [row.tokens_per_s for row in rows] == [20 * TOKENS] * 2 + [None] * 2
+
+
+def test_a_row_of_steps_whose_tokens_nobody_knows_has_none():
+    run = Trainer()
+    assert {row.tokens for row in rows_of([run.start(), *run.steps(20)], 0.0)} == {None}
+
+
+def test_a_csv_tells_of_them_and_is_read_so(rows, tmp_path):
+    file = recording(tmp_path / "run.csv")
+    for row in rows:
+        file.take(row)
+    file.close()
+    read = [one.tokens for one in CsvReader(file.path) if isinstance(one, Interval)]
+    assert read == [row.tokens for row in rows]
+
+
+def test_a_row_unfolds_into_steps_that_have_its_tokens(rows):
+    for row in rows[:2]:
+        progress = unfold(row)[0]
+        assert sum(one.tokens for one in progress.steps) == row.tokens
+
+
+def test_a_warm_up_is_left_out_of_them():
+    alike = replace(step(8, BEGAN_S), tokens=8 * TOKENS, count=8)
+    assert without(alike, 3).tokens == 5 * TOKENS
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_screen_shows_their_rate_if_it_is_known(known):
+    live = LiveView(PLAN, BEGAN_S)
+    run = Trainer()
+    for item in trained(20) if known else [run.start(), *run.steps(20)]:
+        live.fold(item)
+    snapshot = live.snapshot(BEGAN_S + 1.0)
+    assert snapshot.tokens_per_s == (20 * TOKENS if known else None)
+    shown = ["".join(text for text, _ in cell.parts).strip() for cell in header(snapshot)]
+    assert [one for one in shown if "tokens" in one] == (["10,240 tokens/s"] if known else [])
+
+
+@pytest.mark.parametrize("batch", [[1, 2], {"input_ids": [1, 2]}, {"image": 1}, None])
+def test_a_batch_without_a_tensor_of_input_ids_tells_of_no_tokens(batch):
+    assert tokens_in(batch) is None
