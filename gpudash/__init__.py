@@ -3,14 +3,20 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpudash.hooks.explicit import step
     from workloads.own import workload
 
-__all__ = ["workload"]
+__all__ = ["step", "workload"]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import `workload`, the decorator, where it is asked for: importing gpudash costs nothing."""
+    """Import `step` or `workload` where it is asked for: importing gpudash costs nothing."""
+    if name == "step":
+        from gpudash.hooks.explicit import step  # noqa: PLC0415  # see above
+
+        globals()[name] = step  # found at once from now on: it is asked for in every step
+        return step
     if name == "workload":
         from workloads.own import workload  # noqa: PLC0415  # see above
 

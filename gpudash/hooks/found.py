@@ -79,6 +79,8 @@ class Found(NamedTuple):
     """A GradScaler steps the optimizers."""
     graphs: bool = False
     """CUDA graphs were captured: what they replay knows nothing of a lever."""
+    declared: bool = False
+    """The script says where a step begins and ends."""
 
     @property
     def optimizers(self) -> tuple[Optimizer, ...]:

@@ -2,6 +2,7 @@
 
 import os
 
+from gpudash.hooks import explicit
 from gpudash.hooks.driver import Driver
 from gpudash.hooks.levers import ScriptLevers
 from gpudash.hooks.patches import patch
@@ -16,3 +17,4 @@ def start(rendezvous: Rendezvous) -> None:
     tracker.failed = driver.failed
     os.register_at_fork(after_in_child=driver.forget)
     patch(tracker)
+    explicit.listener = tracker

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import wraps
+from operator import index
 from threading import get_ident
 from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -23,10 +24,11 @@ from torch.optim import Optimizer
 
 from gpudash.hooks.asides import Asides
 from gpudash.hooks.backwards import Backwards
+from gpudash.hooks.explicit import Count
 from gpudash.hooks.found import Feed, Found, NewestCall, Root
 from gpudash.hooks.roots import Parts, Survey, attend, device_of, parameters_of
 from gpudash.hooks.rounds import Begun, Ended, Rounds
-from gpudash.hooks.samples import first_dimension
+from gpudash.hooks.samples import first_dimension, tokens_in
 from gpudash.hooks.tally import Tally
 from gpudash.hooks.uncompiled import uncompiled
 from gpudash.instrument.clock import Clock, Mark
@@ -159,6 +161,10 @@ class Tracker:
         self._by_backward = False
         self._bare_backwards = 0  # since an optimizer stepped
         self._patience = WITHOUT_OPTIMIZER
+        # steps that the script declares
+        self._declares = False
+        self._depth = 0  # how deep in one
+        self._has_tokens = False
         # CUDA graphs
         self._captured: bool | None = None  # whether an optimizer stepped; None: no capture
         self._graphs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
@@ -280,6 +286,8 @@ class Tracker:
 
     def _begin_step(self, key: int) -> None:
         """Begin an optimizer's step: a step of the training may turn out to have ended."""
+        if self._declares:
+            return
         begun = self._rounds.begins(key, afresh=self._tally.batches > 0 or not self._is_fed())
         if begun is Begun.HAD_ENDED:
             self._close_at_split()
@@ -293,7 +301,7 @@ class Tracker:
 
     def _may_end(self) -> None:
         """End the step if it is over; else note that it may be."""
-        ended = self._rounds.ends()
+        ended = Ended.BEFORE if self._declares else self._rounds.ends()
         if ended is Ended.HERE:
             self._close()
         elif ended is Ended.MAYBE:
@@ -341,7 +349,7 @@ class Tracker:
         if self._stepped_within:
             self._stepped_within = False
             self._may_end()
-        elif not self._optimizing:
+        elif not self._optimizing and not self._declares:
             self._count_bare()
         return False
 
@@ -440,7 +448,7 @@ class Tracker:
         self._optimizing = self._backing = 0  # what an exception has left
         if self._asides.fetches(self._loader_id(iterator)):
             self._turn_aside()
-        elif self._asides.why is not None:
+        elif self._asides.why is not None or not (self._is_within or self._has_waited):
             self._restart()
         self._mark("idle")
         self._asked_s = time.monotonic()
@@ -453,7 +461,9 @@ class Tracker:
         self._fetching = False
         tally = self._tally
         tally.data_s += now - self._asked_s
-        tally.fetch(first_dimension(batch))
+        tokens = tokens_in(batch) if self._has_tokens or not self.is_skipping else None
+        self._has_tokens = self._has_tokens or tokens is not None
+        tally.fetch(first_dimension(batch), tokens)
         if self.is_skipping:
             self._begun = True
             return False
@@ -499,6 +509,67 @@ class Tracker:
 
     def _is_fed(self) -> bool:
         return self._feed is not None and self._feed.iterator() is not None
+
+    # ── steps that the script declares ──────────────────────────────────────────────────
+
+    @_event("gpudash.step")
+    def step_begins(self) -> bool:
+        """Take that the script says: a step begins. From the first one on, no other is found."""
+        if get_ident() != self._thread and (self._declares or self._thread == NOBODY):
+            return False
+        self._depth += 1
+        if self._depth > 1:
+            return False
+        if not self._declares:
+            self._declare()
+        self._optimizing = self._backing = 0  # what an exception has left
+        if self._asides.why is not None:
+            self._observer.aside(None)
+        self._asides.trains()
+        if not self._has_waited:
+            self._tally.calls = self._tally.backwards = 0
+            self._tally.data_s = 0.0
+            self._retime()
+        elif self._is_on:
+            self._mark("your_code")
+        return False
+
+    @_event("gpudash.step")
+    def step_ends(self, samples: Count, tokens: Count, counts: bool) -> bool:  # noqa: FBT001
+        """Take that the script says: it has ended; one that failed does not count."""
+        if get_ident() != self._thread or not self._depth:
+            return False
+        self._depth -= 1
+        if self._depth:
+            return False
+        if counts:
+            self._close(_whole(samples), _whole(tokens))
+        else:
+            self._asides.border()
+            self._tally, self._mark = Tally(), _nothing
+        return False
+
+    def _declare(self) -> None:
+        """Take it from the script from now on where steps begin and end."""
+        if self._is_split:
+            self._close_at_split()
+        self._tally = Tally()
+        self._thread, self._declares, self._by_backward = get_ident(), True, False
+        self._is_news = True
+
+    @property
+    def _is_within(self) -> bool:
+        """Whether this is part of a step, as far as the script says; else it may be."""
+        return self._depth > 0 or not self._declares
+
+    @property
+    def _has_waited(self) -> bool:
+        """Whether batches have come since the newest step and nothing else has.
+
+        Most loops wait for a batch before they declare its step, which that is part of.
+        """
+        tally = self._tally
+        return tally.batches > 0 and not (tally.calls or tally.backwards)
 
     # ── files ───────────────────────────────────────────────────────────────────────────
 
@@ -575,7 +646,8 @@ class Tracker:
             self.interrupt()
             self.samples = None
         elif self._skipped:
-            self._time(self._tally, self._count_samples(self._tally))
+            tally = self._tally
+            self._time(tally, self._count_samples(tally), self._tokens(tally))
         self._tally = Tally()
         self._asides.border()
         is_partial = self._begun
@@ -583,28 +655,33 @@ class Tracker:
         if is_partial:
             self._is_timed, self._mark = False, _nothing
 
-    def _time(self, tally: Tally, samples: int | None) -> None:
+    def _time(self, tally: Tally, samples: int | None, tokens: int | None) -> None:
         """Close a step on the clock, or all those that were skipped."""
         assert self.clock is not None
-        self.clock.end(self.steps, samples, tally.loss, tally.data_s, count=max(1, self._skipped))
+        count = max(1, self._skipped)
+        self.clock.end(self.steps, samples, tally.loss, tally.data_s, tokens, count)
         self._observer.step(self.steps)
 
-    def _close(self) -> None:
-        """End the step here: nothing of the next one has been begun."""
+    def _close(self, samples: int | None = None, tokens: int | None = None) -> None:
+        """End the step here: nothing of the next one has been begun.
+
+        `samples` and `tokens` are what the script says, if it does.
+        """
         self.steps += 1
         self._closed_by = None if self._by_backward else self._stepping
-        self._end_step()
+        self._end_step(samples, tokens)
 
-    def _end_step(self) -> None:
+    def _end_step(self, samples: int | None = None, tokens: int | None = None) -> None:
         tally, self._tally, self._is_split = self._tally, Tally(), False
         self._asides.border()
         if self._is_on and not self.is_skipping:
             self._learn(tally)
-        samples = self._count_samples(tally)
+        samples = self._count_samples(tally, samples)
         listened_to, self._thread = self._thread, NOBODY  # what is done now is not the script's
         try:
             if self._is_timed:
-                self._time(tally, samples)
+                tokens = self._tokens(tally) if tokens is None else tokens
+                self._time(tally, samples, tokens)
             if self._is_news:
                 self._tell(tally)
             self._observer.border(self.steps)
@@ -618,7 +695,7 @@ class Tracker:
 
     def _may_skip(self) -> bool:
         """Return whether the next steps may be timed together: they come often, all alike."""
-        if not self.may_skip or self.steps < self.closely_until:
+        if not self.may_skip or self._declares or self.steps < self.closely_until:
             return False
         steps_alike = self._is_plain and len(self._optimizers) == 1 and not self._has_closure
         return (
@@ -634,7 +711,7 @@ class Tracker:
         self.is_skipping, self._skipped, self._begun = skipping, 0, False
         self.hears_calls = self._is_timed = self._is_on
         self._mark = _nothing
-        if self._is_timed:
+        if self._is_timed and not self._declares:
             assert self.clock is not None
             mark = self.clock.begin()
             if skipping:
@@ -670,18 +747,24 @@ class Tracker:
         samples = self._count_samples(tally)
         if self._is_timed:
             assert self.clock is not None
-            self._mark = self.clock.end_at_split(self.steps, samples, tally.loss, tally.data_s)
+            self._mark = self.clock.end_at_split(
+                self.steps, samples, tally.loss, tally.data_s, self._tokens(tally)
+            )
             self._observer.step(self.steps)
 
     def _restart(self) -> None:
         """Let the step in progress begin here: what came before was none of it."""
         self._tally = Tally()
+        self._retime()
+        self._may_idle(time.monotonic())
+
+    def _retime(self) -> None:
+        """Let the time of the step in progress begin here."""
         if self._is_timed:
             assert self.clock is not None
             self.clock.interrupt()
             self._mark = self.clock.begin()
             self._mark("your_code")
-        self._may_idle(time.monotonic())
 
     def _turn_aside(self) -> None:
         """Tell what the training does instead, since its newest step."""
@@ -703,8 +786,8 @@ class Tracker:
             finally:
                 self._thread = listened_to
 
-    def _count_samples(self, tally: Tally) -> int | None:
-        samples = self._samples(tally)
+    def _count_samples(self, tally: Tally, said: int | None = None) -> int | None:
+        samples = self._samples(tally) if said is None else said
         self.samples = total((self.samples, samples))
         return samples
 
@@ -716,6 +799,11 @@ class Tracker:
         if self._is_fed():
             return 0  # some frameworks ask for each batch a step ahead
         return tally.called or None if self._models == 1 else None
+
+    def _tokens(self, tally: Tally) -> int | None:
+        if tally.batches:
+            return tally.tokens
+        return 0 if self._has_tokens and self._is_fed() else None  # as the samples
 
     # ── what is found ───────────────────────────────────────────────────────────────────
 
@@ -800,6 +888,7 @@ class Tracker:
                 backwards=self._backwards.usual,
                 scaler=self._scaler,
                 graphs=len(self._graphs) > 0,
+                declared=self._declares,
             )
         )
 
@@ -807,6 +896,10 @@ class Tracker:
 def _alive(things: Iterable[T | None]) -> list[T]:
     """Return those that are there; a module may be false."""
     return [thing for thing in things if thing is not None]
+
+
+def _whole(count: Count) -> int | None:
+    return None if count is None else index(count)
 
 
 def world_size() -> int:

@@ -11,10 +11,14 @@ def found_line(found: Found) -> str:
     parts = [_optimizers(found), _roots(found), _backwards(found), _feed(found.feed)]
     if found.scaler:
         parts.insert(1, "GradScaler")
+    if found.declared:
+        parts.append("steps as the script declares them")
     return ", ".join(parts)
 
 
 def _optimizers(found: Found) -> str:
+    if not found.optimizers and found.declared:
+        return "optimizer unknown"
     if not found.optimizers:
         return "no optimizer: each backward pass ends a step"
     return " and ".join(_counted(type(one).__name__ for one in found.optimizers))

@@ -576,6 +576,7 @@ def main(names):
                             "count",
                             "step_ms",
                             "samples",
+                            "tokens",
                             "data_ms",
                             "host_ms",
                             "device_ms",

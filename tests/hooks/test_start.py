@@ -2,7 +2,7 @@
 
 import os
 
-from gpudash.hooks import start
+from gpudash.hooks import explicit, start
 from gpudash.hooks.driver import Driver
 from gpudash.rendezvous import Rendezvous
 
@@ -18,12 +18,14 @@ class Tracker:
 
 def test_they_are_brought_together_and_a_forked_child_forgets(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(start, "Tracker", Tracker)
+    monkeypatch.setattr(explicit, "listener", None)
     patched: list[Tracker] = []
     monkeypatch.setattr(start, "patch", patched.append)
     start.start(Rendezvous(tmp_path))
     (tracker,) = patched
     assert tracker.observer.tracker is tracker
     assert tracker.failed == tracker.observer.failed
+    assert explicit.listener is tracker
     child = os.fork()
     if not child:
         os._exit(tracker.active)

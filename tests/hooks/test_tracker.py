@@ -75,7 +75,6 @@ def test_samples_are_the_first_dimensions_of_the_batches_or_else_of_the_calls(to
     assert {record["samples"] for record in told[shape]["records"]} == {samples}
 
 
-@pytest.mark.parametrize("shape", ["loader", "scaler"])
 @pytest.mark.parametrize(
     ("shape", "total"),
     [("loader", 96), ("accumulation", 192), ("no_optimizer", 160), ("no_loader", None)],
@@ -96,6 +95,7 @@ def test_who_is_not_called_is_not_listened_to_for_longer_than_a_step(told):
     assert told["nobody_called"]["hooked"] == [""]
 
 
+@pytest.mark.parametrize("shape", ["loader", "scaler"])
 def test_the_loss_is_what_the_script_computed(told, shape):
     computed = told[shape]["losses"][1:]
     for number, (ours, theirs) in enumerate(zip(told[shape]["told_losses"], computed, strict=True)):

@@ -1,0 +1,112 @@
+"""Steps that a script declares are its steps, whatever its optimizers do."""
+
+import json
+
+import pytest
+
+from tests.hooks.test_tracker import python
+
+EXPECTED = {
+    "each_batch": 12,
+    "two_rounds_a_step": 6,
+    "a_round_every_other_step": 12,
+    "says_what_it_trains_on": 10,
+    "nested": 6,
+    "one_fails": 11,
+    "sleeps_between": 10,
+    "waits_between": 6,
+    "evaluates_between": 12,
+    "evaluates_inside": 12,
+    "after_steps_that_were_found": 15,
+    "beside_another_thread": 10,
+    "no_optimizer_at_all": 10,
+    "off_and_on": 40,
+    "tokens_of_the_batches": 8,
+}
+PAUSE_MS = 50.0
+
+
+@pytest.fixture(scope="module")
+def told():
+    return json.loads(python("-m", "tests.hooks.declared").stdout)
+
+
+def each(one, name):
+    return [record[name] for record in one["records"]]
+
+
+@pytest.mark.parametrize("shape", EXPECTED)
+def test_what_is_declared_is_counted_and_each_but_the_first_is_measured(told, shape):
+    one = told[shape]
+    assert one["failures"] == []
+    assert one["steps"] == one["expected"] == EXPECTED[shape]
+    assert one["borders"] == [*range(1, one["steps"] + 1)]
+    unmeasured = range(11, 21) if shape == "off_and_on" else ()
+    assert one["closed"] == [step for step in one["borders"][1:] if step not in unmeasured]
+
+
+def test_phases_inside_are_marked(told):
+    measured = [phases_ms for phases_ms in each(told["each_batch"], "phases_ms") if phases_ms]
+    assert measured
+    for phases_ms in measured:
+        assert phases_ms.keys() == {"your_code", "copy", "forward", "backward", "optimizer"}
+
+
+def test_samples_and_tokens_are_what_the_script_says(told):
+    one = told["says_what_it_trains_on"]
+    assert set(each(one, "samples")) == {3}
+    assert each(one, "tokens") == [*range(101, 110)]
+
+
+def test_samples_that_it_does_not_say_are_counted(told):
+    assert set(each(told["each_batch"], "samples")) == {8}
+    assert set(each(told["two_rounds_a_step"], "samples")) == {16}
+    assert set(each(told["each_batch"], "tokens")) == {None}
+
+
+def test_tokens_are_the_input_ids_of_the_batches(told):
+    assert set(each(told["tokens_of_the_batches"], "tokens")) == {64}
+
+
+def test_of_nested_steps_the_outermost_counts(told):
+    assert set(each(told["nested"], "samples")) == {5}
+
+
+def test_an_exception_passes_through(told):
+    assert told["one_fails"]["came"] == [4]
+
+
+def test_what_lies_between_steps_is_in_none(told):
+    assert max(each(told["sleeps_between"], "step_ms")) < PAUSE_MS
+
+
+def test_the_wait_for_its_batch_is_part_of_a_step(told):
+    for record in told["waits_between"]["records"]:
+        assert PAUSE_MS <= record["data_ms"] <= record["step_ms"]
+
+
+def test_an_evaluation_between_steps_is_told_and_in_none(told):
+    one = told["evaluates_between"]
+    assert one["asides"] == [
+        [why, after]
+        for after in (3, 6, 9, 12)
+        for why in ("evaluation", None)
+        if (why, after) != (None, 12)
+    ]
+    assert max(each(one, "step_ms")) < PAUSE_MS
+
+
+def test_inside_a_step_nothing_is_taken_for_an_evaluation(told):
+    assert told["evaluates_inside"]["asides"] == []
+
+
+def test_what_is_no_number_of_tokens_ends_the_measuring_and_not_the_training(told):
+    (failure,) = told["no_number"]["failures"]
+    assert failure.startswith("gpudash.step: TypeError(\"'str' object cannot be interpreted as")
+    assert each(told["no_number"], "tokens") == [4, 4, 4]
+
+
+def test_the_line_says_that_the_script_declares_its_steps(told):
+    assert told["after_steps_that_were_found"]["found"][0].endswith("workers")
+    assert told["each_batch"]["found"][-1].endswith(", steps as the script declares them")
+    assert told["no_optimizer_at_all"]["found"][-1].startswith("optimizer unknown, ")
