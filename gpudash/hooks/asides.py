@@ -19,7 +19,8 @@ class Asides:
         self.why: Aside | None = None
         self.ended_by_call = False
         """Nothing says when it ended but the next training call: the model's was its last."""
-        self._is_between = False  # neither a training call nor a backward since the newest step
+        self.is_between = False
+        """Neither a training call nor a backward pass has come since the newest step."""
         self._was_called = False  # without training, in this round
         self._is_usual = False  # the round before began so too
         self._trained_on: set[Hashable] = set()  # loaders
@@ -28,13 +29,16 @@ class Asides:
 
     def border(self) -> None:
         """Take that a step is over."""
-        self._is_between = True
+        self.is_between = True
         self._is_usual, self._was_called, self._foreign = self._was_called, False, False
         self._fetched_from.clear()
 
     def fetches(self, loader: Hashable) -> bool:
         """Take that a batch is asked for; return whether an aside begins with it."""
         self.ended_by_call = False
+        if self.why is None and not self._foreign and loader in self._trained_on:
+            self._fetched_from.add(loader)
+            return False
         again = loader in self._fetched_from
         foreign = bool(self._trained_on) and loader not in self._trained_on
         evaluated = again if foreign else self._foreign and self.why is None
@@ -51,7 +55,7 @@ class Asides:
 
     def calls(self) -> bool:
         """Take a call of the model that cannot train; return whether an aside begins with it."""
-        if self._is_between:
+        if self.is_between:
             self._was_called = True
         begins = not self._is_usual and self._begins("evaluation")
         if self.why is not None:
@@ -73,20 +77,21 @@ class Asides:
 
     def trains(self) -> None:
         """Take a training call, or an optimizer's step: an aside ends with it."""
-        self._is_between, self._foreign, self.why = False, False, None
+        self.is_between, self._foreign, self.why = False, False, None
 
     def learns(self) -> None:
         """Take a backward pass: the batches before it are trained on."""
-        if self._fetched_from:
+        if not self._fetched_from <= self._trained_on:
             self._trained_on |= self._fetched_from
-        self.trains()
+        if self.is_between or self._foreign:
+            self.trains()
 
     def is_trained_on(self, loader: Hashable) -> bool:
         """Return whether a backward pass has followed this loader's batches."""
         return loader in self._trained_on
 
     def _begins(self, why: Aside) -> bool:
-        if not self._is_between or self.why == why:
+        if not self.is_between or self.why == why:
             return False
         self.why = why
         return True

@@ -30,7 +30,9 @@ class Root:
         self.name = name or type(module).__name__
         """Its type, or that of its owner and where it is in there."""
         self.was_called = False
-        """To train, since this was last set."""
+        """To train."""
+        self.looked_at = 0
+        """The step from which on its next training call is looked at closely."""
         self.around: Callable[[Call], Call] | None = None
         """What levers put around each training call: gets the bound `module._call_impl`; None:
         nothing. Set between steps alone."""

@@ -82,8 +82,10 @@ class Listener(Protocol):
     is_skipping: bool
     """It hears of calls that train nothing alone."""
 
-    def called(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Take that a root is about to be called."""
+    def called(
+        self, root: Root, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bool:
+        """Take that a root's module is about to be called."""
 
 
 class RootCall:
@@ -92,14 +94,15 @@ class RootCall:
     The root alone holds it: nothing of the script's is kept alive.
     """
 
-    __slots__ = ("_around", "_compiled", "_listener", "_root", "_wrapped")
+    __slots__ = ("_compiled", "_listener", "_root", "_wrapped", "around")
 
     def __init__(self, root: Root, listener: Listener, compiled: Call | None) -> None:
         self._root = root
         self._listener = listener
         self._compiled = compiled  # by the script, and standing here before
-        self._around: Callable[[Call], Call] | None = None
-        self._wrapped: Call | None = None  # in what levers put around it
+        self.around: Callable[[Call], Call] | None = None
+        """What levers put around it."""
+        self._wrapped: Call | None = None  # in that
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module; levers are around training calls alone."""
@@ -117,7 +120,7 @@ class RootCall:
             if listener.hears_calls or (
                 listener.is_skipping and not (module.training and torch.is_grad_enabled())
             ):
-                listener.called(self._root, args, kwargs)
+                listener.called(self._root, module, args, kwargs)
             if self._wrapped is not None and module.training and torch.is_grad_enabled():
                 call = self._wrapped
             return call(*args, **kwargs)
@@ -137,10 +140,9 @@ class RootCall:
 
     def take_on(self, module: nn.Module) -> None:
         """Have the lever that is around the root now."""
-        around = self._root.around
-        if around is not self._around:
-            call = self._compiled or module._call_impl  # noqa: SLF001  # same
-            self._around, self._wrapped = around, None if around is None else around(call)
+        self.around = around = self._root.around
+        call = self._compiled or module._call_impl  # noqa: SLF001  # same
+        self._wrapped = None if around is None else around(call)
 
 
 def attend(root: Root, listener: Listener) -> None:
@@ -152,7 +154,8 @@ def attend(root: Root, listener: Listener) -> None:
     if type(here) is not RootCall:
         root.compiled = here is not None
         here = module.__dict__[PLACE] = RootCall(root, listener, here)
-    here.take_on(module)
+    if here.around is not root.around:
+        here.take_on(module)
 
 
 def leave(root: Root) -> None:

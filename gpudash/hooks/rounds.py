@@ -33,6 +33,9 @@ class Ended(Enum):
     """It had been told to be over already: this work is of the next one."""
 
 
+GOES_ON, HERE = Begun.GOES_ON, Ended.HERE  # looked up for each step
+
+
 @dataclass(slots=True)
 class _Habit:
     """When an optimizer stepped last and is due again, in rounds."""
@@ -51,14 +54,18 @@ class Rounds:
         self._may_be_over = False  # an optimizer has ended in it
         self._number = 0
         self._habits: dict[Hashable, _Habit] = {}
+        self._only: Hashable = None  # there is no other, and each of its steps is a round
+        self._is_alone = False  # in the round in progress
 
     def expect(self, optimizer: Hashable) -> None:
         """Wait for an optimizer that has not stepped, in this round alone."""
         if optimizer not in self._habits:
+            self._only = None
             self._habits[optimizer] = _Habit(-1, self._number, self._number)
 
     def forget(self, optimizer: Hashable) -> None:
         """Wait no longer for an optimizer: it is gone."""
+        self._only, self._is_alone = None, False
         self._habits.pop(optimizer, None)
         self._stepped.discard(optimizer)
 
@@ -68,7 +75,11 @@ class Rounds:
         `afresh`: something since the end that was told says that another round began, as a batch
         does; else an optimizer that was not due belongs to the round that is over.
         """
-        said = Begun.GOES_ON
+        if optimizer == self._only:
+            self._is_alone = True
+            return GOES_ON
+        self._only = None
+        said = GOES_ON
         repeats = optimizer in self._stepped
         if self._is_over and (repeats or afresh):
             self._open()
@@ -84,6 +95,9 @@ class Rounds:
 
     def ends(self) -> Ended:
         """Take the end of an optimizer's step, or of the backward pass in which some stepped."""
+        if self._is_alone:
+            self._is_alone = False
+            return HERE
         if self._is_over:
             return Ended.BEFORE
         number = self._number
@@ -92,7 +106,9 @@ class Rounds:
             if habit.last != number and habit.due <= number <= habit.until:
                 return Ended.MAYBE
         self._is_over = True
-        return Ended.HERE
+        if len(self._habits) == 1:
+            (self._only,) = self._habits
+        return HERE
 
     def _open(self) -> None:
         self._stepped.clear()

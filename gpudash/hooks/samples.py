@@ -7,11 +7,16 @@ from torch import Tensor
 
 DEPTH = 4
 """A batch may be nested so deep."""
+SEQUENCES = (list, tuple)
 
 
-def first_dimension(batch: Any, depth: int = DEPTH) -> int | None:
-    """Return the first dimension of the first tensor in it; None where there is none."""
-    tensor = first_tensor(batch, depth)
+def first_dimension(batch: Any) -> int | None:
+    """Return the first dimension of the first tensor in it that has one; None: there is none."""
+    if type(batch) in SEQUENCES and batch and type(batch[0]) is Tensor:  # most are
+        shape = batch[0].shape
+        if shape:
+            return shape[0]
+    tensor = first_tensor(batch)
     return tensor.shape[0] if tensor is not None else None
 
 
@@ -27,7 +32,7 @@ def first_tensor(batch: Any, depth: int = DEPTH) -> Tensor | None:
         return batch if batch.ndim else None
     if not depth:
         return None
-    if isinstance(batch, list | tuple):
+    if isinstance(batch, SEQUENCES):
         parts: Any = batch
     elif isinstance(batch, Mapping):
         parts = batch.values()

@@ -39,23 +39,14 @@ class Tally:
         self.backwards += later.backwards
         self.batches += later.batches
         self.calls += later.calls
-        self.fetched = _sum(self.fetched, later.fetched)
-        self.tokens = _sum(self.tokens, later.tokens)
-        self.called = _sum(self.called, later.called)
+        self.fetched = total(self.fetched, later.fetched)
+        self.tokens = total(self.tokens, later.tokens)
+        self.called = total(self.called, later.called)
         self.is_open = later.is_open
         self.data_s += later.data_s
         self.loss = later.loss if later.loss is not None else self.loss
 
-    def fetch(self, samples: int | None, tokens: int | None = None) -> None:
-        """Count a batch."""
-        self.batches += 1
-        self.fetched = _sum(self.fetched, samples)
-        self.tokens = _sum(self.tokens, tokens)
 
-    def call(self, samples: int | None) -> None:
-        """Count the samples of a training call."""
-        self.called = _sum(self.called, samples)
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
+def total(one: int | None, other: int | None) -> int | None:
+    """Return the sum; None where one of them is not known."""
     return None if one is None or other is None else one + other

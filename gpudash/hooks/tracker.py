@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import wraps
 from operator import index
 from threading import get_ident
-from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -27,15 +27,14 @@ from gpudash.hooks.backwards import Backwards
 from gpudash.hooks.explicit import Count
 from gpudash.hooks.found import Feed, Found, NewestCall, Root
 from gpudash.hooks.roots import Parts, Survey, attend, device_of, parameters_of
-from gpudash.hooks.rounds import Begun, Ended, Rounds
+from gpudash.hooks.rounds import GOES_ON, HERE, Begun, Ended, Rounds
 from gpudash.hooks.samples import first_dimension, tokens_in
-from gpudash.hooks.tally import Tally
+from gpudash.hooks.tally import Tally, total
 from gpudash.hooks.uncompiled import uncompiled
 from gpudash.instrument.clock import Clock, Mark
 from gpudash.instrument.loss import LossReader
 from gpudash.instrument.reporter import instruments
 from gpudash.protocol import Aside, Phase
-from gpudash.statistics import total
 
 LABELS = {
     "copy": "copy",
@@ -53,11 +52,16 @@ SURVEYS = 8
 IDLE_EVERY_S = 0.05
 LOOK_EVERY_S = 0.05
 """So often, or at each step where steps are longer, a step is looked at closely."""
+LOOK_EVERY = 16
+"""After so many steps it is looked at again whether a root is called inside an autocast."""
+LOSS_EVERY_S = 0.02
+"""No loss is kept more often: no more are shown."""
 NOBODY = -1
 """No thread has this identity."""
 
-P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 T = TypeVar("T")
+Event: TypeAlias = Callable[["Tracker", *Ts], bool]
 Redirects: TypeAlias = WeakKeyDictionary[Any, Callable[[], Any]]
 
 
@@ -83,18 +87,16 @@ class Observer(Protocol):
         """Do what may be done anywhere."""
 
 
-def _event(
-    what: str,
-) -> Callable[[Callable[P, bool]], Callable[P, bool]]:
+def _event(what: str) -> Callable[[Event[*Ts]], Event[*Ts]]:
     """Make a method an event of the script's: a failure in it turns all hooks off, and is told."""
 
-    def decorate(method: Callable[P, bool]) -> Callable[P, bool]:
+    def decorate(method: Event[*Ts]) -> Event[*Ts]:
         @wraps(method)
-        def event(*args: P.args, **kwargs: P.kwargs) -> bool:
+        def event(self: "Tracker", *args: *Ts) -> bool:
             try:
-                return method(*args, **kwargs)
+                return method(self, *args)
             except Exception as error:  # noqa: BLE001  # none may reach the script
-                cast("Tracker", args[0]).fail(what, error)
+                self.fail(what, error)
                 return False
 
         return uncompiled(event)
@@ -148,7 +150,7 @@ class Tracker:
         self._tally = Tally()
         self._before_split = Tally()
         self._idle_s = 0.0
-        self._know_nothing()
+        self._loss_s = 0.0
         # where we are
         self._optimizing = 0  # how deep
         self._has_closure = False
@@ -157,20 +159,13 @@ class Tracker:
         self._fetching = False
         self._asked_s = 0.0
         self._scaled: tuple[int, Tensor] | None = None  # the id of a scaled loss, and the loss
-        # without an optimizer
-        self._by_backward = False
-        self._bare_backwards = 0  # since an optimizer stepped
-        self._patience = WITHOUT_OPTIMIZER
         # steps that the script declares
         self._declares = False
         self._depth = 0  # how deep in one
         self._has_tokens = False
-        # CUDA graphs
-        self._captured: bool | None = None  # whether an optimizer stepped; None: no capture
-        self._graphs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+        self._have_found_nothing()
 
-    def _know_nothing(self) -> None:
-        """Forget what was found."""
+    def _have_found_nothing(self) -> None:
         self._is_news = True
         self._optimizers: dict[int, weakref.ref[Optimizer]] = {}  # by id, in order of first steps
         self._gone: list[int] = []
@@ -183,12 +178,19 @@ class Tracker:
         self._feed: Feed | None = None
         self._loaders: WeakKeyDictionary[Any, tuple[int, weakref.ref[Any]]] = WeakKeyDictionary()
         self._opened: Any = None  # the newest loader, until its first batch
+        self._newest_ids = 0, 0  # of the iterator asked last and its loader
         self._kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._device_type = "cpu"
         self._scaler = False
         self._backwards = Backwards()
         self._calls_seen = False  # of a root, in the newest step
-        self._unseen = 0  # steps in a row without
+        # without an optimizer
+        self._by_backward = False
+        self._bare_backwards = 0  # since an optimizer stepped
+        self._patience = WITHOUT_OPTIMIZER
+        # CUDA graphs
+        self._captured: bool | None = None  # whether an optimizer stepped; None: no capture
+        self._graphs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
     def finish(self) -> None:
         """Close the steps that were skipped: the training is over."""
@@ -289,20 +291,19 @@ class Tracker:
         if self._declares:
             return
         begun = self._rounds.begins(key, afresh=self._tally.batches > 0 or not self._is_fed())
-        if begun is Begun.HAD_ENDED:
-            self._close_at_split()
-        elif begun is Begun.JOINED:
-            self._join()
+        if begun is not GOES_ON:
+            self._close_at_split() if begun is Begun.HAD_ENDED else self._join()
         if self._by_backward:
             self._by_backward, self._is_news = False, True
         if self._asides.why is not None:
             self._observer.aside(None)
-        self._asides.trains()
+        if self._asides.is_between:
+            self._asides.trains()
 
     def _may_end(self) -> None:
         """End the step if it is over; else note that it may be."""
         ended = Ended.BEFORE if self._declares else self._rounds.ends()
-        if ended is Ended.HERE:
+        if ended is HERE:
             self._close()
         elif ended is Ended.MAYBE:
             self._split()
@@ -343,9 +344,13 @@ class Tracker:
         tally.backwards += 1
         tally.is_open = True
         if self._is_on:
-            tally.loss = self._loss(tensors)
             self._mark("optimizer" if self._optimizing else "your_code")
-            self._may_idle(time.monotonic())
+            now = time.monotonic()
+            if now >= self._loss_s or tally.loss is not None:
+                self._loss_s = now + LOSS_EVERY_S
+                tally.loss = self._loss(tensors)
+            if now >= self._idle_s:
+                self._idle(now)
         if self._stepped_within:
             self._stepped_within = False
             self._may_end()
@@ -391,38 +396,38 @@ class Tracker:
     # ── the model's calls ───────────────────────────────────────────────────────────────
 
     @_event("forward")
-    def called(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def called(
+        self, root: Root, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bool:
         """Take that a root is about to be called."""
         if get_ident() != self._thread or self._backing:
             return False
-        asides, tally, module = self._asides, self._tally, root.module
-        is_training = module is not None and module.training
-        learns = is_training and torch.is_grad_enabled()
-        if self.is_skipping:
-            if learns:
-                if tally.is_open:
-                    tally.call(first_dimension((args, kwargs)))
-                tally.is_open = False
-                return False
+        learns = module.training and torch.is_grad_enabled()
+        if not (learns and self.is_skipping):
             self._look_up()
-            tally = self._tally
         if learns:
-            if asides.why is not None:
-                self._resume()
-            asides.trains()
-            tally = self._tally
-            root.was_called = True
-            root.autocast = torch.is_autocast_enabled(self._device_type)
-            if root.keeps_calls:
-                root.newest = NewestCall(args, kwargs)
-            if tally.is_open and not tally.batches and not (self._optimizing and tally.backwards):
-                tally.call(first_dimension((args, kwargs)))
-            tally.is_open = False
-        elif (not is_training or not tally.batches) and asides.calls():
+            self._call(root, args, kwargs)
+        elif (not module.training or not self._tally.batches) and self._asides.calls():
             self._turn_aside()
         self._tally.calls += 1
         self._mark("forward")
         return False
+
+    def _call(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Take a training call."""
+        if self._asides.why is not None:
+            self._resume()
+        if self._asides.is_between:
+            self._asides.trains()
+        tally = self._tally
+        if root.keeps_calls or self.steps >= root.looked_at:
+            root.looked_at, root.was_called = self.steps + LOOK_EVERY, True
+            root.autocast = torch.is_autocast_enabled(self._device_type)
+        if root.keeps_calls:
+            root.newest = NewestCall(args, kwargs)
+        if tally.is_open and not tally.batches and not (self._optimizing and tally.backwards):
+            tally.called = total(tally.called, first_dimension((args, kwargs)))
+        tally.is_open = False
 
     # ── batches ─────────────────────────────────────────────────────────────────────────
 
@@ -432,12 +437,15 @@ class Tracker:
         self._look_up()
         self._loaders[iterator] = id(loader), weakref.ref(loader)
         self._opened = loader if self._is_on else None
+        self._newest_ids = 0, 0  # an id may be another one's now
         return False
 
     @_event("DataLoader")
     def batch_asked(self, iterator: Any) -> bool:
         """Take that the script is about to wait for a batch."""
-        if not self._is_on or self._fetching or not self._is_listened_to():
+        if not self._is_on or self._fetching:
+            return False
+        if self._thread is not None and get_ident() != self._thread:
             return False
         if self.is_skipping:
             if self._feed is not None and self._feed.iterator() is iterator:
@@ -461,16 +469,20 @@ class Tracker:
         self._fetching = False
         tally = self._tally
         tally.data_s += now - self._asked_s
-        tokens = tokens_in(batch) if self._has_tokens or not self.is_skipping else None
-        self._has_tokens = self._has_tokens or tokens is not None
-        tally.fetch(first_dimension(batch), tokens)
+        tally.batches += 1
+        tally.fetched = total(tally.fetched, first_dimension(batch))
+        if self._has_tokens or not self.is_skipping:
+            tokens = tokens_in(batch)
+            self._has_tokens = self._has_tokens or tokens is not None
+            tally.tokens = total(tally.tokens, tokens)
         if self.is_skipping:
             self._begun = True
             return False
         self._mark("copy" if self._calls_seen else "your_code")
         if self._feed is None or self._feed.iterator() is not iterator:
             self._note_feed(iterator)
-        self._may_idle(now)
+        if now >= self._idle_s:
+            self._idle(now)
         return False
 
     @_event("DataLoader")
@@ -483,12 +495,13 @@ class Tracker:
         self._mark("your_code")
         return False
 
-    def _is_listened_to(self) -> bool:
-        return self._thread is None or get_ident() == self._thread
-
     def _loader_id(self, iterator: Any) -> int:
-        known = self._loaders.get(iterator)
-        return id(iterator) if known is None else known[0]
+        its_id, loader_id = self._newest_ids
+        if its_id != id(iterator):
+            known = self._loaders.get(iterator)
+            loader_id = id(iterator) if known is None else known[0]
+            self._newest_ids = id(iterator), loader_id
+        return loader_id
 
     def _note_feed(self, iterator: Any) -> None:
         """Let the feed be this iterator, unless another one's batches are trained on."""
@@ -597,7 +610,7 @@ class Tracker:
     @_event("CUDA graph")
     def capture_begins(self) -> bool:
         """Take that a graph is about to be captured: nothing is done now, nor may it be timed."""
-        if not self._is_listened_to():
+        if self._thread is not None and get_ident() != self._thread:
             return False
         self._look_up()
         self._captured, self._thread = False, NOBODY
@@ -756,7 +769,9 @@ class Tracker:
         """Let the step in progress begin here: what came before was none of it."""
         self._tally = Tally()
         self._retime()
-        self._may_idle(time.monotonic())
+        now = time.monotonic()
+        if now >= self._idle_s:
+            self._idle(now)
 
     def _retime(self) -> None:
         """Let the time of the step in progress begin here."""
@@ -777,18 +792,17 @@ class Tracker:
             self._restart()
         self._observer.aside(None)
 
-    def _may_idle(self, now: float) -> None:
-        if now >= self._idle_s:
-            self._idle_s = now + IDLE_EVERY_S
-            listened_to, self._thread = self._thread, NOBODY
-            try:
-                self._observer.idle()
-            finally:
-                self._thread = listened_to
+    def _idle(self, now: float) -> None:
+        self._idle_s = now + IDLE_EVERY_S
+        listened_to, self._thread = self._thread, NOBODY
+        try:
+            self._observer.idle()
+        finally:
+            self._thread = listened_to
 
     def _count_samples(self, tally: Tally, said: int | None = None) -> int | None:
         samples = self._samples(tally) if said is None else said
-        self.samples = total((self.samples, samples))
+        self.samples = total(self.samples, samples)
         return samples
 
     def _samples(self, tally: Tally) -> int | None:

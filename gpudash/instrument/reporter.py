@@ -72,8 +72,8 @@ class Reports:
         steps = tuple(step for step, _ in finished)
         loss_step, loss = self._losses.newest() or (None, None)
         if finished:
-            losses = [(step.step, loss) for step, loss in finished if loss is not None]
-            self._newest = losses[-1] if losses else None
+            newest = ((step.step, loss) for step, loss in reversed(finished) if loss is not None)
+            self._newest = next(newest, None)
             if self._newest and began_s >= self._loss_due_s:
                 self._loss_due_s = began_s + LOSS_EVERY_S
                 self._losses.request(*self._newest)
