@@ -60,12 +60,12 @@ class Rounds:
     def expect(self, optimizer: Hashable) -> None:
         """Wait for an optimizer that has not stepped, in this round alone."""
         if optimizer not in self._habits:
-            self._only = None
+            self._note_company()
             self._habits[optimizer] = _Habit(-1, self._number, self._number)
 
     def forget(self, optimizer: Hashable) -> None:
         """Wait no longer for an optimizer: it is gone."""
-        self._only, self._is_alone = None, False
+        self._note_company()
         self._habits.pop(optimizer, None)
         self._stepped.discard(optimizer)
 
@@ -78,7 +78,7 @@ class Rounds:
         if optimizer == self._only:
             self._is_alone = True
             return GOES_ON
-        self._only = None
+        self._note_company()
         said = GOES_ON
         repeats = optimizer in self._stepped
         if self._is_over and (repeats or afresh):
@@ -106,9 +106,18 @@ class Rounds:
             if habit.last != number and habit.due <= number <= habit.until:
                 return Ended.MAYBE
         self._is_over = True
-        if len(self._habits) == 1:
+        if len(self._habits) == 1 and habit.due == number + 1:
             (self._only,) = self._habits
         return HERE
+
+    def _note_company(self) -> None:
+        """Count no longer on an only optimizer; write down what was left out for it."""
+        only, self._only = self._only, None
+        if self._is_alone:
+            self._is_alone = False
+            self._open()
+            self._stepped.add(only)
+            self._note(only)
 
     def _open(self) -> None:
         self._stepped.clear()

@@ -35,6 +35,18 @@ def test_an_only_optimizer_ends_each_step_at_once():
     assert ends_of("A A A") == "A|A|A|"
 
 
+def test_an_only_optimizer_may_get_company_in_the_middle_of_its_step():
+    rounds = Rounds()
+    for _ in range(3):
+        rounds.begins("A", afresh=True)
+        assert rounds.ends() is Ended.HERE
+    for optimizer in "AB":  # in one backward pass
+        assert rounds.begins(optimizer, afresh=True) is Begun.GOES_ON
+    assert rounds.ends() is Ended.HERE
+    rounds.begins("A", afresh=True)
+    assert rounds.ends() is Ended.MAYBE  # B is due
+
+
 def test_two_that_are_there_from_the_start_end_a_step_together():
     assert ends_of("DG DG DG", "DG") == "DG|DG|DG|"
 
