@@ -2,9 +2,11 @@
 
     python docs/make_picture.py docs/pictures/dashboard.svg [--set LEVER=VALUE …]
     python docs/make_picture.py /tmp/ab.svg --keys p,a --last 20
+    python docs/make_picture.py docs/pictures/own-training.svg --run train.py --keys …
 
 Runs the dashboard over a real session, moves levers as a user would, and saves what is on
-the screen then: with `a` as the last key, the A/B panel closing in.
+the screen then: with `a` as the last key, the A/B panel closing in. `--run` takes a script of the
+user's, and ends it.
 """
 
 import argparse
@@ -13,11 +15,17 @@ import re
 from html import escape, unescape
 from pathlib import Path
 
+from gpudash import rendezvous
 from gpudash.protocol import Plan
+from gpudash.run.held import keep
+from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
+from gpudash.run.user_command import understand
 from gpudash.tui.app import Dashboard
 
 COLUMNS, ROWS = 120, 40
+END_S = 10.0
+"""So long a script may take to end; closing a session leaves it running."""
 # the exported picture names web fonts; whoever shows it has a monospace font of their own
 WEB_FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 TEXT = re.compile(r'x="([\d.]+)" (y="[\d.]+") textLength="([\d.]+)"([^>]*)>([^<]*)</text>')
@@ -37,6 +45,16 @@ async def photograph(session: Session, keys: list[str], seconds: float, last: fl
             await pilot.press(key)
         await pilot.pause(last)
         return app.export_screenshot(title="gpudash")
+
+
+def session_over(words: list[str]) -> Session:
+    """Return a session over a script of the user's."""
+    command, place = understand(words), rendezvous.begin()
+
+    def start(_plan: Plan) -> ScriptSource:
+        return ScriptSource(command.name, keep(command, place), place)
+
+    return Session(Plan(workload=command.name, settings={}), start_source=start)
 
 
 def tidied(picture: str) -> str:
@@ -64,15 +82,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("picture", type=Path)
     parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--run", nargs="+", default=[], help="a script and its arguments")
     parser.add_argument("--keys", default="p,plus,p,plus,p", help="pressed one after the other")
     parser.add_argument("--seconds", type=float, default=8.0, help="before each key")
     parser.add_argument("--last", type=float, default=8.0, help="seconds after the last key")
     arguments = parser.parse_args()
     settings = dict(pair.split("=") for pair in arguments.set)
-    session = Session(Plan(workload="encdec", settings=settings))
+    if arguments.run:
+        session = session_over(arguments.run)
+    else:
+        session = Session(Plan(workload="encdec", settings=settings))
     try:
         keys = arguments.keys.split(",")
         picture = asyncio.run(photograph(session, keys, arguments.seconds, arguments.last))
+        session.stop()
+        session.wait(END_S)
     finally:
         session.close()
     arguments.picture.write_text(tidied(picture), encoding="utf-8")

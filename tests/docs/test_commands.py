@@ -1,12 +1,13 @@
 """Every command of README and guide runs, and comes to what the page says.
 
 A page's commands run in order in one folder, over the worker's double: no torch, and blocks of a
-sweep and an A/B that last a moment.
+sweep and an A/B that last a moment. The reader's `train.py` is a double too.
 """
 
 import re
 import shlex
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pexpect
@@ -27,11 +28,22 @@ from gpudash.commands import sweep
 ab.BLOCK_S = ab.RUN_S = sweep.MIN_S = 0.01
 {worker_double.GPUDASH}
 """
-FILES = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 SCREENS = ("", "train", "replay")
 """Verbs that open the dashboard …"""
-WITHOUT_SCREEN = ("record", "jsonl", "once")
+OVER_SCRIPTS = ("run", "attach")
+"""… and over a script, which does not end with it …"""
+WITHOUT_SCREEN = ("record", "jsonl", "once", "watch")
 """… unless one of these options is given."""
+TRAIN = """
+import sys
+from tests.run.scripted_training import main
+epochs = int(sys.argv[1]) if sys.argv[1:] else 100
+sys.argv[1:] = ["--steps", str(20 * epochs), "--step-s", "0.002"]
+try:
+    main()
+except KeyboardInterrupt:
+    pass
+"""
 
 
 def commands(page: Path) -> list[str]:
@@ -56,15 +68,24 @@ def start(line: str, folder: Path) -> pexpect.spawn:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_command_of_the_page_runs(page: Path, tmp_path: Path) -> None:
+def test_every_command_of_the_page_runs(
+    page: Path, tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
     write_files(page, tmp_path)
-    for line in commands(page):
+    (tmp_path / "train.py").write_text(TRAIN, encoding="utf-8")
+    for line, following in pairwise([*commands(page), ""]):
         program = start(line, tmp_path)
         verb, arguments = parse(shlex.split(line)[1:])
         quietly = any(getattr(arguments, option, None) for option in WITHOUT_SCREEN)
         if verb.name in SCREENS and not quietly:
             program.expect("quit")  # the footer stands
             program.send("q")
+        if verb.name in OVER_SCRIPTS and not quietly:
+            program.expect("root Net")  # the training is found
+            program.send("q")
+            program.expect("gpudash attach shows it again")
+            program.send("l" if following.startswith("gpudash attach") else "s")
         program.expect(pexpect.EOF)
         program.close()
         said = (program.before or b"").decode()
