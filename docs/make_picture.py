@@ -2,7 +2,7 @@
 
     python docs/make_picture.py docs/pictures/dashboard.svg [--set LEVER=VALUE …]
     python docs/make_picture.py /tmp/ab.svg --keys p,a --last 20
-    python docs/make_picture.py docs/pictures/own-training.svg --run train.py --keys …
+    python docs/make_picture.py docs/pictures/own-training.svg --keys 1 --run train.py 1000
 
 Runs the dashboard over a real session, moves levers as a user would, and saves what is on
 the screen then: with `a` as the last key, the A/B panel closing in. `--run` takes a script of the
