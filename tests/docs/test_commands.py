@@ -40,7 +40,7 @@ from functools import partialmethod
 from tests.run.scripted_training import Worker, main
 Worker.__init__ = partialmethod(Worker.__init__, lambda _: 2.5)  # ms, about as it is
 epochs = int(sys.argv[1]) if sys.argv[1:] else 100
-sys.argv[1:] = ["--steps", str(20 * epochs), "--step-s", "0.002"]
+sys.argv[1:] = ["--steps", str(200 * epochs), "--step-s", "0.002"]
 try:
     main()
 except KeyboardInterrupt:
@@ -65,7 +65,7 @@ def start(line: str, folder: Path) -> pexpect.spawn:
     words = ["-c", HURRIED, *shlex.split(line)[1:]]
     environment = worker_double.environment(TERM="xterm-256color", DOUBLE_STEP_S="0.002")
     return pexpect.spawn(
-        sys.executable, words, cwd=str(folder), env=environment, dimensions=(40, 120), timeout=12
+        sys.executable, words, cwd=str(folder), env=environment, dimensions=(40, 120), timeout=60
     )
 
 
