@@ -84,7 +84,7 @@ def test_every_command_of_the_page_runs(
             program.expect("quit")  # the footer stands
             program.send("q")
         if verb.name in OVER_SCRIPTS and not quietly:
-            program.expect("num_workers")  # the training is found
+            program.expect(r"training \d")  # what the script prints
             program.send("q")
             program.expect("gpudash attach shows it again")
             program.send("l" if following.startswith("gpudash attach") else "s")
