@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from gpudash.hooks.endpoint import Endpoint, Line
 from gpudash.hooks.found import Found
+from gpudash.hooks.signals import is_from_handler
 from gpudash.hooks.training import Levers, Redirects, Tracks, Training, rank
 from gpudash.hooks.watch import Watch
 from gpudash.hooks.wording import found_line
@@ -137,7 +138,9 @@ class Driver:
             return
         try:
             action()
-        except Exception as error:  # noqa: BLE001  # none may reach the script
+        except Exception as error:  # none of ours may reach the script
+            if is_from_handler(error):
+                raise
             self._give_up(_said(error))
 
     @property
@@ -287,7 +290,7 @@ class Driver:
                 at_s=self._since_s,
                 segment=training.segment,
                 pid=os.getpid(),
-                workload=Path(sys.argv[0]).name,
+                workload=Path(*sys.argv[:1]).name,  # a script may have emptied it
                 device=describe_device(training.found.device),
                 settings=dict(training.levers.settings),
                 requested=training.requested,

@@ -95,6 +95,7 @@ class Endpoint:
         if user != os.geteuid():
             connection.close()
             return None
+        connection.setblocking(False)  # a script may have set a timeout for all new sockets
         return connection
 
     def close(self) -> None:

@@ -17,6 +17,8 @@ class NewestCall(NamedTuple):
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    autocast: tuple[str, torch.dtype] | None = None
+    """The script's own around it: the kind of device, and the precision."""
 
 
 class Root:

@@ -29,6 +29,7 @@ from gpudash.hooks.found import Feed, Found, NewestCall, Root
 from gpudash.hooks.roots import Parts, Survey, attend, device_of, parameters_of
 from gpudash.hooks.rounds import GOES_ON, HERE, Begun, Ended, Rounds
 from gpudash.hooks.samples import first_dimension, tokens_in
+from gpudash.hooks.signals import is_from_handler
 from gpudash.hooks.tally import Tally, total
 from gpudash.hooks.uncompiled import uncompiled
 from gpudash.instrument.clock import Clock, Mark
@@ -95,7 +96,9 @@ def _event(what: str) -> Callable[[Event[*Ts]], Event[*Ts]]:
         def event(self: "Tracker", *args: *Ts) -> bool:
             try:
                 return method(self, *args)
-            except Exception as error:  # noqa: BLE001  # none may reach the script
+            except Exception as error:  # none of ours may reach the script
+                if is_from_handler(error):
+                    raise
                 self.fail(what, error)
                 return False
 
@@ -424,7 +427,8 @@ class Tracker:
             root.looked_at, root.was_called = self.steps + LOOK_EVERY, True
             root.autocast = torch.is_autocast_enabled(self._device_type)
         if root.keeps_calls:
-            root.newest = NewestCall(args, kwargs)
+            autocast = self._device_type, torch.get_autocast_dtype(self._device_type)
+            root.newest = NewestCall(args, kwargs, autocast if root.autocast else None)
         if tally.is_open and not tally.batches and not (self._optimizing and tally.backwards):
             tally.called = total(tally.called, first_dimension((args, kwargs)))
         tally.is_open = False

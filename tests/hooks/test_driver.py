@@ -1,7 +1,10 @@
 """What a dashboard hears from inside a script, and what it may ask of it."""
 
 import os
+import signal
 import socket
+import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -575,3 +578,36 @@ def test_a_forked_child_leaves_the_dashboard_to_its_parent(training, tmp_path) -
     assert steps == sorted(set(steps))
     dashboard.die()
     training.until(lambda: not training.active)
+
+
+class _Preempted(Exception):
+    pass
+
+
+def _preempt(*_: object) -> None:
+    raise _Preempted
+
+
+def test_what_a_signal_handler_raises_in_a_pause_reaches_the_script(training, tmp_path) -> None:
+    main = threading.get_ident()
+    before = signal.signal(signal.SIGUSR1, _preempt)
+    dashboard = Dashboard(
+        path(tmp_path),
+        lambda _, event: (
+            signal.pthread_kill(main, signal.SIGUSR1) if isinstance(event, Paused) else None
+        ),
+    )
+    dashboard.send(Pause(id=1))
+    try:
+        with pytest.raises(_Preempted):
+            training.until(lambda: False)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    dashboard.send(Resume(id=2))
+    training.until(lambda: dashboard.of(Resumed))  # we are still there
+
+
+def test_a_script_that_has_emptied_its_arguments_is_watched(training, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [])
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)

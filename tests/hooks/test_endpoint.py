@@ -108,3 +108,15 @@ def test_writing_to_one_that_is_gone_is_no_signal(path) -> None:
         os._exit(0 if line.gone else 1)
     assert os.waitpid(child, 0)[1] == 0
     listening.close()
+
+
+def test_a_timeout_that_the_script_has_set_for_all_sockets_is_not_waited_for(path) -> None:
+    socket.setdefaulttimeout(1)
+    try:
+        _, dashboard, line = connected(path)
+    finally:
+        socket.setdefaulttimeout(None)
+    for _ in range(200):  # more than a socket takes
+        line.send(Notice(text="x" * 10_000))
+    assert not line.gone
+    dashboard.close()

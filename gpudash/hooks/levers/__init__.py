@@ -197,6 +197,19 @@ def _bar(found: Found) -> str | None:
 
 
 def _wrapped(layers: list[Callable[[Call], Call]], call: Call) -> Call:
+    wrapped = call
     for layer in layers:
-        call = layer(call)
-    return call
+        wrapped = layer(wrapped)
+
+    def unless_looked_into(*args: Any, **kwargs: Any) -> Any:
+        return (call if _is_looked_into() else wrapped)(*args, **kwargs)
+
+    return unless_looked_into
+
+
+def _is_looked_into() -> bool:
+    """Tell whether the script traces the model or transforms it, by `torch.jit` or `torch.func`."""
+    if torch.compiler.is_dynamo_compiling():
+        return False
+    functorch = torch._C._functorch  # noqa: SLF001  # nothing public tells
+    return torch.jit.is_tracing() or functorch.peek_interpreter_stack() is not None

@@ -10,6 +10,7 @@ was in no loader worker before is tried out there with one batch; what fails lat
 the same `num_workers` in the script.
 """
 
+import multiprocessing
 import os
 import warnings
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from gpudash.hooks.found import Feed, Found
 from gpudash.hooks.levers.handover import BETWEEN, Handovers, Redirects, is_over, successor, try_out
 from gpudash.hooks.levers.offers import UNKNOWN, Option, Refusal, absent, on_off
 from gpudash.hooks.levers.rehearsal import reason
+from gpudash.hooks.signals import is_from_handler
 from gpudash.protocol import LeverKind, LeverOffer, Settings
 
 KINDS: dict[str, LeverKind] = {
@@ -136,7 +138,10 @@ class LoaderWay:
             self._switch(loader)
         except Refusal as error:
             why = str(error)
-        except Exception as error:  # noqa: BLE001  # no process or descriptor left, no pickle
+        except Exception as error:  # no process or descriptor left, no pickle
+            if is_from_handler(error):
+                before.give(loader)
+                raise
             why = reason(error)
         if why and way != self._own:  # which the next epoch has in any case
             before.give(loader)
@@ -152,13 +157,15 @@ class LoaderWay:
         why = self._refusal(name)
         if why:
             return absent(name, why, summary=summary, source=SOURCE, value=default)
-        persistent = name == "num_workers" and getattr(self._loader(), "persistent_workers", False)
+        loader = self._loader()
+        lasting = getattr(loader, "persistent_workers", False) or getattr(loader, "timeout", 0)
         offer = LeverOffer(
             name=name,
             kind=KINDS[name],
             default=default,
-            # one draw of random numbers an epoch more would be another run
-            minimum=1 if persistent or name == "prefetch_factor" else 0,
+            # persistent: one draw of random numbers an epoch more would be another run;
+            # with a timeout, PyTorch asserts that there are workers
+            minimum=1 if lasting or name == "prefetch_factor" else 0,
             maximum=MOST,
             effect="new loader",
             summary=summary,
@@ -176,6 +183,12 @@ class LoaderWay:
             return "the loader is over an IterableDataset"
         if type(loader)._get_iterator is not DataLoader._get_iterator:  # noqa: SLF001  # who makes its iterators
             return f"{type(loader).__name__} makes its iterators itself"
+        if (
+            name == "num_workers"
+            and not self._tried
+            and (method := _start_method(loader)) != "fork"
+        ):
+            return f"each loader worker would run the script again (start method {method})"
         if name == "pin_memory" and self._device.type != "cuda":
             return "needs a GPU"
         return None
@@ -199,3 +212,10 @@ class LoaderWay:
         self._handovers.hand_over(newest, new)
         if persistent:
             loader._iterator = new  # noqa: SLF001  # its `_reset` begins the next epoch
+
+
+def _start_method(loader: DataLoader[Any]) -> str:
+    """Return how its workers begin; `multiprocessing` is not made to settle on it here."""
+    context: Any = loader.multiprocessing_context
+    name: str | None = (context or multiprocessing).get_start_method(allow_none=True)
+    return name or multiprocessing.get_all_start_methods()[0]

@@ -7,7 +7,7 @@ keeps in Python, such as a counter of calls, is changed by the rehearsal too.
 import random
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from gpudash.hooks.found import Call, Root
 from gpudash.hooks.levers.offers import Refusal
+from gpudash.hooks.signals import is_from_handler
 
 MAX_REASON = 160
 """Characters of an error that become a refusal's reason."""
@@ -30,10 +31,14 @@ def rehearse(root: Root, around: Callable[[Call], Call]) -> None:
     why = None
     try:
         with undone(module), torch.inference_mode(False), torch.enable_grad():
-            _backward(module, call(*newest.args, **newest.kwargs))
+            with torch.autocast(*newest.autocast) if newest.autocast else nullcontext():
+                outputs = call(*newest.args, **newest.kwargs)
+            _backward(module, outputs)
     except Refusal:
         raise
-    except Exception as error:  # noqa: BLE001  # whatever the model raises is a reason
+    except Exception as error:  # whatever the model raises is a reason
+        if is_from_handler(error):
+            raise
         why = reason(error)
     if why:  # the error is gone by now, and what its frames held
         raise Refusal(why)

@@ -2,6 +2,7 @@ import gc
 import multiprocessing
 import random
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -421,3 +422,34 @@ def test_many_switches_in_an_epoch_leave_nothing_open(redirects):
         open_files.append(len(list(Path("/proc/self/fd").iterdir())))
     assert open_files[-2] == open_files[2]
     del iterator
+
+
+def offered(loaded, redirects):
+    """Return the offers while an epoch is in progress."""
+    iterator = iter(loaded)
+    return {
+        one.name: one
+        for one in levers(redirects=redirects, loader=loaded, iterator=iterator).offers
+    }
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_workers_that_would_run_the_script_again_are_not_offered_unless_it_has_some(
+    redirects, method
+):
+    loaded = loader(num_workers=1, multiprocessing_context=method)
+    loaded.num_workers = 0
+    refusal = offered(loaded, redirects)["num_workers"].refusal
+    assert refusal == f"each loader worker would run the script again (start method {method})"
+    forking = loader(num_workers=1, multiprocessing_context="fork")
+    assert offered(forking, redirects)["num_workers"].refusal is None
+
+
+def test_to_be_offered_leaves_the_script_its_choice_of_a_start_method(redirects, monkeypatch):
+    monkeypatch.setattr(multiprocessing, "get_start_method", asked := Mock(return_value=None))
+    assert offered(loader(), redirects)["num_workers"].refusal is None
+    assert {call.kwargs["allow_none"] for call in asked.call_args_list} == {True}
+
+
+def test_a_loader_with_a_timeout_needs_workers(redirects):
+    assert offered(loader(num_workers=1, timeout=60), redirects)["num_workers"].minimum == 1

@@ -407,3 +407,49 @@ def test_one_model_that_breaks_keeps_the_lever_from_all():
     other.step()
     other.step()
     assert gan.losses == other.losses
+
+
+class _Halves(nn.Module):
+    """Works inside an autocast alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, inputs):
+        return self.head(inputs.bfloat16())
+
+
+def test_a_call_is_rehearsed_inside_the_autocast_that_the_script_has_around_it():
+    model = _Halves()
+    root = follow(model)
+    moved = levers(root)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        model(torch.randn(2, 8))
+    root.newest = root.newest._replace(autocast=("cpu", torch.bfloat16))
+    move(moved, compile="on")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert model(torch.randn(2, 8)).dtype == torch.bfloat16
+
+
+def operations(traced):
+    return [node.kind() for node in traced.inlined_graph.nodes()]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+@pytest.mark.parametrize("change", MOVES, ids=str)
+def test_what_looks_into_a_model_sees_it_as_the_script_wrote_it(change):
+    model, images = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten()), torch.randn(2, 3, 8, 8)
+    model(images)
+    own = operations(torch.jit.trace(model, images))
+    moved = levers(model)
+    model(images)
+    move(moved, **change)
+    assert operations(torch.jit.trace(model, images, check_trace=False)) == own
+    assert torch.func.vmap(lambda image: model(image[None]))(images).shape == (2, 1, 144)
+
+
+def test_weights_that_other_processes_share_stay_where_they_are():
+    model = nn.Conv2d(3, 4, 3).share_memory()
+    with pytest.raises(Refusal, match="other processes share the weights' memory"):
+        move(levers(model), channels_last="on")

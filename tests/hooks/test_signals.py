@@ -1,0 +1,51 @@
+"""Which exceptions are a signal handler's."""
+
+import signal
+
+import pytest
+
+from gpudash.hooks.signals import is_from_handler
+
+
+class _Preempted(Exception):
+    pass
+
+
+def _raise(*_):
+    raise _Preempted
+
+
+def _deeply(*_):
+    _raise()
+
+
+class _Callable:
+    def __call__(self, *_):
+        _raise()
+
+    def method(self, *_):
+        _raise()
+
+
+@pytest.fixture(autouse=True)
+def own():
+    before = signal.getsignal(signal.SIGUSR1)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize(
+    "handler", [_raise, _deeply, _Callable(), _Callable().method], ids=lambda one: type(one)
+)
+def test_what_a_handler_raises_is_the_scripts(handler):
+    signal.signal(signal.SIGUSR1, handler)
+    with pytest.raises(_Preempted) as raised:
+        signal.raise_signal(signal.SIGUSR1)
+    assert is_from_handler(raised.value)
+
+
+def test_what_anything_else_raises_is_not():
+    signal.signal(signal.SIGUSR1, _deeply)
+    with pytest.raises(ZeroDivisionError) as raised:
+        1 / 0  # noqa: B018
+    assert not is_from_handler(raised.value)
