@@ -21,7 +21,6 @@ def is_from_handler(error: BaseException) -> bool:
 
 def _code(handler: Any) -> CodeType | None:
     """Return what a function, a method or an object that can be called runs."""
-    code = getattr(handler, "__code__", None) or getattr(
-        getattr(type(handler), "__call__", None), "__code__", None
-    )
-    return code if isinstance(code, CodeType) else None
+    if not hasattr(handler, "__code__") and callable(handler):
+        handler = type(handler).__call__
+    return getattr(handler, "__code__", None)

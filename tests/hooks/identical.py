@@ -50,7 +50,7 @@ if __name__ == "__main__":
         toy = watched()
         main(path)
         print(toy.tracker.steps, toy.failures, file=sys.stderr)
-        torch.multiprocessing.spawn(spawned, (path,), nprocs=2)
+        torch.multiprocessing.spawn(spawned, (path,))
     else:
         main(path)
         print(type(torch.load(f"{path}.watched", weights_only=False)).__name__, file=sys.stderr)

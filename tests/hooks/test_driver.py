@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 
 from gpudash.hooks import driver as driver_module
 from gpudash.hooks.found import Found
+from gpudash.hooks.watch import Watch
 from gpudash.protocol import (
     AnyCommand,
     Block,
@@ -580,30 +580,28 @@ def test_a_forked_child_leaves_the_dashboard_to_its_parent(training, tmp_path) -
     training.until(lambda: not training.active)
 
 
-class _Preempted(Exception):
+class PreemptedError(Exception):
     pass
 
 
 def _preempt(*_: object) -> None:
-    raise _Preempted
+    raise PreemptedError
 
 
-def test_what_a_signal_handler_raises_in_a_pause_reaches_the_script(training, tmp_path) -> None:
-    main = threading.get_ident()
+def test_what_a_signal_handler_raises_in_a_pause_reaches_the_script(
+    training, tmp_path, monkeypatch
+) -> None:
     before = signal.signal(signal.SIGUSR1, _preempt)
-    dashboard = Dashboard(
-        path(tmp_path),
-        lambda _, event: (
-            signal.pthread_kill(main, signal.SIGUSR1) if isinstance(event, Paused) else None
-        ),
-    )
+    monkeypatch.setattr(Watch, "rest", lambda _: signal.raise_signal(signal.SIGUSR1))
+    dashboard = Dashboard(path(tmp_path))
     dashboard.send(Pause(id=1))
     try:
-        with pytest.raises(_Preempted):
+        with pytest.raises(PreemptedError):
             training.until(lambda: False)
     finally:
         signal.signal(signal.SIGUSR1, before)
     dashboard.send(Resume(id=2))
+    monkeypatch.undo()
     training.until(lambda: dashboard.of(Resumed))  # we are still there
 
 

@@ -7,12 +7,12 @@ import pytest
 from gpudash.hooks.signals import is_from_handler
 
 
-class _Preempted(Exception):
+class PreemptedError(Exception):
     pass
 
 
 def _raise(*_):
-    raise _Preempted
+    raise PreemptedError
 
 
 def _deeply(*_):
@@ -34,12 +34,10 @@ def own():
     signal.signal(signal.SIGUSR1, before)
 
 
-@pytest.mark.parametrize(
-    "handler", [_raise, _deeply, _Callable(), _Callable().method], ids=lambda one: type(one)
-)
+@pytest.mark.parametrize("handler", [_raise, _deeply, _Callable(), _Callable().method], ids=type)
 def test_what_a_handler_raises_is_the_scripts(handler):
     signal.signal(signal.SIGUSR1, handler)
-    with pytest.raises(_Preempted) as raised:
+    with pytest.raises(PreemptedError) as raised:
         signal.raise_signal(signal.SIGUSR1)
     assert is_from_handler(raised.value)
 

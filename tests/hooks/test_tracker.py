@@ -1,5 +1,6 @@
 """Trainings of many shapes: their steps, what was measured, and what was left as it was."""
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -19,8 +20,15 @@ def python(*args):
 
 
 @pytest.fixture(scope="module")
-def told():
-    return json.loads(python("-m", "tests.hooks.shapes").stdout)
+def told(tmp_path_factory, worker_id):
+    """What all shapes told, made once: pytest's workers share it."""
+    folder = tmp_path_factory.getbasetemp()
+    path = (folder if worker_id == "master" else folder.parent) / "shapes.json"
+    with path.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not path.stat().st_size:
+            file.write(python("-m", "tests.hooks.shapes").stdout)
+    return json.loads(path.read_text())
 
 
 @pytest.mark.parametrize("shape", shapes.SHAPES)
@@ -144,7 +152,7 @@ def test_phases_waits_and_nothing_else_make_up_a_step(told):
         if record["phases_ms"]
     ]
     assert len(shares) >= 2
-    assert min(shares) <= 0.02  # another process may come between in any of them
+    assert min(shares) <= 0.02  # what no phase covers is missing in each; another process is not
 
 
 def test_inside_a_closure_forward_and_backward_count_as_themselves(told):
@@ -202,5 +210,4 @@ def test_a_watched_training_prints_and_computes_what_a_plain_one_does(tmp_path):
     own = plain.stdout.splitlines()
     assert watched.stdout.splitlines()[: len(own)] == own
     assert plain.stderr.split() == ["Net", "False"]  # what the other saved, loaded without gpudash
-    for rank in (0, 1):
-        assert (tmp_path / f"model.watched.{rank}").read_text() == "24 []"
+    assert (tmp_path / "model.watched.0").read_text() == "24 []"  # in a spawned process

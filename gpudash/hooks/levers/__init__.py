@@ -211,5 +211,6 @@ def _is_looked_into() -> bool:
     """Tell whether the script traces the model or transforms it, by `torch.jit` or `torch.func`."""
     if torch.compiler.is_dynamo_compiling():
         return False
-    functorch = torch._C._functorch  # noqa: SLF001  # nothing public tells
-    return torch.jit.is_tracing() or functorch.peek_interpreter_stack() is not None
+    private = torch._C  # noqa: SLF001  # nothing public tells
+    tracing = private._get_tracing_state() is not None  # noqa: SLF001  # same
+    return tracing or private._functorch.peek_interpreter_stack() is not None  # noqa: SLF001  # same

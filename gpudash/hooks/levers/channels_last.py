@@ -102,7 +102,7 @@ class ChannelsLast:
             return "the model has no 4-D weights"
         if any(weight.untyped_storage().nbytes() != weight.nbytes for weight in weights):
             return "the weights are views of one storage"
-        if any(weight.device.type == "cpu" and weight.is_shared() for weight in weights):
+        if any(weight.device.type == "cpu" and weight.is_shared() for weight in weights):  # type: ignore[no-untyped-call]  # in torch
             return "other processes share the weights' memory"
         for optimizer in self._live_optimizers():
             name = type(optimizer).__name__

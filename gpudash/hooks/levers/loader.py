@@ -183,15 +183,9 @@ class LoaderWay:
             return "the loader is over an IterableDataset"
         if type(loader)._get_iterator is not DataLoader._get_iterator:  # noqa: SLF001  # who makes its iterators
             return f"{type(loader).__name__} makes its iterators itself"
-        if (
-            name == "num_workers"
-            and not self._tried
-            and (method := _start_method(loader)) != "fork"
-        ):
-            return f"each loader worker would run the script again (start method {method})"
         if name == "pin_memory" and self._device.type != "cuda":
             return "needs a GPU"
-        return None
+        return _rerun(loader) if name == "num_workers" and not self._tried else None
 
     def _switch(self, loader: DataLoader[Any]) -> None:
         """Go on in the way that the loader now has, if an epoch is in progress."""
@@ -214,8 +208,11 @@ class LoaderWay:
             loader._iterator = new  # noqa: SLF001  # its `_reset` begins the next epoch
 
 
-def _start_method(loader: DataLoader[Any]) -> str:
-    """Return how its workers begin; `multiprocessing` is not made to settle on it here."""
-    context: Any = loader.multiprocessing_context
-    name: str | None = (context or multiprocessing).get_start_method(allow_none=True)
-    return name or multiprocessing.get_all_start_methods()[0]
+def _rerun(loader: DataLoader[Any]) -> str | None:
+    """Return what a worker would begin with, unless it is forked: nobody knows of a main guard."""
+    context: Any = loader.multiprocessing_context or multiprocessing
+    # without `allow_none` the script could choose no other afterwards
+    method = context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+    if method == "fork":
+        return None
+    return f"each loader worker would run the script again (start method {method})"

@@ -19,6 +19,7 @@ MOVES = [{"precision": "bf16"}, {"channels_last": "on"}, {"compile": "on"}]
 
 @pytest.fixture(autouse=True)
 def _own_compiler():
+    torch._dynamo.reset()  # other tests compile the same calls
     with torch._dynamo.config.patch(recompile_limit=8):
         yield
     torch._dynamo.reset()
