@@ -91,7 +91,7 @@ class Compile:
             return call  # the script has compiled it meanwhile
         if self._compiled is None:
             # a function of the module, for all of them: it keeps none alive
-            self._compiled = torch.compile(nn.Module._call_impl, backend=self._backend)  # noqa: SLF001  # what Module.compile compiles
+            self._compiled = torch.compile(_called, backend=self._backend)
         return functools.partial(self._compiled, call.__self__)  # type: ignore[attr-defined]  # bound
 
     def _refusal(self) -> str | None:
@@ -104,6 +104,11 @@ class Compile:
         if not _has_compiler(self._device):
             return "torch.compile finds no C++ compiler here (or, on a GPU, no triton)"
         return None
+
+
+def _called(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+    """Call the module: a frame of torch's own, as `_call_impl`, would not be compiled."""
+    return module._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]  # noqa: SLF001  # what Module.compile compiles
 
 
 def _refusal(root: Root) -> str | None:
