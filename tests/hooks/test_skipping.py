@@ -1,16 +1,19 @@
 """Short steps on a GPU are timed together; here all are, and what is told of them stays true."""
 
-import json
-
 import pytest
 
 from tests.hooks import shapes
-from tests.hooks.test_tracker import python
+from tests.hooks.test_tracker import trained_once
 
 
 @pytest.fixture(scope="module")
-def told():
-    return json.loads(python("-m", "tests.hooks.shapes", "--together").stdout)
+def alone(tmp_path_factory, worker_id):
+    return trained_once(tmp_path_factory, worker_id)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory, worker_id):
+    return trained_once(tmp_path_factory, worker_id, "--together")
 
 
 @pytest.mark.parametrize("shape", shapes.SHAPES)
@@ -36,10 +39,8 @@ def test_their_samples_are_those_of_all_of_them(told):
             assert record["samples"] == batch * record["count"]
 
 
-def test_what_is_aside_ends_them_and_is_no_part_of_them(told):
-    shapes_with = ["evaluation_and_checkpoint", "evaluation_without_a_loader"]
-    alone = json.loads(python("-m", "tests.hooks.shapes", *shapes_with).stdout)
-    for shape in shapes_with:
+def test_what_is_aside_ends_them_and_is_no_part_of_them(told, alone):
+    for shape in ("evaluation_and_checkpoint", "evaluation_without_a_loader"):
         assert told[shape]["asides"] == alone[shape]["asides"]
 
 
