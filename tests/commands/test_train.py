@@ -100,7 +100,7 @@ def test_a_sweep_varies_its_own_levers() -> None:
         (["train", "mine.py", "--set", "width=9"], "'9' is not valid; valid: 8, 16"),
         (["train", "instaled"], "did you mean installed?"),
         (["train"], "FILE.py[:NAME]"),
-        (["mine.py"], "'mine.py' is a file; gpudash train mine.py trains a workload"),
+        (["mine.py"], "gpudash train mine.py trains a workload that it defines"),
         (["ab", "mine.py", "--lever", "width=8,9"], "'9' is not valid; valid: 8, 16"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

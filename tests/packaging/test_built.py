@@ -112,7 +112,8 @@ def imported() -> set[str]:
                 found.add(node.module)
             elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(BY_NAME):
                 found |= {str(arg.value) for arg in node.args if isinstance(arg, ast.Constant)}
-    return {name.partition(".")[0] for name in found} - set(sys.stdlib_module_names) - {*FOLDERS}
+    ours = {*FOLDERS, "sitecustomize"}  # Python imports the user's of that name, and so do we
+    return {name.partition(".")[0] for name in found} - set(sys.stdlib_module_names) - ours
 
 
 EXTRAS = {
