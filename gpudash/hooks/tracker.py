@@ -513,9 +513,11 @@ class Tracker:
         opened, self._opened = None if known is None else known[1](), None
         if opened is None or self._asides.why is not None:
             return
-        if self._feed is not None and self._is_fed():
-            feeding = self._feed.loader()
-            if feeding is not None and self._asides.is_trained_on(id(feeding)):
+        feeding = self._feed.loader() if self._feed is not None else None
+        if feeding is not None and feeding is not opened:
+            trained_on = self._asides.is_trained_on
+            # between epochs another loader is evaluated, until a backward pass has followed it
+            if trained_on(id(feeding)) and (self._is_fed() or not trained_on(id(opened))):
                 return
         if self._feed is not None and self._feed.loader() is opened:
             self._feed.iterator = weakref.ref(iterator)

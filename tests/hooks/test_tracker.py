@@ -143,6 +143,11 @@ def test_a_failure_leaves_one_more_border_to_put_things_back(told, shape, last):
     assert told[shape]["borders"][-2:] == [last, last]
 
 
+def test_an_evaluation_between_epochs_is_not_taken_for_other_batches_to_train_on(told):
+    lines = told["evaluation_and_checkpoint"]["found"]
+    assert {line.rpartition(", ")[2] for line in lines} == {"DataLoader with 0 workers"}
+
+
 def test_what_comes_before_every_step_is_part_of_it(told):
     one = told["acts_before_it_learns"]
     assert one["asides"] == [["evaluation", 1], [None, 1]]  # once is no habit
