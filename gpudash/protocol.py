@@ -323,6 +323,8 @@ class Plan(Record, frozen=True, kw_only=True):
     """`auto`, `cpu`, `cuda` or `cuda:N`."""
     steps: int | None = None
     duration_s: float | None = None
+    command: tuple[str, ...] = ()
+    """A command of the user's, as it is started; empty for a workload."""
 
 
 class Command(Record, frozen=True, kw_only=True):

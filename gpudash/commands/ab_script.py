@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from gpudash.commands import COMMAND_LINE
 from gpudash.commands.ab import conclude, progress_line
 from gpudash.commands.headless import News, Printer
-from gpudash.commands.run import HeadlessScript, begin
+from gpudash.commands.run import HeadlessScript, begin, plan_of
 from gpudash.commands.stdout import complain
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
 from gpudash.errors import Exit, UsageError
 from gpudash.offers import lever_of
-from gpudash.protocol import LeverOffer, Plan
+from gpudash.protocol import LeverOffer
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
 from workloads.levers import LeverError
@@ -29,7 +29,7 @@ def main(arguments: argparse.Namespace) -> int:
     news = News(quiet=True)
     line = (lambda _: "") if arguments.quiet else progress_line
     printer = Printer(sys.stderr, line, shared=True)
-    with script.session(Plan(workload=command.name, settings={}), arguments) as session:
+    with script.session(plan_of(command), arguments) as session:
         trial = Trial(arguments, script, session)
         script.follow(session, news, over=trial.is_over, show=lambda: printer.show(news))
     if trial.refusal is not None:

@@ -38,7 +38,7 @@ def main(arguments: argparse.Namespace) -> int:
     record: Path | None = arguments.record
     headless = arguments.watch or (record is not None and not arguments.live)
     _check(arguments, headless=headless)
-    plan = Plan(workload=command.name, settings={})
+    plan = plan_of(command)
     place = begin()
     if headless:
         script = HeadlessScript(command, place)
@@ -50,6 +50,11 @@ def main(arguments: argparse.Namespace) -> int:
                 complain(script.summary(session, record))
         return script.end()
     return _on_screen(command, place, plan, arguments)
+
+
+def plan_of(command: UserCommand) -> Plan:
+    """Return what is run, as a session is told of it."""
+    return Plan(workload=command.name, settings={}, command=command.argv)
 
 
 def begin() -> rendezvous.Rendezvous:

@@ -292,7 +292,7 @@ class Driver:
                 pid=os.getpid(),
                 workload=Path(*sys.argv[:1]).name,  # a script may have emptied it
                 device=describe_device(training.found.device),
-                settings=dict(training.levers.settings),
+                settings=training.settings,
                 requested=training.requested,
                 warmup_steps=training.levers.warmup_steps,
                 versions=versions(),

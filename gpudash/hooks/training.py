@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from gpudash.hooks.found import Found
+from gpudash.hooks.levers.offers import UNKNOWN
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.loss import LossReader
 from gpudash.protocol import LeverOffer, Settings
@@ -84,6 +85,11 @@ class Training:
     def step(self) -> int:
         """The newest step that the script has been through."""
         return self.tracker.steps
+
+    @property
+    def settings(self) -> Settings:
+        """The levers' values, as a dashboard is told of them: what cannot be told is left out."""
+        return {name: value for name, value in self.levers.settings.items() if value != UNKNOWN}
 
     def watch(self) -> None:
         """Have the tracker measure from the next step on."""

@@ -333,7 +333,7 @@ class Watch:
             segment=training.segment,
             after_step=training.step,
             changes=changes,
-            settings=dict(training.levers.settings),
+            settings=training.settings,
             requested=training.requested,
             took_ms=0.0,
             warmup_steps=training.levers.warmup_steps,

@@ -219,7 +219,9 @@ class ScriptSource(Source):
             return f"{self.name} was interrupted"
         if code < 0:
             return f"{self.name} was killed by {_signal_name(-code)}"
-        last = next(filter(str.strip, reversed(self.last_lines)), "")
+        # not the rule under torchrun's report
+        said = (one for one in reversed(self.last_lines) if any(map(str.isalnum, one)))
+        last = next(said, "")
         return f"{self.name} exited with {code}{last and f': {last.strip()}'}"
 
     def why_no_step(self) -> str:

@@ -13,6 +13,8 @@ from gpudash.errors import UsageError
 
 INJECTED = Path(gpudash.__file__).parent / "inject"
 """Holds the `sitecustomize` that finds the training in whatever Python the command starts."""
+LAUNCHERS = ("torch.distributed.", "accelerate.")
+"""Modules that start a script, whose name comes further on."""
 ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 """Name the environment that is activated."""
 
@@ -21,7 +23,7 @@ class UserCommand(NamedTuple):
     """What is run."""
 
     name: str
-    """On screen: the script's file name, or the module's, or the command's."""
+    """On screen and in recordings: the script's file name, or the module's, or the command's."""
     argv: tuple[str, ...]
 
 
@@ -37,11 +39,11 @@ def understand(words: Sequence[str], python: str | None = None) -> UserCommand:
     if words[0] == "-m":
         if len(words) == 1:
             raise UsageError("-m needs the name of a module: -m MODULE")
-        return UserCommand(words[1], (_python(python), *words))
+        return UserCommand(_name(words), (_python(python), *words))
     if bare and not words[0].endswith(".py"):
-        return UserCommand(Path(words[0]).name, (_executable(words[0], "command"), *words[1:]))
+        return UserCommand(_name(words), (_executable(words[0], "command"), *words[1:]))
     _check_script(Path(words[0]))
-    return UserCommand(Path(words[0]).name, (_python(python), *words))
+    return UserCommand(Path(words[0]).resolve().name, (_python(python), *words))
 
 
 def environment(run: rendezvous.Rendezvous) -> dict[str, str]:
@@ -51,6 +53,16 @@ def environment(run: rendezvous.Rendezvous) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         rendezvous.ENVIRONMENT: str(run.path),
     }
+
+
+def _name(words: Sequence[str]) -> str:
+    """Return what a command trains, behind Python and launchers: the first script or module."""
+    for word, following in zip(words, (*words[1:], ""), strict=True):
+        if word.endswith(".py"):
+            return Path(word).name
+        if word == "-m" and following and not following.startswith(LAUNCHERS):
+            return following
+    return Path(words[0]).name
 
 
 def _python(asked: str | None) -> str:

@@ -447,7 +447,7 @@ class Control:
 
     def verdict_command(self, shown: ComparisonShown) -> str:
         """Return the shell command that asks the same. Raises UsageError where there is none."""
-        return wording.verdict_command(shown, self.workload, self.plan.device)
+        return wording.verdict_command(shown, self.workload, self.plan)
 
     def end_comparison(self) -> str:
         """End the comparison that is run, without a verdict; return a notice.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from gpudash import format as fmt
 from gpudash.compare.lengths import PAIRS
 from gpudash.errors import UsageError
-from gpudash.protocol import ComparisonShown, Device, Settings
+from gpudash.protocol import ComparisonShown, Device, Plan, Settings
 from gpudash.snapshot import Result
 from workloads import CATALOGUE
 from workloads.levers import phrase
@@ -43,22 +43,25 @@ def verdict_text(shown: ComparisonShown, workload: str, device: Device | None) -
     return "\n".join([found, rates, _where(workload, device, shown.settings)])
 
 
-def verdict_command(shown: ComparisonShown, workload: str, device: str) -> str:
+def verdict_command(shown: ComparisonShown, workload: str, plan: Plan) -> str:
     """Return the command that asks the same of a training of its own; a shell takes it as it is.
 
-    Raises UsageError for a training that is none of the catalogue's.
+    A script's other levers are as it has them there. Raises UsageError for a training that is none
+    of the catalogue's and whose command is not known.
     """
-    if workload not in CATALOGUE:
-        asked = shlex.join(["gpudash", "ab", "--lever", f"{shown.lever}={shown.a},{shown.b}", "--"])
-        raise UsageError(f"the arguments of {workload} are not known here: {asked} COMMAND asks it")
-    words = ["gpudash", "ab", workload, "--lever", f"{shown.lever}={shown.a},{shown.b}"]
-    for name, value in _changed(workload, shown.settings).items():
-        words += ["--set", f"{name}={value}"]
-    if device != "auto":
-        words += ["--device", device]
+    words = ["gpudash", "ab", "--lever", f"{shown.lever}={shown.a},{shown.b}"]
     if shown.planned_pairs != PAIRS:
         words += ["--pairs", str(shown.planned_pairs)]
-    return shlex.join(words)
+    if plan.command:
+        return shlex.join([*words, "--", *plan.command])
+    if workload not in CATALOGUE:
+        asked = shlex.join([*words, "--"])
+        raise UsageError(f"the arguments of {workload} are not known here: {asked} COMMAND asks it")
+    for name, value in _changed(workload, shown.settings).items():
+        words += ["--set", f"{name}={value}"]
+    if plan.device != "auto":
+        words += ["--device", plan.device]
+    return shlex.join([*words[:2], workload, *words[2:]])
 
 
 def result_text(result: Result, device: Device | None) -> str:

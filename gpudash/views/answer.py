@@ -83,7 +83,9 @@ def answer(
     ended = snapshot.state in ENDED
     if (steps < needed and not ended) or step.step_ms is None:
         title = (
-            snapshot.state if ended else f"measuring … {steps} of at most {MEASURED_STEPS} steps"
+            snapshot.state
+            if ended
+            else f"measuring … {min(steps, needed)} of at most {MEASURED_STEPS} steps"
         )
         kind: Kind = "ended" if ended else "measuring"
         evidence = _unseen(snapshot) if ended else tuple(_measuring(snapshot))

@@ -24,9 +24,17 @@ class Ranks:
         self._ranks: dict[int, _Rank] = {}
 
     def take(self, envelope: Envelope) -> None:
-        """Take one envelope; what does not come from a training process is passed over."""
-        if envelope.source == TRAINING:
-            self._ranks.setdefault(envelope.rank, _Rank(envelope.rank)).take(envelope)
+        """Take one envelope; what does not come from a training process is passed over.
+
+        Rank 0 tells the end for all.
+        """
+        if envelope.source != TRAINING:
+            return
+        own = self._ranks.setdefault(envelope.rank, _Rank(envelope.rank))
+        own.take(envelope)
+        if envelope.rank == 0 and isinstance(envelope.body, Finished | Failed):
+            for rank in self._ranks.values():
+                rank.state = own.state
 
     def rows(self, now_s: float) -> tuple[RankRow, ...]:
         """Return a row for each rank; none for a single one."""
@@ -40,7 +48,7 @@ class _Rank:
     def __init__(self, rank: int) -> None:
         self._rank = rank
         self._newest = -1  # `seq`: what is told again is known
-        self._state: State = "starting"
+        self.state: State = "starting"
         self._pid: int | None = None
         self._begin(0.0)
 
@@ -57,18 +65,18 @@ class _Rank:
         match envelope.body:
             case Started() as started:
                 self._begin(started.at_s)
-                self._state, self._pid = "training", started.pid
+                self.state, self._pid = "training", started.pid
             case Progress() as progress:
                 self._progress(progress)
             case Paused():
-                self._state = "paused"
+                self.state = "paused"
             case Resumed() as resumed:
-                self._state = "training"
+                self.state = "training"
                 self._busy_since_s = max(self._busy_since_s, resumed.at_s)
             case Finished():
-                self._state = "finished"
+                self.state = "finished"
             case Failed():
-                self._state = "failed"
+                self.state = "failed"
 
     def _progress(self, progress: Progress) -> None:
         for step in progress.steps:
@@ -80,16 +88,16 @@ class _Rank:
 
     def row(self, now_s: float) -> RankRow:
         rate = self._recent.rate(now_s - self._busy_since_s)
-        if self._state != "training":
-            rate = IDLE if self._state == "paused" else UNKNOWN
+        if self.state != "training":
+            rate = IDLE if self.state == "paused" else UNKNOWN
         data, phases = Means(), Means()
-        for step in self._recent if self._state not in ENDED else ():
+        for step in self._recent if self.state not in ENDED else ():
             data.add({"data_ms": step.data_ms}, step.count)
             phases.add(step.phases_ms or {}, step.count)
         return RankRow(
             rank=self._rank,
             pid=self._pid,
-            state=self._state,
+            state=self.state,
             steps=self._steps,
             steps_per_s=rate.steps_per_s,
             step_ms_p50=rate.step_ms_p50,

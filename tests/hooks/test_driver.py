@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from gpudash.hooks import driver as driver_module
 from gpudash.hooks.found import Found
+from gpudash.hooks.levers.offers import UNKNOWN
 from gpudash.hooks.watch import Watch
 from gpudash.protocol import (
     AnyCommand,
@@ -321,6 +322,16 @@ def test_a_change_holds_from_its_segment_on(training, tmp_path) -> None:
     assert changed.took_ms >= 0
     for step in dashboard.reported:
         assert step.segment == (step.step > changed.after_step)
+
+
+def test_what_cannot_be_told_is_no_setting(training, tmp_path) -> None:
+    training.levers.settings["batch_size"] = UNKNOWN
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(Change(id=1, settings={"precision": "bf16"}))
+    training.until(lambda: dashboard.of(Changed))
+    told = (*dashboard.of(Started), *dashboard.of(Changed))
+    assert [set(one.settings) for one in told] == [{"precision", "compile"}] * 2
 
 
 def test_a_rehearsal_waits_for_one_step(training, tmp_path) -> None:

@@ -273,6 +273,7 @@ def test_what_is_typed_reaches_it(run):
     [
         ("raise ValueError('no data')", "train.py exited with 1: ValueError: no data"),
         ("raise SystemExit(7)", "train.py exited with 7"),
+        ("print('rank 1 died', '====', sep='\\n'); exit(1)", "train.py exited with 1: rank 1 died"),
         ("import os; os.kill(os.getpid(), 9)", "train.py was killed by SIGKILL"),
         ("import os; os.kill(os.getpid(), 11)", "train.py was killed by SIGSEGV"),
     ],
@@ -372,6 +373,22 @@ def test_the_python_is_the_one_named_then_the_activated_one_then_ours(tmp_path, 
         (str(python), "-m", "pkg.train", "-m"),
     )
     assert understand(["--", str(script)], "/bin/sh").argv == ("/bin/sh", str(script))
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("sh main.py", "main.py"),
+        ("sh -u src/main.py --epochs 3", "main.py"),
+        ("sh -m pkg.train --config x.py", "pkg.train"),
+        ("sh -m torch.distributed.run --nproc-per-node=2 main.py -m", "main.py"),
+        ("sh launch -m pkg.train", "pkg.train"),
+        ("sh -c pass", "sh"),
+        ("sh -m", "sh"),
+    ],
+)
+def test_it_is_named_after_what_it_trains_not_after_what_starts_that(command, name):
+    assert understand(["--", *command.split()]).name == name
 
 
 def test_any_command_is_taken_as_it_is():

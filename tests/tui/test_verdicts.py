@@ -179,6 +179,14 @@ def test_a_training_that_is_none_of_the_catalogues_has_no_command():
         control.verdict_command(CONCLUDED)
 
 
+def test_a_verdict_on_a_script_is_copied_with_its_own_command():
+    words = ("python", "train.py", "--name", "it's mine", "--pairs")
+    control = running(FakeEngine(Plan(workload="train.py", settings={}, command=words)))
+    command = control.verdict_command(changed(CONCLUDED, planned_pairs=80))
+    asked = ["gpudash", "ab", "--lever", "pipelined=off,on", "--pairs", "80", "--", *words]
+    assert shlex.split(command) == asked
+
+
 def test_a_row_is_copied_with_its_numbers_and_its_levers():
     row = result(2, "pipelined=on", 295.7, settings=settings(pipelined="on"))
     first, second = running().result_text(row).split("\n")

@@ -93,6 +93,14 @@ def test_a_process_that_has_ended_has_no_times_of_now(how):
     assert (second.steps_per_s, second.data_ms, second.phases_ms) == (None, None, {})
 
 
+def test_rank_0_tells_the_end_for_all():
+    run = Trainer()
+    told = said(0, run.start(), *run.steps(20))
+    failure = Failed(at_s=run.now_s, kind="error", sentence="it died")
+    ended = rows(*told, *trained(1, 50.0), *said(0, failure))
+    assert [one.state for one in ended] == ["failed", "failed"]
+
+
 def test_another_process_of_the_same_rank_begins_anew():
     _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *trained(1, 100.0, steps=3))
     assert (second.steps, second.step_ms_p50) == (3, 100.0)
