@@ -71,6 +71,7 @@ class Driver:
         self._aside: Paused | None = None
         self._border_s = 0.0  # when the newest step was done with
         self._due_s = 0.0
+        self._border_due_s = 0.0
         self._is_off = False
         self._restores = False  # at the next border
 
@@ -83,7 +84,10 @@ class Driver:
     def border(self, _step: int) -> None:
         """Do what is to be done between this step and the next."""
         self._border_s = time.monotonic()
-        if self._border_s >= self._due_s or (self._watch is not None and self._watch.is_busy):
+        # apart from what is due anywhere: a step's last hook may always come just before its border
+        is_due = self._border_s >= self._border_due_s
+        if is_due or (self._watch is not None and self._watch.is_busy):
+            self._border_due_s = self._border_s + DUE_EVERY_S
             self._guard(self._between_steps)
             self._border_s = time.monotonic()
         if self._restores and not self._is_captured:
@@ -130,7 +134,7 @@ class Driver:
             self._training = self._endpoint = self._line = self._watch = None
             self._reports = self._aside = None
             self.tracker.active = False
-            self._due_s = 0.0
+            self._due_s = self._border_due_s = 0.0
 
     def _guard(self, action: Callable[[], None]) -> None:
         """Do it; whatever fails in it ends our part."""

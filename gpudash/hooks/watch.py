@@ -79,7 +79,7 @@ class Watch:
     @property
     def is_busy(self) -> bool:
         """Whether something is to be seen to at each border."""
-        return self._blocks.running or self._waiting is not None
+        return self._blocks.running or self._waiting is not None or len(self._inbox) > 0
 
     @property
     def is_over(self) -> bool:

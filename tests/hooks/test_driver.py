@@ -346,6 +346,23 @@ def test_a_rehearsal_waits_for_one_step(training, tmp_path) -> None:
     assert dashboard.of(Changed)[0].after_step == before + 1
 
 
+def test_what_is_asked_is_obeyed_though_a_hook_always_comes_just_before_the_border(
+    training, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(driver_module, "DUE_EVERY_S", 0.01)
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(Change(id=1, settings={"precision": "bf16"}))
+    border = training.driver.border
+
+    def after_a_hook(step: int) -> None:
+        training.driver.idle()
+        border(step)
+
+    training.driver.border = after_a_hook
+    training.until(lambda: dashboard.of(Changed), pace_s=0.02)
+
+
 def test_a_change_in_blocks_is_no_part_of_them(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
