@@ -135,6 +135,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One sentence: what is going on, or what went wrong. The screen adds what to do."""
     elapsed_s: float = 0.0
     """Since the run began."""
+    joined: bool = False
+    """Whether the training had begun before: times are since it is watched."""
     training_s: float | None = None
     """Since the present worker was ready; None before. `planned_s` is measured in it."""
     can: tuple[Ability, ...] = ("levers", "pause", "restart", "blocks", "record")

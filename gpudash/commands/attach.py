@@ -24,6 +24,7 @@ def main(arguments: argparse.Namespace) -> int:
     can = ON_SCREEN if run.facts.is_kept else tuple(one for one in ON_SCREEN if one != "type")
     source = ScriptSource(run.facts.name, held, run.place, can=can)
     plan = Plan(workload=source.name, settings={}, command=run.facts.command)
+    source.joined = True
     session = Session(
         plan, rate_hz=arguments.rate, command=arguments.command, start_source=lambda _plan: source
     )

@@ -16,7 +16,9 @@ DRIVER = Path("/proc/driver/nvidia/version")
 def describe_device(device: torch.device) -> Device:
     """Return the device as torch knows it; a GPU's UUID in NVML's form."""
     if device.type == "cpu":
-        return Device(kind="cpu", name=f"CPU, {torch.get_num_threads()} threads")
+        threads = torch.get_num_threads()
+        name = f"CPU, {threads} thread{'s' if threads > 1 else ''}"
+        return Device(kind="cpu", name=name)
     properties = torch.cuda.get_device_properties(device)
     return Device(
         kind="cuda",

@@ -107,6 +107,7 @@ class Session:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         self._start_source = start_source
+        self._joined = False  # the training had begun before
         self._beside = (TelemetrySource(),) if beside is None else tuple(beside)
         self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._run, name="gpudash-session", daemon=True)
@@ -491,6 +492,7 @@ class Session:
         unattributed = self._time.account().unattributed_share
         return msgspec.structs.replace(
             self._live.snapshot(now_s),
+            joined=self._joined,
             last_command=self._last_command,
             ranks=self._ranks.rows(now_s),
             recording=self._recordings.shown,
@@ -521,6 +523,7 @@ class Session:
 
     def _adopt(self, training: Source) -> None:
         self._training, self._greeted = training, False
+        self._joined = training.joined
         self._last_word = None
         self._stopping, self._kill_at_s = False, math.inf
         self._started = None
@@ -583,7 +586,7 @@ class Session:
             ended = self._last_word.at_s if isinstance(self._last_word, Finished) else None
             self._recordings.write(self._intervals.close(ended or self._clock()))
             self._intervals = None
-        if self.failure is not None:
+        if self.failure is not None or self._started is None:
             self._recordings.discard_empty()  # or the next try would need --force
         self._recordings.close(self._time.account())
 

@@ -21,6 +21,8 @@ class Source(ABC):
 
     is_ours = True
     """What does not obey a Stop in time is closed, which ends it; the user's own never is."""
+    joined = False
+    """Whether the training had begun before it is watched."""
 
     @property
     def filenos(self) -> tuple[int, ...]:

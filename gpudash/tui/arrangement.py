@@ -61,7 +61,12 @@ def is_too_small(width: int, height: int) -> bool:
 
 def is_roomy(width: int, height: int) -> bool:
     """Whether every panel has a place of its own."""
-    return width >= WIDE and height >= TALL
+    return is_wide(width) and height >= TALL
+
+
+def is_wide(width: int) -> bool:
+    """Tell whether the levers and the pane are in sight at once."""
+    return width >= WIDE
 
 
 def _answer_rows(width: int, height: int) -> int:
@@ -87,7 +92,7 @@ def _small(room: Region, side: str, chosen: Part) -> dict[str, Region]:
     below = min(max(room.height * 8 // 17, 5), 14)
     charts, bottom = _split_rows(room, room.height - below)
     chosen_id = side if chosen in ("levers", "device") else chosen
-    if room.width >= WIDE:
+    if is_wide(room.width):
         rate, rest = _split_columns(charts, room.width // 3)
         activity, step = _split_columns(rest, room.width // 3)
         pane, right = _split_columns(bottom, room.width * 3 // 5)

@@ -46,7 +46,7 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
     steps = fmt.count(snapshot.total_steps)
     if snapshot.planned_steps is not None:
         steps += f"/{snapshot.planned_steps:,}"
-    elapsed = fmt.clock(snapshot.elapsed_s)
+    elapsed = f"{'watched ' if snapshot.joined else ''}{fmt.clock(snapshot.elapsed_s)}"
     if snapshot.planned_s is not None:
         elapsed = f"{fmt.clock(snapshot.training_s or 0.0)}/{fmt.clock(snapshot.planned_s)}"
     device = snapshot.device.name.removeprefix("NVIDIA ") if snapshot.device else fmt.ABSENT

@@ -79,6 +79,11 @@ def test_quietly_nothing_is_added(tmp_path):
     assert (ours.stdout, ours.stderr) == ("x\n", "")
 
 
+def test_where_nothing_trained_no_empty_recording_is_left(tmp_path):
+    done(*RUN, "--record", "x.csv", script(tmp_path, "print('x')"), cwd=tmp_path)
+    assert not list(tmp_path.glob("x.*"))
+
+
 def test_a_module_and_any_command_run_too(tmp_path):
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "train.py").write_text("import sys; print(sys.argv[1:])")

@@ -118,6 +118,12 @@ async def test_a_notice_hides_neither_status_nor_keys():
         assert not any("▌" in line for line in d.lines()[-2:])  # its left border
 
 
+async def test_a_run_that_had_begun_before_says_that_its_time_is_since_it_is_watched():
+    snapshot = msgspec.structs.replace(training(), joined=True)
+    async with dashboard(size=(120, 40), snapshot=snapshot) as d:
+        assert "training watched 0:" in d.text()
+
+
 async def test_a_paused_run_and_a_recording_show_in_the_header():
     snapshot = msgspec.structs.replace(
         training(), state="paused", recording=recording("/data/run.csv", 1234)

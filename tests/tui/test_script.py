@@ -383,3 +383,15 @@ async def test_a_choice_of_an_offer_can_be_made():
         assert isinstance(d.app.screen, Chooser)
         await d.press("down", "down", "enter", "y")
         assert d.engine.told("change") == [({"precision": "bf16"},)]
+
+
+# ── what is in sight first ──────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("size", "focus"), [((80, 24), "pane"), ((120, 40), "levers")])
+async def test_what_it_prints_is_in_sight_from_the_start_for_it_may_ask_something(size, focus):
+    async with script(size=size) as d:
+        assert d.app._main.focus_id == focus
+        d.app._main.pane.print(["How many epochs?"], 0)
+        await d.settle()
+        assert "How many epochs?" in d.text()

@@ -242,6 +242,11 @@ def test_until_enough_steps_are_measured_it_counts_them_towards_a_goal_that_stay
     assert found.tries == ()
 
 
+def test_steps_that_nothing_was_measured_of_do_not_count_beyond_the_goal():
+    blind = changed(gpu_step(), steps_since_break=96, series=Snapshot().series)
+    assert ask(blind).title == "measuring … 20 of at most 20 steps"
+
+
 def test_slow_steps_need_fewer():
     assert steps_needed(None) == steps_needed(5.0) == MEASURED_STEPS
     assert steps_needed(1000.0) == 10

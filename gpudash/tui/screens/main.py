@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from gpudash.tui import bars
-from gpudash.tui.arrangement import LEAST, Part, Shown, is_roomy, is_too_small, places
+from gpudash.tui.arrangement import LEAST, Part, Shown, is_roomy, is_too_small, is_wide, places
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
@@ -129,6 +129,8 @@ class MainScreen(Contained, Screen[None]):
     def on_mount(self) -> None:
         """Show what is known before anything runs: the first frame has its content."""
         self.pane.open(self.chosen_tab)
+        if self.chosen_tab == "output" and not is_wide(self.app.size.width):
+            self.pane.focus()  # else it is out of sight, and a script may ask something
         self.show()
 
     def on_resize(self, event: events.Resize) -> None:
