@@ -586,7 +586,7 @@ class Session:
             ended = self._last_word.at_s if isinstance(self._last_word, Finished) else None
             self._recordings.write(self._intervals.close(ended or self._clock()))
             self._intervals = None
-        if self.failure is not None or self._started is None:
+        if self.failure is not None or (self._last_word is not None and self._started is None):
             self._recordings.discard_empty()  # or the next try would need --force
         self._recordings.close(self._time.account())
 
