@@ -74,7 +74,7 @@ class Watcher:
     def _send(self, event: Event) -> None:
         self._encode(event)
         if isinstance(event, Progress):
-            self.reported_steps += len(event.steps)
+            self.reported_steps += sum(step.count for step in event.steps)
 
 
 class Batches(Dataset[tuple[Tensor, Tensor]]):

@@ -297,6 +297,8 @@ class Finished(Record, frozen=True, kw_only=True):
     answers: tuple[int, ...] = ()
     """Every Stop, and whatever came too late to be obeyed."""
     total_steps: int
+    trained_until_s: float | None = None
+    """When the training hung up, where its process went on without it; else `at_s`."""
 
 
 class Failed(Record, frozen=True, kw_only=True):
@@ -308,6 +310,8 @@ class Failed(Record, frozen=True, kw_only=True):
     """One plain sentence for the status line."""
     traceback: str = ""
     """For the log pane; empty where it would not help."""
+    trained_until_s: float | None = None
+    """When the training hung up, where its process went on without it; else `at_s`."""
 
 
 # ── session → worker ────────────────────────────────────────────────────────────────────

@@ -197,13 +197,18 @@ class ScriptSource(Source):
 
     def _end(self) -> Iterable[Envelope]:
         now_s, code = time.monotonic(), self._held.exit_code
+        until_s = self._processes.parted_s
         self._why = self.how_it_ended()
         events: list[Event] = []
         if code == 0 or (code is None and not self._held.lost):
             answers = tuple(self._answers)
-            events.append(Finished(at_s=now_s, answers=answers, total_steps=self.total_steps))
+            steps = self.total_steps
+            events.append(
+                Finished(at_s=now_s, trained_until_s=until_s, answers=answers, total_steps=steps)
+            )
         elif not self._stops:
-            events.append(Failed(at_s=now_s, kind="error", sentence=self._why))
+            why = self._why
+            events.append(Failed(at_s=now_s, trained_until_s=until_s, kind="error", sentence=why))
         if not self.started and not self._stops:
             events.append(Notice(text=self.why_no_step()))
         return [self._stamped("training", 0, now_s, event) for event in events]

@@ -52,6 +52,8 @@ class TrainingProcesses:
         self._look_s = 0.0
         self._members: list[_Member] = []
         self._refused: set[tuple[int, int]] = set()  # processes and sockets that make no sense
+        self.parted_s: float | None = None
+        """When the last one hung up; None while one trains."""
         self._gone: list[_Member] = []  # of some it is not known whether they have ended
         self._sentences: list[str] = []
 
@@ -132,6 +134,7 @@ class TrainingProcesses:
                 connection.close()
                 continue
             self._members.append(_Member(key, connection))
+            self.parted_s = None
             self._gone = [one for one in self._gone if one.pid != key[0]]  # it is reached again
 
     def _rank_of(self, member: "_Member", envelope: Envelope) -> int:
@@ -146,6 +149,8 @@ class TrainingProcesses:
         """Let go of it. If it lives it is asked again: it may have had another dashboard."""
         self._members.remove(member)
         member.close()
+        if not self._members:
+            self.parted_s = time.monotonic()
         if member.rank is not None and member.key not in self._refused:
             member.parted_s = time.monotonic()
             self._gone.append(member)

@@ -88,7 +88,7 @@ class TimeAccount:
             case Started():
                 self._start(item.at_s)
             case Finished() | Failed():
-                self._finish(item.at_s)
+                self._finish(item.trained_until_s or item.at_s)
             case Progress():
                 for step in item.steps:
                     self._step(step)

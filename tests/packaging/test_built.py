@@ -123,12 +123,18 @@ EXTRAS = {
 }
 NOT_IMPORTED = {"numpy"}
 """torch warns at every start without it."""
+NOT_INSTALLED = {
+    "lightning": ["lightning"],
+    "nvidia": ["nvidia-nvimgcodec-cu13"],
+    "transformers": ["transformers"],
+}
+"""Import names and distributions of extras that the tests do without."""
 BY_TEXTUAL = {"rich"}
 """A dependency of Textual's, and part of what it shows."""
 
 
 def test_every_import_is_declared_and_nothing_declared_is_unused() -> None:
-    owners = packages_distributions() | {"nvidia": ["nvidia-nvimgcodec-cu13"]}
+    owners = packages_distributions() | NOT_INSTALLED
     used = {re.sub(r"[-_.]+", "-", owners[name][0]).lower() for name in imported()} - BY_TEXTUAL
     needed = declared(PROJECT["dependencies"])
     assert used - EXTRAS <= needed

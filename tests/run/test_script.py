@@ -192,6 +192,17 @@ def test_a_second_training_after_the_first_is_another_start(run):
     assert first.pid != second.pid
 
 
+def test_the_end_tells_when_the_training_hung_up(run):
+    program = (
+        f"import subprocess, sys, time; subprocess.run([sys.executable, {TRAINING!r}, '--steps', "
+        "'100']); time.sleep(0.3)"
+    )
+    watched = run("-c", program)
+    watched.end()
+    (finished,) = watched.bodies(Finished)
+    assert finished.at_s - finished.trained_until_s >= 0.2
+
+
 def test_what_does_not_speak_the_protocol_is_said_and_does_no_harm(run):
     program = (
         "import os, socket, time\nfrom gpudash import rendezvous\n"

@@ -86,6 +86,13 @@ def test_a_device_at_work_all_the_time_leaves_nothing_unexplained():
     assert found.unattributed_share == pytest.approx(0)
 
 
+def test_what_a_script_does_after_its_training_is_no_time_of_the_training():
+    finished = Finished(at_s=15.0, trained_until_s=10.2, total_steps=1)
+    found = account(started(10), progress(step(10.1, 100, device_ms=100)), finished)
+    assert found.wall_s == pytest.approx(0.2)
+    assert found.unattributed_s == pytest.approx(0.1)
+
+
 def test_waiting_for_data_is_explained_as_far_as_the_device_was_idle():
     hidden = account(started(0), progress(step(0.1, 100, device_ms=100, data_ms=60)))
     assert hidden.data_s == 0
