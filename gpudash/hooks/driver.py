@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from gpudash.hooks.endpoint import Endpoint, Line
+from gpudash.hooks.forked import never_destroy
 from gpudash.hooks.found import Found
 from gpudash.hooks.signals import is_from_handler
 from gpudash.hooks.training import Levers, Redirects, Tracks, Training, rank
@@ -131,6 +132,7 @@ class Driver:
                 self._line.close()
             if self._endpoint is not None:
                 self._endpoint.forget()
+            never_destroy(*vars(self).values())
             self._training = self._endpoint = self._line = self._watch = None
             self._reports = self._aside = None
             self.tracker.active = False

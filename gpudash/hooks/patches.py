@@ -31,7 +31,7 @@ def patch(tracker: Tracker) -> None:
     _patch_loaders(tracker)
     _patch_save(tracker)
     _patch_graphs(tracker)
-    os.register_at_fork(after_in_child=tracker.begin_anew)
+    os.register_at_fork(after_in_child=tracker.forget)
 
 
 def _patch_optimizers(tracker: Tracker) -> None:

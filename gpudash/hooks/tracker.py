@@ -25,6 +25,7 @@ from torch.optim import Optimizer
 from gpudash.hooks.asides import Asides
 from gpudash.hooks.backwards import Backwards
 from gpudash.hooks.explicit import Count
+from gpudash.hooks.forked import never_destroy
 from gpudash.hooks.found import Feed, Found, NewestCall, Root
 from gpudash.hooks.roots import Parts, Survey, attend, device_of, parameters_of
 from gpudash.hooks.rounds import GOES_ON, HERE, Begun, Ended, Rounds
@@ -124,8 +125,13 @@ class Tracker:
         """Each step until this one is looked at closely. To be set in `border`."""
         self.begin_anew()
 
+    def forget(self) -> None:
+        """Give up, in a forked child, what is the parent's."""
+        never_destroy(*vars(self).values())
+        self.begin_anew()
+
     def begin_anew(self) -> None:
-        """Know nothing of a training: in a new process."""
+        """Know nothing of a training."""
         self.clock: Clock[torch.Event] | Clock[float] | None = None
         self.losses: LossReader | None = None
         self.steps = 0

@@ -1,0 +1,33 @@
+"""A forked child, as a DataLoader's worker is one, must not free what CUDA has made."""
+
+import subprocess
+import sys
+
+PROGRAM = """
+import os, sys
+from gpudash.hooks.driver import Driver
+from gpudash.hooks.tracker import Tracker
+from gpudash.rendezvous import Rendezvous
+from pathlib import Path
+
+class Event:
+    def __del__(self):
+        os.write(1, b"freed\\n")
+
+driver = Driver(Rendezvous(Path()), (), None)
+driver.tracker = tracker = Tracker(driver)
+tracker.clock, driver._reports = Event(), Event()
+if not os.fork():
+    driver.forget()
+    tracker.forget()
+    sys.exit()
+os.wait()
+os._exit(0)
+"""
+
+
+def test_nothing_of_the_parents_is_freed_in_it_not_even_at_its_end():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == ""
