@@ -43,9 +43,13 @@ def gpudash(*arguments: str) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return an environment in which the tests can be imported from any folder."""
+    """Return an environment in which the tests can be imported from any folder.
+
+    Pytest's readline sets the terminal's size in ours: it would be believed.
+    """
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    return os.environ | {"PYTHONPATH": path} | more
+    ours = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    return ours | {"PYTHONPATH": path} | more
 
 
 class RealTime(Worker):

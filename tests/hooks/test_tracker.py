@@ -22,7 +22,9 @@ def python(*args):
 def trained_once(tmp_path_factory, worker_id, *how):
     """What all shapes told, made once: pytest's workers share it."""
     folder = tmp_path_factory.getbasetemp()
-    path = (folder if worker_id == "master" else folder.parent) / f"shapes{''.join(how)}.json"
+    path = (
+        folder if worker_id == "master" else folder.parent
+    ) / f"shapes{'-together' if how else ''}.json"
     with path.open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         if not path.stat().st_size:

@@ -1,4 +1,7 @@
-"""TF32 through the interface that the script uses. Its switches exist without a GPU too."""
+"""TF32 through the interface that the script uses. Its switches exist without a GPU too.
+
+They are the process's, and other tests move them: these have one of their own.
+"""
 
 import pytest
 import torch
