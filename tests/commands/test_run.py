@@ -24,6 +24,21 @@ WAIT_S = 30
 
 
 @pytest.fixture(autouse=True)
+def _signals_that_reach_who_is_started():
+    """Where tests run in the background, or under nohup, these are ignored, and so by children."""
+    ignored = [
+        number
+        for number in (signal.SIGINT, signal.SIGHUP)
+        if signal.getsignal(number) is signal.SIG_IGN
+    ]
+    for number in ignored:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.fixture(autouse=True)
 def _private(monkeypatch, short_path):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
