@@ -8,13 +8,16 @@ the hooks on and off take turns, in an order drawn for each pair, each between b
 the device has finished; the first steps of a block are left out. On means all that a dashboard
 asks for: steps and phases are measured and reported, short steps on a GPU several at a time. A peer
 published +40 % at 1.4 ms a step and +8 % at 2.4 ms.
+
+Each cost is given twice: by the wall clock, and in CPU time of the process, which what else runs
+on the machine hardly touches.
 """
 
 import argparse
 import time
 from collections.abc import Iterator
 from itertools import chain, islice, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from msgspec.json import Encoder
@@ -34,6 +37,14 @@ DROPPED_STEPS = 5
 WARMUP_STEPS = 50
 LOOK_EVERY_S = 0.025
 """As the driver: reports are sent at most so often."""
+
+
+class Cost(NamedTuple):
+    """What a step took."""
+
+    wall_us: float
+    cpu_us: float
+    """In all threads of the process."""
 
 
 class Watcher:
@@ -109,14 +120,15 @@ class Script:
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
 
-    def step_us(self, steps: int) -> float:
-        """Return the microseconds a step takes, over `steps` steps after the dropped ones."""
+    def cost(self, steps: int) -> Cost:
+        """Return what a step takes, over `steps` steps after the dropped ones."""
         self.train(DROPPED_STEPS)
         self._synchronize()
-        began_s = time.perf_counter()
+        began_s, began_cpu_s = time.perf_counter(), time.process_time()
         self.train(steps)
+        cpu_s = time.process_time() - began_cpu_s  # before a wait that spins
         self._synchronize()
-        return (time.perf_counter() - began_s) / steps * 1e6
+        return Cost((time.perf_counter() - began_s) / steps * 1e6, cpu_s / steps * 1e6)
 
     def _synchronize(self) -> None:
         if self.device.type == "cuda":
@@ -129,7 +141,7 @@ def layers_that_last(target_us: float, width: int, device: torch.device) -> int:
     for layers in (1, 9):
         script = Script(layers, width, device)
         script.train(WARMUP_STEPS)
-        times_us.append(script.step_us(WARMUP_STEPS))
+        times_us.append(script.cost(WARMUP_STEPS).wall_us)
     layer_us = max(1.0, (times_us[1] - times_us[0]) / 8)
     return 1 + max(0, round((target_us - times_us[0]) / layer_us))
 
@@ -138,26 +150,27 @@ def compare(script: Script, watcher: Watcher, pairs: int, block_s: float) -> Non
     """Take turns; print the cost."""
     watcher.is_on = False
     script.train(WARMUP_STEPS)
-    steps = max(3, round(block_s * 1e6 / script.step_us(WARMUP_STEPS)))
-    times_us: dict[bool, list[float]] = {False: [], True: []}
+    steps = max(3, round(block_s * 1e6 / script.cost(WARMUP_STEPS).wall_us))
+    costs: dict[bool, list[Cost]] = {False: [], True: []}
     for order in block_order(pairs, seed=0):
         for is_on in (False, True) if order == "AB" else (True, False):
             watcher.is_on = is_on
             while watcher.tracker.active is not is_on:  # short steps have a border now and then
                 script.train(1)
-            times_us[is_on].append(script.step_us(steps))
-    off, on = times_us[False], times_us[True]
-    off_us = sum(off) / len(off)
-    cost_us, low_us, high_us = ((one - 1) * off_us for one in ratio_with_interval(on, off))
-    what = f"hooks on over off, {off_us / 1e3:.2f} ms a step"
-    print(f"{what}: {cost_us:+.1f} µs a step [{low_us:+.1f}, {high_us:+.1f}]")
-    show(what, on, off, cost_us=[cost_us, low_us, high_us], off_us=off_us, steps_a_block=steps)
+            costs[is_on].append(script.cost(steps))
+    for name in Cost._fields:
+        off, on = ([getattr(cost, name) for cost in costs[is_on]] for is_on in (False, True))
+        off_us = sum(off) / len(off)
+        cost_us, low_us, high_us = ((one - 1) * off_us for one in ratio_with_interval(on, off))
+        what = f"hooks on over off, {off_us / 1e3:.2f} ms a step ({name.removesuffix('_us')})"
+        print(f"{what}: {cost_us:+.1f} µs a step [{low_us:+.1f}, {high_us:+.1f}]")
+        show(what, on, off, cost_us=[cost_us, low_us, high_us], off_us=off_us, steps_a_block=steps)
     if watcher.reported_steps < pairs * steps:
         raise SystemExit(f"{watcher.reported_steps} steps were reported: the hooks were not on")
 
 
 def main() -> None:
-    """Print two lines for each length of a step."""
+    """Print four lines for each length of a step."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--targets-ms", default="0.5,1.4,2.4,3")
     parser.add_argument("--pairs", type=int, default=40)
