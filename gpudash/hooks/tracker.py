@@ -580,6 +580,7 @@ class Tracker:
             self._close_at_split()
         self._tally = Tally()
         self._thread, self._declares, self._by_backward = get_ident(), True, False
+        self._look_up()
         self._is_news = True
 
     @property

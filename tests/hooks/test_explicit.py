@@ -100,6 +100,15 @@ def test_inside_a_step_nothing_is_taken_for_an_evaluation(told):
     assert told["evaluates_inside"]["asides"] == []
 
 
+def test_the_first_of_them_ends_steps_that_are_timed_together():
+    shape = "after_steps_that_were_found"
+    one = json.loads(python("-m", "tests.hooks.declared", "--together", shape).stdout)[shape]
+    assert one["failures"] == []
+    assert one["steps"] == one["expected"]
+    steps_alone = [record["step"] for record in one["records"] if record["count"] == 1]
+    assert steps_alone[-9:] == [*range(7, 16)]
+
+
 def test_what_is_no_number_of_tokens_ends_the_measuring_and_not_the_training(told):
     (failure,) = told["no_number"]["failures"]
     assert failure.startswith("gpudash.step: TypeError(\"'str' object cannot be interpreted as")
