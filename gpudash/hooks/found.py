@@ -2,13 +2,14 @@
 
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+T = TypeVar("T")
 Call: TypeAlias = Callable[..., Any]
 
 
@@ -54,8 +55,7 @@ class Root:
 
 def modules_of(roots: Iterable[Root]) -> list[nn.Module]:
     """Return the roots' modules that the script still has."""
-    # `is not None`: a module may have a length of 0
-    return [module for root in roots if (module := root.module) is not None]
+    return alive(root.module for root in roots)
 
 
 class Feed:
@@ -89,4 +89,9 @@ class Found(NamedTuple):
     @property
     def optimizers(self) -> tuple[Optimizer, ...]:
         """Those that the script still has."""
-        return tuple(one for ref in self.optimizer_refs if (one := ref()) is not None)
+        return tuple(alive(ref() for ref in self.optimizer_refs))
+
+
+def alive(things: Iterable[T | None]) -> list[T]:
+    """Return those that are there; a module may have a length of 0."""
+    return [thing for thing in things if thing is not None]

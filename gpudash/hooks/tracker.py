@@ -10,12 +10,12 @@ of the training. Nothing of a failure in here reaches the script: all hooks are 
 
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from operator import index
 from threading import get_ident
-from typing import Any, Protocol, TypeAlias, TypeVar, TypeVarTuple
+from typing import Any, Protocol, TypeAlias, TypeVarTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -26,7 +26,7 @@ from gpudash.hooks.asides import Asides
 from gpudash.hooks.backwards import Backwards
 from gpudash.hooks.explicit import Count
 from gpudash.hooks.forked import never_destroy
-from gpudash.hooks.found import Feed, Found, NewestCall, Root
+from gpudash.hooks.found import Feed, Found, NewestCall, Root, alive, modules_of
 from gpudash.hooks.roots import Parts, Survey, attend, device_of, parameters_of
 from gpudash.hooks.rounds import GOES_ON, HERE, Begun, Ended, Rounds
 from gpudash.hooks.samples import first_dimension, tokens_in
@@ -62,7 +62,6 @@ NOBODY = -1
 """No thread has this identity."""
 
 Ts = TypeVarTuple("Ts")
-T = TypeVar("T")
 Event: TypeAlias = Callable[["Tracker", *Ts], bool]
 Redirects: TypeAlias = WeakKeyDictionary[Any, Callable[[], Any]]
 
@@ -896,10 +895,9 @@ class Tracker:
 
     def _tell(self, tally: Tally) -> None:
         """Tell the observer what was found; at first, make the instruments."""
-        optimizers = tuple(_alive(ref() for ref in self._optimizers.values()))
+        optimizers = alive(ref() for ref in self._optimizers.values())
         roots = tuple(root for root in self._roots if root.module is not None)
-        modules = _alive(root.module for root in roots)
-        device = device_of(modules, optimizers, tally.loss)
+        device = device_of(modules_of(roots), optimizers, tally.loss)
         if self.clock is None:
             self.clock, self.losses = instruments(device, PHASES)
         if self.may_skip is None:
@@ -918,11 +916,6 @@ class Tracker:
                 declared=self._declares,
             )
         )
-
-
-def _alive(things: Iterable[T | None]) -> list[T]:
-    """Return those that are there; a module may be false."""
-    return [thing for thing in things if thing is not None]
 
 
 def _whole(count: Count) -> int | None:

@@ -64,7 +64,7 @@ class Levers(Protocol):
         """Whether it wants to see a training call of the roots first."""
 
     def enter(self, wanted: Settings) -> None:
-        """Put them in force. Raises Refusal, and then everything is as before."""
+        """Make them active. Raises Refusal, and then everything is as before."""
 
     def restore(self) -> None:
         """Put back what the script had."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpudash.hooks.endpoint import Line
 from gpudash.hooks.levers import Refusal
 from gpudash.hooks.training import Training
-from gpudash.instrument.block_queue import BlockQueue
+from gpudash.instrument.block_queue import BlockQueue, difference
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports
 from gpudash.protocol import (
     AnyCommand,
@@ -107,7 +107,7 @@ class Watch:
 
     def notice(self, before: Settings) -> None:
         """Tell of settings that are others since, and that nobody has changed: a new loader's."""
-        changes = _difference(before, self._training.levers.settings)
+        changes = difference(before, self._training.levers.settings)
         if changes:
             self._training.begin_segment()
             self._line.send(self._changed(changes, time.monotonic()))
@@ -245,7 +245,7 @@ class Watch:
             self._refuse(str(refusal))
             blocks.current = None
             return
-        changes = _difference(training.levers.settings, wanted)
+        changes = difference(training.levers.settings, wanted)
         self._switch(_Switch(wanted, changes, began_s))
 
     def _leave_blocks(self, why: str) -> None:
@@ -257,7 +257,7 @@ class Watch:
     def _way_back(self) -> Settings:
         """Return the changes that lead back to before the blocks, if any are run."""
         running, settings = self._blocks.running, self._training.levers.settings
-        return _difference(settings, self._blocks.baseline) if running else {}
+        return difference(settings, self._blocks.baseline) if running else {}
 
     def _begin_block(self) -> None:
         levers, block = self._training.levers, self._blocks.current
@@ -367,10 +367,6 @@ class Watch:
         if timing is not None and timing.block.wall_clock == "uninstrumented":
             self._reports.count(self._training.step - timing.after_step, None)
             self._training.watch()
-
-
-def _difference(before: Settings, after: Settings) -> Settings:
-    return {name: value for name, value in after.items() if before.get(name) != value}
 
 
 def _phrase(settings: Settings) -> str:

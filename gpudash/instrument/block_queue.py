@@ -89,3 +89,8 @@ class BlockQueue:
         self.run = self.current = None
         self._waiting.clear()
         return ended
+
+
+def difference(before: Settings, after: Settings) -> Settings:
+    """Return the changes that lead from one to the other."""
+    return {name: value for name, value in after.items() if before.get(name) != value}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 import torch
 
-from gpudash.instrument.block_queue import BlockQueue
+from gpudash.instrument.block_queue import BlockQueue, difference
 from gpudash.instrument.pipes import CommandPipe
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports, instruments
 from gpudash.protocol import (
@@ -269,7 +269,7 @@ class Loop:
     def _way_back(self) -> Settings:
         """Return the changes that lead back to before the blocks, if any are run."""
         running = self._blocks.running
-        return _difference(self._training.settings, self._blocks.baseline) if running else {}
+        return difference(self._training.settings, self._blocks.baseline) if running else {}
 
     def _leave_blocks(self, why: str) -> None:
         """Go back to the settings from before the blocks."""
@@ -293,7 +293,7 @@ class Loop:
             self._refuse("bad_setting", block.changes, str(error))
             blocks.current = None
             return
-        self._switch(_difference(training.settings, wanted), wanted, began_s)
+        self._switch(difference(training.settings, wanted), wanted, began_s)
         if block.wall_clock is not None and blocks.current is block:
             self._time(block)
 
@@ -381,7 +381,7 @@ class Loop:
         What has been tried since `began_s` is part of what the change took.
         """
         failed, good = self._training.settings, self._last_good
-        changes, restored = _difference(good, failed), _difference(failed, good)
+        changes, restored = difference(good, failed), difference(failed, good)
         self._training.recover(good)
         if self._training.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -401,7 +401,3 @@ class Loop:
         if block is not None and not answers:
             refused = msgspec.structs.replace(refused, run=self._blocks.run, block=block.number)
         self._send(refused)
-
-
-def _difference(before: Settings, after: Settings) -> Settings:
-    return {name: value for name, value in after.items() if before.get(name) != value}

@@ -95,7 +95,7 @@ class Bench:
         )
 
 
-def test_a_block_is_the_sum_of_its_steps_without_the_settling_ones_and_the_last():
+def test_a_block_is_the_sum_of_its_steps_without_its_warm_up_and_the_last():
     bench = Bench(5)
     bench.finished(70.0)
     bench.changed(block=5, after_step=1)

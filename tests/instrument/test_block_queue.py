@@ -50,21 +50,21 @@ def test_blocks_are_taken_in_order_and_home_is_where_they_began():
     assert not queue.running
 
 
-def test_a_block_lasts_its_steps_after_the_settling_ones_and_one_more():
+def test_a_block_lasts_its_steps_after_its_warm_up_and_one_more():
     """The last step is not measured: after it, nothing is prepared on the other stream."""
     queue = queue_of(0, min_steps=3)
     queue.take()
     queue.entered(step=100, warmup_steps=2)
     over = [step for step in range(100, 110) if queue.is_over(step, float(step))]
-    assert over == [106, 107, 108, 109]  # 101 and 102 settle, 103 to 105 are measured
+    assert over == [106, 107, 108, 109]  # 101 and 102 are its warm-up, 103 to 105 are measured
 
 
-def test_a_block_lasts_its_seconds_too_and_settling_does_not_count():
+def test_a_block_lasts_its_seconds_too_and_its_warm_up_does_not_count():
     queue = queue_of(0, min_steps=1, min_s=10.0)
     queue.take()
     queue.entered(step=0, warmup_steps=2)
     assert not queue.is_over(1, 1000.0)
-    assert not queue.is_over(2, 2000.0)  # settled: the seconds begin here
+    assert not queue.is_over(2, 2000.0)  # warm: the seconds begin here
     assert not queue.is_over(50, 2009.9)
     assert queue.is_over(51, 2010.0)
 

@@ -79,7 +79,7 @@ class ScriptLevers:
 
     @property
     def settings(self) -> Settings:
-        """The values in force."""
+        """The active values."""
         moved = {
             name: value for family in self._families for name, value in family.settings.items()
         }
@@ -118,7 +118,7 @@ class ScriptLevers:
         return computed not in known and bool(modules_of(self._roots))
 
     def enter(self, wanted: Settings) -> None:
-        """Put resolved settings in force. Raises Refusal; then everything is as before."""
+        """Make resolved settings active. Raises Refusal; then everything is as before."""
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             raise Refusal("a CUDA graph is being captured")
         if self._bar:

@@ -31,13 +31,13 @@ class Family(Protocol):
 
     @property
     def settings(self) -> Settings:
-        """The values in force."""
+        """The active values."""
 
     def update(self, found: Found) -> None:
         """Act on these objects from now on."""
 
     def apply(self, wanted: Settings) -> None:
-        """Put its levers' values in force. If it raises, everything is as before."""
+        """Make its levers' values active. If it raises, everything is as before."""
 
 
 class Computing(Family, Protocol):
