@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from gpudash.hooks.uncompiled import uncompiled
+
 OURS = f"{Path(__file__).parent}{os.sep}"
 
 
@@ -12,3 +14,20 @@ def without_ours(error: BaseException) -> None:
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(OURS):
         trace = trace.tb_next
     error.__traceback__ = trace
+
+
+class _Unseen:
+    """Does so for what is raised in the block."""
+
+    @uncompiled
+    def __enter__(self) -> None:
+        pass
+
+    @uncompiled
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is not None:
+            without_ours(error)
+
+
+unseen = _Unseen()
+"""For `with`: our frames are in no traceback of what is raised in the block."""

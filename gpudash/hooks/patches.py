@@ -18,7 +18,7 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from gpudash.hooks.frames import without_ours
+from gpudash.hooks.frames import unseen
 from gpudash.hooks.tracker import Tracker
 from gpudash.hooks.uncompiled import uncompiled
 
@@ -36,19 +36,14 @@ def patch(tracker: Tracker) -> None:
 
 def _patch_optimizers(tracker: Tracker) -> None:
     def before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        closure = kwargs.get("closure") if len(args) < 2 else args[1]
-        try:
-            tracker.optimizer_begins(optimizer, closure is not None)
-        except BaseException as error:
-            without_ours(error)
-            raise
+        # a subclass may take something else there
+        has_closure = callable(kwargs.get("closure") if len(args) < 2 else args[1])
+        with unseen:
+            tracker.optimizer_begins(optimizer, has_closure)
 
     def after(optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
-        try:
+        with unseen:
             tracker.optimizer_ends(optimizer)
-        except BaseException as error:
-            without_ours(error)
-            raise
 
     register_optimizer_step_pre_hook(uncompiled(before))
     register_optimizer_step_post_hook(uncompiled(after))
@@ -61,27 +56,22 @@ def _patch_scaler(tracker: Tracker) -> None:
     @wraps(step)
     def telling_step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         noted = False
-        try:
-            if self.is_enabled():
-                tracker.scaler_steps()
-                noted = tracker.optimizer_begins(optimizer, False)
-            return step(self, optimizer, *args, **kwargs)
-        except BaseException as error:
-            without_ours(error)
-            raise
-        finally:
-            if noted:
-                tracker.optimizer_ends(optimizer)
+        with unseen:
+            try:
+                if self.is_enabled():
+                    tracker.scaler_steps()
+                    noted = tracker.optimizer_begins(optimizer, False)
+                return step(self, optimizer, *args, **kwargs)
+            finally:
+                if noted:
+                    tracker.optimizer_ends(optimizer)
 
     @wraps(scale)
     def telling_scale(self: Any, outputs: Any) -> Any:
-        try:
+        with unseen:
             scaled = scale(self, outputs)
             tracker.loss_scaled(outputs, scaled)
-        except BaseException as error:
-            without_ours(error)
-            raise
-        return scaled
+            return scaled
 
     scaler.step, scaler.scale = telling_step, telling_scale  # type: ignore[method-assign]
 
@@ -92,15 +82,13 @@ def _patch_backward(tracker: Tracker) -> None:
     @wraps(backward)
     def telling(tensors: Any, *args: Any, **kwargs: Any) -> None:
         noted = False
-        try:
-            noted = tracker.backward_begins()
-            return backward(tensors, *args, **kwargs)
-        except BaseException as error:
-            without_ours(error)
-            raise
-        finally:
-            if noted:
-                tracker.backward_ends(tensors)
+        with unseen:
+            try:
+                noted = tracker.backward_begins()
+                return backward(tensors, *args, **kwargs)
+            finally:
+                if noted:
+                    tracker.backward_ends(tensors)
 
     torch.autograd.backward = uncompiled(telling, deeply=False)
 
@@ -111,27 +99,24 @@ def _patch_loaders(tracker: Tracker) -> None:
 
     @wraps(opened)
     def telling_init(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
-        try:
+        with unseen:
             opened(self, loader, *args, **kwargs)
             tracker.loader_opened(self, loader)
-        except BaseException as error:
-            without_ours(error)
-            raise
 
     @wraps(advance)
     def telling_next(self: Any) -> Any:
         noted = False
-        try:
-            noted = tracker.batch_asked(self)
-            batch = redirects[self]() if self in redirects else advance(self)
-        except BaseException as error:
+        with unseen:
+            try:
+                noted = tracker.batch_asked(self)
+                batch = redirects[self]() if self in redirects else advance(self)
+            except BaseException:
+                if noted:
+                    tracker.batch_failed(self)
+                raise
             if noted:
-                tracker.batch_failed(self)
-            without_ours(error)
-            raise
-        if noted:
-            tracker.batch_arrived(self, batch)
-        return batch
+                tracker.batch_arrived(self, batch)
+            return batch
 
     _BaseDataLoaderIter.__init__ = telling_init  # type: ignore[method-assign]
     _BaseDataLoaderIter.__next__ = telling_next  # type: ignore[method-assign]
@@ -147,35 +132,28 @@ def _patch_graphs(tracker: Tracker) -> None:
 
     @wraps(begin)
     def telling_begin(self: Any, *args: Any, **kwargs: Any) -> None:
-        try:
+        with unseen:
             tracker.capture_begins()
             begin(self, *args, **kwargs)
-        except BaseException as error:
-            without_ours(error)
-            raise
 
     @wraps(end)
     def telling_end(self: Any, *args: Any, **kwargs: Any) -> None:
-        try:
-            end(self, *args, **kwargs)
-        except BaseException as error:
-            without_ours(error)
-            raise
-        finally:
-            tracker.capture_ends(self)
+        with unseen:
+            try:
+                end(self, *args, **kwargs)
+            finally:
+                tracker.capture_ends(self)
 
     @wraps(replay)
     def telling_replay(self: Any) -> None:
         noted = False
-        try:
-            noted = tracker.replay_begins(self)
-            replay(self)
-        except BaseException as error:
-            without_ours(error)
-            raise
-        finally:
-            if noted:
-                tracker.replay_ends()
+        with unseen:
+            try:
+                noted = tracker.replay_begins(self)
+                replay(self)
+            finally:
+                if noted:
+                    tracker.replay_ends()
 
     graph.capture_begin, graph.capture_end = telling_begin, telling_end  # type: ignore[method-assign]
     graph.replay = telling_replay  # type: ignore[method-assign]
@@ -187,14 +165,12 @@ def _between(
     @wraps(function)
     def told(*args: Any, **kwargs: Any) -> Any:
         noted = False
-        try:
-            noted = begins()
-            return function(*args, **kwargs)
-        except BaseException as error:
-            without_ours(error)
-            raise
-        finally:
-            if noted:
-                ends()
+        with unseen:
+            try:
+                noted = begins()
+                return function(*args, **kwargs)
+            finally:
+                if noted:
+                    ends()
 
     return told

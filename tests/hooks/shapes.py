@@ -525,6 +525,21 @@ def attributed(toy):
         time.sleep(0.001)
 
 
+@shape(8)
+def step_takes_a_number(toy):
+    class Scaled(torch.optim.SGD):
+        def step(self, factor):
+            for group in self.param_groups:
+                group["lr"] = 0.01 * factor
+            super().step()
+
+    model, _ = made()
+    optimizer = Scaled(model.parameters())
+    for batch in data(64):
+        backward(model, batch)
+        optimizer.step(2)
+
+
 def count_compiled():
     return torch._dynamo.utils.counters["stats"]["unique_graphs"], sum(
         torch._dynamo.utils.counters["graph_break"].values()

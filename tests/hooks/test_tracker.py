@@ -173,6 +173,11 @@ def test_inside_a_closure_forward_and_backward_count_as_themselves(told):
         assert phases_ms.keys() == {"your_code", "forward", "backward", "optimizer"}
 
 
+def test_a_number_that_an_optimizers_step_takes_is_no_closure(told):
+    measured = [one["phases_ms"] for one in told["step_takes_a_number"]["records"]]
+    assert any("optimizer" in phases_ms for phases_ms in measured)
+
+
 @pytest.mark.parametrize(
     "shape", ["compiled", "compiled_in_place", "compiled_function", "compiled_child"]
 )
