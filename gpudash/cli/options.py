@@ -54,6 +54,16 @@ def add_quiet(group: "argparse._ArgumentGroup") -> None:
     group.add_argument("-q", "--quiet", action="store_true", help="no progress; errors stay")
 
 
+def add_record(group: "argparse._ArgumentGroup", more: str = "") -> None:
+    """Add the recording to write; `more` says what else its name may be."""
+    group.add_argument(
+        "--record",
+        type=FileName("--record"),
+        metavar="FILE.csv",
+        help=f"write a CSV, FILE.json and FILE.jsonl{more}",
+    )
+
+
 def add_recording_options(parser: argparse.ArgumentParser) -> None:
     """Add what a recording holds, and what it may replace."""
     recording = parser.add_argument_group("recording")

@@ -3,9 +3,9 @@
 import argparse
 
 from gpudash.cli.options import (
-    FileName,
     add_profile_option,
     add_quiet,
+    add_record,
     add_recording_options,
     add_screen_options,
     add_training_options,
@@ -32,12 +32,7 @@ def add_arguments(parser: Parser) -> None:
     )
     output = parser.add_argument_group("without the screen")
     where = output.add_mutually_exclusive_group()
-    where.add_argument(
-        "--record",
-        type=FileName("--record"),
-        metavar="FILE.csv",
-        help="write a CSV, FILE.json and FILE.jsonl; -: the CSV alone, to standard output",
-    )
+    add_record(where, "; -: the CSV alone, to standard output")
     where.add_argument(
         "--jsonl",
         action="store_true",

@@ -1,9 +1,9 @@
 """`gpudash run`."""
 
 from gpudash.cli.options import (
-    FileName,
     add_profile_option,
     add_quiet,
+    add_record,
     add_recording_options,
     add_screen_options,
 )
@@ -20,12 +20,7 @@ def add_arguments(parser: Parser) -> None:
     )
     output = parser.add_argument_group("without the screen")
     where = output.add_mutually_exclusive_group()
-    where.add_argument(
-        "--record",
-        type=FileName("--record"),
-        metavar="FILE.csv",
-        help="write a CSV, FILE.json and FILE.jsonl",
-    )
+    add_record(where)
     where.add_argument("--watch", action="store_true", help="record nothing, move no lever")
     add_quiet(output)
     add_recording_options(parser)
