@@ -17,9 +17,9 @@ from typing import TypeAlias
 
 from gpudash.hooks.endpoint import Endpoint, Line
 from gpudash.hooks.forked import never_destroy
-from gpudash.hooks.found import Found
+from gpudash.hooks.found import Found, Redirects
 from gpudash.hooks.signals import is_from_handler
-from gpudash.hooks.training import Levers, Redirects, Tracks, Training, rank
+from gpudash.hooks.training import Levers, Tracks, Training, rank
 from gpudash.hooks.watch import Watch
 from gpudash.hooks.wording import found_line
 from gpudash.instrument.device import describe_device, versions

@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -11,6 +12,7 @@ from torch.utils.data import DataLoader
 
 T = TypeVar("T")
 Call: TypeAlias = Callable[..., Any]
+Redirects: TypeAlias = WeakKeyDictionary[Any, Callable[[], Any]]
 
 
 class NewestCall(NamedTuple):

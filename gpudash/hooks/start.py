@@ -5,8 +5,9 @@ import os
 from gpudash.hooks import explicit
 from gpudash.hooks.driver import Driver
 from gpudash.hooks.levers import ScriptLevers
+from gpudash.hooks.observer import PHASES
 from gpudash.hooks.patches import patch
-from gpudash.hooks.tracker import PHASES, Tracker
+from gpudash.hooks.tracker import Tracker
 from gpudash.rendezvous import Rendezvous
 
 

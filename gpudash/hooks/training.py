@@ -2,18 +2,15 @@
 
 import os
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import Protocol
 
 import torch
 
-from gpudash.hooks.found import Found
+from gpudash.hooks.found import Found, Redirects
 from gpudash.hooks.levers.offers import UNKNOWN
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.loss import LossReader
 from gpudash.protocol import LeverOffer, Settings
-
-Redirects: TypeAlias = WeakKeyDictionary[Any, Callable[[], Any]]
 
 
 class Tracks(Protocol):

@@ -1,0 +1,82 @@
+"""Batches that the script waits for: whose they are, how long it waited, how much they hold."""
+
+import time
+from threading import get_ident
+from typing import Any
+
+from gpudash.hooks.declared import DeclaredSteps
+from gpudash.hooks.event import event
+from gpudash.hooks.samples import first_dimension, tokens_in
+from gpudash.hooks.tally import total
+
+
+class Batches(DeclaredSteps):
+    """Told of each batch that a DataLoader is asked for."""
+
+    def begin_anew(self) -> None:
+        """Know nothing of a training."""
+        super().begin_anew()
+        self._fetching = False
+        self._asked_s = 0.0
+
+    @event("DataLoader")
+    def loader_opened(self, iterator: Any, loader: Any) -> bool:
+        """Take that a DataLoader has made an iterator."""
+        self._look_up()
+        self._feeds.opened(iterator, loader, keeps=self._is_on)
+        return False
+
+    @event("DataLoader")
+    def batch_asked(self, iterator: Any) -> bool:
+        """Take that the script is about to wait for a batch."""
+        if not self._is_on or self._fetching:
+            return False
+        if self._thread is not None and get_ident() != self._thread:
+            return False
+        if self.is_skipping:
+            if self._feeds.is_of(iterator):
+                self._fetching, self._asked_s = True, time.monotonic()
+                return True
+            self._look_up()
+        self._fetching = True
+        self._optimizing = self._backing = 0  # what an exception has left
+        if self._asides.fetches(self._feeds.loader_id(iterator)):
+            self._turn_aside()
+        elif self._asides.why is not None or not (self._is_within or self._has_waited):
+            self._restart()
+        self._mark("idle")
+        self._asked_s = time.monotonic()
+        return True
+
+    @event("DataLoader")
+    def batch_arrived(self, iterator: Any, batch: Any) -> bool:
+        """Take that it is there."""
+        now = time.monotonic()
+        self._fetching = False
+        tally = self._tally
+        tally.data_s += now - self._asked_s
+        tally.batches += 1
+        tally.fetched = total(tally.fetched, first_dimension(batch))
+        if self._has_tokens or not self.is_skipping:
+            tokens = tokens_in(batch)
+            self._has_tokens = self._has_tokens or tokens is not None
+            tally.tokens = total(tally.tokens, tokens)
+        if self.is_skipping:
+            self._begun = True
+            return False
+        self._mark("copy" if self._known.calls_seen else "your_code")
+        if not self._feeds.is_of(iterator) and self._feeds.note(iterator, self._asides):
+            self._known.is_news = True
+        if now >= self._idle_s:
+            self._idle(now)
+        return False
+
+    @event("DataLoader")
+    def batch_failed(self, iterator: Any) -> bool:
+        """Take that there was none, or that an exception came instead."""
+        self._fetching = False
+        self._look_up()
+        self._tally.data_s += time.monotonic() - self._asked_s
+        self._asides.exhausts(self._feeds.loader_id(iterator))
+        self._mark("your_code")
+        return False

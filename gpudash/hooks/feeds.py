@@ -1,0 +1,66 @@
+"""The DataLoaders of a training, and the one among them whose batches it trains on."""
+
+import weakref
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from gpudash.hooks.asides import Asides
+from gpudash.hooks.found import Feed
+
+
+class Feeds:
+    """Told of each iterator that a loader makes, and of whose batches come."""
+
+    def __init__(self) -> None:
+        self.feed: Feed | None = None
+        self._loaders: WeakKeyDictionary[Any, tuple[int, weakref.ref[Any]]] = WeakKeyDictionary()
+        self._opened: Any = None  # the newest loader, until its first batch
+        self._newest_ids = 0, 0  # of the iterator asked last and its loader
+        self._kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    def opened(self, iterator: Any, loader: Any, *, keeps: bool) -> None:
+        """Take that the loader has made it; `keeps`: and keep the loader until a batch comes."""
+        self._loaders[iterator] = id(loader), weakref.ref(loader)
+        self._opened = loader if keeps else None
+        self._newest_ids = 0, 0  # an id may be another one's now
+
+    def is_of(self, iterator: Any) -> bool:
+        """Whether the feed's iterator is this one."""
+        return self.feed is not None and self.feed.iterator() is iterator
+
+    def loader_id(self, iterator: Any) -> int:
+        """Return what tells its loader from others, or it from others where none is known."""
+        its_id, loader_id = self._newest_ids
+        if its_id != id(iterator):
+            known = self._loaders.get(iterator)
+            loader_id = id(iterator) if known is None else known[0]
+            self._newest_ids = id(iterator), loader_id
+        return loader_id
+
+    def note(self, iterator: Any, asides: Asides) -> bool:
+        """Let the feed be this iterator, unless another one's batches are trained on.
+
+        Return whether it is another loader's than before.
+        """
+        known = self._loaders.get(iterator)
+        opened, self._opened = None if known is None else known[1](), None
+        if opened is None or asides.why is not None:
+            return False
+        feeding = self.feed.loader() if self.feed is not None else None
+        if feeding is not None and feeding is not opened:
+            trained_on = asides.is_trained_on
+            # between epochs another loader is evaluated, until a backward pass has followed it
+            if trained_on(id(feeding)) and (self.is_fed() or not trained_on(id(opened))):
+                return False
+        is_new = feeding is not opened
+        if self.feed is None or is_new:
+            self.feed = Feed(opened, iterator)
+        else:
+            self.feed.iterator = weakref.ref(iterator)
+        if all(value is not iterator for value in vars(opened).values()):
+            self._kept[iterator] = opened  # `for batch in DataLoader(…)` keeps no loader
+        return is_new
+
+    def is_fed(self) -> bool:
+        """Whether the feed's iterator is in progress."""
+        return self.feed is not None and self.feed.iterator() is not None
