@@ -147,6 +147,7 @@ def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Re
         # autocast adds launches: at batch 4 on an H200 bf16 made encdec 21 % slower
         "precision": (step.share_pct(step.host_ms) or 0.0) >= BUSY_HOST_PCT and step.on_gpu,
         "num_workers": settings.get("data", "loader") != "loader" or step.all_cores_busy,
+        "prefetch_factor": settings.get("num_workers") == "0",  # nobody fetches ahead
     }
     for remedy in REMEDIES.get(limit, ()):
         here = step.on_gpu or remedy.lever not in CUDA_ONLY

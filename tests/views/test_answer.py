@@ -400,6 +400,15 @@ def test_a_host_that_waits_tries_what_waits_less_and_no_graph():
     assert tried(images)[:2] == ["rotation=batched", "pin_memory=on"]
 
 
+def test_a_starved_training_without_loader_workers_tries_no_batches_ahead():
+    def tried_with(workers):
+        starved = measured(data_ms=5.0, host_ms=1.0, chosen={"num_workers": workers})
+        return {one.lever for one in ask(starved).tries}
+
+    assert "prefetch_factor" in tried_with("1")
+    assert "prefetch_factor" not in tried_with("0")
+
+
 def test_a_starved_training_tries_more_workers_as_long_as_there_are_cores():
     starved = measured("jpeg_input", data_ms=3.0)
     assert tried(starved)[:2] == ["num_workers=8", "input=tensor_decode"]
