@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gpudash.commands import COMMAND_LINE
 from gpudash.commands.ab import conclude, progress_line
 from gpudash.commands.headless import News, Printer
-from gpudash.commands.run import HeadlessScript, begin, plan_of
+from gpudash.commands.run import HeadlessScript, begin, in_shell, plan_of
 from gpudash.commands.stdout import complain
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
 from gpudash.errors import Exit, UsageError
@@ -22,7 +22,7 @@ OF_WORKLOADS = ("set", "batch_size", "pipelined", "serial", "seed")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Start the command, compare, end it. Returns the exit code."""
+    """Start the command, compare, end it. Returns the exit code: its own where it fails first."""
     _check(arguments)
     command = understand(arguments.user_command)
     script = HeadlessScript(command, begin(), output_to_stderr=arguments.json)
@@ -35,12 +35,17 @@ def main(arguments: argparse.Namespace) -> int:
     if trial.refusal is not None:
         raise trial.refusal
     assert script.source
-    if trial.comparison is None:
+    code, comparison = script.source.exit_code, trial.comparison
+    has_verdict = comparison is not None and comparison.verdict is not None
+    if code and not (has_verdict or script.was_stopped or script.interrupted):
+        complain(f"gpudash: no verdict: {script.source.how_it_ended()}")
+        return in_shell(code)
+    if comparison is None:
         why = "interrupted" if script.interrupted else script.source.why_no_step()
         complain(f"gpudash: no verdict: {why}")
         return Exit.INTERRUPTED if script.interrupted else Exit.FAILED
     return conclude(
-        trial.comparison,
+        comparison,
         news.snapshot,
         interrupted=script.interrupted,
         as_json=arguments.json,

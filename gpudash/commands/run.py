@@ -148,7 +148,7 @@ class HeadlessScript:
         self._child: Child | None = None
         self.source: ScriptSource | None = None
         """Once it is started."""
-        self.interrupted = False
+        self.interrupted = self.was_stopped = False
 
     @contextmanager
     def session(self, plan: Plan, arguments: argparse.Namespace) -> Iterator[Session]:
@@ -193,6 +193,7 @@ class HeadlessScript:
                 continue
             if time.monotonic() - over_since_s >= patience_s[stops]:
                 session.stop()
+                self.was_stopped = True
                 stops += 1
         session.close()
         self._wait()  # whatever became of the session

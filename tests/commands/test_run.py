@@ -311,6 +311,15 @@ def test_what_is_known_to_be_wrong_is_told_before_the_command_starts(tmp_path, w
     assert why in ours.stderr
 
 
+@pytest.mark.parametrize("words", [["--steps", "0"], ["--steps", "150", "--step-s", "0.001"]])
+def test_a_script_that_fails_first_is_told_in_a_line_and_its_exit_code_is_ours(words):
+    ours = done(*AB, "--lever", "num_workers=2,8", "--", TRAINING, *words, "--exit", "3")
+    assert ours.returncode == 3
+    last = ours.stderr.splitlines()[-1]
+    assert last.startswith("gpudash: no verdict: scripted_training.py exited with 3")
+    assert ours.stderr.count("no verdict") == 1
+
+
 def test_a_script_that_ends_first_leaves_no_verdict(tmp_path):
     ours = done(*AB, "--lever", "a=1,2", "--", script(tmp_path, ""))
     assert ours.returncode == 1
