@@ -88,7 +88,7 @@ def answer(
             else f"measuring … {min(steps, needed)} of at most {MEASURED_STEPS} steps"
         )
         kind: Kind = "ended" if ended else "measuring"
-        evidence = _unseen(snapshot) if ended else tuple(_measuring(snapshot))
+        evidence = tuple(_end(snapshot)) if ended else tuple(_measuring(snapshot))
         return Answer(kind=kind, title=title, evidence=evidence, step_ms=step.step_ms, lanes=lanes)
     limit = limit_of(rules(step), before.kind if before else None)
     waits = waiting_levers(snapshot.settings) if step.on_gpu else {}
@@ -230,9 +230,12 @@ def _evidence(
     return tuple(filter(None, clauses))
 
 
-def _unseen(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return that a script has ended without a training step, where that is so."""
-    return ("no training step was seen",) * (is_script(snapshot) and not snapshot.total_steps)
+def _end(snapshot: Snapshot) -> Iterator[str]:
+    """Yield why it failed, if it did, and that a script has ended without a training step."""
+    if snapshot.state == "failed":
+        yield from fmt.plain(snapshot.status.partition(" – ")[0]).split(": ", 1)
+    if is_script(snapshot) and not snapshot.total_steps:
+        yield "no training step was seen"
 
 
 def _measuring(snapshot: Snapshot) -> Iterator[str]:

@@ -358,6 +358,16 @@ async def test_a_script_that_ends_without_a_step_says_so():
         assert "train.py ended with exit code 0" in d.text()
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+async def test_the_answer_says_why_a_script_has_failed(size):
+    why = "train.py exited with 3: RuntimeError: no space left – its loader is new"
+    async with script(scripts.ended(state="failed", status=why, total_steps=3), size=size) as d:
+        above = "\n".join(d.lines()[:7])
+        assert "train.py exited with 3" in above
+        assert "RuntimeError: no space left" in above
+        assert "its loader" not in above
+
+
 async def test_each_of_several_processes_has_a_row():
     async with script(scripts.of_ranks(3), size=(200, 50)) as d:
         d.app._main.open_tab("ranks")

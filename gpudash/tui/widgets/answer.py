@@ -85,7 +85,8 @@ class AnswerStrip(Panel):
         yield first
         above = "".join(segment.text for segment in first)
         left = [clause for clause in answer.evidence if clause not in above]
-        rows += [[Segment(f" {clause}", self.ink("text"))] for clause in left[: max(room, 0)]]
+        shown = [fmt.clip(clause, max(width - 2, 0)) for clause in left[: max(room, 0)]]
+        rows += [[Segment(f" {clause}", self.ink("text"))] for clause in shown]
         if not beside:
             yield from (*rows, *tries)
             return
