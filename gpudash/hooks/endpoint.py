@@ -8,7 +8,6 @@ import contextlib
 import os
 import socket
 import struct
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -27,8 +26,8 @@ class Line:
 
     def __init__(self, connection: socket.socket, rank: int) -> None:
         self._connection = connection
-        write = partial(_write, connection)
-        self._events = EventPipe(connection.fileno(), rank, write)
+        # a script may have set SIGPIPE back to what ends a process
+        self._events = EventPipe(connection.fileno(), rank, connection.send, socket.MSG_NOSIGNAL)
         self._commands = CommandPipe(connection.fileno())
         self.gone = False
         """Whether nobody is there any more."""
@@ -107,8 +106,3 @@ class Endpoint:
     def forget(self) -> None:
         """Give up what a forked child has inherited: the parent goes on listening."""
         self._listening.close()
-
-
-def _write(connection: socket.socket, data: bytearray) -> int:
-    # a script may have set SIGPIPE back to what ends a process
-    return connection.send(data, socket.MSG_NOSIGNAL)

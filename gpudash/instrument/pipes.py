@@ -25,21 +25,24 @@ class EventPipe:
     """Where events go."""
 
     def __init__(
-        self, fd: int, rank: int = 0, write: Callable[[bytearray], int] | None = None
+        self, fd: int, rank: int = 0, write: Callable[..., int] | None = None, *flags: int
     ) -> None:
-        """`write` is what writes to `fd`, where that is not `os.write`."""
+        """`write` is what writes to `fd`, with these flags, where that is not `os.write`."""
         os.set_blocking(fd, False)
         self._fd = fd
         self._rank = rank
         self._write = write or partial(os.write, fd)
+        self._flags = [(flag,) for flag in flags]
         self._sent = 0
-        self._pending = bytearray()
+        self._unsent: tuple[bytearray, list[int]] = bytearray(), []
+        """What the pipe has not taken, and how much at the front of it has been taken since."""
         self._encoder = msgspec.json.Encoder()
 
     @property
     def kept_bytes(self) -> int:
         """How much the pipe has not taken so far."""
-        return len(self._pending)
+        pending, taken = self._unsent
+        return len(pending) - sum(taken)
 
     def send(self, event: Event) -> None:
         """Append the event and write what the pipe takes. Raises ParentGone."""
@@ -48,24 +51,30 @@ class EventPipe:
             source="training", rank=self._rank, seq=self._sent, sent_s=now_s, body=event
         )
         self._sent += 1
-        self._pending += self._encoder.encode(envelope) + b"\n"
+        self._unsent[0].extend(self._encoder.encode(envelope) + b"\n")
         self.flush()
 
     def flush(self) -> None:
         """Write what the pipe takes now. Raises ParentGone."""
-        while self._pending:
+        while True:
+            pending, taken = self._unsent
+            if taken:
+                pending, taken = self._unsent = pending[sum(taken) :], []
+            if not pending:
+                return
             try:
-                written = self._write(self._pending)
+                # in one call: a signal's handler may raise as soon as it returns, and no line may
+                # be sent twice then
+                taken.extend(map(self._write, (pending,), *self._flags))
             except BlockingIOError:
                 return
             except ConnectionError as error:
                 raise ParentGone from error
-            del self._pending[:written]
 
     def drain(self) -> None:
         """Write everything, waiting for the reader: at the end, with no step to delay."""
         self.flush()
-        while self._pending:
+        while self.kept_bytes:
             select.select([], [self._fd], [])
             self.flush()
 
