@@ -5,7 +5,6 @@ import signal
 import socket
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -38,6 +37,7 @@ from gpudash.protocol import (
     Stop,
     Timed,
 )
+from tests.answers import answers_in, blocks
 from tests.hooks.toy_script import Dashboard, Script, script
 from tests.workloads.trainings import one_thread
 
@@ -56,14 +56,6 @@ def training(tmp_path: Path) -> Iterator[Script]:
 
 def path(folder: Path) -> Path:
     return folder / f"{os.getpid()}.sock"
-
-
-def blocks(number: int, run: int, *changes: dict[str, str], min_steps: int = 3) -> Blocks:
-    made = [
-        Block(number=i, changes=one, min_steps=min_steps, min_s=0.0)
-        for i, one in enumerate(changes)
-    ]
-    return Blocks(id=number, run=run, blocks=tuple(made))
 
 
 LONG = blocks(1, 1, {"precision": "bf16"}, {}, min_steps=10**6)
@@ -175,11 +167,7 @@ def test_every_command_has_one_answer_that_names_it(
 
 def answered(dashboard: Dashboard) -> dict[int, list[Event]]:
     """Return the events that name each command."""
-    named: dict[int, list[Event]] = {}
-    for envelope in list(dashboard.envelopes):
-        for number, count in Counter(getattr(envelope.body, "answers", ())).items():
-            named.setdefault(number, []).extend([envelope.body] * count)
-    return named
+    return answers_in(envelope.body for envelope in list(dashboard.envelopes))
 
 
 # ── what it hears ───────────────────────────────────────────────────────────────────────

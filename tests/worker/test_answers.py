@@ -1,7 +1,6 @@
 """Every command has exactly one answer that names it, whatever the worker is doing."""
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -9,8 +8,6 @@ import torch
 
 from gpudash.protocol import (
     AnyCommand,
-    Block,
-    Blocks,
     BlocksEnded,
     Change,
     Changed,
@@ -25,6 +22,7 @@ from gpudash.protocol import (
     Resumed,
     Stop,
 )
+from tests.answers import answers_in, blocks
 from tests.worker.in_process import FakeEntry, Run
 from tests.workloads.trainings import one_thread
 from workloads.levers import Value
@@ -40,14 +38,6 @@ def work(values: Mapping[str, Value]) -> None:
     if values["batch_size"] == 4:
         raise torch.OutOfMemoryError("CUDA out of memory")
     time.sleep(0.0005)
-
-
-def blocks(number: int, run: int, *changes: dict[str, str], min_steps: int = 3) -> Blocks:
-    made = [
-        Block(number=i, changes=one, min_steps=min_steps, min_s=0.0)
-        for i, one in enumerate(changes)
-    ]
-    return Blocks(id=number, run=run, blocks=tuple(made))
 
 
 LONG = blocks(1, 1, {"pipelined": "on"}, {}, min_steps=10**6)
@@ -103,25 +93,16 @@ def test_every_command_has_one_answer_that_names_it(case: str, *, together: bool
             for command in left if together else left[:1]:
                 run.send(command)
             del left[: len(left) if together else 1]
-        elif expected.keys() <= answered(run).keys():
+        elif expected.keys() <= answers_in(run.events).keys():
             run.stop()
 
     run = Run(FakeEntry(during={"forward": work}), react).until_stopped()
-    answers = answered(run)
+    answers = answers_in(run.events)
     answers.pop(0, None)  # the stop that ends the test
     assert answers.keys() == expected.keys()
     assert all(len(events) == 1 for events in answers.values()), answers
     for number, kind in expected.items():
         assert kind in (None, type(answers[number][0])), answers[number]
-
-
-def answered(run: Run) -> dict[int, list[Event]]:
-    """Return the events that name each command."""
-    named: dict[int, list[Event]] = {}
-    for event in run.events:
-        for number, count in Counter(getattr(event, "answers", ())).items():
-            named.setdefault(number, []).extend([event] * count)
-    return named
 
 
 def test_pausing_twice_moves_nothing() -> None:

@@ -1,0 +1,24 @@
+"""Blocks as they are asked for, and which events answer what was asked: of a worker or a script."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from gpudash.protocol import Block, Blocks, Event
+
+
+def blocks(number: int, run: int, *changes: dict[str, str], min_steps: int = 3) -> Blocks:
+    """The command `number`: a block for each of the changes."""
+    made = [
+        Block(number=i, changes=one, min_steps=min_steps, min_s=0.0)
+        for i, one in enumerate(changes)
+    ]
+    return Blocks(id=number, run=run, blocks=tuple(made))
+
+
+def answers_in(events: Iterable[Event]) -> dict[int, list[Event]]:
+    """Return the events that name each command."""
+    named: dict[int, list[Event]] = {}
+    for event in events:
+        for number, count in Counter(getattr(event, "answers", ())).items():
+            named.setdefault(number, []).extend([event] * count)
+    return named
