@@ -6,11 +6,22 @@ A checkpoint taken meanwhile holds what the script had: its flags, and its devic
 import inspect
 import weakref
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
+from torch.optim import (
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    AdamW,
+    NAdam,
+    Optimizer,
+    RAdam,
+    RMSprop,
+)
 from torch.utils.hooks import RemovableHandle
 
 from gpudash.hooks.found import Found, Root
@@ -18,9 +29,11 @@ from gpudash.hooks.levers.offers import Option, choice
 from gpudash.hooks.levers.rehearsal import reason
 from gpudash.protocol import Settings
 
-MOVABLE = (SGD, Adam, AdamW, Adagrad)
+WITH_FUSED = (SGD, Adam, AdamW, Adagrad)
 """They differ from their own fused form by less than 1e-7, and a subclass may compute another
 thing."""
+WITHOUT_FUSED = (Adadelta, Adamax, NAdam, RAdam, RMSprop)
+"""They have the two other forms."""
 FLAGS = {
     "fused": {"fused": True, "foreach": False},
     "foreach": {"fused": False, "foreach": True},
@@ -85,7 +98,8 @@ class OptimizerForm:
         if not optimizers:
             return "no optimizer was seen"
         for optimizer in optimizers:
-            if type(optimizer) not in MOVABLE:
+            forms = WITH_FUSED if value == "fused" else WITH_FUSED + WITHOUT_FUSED
+            if type(optimizer) not in forms:
                 return f"{type(optimizer).__name__} has no fused form"
             why = _why_not(optimizer, value)
             if why:
@@ -95,31 +109,20 @@ class OptimizerForm:
         return None
 
 
-class _Flags(NamedTuple):
-    """An optimizer's own flags of one group, or for groups to come."""
-
-    fused: bool | None
-    foreach: bool | None
-
-    @classmethod
-    def of(cls, group: Group) -> "_Flags":
-        return cls(group.get("fused"), group.get("foreach"))
-
-
 class _Moved:
     """An optimizer whose flags are not its own."""
 
     def __init__(self, optimizer: Optimizer, flags: dict[str, bool]) -> None:
         self._optimizer = weakref.ref(optimizer)
-        self._flags = flags
+        self._flags = {name: on for name, on in flags.items() if name in optimizer.defaults}
         self._attributes = {name: vars(optimizer)[name] for name in OWN if name in vars(optimizer)}
         self._hooks: tuple[RemovableHandle, ...] = (
             optimizer.register_state_dict_post_hook(self._as_the_script_had_it),
             # what is loaded has the flags of the script, as what is saved
             optimizer.register_load_state_dict_post_hook(self._move),
         )
-        self._default = _Flags.of(optimizer.defaults)
-        optimizer.defaults.update(flags)
+        self._default = self._flags_of(optimizer.defaults)
+        optimizer.defaults.update(self._flags)
         self._move(optimizer)
 
     def put_back(self) -> None:
@@ -129,9 +132,9 @@ class _Moved:
             hook.remove()
         if optimizer is None:
             return
-        optimizer.defaults.update(self._default._asdict())
+        optimizer.defaults.update(self._default)
         for group, own in zip(optimizer.param_groups, self._own(optimizer), strict=True):
-            group.update(own._asdict())
+            group.update(own)
             for weight in group["params"]:
                 _place_step(optimizer.state.get(weight, {}), weight, group)
         for name in OWN:
@@ -139,14 +142,18 @@ class _Moved:
         vars(optimizer).update(self._attributes)
 
     def _move(self, optimizer: Optimizer) -> None:
-        self._groups = [_Flags.of(group) for group in optimizer.param_groups]
+        self._groups = [self._flags_of(group) for group in optimizer.param_groups]
         for group in optimizer.param_groups:
             group.update(self._flags)
             for weight in group["params"]:
                 _place_step(optimizer.state.get(weight, {}), weight, group)
-        vars(optimizer)[AMP] = self._flags["fused"]  # a GradScaler asks who unscales
+        vars(optimizer)[AMP] = self._flags.get("fused", False)  # a GradScaler asks who unscales
 
-    def _own(self, optimizer: Optimizer) -> list[_Flags]:
+    def _flags_of(self, group: Group) -> Group:
+        """Return what a group, or the default of groups to come, has for the flags moved."""
+        return {name: group.get(name) for name in self._flags}
+
+    def _own(self, optimizer: Optimizer) -> list[Group]:
         """Return the script's flags of each group; those added meanwhile have the default ones."""
         added = len(optimizer.param_groups) - len(self._groups)
         return [*self._groups, *[self._default] * added]
@@ -156,7 +163,7 @@ class _Moved:
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         groups = []
         for group, own in zip(saved["param_groups"], self._own(optimizer), strict=True):
-            groups.append({**group, **own._asdict()})
+            groups.append({**group, **own})
             for index in group["params"]:
                 _place_step(states.get(index, {}), weights[index], groups[-1])
         return {**saved, "state": states, "param_groups": groups}
@@ -167,8 +174,9 @@ def _place_step(state: dict[str, Any], weight: Tensor, group: Group) -> None:
     step = state.get("step")
     if not isinstance(step, Tensor):
         return
-    on_device = group["fused"] or group.get("capturable")
-    doubles = not group["fused"] and torch.get_default_dtype() == torch.float64
+    fused = group.get("fused")
+    on_device = fused or group.get("capturable")
+    doubles = not fused and torch.get_default_dtype() == torch.float64
     dtype = torch.float64 if doubles else torch.float32
     state["step"] = step.to(weight.device if on_device else "cpu", dtype)
 
@@ -181,8 +189,8 @@ def _why_not(optimizer: Optimizer, value: str) -> str | None:
     kinds = {(weight.device, weight.dtype) for weight in weights}
     known = inspect.signature(type(optimizer)).parameters
     for group in optimizer.param_groups:
-        options = {name: given for name, given in group.items() if name in known}
-        options = {**options, **FLAGS[value], "params": [_like(*kind) for kind in kinds]}
+        options = {name: given for name, given in (group | FLAGS[value]).items() if name in known}
+        options["params"] = [_like(*kind) for kind in kinds]
         try:
             type(optimizer)(**options)
         except (RuntimeError, ValueError) as error:

@@ -1,13 +1,14 @@
 import pytest
 import torch
 from torch import nn
-from torch.optim import SGD, Adagrad, Adam, AdamW, RAdam
+from torch.optim import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, NAdam, RAdam, RMSprop
 
 from gpudash.hooks.levers import Refusal
 from tests.hooks.levers.scripts import Training, levers, move
 from tests.workloads.trainings import needs_cuda
 
 MOVABLE = [(SGD, {"momentum": 0.9}), (Adam, {}), (AdamW, {"amsgrad": True}), (Adagrad, {})]
+WITHOUT_FUSED = [(Adadelta, {}), (Adamax, {}), (NAdam, {}), (RAdam, {}), (RMSprop, {})]
 FLAGS = {"fused": (True, False), "foreach": (False, True), "single": (False, False)}
 
 
@@ -34,6 +35,23 @@ def test_another_form_runs_other_kernels_and_computes_the_same(optimizer, option
         assert any(name.startswith("aten::_foreach_") for name in ran) == (form == "foreach")
     other = Training(optimizer=optimizer, **options).step(3)
     torch.testing.assert_close(list(training.model.parameters()), list(other.model.parameters()))
+
+
+@pytest.mark.parametrize("form", ["foreach", "single"])
+@pytest.mark.parametrize(("optimizer", "options"), WITHOUT_FUSED, ids=str)
+def test_an_optimizer_without_a_fused_form_has_the_two_others(optimizer, options, form):
+    training = Training(optimizer=optimizer, **options)
+    moved = training.step(2).levers()
+    move(moved, fused_optimizer=form)
+    ran = kernels(training)
+    assert any(name.startswith("aten::_foreach_") for name in ran) == (form == "foreach")
+    other = Training(optimizer=optimizer, **options).step(3)
+    torch.testing.assert_close(list(training.model.parameters()), list(other.model.parameters()))
+    moved.restore()
+    other.step()
+    assert training.step().optimizer.defaults == other.optimizer.defaults
+    groups = zip(training.optimizer.param_groups, other.optimizer.param_groups, strict=True)
+    assert all(ours.keys() == own.keys() for ours, own in groups)
 
 
 @pytest.mark.parametrize(("optimizer", "options"), MOVABLE, ids=str)
@@ -104,7 +122,8 @@ class _Lion(torch.optim.Optimizer):
     ("training", "value", "why"),
     [
         (lambda: Training(optimizer=_Lion), "fused", "_Lion has no fused form"),
-        (lambda: Training(optimizer=RAdam), "foreach", "RAdam has no fused form"),
+        (lambda: Training(optimizer=_Lion), "single", "_Lion has no fused form"),
+        (lambda: Training(optimizer=RAdam), "fused", "RAdam has no fused form"),
         (lambda: Training(differentiable=True), "fused", "`fused` does not support `different"),
     ],
 )
