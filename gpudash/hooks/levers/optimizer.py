@@ -189,6 +189,8 @@ def _why_not(optimizer: Optimizer, value: str) -> str | None:
     kinds = {(weight.device, weight.dtype) for weight in weights}
     known = inspect.signature(type(optimizer)).parameters
     for group in optimizer.param_groups:
+        if value == "foreach" and group.get("differentiable"):  # which fails at a step alone
+            return "its steps are differentiable"
         options = {name: given for name, given in (group | FLAGS[value]).items() if name in known}
         options["params"] = [_like(*kind) for kind in kinds]
         try:

@@ -125,6 +125,7 @@ class _Lion(torch.optim.Optimizer):
         (lambda: Training(optimizer=_Lion), "single", "_Lion has no fused form"),
         (lambda: Training(optimizer=RAdam), "fused", "RAdam has no fused form"),
         (lambda: Training(differentiable=True), "fused", "`fused` does not support `different"),
+        (lambda: Training(differentiable=True), "foreach", "its steps are differentiable"),
     ],
 )
 def test_refusals_name_their_reason(training, value, why):
