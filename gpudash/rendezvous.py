@@ -25,7 +25,7 @@ class Rendezvous:
         self.path = path
 
     def mark(self, what: str) -> None:
-        """Note of this process that it came so far: `python`, then `torch`."""
+        """Note of this process that it came so far: `python`, then `torch`, then `trained`."""
         (self.path / f"{os.getpid()}.{what}").touch(mode=0o600)
 
     def marks(self) -> dict[str, dict[int, int]]:

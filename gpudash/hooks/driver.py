@@ -182,6 +182,7 @@ class Driver:
         if self._training is None:
             levers = self._make_levers(found, self.tracker.redirects)
             self._training = Training(self.tracker, found, levers)
+            self._rendezvous.mark("trained")
             self._endpoint = Endpoint(self._rendezvous.socket(os.getpid()))
             # as `atexit`, but in processes of multiprocessing too
             Finalize(None, self.close, exitpriority=0)

@@ -235,6 +235,8 @@ class ScriptSource(Source):
             return "no training step was seen: gpudash is not installed in the Python that ran it"
         if self._processes.came_to("failed"):
             return "no training step was seen: gpudash failed in the process that imported torch"
+        if self._processes.came_to("trained"):
+            return "the training ended with its first steps: too soon to measure one"
         if self._processes.came_to("torch"):
             return "no training step was seen, though torch was imported"
         if self._processes.came_to("python"):

@@ -303,6 +303,7 @@ def test_a_failure_is_told_with_its_last_words(run, program, sentence):
         (("python", "torch", "failed"), "gpudash failed in the process that imported torch"),
         (("python",), "torch was never imported"),
         (("python", "torch"), "no training step was seen, though torch was imported"),
+        (("python", "torch", "trained"), "the training ended with its first steps"),
     ],
 )
 def test_where_no_step_was_seen_it_says_why(run, place, marks, why):
