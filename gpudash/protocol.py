@@ -240,7 +240,7 @@ class Timed(Record, frozen=True, kw_only=True):
     seconds: float
 
 
-RefusalKind: TypeAlias = Literal["bad_setting", "out_of_memory"]
+RefusalKind: TypeAlias = Literal["bad_setting", "out_of_memory", "no_profile"]
 
 
 class Refused(Record, frozen=True, kw_only=True):
@@ -288,6 +288,58 @@ class Resumed(Record, frozen=True, kw_only=True):
 
     at_s: float
     answers: tuple[int, ...] = ()
+
+
+class SyncCall(Record, frozen=True, kw_only=True, array_like=True, tag=False):
+    """A call that made the host wait for the device, as seen from the script's own line."""
+
+    at_ns: int
+    """Unix time at which the host went on."""
+    thread: int
+    """Native id of the thread that waited."""
+    file: str
+    line: int
+    function: str
+    what: str
+    """What waited, as far as torch says: `nonzero`, `item`, `synchronize`; empty where unknown."""
+
+
+class Peak(Record, frozen=True, kw_only=True, tag=False):
+    """What this device reached in a short matmul and a short copy, at its clock of the moment."""
+
+    matmul_tflops: dict[str, float]
+    """By precision: `fp32`, `tf32`, `bf16`."""
+    memory_gb_s: float
+    """A copy within device memory, bytes read and written together."""
+    sm_clock_mhz: float | None = None
+
+
+class Flops(Record, frozen=True, kw_only=True, tag=False):
+    """Floating-point operations of one uncompiled step, a multiply-add counted as two."""
+
+    step_gflop: float
+    covered_pct: float
+    """Share of the operators with a matrix product or a convolution in them that were counted."""
+
+
+class Profiled(Record, frozen=True, kw_only=True):
+    """Some steps have been traced; the training goes on. The trace's key `gpudash` holds it too."""
+
+    at_s: float
+    answers: tuple[int, ...] = ()
+    path: str
+    """The Chrome trace."""
+    first_step: int
+    steps: int
+    steps_ms: float
+    """Wall time of the profiled steps together, device finished."""
+    took_ms: float
+    """What starting, stopping and exporting took besides."""
+    precision: str = ""
+    """Of the matmuls, as `Peak` names them; empty where it is not known."""
+    syncs: tuple[SyncCall, ...] = ()
+    peak: Peak | None = None
+    flops: Flops | None = None
 
 
 class Finished(Record, frozen=True, kw_only=True):
@@ -384,7 +436,15 @@ class Blocks(Command, frozen=True, kw_only=True):
     blocks: tuple[Block, ...]
 
 
-AnyCommand: TypeAlias = Change | Pause | Resume | Stop | Blocks
+class Profile(Command, frozen=True, kw_only=True):
+    """Trace the next steps with torch.profiler; a Profiled or a Refused answers it."""
+
+    steps: int
+    path: str
+    """Where the Chrome trace goes."""
+
+
+AnyCommand: TypeAlias = Change | Pause | Resume | Stop | Blocks | Profile
 
 # ── telemetry → session ─────────────────────────────────────────────────────────────────
 
@@ -550,6 +610,7 @@ Event: TypeAlias = (
     | BlocksEnded
     | Paused
     | Resumed
+    | Profiled
     | Finished
     | Failed
     | AnyCommand

@@ -20,6 +20,7 @@ from gpudash.protocol import (
     LeverOffer,
     Phase,
     Playback,
+    Profiled,
     Settings,
 )
 
@@ -196,6 +197,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The A/B comparison in progress, or the last one."""
     verdicts: tuple[ComparisonShown, ...] = ()
     """The concluded comparisons of this workload, oldest first."""
+    profiling: bool = False
+    """Asked to trace some steps, and not answered yet."""
+    profile: Profiled | None = None
+    """The newest profile of this run."""
     transform_ms: dict[str, float] = msgspec.field(default_factory=dict)
     """Mean time a sample spends in each transform of a loader worker."""
     skipped_samples: int = 0

@@ -1,0 +1,1 @@
+"""What a trace of some training steps tells, read without torch."""

@@ -1,0 +1,88 @@
+"""A trace in columns: what every reader of it works on."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from gpudash.protocol import Profiled
+
+LaneKind: TypeAlias = Literal["host", "stream", "copies", "communication"]
+EventKind: TypeAlias = Literal[
+    "operator",  # on a host thread: an operator of torch's, or a python function
+    "runtime",  # … a call of the CUDA runtime or driver
+    "sync",  # … one that waits for the device
+    "annotation",  # … record_function, or ours
+    "kernel",  # on a stream
+    "copy",
+    "set",  # memset
+    "collective",  # on a stream: NCCL's
+]
+KINDS: tuple[EventKind, ...] = (
+    "operator",
+    "runtime",
+    "sync",
+    "annotation",
+    "kernel",
+    "copy",
+    "set",
+    "collective",
+)
+"""`Events.kind` is an index into this."""
+
+
+class TraceLane(msgspec.Struct, frozen=True):
+    """A row of the timeline: a host thread, a stream, all copies, all communication."""
+
+    kind: LaneKind
+    label: str
+
+
+class Events(msgspec.Struct, frozen=True):
+    """All complete events, ordered by begin; each column has shape (n,)."""
+
+    begin_us: NDArray[np.float64]
+    """Since the trace's first event."""
+    duration_us: NDArray[np.float64]
+    kind: NDArray[np.uint8]
+    name: NDArray[np.int32]
+    """Index into `Trace.names`."""
+    lane: NDArray[np.int16]
+    """Index into `Trace.lanes`: of a host event its thread's, of a device event its stream's;
+    copies and collectives are drawn in lanes of their own besides."""
+    launch: NDArray[np.int32]
+    """Of a device event: the index of the runtime call that launched it; -1 where not known."""
+    bytes: NDArray[np.int64]
+    """Of a copy; else 0."""
+
+    def __len__(self) -> int:
+        return len(self.begin_us)
+
+
+class TraceStep(msgspec.Struct, frozen=True):
+    """A profiled step on the trace's time axis."""
+
+    number: int
+    begin_us: float
+    end_us: float
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """A Chrome trace of torch.profiler's, as it is worked on."""
+
+    name: str
+    """The file's."""
+    names: tuple[str, ...]
+    lanes: tuple[TraceLane, ...]
+    events: Events
+    steps: tuple[TraceStep, ...] = ()
+    """From torch's `ProfilerStep#N` annotations; none where the trace has none."""
+    began_ns: int | None = None
+    """Unix time of its first event; None where the trace does not say."""
+    dropped: int = 0
+    """Events that contradict themselves: kernels before their launch, negative lengths."""
+    profiled: Profiled | None = None
+    """What gpudash noted in the file itself."""
+    device: str = ""
+    """The GPU's name; empty where no device was traced."""

@@ -1,0 +1,103 @@
+"""What a step's time goes into, by its trace. Times are means for one step, in milliseconds."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from gpudash.protocol import Profiled
+
+IdleCause: TypeAlias = Literal["host", "stream", "communication", "other"]
+"""Why the device had nothing to do: the host had launched nothing, a stream waited for another,
+a collective was waited for, or neither can be told."""
+
+
+class StreamUse(msgspec.Struct, frozen=True):
+    """One stream."""
+
+    label: str
+    busy_ms: float
+    kernels: float
+
+
+class KernelUse(msgspec.Struct, frozen=True):
+    """One kernel, by name: all of its launches in a step together."""
+
+    name: str
+    operator: str
+    """That launched most of them; empty where unknown."""
+    module: str
+    """As torch names it; empty where unknown."""
+    count: float
+    ms: float
+    uses_tensor_cores: bool
+
+
+class OperatorUse(msgspec.Struct, frozen=True):
+    """One operator on the host, without what it calls."""
+
+    name: str
+    count: float
+    self_ms: float
+
+
+class CopyUse(msgspec.Struct, frozen=True):
+    """All copies in one direction."""
+
+    direction: Literal["to device", "to host", "on device", "other"]
+    is_pinned: bool | None
+    """Of the host's memory; None where there is none, or it is not known."""
+    count: float
+    mib: float
+    ms: float
+    gb_s: float | None
+
+
+class SyncUse(msgspec.Struct, frozen=True):
+    """One line that made the host wait for the device."""
+
+    file: str
+    """Empty where only the operator is known, which is in `what`."""
+    line: int
+    function: str
+    what: str
+    count: float
+    blocked_ms: float
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What was traced."""
+
+    steps: int
+    step_ms: float
+    """Wall time of a step while it was traced."""
+    on_device: bool
+    """Whether the trace holds device events; without any, the device's values are None or empty."""
+    busy_ms: float | None = None
+    """At least one stream at work."""
+    idle_ms: dict[IdleCause, float] = {}
+    """With `busy_ms` it adds up to `step_ms`."""
+    streams: tuple[StreamUse, ...] = ()
+    overlap_ms: float | None = None
+    """Two or more streams at work; None with a single stream."""
+    kernels: tuple[KernelUse, ...] = ()
+    """The longest first."""
+    operators: tuple[OperatorUse, ...] = ()
+    launches: float | None = None
+    launch_ms: float | None = None
+    """The host spent in calls that launch."""
+    copies: tuple[CopyUse, ...] = ()
+    gaps: tuple[tuple[float, int, float], ...] = ()
+    """(least µs, gaps a step, ms a step) by class: from 0, 10, 100 µs, 1, 10 ms on."""
+    tensor_core_pct: float | None = None
+    """Of kernel time, in kernels that use tensor cores by their names."""
+    syncs: tuple[SyncUse, ...] = ()
+    """The longest first; calls that waited at least a moment, and those that torch warned of."""
+    blocked_ms: float | None = None
+    """The host waited for the device, all syncs together."""
+    communication_ms: float | None = None
+    exposed_ms: float | None = None
+    """Of communication: nothing else ran on the device meanwhile."""
+    mfu_pct: float | None = None
+    """Model flops against the measured peak; None where either is unknown."""
+    dropped: int = 0
+    profiled: Profiled | None = None
