@@ -117,7 +117,7 @@ def _count(count: float) -> str:
 def _kernel(one: KernelUse) -> str:
     mark = "*" if one.uses_tensor_cores else " "
     who = " in ".join(filter(None, (one.operator.removeprefix("aten::"), one.module))) or ABSENT
-    return _table_row(one.ms, one.count, f"{mark} {clip(who, 26):26}  {short(one.name)}")
+    return _table_row(one.ms, one.count, f"{mark} {clip(who, 22):22}  {short(one.name)}")
 
 
 def _copy(one: CopyUse) -> str:
