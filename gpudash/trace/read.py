@@ -225,10 +225,11 @@ class _Columns:
     def _add_events(self, events: list[_Event]) -> None:
         for one in [one for one in events if not one.cat]:
             if one.name == "thread_name":
-                self._labels[one.pid, one.tid] = plain(str(one.args.name)).strip()
+                self._labels[one.pid, one.tid] = str(one.args.name).strip()
             elif one.name == "Record Window End":
                 self._until_us = one.ts
         kept = [one for one in events if one.ph == "X" and one.cat in CATEGORIES]
+        args = [one.args for one in kept]
         names, places = self._names, self._places
         for column, values, dtype in (
             ("begin_us", [one.ts for one in kept], np.float64),
@@ -236,8 +237,8 @@ class _Columns:
             ("kind", [CATEGORIES[one.cat] for one in kept], np.uint8),
             ("name", [names[one.name] for one in kept], np.int32),
             ("lane", [places[one.pid, one.tid] for one in kept], np.int32),
-            ("correlation", [one.args.correlation for one in kept], np.int64),
-            ("bytes", [one.args.bytes for one in kept], np.int64),
+            ("correlation", [one.correlation for one in args], np.int64),
+            ("bytes", [one.bytes for one in args], np.int64),
         ):
             self._columns[column].append(np.array(values, dtype))
 
@@ -275,7 +276,7 @@ class _Columns:
             began_ns=None if self._base_ns is None else self._base_ns + round(first_us * 1000),
             dropped=len(events) - len(kept),
             profiled=self._profiled,
-            device=self._devices[0].name if self._devices and on_device.any() else "",
+            device=plain(self._devices[0].name) if self._devices and on_device.any() else "",
             is_cut=self._is_cut,
         )
 
@@ -290,7 +291,7 @@ class _Columns:
                 label = f"GPU {pid} {label}"
             number = tid if isinstance(tid, int) else 0
             rank = (0, pid != tid, index) if kind == "host" else (1, pid != 0, number)
-            found.append((rank, index, TraceLane(kind, label, number)))
+            found.append((rank, index, TraceLane(kind, plain(label), number)))
         found.sort(key=lambda one: one[:2])
         place = np.empty(len(found), np.int16)
         place[[index for _, index, _ in found]] = np.arange(len(found))

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from gpudash.format import ABSENT, clip, memory, milliseconds, percent, plain, significant
 from gpudash.trace.compare import Comparison, KernelChange, TotalChange
-from gpudash.trace.idle import IdleCause
 from gpudash.trace.names import short
-from gpudash.trace.summary import CopyUse, KernelUse, Summary, SyncUse
+from gpudash.trace.summary import CopyUse, IdleCause, KernelUse, Summary, SyncUse
 
 WIDTH = 80
 LABEL = 34

@@ -58,8 +58,10 @@ def test_a_copys_name_tells_its_direction_and_the_hosts_memory(name, expected):
     [
         ("gemm", "gemm"),
         (
-            "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, "
-            "std::array<char*, 1ul> >(int, at::native::FillFunctor<float>)",
+            (
+                "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, "
+                "std::array<char*, 1ul> >(int, at::native::FillFunctor<float>)"
+            ),
             "vectorized_elementwise_kernel<4, FillFunctor<float>, array<char*, 1ul> >",
         ),
         (
