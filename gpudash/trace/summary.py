@@ -1,14 +1,23 @@
-"""What a step's time goes into, by its trace. Times are means for one step, in milliseconds."""
+"""What a step's time goes into, by its trace. Times are means for one step, in milliseconds.
 
-from typing import Literal, TypeAlias
+The records load no numpy: every screen knows them, also without a trace.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import msgspec
 
 from gpudash.protocol import Profiled
+from gpudash.trace.names import Direction
+
+if TYPE_CHECKING:
+    from gpudash.trace.model import Trace
 
 IdleCause: TypeAlias = Literal["host", "stream", "communication", "other"]
 """Why the device had nothing to do: the host had launched nothing, a stream waited for another,
 a collective was waited for, or neither can be told."""
+CAUSES: tuple[IdleCause, ...] = get_args(IdleCause)
 
 
 class StreamUse(msgspec.Struct, frozen=True):
@@ -43,7 +52,7 @@ class OperatorUse(msgspec.Struct, frozen=True):
 class CopyUse(msgspec.Struct, frozen=True):
     """All copies in one direction."""
 
-    direction: Literal["to device", "to host", "on device", "other"]
+    direction: Direction
     is_pinned: bool | None
     """Of the host's memory; None where there is none, or it is not known."""
     count: float
@@ -83,10 +92,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The longest first."""
     operators: tuple[OperatorUse, ...] = ()
     launches: float | None = None
+    """Calls that put kernels or graphs into a stream; those that copy are not counted."""
     launch_ms: float | None = None
-    """The host spent in calls that launch."""
+    """The host spent in these calls."""
+    copy_call_ms: float | None = None
+    """The host spent in calls that copy: one from pageable memory holds it up."""
     copies: tuple[CopyUse, ...] = ()
-    gaps: tuple[tuple[float, int, float], ...] = ()
+    gaps: tuple[tuple[float, float, float], ...] = ()
     """(least µs, gaps a step, ms a step) by class: from 0, 10, 100 µs, 1, 10 ms on."""
     tensor_core_pct: float | None = None
     """Of kernel time, in kernels that use tensor cores by their names."""
@@ -101,3 +113,17 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Model flops against the measured peak; None where either is unknown."""
     dropped: int = 0
     profiled: Profiled | None = None
+    device: str = ""
+    """The GPU's name; empty where no device was traced."""
+    is_cut: bool = False
+    """The trace's file ends early."""
+
+
+def summarise(trace: "Trace", syncs: Sequence[SyncUse] = ()) -> Summary:
+    """Return where the time of the traced steps went, between the first's begin and the last's end.
+
+    Without annotated steps that is the whole trace. `syncs` are by the lines that caused them.
+    """
+    from gpudash.trace import accounting  # noqa: PLC0415  # numpy, not before there is a trace
+
+    return accounting.account(trace, syncs)
