@@ -6,7 +6,7 @@ device, at the clock that it runs at.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
@@ -23,6 +23,7 @@ PRECISIONS = {
     "bf16": (torch.bfloat16, 8192),
 }
 """The type of the elements, and the side of matrices that fill any GPU."""
+ALL = tuple(PRECISIONS)
 SMALLEST_SIDE = 1024
 REPEATS = 4
 """The best of them counts; the first also loads the kernel."""
@@ -34,13 +35,13 @@ CPU_BUDGET_S = 0.05
 """Once at least, and then until this is over: a CPU has other work besides."""
 
 
-def measure(device: torch.device, precision: str = "") -> Peak | None:
-    """Return what the device, which should be idle, reaches in this precision, or in all it has.
+def measure(device: torch.device, precisions: Collection[str] = ALL) -> Peak | None:
+    """Return what the device, which should be idle, reaches in those of the precisions it has.
 
     None where there is too little free memory. What the measurement took is free again; torch's
     peak of allocated memory alone has seen it.
     """
-    wanted = [precision] if precision in PRECISIONS else [*PRECISIONS]
+    wanted = [name for name in PRECISIONS if name in precisions]
     try:
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             return _of_cpu(wanted) if device.type == "cpu" else _of_gpu(device, wanted)
