@@ -90,29 +90,36 @@ def multiplying(precision: str) -> Iterator[None]:
 
 
 def _of_gpu(device: torch.device, wanted: list[str]) -> Peak | None:
-    is_new = torch.cuda.get_device_capability(device) >= (8, 0)  # Ampere
     free_bytes, _ = torch.cuda.mem_get_info(device)
-    room_bytes = min(MOST_ROOM, free_bytes // 4)
+    room_bytes = min(MOST_ROOM, free_bytes // 64 * 16)  # whole elements, in both halves
     if room_bytes < LEAST_ROOM:
         return None
-    pool = torch.cuda.MemPool()  # its memory is the driver's again once it is gone
+    pool = torch.cuda.MemPool()
     with torch.cuda.device(device):
         with torch.cuda.use_mem_pool(pool):
-            room = torch.empty(room_bytes // 16 * 16, dtype=torch.uint8, device=device)
-        random = torch.Generator(device).manual_seed(0)
-        tflops = {}
-        for precision in wanted:
-            n = side(precision, room_bytes)
-            if n and (is_new or precision == "fp32"):
-                dtype, _ = PRECISIONS[precision]
-                a, b, c = room.view(dtype)[: 3 * n * n].view(3, n, n)
-                for factor in (a, b):  # zeros would need less power, and so be faster
-                    factor.uniform_(-1, 1, generator=random)
-                with multiplying(precision):
-                    lasts_s = _gpu_s(device, partial(torch.mm, a, b, out=c))
-                tflops[precision] = 2 * n**3 / lasts_s / 1e12
-        source, target = room.view(2, -1)
-        copied_s = _gpu_s(device, partial(target.copy_, source))
+            room = torch.empty(room_bytes, dtype=torch.uint8, device=device)
+        found = _in_room(room, wanted)
+    del room  # before its pool, which then gives the memory back to the driver
+    return found
+
+
+def _in_room(room: Tensor, wanted: list[str]) -> Peak:
+    device = room.device
+    is_new = torch.cuda.get_device_capability(device) >= (8, 0)  # Ampere
+    random = torch.Generator(device).manual_seed(0)
+    tflops = {}
+    for precision in wanted:
+        n = side(precision, room.numel())
+        if n and (is_new or precision == "fp32"):
+            dtype, _ = PRECISIONS[precision]
+            a, b, c = room.view(dtype)[: 3 * n * n].view(3, n, n)
+            for factor in (a, b):  # zeros would need less power, and so be faster
+                factor.uniform_(-1, 1, generator=random)
+            with multiplying(precision):
+                lasts_s = _gpu_s(device, partial(torch.mm, a, b, out=c))
+            tflops[precision] = 2 * n**3 / lasts_s / 1e12
+    source, target = room.view(2, -1)
+    copied_s = _gpu_s(device, partial(target.copy_, source))
     return Peak(matmul_tflops=tflops, memory_gb_s=room.numel() / copied_s / 1e9)
 
 
