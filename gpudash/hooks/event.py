@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 from gpudash.hooks.signals import is_from_handler
-from gpudash.hooks.uncompiled import uncompiled
+from gpudash.instrument.uncompiled import uncompiled
 
 
 class Fails(Protocol):

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from gpudash.hooks.uncompiled import uncompiled
+from gpudash.instrument.uncompiled import uncompiled
 
 OURS = f"{Path(__file__).parent}{os.sep}"
 
