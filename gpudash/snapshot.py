@@ -18,6 +18,7 @@ from gpudash.protocol import (
     GpuReading,
     HostReading,
     LeverOffer,
+    MemoryOwners,
     Phase,
     Playback,
     Profiled,
@@ -203,6 +204,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Asked to trace some steps, and not answered yet."""
     profile: Profiled | None = None
     """The newest profile of this run."""
+    memory_owners: MemoryOwners | None = None
+    """The newest that was told of in this run."""
     transform_ms: dict[str, float] = msgspec.field(default_factory=dict)
     """Mean time a sample spends in each transform of a loader worker."""
     skipped_samples: int = 0

@@ -46,7 +46,7 @@ cost short steps more than some lever gains."""
 EXPECTED_S = 2.0
 """So long a training that was found is measured with nobody there: a dashboard that comes within
 is told of the first steps too."""
-CAN: tuple[Ability, ...] = ("levers", "blocks", "pause", "record", "leave")
+CAN: tuple[Ability, ...] = ("levers", "blocks", "pause", "record", "memory", "leave")
 LAST_STEPS_S = 0.2
 """So long the device may take, when the process ends, to finish what is to be reported."""
 
