@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-import gpudash
 from gpudash.instrument.owners import MIB, at_the_peak, owners
 from gpudash.protocol import Event, Memory, MemoryOwners, MemoryUse, Refused
 
@@ -21,7 +20,8 @@ STEPS = 2
 """In the second one, gradients and the optimizer's state are there from the begin."""
 MOST_EVENTS = 200_000
 """The newest that are kept, of steps that allocate without end."""
-INSIDE = tuple(f"{Path(module.__file__).parent}/" for module in (torch, gpudash) if module.__file__)
+INSIDE = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1]))
+"""Folders whose lines own nothing: torch's and gpudash's own."""
 
 Owned = tuple[Iterable[nn.Module], Iterable[Optimizer]]
 
