@@ -59,7 +59,7 @@ to enqueue one, and a host that waits for room in it would pass for busy."""
 MIN_AHEAD = 2
 RUN_AHEAD_POLL_S = 0.0001
 WATCHED_STEPS = 2
-"""After the start or a change, in case memory runs out: the second one has all that a step needs."""
+"""After the start or a change, in case memory runs out: the second has all that a step needs."""
 
 
 class Loop:
