@@ -18,6 +18,7 @@ from gpudash.protocol import (
     GpuReading,
     HostReading,
     LeverOffer,
+    MemoryOwners,
     Phase,
     Playback,
     Profiled,
@@ -95,6 +96,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     cpu_pct: float | None = None
     memory_mib: float | None = None
     """The most device memory in use; None where no GPU is read."""
+    peak_mib: float | None = None
+    """The most of it in the training's tensors at once, as its allocator says."""
     ratio: float | None = None
     """samples/s over the first row's: comparable across batch sizes, and steps/s at equal ones."""
     ratio_is_clear: bool = False
@@ -201,6 +204,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Asked to trace some steps, and not answered yet."""
     profile: Profiled | None = None
     """The newest profile of this run."""
+    memory_owners: MemoryOwners | None = None
+    """The newest that was told of in this run."""
     transform_ms: dict[str, float] = msgspec.field(default_factory=dict)
     """Mean time a sample spends in each transform of a loader worker."""
     skipped_samples: int = 0

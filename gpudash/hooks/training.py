@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 import torch
+from torch import nn
+from torch.optim import Optimizer
 
-from gpudash.hooks.found import Found, Redirects
+from gpudash.hooks.found import Found, Redirects, modules_of
 from gpudash.hooks.levers.offers import UNKNOWN
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.loss import LossReader
@@ -114,6 +116,10 @@ class Training:
             root.keeps_calls = keep
             if not keep:
                 root.newest = None
+
+    def owned(self) -> tuple[list[nn.Module], tuple[Optimizer, ...]]:
+        """Return the modules and the optimizers that the script still has."""
+        return modules_of(self.found.roots), self.found.optimizers
 
     @property
     def is_captured(self) -> bool:

@@ -15,6 +15,7 @@ from gpudash.hooks.endpoint import Line
 from gpudash.hooks.levers import Refusal
 from gpudash.hooks.training import Training
 from gpudash.instrument.block_queue import BlockQueue, difference
+from gpudash.instrument.memory_history import MemoryHistory
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports
 from gpudash.protocol import (
     AnyCommand,
@@ -23,6 +24,7 @@ from gpudash.protocol import (
     BlocksEnded,
     Change,
     Changed,
+    Memory,
     Pause,
     Paused,
     Refused,
@@ -65,6 +67,7 @@ class Watch:
         self._training = training
         self._reports = reports
         self._blocks = BlockQueue()
+        self._history = MemoryHistory(training.found.device, training.owned, line.send)
         self._inbox: deque[AnyCommand] = deque()
         self._waiting: _Switch | None = None
         self._timing: _Timing | None = None
@@ -79,7 +82,8 @@ class Watch:
     @property
     def is_busy(self) -> bool:
         """Whether something is to be seen to at each border."""
-        return self._blocks.running or self._waiting is not None or len(self._inbox) > 0
+        waiting = self._waiting is not None or len(self._inbox) > 0
+        return self._blocks.running or waiting or self._history.is_on
 
     @property
     def is_over(self) -> bool:
@@ -98,6 +102,8 @@ class Watch:
         """Do what is to be done between two steps."""
         if self._line.gone and not self._is_left:
             self._leave()
+        if self._history.turn(self._training.step):
+            self._training.tracker.interrupt()
         if self._waiting is not None and self._training.step > self._waiting.after_step:
             switch, self._waiting = self._waiting, None
             self._enter(switch)
@@ -121,6 +127,7 @@ class Watch:
             self._refuse(why, command)
         if self._blocks.running:
             self._line.send(self._blocks.end(time.monotonic(), why))
+        self._history.stop(why)
         self._inbox.clear()
         self._waiting = self._timing = self._paused = None
         self._training.keep_calls(keep=False)
@@ -128,6 +135,7 @@ class Watch:
     def _leave(self) -> None:
         """Undo what only a dashboard is interested in."""
         self._is_left = True
+        self._history.stop("the dashboard is gone")
         self._inbox.clear()
         if self._paused is not None:
             self._paused = None
@@ -161,6 +169,8 @@ class Watch:
                 self._pause(command)
             case Resume():
                 self._resume(command)
+            case Memory():
+                self._history.ask(command, self._training.step)
             case Stop():
                 self._refuse(NO_STOP, command)
         return True

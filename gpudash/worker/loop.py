@@ -6,12 +6,18 @@ after it.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
 import msgspec
 import torch
 
+from gpudash import format as fmt
+from gpudash.forecast import forecast
 from gpudash.instrument.block_queue import BlockQueue, difference
+from gpudash.instrument.memory import capacity_mib, device_memory, reset_peak
+from gpudash.instrument.memory_history import MemoryHistory
 from gpudash.instrument.pipes import CommandPipe
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports, instruments
 from gpudash.protocol import (
@@ -23,6 +29,8 @@ from gpudash.protocol import (
     Changed,
     Event,
     Finished,
+    Memory,
+    MemoryOwners,
     Note,
     Pause,
     Paused,
@@ -50,6 +58,8 @@ effect soon, and that a stream's queue of 1024 launches hardly fills up: PyTorch
 to enqueue one, and a host that waits for room in it would pass for busy."""
 MIN_AHEAD = 2
 RUN_AHEAD_POLL_S = 0.0001
+WATCHED_STEPS = 2
+"""After the start or a change, in case memory runs out: the second has all that a step needs."""
 
 
 class Loop:
@@ -64,12 +74,15 @@ class Loop:
         self._send = send
         self._clock, losses = instruments(training.device, PHASES)
         reported = training.input_report, training.synchronize
-        self._reports = Reports(self._clock, losses, *reported, send)
+        memory = partial(device_memory, training.device)
+        self._reports = Reports(self._clock, losses, *reported, send, memory)
         self._noted = set(training.notes.values())  # the session has been told at the start
         self._requested = plan.settings
         self._last_good = dict(training.settings)  # settings with which a step went through …
         self._last_good_requested = plan.settings  # … and how they had been asked for
         self._warm_from_step = 0  # from here on they have shown what they need
+        self._peaks: dict[frozenset[tuple[str, str]], dict[int, float]] = {}  # MiB by batch size
+        self._history = MemoryHistory(training.device, training.owned, send)
         self._blocks = BlockQueue()
         self._paused: Paused | None = None
         self._stops: tuple[int, ...] = ()
@@ -78,7 +91,21 @@ class Loop:
         self._began_s = time.monotonic()
 
     def run(self) -> None:
-        """Train until done. Raises ParentGone, or what the workload raises."""
+        """Train until done. Raises ParentGone, or what the workload raises.
+
+        Where memory has run out, notes of the error say what is known of that.
+        """
+        try:
+            self._run()
+        except (RuntimeError, MemoryError) as error:
+            if is_out_of_memory(error):
+                told = self._history.tell()
+                for known in self._why_it_did_not_fit(self._training.settings, told):
+                    error.add_note(known)
+            raise
+
+    def _run(self) -> None:
+        self._history.watch(WATCHED_STEPS)
         while not self._done():
             if self._blocks.running and not self._paused:
                 self._turn_blocks()
@@ -89,6 +116,7 @@ class Loop:
         self._reports.send_last()
         if self._blocks.running:
             self._send(self._blocks.end(time.monotonic(), "the training ended"))
+        self._history.stop("the training ended")
         answers = (*self._stops, *(command.id for command in self._commands.read()))
         total_steps = self._reports.total_steps
         self._send(Finished(at_s=time.monotonic(), answers=answers, total_steps=total_steps))
@@ -103,6 +131,8 @@ class Loop:
             self._obey_commands()
             if self._stops:
                 return
+            if self._history.turn(self._training.trained_steps):
+                self._break()
         if self._paused:
             self._rest(REPORT_EVERY_S)
         # what has finished since the last look counts as enqueued: looking takes time
@@ -187,6 +217,10 @@ class Loop:
         if newest and newest.segment == self._clock.segment and newest.step > self._warm_from_step:
             self._last_good = dict(self._training.settings)
             self._last_good_requested = self._requested
+            peak_mib = self._reports.memory.peak_mib
+            if peak_mib is not None:
+                others, batch_size = _by_batch_size(self._training.settings)
+                self._peaks.setdefault(others, {})[batch_size] = peak_mib
 
     def _obey(self, command: AnyCommand) -> None:
         match command:
@@ -198,6 +232,8 @@ class Loop:
                 self._pause(command)
             case Resume():
                 self._resume(command)
+            case Memory():
+                self._history.ask(command, self._training.trained_steps)
             case Stop():
                 self._stops += (command.id,)
 
@@ -251,6 +287,9 @@ class Loop:
     ) -> None:
         """Enter the resolved settings that `changes` leads to, or go back to what worked."""
         self._drain()
+        if answers and not self._blocks.running:
+            # in its warm-up, in which nothing is measured, memory may run out
+            self._history.watch(self._training.trained_steps + WATCHED_STEPS)
         try:
             fits = self._fits(lambda: self._training.enter(wanted))
         except LeverError as error:  # found while building: a data directory that is gone
@@ -350,6 +389,7 @@ class Loop:
     ) -> None:
         self._clock.segment += 1
         self._break()
+        reset_peak(self._training.device)
         training = self._training
         self._warm_from_step = training.trained_steps + training.warmup_steps
         self._begin_block()
@@ -382,15 +422,29 @@ class Loop:
         """
         failed, good = self._training.settings, self._last_good
         changes, restored = difference(good, failed), difference(failed, good)
+        told = None if why else self._history.tell()
         self._training.recover(good)
         if self._training.device.type == "cuda":
             torch.cuda.empty_cache()
         self._requested = self._last_good_requested
         kind: RefusalKind = "bad_setting" if why else "out_of_memory"
+        known = () if why else self._why_it_did_not_fit(failed, told)
         why = why or f"out of memory with {phrase(changes)}"
-        self._refuse(kind, changes, f"{why}: went back to {phrase(restored)}", answers)
+        reason = "; ".join((f"{why}: went back to {phrase(restored)}", *known))
+        self._refuse(kind, changes, reason, answers)
         self._blocks.current = None
         self._entered_segment(restored, began_s)
+
+    def _why_it_did_not_fit(self, failed: Settings, told: MemoryOwners | None) -> Iterator[str]:
+        """Yield which batch would have fitted, and who owned most, as far as that is known."""
+        others, _ = _by_batch_size(failed)
+        expected = forecast(self._peaks.get(others, {}), capacity_mib(self._training.device))
+        if expected is not None:
+            yield str(expected)
+        largest = next((one for one in told.owners if one.file), None) if told else None
+        if largest is not None:
+            place = f"{Path(largest.file).name}:{largest.line}"
+            yield f"most at {place}, {fmt.memory(largest.mib)} of {largest.use}"
 
     def _refuse(
         self, kind: RefusalKind, changes: Settings, reason: str, answers: tuple[int, ...] = ()
@@ -401,3 +455,9 @@ class Loop:
         if block is not None and not answers:
             refused = msgspec.structs.replace(refused, run=self._blocks.run, block=block.number)
         self._send(refused)
+
+
+def _by_batch_size(settings: Settings) -> tuple[frozenset[tuple[str, str]], int]:
+    """Return all other settings, and the batch size."""
+    others = frozenset(one for one in settings.items() if one[0] != "batch_size")
+    return others, int(settings["batch_size"])

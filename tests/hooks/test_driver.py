@@ -25,6 +25,7 @@ from gpudash.protocol import (
     Changed,
     Event,
     Hello,
+    Memory,
     Notice,
     Offered,
     Pause,
@@ -135,6 +136,7 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event] | None]]] = {
         [LONG, Pause(id=2), Resume(id=3), Pause(id=4), blocks(5, 1), Resume(id=6)],
         dict.fromkeys(range(1, 7)),
     ),
+    "who owns memory, on a CPU": ([Memory(id=1)], {1: Refused}),
     "a stop": ([Stop(id=1), blocks(2, 1)], {1: Refused, 2: BlocksEnded}),
 }
 

@@ -1,11 +1,14 @@
 """Every command has exactly one answer that names it, whatever the worker is doing."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import pytest
 import torch
 
+from gpudash.instrument import reporter
+from gpudash.instrument.memory import DeviceMemory
 from gpudash.protocol import (
     AnyCommand,
     BlocksEnded,
@@ -13,6 +16,7 @@ from gpudash.protocol import (
     Changed,
     Event,
     Finished,
+    Memory,
     Pause,
     Paused,
     Plan,
@@ -22,8 +26,10 @@ from gpudash.protocol import (
     Resumed,
     Stop,
 )
+from gpudash.worker import loop
+from gpudash.worker.__main__ import describe
 from tests.answers import answers_in, blocks
-from tests.worker.in_process import FakeEntry, Run
+from tests.worker.in_process import SETTINGS, FakeEntry, Run
 from tests.workloads.trainings import one_thread
 from workloads.levers import Value
 
@@ -73,6 +79,7 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event]]]] = {
         [LONG, Pause(id=2), Resume(id=3), Pause(id=4), blocks(5, 1), Resume(id=6)],
         dict.fromkeys(range(1, 7)),
     ),
+    "who owns memory, on a CPU": ([Memory(id=1)], {1: Refused}),
     "out of memory": ([Change(id=1, settings={"batch_size": "4"})], {1: Changed}),
     "out of memory in blocks": ([blocks(1, 1, {"batch_size": "4"}, {})], {1: BlocksEnded}),
     "a stop in blocks": ([LONG, Pause(id=2), Stop(id=3)], dict.fromkeys((1, 2, 3))),
@@ -135,9 +142,55 @@ def test_a_change_given_up_later_says_so_before_the_way_back_and_answers_nobody(
     assert [event.requested for event in run.of(Changed)] == [{"batch_size": "4"}, {}]
 
 
+def test_what_did_not_fit_says_which_batch_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    def peak(run: Run) -> DeviceMemory:
+        return DeviceMemory(peak_mib=1000.0 + 100.0 * int(run.training.settings["batch_size"]))
+
+    sizes = ["3", "4"]  # at 4 memory runs out
+
+    def react(run: Run, event: Event) -> None:
+        if isinstance(event, Progress) and event.mem_peak_mib and sizes:
+            seen = Counter(step.segment for step in run.steps)
+            if seen[2 - len(sizes)] > 100:
+                run.send(Change(id=len(sizes), settings={"batch_size": sizes.pop(0)}))
+        elif run.of(Refused):
+            run.stop()
+
+    monkeypatch.setattr(reporter, "MEMORY_EVERY_S", 0.0)
+    monkeypatch.setattr(loop, "capacity_mib", lambda _device: 1395.0)
+    run = Run(FakeEntry(during={"forward": work}), react)
+    run._loop._reports._read_memory = lambda: peak(run)
+    (refused,) = run.until_stopped().of(Refused)
+    assert refused.reason == (
+        "out of memory with batch_size=4: went back to batch_size=3; "
+        "batch 3 would fit, 4 would not (from the peaks at 2 and 3)"
+    )
+
+
 def stop_after(kind: type[Event], count: int):  # a reaction, as above
     def react(run: Run, event: Event) -> None:
         if isinstance(event, Progress) and len(run.of(kind)) == count:
             run.stop()
 
     return react
+
+
+def test_memory_that_runs_out_for_good_says_which_batch_would_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "capacity_mib", lambda _device: 1000.0 + 100.0 * 12)
+    run = Run(
+        FakeEntry(during={"forward": work}),
+        lambda _run, _event: None,
+        {**SETTINGS, "batch_size": "4"},
+    )
+    others, _ = loop._by_batch_size(run.training.settings)
+    run._loop._peaks[others] = {2: 1200.0, 3: 1300.0}
+    with pytest.raises(torch.OutOfMemoryError) as raised:
+        run.until_stopped()
+    failed = describe(raised.value, "fake", {"batch_size": "4"})
+    assert failed.kind == "out_of_memory"
+    assert failed.sentence == (
+        "out of memory with batch_size=4; "
+        "batch 12 would fit, 14 would not (from the peaks at 2 and 3)"
+    )
