@@ -65,7 +65,7 @@ async def shown(snapshot, width, height=6, **how):
 
 async def test_at_120_columns_answer_evidence_lanes_and_keys_are_in_sight():
     rows = await shown(two_streams(), 120)
-    assert "limited by the GPU" in rows[0]
+    assert "GPU-bound" in rows[0]
     assert "x try precision=bf16 by A/B" in rows[0]
     assert "e why" in rows[0]
     assert "busy 100 % of 6.83 ms; encode runs beside training 82 % of it" in rows[1]
@@ -78,7 +78,7 @@ async def test_at_120_columns_answer_evidence_lanes_and_keys_are_in_sight():
 
 async def test_at_80_columns_it_needs_four_rows_and_no_frame():
     rows = await shown(two_streams(), 80, 4, framed=False)
-    assert rows[0].startswith(" LIMITED BY THE GPU: busy 100 % of 6.83 ms ")
+    assert rows[0].startswith(" GPU-BOUND: busy 100 % of 6.83 ms ")
     assert rows[0].rstrip().endswith("x try precision=bf16 (A/B)")
     assert [row[1:7].strip() for row in rows[1:]] == ["train", "encode", "host"]
 
