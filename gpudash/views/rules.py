@@ -37,17 +37,15 @@ DATA_PCT = 10.0
 COPY_PCT = 20.0
 """Critical for a wait; a copy's phase also holds what passes until its launch."""
 LOST_PCT = 10.0
-"""Of the step, as for data: the device idle for a cause that a profile shows."""
+"""Of the step, as for data: the device is idle for a cause that a profile or the driver shows."""
 WAITS_PCT = 50.0
 """The host waits for most of the step, with a setting that makes it wait."""
 HOST_PCT = 90.0
 """benchmarks/RESULTS.md, encdec on an H200: a step bound by launching had 100 %. At 82 % the GPU
 was the limit: a second stream brought 17 % more, with the host's time unchanged."""
 BUSY_HOST_PCT = 75.0
-"""From here on the host is the limit where the GPU is seen to be idle, and has no time for more
-launches."""
-IDLE_GPU_PCT = 10.0
-"""The GPU is seen to be idle from here on: `LOST_PCT` of the time no kernel ran."""
+"""From here on the GPU is idle because of the host where it is idle, and the host has no time for
+more launches."""
 THROTTLED_PCT = 30.0
 """Of the clock. A power cap costs large matmuls some of it by design."""
 DRAM_PCT = 60.0
@@ -125,10 +123,15 @@ def limit_of(asked: Iterable[Rule], before: str | None = None) -> Limit:
 
 
 def _by_host(step: RecentStep, kind: Limit) -> tuple[Rule]:
-    idle_pct = None if step.gpu_util_pct is None else 100 - step.gpu_util_pct
-    is_idle = idle_pct is not None and idle_pct >= IDLE_GPU_PCT
-    from_pct = BUSY_HOST_PCT if is_idle else HOST_PCT
-    return (Rule(kind, "the host is busy with a step", step.share_pct(step.host_ms), from_pct),)
+    """Return the rule for a busy host: it is the limit as far as the GPU is seen to be idle.
+
+    A script's host is always busy: nothing lets it rest once it is ahead.
+    """
+    busy_pct = step.share_pct(step.host_ms)
+    if kind == "sync" or step.gpu_util_pct is None or (busy_pct or 0.0) < BUSY_HOST_PCT:
+        return (Rule(kind, "the host is busy with a step", busy_pct, HOST_PCT),)
+    idle_pct = max(100 - step.gpu_util_pct - (step.share_pct(step.starved_ms) or 0.0), 0.0)
+    return (Rule(kind, "the host is busy, and no kernel runs", idle_pct, LOST_PCT),)
 
 
 def _by_profile(step: RecentStep, profile: Summary, waits: Collection[str]) -> tuple[Rule, ...]:
