@@ -22,6 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+from gpudash import format as fmt
 from gpudash.commands.headless import News
 from gpudash.commands.run import begin, plan_of
 from gpudash.compare.ab import Question
@@ -169,9 +170,8 @@ class Watched:
         shown, gain = self._news.snapshot.comparison, proposed.gain
         if shown is None or shown.change is None or gain is None:
             return found._replace(gain=(shown.failure if shown is not None else None) or "no A/B")
-        low, high = shown.low or shown.change, shown.high or shown.change
-        within = 100 * high >= (gain.low_pct or 0.0) and 100 * low <= gain.high_pct
-        measured = f"{100 * shown.change:+.0f} % [{100 * low:+.0f}, {100 * high:+.0f}]"
+        measured = fmt.change(shown.change, shown.low, shown.high)
+        within = (gain.low_pct or 0.0) <= 100 * shown.change <= gain.high_pct
         return found._replace(gain=measured, within=within)
 
     def _look(self) -> Answer:

@@ -9,7 +9,7 @@ from gpudash.trace.summary import Summary, SyncUse
 from gpudash.views.lanes import prepares
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.remedies import waiting_levers
-from gpudash.views.rules import Limit, idle_ms, saved_ms
+from gpudash.views.rules import Limit, copy_ms, idle_ms, saved_ms
 
 ASK_PROFILE = "t profiles some steps and tells"
 MOST_WAITS = 5
@@ -59,7 +59,8 @@ def _input(measured: Measured) -> Iterator[str]:
 
 
 def _copy(measured: Measured) -> Iterator[str]:
-    yield f"copies {fmt.milliseconds(measured.step.copy_alone_ms)} {measured.of_step}"
+    copying = copy_ms(measured.step, measured.profile)
+    yield f"copies {fmt.milliseconds(copying)} {measured.of_step}"
     yield "nothing runs beside it"
 
 

@@ -13,7 +13,7 @@ from gpudash import format as fmt
 from gpudash.protocol import Phase
 from gpudash.trace.summary import Summary
 from gpudash.views.recent_step import RecentStep
-from gpudash.views.rules import busy_ms
+from gpudash.views.rules import DEVICE_PCT, busy_ms, copy_ms
 
 ADDED_WORKER = 0.5
 """The least that a worker more makes, of what one makes now: two hardware threads share a core."""
@@ -94,11 +94,11 @@ def _no_wait(case: Case) -> Gain | None:
 
 def _pinned(case: Case) -> Gain | None:
     """Pinned memory lets the copy run beside the host; at best it takes no time of its own."""
-    copy_ms = case.step.copy_alone_ms
-    if not copy_ms:
+    copying_ms = copy_ms(case.step, case.profile)
+    if not copying_ms:
         return None
-    source = f"a batch is copied in {fmt.milliseconds(copy_ms)} ms{_rate(case.profile)}"
-    return _up_to(case, copy_ms, source)
+    source = f"a batch is copied in {fmt.milliseconds(copying_ms)} ms{_rate(case.profile)}"
+    return _up_to(case, copying_ms, source)
 
 
 def _rate(profile: Summary | None) -> str:
@@ -144,8 +144,8 @@ def _replayed(case: Case) -> Gain | None:
 def _larger_batch(case: Case) -> Gain | None:
     """As many launches for more samples: a step is no longer until the GPU's work fills it."""
     step_ms, working, times = case.step.step_ms or 0.0, _working_ms(case), int(case.b) / int(case.a)
-    if working is None or times <= 1:
-        return None
+    if working is None or times <= 1 or 100 * working[0] >= DEVICE_PCT * step_ms:
+        return None  # a GPU that is busy takes longer for more
     longer_ms = max(step_ms, times * working[0])
     low = _faster_pct(times * step_ms, longer_ms) if case.feeds else None
     source = f"{working[1]}, at {times:g} times the batch up to {fmt.milliseconds(longer_ms)} ms"

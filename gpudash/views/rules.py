@@ -38,8 +38,8 @@ COPY_PCT = 20.0
 """Critical for a wait; a copy's phase also holds what passes until its launch."""
 LOST_PCT = 10.0
 """Of the step, as for data: the device is idle for a cause that a profile or the driver shows."""
-WAITS_PCT = 50.0
-"""The host waits for most of the step, with a setting that makes it wait."""
+WAITS_PCT = 20.0
+"""Critical for a wait: the host waits so long, with a setting that makes it wait."""
 HOST_PCT = 90.0
 """benchmarks/RESULTS.md, encdec on an H200: a step bound by launching had 100 %. At 82 % the GPU
 was the limit: a second stream brought 17 % more, with the host's time unchanged."""
@@ -86,6 +86,8 @@ def rules(
     `waits` are settings that make the host wait within a step; `launches` says that it is known
     to wait nowhere.
     """
+    if profile is not None and not profile.on_device:
+        profile = None  # it tells nothing of the device
     at_work = step.share_pct(step.device_ms if profile is None else busy_ms(step, profile))
     first = (
         Rule("asides", "evaluation and checkpoints", step.aside_pct, ASIDES_PCT),
@@ -94,7 +96,7 @@ def rules(
     )
     if not step.on_gpu:
         return (*first, Rule("cpu", "the CPU computes", at_work, DEVICE_PCT))
-    copies = step.share_pct(step.copy_alone_ms)
+    copies = step.share_pct(copy_ms(step, profile))
     return (
         *first,
         Rule("copy", "a copy runs, and nothing beside it", copies, COPY_PCT),
@@ -160,6 +162,13 @@ def busy_ms(step: RecentStep, profile: Summary) -> float | None:
     if profile.busy_ms is None or step.step_ms is None:
         return None
     return min(profile.busy_ms, step.step_ms)
+
+
+def copy_ms(step: RecentStep, profile: Summary | None) -> float | None:
+    """Return how long a batch is copied with nothing beside it; a script may have no such phase."""
+    if step.copy_alone_ms is not None or profile is None or profile.overlap_ms is not None:
+        return step.copy_alone_ms
+    return sum(each.ms for each in profile.copies if each.direction == "to device")
 
 
 def idle_ms(step: RecentStep, profile: Summary) -> float | None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import ComparisonShown, Device, GpuReading, HostReading, Phase
 from gpudash.snapshot import Marker, Series, Snapshot
-from gpudash.trace.summary import Summary, SyncUse
+from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from gpudash.views.answer import answer
 from gpudash.views.lanes import Part, lane
 from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
@@ -318,6 +318,7 @@ def test_a_training_that_mostly_evaluates_is_paused_by_that():
 # ── what a profile tells ────────────────────────────────────────────────────────────────
 
 
+COPIES = (CopyUse("to device", is_pinned=False, count=1.0, mib=24.0, ms=2.5, gb_s=10.0),)
 WAIT = SyncUse("/home/me/loss.py", 41, "forward", "nonzero", 1.0, 1.9)
 
 
@@ -340,6 +341,9 @@ def deepened(snapshot, profile):
         ("launch", profiled(blocked_ms=0.9), {"host_ms": 10.0}),
         ("gpu", profiled(busy_ms=9.8, idle_ms={"host": 0.2}, blocked_ms=9.0), {"host_ms": 10.0}),
         ("communication", profiled(exposed_ms=1.5), {"host_ms": 10.0}),
+        ("copy", profiled(copies=COPIES), {"host_ms": 10.0}),
+        ("launch", profiled(copies=COPIES), {"host_ms": 10.0, "copy_ms": 1.0}),
+        ("launch", profiled(copies=COPIES, overlap_ms=2.5), {"host_ms": 10.0}),
         ("none", profiled(idle_ms={"stream": 4.0}), {"host_ms": 5.0, "device_ms": 9.9}),
         # profiling had made the host slower: the step has no such gap
         ("gpu", profiled(busy_ms=9.5, idle_ms={"host": 3.0}), {"host_ms": 6.0}),
@@ -349,6 +353,13 @@ def deepened(snapshot, profile):
 )
 def test_a_profile_tells_waiting_from_launching(kind, profile, ms):
     assert deepened(measured(**ms), profile).kind == kind
+
+
+def test_a_profile_without_device_events_changes_nothing():
+    blind = Summary(steps=10, step_ms=10.0, on_device=False)
+    for snapshot in (cpu_step(), gpu_step(), launching(), measured(data_ms=3.0)):
+        assert deepened(snapshot, blind) == ask(snapshot)
+        assert why_lines(ask(snapshot), snapshot, 8, blind)
 
 
 def test_waits_that_a_setting_is_known_for_are_the_limit_although_the_gpu_is_busy():

@@ -86,6 +86,7 @@ def test_a_larger_batch_brings_more_samples_until_it_fills_the_gpu():
     assert gain("batch_size", "8", "16", gpu_util_pct=80.0) == "up to +100 %"
     assert gain("batch_size", "8", "16", gpu_util_pct=80.0, feeds=True) == "+25 to +100 %"
     assert gain("batch_size", "8", "16", gpu_util_pct=40.0, feeds=True) == "about +100 %"
+    assert gain("batch_size", "8", "16", gpu_util_pct=95.0, feeds=True) is None
 
 
 def test_one_kernel_for_the_optimizer_brings_at_most_its_time():
