@@ -16,7 +16,7 @@ from gpudash.views.evidence import Measured, evidence_of
 from gpudash.views.lanes import Lane, lanes_of
 from gpudash.views.recent_step import MEASURED_STEPS, RecentStep, recent_step, steps_needed
 from gpudash.views.remedies import Try, known_waits, tries, waiting_levers
-from gpudash.views.rules import Limit, Rule, limit_of, rules
+from gpudash.views.rules import Limit, Rule, limit_of, of_device, rules
 from workloads.levers import Lever, phrase
 
 Meanwhile: TypeAlias = Literal["comparing", "paused", "profiling", "switching"]
@@ -54,7 +54,7 @@ def answer(
     interrupted = _interrupted(snapshot, before)
     if interrupted is not None:
         return interrupted
-    step = recent_step(snapshot, cores)
+    profile, step = of_device(profile), recent_step(snapshot, cores)
     lanes = lanes_of(snapshot, step)
     steps, needed = snapshot.steps_since_break, steps_needed(snapshot.step_ms_p50)
     ended = snapshot.state in ENDED

@@ -86,8 +86,6 @@ def rules(
     `waits` are settings that make the host wait within a step; `launches` says that it is known
     to wait nowhere.
     """
-    if profile is not None and not profile.on_device:
-        profile = None  # it tells nothing of the device
     at_work = step.share_pct(step.device_ms if profile is None else busy_ms(step, profile))
     first = (
         Rule("asides", "evaluation and checkpoints", step.aside_pct, ASIDES_PCT),
@@ -155,6 +153,11 @@ def _bandwidth_pct(step: RecentStep) -> float | None:
 
 
 # ── a profile's figures for a step that is not profiled ─────────────────────────────────
+
+
+def of_device(profile: Summary | None) -> Summary | None:
+    """Return a profile that tells of the device; None for one without any event of it."""
+    return profile if profile is not None and profile.on_device else None
 
 
 def busy_ms(step: RecentStep, profile: Summary) -> float | None:

@@ -9,14 +9,14 @@ from gpudash.views.answer import Answer, Kind
 from gpudash.views.evidence import ASK_PROFILE, MOST_WAITS, place
 from gpudash.views.recent_step import RecentStep, recent_step
 from gpudash.views.remedies import Try, known_waits
-from gpudash.views.rules import Rule, rules
+from gpudash.views.rules import Rule, of_device, rules
 
 
 def why_lines(
     answer: Answer, snapshot: Snapshot, cores: int | None = None, profile: Summary | None = None
 ) -> list[str]:
     """Return the evidence, each rule with its value, a profile's lines, where ranges come from."""
-    step = recent_step(snapshot, cores)
+    profile, step = of_device(profile), recent_step(snapshot, cores)
     waits = known_waits(snapshot.settings)
     asked = rules(step, profile, waits=waits, launches=answer.kind == "launch")
     width = max(len(rule.asks) for rule in asked)
