@@ -120,6 +120,9 @@ def _gpu(measured: Measured) -> Iterator[str]:
     snapshot, step = measured.snapshot, measured.step
     yield f"busy {measured.share(step.device_ms)} {measured.of_step}"
     yield from _units(measured)
+    if len(snapshot.ranks) > 1 and measured.profile is None:
+        asks = f"; {ASK_PROFILE}" if "profile" in snapshot.can else ""
+        yield f"communication counts as work{asks}"
     if step.overlap_ms is not None:
         hidden = measured.share(step.overlap_ms)
         yield f"{prepares(snapshot, step)} runs beside training {hidden} of it"

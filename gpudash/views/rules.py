@@ -86,7 +86,7 @@ def rules(
     `waits` are settings that make the host wait within a step; `launches` says that it is known
     to wait nowhere.
     """
-    at_work = step.share_pct(step.device_ms if profile is None else busy_ms(step, profile))
+    at_work = _at_work_pct(step, profile)
     first = (
         Rule("asides", "evaluation and checkpoints", step.aside_pct, ASIDES_PCT),
         Rule("cores", "the training waits for a core", step.core_wait_pct, CORE_WAIT_WARNS_PCT),
@@ -144,6 +144,16 @@ def _by_profile(step: RecentStep, profile: Summary, waits: Collection[str]) -> t
         *((avoidable,) if waits else ()),
         Rule("launch", "the GPU has no work launched", idle, LOST_PCT),
     )
+
+
+def _at_work_pct(step: RecentStep, profile: Summary | None) -> float | None:
+    """Return how long the device is at work; between events, no longer than kernels ran."""
+    if profile is not None:
+        return step.share_pct(busy_ms(step, profile))
+    between = step.share_pct(step.device_ms)
+    if between is None or step.gpu_util_pct is None:
+        return between
+    return min(between, step.gpu_util_pct + (step.share_pct(step.copy_alone_ms) or 0.0))
 
 
 def _bandwidth_pct(step: RecentStep) -> float | None:

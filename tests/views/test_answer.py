@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import ComparisonShown, Device, GpuReading, HostReading, Phase
-from gpudash.snapshot import Marker, Series, Snapshot
+from gpudash.snapshot import Marker, RankRow, Series, Snapshot
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from gpudash.views.answer import answer
 from gpudash.views.lanes import Part, lane
@@ -271,12 +271,24 @@ def read(snapshot, throttle="none", **values):
         ("host", {"gpu_util_pct": 85.0}, {"host_ms": 8.0, "device_ms": 9.9}),
         ("gpu", {"gpu_util_pct": 99.0}, {"host_ms": 8.0, "device_ms": 9.9}),
         ("copy", {"gpu_util_pct": 50.0}, {"copy_ms": 2.0}),
+        # events hold the gaps between kernels too
+        ("none", {"gpu_util_pct": 85.0}, {"device_ms": 9.9, "host_ms": 7.0}),
+        ("gpu", {"gpu_util_pct": 85.0}, {"device_ms": 9.9, "host_ms": 7.0, "copy_ms": 1.0}),
         ("none", {}, {"copy_ms": 1.9}),
         ("none", {}, {"copy_ms": 2.5, "overlap_ms": 2.4}),
     ],
 )
 def test_readings_over_the_same_seconds_tell_what_the_gpu_is_busy_with(kind, readings, ms):
     assert ask(read(measured(**ms), **readings)).kind == kind
+
+
+def test_where_ranks_train_together_communication_is_said_to_count_as_work():
+    ranks = (RankRow(rank=0), RankRow(rank=1))
+    alone, together = gpu_step(), changed(gpu_step(), ranks=ranks, can=("profile", "blocks"))
+    said = "communication counts as work; t profiles some steps and tells"
+    assert said in ask(together).evidence
+    assert said not in ask(alone).evidence
+    assert said not in deepened(together, profiled(busy_ms=9.9)).evidence
 
 
 def test_a_clock_held_far_below_the_highest_seen_is_the_limit():
