@@ -43,8 +43,8 @@ from gpudash.tui.screens.main import REMEMBERED, MainScreen, ReplayScreen
 from gpudash.tui.signals import leave_on_signals
 from gpudash.tui.undo import Way
 from gpudash.tui.values import unit_of
-from gpudash.views.answer import why_lines
 from gpudash.views.memory import owner_lines, owners_title
+from gpudash.views.why import why_lines
 from workloads import CATALOGUE
 from workloads.levers import Lever, LeverError, Switch
 

@@ -16,7 +16,7 @@ from gpudash.snapshot import (
 from gpudash.tui.axes import latest
 from gpudash.tui.cells import Cell, cell
 from gpudash.tui.keys import KEYS, Key, by_focus, key_for
-from gpudash.views.answer import HOST_PCT
+from gpudash.views.rules import HOST_PCT
 from workloads.levers import phrase
 
 STATE_STYLES: dict[State, tuple[str, str]] = {

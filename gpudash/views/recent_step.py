@@ -8,7 +8,7 @@ from math import ceil, isfinite
 
 import msgspec
 
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import ASIDES, Snapshot
 from gpudash.views.throughput import NOW_S, NOW_STEPS
 
 WARMUP_STEPS = 5
@@ -19,6 +19,10 @@ MEASURED_S = 10.0
 """… those of so long, …"""
 LEAST_STEPS = WARMUP_STEPS + 3
 """… but so many in any case."""
+ASIDE_S = 60.0
+"""What evaluation and checkpoints take is a share of so long, …"""
+LEAST_ASIDE_S = 10.0
+"""… at the beginning of less, but of so much."""
 ALL_CORES = 0.9
 """Of the cores: a training that uses so many has them all."""
 
@@ -41,6 +45,18 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     """By the training and its loader workers."""
     cores: int | None = None
     """That they may use."""
+    aside_pct: float | None = None
+    """Of the time, the training evaluates or saves; None where it was not seen to."""
+    gpu_util_pct: float | None = None
+    """This and what follows: means of the GPU's readings over the same time."""
+    sm_active_pct: float | None = None
+    tensor_active_pct: float | None = None
+    dram_active_pct: float | None = None
+    sm_clock_mhz: float | None = None
+    top_clock_mhz: float | None = None
+    """The highest seen in this run."""
+    throttle: tuple[str, ...] = ()
+    """What holds the clock down."""
 
     @property
     def starved_ms(self) -> float | None:
@@ -59,6 +75,19 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
         if self.step_ms is None or self.device_ms is None:
             return None
         return max(self.step_ms - self.device_ms - (self.starved_ms or 0.0), 0.0)
+
+    @property
+    def copy_alone_ms(self) -> float | None:
+        """A batch was copied and no other stream was at work."""
+        copy_ms = self.phases_ms.get("copy")
+        return None if copy_ms is None else max(copy_ms - (self.overlap_ms or 0.0), 0.0)
+
+    @property
+    def throttled_pct(self) -> float | None:
+        """How much of its clock the GPU is denied; 0 where nothing holds it down."""
+        if not self.sm_clock_mhz or not self.top_clock_mhz:
+            return None
+        return 100 * (1 - self.sm_clock_mhz / self.top_clock_mhz) if self.throttle else 0.0
 
     @property
     def all_cores_busy(self) -> bool:
@@ -108,6 +137,14 @@ def recent_step(snapshot: Snapshot, cores: int | None = None) -> RecentStep:
         core_wait_pct=_of_host(snapshot, "core_wait_pct", ticks),
         busy_cores=None if cpu_pct is None else cpu_pct / 100,
         cores=cores,
+        aside_pct=_aside_pct(snapshot),
+        gpu_util_pct=mean("gpu_util_pct"),
+        sm_active_pct=mean("sm_active_pct"),
+        tensor_active_pct=mean("tensor_active_pct"),
+        dram_active_pct=mean("dram_active_pct"),
+        sm_clock_mhz=mean("sm_clock_mhz"),
+        top_clock_mhz=max(filter(None, series.of("sm_clock_mhz")), default=None),
+        throttle=_throttle(snapshot),
     )
 
 
@@ -128,6 +165,31 @@ def _window(snapshot: Snapshot) -> range:
             break
         first, held = first - 1, held + trained
     return range(first, len(steps))
+
+
+def _aside_pct(snapshot: Snapshot) -> float | None:
+    """Return the share of the last minute, since the last other break, that was in no step.
+
+    None where the training was not seen to evaluate or to save in that time.
+    """
+    series = snapshot.series
+    breaks_s = [mark.at_s for mark in snapshot.markers if mark.label not in ASIDES]
+    since_s = max(*breaks_s[-1:], snapshot.elapsed_s - ASIDE_S, 0.0)
+    rows = zip(series.at_s, series.of("steps_per_s"), series.of("step_ms"), strict=False)
+    in_steps = [
+        steps * (step_ms or 0.0) / 1e3
+        for at_s, steps, step_ms in rows
+        if at_s - series.tick_s >= since_s and steps is not None
+    ]
+    seen = any(mark.label in ASIDES and mark.at_s >= since_s for mark in snapshot.markers)
+    if not seen or len(in_steps) * series.tick_s < LEAST_ASIDE_S:
+        return None
+    return 100 * max(1 - sum(in_steps) / len(in_steps), 0.0)
+
+
+def _throttle(snapshot: Snapshot) -> tuple[str, ...]:
+    reasons = snapshot.gpu.values.get("throttle") if snapshot.gpu is not None else None
+    return tuple(reasons.split("+")) if isinstance(reasons, str) and reasons != "none" else ()
 
 
 def _mean(values: Iterable[float | None], weights: Sequence[float]) -> float | None:

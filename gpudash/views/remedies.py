@@ -1,37 +1,49 @@
 """What an A/B should try against a limit, best first. Reasons, never promises: the A/B measures."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from gpudash.offers import refusal
 from gpudash.protocol import Settings
 from gpudash.snapshot import Snapshot
+from gpudash.trace.summary import Summary
+from gpudash.views.gains import Case, Gain, gain_of, workers_needed
 from gpudash.views.recent_step import RecentStep
+from gpudash.views.rules import BUSY_HOST_PCT, Limit
 from workloads.levers import Count, Lever, LeverError
-
-Limit: TypeAlias = Literal["cores", "data", "host", "gpu", "cpu", "none", "unknown"]
-"""What limits a training. `cores`: others use them; `none`: no single thing does."""
 
 NEXT = "next"
 """Stands for the lever's next higher value."""
 CUDA_ONLY = frozenset({"pipelined", "pin_memory", "cuda_graph", "backward_thread"})
 """A CPU refuses these levers, or they do nothing there."""
 WAITING_LOSSES = ("nonzero", "where", "counted")
+LEAST_PCT = 1.0
+"""A lever that can bring no more than this is not proposed."""
 
 
 class Try(msgspec.Struct, frozen=True):
-    """What an A/B would change, and why that might help."""
+    """What an A/B would change, why that might help, and what it can bring."""
 
     lever: str
     value: str
     why: str
+    before: str = ""
+    """The value now."""
+    gain: Gain | None = None
+    """None where no range follows from what was measured."""
 
     @property
     def label(self) -> str:
         """Return `precision=bf16`."""
         return f"{self.lever}={self.value}"
+
+    @property
+    def promise(self) -> str:
+        """Return `num_workers 2 → 6: +80 to +150 %`."""
+        change = f"{self.lever} {self.before} → {self.value}"
+        return f"{change}: {self.gain.label}" if self.gain is not None else change
 
 
 class _Remedy(NamedTuple):
@@ -42,8 +54,6 @@ class _Remedy(NamedTuple):
     """The one it is for; None: for both."""
 
 
-BUSY_HOST_PCT = 75.0
-"""Share of a step that the host is busy, from which it has no time for more launches."""
 FUSED = (
     _Remedy("fused_optimizer", "on", "one kernel updates all weights"),
     _Remedy("fused_optimizer", "fused", "one kernel updates all weights"),
@@ -59,6 +69,27 @@ LESS_WORK = (
     _Remedy("loss", "minmax", "same loss, no sorting, no selecting"),
     _Remedy("rotation", "batched", "same images in one go"),
 )
+FEWER_LAUNCHES = (
+    _Remedy("cuda_graph", "on", "one launch replays the whole step"),
+    _Remedy("compile", "on", "fewer kernels to launch"),
+    *FUSED,
+    _Remedy("batch_size", NEXT, "more work for each launch"),
+)
+LESS_TRAFFIC = (
+    _Remedy("compile", "on", "fuses pointwise work"),
+    _Remedy("precision", "bf16", "half the bits to read and write"),
+    *FUSED,
+    _Remedy("channels_last", "on", "saves transposes"),
+)
+BUSY_GPU = (
+    *LESS_WORK,
+    _Remedy("pipelined", "on", "both halves of the step at a time"),
+    _Remedy("precision", "bf16", "half the bits for tensor cores and memory"),
+    _Remedy("channels_last", "on", "saves transposes"),
+    _Remedy("compile", "on", "fuses pointwise work"),
+    _Remedy("batch_size", NEXT, "more work for each kernel"),
+    *FUSED,
+)
 REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
     "data": (
         _Remedy("num_workers", NEXT, "more batches are made at a time"),
@@ -69,22 +100,18 @@ REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
         _Remedy("prefetch_factor", NEXT, "evens out batches that take longer"),
         _Remedy("data", "cached", "a test: the rate without any loading"),
     ),
-    "host": (
-        *UNWAITED,
-        _Remedy("cuda_graph", "on", "one launch replays the whole step"),
-        _Remedy("compile", "on", "fewer kernels to launch"),
-        *FUSED,
-        _Remedy("batch_size", NEXT, "more work for each launch"),
+    "copy": (
+        _Remedy("pin_memory", "on", "the copy no longer holds up the host"),
+        _Remedy("pipelined", "on", "the copy runs beside training"),
+        _Remedy("augment_on", "gpu", "a quarter of the bytes to copy"),
     ),
-    "gpu": (
-        *LESS_WORK,
-        _Remedy("pipelined", "on", "both halves of the step at a time"),
-        _Remedy("precision", "bf16", "half the bits for tensor cores and memory"),
-        _Remedy("channels_last", "on", "saves transposes"),
-        _Remedy("compile", "on", "fuses pointwise work"),
-        _Remedy("batch_size", NEXT, "more work for each kernel"),
-        *FUSED,
-    ),
+    "sync": UNWAITED,
+    "launch": FEWER_LAUNCHES,
+    "host": (*UNWAITED, *FEWER_LAUNCHES),
+    "throttled": BUSY_GPU,
+    "memory": LESS_TRAFFIC,
+    "compute": BUSY_GPU,
+    "gpu": BUSY_GPU,
     "cpu": (
         *LESS_WORK,
         _Remedy("channels_last", "on", "saves transposes"),
@@ -103,6 +130,12 @@ REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
 """Against each limit, what benchmarks/RESULTS.md saw help; against others' load nothing does."""
 
 
+def known_waits(settings: Settings) -> Settings:
+    """Return those of `waiting_levers` that wait for the GPU's own work; a copy is seen itself."""
+    waiting = waiting_levers(settings)
+    return {name: value for name, value in waiting.items() if name != "pin_memory"}
+
+
 def waiting_levers(settings: Settings) -> Settings:
     """Return the settings that are known to make the host wait for the GPU within a step."""
     waits = {
@@ -114,7 +147,11 @@ def waiting_levers(settings: Settings) -> Settings:
 
 
 def tries(
-    limit: Limit, snapshot: Snapshot, levers: Sequence[Lever], step: RecentStep
+    limit: Limit,
+    snapshot: Snapshot,
+    levers: Sequence[Lever],
+    step: RecentStep,
+    profile: Summary | None = None,
 ) -> tuple[Try, ...]:
     """Return what to try, best first, what a verdict has judged already last."""
     if "blocks" not in snapshot.can:
@@ -123,15 +160,28 @@ def tries(
     judged = {(one.lever, frozenset((one.a, one.b))) for one in snapshot.verdicts if one.verdict}
 
     def is_judged(one: Try) -> bool:
-        return (one.lever, frozenset((one.value, _active(known[one.lever], snapshot)))) in judged
+        return (one.lever, frozenset((one.value, one.before))) in judged
 
-    found = [
-        Try(remedy.lever, value, remedy.why)
+    def proposed(remedy: _Remedy, value: str) -> Try:
+        before = _active(known[remedy.lever], snapshot)
+        case = Case(
+            a=before,
+            b=value,
+            step=step,
+            phases=snapshot.phases,
+            profile=profile,
+            feeds=snapshot.settings.get("data", "loader") != "loader",
+        )
+        return Try(remedy.lever, value, remedy.why, before, gain_of(remedy.lever, case))
+
+    found = (
+        proposed(remedy, value)
         for remedy in _fitting(limit, snapshot.settings, step)
         if remedy.lever in known
-        for value in _values(remedy, known[remedy.lever], snapshot, step.cores)
-    ]
-    return tuple(sorted(found, key=is_judged))
+        for value in _values(remedy, known[remedy.lever], snapshot, step)
+    )
+    helping = (one for one in found if one.gain is None or one.gain.high_pct >= LEAST_PCT)
+    return tuple(sorted(helping, key=is_judged))
 
 
 def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Remedy]:
@@ -140,7 +190,7 @@ def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Re
     waits = settings.get("loss") in WAITING_LOSSES
     resident = settings.get("data") == "resident"
     useless = {
-        "loss": not waits and limit in ("host", "none"),
+        "loss": not waits and limit in ("sync", "host", "none"),
         "rotation": settings.get("augment_on") != "gpu",
         "pin_memory": resident,
         "cuda_graph": waits,  # the training refuses it: a graph cannot wait for a size
@@ -155,15 +205,16 @@ def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Re
             yield remedy
 
 
-def _values(remedy: _Remedy, lever: Lever, snapshot: Snapshot, cores: int | None) -> Iterator[str]:
+def _values(remedy: _Remedy, lever: Lever, snapshot: Snapshot, step: RecentStep) -> Iterator[str]:
     """Yield the value that the remedy sets, if it is one and another one than the active."""
     active = _active(lever, snapshot)
     try:
         value = lever.step(active, +1) if remedy.value == NEXT else lever.canonical(remedy.value)
+        if lever.name == "num_workers":
+            enough = max(int(value), workers_needed(step, int(active)))
+            value = lever.canonical(str(min(enough, step.cores or int(value))))
     except LeverError:
         return
-    if lever.name == "num_workers" and cores is not None:
-        value = str(min(int(value), cores))
     higher = not isinstance(lever, Count) or int(value) > int(active)
     if value != active and higher:
         yield value

@@ -98,7 +98,7 @@ def test_the_numbers_are_those_of_the_dashboard():
             assert significant(result.samples_per_s) in text
             assert significant(result.step_ms_p95) in text
     assert snapshot.verdicts[-1].verdict in text
-    assert "Limited by the GPU" in text
+    assert "Compute-bound" in text
     assert "encdec on NVIDIA H200" in text
 
 

@@ -65,7 +65,7 @@ async def shown(snapshot, width, height=6, **how):
 
 async def test_at_120_columns_answer_evidence_lanes_and_keys_are_in_sight():
     rows = await shown(two_streams(), 120)
-    assert "limited by the GPU" in rows[0]
+    assert "GPU-bound" in rows[0]
     assert "x try precision=bf16 by A/B" in rows[0]
     assert "e why" in rows[0]
     assert "busy 100 % of 6.83 ms; encode runs beside training 82 % of it" in rows[1]
@@ -78,7 +78,7 @@ async def test_at_120_columns_answer_evidence_lanes_and_keys_are_in_sight():
 
 async def test_at_80_columns_it_needs_four_rows_and_no_frame():
     rows = await shown(two_streams(), 80, 4, framed=False)
-    assert rows[0].startswith(" LIMITED BY THE GPU: busy 100 % of 6.83 ms ")
+    assert rows[0].startswith(" GPU-BOUND: busy 100 % of 6.83 ms ")
     assert rows[0].rstrip().endswith("x try precision=bf16 (A/B)")
     assert [row[1:7].strip() for row in rows[1:]] == ["train", "encode", "host"]
 
@@ -237,3 +237,20 @@ async def test_at_80_columns_every_limit_shows_its_first_evidence():
     for snapshot in (cpu_step(), launching(), measured(data_ms=4.0), measured()):
         first = ask(snapshot).evidence[0]
         assert first in (await shown(snapshot, 80, 4, framed=False))[0]
+
+
+async def test_what_a_lever_can_bring_stands_beside_it_where_the_evidence_still_fits():
+    starved = measured("jpeg_input", data_ms=3.0)
+    rows = await shown(starved, 80, 4, framed=False)
+    assert rows[0].startswith(" INPUT-BOUND: waits 3.00 of 10.0 ms")
+    assert rows[0].rstrip().endswith("x try num_workers=8: about +43 % (A/B)")
+    narrow = await shown(starved, 70, 4, framed=False)
+    assert narrow[0].rstrip().endswith("x try num_workers=8 (A/B)")
+    wide = await shown(starved, 120)
+    assert "x try num_workers=8: about +43 % by A/B" in wide[0]
+
+
+@pytest.mark.parametrize("width", range(20, 121, 7))
+async def test_a_range_is_shown_whole_or_not_at_all(width):
+    rows = await shown(measured("jpeg_input", data_ms=3.0), width, 8)
+    assert not any("+4" in row and "+43 %" not in row for row in rows)

@@ -241,7 +241,7 @@ async def test_x_compares_what_the_answer_proposes():
 async def test_e_shows_the_rules_of_the_answer_and_hides_them_again():
     async with dashboard(snapshot=training()) as d:
         await d.press("e")
-        assert "why: limited by the GPU" in d.text()
+        assert "why: GPU-bound" in d.text()
         await d.press("e")
         assert d.app.screen is d.app._main
 

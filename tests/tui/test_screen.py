@@ -55,7 +55,7 @@ async def test_a_run_in_full_swing():
             "296 steps/s",
             "loss 0.6931",
             "0:00:30",
-            "limited by the GPU",
+            "GPU-bound",
             "88 %",
             "6.1 GiB",
             "412 W",
@@ -74,7 +74,7 @@ async def test_without_a_gpu_the_cpu_is_shown_and_one_line_says_why():
         text = d.text()
         assert text.count("no GPU is read: ") == 1
         assert NO_GPU[:30] in text
-        assert "limited by the CPU" in text
+        assert "CPU-bound" in text
         assert "3.8 cores" in text
         assert "power" not in text
         assert "CPU cores" in text
@@ -160,7 +160,7 @@ async def test_every_size_shows_the_answer_throughput_results_and_keys():
             assert drawn(text) > 10
             for shown in ("samples/s", "2,366", "▶ training", "a A/B", "x try", "? help", "q quit"):
                 assert shown in text
-            assert "limited by the gpu" in text.lower()
+            assert "gpu-bound" in text.lower()
             assert "1.07×" in text
 
 

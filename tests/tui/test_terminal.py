@@ -134,7 +134,7 @@ def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     assert re.search(r"─ starting ─.*\n.*worker .* torch .* model .* first step", screen.text)
     screen.until(r"▶ training .* step +\d*[1-9]\d*")
     screen.until(row(1, "pipelined=off batch_size=2"))  # numbers in the table
-    screen.until(r"measuring … \d+ of \d+ steps|limited by|limit not known|no single limit")
+    screen.until(r"measuring … \d+ of \d+ steps|limited by|-bound|unclear")
     worker = psutil.Process(screen.program.pid).children()[0]
 
     screen.press("p")

@@ -35,7 +35,7 @@ async def test_on_a_cpu_nobody_runs_ahead_of_anybody():
 
 async def test_an_idle_host_that_waits_for_data_does_not_run_ahead():
     async with dashboard(snapshot=lasting(host_ms=2.2, data_ms=19.8, step_ms=22.0)) as d:
-        assert "limited by the loader" in d.lines()[1]
+        assert "input-bound" in d.lines()[1]
         assert "0.00 ahead" not in d.text()
 
 

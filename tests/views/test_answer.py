@@ -8,21 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol import ComparisonShown, Device, HostReading, Phase
-from gpudash.snapshot import Marker, Series, Snapshot
-from gpudash.views.answer import (
+from gpudash.protocol import ComparisonShown, Device, GpuReading, HostReading, Phase
+from gpudash.snapshot import Marker, RankRow, Series, Snapshot
+from gpudash.trace.summary import CopyUse, Summary, SyncUse
+from gpudash.views.answer import answer
+from gpudash.views.lanes import Part, lane
+from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
+from gpudash.views.rules import (
     DATA_PCT,
     DEVICE_PCT,
     HOST_PCT,
     HYSTERESIS_PCT,
     Rule,
-    answer,
     limit_of,
     rules,
-    why_lines,
 )
-from gpudash.views.lanes import Part, lane
-from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
+from gpudash.views.why import why_lines
 from tests.tui.fake_engine import PHASES
 from workloads import CATALOGUE
 from workloads.levers import resolve
@@ -160,7 +161,10 @@ def test_the_first_rule_that_matches_wins():
 
 def test_what_was_not_measured_claims_nothing():
     found = ask(measured(data_ms=None, host_ms=None, device_ms=None))
-    assert (found.kind, found.title) == ("unknown", "limit not known")
+    assert (found.kind, found.title) == (
+        "unknown",
+        "unclear, because no times within a step are measured",
+    )
     assert found.tries == ()
     assert not Rule("gpu", "", None, 90.0).matches("gpu")
     assert limit_of(rules(recent_step(Snapshot()))) == "unknown"
@@ -192,7 +196,7 @@ def test_the_newest_reading_stands_in_where_no_core_wait_is_kept_over_time():
 
 def test_a_limit_is_named_with_its_evidence():
     found = ask(two_streams())
-    assert found.title == "limited by the GPU"
+    assert found.title == "GPU-bound"
     assert found.evidence == (
         "busy 100 % of 6.83 ms",
         "encode runs beside training 82 % of it",
@@ -215,22 +219,183 @@ def test_a_starved_training_is_told_the_slowest_transform():
     assert "slowest transform: decode, 11.0 ms a sample" in ask(slow).evidence
 
 
-def test_a_busy_host_is_said_to_launch_only_where_no_setting_makes_it_wait():
-    assert ask(launching()).title == "limited by launching"
+def test_a_busy_host_is_said_to_launch_or_to_wait_only_where_its_settings_tell():
+    assert ask(launching()).title == "launch-bound"
     loss = measured("masked_loss", chosen={"data": "resident"}, host_ms=9.9, device_ms=9.9)
-    assert ask(loss).title == "limited by the host"
+    assert ask(loss).title == "sync-bound"
     assert "loss=nonzero can make it wait" in ask(loss).evidence[1]
-    assert ask(changed(launching(), workload="train.py")).title == "limited by the host"
+    assert ask(changed(launching(), workload="train.py")).title == "launch- or sync-bound"
+    assert ask(measured(host_ms=9.9)).title == "launch- or sync-bound"  # memory is not pinned
+
+
+def test_what_only_a_profile_tells_names_its_key():
+    own = changed(launching(), workload="train.py")
+    asks = "t profiles some steps and tells"
+    assert asks not in ask(own).evidence
+    assert asks in ask(changed(own, can=(*own.can, "profile"))).evidence
 
 
 def test_why_shows_each_value_beside_its_threshold():
     lines = why_lines(ask(gpu_step()), gpu_step(), 8)
     assert lines[0] == ask(gpu_step()).evidence[0]
-    assert "limited by the GPU" not in "".join(lines)  # that is the title above them
+    assert "GPU-bound" not in "".join(lines)  # that is the title above them
     asked = [line for line in lines if "matches from" in line]
-    assert [line[0] for line in asked] == [" ", " ", " ", "▸"]
-    assert asked[0].endswith("–, matches from 15 %: not measured")
-    assert asked[3].endswith("99 %, matches from 90 %: the limit")
+    assert [line[0] for line in asked] == [" "] * (len(asked) - 1) + ["▸"]
+    assert asked[1].endswith("–, matches from 15 %: not measured")
+    assert asked[-1].endswith("99 %, matches from 90 %: the limit")
+
+
+# ── what the GPU's own readings tell ────────────────────────────────────────────────────
+
+
+def read(snapshot, throttle="none", **values):
+    """The snapshot with these readings of the GPU in each tick."""
+    series = snapshot.series
+    kept = {name: (value,) * len(series.at_s) for name, value in values.items()}
+    reading = GpuReading(at_s=0.0, index=0, uuid="", name="", values={"throttle": throttle})
+    return changed(snapshot, gpu=reading, series=changed(series, values=series.values | kept))
+
+
+@pytest.mark.parametrize(
+    ("kind", "readings", "ms"),
+    [
+        ("compute", {"sm_active_pct": 96.0, "dram_active_pct": 3.0}, {}),
+        ("compute", {"sm_active_pct": 96.0}, {"host_ms": 10.0}),  # the launch queue is full
+        ("gpu", {"sm_active_pct": 40.0}, {"device_ms": 9.5}),
+        ("memory", {"sm_active_pct": 99.0, "dram_active_pct": 85.0}, {}),
+        (
+            "compute",
+            {"sm_active_pct": 99.0, "dram_active_pct": 70.0, "tensor_active_pct": 80.0},
+            {},
+        ),
+        ("host", {"gpu_util_pct": 85.0}, {"host_ms": 8.0, "device_ms": 9.9}),
+        ("gpu", {"gpu_util_pct": 99.0}, {"host_ms": 8.0, "device_ms": 9.9}),
+        ("copy", {"gpu_util_pct": 50.0}, {"copy_ms": 2.0}),
+        # events hold the gaps between kernels too
+        ("none", {"gpu_util_pct": 85.0}, {"device_ms": 9.9, "host_ms": 7.0}),
+        ("gpu", {"gpu_util_pct": 85.0}, {"device_ms": 9.9, "host_ms": 7.0, "copy_ms": 1.0}),
+        ("none", {}, {"copy_ms": 1.9}),
+        ("none", {}, {"copy_ms": 2.5, "overlap_ms": 2.4}),
+    ],
+)
+def test_readings_over_the_same_seconds_tell_what_the_gpu_is_busy_with(kind, readings, ms):
+    assert ask(read(measured(**ms), **readings)).kind == kind
+
+
+def test_where_ranks_train_together_communication_is_said_to_count_as_work():
+    ranks = (RankRow(rank=0), RankRow(rank=1))
+    alone, together = gpu_step(), changed(gpu_step(), ranks=ranks, can=("profile", "blocks"))
+    said = "communication counts as work; t profiles some steps and tells"
+    assert said in ask(together).evidence
+    assert said not in ask(alone).evidence
+    assert said not in deepened(together, profiled(busy_ms=9.9)).evidence
+
+
+def test_a_clock_held_far_below_the_highest_seen_is_the_limit():
+    clocks = (1980.0,) * 10 + (990.0,) * 10
+    snapshot = read(measured(device_ms=9.9), "hw_thermal_slowdown+sw_power_cap")
+    slow = changed(
+        snapshot,
+        series=changed(snapshot.series, values=snapshot.series.values | {"sm_clock_mhz": clocks}),
+    )
+    slow = changed(slow, markers=(Marker(at_s=5.0, label="batch_size=16"),))
+    assert ask(slow).title == "throttled"
+    assert ask(slow).evidence[:2] == (
+        "990 of 1,980 MHz",
+        "held down by hw_thermal_slowdown, sw_power_cap",
+    )
+    nothing_holds = changed(slow, gpu=changed(slow.gpu, values={"throttle": "none"}))
+    assert ask(nothing_holds).kind == "gpu"
+
+
+def evaluating(share, mark_s=4.0):
+    """Of each 0.5 s the training is in no step for this share."""
+    snapshot = measured(ticks=60)
+    rates = ((1 - share) * 100.0,) * 60
+    values = snapshot.series.values | {"steps_per_s": rates}
+    marks = (Marker(at_s=mark_s, label="evaluation"),)
+    series = changed(snapshot.series, values=values)
+    return changed(snapshot, series=series, markers=marks, elapsed_s=30.0)
+
+
+def test_a_training_that_mostly_evaluates_is_paused_by_that():
+    found = ask(evaluating(0.6))
+    assert (found.kind, found.title) == ("asides", "paused")
+    assert found.evidence == ("evaluation and checkpoints take 60 % of the time",)
+    assert ask(evaluating(0.4)).kind == "none"
+    assert ask(changed(evaluating(0.6), markers=())).kind == "none"  # never seen to evaluate
+    assert ask(evaluating(0.6, mark_s=-60.0)).kind == "none"
+
+
+# ── what a profile tells ────────────────────────────────────────────────────────────────
+
+
+COPIES = (CopyUse("to device", is_pinned=False, count=1.0, mib=24.0, ms=2.5, gb_s=10.0),)
+WAIT = SyncUse("/home/me/loss.py", 41, "forward", "nonzero", 1.0, 1.9)
+
+
+def profiled(**values):
+    """A step of 10 ms on one stream: the device is at work for 6 of it, unless told otherwise."""
+    about = {"busy_ms": 6.0, "idle_ms": {"host": 4.0}, "blocked_ms": 0.0, "launches": 500.0}
+    return Summary(steps=10, step_ms=10.0, on_device=True, **{**about, "launch_ms": 1.0, **values})
+
+
+def deepened(snapshot, profile):
+    return answer(snapshot, CATALOGUE[snapshot.workload].levers, None, 8, profile)
+
+
+@pytest.mark.parametrize(
+    ("kind", "profile", "ms"),
+    [
+        ("launch", profiled(), {"host_ms": 10.0}),
+        ("launch", profiled(), {"host_ms": 6.0}),
+        ("sync", profiled(blocked_ms=4.0), {"host_ms": 10.0}),
+        ("launch", profiled(blocked_ms=0.9), {"host_ms": 10.0}),
+        ("gpu", profiled(busy_ms=9.8, idle_ms={"host": 0.2}, blocked_ms=9.0), {"host_ms": 10.0}),
+        ("communication", profiled(exposed_ms=1.5), {"host_ms": 10.0}),
+        ("copy", profiled(copies=COPIES), {"host_ms": 10.0}),
+        ("launch", profiled(copies=COPIES), {"host_ms": 10.0, "copy_ms": 1.0}),
+        ("launch", profiled(copies=COPIES, overlap_ms=2.5), {"host_ms": 10.0}),
+        ("none", profiled(idle_ms={"stream": 4.0}), {"host_ms": 5.0, "device_ms": 9.9}),
+        # profiling had made the host slower: the step has no such gap
+        ("gpu", profiled(busy_ms=9.5, idle_ms={"host": 3.0}), {"host_ms": 6.0}),
+        # idle for want of data is no want of launches
+        ("data", profiled(), {"data_ms": 4.0, "host_ms": 5.0}),
+    ],
+)
+def test_a_profile_tells_waiting_from_launching(kind, profile, ms):
+    assert deepened(measured(**ms), profile).kind == kind
+
+
+def test_a_profile_without_device_events_changes_nothing():
+    blind = Summary(steps=10, step_ms=10.0, on_device=False)
+    for snapshot in (cpu_step(), gpu_step(), launching(), measured(data_ms=3.0)):
+        assert deepened(snapshot, blind) == ask(snapshot)
+        assert why_lines(ask(snapshot), snapshot, 8, blind)
+
+
+def test_waits_that_a_setting_is_known_for_are_the_limit_although_the_gpu_is_busy():
+    loss = measured("masked_loss", chosen={"data": "resident"}, host_ms=9.9, device_ms=9.9)
+    busy = profiled(busy_ms=9.94, idle_ms={"host": 0.06}, blocked_ms=9.0, syncs=(WAIT,))
+    assert deepened(loss, busy).kind == "sync"
+    assert deepened(loss, busy).tries[0].label == "loss=minmax"
+
+
+def test_a_wait_is_told_with_its_line_and_what_a_step_without_waits_would_bring():
+    waiting = profiled(blocked_ms=2.0, syncs=(WAIT, SyncUse("", 0, "", "aten::item", 1.0, 0.1)))
+    found = deepened(measured(host_ms=10.0), waiting)
+    assert found.evidence == (
+        "waits 1.90 of 10.0 ms at loss.py:41 nonzero",
+        "without its waits up to +25 %",
+        "0.10 ms in aten::item",
+    )
+    lines = why_lines(found, measured(host_ms=10.0), 8, waiting)
+    assert "  waits 1.90 ms at loss.py:41 nonzero" in lines
+
+
+def test_while_steps_are_profiled_the_answer_from_before_is_shown():
+    found = ask(changed(gpu_step(), profiling=True), ask(gpu_step()))
+    assert (found.kind, found.evidence[0]) == ("profiling", "before that: GPU-bound")
 
 
 # ── when nothing can be said ────────────────────────────────────────────────────────────
@@ -279,8 +444,8 @@ def test_an_interruption_shows_what_was_known_before(state):
         known = found
     assert found.kind == state
     assert found.title == {"paused": "paused", "switching": "switching to batch_size=16 …"}[state]
-    assert found.evidence[:1] == ("before that: limited by the GPU",)
-    assert found.evidence.count("before that: limited by the GPU") == 1
+    assert found.evidence[:1] == ("before that: GPU-bound",)
+    assert found.evidence.count("before that: GPU-bound") == 1
     assert found.lanes == ask(gpu_step()).lanes
     assert found.tries == ()
     assert ask(stopped).lanes == ()
@@ -314,7 +479,7 @@ def test_during_an_a_b_nothing_is_judged():
 
 def test_a_training_that_has_ended_says_what_limited_it():
     found = ask(changed(gpu_step(), state="finished"))
-    assert (found.kind, found.title) == ("ended", "finished; it was limited by the GPU")
+    assert (found.kind, found.title) == ("ended", "finished; it was GPU-bound")
     assert found.lanes
     assert found.tries == ()
     assert ask(Snapshot(state="failed")).title == "failed"

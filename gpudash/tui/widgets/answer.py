@@ -15,6 +15,7 @@ from gpudash.tui.widgets.painted import Row, width_of
 from gpudash.tui.widgets.panel import Frame, Panel
 from gpudash.views.answer import INTERRUPTED, Answer
 from gpudash.views.lanes import Lane, Part
+from gpudash.views.remedies import Try
 from workloads.levers import phrase
 
 NAME_WIDTH = 8
@@ -60,7 +61,7 @@ class AnswerStrip(Panel):
         answer = self._answer
         right = [cell(self._took, "dim", rank=2)] if self._took else []
         if answer.tries:
-            right.append(button(f"try {answer.tries[0].label} by A/B", "try_it", rank=1))
+            right.append(button(f"try {_offer(answer.tries[0])} by A/B", "try_it", rank=1))
         if answer.lanes:
             right.append(button("why", "why", rank=2))
         return Frame(top=(cell(answer.title, "strong"),), top_right=tuple(right))
@@ -113,13 +114,19 @@ class AnswerStrip(Panel):
         return [*row, Segment(" " * gap), *button] if button else row
 
     def _line_button(self, width: int) -> Row:
-        """Return the key that tries the first remedy, where there is room beside the title."""
+        """Return the key that tries the first remedy, where there is room beside the title.
+
+        What that can bring is said where the first evidence still fits.
+        """
         if not self._answer.tries:
             return []
-        key, text = key_for("try_it"), f" try {self._answer.tries[0].label} (A/B)"
-        if width < len(self._answer.title) + len(key) + len(text) + 4:
-            return []
-        return [Segment(key, self.ink("key")), Segment(text, self.ink("dim"))]
+        key, first = key_for("try_it"), self._answer.tries[0]
+        evidence = f": {self._answer.evidence[0]}" if self._answer.evidence else ""
+        for text, beside in ((_offer(first), evidence), (first.label, "")):
+            told = f" try {text} (A/B)"
+            if width >= cell_len(self._answer.title + beside + key + told) + 4:
+                return [Segment(key, self.ink("key")), Segment(told, self.ink("dim"))]
+        return []
 
     def _said(self, width: int, clauses: int | None = None) -> str:
         """Return what a start waits for, or so many clauses of the evidence, as much as fits."""
@@ -156,11 +163,14 @@ class AnswerStrip(Panel):
         tries = self._answer.tries
         wide = max((len(one.label) for one in tries), default=0)
         key = f" {key_for('try_it')} "
+        room = max(width - wide - len(key) - 3, 0)
         for index, one in enumerate(tries):
             mark = Segment(key if index == 0 else " " * len(key), self.ink("key"))
             label = Segment(f"{one.label:<{wide}}  ", self.ink("text"))
-            why = Segment(fmt.clip(one.why, max(width - wide - len(key) - 3, 0)), self.ink("dim"))
-            yield [mark, label, why]
+            gain = f"{one.gain.label}; " if one.gain is not None else ""
+            gain = gain if len(gain) <= room else ""
+            why = fmt.clip(one.why, room - len(gain))
+            yield [mark, label, Segment(gain, self.ink("text")), Segment(why, self.ink("dim"))]
 
     # ── mouse ───────────────────────────────────────────────────────────────────────────
 
@@ -172,6 +182,11 @@ class AnswerStrip(Panel):
             self.app.call_later(self.app.run_action, "try_it")
         elif self._answer.lanes:
             self.app.call_later(self.app.run_action, "why")
+
+
+def _offer(one: Try) -> str:
+    """Return what to try and, where that is known, what it can bring."""
+    return one.label if one.gain is None else f"{one.label}: {one.gain.label}"
 
 
 def start_stages(snapshot: Snapshot) -> tuple[str, ...]:

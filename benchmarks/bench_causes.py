@@ -1,0 +1,293 @@
+"""Does the answer name the cause? Twenty trainings whose cause is known, two for each of ten.
+
+    python benchmarks/bench_causes.py --device cuda
+    python benchmarks/bench_causes.py --device cpu --only input_slow_dataset paused_evaluation
+    python benchmarks/bench_causes.py --only input_slow_dataset --prove
+
+Each script of benchmarks/causes runs under gpudash as a user's own would. After the warm-up the
+answer is taken again and again; the one given most often counts, before a profile and with one.
+With --prove the first lever that has a range is compared by an A/B: does the gain lie in it?
+The last lines are a table of verdict against cause in Markdown.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from gpudash import format as fmt
+from gpudash.commands.headless import News
+from gpudash.commands.run import begin, plan_of
+from gpudash.compare.ab import Question
+from gpudash.offers import lever_of
+from gpudash.protocol import Plan
+from gpudash.run.held import Child
+from gpudash.run.script import ScriptSource
+from gpudash.run.session import Session
+from gpudash.run.user_command import understand
+from gpudash.snapshot import Snapshot
+from gpudash.trace.summary import Summary
+from gpudash.views.answer import TITLES, Answer, answer
+from gpudash.views.remedies import Try
+from gpudash.views.rules import Limit
+from workloads.standard_levers import usable_cores
+
+SCRIPTS = Path(__file__).parent / "causes"
+RIGHT = {
+    "input": "input-bound",
+    "copy": "copy-bound",
+    "sync": "sync-bound",
+    "launch": "launch-bound",
+    "compute": "compute-bound",
+    "memory": "memory-bandwidth-bound",
+    "communication": "communication-bound",
+    "others": "limited by other jobs",
+    "paused": "paused",
+    "unclear": "unclear",
+}
+"""The verdict for each cause; a script's name begins with its cause."""
+ON_CPU = ("sync", "launch", "compute", "memory", "copy")
+"""There a CPU does it all, and all that can be said is that it does."""
+RANKS = 2
+START_S, LOOK_S, ALL_ALIKE = 60.0, 0.25, 4
+"""For the first answer; between two; a verdict counts once it was given so many times."""
+PROFILED_STEPS = 10
+PAIRS = 8
+
+
+class Found(NamedTuple):
+    """What was said of one script."""
+
+    script: str
+    without: str
+    """The verdict before a profile."""
+    verdict: str
+    evidence: tuple[str, ...]
+    range: str = ""
+    gain: str = ""
+    within: bool | None = None
+
+    @property
+    def cause(self) -> str:
+        """Return the cause by the script's name."""
+        return self.script.partition("_")[0]
+
+
+def main() -> None:
+    """Run the scripts; print what was said of each, and the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    scripts = sorted(
+        path.stem for path in SCRIPTS.glob("*.py") if path.stem.partition("_")[0] in RIGHT
+    )
+    parser.add_argument("--only", nargs="+", choices=scripts, default=scripts, metavar="NAME")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--watch", type=float, default=8.0, help="seconds of answers for a verdict")
+    parser.add_argument("--limit", type=float, default=90.0, help="seconds for a script, at most")
+    parser.add_argument("--prove", action="store_true", help="compare the lever that is proposed")
+    arguments = parser.parse_args()
+    found = []
+    for script in arguments.only:
+        found.append(diagnose(script, arguments))
+        print(line(found[-1], arguments.device), flush=True)
+    print(f"\n{table(found)}\n\n{score(found, arguments.device)}")
+
+
+def diagnose(script: str, arguments: argparse.Namespace) -> Found:
+    """Run a script and take the answers."""
+    with ExitStack() as at_end:
+        watched = at_end.enter_context(watching(script, arguments))
+        without = watched.verdict(arguments.watch)
+        profile = watched.profiled()
+        verdict = without if profile is None else watched.verdict(arguments.watch)
+        last = watched.answer
+        found = Found(script, without, verdict, last.evidence if last is not None else ())
+        proposed = next((one for one in watched.tries if one.gain is not None), None)
+        if proposed is None or proposed.gain is None:
+            return found
+        found = found._replace(range=proposed.promise)
+        return watched.proof(found, proposed) if arguments.prove else found
+
+
+class Watched:
+    """A script under gpudash, and what is said of it."""
+
+    def __init__(self, session: Session, news: News, until_s: float) -> None:
+        self._session, self._news, self._until_s = session, news, until_s
+        self._profile: Summary | None = None
+        self.answer: Answer | None = None
+        self.tries: tuple[Try, ...] = ()
+        """Of the newest answer that has any."""
+
+    def verdict(self, seconds: float) -> str:
+        """Return the verdict that is given most often; `none` where there is none in time."""
+        said: Counter[str] = Counter()
+        began_s = time.monotonic()
+        patience_s = START_S
+        while time.monotonic() - began_s < patience_s and self._goes_on():
+            kind = self._look().kind
+            if kind in get_args(Limit) or kind == "paused":
+                if not said:
+                    patience_s = time.monotonic() - began_s + seconds
+                said[_verdict(kind)] += 1
+        return said.most_common(1)[0][0] if said.total() >= ALL_ALIKE else "none"
+
+    def profiled(self) -> Summary | None:
+        """Profile some steps; None where that cannot be."""
+        profile: Callable[[int, Path], int] | None = getattr(self._session, "profile", None)
+        if profile is None or "profile" not in self._news.snapshot.can:
+            return None
+        read: Any = import_module("gpudash.trace.read")
+        summary: Any = import_module("gpudash.trace.summary")
+        with tempfile.TemporaryDirectory() as folder:
+            path, before = Path(folder) / "trace.json", self._news.snapshot.profile
+            profile(PROFILED_STEPS, path)
+            self._wait(lambda now: now.profile is not before)
+            if self._news.snapshot.profile is before:
+                return None
+            self._profile = summary.summarise(read.read(path))
+        return self._profile
+
+    def proof(self, found: Found, proposed: Try) -> Found:
+        """Compare what is proposed, and tell whether its gain lies in the range."""
+        offer = next(one for one in self._news.snapshot.levers if one.name == proposed.lever)
+        rebuilds = offer.effect != "next step"
+        question = Question(
+            lever=proposed.lever,
+            a=proposed.before,
+            b=proposed.value,
+            short_runs=rebuilds,
+            pairs=PAIRS,
+        )
+        self._session.compare(question)
+        self._wait(lambda now: now.comparison is not None and now.comparison.is_over)
+        shown, gain = self._news.snapshot.comparison, proposed.gain
+        if shown is None or shown.change is None or gain is None:
+            return found._replace(gain=(shown.failure if shown is not None else None) or "no A/B")
+        measured = fmt.change(shown.change, shown.low, shown.high)
+        within = (gain.low_pct or 0.0) <= 100 * shown.change <= gain.high_pct
+        return found._replace(gain=measured, within=within)
+
+    def _look(self) -> Answer:
+        time.sleep(LOOK_S)
+        snapshot = self._news.snapshot
+        levers = tuple(lever_of(offer) for offer in snapshot.levers)
+        self.answer = answer(snapshot, levers, self.answer, usable_cores(), self._profile)
+        self.tries = self.answer.tries or self.tries
+        return self.answer
+
+    def _wait(self, until: Callable[[Snapshot], bool]) -> None:
+        while not until(self._news.snapshot) and self._goes_on():
+            time.sleep(LOOK_S)
+
+    def _goes_on(self) -> bool:
+        return time.monotonic() < self._until_s and not self._session.wait(0)
+
+
+@contextmanager
+def watching(script: str, arguments: argparse.Namespace) -> Iterator[Watched]:
+    """Start a script under gpudash, and whatever has to run beside it; end all of it."""
+    cause = script.partition("_")[0]
+    words: tuple[str, ...] = (
+        f"{SCRIPTS / script}.py",
+        "--device",
+        arguments.device,
+        "--seconds",
+        "600",
+    )
+    core = str(max(usable_cores() - 1, 0))
+    if cause == "communication":
+        ranks = ("--standalone", "--nproc-per-node", str(RANKS))
+        words = ("--", sys.executable, "-m", "torch.distributed.run", *ranks, *words)
+    elif cause == "others":
+        words = ("--", "taskset", "-c", core, sys.executable, *words)
+    command, place, news = understand(words, sys.executable), begin(), News(quiet=True)
+    children: list[Child] = []
+
+    def start(_plan: Plan) -> ScriptSource:
+        children.append(Child(command, place, output_to_stderr=True))
+        return ScriptSource(command.name, children[0], place)
+
+    with ExitStack() as at_end:
+        if cause == "others":
+            at_end.enter_context(neighbours(core))
+        session = Session(plan_of(command), start_source=start)
+        at_end.callback(session.close)
+        session.start(news)
+        try:
+            yield Watched(session, news, time.monotonic() + arguments.limit)
+        finally:
+            for _ in range(2):  # interrupted, then terminated
+                session.stop()
+                session.wait(5.0)
+            session.close()
+            children[0].wait()
+            children[0].close()
+
+
+@contextmanager
+def neighbours(core: str) -> Iterator[None]:
+    """Keep a core busy with two processes that are no part of the training."""
+    busy = ("taskset", "-c", core, sys.executable, "-c", "while True: pass")
+    processes = [subprocess.Popen(busy) for _ in range(2)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def _verdict(kind: str) -> str:
+    titles = {str(limit): title for limit, title in TITLES.items()}
+    return titles.get(kind, kind).partition(",")[0]
+
+
+def line(found: Found, device: str) -> str:
+    """Return what was said of a script, in a line."""
+    mark = "✓" if is_right(found, device) else "✗"
+    first = "; ".join(found.evidence[:2])
+    changed = f" (before a profile: {found.without})" if found.without != found.verdict else ""
+    parts = [f"{mark} {found.script}: {found.verdict}{changed}: {first}"]
+    parts += [f"  {found.range}"] if found.range else []
+    within = {True: "in the range", False: "NOT in the range", None: ""}[found.within]
+    parts += [f"  measured {found.gain} {within}"] if found.gain else []
+    return "\n".join(parts)
+
+
+def is_right(found: Found, device: str) -> bool:
+    """Whether the verdict is the cause; on a CPU as far as it can be told there."""
+    if device == "cpu" and found.cause in ON_CPU:
+        return found.verdict == "CPU-bound"
+    return found.verdict == RIGHT[found.cause]
+
+
+def table(found: list[Found]) -> str:
+    """Return verdict against cause, in Markdown."""
+    verdicts = sorted({one.verdict for one in found})
+    counts = Counter((one.cause, one.verdict) for one in found)
+    rows = [("cause", *verdicts), ("---",) * (len(verdicts) + 1)]
+    rows += [
+        (cause, *(str(counts[cause, verdict] or "") for verdict in verdicts))
+        for cause in RIGHT
+        if any(one.cause == cause for one in found)
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def score(found: list[Found], device: str) -> str:
+    """Return how many verdicts were right, and how many gains were in their range."""
+    right = sum(is_right(one, device) for one in found)
+    said = f"{right} of {len(found)} verdicts are the cause"
+    proven = [one.within for one in found if one.within is not None]
+    return f"{said}; {sum(proven)} of {len(proven)} gains are in the range" if proven else said
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""What the scripts in this folder share: arguments, small networks, a loop that ends in time."""
+
+import argparse
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import chain, repeat
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+T = TypeVar("T")
+
+
+class Setting(NamedTuple):
+    """Where and for how long a script trains."""
+
+    device: torch.device
+    seconds: float
+
+    def size(self, on_gpu: T, on_cpu: T) -> T:
+        """Return the size for this device: an H200, or two cores."""
+        return on_gpu if self.device.type == "cuda" else on_cpu
+
+
+def setting(description: str | None) -> Setting:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--seconds", type=float, default=40.0)
+    arguments = parser.parse_args()
+    return Setting(torch.device(arguments.device), arguments.seconds)
+
+
+def mlp(width: int, layers: int, inputs: int | None = None) -> nn.Sequential:
+    """Return linear layers with a ReLU between them."""
+    hidden = ((nn.Linear(width, width), nn.ReLU()) for _ in range(layers - 1))
+    return nn.Sequential(nn.Linear(inputs or width, width), nn.ReLU(), *chain.from_iterable(hidden))
+
+
+def for_ever(batches: Iterable[T]) -> Iterable[T]:
+    """Return the batches of one epoch after the other."""
+    return chain.from_iterable(repeat(batches))
+
+
+def train(
+    seconds: float,
+    model: nn.Module,
+    batches: Iterable[Any],
+    loss_of: Callable[[Any], Tensor],
+    optimizer: torch.optim.Optimizer | None = None,
+    after_step: Callable[[int], object] = lambda _: None,
+) -> None:
+    """Train until the time is over, or Ctrl-C."""
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=1e-4)
+    until_s = time.monotonic() + seconds
+    with suppress(KeyboardInterrupt):  # the benchmark has seen enough
+        for step, batch in enumerate(batches):
+            optimizer.zero_grad()
+            loss_of(batch).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            after_step(step)
+            if time.monotonic() > until_s:
+                return
+
+
+def step_s(model: nn.Module, batch: Tensor) -> float:
+    """Return how long a step takes alone, the median of some."""
+    times_s = []
+    for _ in range(9):
+        began_s = time.perf_counter()
+        loss = model(batch).mean()
+        loss.backward()
+        loss.item()
+        times_s.append(time.perf_counter() - began_s)
+    return sorted(times_s)[4]
+
+
+class Late(Dataset[Tensor]):
+    """The same batch each time, after a while."""
+
+    def __init__(self, batch: Tensor, late_s: float) -> None:
+        self._batch, self._late_s = batch, late_s
+
+    def __len__(self) -> int:
+        return 1 << 16
+
+    def __getitem__(self, _index: int) -> Tensor:
+        time.sleep(self._late_s)
+        return self._batch

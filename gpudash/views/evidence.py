@@ -1,0 +1,197 @@
+"""What is said of a limit: clauses with what was measured, the most important first."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from gpudash import format as fmt
+from gpudash.snapshot import Snapshot
+from gpudash.trace.summary import Summary, SyncUse
+from gpudash.views.lanes import prepares
+from gpudash.views.recent_step import RecentStep
+from gpudash.views.remedies import waiting_levers
+from gpudash.views.rules import Limit, copy_ms, idle_ms, saved_ms
+
+ASK_PROFILE = "t profiles some steps and tells"
+MOST_WAITS = 5
+"""Of a profile's lines."""
+
+
+class Measured(NamedTuple):
+    """What there is to tell from."""
+
+    snapshot: Snapshot
+    step: RecentStep
+    profile: Summary | None
+
+    @property
+    def of_step(self) -> str:
+        """Return `of 3.40 ms`."""
+        return f"of {fmt.milliseconds(self.step.step_ms)} ms"
+
+    def share(self, ms: float | None) -> str:
+        """Return it in percent of the step."""
+        return fmt.percent(self.step.share_pct(ms))
+
+
+def evidence_of(limit: Limit, measured: Measured) -> tuple[str, ...]:
+    """Return what was measured of it."""
+    return tuple(filter(None, _EVIDENCE[limit](measured)))
+
+
+def _asides(measured: Measured) -> Iterator[str]:
+    yield f"evaluation and checkpoints take {fmt.percent(measured.step.aside_pct)} of the time"
+
+
+def _other_jobs(measured: Measured) -> Iterator[str]:
+    waited = fmt.percent(measured.step.core_wait_pct)
+    yield f"the training waits for a core {waited} of the time"
+    yield _cores(measured.step)
+    yield "no lever changes that"
+
+
+def _input(measured: Measured) -> Iterator[str]:
+    yield f"waits {fmt.milliseconds(measured.step.starved_ms)} {measured.of_step}"
+    transforms = measured.snapshot.transform_ms
+    if transforms:
+        name, ms = max(transforms.items(), key=lambda one: one[1])
+        yield f"slowest transform: {fmt.plain(name)}, {fmt.milliseconds(ms)} ms a sample"
+    yield _cores(measured.step) if measured.step.all_cores_busy else ""
+
+
+def _copy(measured: Measured) -> Iterator[str]:
+    copying = copy_ms(measured.step, measured.profile)
+    yield f"copies {fmt.milliseconds(copying)} {measured.of_step}"
+    yield "nothing runs beside it"
+
+
+def _communication(measured: Measured) -> Iterator[str]:
+    if measured.profile is not None:
+        exposed = fmt.milliseconds(measured.profile.exposed_ms)
+        yield f"only communicates {exposed} {measured.of_step}"
+        yield f"the GPU is busy {measured.share(measured.profile.busy_ms)} of it"
+
+
+def _sync(measured: Measured) -> Iterator[str]:
+    """Yield the longest waits with their lines, and what a step without them would gain."""
+    step, profile = measured.step, measured.profile
+    if profile is None or not profile.syncs:
+        yield from _host(measured)
+        return
+    first, *others = profile.syncs[:MOST_WAITS]
+    yield f"waits {fmt.milliseconds(first.blocked_ms)} {measured.of_step} {place(first)}"
+    saved = saved_ms(step, profile)
+    if saved and step.step_ms:
+        gained_pct = 100 * saved / max(step.step_ms - saved, step.step_ms / 100)
+        yield f"without its waits up to +{gained_pct:,.0f} %"
+    for one in others:
+        yield f"{fmt.milliseconds(one.blocked_ms)} ms {place(one)}"
+
+
+def _launch(measured: Measured) -> Iterator[str]:
+    profile = measured.profile
+    if profile is None:
+        yield from _host(measured)
+        return
+    yield f"no work launched {fmt.milliseconds(idle_ms(measured.step, profile))} {measured.of_step}"
+    if profile.launches is not None:
+        yield f"{profile.launches:,.0f} launches take {fmt.milliseconds(profile.launch_ms)} ms"
+
+
+def _host(measured: Measured) -> Iterator[str]:
+    """Yield why the host may be busy, and what would tell."""
+    snapshot, step = measured.snapshot, measured.step
+    yield f"host busy {measured.share(step.host_ms)} {measured.of_step}"
+    waits = waiting_levers(snapshot.settings)
+    names = " and ".join(f"{name}={value}" for name, value in waits.items())
+    yield f"{names} can make it wait" if waits else "it never gets ahead of the GPU"
+    if step.gpu_util_pct is not None:
+        yield f"a kernel runs {fmt.percent(step.gpu_util_pct)} of the time"
+    yield ASK_PROFILE if "profile" in snapshot.can else ""
+
+
+def _throttled(measured: Measured) -> Iterator[str]:
+    step = measured.step
+    yield f"{step.sm_clock_mhz or 0:,.0f} of {step.top_clock_mhz or 0:,.0f} MHz"
+    yield f"held down by {', '.join(map(fmt.plain, step.throttle))}"
+    yield from _units(measured)
+
+
+def _gpu(measured: Measured) -> Iterator[str]:
+    snapshot, step = measured.snapshot, measured.step
+    yield f"busy {measured.share(step.device_ms)} {measured.of_step}"
+    yield from _units(measured)
+    if len(snapshot.ranks) > 1 and measured.profile is None:
+        asks = f"; {ASK_PROFILE}" if "profile" in snapshot.can else ""
+        yield f"communication counts as work{asks}"
+    if step.overlap_ms is not None:
+        hidden = measured.share(step.overlap_ms)
+        yield f"{prepares(snapshot, step)} runs beside training {hidden} of it"
+    if step.step_ms is not None and step.host_ms is not None:
+        ahead_ms = max(step.step_ms - step.host_ms - (step.data_ms or 0.0), 0.0)
+        yield f"the host is {fmt.milliseconds(ahead_ms)} ms ahead"
+
+
+def _units(measured: Measured) -> Iterator[str]:
+    """Yield what the GPU is busy with, as far as that is measured."""
+    step, profile = measured.step, measured.profile
+    shares = {
+        "SMs active": step.sm_active_pct,
+        "memory": step.dram_active_pct,
+        "tensor cores": step.tensor_active_pct,
+    }
+    known = (f"{name} {fmt.percent(pct)}" for name, pct in shares.items() if pct is not None)
+    yield ", ".join(known)
+    if profile is not None and profile.mfu_pct is not None:
+        yield f"MFU {fmt.percent(profile.mfu_pct)}"
+
+
+def _cpu(measured: Measured) -> Iterator[str]:
+    yield f"computing {measured.share(measured.step.device_ms)} {measured.of_step}"
+    yield _cores(measured.step)
+
+
+def _shares(measured: Measured) -> Iterator[str]:
+    """Yield what the step goes into; host and device work at the same time."""
+    step = measured.step
+    shares = {
+        "GPU" if step.on_gpu else "computing": step.device_ms,
+        "host": step.host_ms if step.on_gpu else None,
+        "data": step.starved_ms,
+        "unattributed": step.unattributed_ms,
+    }
+    yield from (f"{name} {measured.share(ms)}" for name, ms in shares.items() if ms is not None)
+
+
+def _nothing(_measured: Measured) -> Iterator[str]:
+    yield from ()
+
+
+def _cores(step: RecentStep) -> str:
+    if step.busy_cores is None:
+        return ""
+    return f"the training uses {fmt.cores(100 * step.busy_cores, step.cores)}"
+
+
+def place(sync: SyncUse) -> str:
+    """Return where it waits and for what: `at loss.py:41 nonzero`."""
+    where = f"at {fmt.plain(sync.file.rpartition('/')[2])}:{sync.line}" if sync.file else "in"
+    return f"{where} {fmt.plain(sync.what)}".rstrip()
+
+
+_EVIDENCE: Mapping[Limit, Callable[[Measured], Iterator[str]]] = {
+    "asides": _asides,
+    "cores": _other_jobs,
+    "data": _input,
+    "copy": _copy,
+    "communication": _communication,
+    "sync": _sync,
+    "launch": _launch,
+    "host": _host,
+    "throttled": _throttled,
+    "memory": _gpu,
+    "compute": _gpu,
+    "gpu": _gpu,
+    "cpu": _cpu,
+    "none": _shares,
+    "unknown": _nothing,
+}

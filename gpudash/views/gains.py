@@ -1,0 +1,201 @@
+"""What a lever can bring, as a range that follows from what was measured.
+
+A step ends when the longest of what runs at the same time does. So a lever that removes time from
+one part brings at most what the others leave; no table says what a lever is worth.
+"""
+
+from collections.abc import Callable, Mapping
+from math import ceil
+
+import msgspec
+
+from gpudash import format as fmt
+from gpudash.protocol import Phase
+from gpudash.trace.summary import Summary
+from gpudash.views.recent_step import RecentStep
+from gpudash.views.rules import DEVICE_PCT, busy_ms, copy_ms
+
+ADDED_WORKER = 0.5
+"""The least that a worker more makes, of what one makes now: two hardware threads share a core."""
+
+
+class Gain(msgspec.Struct, frozen=True):
+    """Throughput more than now, in percent."""
+
+    low_pct: float | None
+    """None where only a ceiling is known."""
+    high_pct: float
+    source: str
+    """What it was derived from, in a line."""
+
+    @property
+    def label(self) -> str:
+        """Return `+80 to +150 %`, or `up to +17 %`."""
+        high = f"+{self.high_pct:,.0f} %"
+        if self.low_pct is None:
+            return f"up to {high}"
+        low = f"+{self.low_pct:,.0f}"
+        return f"about {high}" if f"{low} %" == high else f"{low} to {high}"
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """A lever's move from one value to another, and all that was measured."""
+
+    a: str
+    b: str
+    step: RecentStep
+    phases: tuple[Phase, ...] = ()
+    profile: Summary | None = None
+    feeds: bool = False
+    """Whether batches are there however many are asked for."""
+
+
+def gain_of(lever: str, case: Case) -> Gain | None:
+    """Return what moving this lever can bring; None where nothing measured supports a range."""
+    derive = _DERIVED.get(lever)
+    return derive(case) if derive is not None and case.step.step_ms else None
+
+
+def workers_needed(step: RecentStep, workers: int) -> int:
+    """Return how many loader workers would keep the step from waiting, if each makes as much."""
+    if not step.step_ms or not step.starved_ms:
+        return workers
+    if not workers:  # batches are made between the steps
+        return ceil(step.starved_ms / max(step.step_ms - step.starved_ms, 1e-3))
+    return ceil(workers * step.step_ms / max(step.step_ms - step.starved_ms, 1e-3))
+
+
+def _more_workers(case: Case) -> Gain | None:
+    """Batches come faster by the workers added, until the step no longer waits."""
+    step, before, after = case.step, int(case.a), int(case.b)
+    step_ms, starved_ms = step.step_ms or 0.0, step.starved_ms or 0.0
+    if not starved_ms or after <= before:
+        return None
+    rest_ms = step_ms - starved_ms
+    batch_ms = step_ms * before if before else starved_ms  # that one worker takes for a batch
+    added = after - max(before, 1)
+
+    def step_with(efficiency: float) -> float:
+        able = max(before, 1) + added * efficiency if before else after * efficiency
+        return max(rest_ms, batch_ms / max(able, ADDED_WORKER))
+
+    low, high = (_faster_pct(step_ms, step_with(each)) for each in (ADDED_WORKER, 1.0))
+    made = f"a worker makes a batch in {fmt.milliseconds(batch_ms)} ms"
+    return Gain(low, high, f"{made}; without the wait a step takes {fmt.milliseconds(rest_ms)} ms")
+
+
+def _no_wait(case: Case) -> Gain | None:
+    """Make batches free: that is what cached ones are."""
+    starved_ms = case.step.starved_ms
+    if not starved_ms:
+        return None
+    return _up_to(case, starved_ms, f"the step waits {fmt.milliseconds(starved_ms)} ms for data")
+
+
+def _pinned(case: Case) -> Gain | None:
+    """Pinned memory lets the copy run beside the host; at best it takes no time of its own."""
+    copying_ms = copy_ms(case.step, case.profile)
+    if not copying_ms:
+        return None
+    source = f"a batch is copied in {fmt.milliseconds(copying_ms)} ms{_rate(case.profile)}"
+    return _up_to(case, copying_ms, source)
+
+
+def _rate(profile: Summary | None) -> str:
+    copies = profile.copies if profile is not None else ()
+    rates = [each.gb_s for each in copies if each.direction == "to device" and each.gb_s]
+    return f", at {fmt.significant(rates[0])} GB/s" if rates else ""
+
+
+def _halves(case: Case) -> Gain | None:
+    """Run both halves at a time: the shorter one is hidden, as far as SMs are left for it."""
+    step = case.step
+    prepare_ms, train_ms = (_half_ms(case, lane) for lane in ("prepare", "train"))
+    hidden_ms, source = min(prepare_ms, train_ms), "the shorter half of the step takes"
+    if not hidden_ms:
+        return None
+    source = f"{source} {fmt.milliseconds(hidden_ms)} ms"
+    if step.sm_active_pct is not None:
+        free_ms = (step.step_ms or 0.0) * (100 - step.sm_active_pct) / 100
+        hidden_ms = min(hidden_ms, free_ms)
+        source += f", and the SMs are active {fmt.percent(step.sm_active_pct)} of the time"
+    return _up_to(case, hidden_ms, source)
+
+
+def _half_ms(case: Case, lane: str) -> float:
+    return sum(case.step.phases_ms.get(each.name, 0.0) for each in case.phases if each.lane == lane)
+
+
+def _replayed(case: Case) -> Gain | None:
+    """Launch the step at once: what is left is the device's own work, and waiting for data."""
+    step_ms, starved_ms = case.step.step_ms or 0.0, case.step.starved_ms or 0.0
+    working = _working_ms(case)
+    if working is None:
+        return None
+    least_ms, source = working[0] + starved_ms, working[1]
+    high = _faster_pct(step_ms, least_ms)
+    launch_ms = case.profile.launch_ms if case.profile is not None else None
+    if launch_ms is None:
+        return Gain(None, high, source)
+    low = _faster_pct(step_ms, max(step_ms - launch_ms, least_ms))
+    return Gain(low, high, f"{source}; launching takes {fmt.milliseconds(launch_ms)} ms")
+
+
+def _larger_batch(case: Case) -> Gain | None:
+    """As many launches for more samples: a step is no longer until the GPU's work fills it."""
+    step_ms, working, times = case.step.step_ms or 0.0, _working_ms(case), int(case.b) / int(case.a)
+    if working is None or times <= 1 or 100 * working[0] >= DEVICE_PCT * step_ms:
+        return None  # a GPU that is busy takes longer for more
+    longer_ms = max(step_ms, times * working[0])
+    low = _faster_pct(times * step_ms, longer_ms) if case.feeds else None
+    source = f"{working[1]}, at {times:g} times the batch up to {fmt.milliseconds(longer_ms)} ms"
+    return Gain(low, _faster_pct(times * step_ms, step_ms), source)
+
+
+def _working_ms(case: Case) -> tuple[float, str] | None:
+    """Return how long the GPU works on a step, and how that is known."""
+    step = case.step
+    if case.profile is not None and (busy := busy_ms(step, case.profile)) is not None:
+        return busy, f"the GPU works {fmt.milliseconds(busy)} ms of a step"
+    if step.gpu_util_pct is None or not step.step_ms:
+        return None
+    busy = step.step_ms * step.gpu_util_pct / 100
+    return busy, f"a kernel runs {fmt.percent(step.gpu_util_pct)} of the time"
+
+
+def _one_kernel(case: Case) -> Gain | None:
+    """Make the optimizer free: no form of it is faster than that."""
+    optimizer_ms = case.step.phases_ms.get("optimizer")
+    if not optimizer_ms:
+        return None
+    source = f"the optimizer takes {fmt.milliseconds(optimizer_ms)} ms"
+    return _up_to(case, optimizer_ms, source)
+
+
+def _up_to(case: Case, removed_ms: float, source: str) -> Gain:
+    step_ms = case.step.step_ms or 0.0
+    return Gain(None, _faster_pct(step_ms, step_ms - removed_ms), f"{source} of {_ms(case)}")
+
+
+def _ms(case: Case) -> str:
+    return f"{fmt.milliseconds(case.step.step_ms)} ms"
+
+
+def _faster_pct(before_ms: float, after_ms: float) -> float:
+    """Return how much more is done in the same time; a step cannot become shorter than 1 %."""
+    return 100 * max(before_ms / max(after_ms, before_ms / 100) - 1, 0.0)
+
+
+_DERIVED: Mapping[str, Callable[[Case], Gain | None]] = {
+    "num_workers": _more_workers,
+    "prefetch_factor": _no_wait,
+    "data": _no_wait,
+    "input": _no_wait,
+    "augment_on": _no_wait,
+    "pin_memory": _pinned,
+    "pipelined": _halves,
+    "cuda_graph": _replayed,
+    "batch_size": _larger_batch,
+    "fused_optimizer": _one_kernel,
+}
+"""Levers that act on a part that was measured. Of others, such as `precision`, nothing tells."""

@@ -1,0 +1,207 @@
+"""What can limit a training, each as one question with a value and a threshold.
+
+The rules are asked in order, and the first one that matches is the answer; what was not
+measured claims nothing. docs/concepts/diagnosis.md explains them and where thresholds come from.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Literal, NamedTuple, TypeAlias
+
+from gpudash.metrics import CORE_WAIT_WARNS_PCT
+from gpudash.trace.summary import Summary
+from gpudash.views.recent_step import RecentStep
+
+Limit: TypeAlias = Literal[
+    "asides",  # evaluation and checkpoints
+    "cores",  # other jobs use them
+    "data",
+    "copy",
+    "communication",
+    "sync",
+    "launch",
+    "host",  # launching or waiting: only a profile tells them apart
+    "throttled",
+    "memory",
+    "compute",
+    "gpu",  # where it is not measured what the GPU is busy with
+    "cpu",
+    "none",  # no single thing
+    "unknown",
+]
+"""What limits a training."""
+
+ASIDES_PCT = 50.0
+"""The larger part of the time."""
+DATA_PCT = 10.0
+"""In use elsewhere: an input wait of 10 % of the step warns, 20 % is critical."""
+COPY_PCT = 20.0
+"""Critical for a wait; a copy's phase also holds what passes until its launch."""
+LOST_PCT = 10.0
+"""Of the step, as for data: the device is idle for a cause that a profile or the driver shows."""
+WAITS_PCT = 20.0
+"""Critical for a wait: the host waits so long, with a setting that makes it wait."""
+HOST_PCT = 90.0
+"""benchmarks/RESULTS.md, encdec on an H200: a step bound by launching had 100 %. At 82 % the GPU
+was the limit: a second stream brought 17 % more, with the host's time unchanged."""
+BUSY_HOST_PCT = 75.0
+"""From here on the GPU is idle because of the host where it is idle, and the host has no time for
+more launches."""
+THROTTLED_PCT = 30.0
+"""Of the clock. A power cap costs large matmuls some of it by design."""
+DRAM_PCT = 60.0
+"""Of peak bandwidth; Nsight Compute calls a unit the limit of a kernel from 60 % on."""
+SM_PCT = 80.0
+"""Of the time. Under a large matmul an H200 reads 96 %."""
+DEVICE_PCT = 90.0
+"""In use elsewhere: from here on a step is called compute-bound."""
+HYSTERESIS_PCT = 2.0
+"""An answer holds until its value is so far below the threshold: it does not flicker there."""
+
+
+class Rule(NamedTuple):
+    """One question to the recent steps."""
+
+    kind: Limit
+    asks: str
+    """What the value is."""
+    value_pct: float | None
+    from_pct: float
+
+    def matches(self, before: str | None = None) -> bool:
+        """Tell whether this is the answer; it remains so a little below the threshold."""
+        if self.value_pct is None:
+            return False
+        return self.value_pct >= self.from_pct - HYSTERESIS_PCT * (self.kind == before)
+
+
+def rules(
+    step: RecentStep,
+    profile: Summary | None = None,
+    *,
+    waits: Collection[str] = (),
+    launches: bool = False,
+) -> tuple[Rule, ...]:
+    """Return every rule with its value, in the order in which they are asked.
+
+    `waits` are settings that make the host wait within a step; `launches` says that it is known
+    to wait nowhere.
+    """
+    at_work = _at_work_pct(step, profile)
+    first = (
+        Rule("asides", "evaluation and checkpoints", step.aside_pct, ASIDES_PCT),
+        Rule("cores", "the training waits for a core", step.core_wait_pct, CORE_WAIT_WARNS_PCT),
+        Rule("data", "the step waits for data", step.share_pct(step.starved_ms), DATA_PCT),
+    )
+    if not step.on_gpu:
+        return (*first, Rule("cpu", "the CPU computes", at_work, DEVICE_PCT))
+    copies = step.share_pct(copy_ms(step, profile))
+    return (
+        *first,
+        Rule("copy", "a copy runs, and nothing beside it", copies, COPY_PCT),
+        *(_by_profile(step, profile, waits) if profile is not None else ()),
+        *(_by_host(step, "sync") if profile is None and waits else ()),
+        Rule("throttled", "of its clock the GPU is denied", step.throttled_pct, THROTTLED_PCT),
+        Rule("memory", "of the memory's bandwidth is used", _bandwidth_pct(step), DRAM_PCT),
+        Rule("compute", "the SMs are active", step.sm_active_pct, SM_PCT),
+        *(
+            _by_host(step, "launch" if launches else "host")
+            if profile is None and not waits
+            else ()
+        ),
+        Rule("gpu", "the GPU is at work on a step", at_work, DEVICE_PCT),
+    )
+
+
+def limit_of(asked: Iterable[Rule], before: str | None = None) -> Limit:
+    """Return the kind of the first rule that matches."""
+    within_step = False
+    for rule in asked:
+        if rule.matches(before):
+            return rule.kind
+        within_step |= rule.value_pct is not None and rule.kind not in ("asides", "cores")
+    return "none" if within_step else "unknown"
+
+
+def _by_host(step: RecentStep, kind: Limit) -> tuple[Rule]:
+    """Return the rule for a busy host: it is the limit as far as the GPU is seen to be idle.
+
+    A script's host is always busy: nothing lets it rest once it is ahead.
+    """
+    busy_pct = step.share_pct(step.host_ms)
+    if kind == "sync" or step.gpu_util_pct is None or (busy_pct or 0.0) < BUSY_HOST_PCT:
+        return (Rule(kind, "the host is busy with a step", busy_pct, HOST_PCT),)
+    idle_pct = max(100 - step.gpu_util_pct - (step.share_pct(step.starved_ms) or 0.0), 0.0)
+    return (Rule(kind, "the host is busy, and no kernel runs", idle_pct, LOST_PCT),)
+
+
+def _by_profile(step: RecentStep, profile: Summary, waits: Collection[str]) -> tuple[Rule, ...]:
+    exposed, waited = step.share_pct(profile.exposed_ms), step.share_pct(profile.blocked_ms)
+    saved, idle = step.share_pct(saved_ms(step, profile)), step.share_pct(idle_ms(step, profile))
+    avoidable = Rule("sync", "the host waits, and a lever avoids it", waited, WAITS_PCT)
+    return (
+        Rule("communication", "the GPU only communicates", exposed, LOST_PCT),
+        Rule("sync", "would go if the host never waited", saved, LOST_PCT),
+        *((avoidable,) if waits else ()),
+        Rule("launch", "the GPU has no work launched", idle, LOST_PCT),
+    )
+
+
+def _at_work_pct(step: RecentStep, profile: Summary | None) -> float | None:
+    """Return how long the device is at work; between events, no longer than kernels ran."""
+    if profile is not None:
+        return step.share_pct(busy_ms(step, profile))
+    between = step.share_pct(step.device_ms)
+    if between is None or step.gpu_util_pct is None:
+        return between
+    return min(between, step.gpu_util_pct + (step.share_pct(step.copy_alone_ms) or 0.0))
+
+
+def _bandwidth_pct(step: RecentStep) -> float | None:
+    """Return it where the tensor cores are not busier than the memory."""
+    dram, tensor = step.dram_active_pct, step.tensor_active_pct
+    return None if dram is None or (tensor or 0.0) > dram else dram
+
+
+# ── a profile's figures for a step that is not profiled ─────────────────────────────────
+
+
+def of_device(profile: Summary | None) -> Summary | None:
+    """Return a profile that tells of the device; None for one without any event of it."""
+    return profile if profile is not None and profile.on_device else None
+
+
+def busy_ms(step: RecentStep, profile: Summary) -> float | None:
+    """Return how long the device is at work: kernels take as long in a step not profiled."""
+    if profile.busy_ms is None or step.step_ms is None:
+        return None
+    return min(profile.busy_ms, step.step_ms)
+
+
+def copy_ms(step: RecentStep, profile: Summary | None) -> float | None:
+    """Return how long a batch is copied with nothing beside it; a script may have no such phase."""
+    if step.copy_alone_ms is not None or profile is None or profile.overlap_ms is not None:
+        return step.copy_alone_ms
+    return sum(each.ms for each in profile.copies if each.direction == "to device")
+
+
+def idle_ms(step: RecentStep, profile: Summary) -> float | None:
+    """Return how long the device has nothing to do, though data are there, for want of launches.
+
+    Profiling makes the host slower, so it is no more than what a step leaves beside the work.
+    """
+    busy, seen = busy_ms(step, profile), profile.idle_ms.get("host")
+    if busy is None or seen is None or step.step_ms is None:
+        return None
+    return max(min(seen, step.step_ms - busy) - (step.starved_ms or 0.0), 0.0)
+
+
+def saved_ms(step: RecentStep, profile: Summary) -> float | None:
+    """Return by how much a step would be shorter if the host did not wait within it.
+
+    The host would go on launching meanwhile; the step lasts as long as the longer of the two.
+    """
+    busy, waited = busy_ms(step, profile), profile.blocked_ms
+    if busy is None or waited is None or step.step_ms is None or step.host_ms is None:
+        return None
+    working = max(step.host_ms - waited, 0.0) + (step.starved_ms or 0.0)
+    return max(min(waited, step.step_ms - max(busy, working)), 0.0)

@@ -1,0 +1,70 @@
+"""What the answer rests on: each rule with its value, a profile's figures, each range's origin."""
+
+from collections.abc import Iterator
+
+from gpudash import format as fmt
+from gpudash.snapshot import Snapshot
+from gpudash.trace.summary import Summary
+from gpudash.views.answer import Answer, Kind
+from gpudash.views.evidence import ASK_PROFILE, MOST_WAITS, place
+from gpudash.views.recent_step import RecentStep, recent_step
+from gpudash.views.remedies import Try, known_waits
+from gpudash.views.rules import Rule, of_device, rules
+
+
+def why_lines(
+    answer: Answer, snapshot: Snapshot, cores: int | None = None, profile: Summary | None = None
+) -> list[str]:
+    """Return the evidence, each rule with its value, a profile's lines, where ranges come from."""
+    profile, step = of_device(profile), recent_step(snapshot, cores)
+    waits = known_waits(snapshot.settings)
+    asked = rules(step, profile, waits=waits, launches=answer.kind == "launch")
+    width = max(len(rule.asks) for rule in asked)
+    return [
+        *answer.evidence,
+        "",
+        *(_rule_line(rule, answer.kind, width) for rule in asked),
+        "",
+        f"means over {step.steps:,.0f} steps; the first rule that matches is the answer",
+        *(_profile_lines(profile) if profile is not None else _only_a_profile(snapshot, step)),
+        *(line for one in answer.tries for line in _try_lines(one)),
+    ]
+
+
+def _rule_line(rule: Rule, kind: Kind, width: int) -> str:
+    is_limit = rule.kind == kind and rule.matches(kind)
+    found = ": not measured" if rule.value_pct is None else ": the limit" if is_limit else ""
+    value = fmt.percent(rule.value_pct)
+    line = f"{rule.asks:<{width}} {value:>6}, matches from {rule.from_pct:.0f} %{found}"
+    return f"{'▸' if is_limit else ' '} {line}"
+
+
+def _profile_lines(profile: Summary) -> Iterator[str]:
+    """Yield what the profile says of a step: how it adds up, and on which lines it waits."""
+    idle = [f"{name} {fmt.milliseconds(ms)}" for name, ms in profile.idle_ms.items() if ms]
+    parts = [f"busy {fmt.milliseconds(profile.busy_ms)} ms"]
+    parts += [f"idle for {', '.join(idle)} ms"] if idle else []
+    parts += [f"{profile.launches:,.0f} launches"] if profile.launches is not None else []
+    yield ""
+    yield f"profile of {profile.steps} steps: a step {fmt.milliseconds(profile.step_ms)} ms"
+    yield f"  device {'; '.join(parts)}"
+    for one in profile.syncs[:MOST_WAITS]:
+        yield f"  waits {fmt.milliseconds(one.blocked_ms)} ms {place(one)}"
+    for copy in profile.copies:
+        memory = {True: "pinned", False: "not pinned", None: ""}[copy.is_pinned]
+        rate = f"at {fmt.significant(copy.gb_s)} GB/s" if copy.gb_s is not None else ""
+        size = f"copies {fmt.significant(copy.mib)} MiB {copy.direction}"
+        told = " ".join(filter(None, (f"in {fmt.milliseconds(copy.ms)} ms", rate, memory)))
+        yield f"  {size} {told}"
+
+
+def _only_a_profile(snapshot: Snapshot, step: RecentStep) -> Iterator[str]:
+    """Yield what is not told without one."""
+    if step.on_gpu and "profile" in snapshot.can:
+        yield f"waits, launches and communication within a step: {ASK_PROFILE}"
+
+
+def _try_lines(one: Try) -> Iterator[str]:
+    yield f"try {one.promise}: {one.why}" if one.gain is None else f"try {one.promise}; {one.why}"
+    if one.gain is not None:
+        yield f"  {one.gain.label}: {one.gain.source}"
