@@ -35,8 +35,12 @@ STEP_CLASS = 1.02
 """The longest step of a class of the histogram over its shortest: 2 % apart."""
 KEPT_LINES = 2000
 """Of the log, the newest: what a listener keeps until it is shown, and a screen afterwards."""
-ASIDES: dict[Aside, str] = {"evaluation": "evaluating", "checkpoint": "saving a checkpoint"}
-"""What a training says that it does between two steps by itself: so `Snapshot.status` begins."""
+ASIDES: dict[Aside, str] = {
+    "evaluation": "evaluating",
+    "checkpoint": "saving a checkpoint",
+    "profile": "profiling",
+}
+"""What a training says that it does besides steps that are measured: so `Snapshot.status` begins."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):

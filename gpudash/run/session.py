@@ -42,6 +42,7 @@ from gpudash.protocol import (
     Pause,
     Plan,
     Printed,
+    Profile,
     Reading,
     Refused,
     Restarted,
@@ -183,6 +184,11 @@ class Session:
     def resume(self) -> int:
         """Go on after `pause`."""
         return self._request(lambda number: self._send(Resume(id=number)))
+
+    def profile(self, steps: int, path: Path) -> int:
+        """Trace the next steps, to this file."""
+        asked = str(path.absolute())  # the training may be elsewhere
+        return self._request(lambda number: self._send(Profile(id=number, steps=steps, path=asked)))
 
     def stop(self) -> int:
         """Have the worker finish its step and exit; it is killed if that takes too long.

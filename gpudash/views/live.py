@@ -35,6 +35,8 @@ from gpudash.protocol import (
     Phase,
     Plan,
     Playback,
+    Profile,
+    Profiled,
     Progress,
     Reading,
     Refused,
@@ -93,6 +95,7 @@ class LiveView:
         self._host = RecentReadings[HostReading]()
         self._phases: tuple[Phase, ...] = ()
         self._playback: Playback | None = None
+        self._profile: Profiled | None = None
         self._await(plan, "starting")
 
     def fold(self, item: Event | Reading) -> None:
@@ -167,6 +170,8 @@ class LiveView:
             step_histogram=self._results.step_histogram(),
             results=self._results.results(live=self._phase == "training"),
             comparison=self._comparison,
+            profiling=any(isinstance(one, Profile) for one in self._unanswered.values()),
+            profile=self._profile,
             verdicts=tuple(one for workload, one in self._verdicts if workload == self._workload),
             transform_ms=self._transform_ms,
             skipped_samples=self._skipped_samples,
@@ -236,7 +241,7 @@ class LiveView:
     def _hear(self, item: Event) -> None:
         """Take what the session, or a source, says of itself."""
         match item:
-            case Change() | Pause() | Resume() | Stop() | Blocks():
+            case Change() | Pause() | Resume() | Stop() | Blocks() | Profile():
                 self._send(item)
             case Restarted():
                 self._restart(item)
@@ -263,6 +268,8 @@ class LiveView:
                 self._found, self._levers = item.found, item.levers
             case BlocksEnded():
                 self._end_blocks()
+            case Profiled():
+                self._profile = item
             case Paused():
                 self._pause(item)
             case Resumed() if self._paused is not None:

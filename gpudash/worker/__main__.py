@@ -30,7 +30,7 @@ from workloads.own.names import parts
 if TYPE_CHECKING:
     from workloads.training import Training
 
-CAN: tuple[Ability, ...] = ("levers", "pause", "restart", "blocks", "record")
+CAN: tuple[Ability, ...] = ("levers", "pause", "restart", "blocks", "record", "profile")
 
 
 def main() -> int:

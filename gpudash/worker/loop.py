@@ -7,12 +7,14 @@ after it.
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import torch
 
 from gpudash.instrument.block_queue import BlockQueue
 from gpudash.instrument.pipes import CommandPipe
+from gpudash.instrument.profiler import NoProfile, Profiler
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports, instruments
 from gpudash.protocol import (
     AnyCommand,
@@ -27,6 +29,7 @@ from gpudash.protocol import (
     Pause,
     Paused,
     Plan,
+    Profile,
     RefusalKind,
     Refused,
     Resume,
@@ -194,6 +197,8 @@ class Loop:
                 self._change(command)
             case Blocks():
                 self._take_blocks(command)
+            case Profile():
+                self._profile(command)
             case Pause():
                 self._pause(command)
             case Resume():
@@ -215,6 +220,46 @@ class Loop:
             # what the loader has prefetched meanwhile belongs to no block
             self._begin_block()
         self._send(Resumed(at_s=time.monotonic(), answers=(command.id,)))
+
+    def _profile(self, command: Profile) -> None:
+        """Trace the next steps: no instrument sees them, and they are in no rate."""
+        answers = (command.id,)
+        if self._blocks.running or self._paused:
+            why = "the training is paused" if self._paused else "an A/B is running"
+            self._refuse("no_profile", {}, f"{why}: profile it afterwards", answers)
+            return
+        began_s, step = self._start_wall_clock()
+        self._send(Paused(at_s=began_s, after_step=step, why="profile"))
+        profiler = Profiler(self._training.device, command.steps, Path(command.path))
+        try:
+            fits = self._fits(lambda: self._trace(profiler, answers))
+        finally:
+            profiler.abandon()
+        self._send(Resumed(at_s=time.monotonic()))
+        self._break()
+        if not fits:
+            self._refuse("no_profile", {}, "the training ran out of memory", answers)
+            self._roll_back(began_s)
+
+    def _trace(self, profiler: Profiler, answers: tuple[int, ...]) -> None:
+        """Step until it is enough, or until something else is asked; tell what came of it."""
+        training = self._training
+        first = training.trained_steps
+        try:
+            training.step()  # on two streams, each step after it has both halves
+            try:
+                profiler.begin(training.trained_steps + 1)
+                while not (profiler.is_enough or self._done() or self._commands.wait(0)):
+                    training.step()
+                    profiler.step()
+                profiled = profiler.end(training.settings.get("precision", ""))
+                self._send(msgspec.structs.replace(profiled, answers=answers))
+            except NoProfile as why:
+                self._refuse("no_profile", {}, str(why), answers)
+            training.drain()
+        finally:
+            steps = training.trained_steps - first
+            self._reports.count(steps, steps * int(training.settings["batch_size"]))
 
     def _take_blocks(self, command: Blocks) -> None:
         run = self._blocks.run
