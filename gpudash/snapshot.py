@@ -40,7 +40,7 @@ ASIDES: dict[Aside, str] = {
     "checkpoint": "saving a checkpoint",
     "profile": "profiling",
 }
-"""What a training says that it does besides steps that are measured: so `Snapshot.status` begins."""
+"""What a training does beside the steps that are measured: so `Snapshot.status` begins."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,17 +6,47 @@ Told of each border between two steps. Outside of `begin` and `end` nothing of i
 import gc
 import os
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from threading import get_ident
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import msgspec
 import torch
 from torch.autograd import profiler as autograd
 from torch.profiler import ProfilerActivity
 
-from gpudash.protocol import Flops, Profiled
+from gpudash.protocol import Flops, Peak, Profiled, SyncCall
+
+try:  # written at the same time: to become plain imports
+    from gpudash.instrument.flops import counting as counting  # type: ignore[import-not-found]  # noqa: PLC0414
+    from gpudash.instrument.peak import measure  # type: ignore[import-not-found]
+    from gpudash.instrument.syncs import SyncWindow  # type: ignore[import-not-found]
+except ImportError:
+
+    @contextmanager
+    def counting(device: torch.device, *, compiled: bool | None = None) -> Iterator[Any]:
+        """Count nothing."""
+        del device, compiled
+        yield SimpleNamespace(flops=lambda: None)
+
+    def measure(device: torch.device, precisions: Sequence[str]) -> Peak | None:
+        """Measure nothing."""
+        del device, precisions
+        return None
+
+    class SyncWindow:  # type: ignore[no-redef]
+        """See nothing."""
+
+        def start(self) -> None:
+            """Do nothing."""
+
+        def stop(self) -> tuple[SyncCall, ...]:
+            """Return nothing."""
+            return ()
+
 
 LIMIT_S = 30.0
 """Then it ends with the steps that it has: what a trace keeps grows with each operator."""
@@ -39,24 +69,29 @@ class NoProfile(Exception):  # noqa: N818  # it is an answer
 class Profiler:
     """One profile: `begin`, a `step` at each border from there on, `end`; or `abandon`."""
 
+    _on: ClassVar["Profiler | None"] = None
+
     def __init__(self, device: torch.device, steps: int, path: Path) -> None:
         self._device = device
         self._is_cuda = device.type == "cuda"
         self._steps = steps
         self._path = path
         self._unfinished = path.with_name(f".{path.name}.{os.getpid()}~")
-        self._torch: Any = None  # torch's own, while it is on
+        self._torch: Any = None  # torch's own
+        self._thread = 0
         self._annotation: Any = None  # of the step in progress
+        self._window = SyncWindow()
+        self._syncs: tuple[SyncCall, ...] = ()
         self._others: dict[str, Callable[..., Any]] = {}  # how other profilers begin
-        self._gave_way = False
         self._first_step = self._done = 0
-        self._called_s = self._began_s = 0.0
+        self._border_s = self._ended_s = 0.0
+        self._called_s = self._began_s = time.monotonic()
 
     @property
     def is_enough(self) -> bool:
         """Whether it is to be ended at this border."""
         is_late = self._done > 0 and self.is_overdue
-        return self._done >= self._steps or is_late or self._gave_way
+        return self._done >= self._steps or is_late or self._ended_s > 0
 
     @property
     def is_overdue(self) -> bool:
@@ -66,51 +101,66 @@ class Profiler:
     def begin(self, first_step: int) -> None:
         """Trace from here on, between two steps, from an idle device on. Raises NoProfile."""
         self._called_s, self._first_step = time.monotonic(), first_step
-        self._check()
+        self.check()
         if self._is_cuda:
             torch.cuda.synchronize(self._device)  # sync: these steps alone are traced and timed
         # what torch.profiler is made of: that would import the compiler first
         self._torch = autograd.profile(use_device="cuda" if self._is_cuda else None)
+        self._window.start()
         is_loud = _LOG_LEVEL not in os.environ
         if is_loud:  # else Kineto talks on the script's own stderr
             os.environ[_LOG_LEVEL] = "99"
         try:
             self._torch.__enter__()
         except RuntimeError as error:
+            self._window.stop()
             self.abandon()
-            raise NoProfile(f"torch.profiler did not start: {_first_line(error)}") from error
+            raise NoProfile(f"torch's profiler did not start: {_first_line(error)}") from error
         finally:
             if is_loud:
                 del os.environ[_LOG_LEVEL]
+        Profiler._on, self._thread = self, get_ident()
         self._give_way_to_others()
-        self._began_s = time.monotonic()
+        self._began_s = self._border_s = time.monotonic()
         self._annotate()
 
-    def step(self) -> bool:
-        """Take that a step is over here; return whether that is enough."""
+    def step(self, *, is_last: bool = False) -> bool:
+        """Take that a step is over here; return whether that is enough, or was the last."""
+        if self._ended_s:
+            return True
         self._close_annotation()
-        self._done += 1
-        if not self.is_enough:
-            self._annotate()
-        return self.is_enough
+        self._done, self._border_s = self._done + 1, time.monotonic()
+        if is_last or self.is_enough:
+            return True
+        self._annotate()
+        return False
+
+    def stop(self) -> None:
+        """Trace no further; on the thread that began. Again: nothing."""
+        if Profiler._on is not self or self._thread != get_ident():
+            return
+        Profiler._on = None
+        for name, start in self._others.items():
+            setattr(autograd.profile, name, start)
+        is_within = self._annotation is not None
+        self._close_annotation()
+        self._syncs = self._window.stop()
+        if self._is_cuda:
+            torch.cuda.synchronize(self._device)  # sync: as before the steps
+        self._ended_s = self._border_s if is_within else time.monotonic()
+        self._torch.__exit__(None, None, None)
 
     def end(self, precision: str = "", flops: Flops | None = None) -> Profiled:
         """Stop, write the trace and return what it holds. Raises NoProfile."""
-        profiler = self._torch
         try:
-            if profiler is None:
-                raise NoProfile("a profiler of the script's own began meanwhile")
+            self.stop()
             if not self._done:
                 raise NoProfile("no step was over before it had to end")
-            self._close_annotation()
-            if self._is_cuda:
-                torch.cuda.synchronize(self._device)  # sync: as before them
-            ended_s = time.monotonic()
-            self._stop()
-            if self._is_cuda and not _traced_device(profiler):
+            if self._is_cuda and not _traced_device(self._torch):
                 raise NoProfile(NO_DEVICE_EVENTS)
-            profiler.export_chrome_trace(str(self._unfinished))
-            steps_s, now_s = ended_s - self._began_s, time.monotonic()
+            self._torch.export_chrome_trace(str(self._unfinished))
+            peak = measure(self._device, (precision,)) if self._is_cuda and precision else None
+            steps_s, now_s = self._ended_s - self._began_s, time.monotonic()
             profiled = Profiled(
                 at_s=now_s,
                 path=str(self._path),
@@ -119,6 +169,8 @@ class Profiler:
                 steps_ms=steps_s * 1e3,
                 took_ms=(now_s - self._called_s - steps_s) * 1e3,
                 precision=precision,
+                syncs=self._syncs,
+                peak=peak,
                 flops=flops,
             )
             note(self._unfinished, profiled)
@@ -132,13 +184,20 @@ class Profiler:
     def abandon(self) -> None:
         """Switch off what is on, and leave nothing behind. Again: nothing."""
         with suppress(Exception):
-            self._close_annotation()
-        with suppress(Exception):
-            self._stop()
+            self.stop()
+        self._torch = None
         with suppress(OSError):
             self._unfinished.unlink(missing_ok=True)
 
-    def _check(self) -> None:
+    @classmethod
+    def cut_short(cls) -> None:
+        """Stop the one that is on, if there is one: what it has is kept."""
+        if cls._on is not None:
+            with suppress(Exception):
+                cls._on.stop()
+
+    def check(self) -> None:
+        """Do nothing, where a profile may begin. Raises NoProfile."""
         if _is_active() or _is_warming_up():
             raise NoProfile(ANOTHER)
         if self._is_cuda:
@@ -170,19 +229,14 @@ class Profiler:
             start = self._others[name] = getattr(autograd.profile, name)
 
             def first_end_ours(profile: Any, *args: Any, start: Any = start) -> Any:
-                self._gave_way = True
-                self.abandon()
+                Profiler.cut_short()
                 return start(profile, *args)
 
             setattr(autograd.profile, name, first_end_ours)
 
-    def _stop(self) -> None:
-        for name, start in self._others.items():
-            setattr(autograd.profile, name, start)
-        self._others = {}
-        profiler, self._torch = self._torch, None
-        if profiler is not None:
-            profiler.__exit__(None, None, None)
+
+# a child would go on tracing, and nobody would end it
+os.register_at_fork(before=Profiler.cut_short)
 
 
 def note(path: Path, profiled: Profiled) -> None:

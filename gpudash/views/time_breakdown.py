@@ -2,10 +2,10 @@
 
 Between a worker's start and the end of its newest step, or its own end, every moment lies either
 in a step's duration or in a gap beside it. In a gap the run is paused, evaluates, saves a
-checkpoint, is profiled or switches, or it is unattributed; from one worker's last step until another is ready
-the run restarts, unless it had ended. In a step, the device was at work on its halves (overlap
-counted once), or idle; idle time is explained as far as the host waited for data meanwhile, and
-unattributed beyond that.
+checkpoint, is profiled or switches, or it is unattributed; from one worker's last step until
+another is ready the run restarts, unless it had ended. In a step, the device was at work on its
+halves (overlap counted once), or idle; idle time is explained as far as the host waited for data
+meanwhile, and unattributed beyond that.
 
 Phases are measured in some steps only; their shares stand for the steps since the ones
 measured before. So what is added over a stretch is that stretch's own. On a CPU every step knows

@@ -14,7 +14,7 @@ import torch
 
 from gpudash.instrument.block_queue import BlockQueue
 from gpudash.instrument.pipes import CommandPipe
-from gpudash.instrument.profiler import NoProfile, Profiler
+from gpudash.instrument.profiler import NoProfile, Profiler, counting
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports, instruments
 from gpudash.protocol import (
     AnyCommand,
@@ -104,7 +104,7 @@ class Loop:
             if now_s >= self._reports.due_s:
                 self._report()
             self._obey_commands()
-            if self._stops:
+            if self._done():
                 return
         if self._paused:
             self._rest(REPORT_EVERY_S)
@@ -243,16 +243,20 @@ class Loop:
 
     def _trace(self, profiler: Profiler, answers: tuple[int, ...]) -> None:
         """Step until it is enough, or until something else is asked; tell what came of it."""
-        training = self._training
+        training, settings = self._training, self._training.settings
         first = training.trained_steps
         try:
             training.step()  # on two streams, each step after it has both halves
+            with counting(training.device, compiled=settings.get("compile") == "on") as counter:
+                if not self._done():
+                    training.step()
             try:
                 profiler.begin(training.trained_steps + 1)
-                while not (profiler.is_enough or self._done() or self._commands.wait(0)):
+                is_over = self._done()
+                while not is_over:
                     training.step()
-                    profiler.step()
-                profiled = profiler.end(training.settings.get("precision", ""))
+                    is_over = profiler.step(is_last=self._done() or self._commands.wait(0))
+                profiled = profiler.end(settings.get("precision", ""), counter.flops())
                 self._send(msgspec.structs.replace(profiled, answers=answers))
             except NoProfile as why:
                 self._refuse("no_profile", {}, str(why), answers)

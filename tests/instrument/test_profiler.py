@@ -36,9 +36,10 @@ def profiled(path: Path, steps: int = 3, step: Callable[[], object] | None = Non
     step = step or toy()
     profiler = Profiler(CPU, steps, path)
     profiler.begin(7)
-    while not profiler.is_enough:
+    is_over = False
+    while not is_over:
         step()
-        profiler.step()
+        is_over = profiler.step()
     return profiler.end("fp32")
 
 
@@ -81,7 +82,7 @@ def test_nothing_is_left_on_and_nothing_lies_about(tmp_path):
     assert is_off()
     assert [getattr(autograd.profile, name) for name in module.STARTS] == starts
     assert dict(os.environ) == environment
-    assert os.listdir(tmp_path) == ["trace.json"]
+    assert list(tmp_path.iterdir()) == [tmp_path / "trace.json"]
 
 
 def test_what_is_abandoned_leaves_nothing(tmp_path):
@@ -90,7 +91,7 @@ def test_what_is_abandoned_leaves_nothing(tmp_path):
     profiler.abandon()
     profiler.abandon()
     assert is_off()
-    assert os.listdir(tmp_path) == []
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_profile_changes_no_bit_of_the_training(tmp_path):
@@ -125,7 +126,7 @@ def test_without_a_whole_step_there_is_none(tmp_path):
     with pytest.raises(NoProfile, match="no step was over"):
         profiler.end()
     assert is_off()
-    assert os.listdir(tmp_path) == []
+    assert not list(tmp_path.iterdir())
 
 
 def active(profile: torch.profiler.profile) -> None:
@@ -152,16 +153,38 @@ def test_another_profiler_goes_first(tmp_path, state):
     profiled(tmp_path / "trace.json")  # once it has ended
 
 
-def test_ours_gives_way_to_another_that_begins_meanwhile(tmp_path):
+def test_ours_ends_with_the_steps_it_has_where_another_begins(tmp_path):
     profiler = Profiler(CPU, 100, tmp_path / "trace.json")
     profiler.begin(1)
+    toy()()
+    assert not profiler.step()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as other:
         toy()()
         assert profiler.step()
     assert len(other.events()) > 0
-    with pytest.raises(NoProfile, match="of the script's own"):
-        profiler.end()
-    assert os.listdir(tmp_path) == []
+    assert profiler.end().steps == 1
+    assert list(tmp_path.iterdir()) == [tmp_path / "trace.json"]
+
+
+def test_a_forked_child_traces_nothing(tmp_path):
+    profiler = Profiler(CPU, 100, tmp_path / "trace.json")
+    profiler.begin(1)
+    profiler.step()
+    child = os.fork()
+    if not child:
+        os._exit(not is_off())
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert profiler.step()
+    assert profiler.end().steps == 1
+
+
+def test_the_last_step_may_come_early(tmp_path):
+    path = tmp_path / "trace.json"
+    profiler = Profiler(CPU, 100, path)
+    profiler.begin(1)
+    assert profiler.step(is_last=True)
+    assert profiler.end().steps == 1
+    assert step_names(path) == ["ProfilerStep#1"]
 
 
 def test_a_folder_that_there_is_not_is_named(tmp_path):
@@ -182,7 +205,9 @@ def test_a_gpu_profiler_around_the_command_is_told_of(tmp_path, monkeypatch):
     monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(
-        torch.profiler, "supported_activities", lambda: set(torch.profiler.ProfilerActivity.__members__.values())
+        torch.profiler,
+        "supported_activities",
+        lambda: set(torch.profiler.ProfilerActivity.__members__.values()),
     )
     with pytest.raises(NoProfile, match="another GPU profiler"):
         Profiler(torch.device("cuda"), 1, tmp_path / "trace.json").begin(1)
@@ -199,9 +224,10 @@ def test_a_trace_on_a_gpu_holds_its_kernels(tmp_path):
     cuda, path = torch.device("cuda"), tmp_path / "trace.json"
     profiler = Profiler(cuda, 2, path)
     profiler.begin(1)
-    while not profiler.is_enough:
+    is_over = False
+    while not is_over:
         torch.ones(8, device=cuda).sum()
-        profiler.step()
+        is_over = profiler.step()
     profiler.end()
     events = json.loads(path.read_text())["traceEvents"]
     assert sum(one.get("cat") == "kernel" for one in events) >= 4
