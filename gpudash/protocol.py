@@ -204,6 +204,14 @@ class Progress(Record, frozen=True, kw_only=True):
     """Unreadable samples that were passed over, since the worker started."""
     instruments_ms: float = 0.0
     """Host time that measuring, reporting and reading commands took since the last message."""
+    mem_reserved_mib: float | None = None
+    """Held by torch's caching allocator on this process's GPU. Like the next two None without a
+    GPU, and in all messages but about two a second."""
+    mem_allocated_mib: float | None = None
+    """… of it in tensors."""
+    mem_peak_mib: float | None = None
+    """The most in tensors at once: since the newest `Started` or `Changed`; in a user's script
+    since it began, as gpudash does not reset a script's own statistics."""
 
 
 class Changed(Record, frozen=True, kw_only=True):

@@ -99,6 +99,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     cpu_pct: float | None = None
     memory_mib: float | None = None
     """The most device memory in use; None where no GPU is read."""
+    peak_mib: float | None = None
+    """The most of it in the training's tensors at once, as its allocator says."""
     ratio: float | None = None
     """samples/s over the first row's: comparable across batch sizes, and steps/s at equal ones."""
     ratio_is_clear: bool = False

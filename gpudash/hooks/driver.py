@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TypeAlias
@@ -23,6 +24,7 @@ from gpudash.hooks.training import Levers, Redirects, Tracks, Training, rank
 from gpudash.hooks.watch import Watch
 from gpudash.hooks.wording import found_line
 from gpudash.instrument.device import describe_device, versions
+from gpudash.instrument.memory import device_memory
 from gpudash.instrument.reporter import Reports
 from gpudash.protocol import (
     Ability,
@@ -205,7 +207,8 @@ class Driver:
         clock.finished()
         self._since_s = time.monotonic()
         synchronize = training.synchronize
-        self._reports = Reports(clock, losses, lambda: ({}, 0), synchronize, self._send)
+        memory = partial(device_memory, training.found.device)
+        self._reports = Reports(clock, losses, lambda: ({}, 0), synchronize, self._send, memory)
         if training.step:
             self._reports.count(training.step, self.tracker.samples)
         training.watch()

@@ -6,7 +6,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gpudash.hooks.training import Training
-from gpudash.instrument.profiler import Profiler, counting
+from gpudash.instrument.flops import counting
+from gpudash.instrument.profiler import Profiler
 from gpudash.protocol import Profile, Profiled
 
 

@@ -6,11 +6,10 @@ Told of each border between two steps. Outside of `begin` and `end` nothing of i
 import gc
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import get_ident
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import msgspec
@@ -18,34 +17,17 @@ import torch
 from torch.autograd import profiler as autograd
 from torch.profiler import ProfilerActivity
 
+from gpudash.instrument.syncs import SyncWindow
 from gpudash.protocol import Flops, Peak, Profiled, SyncCall
 
-try:  # written at the same time: to become plain imports
-    from gpudash.instrument.flops import counting as counting  # type: ignore[import-not-found]  # noqa: PLC0414
+try:  # written at the same time: to become a plain import
     from gpudash.instrument.peak import measure  # type: ignore[import-not-found]
-    from gpudash.instrument.syncs import SyncWindow  # type: ignore[import-not-found]
 except ImportError:
-
-    @contextmanager
-    def counting(device: torch.device, *, compiled: bool | None = None) -> Iterator[Any]:
-        """Count nothing."""
-        del device, compiled
-        yield SimpleNamespace(flops=lambda: None)
 
     def measure(device: torch.device, precisions: Sequence[str]) -> Peak | None:
         """Measure nothing."""
         del device, precisions
         return None
-
-    class SyncWindow:  # type: ignore[no-redef]
-        """See nothing."""
-
-        def start(self) -> None:
-            """Do nothing."""
-
-        def stop(self) -> tuple[SyncCall, ...]:
-            """Return nothing."""
-            return ()
 
 
 LIMIT_S = 30.0

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from gpudash.metrics import device_memory
 from gpudash.protocol import (
     AnyCommand,
     Blocks,
@@ -163,7 +164,7 @@ class LiveView:
             phases=self._phases,
             gpu=self._gpu.now(),
             gpu_missing=self._gpu_missing,
-            host=self._host.now(),
+            host=self._host_now(),
             series=self._ticks.series(),
             markers=self.markers,
             blocks=tuple(self._blocks),
@@ -200,6 +201,7 @@ class LiveView:
         self._loss: float | None = None
         self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
         self._transform_ms: dict[str, float] = {}
+        self._memory: HostReading | None = None
         self._skipped_samples = 0
         self._in_blocks = False  # of a comparison
         self._left_block: Changed | None = None  # at the run's end, what the worker is back at
@@ -380,9 +382,21 @@ class LiveView:
             self._instruments.append((event.instruments_ms, steps))
         self._transform_ms = event.transform_ms or self._transform_ms
         self._skipped_samples = event.skipped_samples
+        memory = device_memory(event)
+        if memory is not None:
+            self._memory = memory
+            self._ticks.read(memory)
+            self._results.sample(memory)
         quiet_s = event.until_s - self._busy_since_s
         waiting = not self._paused and quiet_s <= self._patience_s(STALL_S)
         self._ticks.cover(self._busy_since_s if waiting else event.until_s)
+
+    def _host_now(self) -> HostReading | None:
+        """Return the training processes' newest reading, with the device memory that one told."""
+        host = self._host.now()
+        if host is None or self._memory is None:
+            return host or self._memory
+        return replace(host, values={**host.values, **self._memory.values})
 
     def _sample_gpu(self, sample: GpuReading) -> None:
         if not self._is_shown(sample):

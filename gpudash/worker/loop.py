@@ -7,14 +7,17 @@ after it.
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import torch
 
 from gpudash.instrument.block_queue import BlockQueue
+from gpudash.instrument.flops import counting
+from gpudash.instrument.memory import device_memory, reset_peak
 from gpudash.instrument.pipes import CommandPipe
-from gpudash.instrument.profiler import NoProfile, Profiler, counting
+from gpudash.instrument.profiler import NoProfile, Profiler
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports, instruments
 from gpudash.protocol import (
     AnyCommand,
@@ -67,7 +70,8 @@ class Loop:
         self._send = send
         self._clock, losses = instruments(training.device, PHASES)
         reported = training.input_report, training.synchronize
-        self._reports = Reports(self._clock, losses, *reported, send)
+        memory = partial(device_memory, training.device)
+        self._reports = Reports(self._clock, losses, *reported, send, memory)
         self._noted = set(training.notes.values())  # the session has been told at the start
         self._requested = plan.settings
         self._last_good = dict(training.settings)  # settings with which a step went through …
@@ -399,6 +403,7 @@ class Loop:
     ) -> None:
         self._clock.segment += 1
         self._break()
+        reset_peak(self._training.device)
         training = self._training
         self._warm_from_step = training.trained_steps + training.warmup_steps
         self._begin_block()
