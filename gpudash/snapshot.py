@@ -207,6 +207,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Asked to trace some steps, and not answered yet."""
     profile: Profiled | None = None
     """The newest profile of this run."""
+    profile_refusal: str = ""
+    """Why the newest that was asked for is not there, as a clause."""
     transform_ms: dict[str, float] = msgspec.field(default_factory=dict)
     """Mean time a sample spends in each transform of a loader worker."""
     skipped_samples: int = 0

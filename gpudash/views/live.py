@@ -97,6 +97,7 @@ class LiveView:
         self._phases: tuple[Phase, ...] = ()
         self._playback: Playback | None = None
         self._profile: Profiled | None = None
+        self._profile_refusal = ""
         self._await(plan, "starting")
 
     def fold(self, item: Event | Reading) -> None:
@@ -173,6 +174,7 @@ class LiveView:
             comparison=self._comparison,
             profiling=any(isinstance(one, Profile) for one in self._unanswered.values()),
             profile=self._profile,
+            profile_refusal=self._profile_refusal,
             verdicts=tuple(one for workload, one in self._verdicts if workload == self._workload),
             transform_ms=self._transform_ms,
             skipped_samples=self._skipped_samples,
@@ -215,6 +217,8 @@ class LiveView:
         self._unanswered[command.id] = command
         if isinstance(command, Change):
             self._notice = ""
+        if isinstance(command, Profile):
+            self._profile_refusal = ""
 
     def _restart(self, event: Restarted) -> None:
         """Series, markers and results live on."""
@@ -362,6 +366,8 @@ class LiveView:
     def _refuse(self, event: Refused) -> None:
         reason = f"refused: {event.reason}"  # the reason names the lever
         self._sentence = "training"
+        if event.kind == "no_profile":
+            self._profile_refusal = event.reason
         if event.block is None:
             self._notice = reason
         else:
