@@ -6,7 +6,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gpudash.hooks.training import Training
-from gpudash.instrument.flops import counting
 from gpudash.instrument.profiler import Profiler
 from gpudash.protocol import Profile, Profiled
 
@@ -23,6 +22,8 @@ class Tracing:
         self._profiler.check()
         training.look_closely(asked.steps + 1)
         if training.flops is None:
+            from gpudash.instrument.flops import counting  # noqa: PLC0415  # no script waits for it
+
             self._counter = self._counting.enter_context(counting(training.found.device))
             self._is_counting = True
         else:

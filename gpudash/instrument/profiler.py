@@ -6,7 +6,7 @@ Told of each border between two steps. Outside of `begin` and `end` nothing of i
 import gc
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import get_ident
@@ -17,18 +17,9 @@ import torch
 from torch.autograd import profiler as autograd
 from torch.profiler import ProfilerActivity
 
+from gpudash.instrument.peak import measure
 from gpudash.instrument.syncs import SyncWindow
-from gpudash.protocol import Flops, Peak, Profiled, SyncCall
-
-try:  # written at the same time: to become a plain import
-    from gpudash.instrument.peak import measure  # type: ignore[import-not-found]
-except ImportError:
-
-    def measure(device: torch.device, precisions: Sequence[str]) -> Peak | None:
-        """Measure nothing."""
-        del device, precisions
-        return None
-
+from gpudash.protocol import Flops, Profiled, SyncCall
 
 LIMIT_S = 30.0
 """Then it ends with the steps that it has: what a trace keeps grows with each operator."""
@@ -122,8 +113,7 @@ class Profiler:
         if Profiler._on is not self or self._thread != get_ident():
             return
         Profiler._on = None
-        for name, start in self._others.items():
-            setattr(autograd.profile, name, start)
+        self.let_others_begin()
         is_within = self._annotation is not None
         self._close_annotation()
         self._syncs = self._window.stop()
@@ -171,6 +161,11 @@ class Profiler:
         with suppress(OSError):
             self._unfinished.unlink(missing_ok=True)
 
+    def let_others_begin(self) -> None:
+        """Stand in no other profiler's way any more."""
+        for name, start in self._others.items():
+            setattr(autograd.profile, name, start)
+
     @classmethod
     def cut_short(cls) -> None:
         """Stop the one that is on, if there is one: what it has is kept."""
@@ -217,8 +212,22 @@ class Profiler:
             setattr(autograd.profile, name, first_end_ours)
 
 
-# a child would go on tracing, and nobody would end it
-os.register_at_fork(before=Profiler.cut_short)
+_inherited: list[Profiler] = []
+"""In a forked child, what is its parent's: to be destroyed there alone."""
+
+
+def _forget_in_child() -> None:
+    """Record nothing in a forked child: its parent's profiler would grow there, unended."""
+    profiler, Profiler._on = Profiler._on, None
+    if profiler is not None:
+        _inherited.append(profiler)
+        profiler.let_others_begin()
+        with suppress(Exception):
+            private: Any = torch.autograd
+            private._enable_record_function(False)  # noqa: SLF001  # of this thread
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def note(path: Path, profiled: Profiled) -> None:

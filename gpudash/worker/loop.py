@@ -14,7 +14,6 @@ import msgspec
 import torch
 
 from gpudash.instrument.block_queue import BlockQueue
-from gpudash.instrument.flops import counting
 from gpudash.instrument.memory import device_memory, reset_peak
 from gpudash.instrument.pipes import CommandPipe
 from gpudash.instrument.profiler import NoProfile, Profiler
@@ -247,6 +246,8 @@ class Loop:
 
     def _trace(self, profiler: Profiler, answers: tuple[int, ...]) -> None:
         """Step until it is enough, or until something else is asked; tell what came of it."""
+        from gpudash.instrument.flops import counting  # noqa: PLC0415  # no start waits for it
+
         training, settings = self._training, self._training.settings
         first = training.trained_steps
         try:

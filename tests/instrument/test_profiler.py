@@ -166,16 +166,22 @@ def test_ours_ends_with_the_steps_it_has_where_another_begins(tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "trace.json"]
 
 
-def test_a_forked_child_traces_nothing(tmp_path):
-    profiler = Profiler(CPU, 100, tmp_path / "trace.json")
+def test_a_forked_child_traces_nothing_and_its_parent_goes_on(tmp_path):
+    path, step = tmp_path / "trace.json", toy()
+    profiler = Profiler(CPU, 2, path)
     profiler.begin(1)
-    profiler.step()
+    step()
+    assert not profiler.step()
     child = os.fork()
     if not child:
-        os._exit(not is_off())
+        torch.zeros(1)
+        events = torch.autograd._disable_profiler().events()
+        os._exit(any(one.name() == "aten::zeros" for one in events))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    step()
     assert profiler.step()
-    assert profiler.end().steps == 1
+    assert profiler.end().steps == 2
+    assert step_names(path) == ["ProfilerStep#1", "ProfilerStep#2"]
 
 
 def test_the_last_step_may_come_early(tmp_path):
