@@ -12,7 +12,7 @@ import msgspec
 PROTOCOL_VERSION = 2
 """Raised whenever a reader of older messages would misread a new one."""
 Ability: TypeAlias = Literal[
-    "levers", "pause", "restart", "blocks", "record", "profile", "leave", "type"
+    "levers", "pause", "restart", "blocks", "record", "profile", "memory", "leave", "type"
 ]
 """What may be asked of a source; `leave`: to train on unwatched; `type`: to take what is typed."""
 Settings: TypeAlias = dict[str, str]
@@ -248,7 +248,7 @@ class Timed(Record, frozen=True, kw_only=True):
     seconds: float
 
 
-RefusalKind: TypeAlias = Literal["bad_setting", "out_of_memory", "no_profile"]
+RefusalKind: TypeAlias = Literal["bad_setting", "out_of_memory", "no_profile", "no_memory_owners"]
 
 
 class Refused(Record, frozen=True, kw_only=True):
@@ -348,6 +348,43 @@ class Profiled(Record, frozen=True, kw_only=True):
     syncs: tuple[SyncCall, ...] = ()
     peak: Peak | None = None
     flops: Flops | None = None
+
+
+MemoryUse: TypeAlias = Literal[
+    "weights",
+    "gradients",
+    "optimizer state",
+    "activations",
+    "backward pass",
+    "other",
+    "from before",
+]
+"""What memory is for, as far as that can be told; `from before`: it was there when the recording
+began, and is none of the first three."""
+
+
+class Owner(Record, frozen=True, kw_only=True, tag=False):
+    """A line of code that has allocated device memory, and what for."""
+
+    file: str
+    """Empty where no line is known: allocated before the recording, or by autograd's own thread."""
+    line: int
+    function: str
+    use: MemoryUse
+    mib: float
+    count: int
+    """Allocations."""
+
+
+class MemoryOwners(Record, frozen=True, kw_only=True):
+    """What was held of device memory at the fullest moment of some steps, or when it ran out."""
+
+    at_s: float
+    answers: tuple[int, ...] = ()
+    """Empty where memory ran out."""
+    peak_mib: float
+    owners: tuple[Owner, ...]
+    """The largest first; small ones are left out."""
 
 
 class Finished(Record, frozen=True, kw_only=True):
@@ -452,7 +489,11 @@ class Profile(Command, frozen=True, kw_only=True):
     """Where the Chrome trace goes."""
 
 
-AnyCommand: TypeAlias = Change | Pause | Resume | Stop | Blocks | Profile
+class Memory(Command, frozen=True, kw_only=True):
+    """Tell who owns device memory, over the next steps; MemoryOwners or a Refused answers it."""
+
+
+AnyCommand: TypeAlias = Change | Pause | Resume | Stop | Blocks | Profile | Memory
 
 # ── telemetry → session ─────────────────────────────────────────────────────────────────
 
@@ -619,6 +660,7 @@ Event: TypeAlias = (
     | Paused
     | Resumed
     | Profiled
+    | MemoryOwners
     | Finished
     | Failed
     | AnyCommand

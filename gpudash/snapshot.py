@@ -18,6 +18,7 @@ from gpudash.protocol import (
     GpuReading,
     HostReading,
     LeverOffer,
+    MemoryOwners,
     Phase,
     Playback,
     Profiled,
@@ -209,6 +210,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The newest profile of this run."""
     profile_refusal: str = ""
     """Why the newest that was asked for is not there, as a clause."""
+    memory_owners: MemoryOwners | None = None
+    """The newest that was told of in this run."""
     transform_ms: dict[str, float] = msgspec.field(default_factory=dict)
     """Mean time a sample spends in each transform of a loader worker."""
     skipped_samples: int = 0

@@ -46,7 +46,15 @@ cost short steps more than some lever gains."""
 EXPECTED_S = 2.0
 """So long a training that was found is measured with nobody there: a dashboard that comes within
 is told of the first steps too."""
-CAN: tuple[Ability, ...] = ("levers", "blocks", "pause", "record", "leave", "profile")
+CAN: tuple[Ability, ...] = (
+    "levers",
+    "blocks",
+    "pause",
+    "record",
+    "memory",
+    "leave",
+    "profile",
+)
 LAST_STEPS_S = 0.2
 """So long the device may take, when the process ends, to finish what is to be reported."""
 

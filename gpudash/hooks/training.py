@@ -6,8 +6,10 @@ from typing import Any, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import nn
+from torch.optim import Optimizer
 
-from gpudash.hooks.found import Found
+from gpudash.hooks.found import Found, modules_of
 from gpudash.hooks.levers.offers import UNKNOWN
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.loss import LossReader
@@ -138,6 +140,10 @@ class Training:
             root.keeps_calls = keep
             if not keep:
                 root.newest = None
+
+    def owned(self) -> tuple[list[nn.Module], tuple[Optimizer, ...]]:
+        """Return the modules and the optimizers that the script still has."""
+        return modules_of(self.found.roots), self.found.optimizers
 
     @property
     def is_captured(self) -> bool:

@@ -16,6 +16,7 @@ from gpudash.hooks.levers import Refusal
 from gpudash.hooks.tracing import Tracing
 from gpudash.hooks.training import Training
 from gpudash.instrument.block_queue import BlockQueue
+from gpudash.instrument.memory_history import MemoryHistory
 from gpudash.instrument.profiler import NoProfile
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports
 from gpudash.protocol import (
@@ -25,6 +26,7 @@ from gpudash.protocol import (
     BlocksEnded,
     Change,
     Changed,
+    Memory,
     Pause,
     Paused,
     Profile,
@@ -69,6 +71,7 @@ class Watch:
         self._training = training
         self._reports = reports
         self._blocks = BlockQueue()
+        self._history = MemoryHistory(training.found.device, training.owned, line.send)
         self._inbox: deque[AnyCommand] = deque()
         self._waiting: _Switch | None = None
         self._timing: _Timing | None = None
@@ -84,7 +87,7 @@ class Watch:
     @property
     def is_busy(self) -> bool:
         """Whether something is to be seen to at each border."""
-        waits = self._waiting is not None or self._tracing is not None
+        waits = self._waiting is not None or self._tracing is not None or self._history.is_on
         return self._blocks.running or waits or len(self._inbox) > 0
 
     @property
@@ -111,6 +114,8 @@ class Watch:
         """Do what is to be done between two steps."""
         if self._line.gone and not self._is_left:
             self._leave()
+        if self._history.turn(self._training.step):
+            self._training.tracker.interrupt()
         if self._tracing is not None and not self._trace_on(self._tracing):
             return
         if self._waiting is not None and self._training.step > self._waiting.after_step:
@@ -139,6 +144,7 @@ class Watch:
             self._refuse(why, command)
         if self._blocks.running:
             self._line.send(self._blocks.end(time.monotonic(), why))
+        self._history.stop(why)
         self._inbox.clear()
         self._waiting = self._timing = self._tracing = self._paused = None
         self._training.keep_calls(keep=False)
@@ -146,6 +152,7 @@ class Watch:
     def _leave(self) -> None:
         """Undo what only a dashboard is interested in."""
         self._is_left = True
+        self._history.stop("the dashboard is gone")
         self._inbox.clear()
         if self._paused is not None:
             self._paused = None
@@ -184,6 +191,8 @@ class Watch:
                 self._resume(command)
             case Profile():
                 self._trace(command)
+            case Memory():
+                self._history.ask(command, self._training.step)
             case Stop():
                 self._refuse(NO_STOP, command)
         return True

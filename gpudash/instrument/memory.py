@@ -41,3 +41,12 @@ def reset_peak(device: torch.device) -> None:
     """Have the peak be that of what follows; not in a user's script, which may read it itself."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
+
+
+def capacity_mib(device: torch.device) -> float | None:
+    """Return what this process may hold: what it does, and what nobody does."""
+    reserved_mib = device_memory(device).reserved_mib
+    if reserved_mib is None:
+        return None
+    free, _total = torch.cuda.mem_get_info(device)
+    return free / MIB + reserved_mib

@@ -131,7 +131,7 @@ class Profiler:
             if self._is_cuda and not _traced_device(self._torch):
                 raise NoProfile(NO_DEVICE_EVENTS)
             self._torch.export_chrome_trace(str(self._unfinished))
-            peak = measure(self._device, (precision,)) if self._is_cuda and precision else None
+            peak = measure(self._device, precision)
             steps_s, now_s = self._ended_s - self._began_s, time.monotonic()
             profiled = Profiled(
                 at_s=now_s,

@@ -37,6 +37,7 @@ ON_SCREEN: tuple[Ability, ...] = (
     "pause",
     "blocks",
     "record",
+    "memory",
     "leave",
     "type",
     "profile",

@@ -487,6 +487,13 @@ class Control:
             raise
         self._begun = True
 
+    def ask_memory_owners(self) -> None:
+        """Ask who owns device memory. Raises UsageError where that cannot be told."""
+        self.require("memory")
+        if self.dead:
+            raise UsageError("nothing is running")
+        self.engine.memory_owners()
+
     def pause_or_resume(self) -> str | None:
         """Pause or go on; return a notice where neither is possible."""
         why_not = self.why_not("pause")

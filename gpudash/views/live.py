@@ -27,6 +27,7 @@ from gpudash.protocol import (
     Hello,
     HostReading,
     LeverOffer,
+    MemoryOwners,
     NewRow,
     Note,
     Notice,
@@ -176,6 +177,7 @@ class LiveView:
             profile=self._profile,
             profile_refusal=self._profile_refusal,
             verdicts=tuple(one for workload, one in self._verdicts if workload == self._workload),
+            memory_owners=self._owners,
             transform_ms=self._transform_ms,
             skipped_samples=self._skipped_samples,
             instruments_ms=self._instruments_ms(),
@@ -204,6 +206,7 @@ class LiveView:
         self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
         self._transform_ms: dict[str, float] = {}
         self._memory: HostReading | None = None
+        self._owners: MemoryOwners | None = None
         self._skipped_samples = 0
         self._in_blocks = False  # of a comparison
         self._left_block: Changed | None = None  # at the run's end, what the worker is back at
@@ -270,6 +273,8 @@ class LiveView:
         match item:
             case Status():
                 self._sentence = item.text
+            case MemoryOwners():
+                self._owners = item
             case Offered():
                 self._found, self._levers = item.found, item.levers
             case BlocksEnded():

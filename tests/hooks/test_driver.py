@@ -29,6 +29,7 @@ from gpudash.protocol import (
     Changed,
     Event,
     Hello,
+    Memory,
     Notice,
     Offered,
     Pause,
@@ -170,6 +171,7 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event] | None]]] = {
         {1: Profiled, 2: Changed, 3: Paused, 4: Resumed},
     ),
     "a profile that cannot be written": ([profile(1, "/none/trace.json")], {1: Refused}),
+    "who owns memory, on a CPU": ([Memory(id=1)], {1: Refused}),
     "a stop": ([Stop(id=1), blocks(2, 1)], {1: Refused, 2: BlocksEnded}),
 }
 

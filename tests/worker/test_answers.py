@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from gpudash.instrument import reporter
+from gpudash.instrument.memory import DeviceMemory
 from gpudash.protocol import (
     AnyCommand,
     Block,
@@ -17,6 +19,7 @@ from gpudash.protocol import (
     Changed,
     Event,
     Finished,
+    Memory,
     Pause,
     Paused,
     Plan,
@@ -28,6 +31,7 @@ from gpudash.protocol import (
     Resumed,
     Stop,
 )
+from gpudash.worker import loop
 from tests.worker.in_process import FakeEntry, Run
 from tests.workloads.trainings import one_thread
 from workloads.levers import Value
@@ -90,6 +94,7 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event]]]] = {
         [LONG, Pause(id=2), Resume(id=3), Pause(id=4), blocks(5, 1), Resume(id=6)],
         dict.fromkeys(range(1, 7)),
     ),
+    "who owns memory, on a CPU": ([Memory(id=1)], {1: Refused}),
     "out of memory": ([Change(id=1, settings={"batch_size": "4"})], {1: Changed}),
     "out of memory in blocks": ([blocks(1, 1, {"batch_size": "4"}, {})], {1: BlocksEnded}),
     "profiles": ([profile(1), profile(2)], {1: Profiled, 2: Profiled}),
@@ -173,6 +178,31 @@ def test_a_change_given_up_later_says_so_before_the_way_back_and_answers_nobody(
     ]
     assert told[1].kind == "out_of_memory"
     assert [event.requested for event in run.of(Changed)] == [{"batch_size": "4"}, {}]
+
+
+def test_what_did_not_fit_says_which_batch_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    def peak(run: Run) -> DeviceMemory:
+        return DeviceMemory(peak_mib=1000.0 + 100.0 * int(run.training.settings["batch_size"]))
+
+    sizes = ["3", "4"]  # at 4 memory runs out
+
+    def react(run: Run, event: Event) -> None:
+        if isinstance(event, Progress) and event.mem_peak_mib and sizes:
+            seen = Counter(step.segment for step in run.steps)
+            if seen[2 - len(sizes)] > 100:
+                run.send(Change(id=len(sizes), settings={"batch_size": sizes.pop(0)}))
+        elif run.of(Refused):
+            run.stop()
+
+    monkeypatch.setattr(reporter, "MEMORY_EVERY_S", 0.0)
+    monkeypatch.setattr(loop, "capacity_mib", lambda _device: 1395.0)
+    run = Run(FakeEntry(during={"forward": work}), react)
+    run._loop._reports._read_memory = lambda: peak(run)
+    (refused,) = run.until_stopped().of(Refused)
+    assert refused.reason == (
+        "out of memory with batch_size=4: went back to batch_size=3; "
+        "batch 3 would fit, 4 would not (from the peaks at 2 and 3)"
+    )
 
 
 def stop_after(kind: type[Event], count: int):  # a reaction, as above
