@@ -43,6 +43,8 @@ class Profiler:
     """One profile: `begin`, a `step` at each border from there on, `end`; or `abandon`."""
 
     _on: ClassVar["Profiler | None"] = None
+    _inherited: ClassVar["Profiler | None"] = None
+    """In a forked child, its parent's, to be destroyed there alone."""
 
     def __init__(self, device: torch.device, steps: int, path: Path) -> None:
         self._device = device
@@ -173,6 +175,16 @@ class Profiler:
             with suppress(Exception):
                 cls._on.stop()
 
+    @classmethod
+    def forget_in_child(cls) -> None:
+        """Record nothing in a forked child: its parent's profiler would grow there, unended."""
+        cls._inherited, cls._on = cls._on, None
+        if cls._inherited is not None:
+            cls._inherited.let_others_begin()
+            with suppress(Exception):
+                private: Any = torch.autograd
+                private._enable_record_function(False)  # noqa: SLF001  # of this thread
+
     def check(self) -> None:
         """Do nothing, where a profile may begin. Raises NoProfile."""
         if _is_active() or _is_warming_up():
@@ -212,22 +224,7 @@ class Profiler:
             setattr(autograd.profile, name, first_end_ours)
 
 
-_inherited: list[Profiler] = []
-"""In a forked child, what is its parent's: to be destroyed there alone."""
-
-
-def _forget_in_child() -> None:
-    """Record nothing in a forked child: its parent's profiler would grow there, unended."""
-    profiler, Profiler._on = Profiler._on, None
-    if profiler is not None:
-        _inherited.append(profiler)
-        profiler.let_others_begin()
-        with suppress(Exception):
-            private: Any = torch.autograd
-            private._enable_record_function(False)  # noqa: SLF001  # of this thread
-
-
-os.register_at_fork(after_in_child=_forget_in_child)
+os.register_at_fork(after_in_child=Profiler.forget_in_child)
 
 
 def note(path: Path, profiled: Profiled) -> None:

@@ -122,6 +122,8 @@ class LiveView:
                 self._refuse(item)
             case Playback():
                 self._playback = item
+            case Profiled():
+                self._profile = item
             case _:
                 self._turn(item)
                 self._hear(item)
@@ -279,8 +281,6 @@ class LiveView:
                 self._found, self._levers = item.found, item.levers
             case BlocksEnded():
                 self._end_blocks()
-            case Profiled():
-                self._profile = item
             case Paused():
                 self._pause(item)
             case Resumed() if self._paused is not None:
