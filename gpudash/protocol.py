@@ -277,7 +277,7 @@ class BlocksEnded(Record, frozen=True, kw_only=True):
     """As a clause, for the user."""
 
 
-Aside: TypeAlias = Literal["asked", "evaluation", "checkpoint"]
+Aside: TypeAlias = Literal["asked", "evaluation", "checkpoint", "profile"]
 
 
 class Paused(Record, frozen=True, kw_only=True):

@@ -46,7 +46,15 @@ cost short steps more than some lever gains."""
 EXPECTED_S = 2.0
 """So long a training that was found is measured with nobody there: a dashboard that comes within
 is told of the first steps too."""
-CAN: tuple[Ability, ...] = ("levers", "blocks", "pause", "record", "memory", "leave")
+CAN: tuple[Ability, ...] = (
+    "levers",
+    "blocks",
+    "pause",
+    "record",
+    "memory",
+    "leave",
+    "profile",
+)
 LAST_STEPS_S = 0.2
 """So long the device may take, when the process ends, to finish what is to be reported."""
 
@@ -262,6 +270,8 @@ class Driver:
             return
         if self._watch is not None:
             self._watch.read()
+            if self._watch.is_tracing:  # these steps are nobody's
+                return
         if self._line is None or not self._line.gone:  # else the next one waits until that is over
             self._admit(self._training, self._endpoint.accept())
         reports = self._reports

@@ -69,6 +69,11 @@ class Reports:
         self.total_steps += steps
         self._total_samples = total((self._total_samples, samples))
 
+    def set_aside(self) -> None:
+        """Count the steps that have finished since the last look, and tell nothing of them."""
+        steps = [step for step, _ in self._clock.finished()]
+        self.count(sum(step.count for step in steps), total(step.samples for step in steps))
+
     def send(self) -> Step | None:
         """Report; return the newest finished step, if one has finished since the last report."""
         spent_ms = (self._clock.spent_s + self.spent_s) * 1e3

@@ -40,6 +40,7 @@ ON_SCREEN: tuple[Ability, ...] = (
     "memory",
     "leave",
     "type",
+    "profile",
 )
 HEADLESS: tuple[Ability, ...] = ("record",)
 STOPS = (SIGINT, SIGTERM, SIGKILL)

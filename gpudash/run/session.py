@@ -44,6 +44,7 @@ from gpudash.protocol import (
     Pause,
     Plan,
     Printed,
+    Profile,
     Reading,
     Refused,
     Restarted,
@@ -186,6 +187,11 @@ class Session:
     def resume(self) -> int:
         """Go on after `pause`."""
         return self._request(lambda number: self._send(Resume(id=number)))
+
+    def profile(self, steps: int, path: Path) -> int:
+        """Trace the next steps, to this file."""
+        asked = str(path.absolute())  # the training may be elsewhere
+        return self._request(lambda number: self._send(Profile(id=number, steps=steps, path=asked)))
 
     def memory_owners(self) -> int:
         """Have two steps recorded, and told who owns device memory."""

@@ -37,6 +37,8 @@ from gpudash.protocol import (
     Phase,
     Plan,
     Playback,
+    Profile,
+    Profiled,
     Progress,
     Reading,
     Refused,
@@ -95,6 +97,8 @@ class LiveView:
         self._host = RecentReadings[HostReading]()
         self._phases: tuple[Phase, ...] = ()
         self._playback: Playback | None = None
+        self._profile: Profiled | None = None
+        self._profile_refusal = ""
         self._await(plan, "starting")
 
     def fold(self, item: Event | Reading) -> None:
@@ -118,6 +122,8 @@ class LiveView:
                 self._refuse(item)
             case Playback():
                 self._playback = item
+            case Profiled():
+                self._profile = item
             case _:
                 self._turn(item)
                 self._hear(item)
@@ -169,6 +175,9 @@ class LiveView:
             step_histogram=self._results.step_histogram(),
             results=self._results.results(live=self._phase == "training"),
             comparison=self._comparison,
+            profiling=any(isinstance(one, Profile) for one in self._unanswered.values()),
+            profile=self._profile,
+            profile_refusal=self._profile_refusal,
             verdicts=tuple(one for workload, one in self._verdicts if workload == self._workload),
             memory_owners=self._owners,
             transform_ms=self._transform_ms,
@@ -213,6 +222,8 @@ class LiveView:
         self._unanswered[command.id] = command
         if isinstance(command, Change):
             self._notice = ""
+        if isinstance(command, Profile):
+            self._profile_refusal = ""
 
     def _restart(self, event: Restarted) -> None:
         """Series, markers and results live on."""
@@ -241,7 +252,7 @@ class LiveView:
     def _hear(self, item: Event) -> None:
         """Take what the session, or a source, says of itself."""
         match item:
-            case Change() | Pause() | Resume() | Stop() | Blocks():
+            case Change() | Pause() | Resume() | Stop() | Blocks() | Profile():
                 self._send(item)
             case Restarted():
                 self._restart(item)
@@ -360,6 +371,8 @@ class LiveView:
     def _refuse(self, event: Refused) -> None:
         reason = f"refused: {event.reason}"  # the reason names the lever
         self._sentence = "training"
+        if event.kind == "no_profile":
+            self._profile_refusal = event.reason
         if event.block is None:
             self._notice = reason
         else:

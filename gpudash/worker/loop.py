@@ -19,6 +19,7 @@ from gpudash.instrument.block_queue import BlockQueue, difference
 from gpudash.instrument.memory import capacity_mib, device_memory, reset_peak
 from gpudash.instrument.memory_history import MemoryHistory
 from gpudash.instrument.pipes import CommandPipe
+from gpudash.instrument.profiler import NoProfile, Profiler
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports, instruments
 from gpudash.protocol import (
     AnyCommand,
@@ -35,6 +36,7 @@ from gpudash.protocol import (
     Pause,
     Paused,
     Plan,
+    Profile,
     RefusalKind,
     Refused,
     Resume,
@@ -129,7 +131,7 @@ class Loop:
             if now_s >= self._reports.due_s:
                 self._report()
             self._obey_commands()
-            if self._stops:
+            if self._done():
                 return
             if self._history.turn(self._training.trained_steps):
                 self._break()
@@ -228,6 +230,8 @@ class Loop:
                 self._change(command)
             case Blocks():
                 self._take_blocks(command)
+            case Profile():
+                self._profile(command)
             case Pause():
                 self._pause(command)
             case Resume():
@@ -251,6 +255,52 @@ class Loop:
             # what the loader has prefetched meanwhile belongs to no block
             self._begin_block()
         self._send(Resumed(at_s=time.monotonic(), answers=(command.id,)))
+
+    def _profile(self, command: Profile) -> None:
+        """Trace the next steps: no instrument sees them, and they are in no rate."""
+        answers = (command.id,)
+        if self._blocks.running or self._paused:
+            why = "the training is paused" if self._paused else "an A/B is running"
+            self._refuse("no_profile", {}, f"{why}: profile it afterwards", answers)
+            return
+        began_s, step = self._start_wall_clock()
+        self._send(Paused(at_s=began_s, after_step=step, why="profile"))
+        profiler = Profiler(self._training.device, command.steps, Path(command.path))
+        try:
+            fits = self._fits(lambda: self._trace(profiler, answers))
+        finally:
+            profiler.abandon()
+        self._send(Resumed(at_s=time.monotonic()))
+        self._break()
+        if not fits:
+            self._refuse("no_profile", {}, "the training ran out of memory", answers)
+            self._roll_back(began_s)
+
+    def _trace(self, profiler: Profiler, answers: tuple[int, ...]) -> None:
+        """Step until it is enough, or until something else is asked; tell what came of it."""
+        from gpudash.instrument.flops import counting  # noqa: PLC0415  # no start waits for it
+
+        training, settings = self._training, self._training.settings
+        first = training.trained_steps
+        try:
+            training.step()  # on two streams, each step after it has both halves
+            with counting(training.device, compiled=settings.get("compile") == "on") as counter:
+                if not self._done():
+                    training.step()
+            try:
+                profiler.begin(training.trained_steps + 1)
+                is_over = self._done()
+                while not is_over:
+                    training.step()
+                    is_over = profiler.step(is_last=self._done() or self._commands.wait(0))
+                profiled = profiler.end(settings.get("precision", ""), counter.flops())
+                self._send(msgspec.structs.replace(profiled, answers=answers))
+            except NoProfile as why:
+                self._refuse("no_profile", {}, str(why), answers)
+            training.drain()
+        finally:
+            steps = training.trained_steps - first
+            self._reports.count(steps, steps * int(training.settings["batch_size"]))
 
     def _take_blocks(self, command: Blocks) -> None:
         run = self._blocks.run

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,6 +21,8 @@ from gpudash.protocol import (
     Pause,
     Paused,
     Plan,
+    Profile,
+    Profiled,
     Progress,
     Refused,
     Resume,
@@ -44,6 +47,10 @@ def work(values: Mapping[str, Value]) -> None:
     if values["batch_size"] == 4:
         raise torch.OutOfMemoryError("CUDA out of memory")
     time.sleep(0.0005)
+
+
+def profile(number: int, where: str = "trace.json") -> Profile:
+    return Profile(id=number, steps=3, path=where)
 
 
 LONG = blocks(1, 1, {"pipelined": "on"}, {}, min_steps=10**6)
@@ -82,6 +89,17 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event]]]] = {
     "who owns memory, on a CPU": ([Memory(id=1)], {1: Refused}),
     "out of memory": ([Change(id=1, settings={"batch_size": "4"})], {1: Changed}),
     "out of memory in blocks": ([blocks(1, 1, {"batch_size": "4"}, {})], {1: BlocksEnded}),
+    "profiles": ([profile(1), profile(2)], {1: Profiled, 2: Profiled}),
+    "a profile in blocks": (
+        [LONG, profile(2), blocks(3, 1)],
+        {1: BlocksEnded, 2: Refused, 3: BlocksEnded},
+    ),
+    "a profile under pause": ([Pause(id=1), profile(2)], {1: Paused, 2: Refused}),
+    "a profile that cannot be written": ([profile(1, "/none/trace.json")], {1: Refused}),
+    "out of memory in a profile": (
+        [Change(id=1, settings={"batch_size": "4"}), profile(2)],
+        {1: Changed, 2: None},
+    ),
     "a stop in blocks": ([LONG, Pause(id=2), Stop(id=3)], dict.fromkeys((1, 2, 3))),
     "stopping twice": ([Stop(id=1), Stop(id=2), Pause(id=3)], dict.fromkeys((1, 2, 3))),
 }
@@ -89,7 +107,10 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event]]]] = {
 
 @pytest.mark.parametrize("together", [True, False], ids=["together", "one by one"])
 @pytest.mark.parametrize("case", CASES)
-def test_every_command_has_one_answer_that_names_it(case: str, *, together: bool) -> None:
+def test_every_command_has_one_answer_that_names_it(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, together: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where traces go
     commands, expected = CASES[case]
     left = list(commands)
 
