@@ -10,7 +10,7 @@ from gpudash.protocol import Profiled
 
 LaneKind: TypeAlias = Literal["host", "stream", "copies", "communication"]
 EventKind: TypeAlias = Literal[
-    "operator",  # on a host thread: an operator of torch's, or a python function
+    "operator",  # on a host thread: an operator of torch's
     "runtime",  # … a call of the CUDA runtime or driver
     "sync",  # … one that waits for the device
     "annotation",  # … record_function, or ours
@@ -18,6 +18,7 @@ EventKind: TypeAlias = Literal[
     "copy",
     "set",  # memset
     "collective",  # on a stream: NCCL's
+    "python",  # on a host thread: a function of Python's, where the trace has stacks
 ]
 KINDS: tuple[EventKind, ...] = (
     "operator",
@@ -28,8 +29,18 @@ KINDS: tuple[EventKind, ...] = (
     "copy",
     "set",
     "collective",
+    "python",
 )
 """`Events.kind` is an index into this."""
+ON_HOST: tuple[EventKind, ...] = ("operator", "runtime", "sync", "annotation", "python")
+ON_DEVICE: tuple[EventKind, ...] = ("kernel", "copy", "set", "collective")
+
+
+def are(kind: NDArray[np.uint8], *kinds: EventKind) -> NDArray[np.bool_]:
+    """Return which of a column's entries are of these kinds."""
+    chosen = np.zeros(len(KINDS), np.bool_)
+    chosen[[KINDS.index(one) for one in kinds]] = True
+    return chosen[kind]
 
 
 class TraceLane(msgspec.Struct, frozen=True):
@@ -37,6 +48,8 @@ class TraceLane(msgspec.Struct, frozen=True):
 
     kind: LaneKind
     label: str
+    id: int = 0
+    """A thread's native id, a stream's number; 0 for the others."""
 
 
 class Events(msgspec.Struct, frozen=True):
@@ -58,6 +71,29 @@ class Events(msgspec.Struct, frozen=True):
 
     def __len__(self) -> int:
         return len(self.begin_us)
+
+    @property
+    def end_us(self) -> NDArray[np.float64]:
+        """Since the trace's first event."""
+        return self.begin_us + self.duration_us
+
+    def are(self, *kinds: EventKind) -> NDArray[np.bool_]:
+        """Return which events are of these kinds."""
+        return are(self.kind, *kinds)
+
+    def only(self, keep: NDArray[np.bool_]) -> "Events":
+        """Return the events to keep; those whose launch is not among them have none."""
+        place = np.where(keep, np.cumsum(keep, dtype=np.int32) - 1, -1).astype(np.int32)
+        launch = self.launch[keep]
+        return Events(
+            begin_us=self.begin_us[keep],
+            duration_us=self.duration_us[keep],
+            kind=self.kind[keep],
+            name=self.name[keep],
+            lane=self.lane[keep],
+            launch=np.where(launch >= 0, place[launch], np.int32(-1)),
+            bytes=self.bytes[keep],
+        )
 
 
 class TraceStep(msgspec.Struct, frozen=True):
@@ -86,3 +122,5 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """What gpudash noted in the file itself."""
     device: str = ""
     """The GPU's name; empty where no device was traced."""
+    is_cut: bool = False
+    """The file ends early; what it holds until there is here."""

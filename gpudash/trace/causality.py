@@ -1,0 +1,52 @@
+"""What cannot have happened: profilers are known to report it, and it is left out.
+
+Some versions of torch.profiler give the first kernels of a later profile times of an earlier one
+(pytorch #192021, #175790).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpudash.trace.model import ON_DEVICE, ON_HOST, Events
+
+ROUNDING_US = 1.0
+"""Clocks of host and device are brought together to this; times are in ns."""
+
+
+def consistent(events: Events, until_us: float = np.inf) -> Events:
+    """Return the events without those that contradict themselves or others.
+
+    Nothing lasts less than no time. Nothing on the device begins before its launch, before the
+    host's first event or after the end of the recording, and nothing in a stream ends before what
+    was launched earlier into it. That kernels of a stream overlap is no contradiction: a kernel may
+    begin while the one before it drains (programmatic dependent launch), and the branches of a
+    replayed graph run side by side.
+    """
+    keep = events.duration_us >= 0
+    on_device = events.are(*ON_DEVICE)
+    first_us = events.begin_us[events.are(*ON_HOST)].min(initial=np.inf)
+    from_us = np.where(
+        events.launch >= 0,
+        events.begin_us[events.launch],
+        first_us if np.isfinite(first_us) else -np.inf,
+    )
+    in_time = (events.begin_us >= from_us - ROUNDING_US) & (events.end_us <= until_us + ROUNDING_US)
+    keep &= ~on_device | in_time
+    keep[_overtaking(events, np.flatnonzero(keep & on_device))] = False
+    return events if keep.all() else events.only(keep)
+
+
+def _overtaking(events: Events, device: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return events of a stream that lie within an earlier one with another launch."""
+    found = []
+    for lane in np.unique(events.lane[device]):
+        here = device[events.lane[device] == lane]
+        end_us = events.end_us[here]
+        longest = np.maximum.accumulate(end_us)
+        # the event that ends last of those before each one
+        ends_last = np.maximum.accumulate(np.where(end_us >= longest, np.arange(len(here)), 0))
+        before = np.concatenate(([0], ends_last[:-1]))
+        overtakes = end_us < end_us[before] - ROUNDING_US
+        launch = events.launch[here]
+        found.append(here[overtakes & ((launch != launch[before]) | (launch < 0))])
+    return np.concatenate(found) if found else device[:0]

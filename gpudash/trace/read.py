@@ -1,0 +1,337 @@
+"""A Chrome trace of torch.profiler's, read into columns without ever holding its text.
+
+The file is decoded in pieces that end between two events and are made whole documents. Where its
+layout shows no such places, it is decoded at once.
+"""
+
+import gzip
+import re
+import zlib
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from math import inf
+from pathlib import Path
+from typing import IO, Annotated, Any, TypeAlias, cast
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from gpudash.errors import UsageError
+from gpudash.format import plain
+from gpudash.protocol import Profiled
+from gpudash.trace.causality import consistent
+from gpudash.trace.model import (
+    KINDS,
+    ON_DEVICE,
+    Events,
+    LaneKind,
+    Trace,
+    TraceLane,
+    TraceStep,
+    are,
+)
+
+PIECE_BYTES = 4 << 20
+LARGEST_BYTES = 1 << 30
+"""Of a file that is decoded at once."""
+MOST_LANES = 2**15 - 1
+BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|cat|name|pid|tid|ts)"\s*:)')
+"""Between two events. Within a text the quotes would be escaped; within `args` the piece cannot be
+made whole, and the file is decoded at once."""
+TAIL_BYTES = 64 << 10
+"""The last border of a piece is nearly always in these."""
+CATEGORIES = {
+    category: KINDS.index(kind)
+    for category, kind in (
+        ("cpu_op", "operator"),
+        ("python_function", "python"),
+        ("user_annotation", "annotation"),
+        ("cuda_runtime", "runtime"),
+        ("cuda_driver", "runtime"),
+        ("kernel", "kernel"),
+        ("gpu_memcpy", "copy"),
+        ("gpu_memset", "set"),
+    )
+}
+SYNC = re.compile(
+    r"(cuda|hip)((Stream|Device|Event)Synchronize|Memcpy(2D|3D)?|Free(Host)?)(_v\d+|_ptds|_ptsz)*$"
+    r"|cu(Stream|Event|Ctx)Synchronize"
+)
+COLLECTIVE = re.compile(r"(nccl|rccl)(Dev)?(Kernel|Symk)", re.IGNORECASE)
+STEP = re.compile(r"ProfilerStep#(\d{1,15})")
+
+
+class _NoTraceError(Exception):
+    """Why a file is none."""
+
+
+Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Place: TypeAlias = tuple[int | str, int | str]
+"""A process and a thread of it, or a device and a stream."""
+
+
+class _Args(msgspec.Struct, frozen=True, gc=False):
+    correlation: Int64 = 0
+    bytes: Int64 = 0
+    name: Any = None
+
+
+class _Event(msgspec.Struct, frozen=True, gc=False):
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str = 0
+    tid: int | str = 0
+    ts: float = 0.0
+    dur: float = 0.0
+    args: _Args = _Args()
+
+
+class _Device(msgspec.Struct, frozen=True):
+    id: int = 0
+    name: str = ""
+
+
+class _Document(msgspec.Struct, frozen=True):
+    traceEvents: list[_Event] | None = None  # noqa: N815 – torch's names
+    baseTimeNanoseconds: int | None = None  # noqa: N815
+    deviceProperties: tuple[_Device, ...] = ()  # noqa: N815
+    gpudash: msgspec.Raw = msgspec.Raw()
+
+
+OPENING = b'{"traceEvents":['
+CLOSING = b"]}"
+_decode = msgspec.json.Decoder(_Document).decode
+
+
+def read(path: Path) -> Trace:
+    """Return the trace in a `.json` or `.json.gz`; of a file that ends early what is in it.
+
+    Raises UsageError, in one line.
+    """
+    shown = plain(str(path))
+    try:
+        try:
+            return _read(path, _pieces)
+        except msgspec.DecodeError:
+            return _read(path, _at_once)
+    except (OSError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"cannot read {shown}: {_inside(why)}") from error
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{shown} is no trace of torch.profiler: {_inside(str(error))}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{shown} cannot be read as JSON: {_inside(str(error))}") from error
+    except _NoTraceError as error:
+        raise UsageError(f"{shown} is no trace of torch.profiler: {error}") from error
+
+
+def _inside(sentence: str) -> str:
+    return plain(sentence[:1].lower() + sentence[1:])
+
+
+def _read(path: Path, documents: Callable[[IO[bytes]], Iterator[_Document | None]]) -> Trace:
+    columns = _Columns()
+    with path.open("rb") as raw:
+        is_packed = raw.peek(2)[:2] == b"\x1f\x8b"
+        for document in documents(cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if is_packed else raw):
+            columns.add(document)
+    return columns.trace(path.name)
+
+
+def _pieces(file: IO[bytes]) -> Iterator[_Document | None]:
+    """Yield the file as documents of a few megabytes; at last None where it ends early."""
+    opening = rest = b""
+    while piece := _next(file, max(PIECE_BYTES, len(rest))):
+        rest += piece
+        if border := _last_border(rest):
+            yield _decode(b"".join((opening, rest[: border.start() + 1], CLOSING)))
+            opening, rest = OPENING, rest[border.end() :]
+        elif len(rest) > LARGEST_BYTES:
+            break
+    try:
+        yield _decode(opening + rest)
+    except msgspec.DecodeError as error:
+        if not opening or isinstance(error, msgspec.ValidationError):
+            raise
+        yield None
+
+
+def _at_once(file: IO[bytes]) -> Iterator[_Document]:
+    data = _next(file, LARGEST_BYTES + 1)
+    if not data.strip():
+        raise _NoTraceError("it is empty")
+    if len(data) > LARGEST_BYTES:
+        raise _NoTraceError("above 1 GiB its events must be laid out as torch writes them")
+    yield _decode(data)
+
+
+def _next(file: IO[bytes], size: int) -> bytes:
+    try:
+        return file.read(size)
+    except EOFError:  # a packed file ends early
+        return b""
+
+
+def _last_border(data: bytes) -> re.Match[bytes] | None:
+    for begin in (len(data) - TAIL_BYTES, 0):
+        if found := deque(BORDER.finditer(data, max(begin, 0)), maxlen=1):
+            return found[0]
+    return None
+
+
+class _Columns:
+    """Events in the order of the file, until `trace` puts them into order."""
+
+    def __init__(self) -> None:
+        self._names: defaultdict[str, int] = defaultdict()
+        self._names.default_factory = self._names.__len__
+        self._places: defaultdict[Place, int] = defaultdict()
+        self._places.default_factory = self._places.__len__
+        self._columns: dict[str, list[NDArray[Any]]] = defaultdict(list)
+        self._labels: dict[Place, str] = {}
+        self._devices: tuple[_Device, ...] = ()
+        self._base_ns: int | None = None
+        self._until_us = inf
+        self._profiled: Profiled | None = None
+        self._is_trace = self._is_cut = False
+
+    def add(self, document: _Document | None) -> None:
+        """Add what a piece of the file says; None for one that is cut."""
+        if document is None:
+            self._is_cut = True
+            return
+        if document.traceEvents is not None:
+            self._is_trace = True
+            self._add_events(document.traceEvents)
+        if document.baseTimeNanoseconds is not None:
+            self._base_ns = document.baseTimeNanoseconds
+        self._devices += document.deviceProperties
+        with suppress(msgspec.DecodeError):  # of another version
+            self._profiled = msgspec.json.decode(document.gpudash, type=Profiled)
+
+    def _add_events(self, events: list[_Event]) -> None:
+        for one in events:
+            if one.ph == "M" and one.name == "thread_name":
+                self._labels[one.pid, one.tid] = plain(str(one.args.name)).strip()
+            elif one.ph == "i" and one.name == "Record Window End":
+                self._until_us = one.ts
+        kept = [one for one in events if one.ph == "X" and one.cat in CATEGORIES]
+        names, places = self._names, self._places
+        for column, values, dtype in (
+            ("begin_us", [one.ts for one in kept], np.float64),
+            ("duration_us", [one.dur for one in kept], np.float64),
+            ("kind", [CATEGORIES[one.cat] for one in kept], np.uint8),
+            ("name", [names[one.name] for one in kept], np.int32),
+            ("lane", [places[one.pid, one.tid] for one in kept], np.int32),
+            ("correlation", [one.args.correlation for one in kept], np.int64),
+            ("bytes", [one.args.bytes for one in kept], np.int64),
+        ):
+            self._columns[column].append(np.array(values, dtype))
+
+    def trace(self, name: str) -> Trace:
+        """Return all of it. Raises _NoTraceError."""
+        if not self._is_trace:
+            raise _NoTraceError("it has no traceEvents")
+        order = np.argsort(np.concatenate(self._columns["begin_us"]), kind="stable")
+        if not len(order):
+            raise _NoTraceError("none of its events is an operator, a CUDA call or a kernel")
+        if len(self._places) > MOST_LANES:
+            raise _NoTraceError("it has more threads than can be shown")
+        column = {key: np.concatenate(self._columns.pop(key))[order] for key in [*self._columns]}
+        names = tuple(map(plain, self._names))
+        kind = _refined(column["kind"], column["name"], names)
+        on_device = are(kind, *ON_DEVICE)
+        lanes, place = self._lanes(set(np.unique(column["lane"][on_device]).tolist()))
+        first_us = column["begin_us"][0]
+        events = Events(
+            begin_us=column["begin_us"] - first_us,
+            duration_us=column["duration_us"],
+            kind=kind,
+            name=column["name"],
+            lane=place[column["lane"]],
+            launch=_launches(kind, column["correlation"]),
+            bytes=column["bytes"],
+        )
+        kept = consistent(events, self._until_us - first_us)
+        return Trace(
+            name=plain(name),
+            names=names,
+            lanes=(*lanes, *_drawn_besides(kept)),
+            events=kept,
+            steps=_steps(kept, names),
+            began_ns=None if self._base_ns is None else self._base_ns + round(first_us * 1000),
+            dropped=len(events) - len(kept),
+            profiled=self._profiled,
+            device=self._devices[0].name if self._devices and on_device.any() else "",
+            is_cut=self._is_cut,
+        )
+
+    def _lanes(self, streams: set[int]) -> tuple[list[TraceLane], NDArray[np.int16]]:
+        """Return threads, the main one first, then streams; and where each place's lane is."""
+        found = []
+        devices = {pid for (pid, _), index in self._places.items() if index in streams}
+        for (pid, tid), index in self._places.items():
+            kind: LaneKind = "stream" if index in streams else "host"
+            label = self._labels.get((pid, tid)) or f"{'thread' if kind == 'host' else kind} {tid}"
+            if kind == "stream" and len(devices) > 1:
+                label = f"GPU {pid} {label}"
+            number = tid if isinstance(tid, int) else 0
+            rank = (0, pid != tid, index) if kind == "host" else (1, pid != 0, number)
+            found.append((rank, index, TraceLane(kind, label, number)))
+        found.sort(key=lambda one: one[:2])
+        place = np.empty(len(found), np.int16)
+        place[[index for _, index, _ in found]] = np.arange(len(found))
+        return [lane for _, _, lane in found], place
+
+
+def _refined(
+    kind: NDArray[np.uint8], name: NDArray[np.int32], names: tuple[str, ...]
+) -> NDArray[np.uint8]:
+    """Tell calls that wait from others, and NCCL's kernels, by their names."""
+    for old, new, pattern in (("runtime", "sync", SYNC), ("kernel", "collective", COLLECTIVE)):
+        matches = np.array([pattern.match(one) is not None for one in names])
+        kind = np.where((kind == KINDS.index(old)) & matches[name], KINDS.index(new), kind)
+    return kind.astype(np.uint8)
+
+
+def _launches(kind: NDArray[np.uint8], correlation: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the call with the same correlation of each device event; -1 for all others."""
+    found = np.full(len(kind), -1, np.int32)
+    calls = np.flatnonzero(are(kind, "runtime", "sync") & (correlation > 0))
+    launched = np.flatnonzero(are(kind, *ON_DEVICE) & (correlation > 0))
+    if len(calls):
+        calls = calls[np.argsort(correlation[calls], kind="stable")]
+        at = np.searchsorted(correlation[calls], correlation[launched])
+        nearest = calls[np.minimum(at, len(calls) - 1)]
+        found[launched] = np.where(correlation[nearest] == correlation[launched], nearest, -1)
+    return found
+
+
+def _drawn_besides(events: Events) -> Iterator[TraceLane]:
+    if events.are("copy").any():
+        yield TraceLane("copies", "copies")
+    if events.are("collective").any():
+        yield TraceLane("communication", "communication")
+
+
+def _steps(events: Events, names: tuple[str, ...]) -> tuple[TraceStep, ...]:
+    """Return the annotated steps; the last one ends when the device has finished."""
+    number_of = {i: int(found[1]) for i, one in enumerate(names) if (found := STEP.fullmatch(one))}
+    annotated = events.are("annotation") & np.isin(events.name, list(number_of))
+    steps = [
+        TraceStep(
+            number=number_of[int(events.name[i])],
+            begin_us=float(events.begin_us[i]),
+            end_us=float(events.end_us[i]),
+        )
+        for i in np.flatnonzero(annotated)
+    ]
+    if steps:
+        finished_us = events.end_us[events.are(*ON_DEVICE)].max(initial=0.0)
+        steps[-1] = msgspec.structs.replace(
+            steps[-1], end_us=max(steps[-1].end_us, float(finished_us))
+        )
+    return tuple(steps)
