@@ -136,7 +136,9 @@ def _read(path: Path, documents: Callable[[IO[bytes]], Iterator[_Document | None
     columns = _Columns()
     with path.open("rb") as raw:
         is_packed = raw.peek(2)[:2] == b"\x1f\x8b"
-        for document in documents(cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if is_packed else raw):
+        for document in documents(
+            cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if is_packed else raw
+        ):
             columns.add(document)
     return columns.trace(path.name)
 

@@ -50,6 +50,7 @@ HUES = {
 
 EVENTS = {
     "operator": Ink("#20c0b0", 6.0),
+    "python": Ink("#8a62f0", 5.0),
     "runtime": Ink("#80a0a8", 5.0),
     "sync": Ink("$text-error", 6.0),
     "annotation": Ink("#9ac23a", 5.5),
@@ -88,8 +89,14 @@ INKS = {
         for name, hue in HUES.items()
     },
     **{f"mark-{name}": Ink(ink.colour, TEXT) for name, ink in EVENTS.items()},
-    **{f"lit-{name}": Ink(ink.colour, ink.contrast, printed_on=True) for name, ink in EVENTS.items()},
-    **{f"dusk-{name}": Ink(ink.colour, MARK, share=FILL, printed_on=True) for name, ink in EVENTS.items()},
+    **{
+        f"lit-{name}": Ink(ink.colour, ink.contrast, printed_on=True)
+        for name, ink in EVENTS.items()
+    },
+    **{
+        f"dusk-{name}": Ink(ink.colour, MARK, share=FILL, printed_on=True)
+        for name, ink in EVENTS.items()
+    },
 }
 """Not component classes: Textual would match the stylesheet for each of them in each widget
 several times before the first frame."""

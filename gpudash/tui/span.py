@@ -51,7 +51,9 @@ class Span(msgspec.Struct, frozen=True):
         if self.holds(at_us):
             return self
         margin_us = PAN * self.length_us
-        begin_us = at_us - margin_us if at_us < self.begin_us else at_us + margin_us - self.length_us
+        begin_us = (
+            at_us - margin_us if at_us < self.begin_us else at_us + margin_us - self.length_us
+        )
         return self.of(begin_us, begin_us + self.length_us)
 
 

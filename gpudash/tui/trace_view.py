@@ -119,7 +119,7 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
         begin_us, end_us = float(self.row.begin_us[position]), self.row.end_us(position)
         margin_us = AROUND * (end_us - begin_us)
         span = self.span.of(begin_us - margin_us, end_us + margin_us)
-        return replace(self, span=span)._on(self.lane, position)
+        return replace(self._on(self.lane, position), span=span)
 
     @property
     def step(self) -> int | None:
@@ -130,13 +130,12 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
 
     def beside_step(self, direction: int) -> "TraceView":
         """Show the next step (+1), or the one before (-1)."""
-        steps = self.timeline.trace.steps
         middle_us = (self.span.begin_us + self.span.end_us) / 2
-        ahead = [one for one in steps if one.begin_us > middle_us]
-        behind = [one for one in steps if one.end_us <= middle_us]
-        return self.on_step(steps.index(ahead[0] if direction > 0 else behind[-1])) if (
-            ahead if direction > 0 else behind
-        ) else self
+        steps = list(enumerate(self.timeline.trace.steps))
+        ahead = [index for index, one in steps if one.begin_us > middle_us]
+        behind = [index for index, one in steps if one.end_us <= middle_us]
+        there = ahead[:1] if direction > 0 else behind[-1:]
+        return self.on_step(there[0]) if there else self
 
     def on_step(self, index: int) -> "TraceView":
         """Show a step."""
@@ -195,4 +194,6 @@ def view_of(timeline: Timeline) -> TraceView:
     span = span_of(timeline.length_us)
     view = TraceView(timeline=timeline, span=span)
     steps = timeline.trace.steps
-    return view.on_step(len(steps) // 2) if steps else view
+    view = view.on_step(len(steps) // 2) if steps else view
+    on_first = view.beside(1)
+    return on_first if on_first.span == view.span else view

@@ -18,9 +18,9 @@ Times: TypeAlias = NDArray[np.float64]
 RowKind: TypeAlias = LaneKind | Literal["waits", "overlap"]
 
 CODES = {kind: code for code, kind in enumerate(KINDS)}
-ON_DEVICE = ("kernel", "copy", "set", "collective")
+ON_DEVICE: tuple[EventKind, ...] = ("kernel", "copy", "set", "collective")
 OF_LANE: dict[LaneKind, tuple[EventKind, ...]] = {
-    "host": ("operator", "runtime", "sync", "annotation"),
+    "host": tuple(kind for kind in KINDS if kind not in ON_DEVICE),
     "stream": ON_DEVICE,
     "copies": ("copy", "set"),
     "communication": ("collective",),

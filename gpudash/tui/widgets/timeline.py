@@ -17,7 +17,7 @@ class Lanes(Painted):
     """The lanes. A click puts the cursor, a drag pans, the wheel zooms around the pointer."""
 
     def __init__(self, view: TraceView, changed: Callable[[], object]) -> None:
-        """`changed` is called where the mouse has changed what is looked at."""
+        """Have `changed` called where something else is looked at."""
         super().__init__(id="lanes")
         self.view = view
         self._changed = changed

@@ -13,11 +13,11 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.ascii import as_ascii
+from gpudash.trace.model import KINDS
 from gpudash.tui.cells import Parts, fitted
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.span import Span
 from gpudash.tui.trace_view import TraceView
-from gpudash.trace.model import KINDS
 from gpudash.views.timeline import Cells, Details, Row, cells_of
 
 LEVELS = "▁▂▃▄▅▆▇"
@@ -56,7 +56,7 @@ class Line:
 
     def is_free(self, begin: int, end: int) -> bool:
         """Whether the cells are there and blank."""
-        return 0 <= begin and end <= len(self._text) and set(self._text[begin:end]) <= {" "}
+        return begin >= 0 and end <= len(self._text) and set(self._text[begin:end]) <= {" "}
 
     @property
     def parts(self) -> Parts:
@@ -148,6 +148,8 @@ def _label(row: Row, width: int, *, here: bool) -> str:
 
 def duration(us: float) -> str:
     """Return a duration in the unit that suits it."""
+    if us <= 0:
+        return "0 µs"
     if us < 1e3:
         return f"{fmt.significant(us)} µs"
     return f"{fmt.significant(us / 1e3)} ms" if us < 1e6 else f"{fmt.significant(us / 1e6)} s"
@@ -156,11 +158,11 @@ def duration(us: float) -> str:
 def ruler(span: Span, columns: int, cursor_us: float) -> Parts:
     """Return the time axis, with a mark where the cursor stands."""
     line, cell_us = Line(columns), span.length_us / columns
+    line.put(int((cursor_us - span.begin_us) // cell_us), "▾", "strong")
     for at_us, text in _ticks(span, columns):
         column = int((at_us - span.begin_us) / cell_us + 1e-6)
         if line.is_free(max(column - 1, 0), column + len(text)):
             line.put(column, text, "dim")
-    line.put(int((cursor_us - span.begin_us) // cell_us), "▾", "strong")
     return line.parts
 
 
@@ -314,8 +316,8 @@ def _stack(names: Sequence[str], width: int) -> str:
     """Return the innermost names that fit, `…` for those around them."""
     shown = ""
     for count in range(len(names), 0, -1):
-        more = "… › " if count < len(names) else ""
-        shown = f"in {more}{' › '.join(map(fmt.plain, names[-count:]))}"
+        more = "… > " if count < len(names) else ""
+        shown = f"in {more}{' > '.join(map(fmt.plain, names[-count:]))}"
         if len(shown) <= width:
             break
     return fmt.clip(shown, width)
