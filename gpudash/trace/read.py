@@ -33,14 +33,14 @@ from gpudash.trace.model import (
     are,
 )
 
-PIECE_BYTES = 4 << 20
+PIECE_BYTES = 512 << 10
 LARGEST_BYTES = 1 << 30
 """Of a file that is decoded at once."""
 MOST_LANES = 2**15 - 1
 BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|cat|name|pid|tid|ts)"\s*:)')
 """Between two events. Within a text the quotes would be escaped; within `args` the piece cannot be
 made whole, and the file is decoded at once."""
-TAIL_BYTES = 64 << 10
+TAIL_BYTES = 16 << 10
 """The last border of a piece is nearly always in these."""
 CATEGORIES = {
     category: KINDS.index(kind)
@@ -147,12 +147,14 @@ def _pieces(file: IO[bytes]) -> Iterator[_Document | None]:
     """Yield the file as documents of a few megabytes; at last None where it ends early."""
     opening = rest = b""
     while piece := _next(file, max(PIECE_BYTES, len(rest))):
-        rest += piece
-        if border := _last_border(rest):
-            yield _decode(b"".join((opening, rest[: border.start() + 1], CLOSING)))
-            opening, rest = OPENING, rest[border.end() :]
+        if border := _last_border(piece):
+            whole = memoryview(piece)[: border.start() + 1]
+            yield _decode(b"".join((opening, rest, whole, CLOSING)))
+            opening, rest = OPENING, piece[border.end() :]
         elif len(rest) > LARGEST_BYTES:
             break
+        else:
+            rest += piece
     try:
         yield _decode(opening + rest)
     except msgspec.DecodeError as error:
@@ -215,10 +217,10 @@ class _Columns:
             self._profiled = msgspec.json.decode(document.gpudash, type=Profiled)
 
     def _add_events(self, events: list[_Event]) -> None:
-        for one in events:
-            if one.ph == "M" and one.name == "thread_name":
+        for one in [one for one in events if not one.cat]:
+            if one.name == "thread_name":
                 self._labels[one.pid, one.tid] = plain(str(one.args.name)).strip()
-            elif one.ph == "i" and one.name == "Record Window End":
+            elif one.name == "Record Window End":
                 self._until_us = one.ts
         kept = [one for one in events if one.ph == "X" and one.cat in CATEGORIES]
         names, places = self._names, self._places
@@ -323,16 +325,17 @@ def _steps(events: Events, names: tuple[str, ...]) -> tuple[TraceStep, ...]:
     """Return the annotated steps; the last one ends when the device has finished."""
     number_of = {i: int(found[1]) for i, one in enumerate(names) if (found := STEP.fullmatch(one))}
     annotated = events.are("annotation") & np.isin(events.name, list(number_of))
+    end_us = events.end_us
     steps = [
         TraceStep(
             number=number_of[int(events.name[i])],
             begin_us=float(events.begin_us[i]),
-            end_us=float(events.end_us[i]),
+            end_us=float(end_us[i]),
         )
         for i in np.flatnonzero(annotated)
     ]
     if steps:
-        finished_us = events.end_us[events.are(*ON_DEVICE)].max(initial=0.0)
+        finished_us = end_us[events.are(*ON_DEVICE)].max(initial=0.0)
         steps[-1] = msgspec.structs.replace(
             steps[-1], end_us=max(steps[-1].end_us, float(finished_us))
         )

@@ -1,0 +1,63 @@
+"""Why the device had nothing to do, gap by gap.
+
+After the idle time breakdown of Holistic Trace Analysis
+(https://hta.readthedocs.io/en/latest/source/features/idle_time_breakdown.html): a gap has the
+cause that keeps the next event of the device from beginning. There it is told for each stream,
+here for the device as a whole, and waiting for another stream and for communication are told apart.
+"""
+
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from gpudash.trace.model import ON_DEVICE, Events
+from gpudash.trace.spans import Spans
+
+IdleCause: TypeAlias = Literal["host", "stream", "communication", "other"]
+"""Why the device had nothing to do: the host had launched nothing, a stream waited for another,
+a collective was waited for, or neither can be told."""
+CAUSES: tuple[IdleCause, ...] = get_args(IdleCause)
+
+
+class Gaps(msgspec.Struct, frozen=True):
+    """When no stream was busy; each column has shape (n,)."""
+
+    begin_us: NDArray[np.float64]
+    length_us: NDArray[np.float64]
+    cause: NDArray[np.uint8]
+    """Index into `CAUSES`."""
+
+
+def gaps_of(events: Events, busy: Spans, begin_us: float, end_us: float) -> Gaps:
+    """Return the gaps between two moments.
+
+    `host`: the call that launched the next event ended after the gap began, or nothing follows.
+    `communication`: that event, or the one that ended at the gap's begin, is a collective.
+    `stream`: the two are in different streams. `other`: anything else, as a kernel's start.
+    """
+    free = busy.between(begin_us, end_us)
+    device = np.flatnonzero(events.are(*ON_DEVICE))
+    finish_us = events.end_us[device]
+    reached_us = np.maximum.accumulate(finish_us)
+    ends_last = np.maximum.accumulate(np.where(finish_us >= reached_us, np.arange(len(device)), 0))
+    at = np.searchsorted(events.begin_us[device], free.end_us)
+    after = device[np.minimum(at, len(device) - 1)]
+    before = device[ends_last[np.maximum(at - 1, 0)]]
+    launch = events.launch[after]
+    launched_us = events.begin_us[launch] + events.duration_us[launch]
+    is_first, is_last = at == 0, at == len(device)
+    is_replayed = ~is_first & (launch == events.launch[before])  # by the graph's one launch
+    is_late = (launch >= 0) & (launched_us > free.begin_us) & ~is_replayed
+    is_collective = events.are("collective")
+    cause = np.select(
+        [
+            is_last | is_late,
+            is_collective[after] | (~is_first & is_collective[before]),
+            ~is_first & (events.lane[after] != events.lane[before]),
+        ],
+        [CAUSES.index(one) for one in ("host", "communication", "stream")],
+        CAUSES.index("other"),
+    )
+    return Gaps(free.begin_us, free.end_us - free.begin_us, cause.astype(np.uint8))

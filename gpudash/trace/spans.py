@@ -1,0 +1,50 @@
+"""Times at which something was busy."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Spans(msgspec.Struct, frozen=True):
+    """Times that do not touch each other, in order."""
+
+    begin_us: NDArray[np.float64]
+    end_us: NDArray[np.float64]
+
+    @property
+    def total_us(self) -> float:
+        """All of them together."""
+        return float((self.end_us - self.begin_us).sum())
+
+    def within(self, begin_us: float, end_us: float) -> "Spans":
+        """Return what of them lies between two moments."""
+        begin = np.clip(self.begin_us, begin_us, end_us)
+        end = np.clip(self.end_us, begin_us, end_us)
+        return Spans(begin[end > begin], end[end > begin])
+
+    def between(self, begin_us: float, end_us: float) -> "Spans":
+        """Return what of this time they leave free; all of them must lie in it."""
+        begin = np.concatenate(([begin_us], self.end_us))
+        end = np.concatenate((self.begin_us, [end_us]))
+        return Spans(begin[end > begin], end[end > begin])
+
+
+def union(begin_us: NDArray[np.float64], end_us: NDArray[np.float64]) -> Spans:
+    """Return when at least one was busy."""
+    order = np.argsort(begin_us, kind="stable")
+    begin_us, end_us = begin_us[order], np.maximum.accumulate(end_us[order])
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = begin_us[1:] > end_us[:-1]
+    return Spans(begin_us[is_first], end_us[np.roll(is_first, -1)])
+
+
+def overlap_us(all_spans: Sequence[Spans]) -> float:
+    """Return how long two or more of them were busy."""
+    begins = np.concatenate([spans.begin_us for spans in all_spans])
+    ends = np.concatenate([spans.end_us for spans in all_spans])
+    at_us = np.concatenate((begins, ends))
+    order = np.argsort(at_us, kind="stable")
+    busy = np.cumsum(np.repeat([1, -1], len(begins))[order])
+    return float(np.diff(at_us[order])[busy[:-1] >= 2].sum())
