@@ -1,8 +1,6 @@
 """What a step's time goes into, by its trace. Times are means for one step, in milliseconds."""
 
-import re
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -11,23 +9,10 @@ from numpy.typing import NDArray
 from gpudash.protocol import Profiled
 from gpudash.trace.idle import CAUSES, Gaps, IdleCause, gaps_of
 from gpudash.trace.model import ON_DEVICE, Events, Trace
+from gpudash.trace.names import MODULE, Direction, copied, uses_tensor_cores
 from gpudash.trace.nesting import innermost
 from gpudash.trace.spans import Spans, overlap_us, union
 
-Direction: TypeAlias = Literal["to device", "to host", "on device", "other"]
-DIRECTIONS: dict[str, Direction] = {
-    "HtoD": "to device",
-    "DtoH": "to host",
-    "DtoD": "on device",
-}
-COPY = re.compile(r"Memcpy (\w+)(?: \((\w+) -> (\w+)\))?")
-MODULE = "nn.Module: "
-TENSOR_CORES = re.compile(
-    r"tensor_?op|tensor\d+x\d+x\d+|tf32f32|warpgroupsize|[gh]mma|wgmma|imma|nvjet"
-    r"|[hsi](16816|1688|884)|flash_(fwd|bwd)|fmha_cutlass[FB]_b?f16|fort_native_sdpa",
-    re.IGNORECASE,
-)
-"""Names of kernels by cuBLAS, cuDNN, CUTLASS and flash attention that use them."""
 GAP_CLASSES_US = (0.0, 10.0, 100.0, 1_000.0, 10_000.0)
 
 
@@ -124,6 +109,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Model flops against the measured peak; None where either is unknown."""
     dropped: int = 0
     profiled: Profiled | None = None
+    device: str = ""
+    """The GPU's name; empty where no device was traced."""
+    is_cut: bool = False
+    """The trace's file ends early."""
 
 
 def summarise(trace: Trace, syncs: Sequence[SyncUse] = ()) -> Summary:
@@ -143,6 +132,8 @@ def summarise(trace: Trace, syncs: Sequence[SyncUse] = ()) -> Summary:
         syncs=tuple(syncs),
         dropped=trace.dropped,
         profiled=trace.profiled,
+        device=trace.device,
+        is_cut=trace.is_cut,
         mfu_pct=mfu_pct(trace.profiled),
     )
     if not summary.on_device:
@@ -216,7 +207,7 @@ def _histogram(gaps: Gaps, steps: int) -> tuple[tuple[float, float, float], ...]
     return tuple(
         (
             least_us,
-            np.count_nonzero(found == i) / steps,
+            int(np.count_nonzero(found == i)) / steps,
             float(gaps.length_us[found == i].sum()) / steps / 1000,
         )
         for i, least_us in enumerate(GAP_CLASSES_US)
@@ -263,7 +254,7 @@ class _PerStep:
             use = StreamUse(
                 label=self._trace.lanes[lane].label,
                 busy_ms=self.ms(spans.total_us),
-                kernels=np.count_nonzero(events.lane[self._kernels] == lane) / self._steps,
+                kernels=int(np.count_nonzero(events.lane[self._kernels] == lane)) / self._steps,
             )
             found.append((use, spans))
         return found
@@ -336,21 +327,6 @@ class _PerStep:
             float(us) for i, us in enumerate(by_name) if us and uses_tensor_cores(names[i])
         )
         return 100 * with_us / total_us if total_us else None
-
-
-def uses_tensor_cores(kernel: str) -> bool:
-    """Return whether a kernel's name says so; of kernels that a compiler named nobody can tell."""
-    return TENSOR_CORES.search(kernel) is not None
-
-
-def copied(name: str) -> tuple[Direction, bool | None]:
-    """Return a copy's direction, and whether the host's side of it is pinned."""
-    found = COPY.match(name)
-    if found is None:
-        return "other", None
-    how, source, target = found.groups()
-    host = {"HtoD": source, "DtoH": target}.get(how)
-    return DIRECTIONS.get(how, "other"), {"Pinned": True, "Pageable": False}.get(host or "")
 
 
 def _groups(

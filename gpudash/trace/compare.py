@@ -1,0 +1,72 @@
+"""Two profiles of a training beside each other: what changed in a step."""
+
+import msgspec
+
+from gpudash.trace.idle import CAUSES
+from gpudash.trace.summary import KernelUse, Summary
+
+
+class TotalChange(msgspec.Struct, frozen=True):
+    """One value of both; None where it was not measured."""
+
+    what: str
+    unit: str
+    before: float | None
+    after: float | None
+
+
+class KernelChange(msgspec.Struct, frozen=True):
+    """One kernel by name; None where it did not run."""
+
+    name: str
+    before: KernelUse | None
+    after: KernelUse | None
+
+    @property
+    def change_ms(self) -> float:
+        """More device time in a step than before."""
+        return (self.after.ms if self.after else 0.0) - (self.before.ms if self.before else 0.0)
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """What changed from one profile to another."""
+
+    totals: tuple[TotalChange, ...]
+    kernels: tuple[KernelChange, ...]
+    """The largest change first; those that take as long as before are left out."""
+
+
+def compare(before: Summary, after: Summary) -> Comparison:
+    """Return what changed from one summary to another."""
+    olds, news = ({one.name: one for one in summary.kernels} for summary in (before, after))
+    changes = [
+        KernelChange(name, olds.get(name), news.get(name)) for name in dict.fromkeys([*olds, *news])
+    ]
+    return Comparison(
+        totals=tuple(
+            TotalChange(what, unit, old, new)
+            for (what, unit, old), (_, _, new) in zip(_totals(before), _totals(after), strict=True)
+        ),
+        kernels=tuple(
+            sorted((one for one in changes if one.change_ms), key=lambda one: -abs(one.change_ms))
+        ),
+    )
+
+
+def _totals(summary: Summary) -> list[tuple[str, str, float | None]]:
+    on_device = summary.on_device
+    return [
+        ("step", "ms", summary.step_ms),
+        ("device busy", "ms", summary.busy_ms),
+        *((f"device idle: {cause}", "ms", summary.idle_ms.get(cause)) for cause in CAUSES),
+        ("two streams at once", "ms", summary.overlap_ms),
+        ("kernels", "", sum(one.count for one in summary.kernels) if on_device else None),
+        ("launch calls", "", summary.launches),
+        ("launch calls", "ms", summary.launch_ms),
+        ("copies", "ms", sum(one.ms for one in summary.copies) if on_device else None),
+        ("host waits for the device", "ms", summary.blocked_ms),
+        ("communication", "ms", summary.communication_ms),
+        ("communication, exposed", "ms", summary.exposed_ms),
+        ("kernel time in tensor cores", "%", summary.tensor_core_pct),
+        ("model flops of measured peak", "%", summary.mfu_pct),
+    ]

@@ -1,0 +1,48 @@
+"""What the name of a kernel or a copy tells."""
+
+import re
+from typing import Literal, TypeAlias
+
+Direction: TypeAlias = Literal["to device", "to host", "on device", "other"]
+MODULE = "nn.Module: "
+"""torch puts it before a module's name."""
+_DIRECTIONS: dict[str, Direction] = {
+    "HtoD": "to device",
+    "DtoH": "to host",
+    "DtoD": "on device",
+}
+_PINNED = {"Pinned": True, "Pageable": False}
+_COPY = re.compile(r"Memcpy (\w+)(?: \((\w+) -> (\w+)\))?")
+_TENSOR_CORES = re.compile(
+    r"tensor_?op|tensor\d+x\d+x\d+|tf32f32|warpgroupsize|[ghi]mma|nvjet|(?<![a-z])[hsi](16816|1688|884)"
+    r"|flash_(fwd|bwd)|fmha_cutlass[FB]_b?f16|fort_native_sdpa",
+    re.IGNORECASE,
+)
+"""Of cuBLAS, cuDNN, CUTLASS and flash attention."""
+_NAMESPACE = re.compile(r"(\(anonymous namespace\)|\w+)::")
+
+
+def uses_tensor_cores(kernel: str) -> bool:
+    """Return whether its name says so; what a compiler named says nothing."""
+    return _TENSOR_CORES.search(kernel) is not None
+
+
+def copied(name: str) -> tuple[Direction, bool | None]:
+    """Return a copy's direction, and whether the host's side of it is pinned."""
+    found = _COPY.match(name)
+    if found is None:
+        return "other", None
+    how, source, target = found.groups()
+    host = {"HtoD": source, "DtoH": target}.get(how)
+    return _DIRECTIONS.get(how, "other"), _PINNED.get(host or "")
+
+
+def short(kernel: str) -> str:
+    """Return a kernel's name without what it returns, takes, and where it is declared."""
+    name = _NAMESPACE.sub("", kernel.removeprefix("void "))
+    depth = 0
+    for i, character in enumerate(name):
+        depth += (character == "<") - (character == ">")
+        if character == "(" and depth == 0 and i > 0:
+            return name[:i]
+    return name
