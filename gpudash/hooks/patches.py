@@ -20,7 +20,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from gpudash.hooks.frames import without_ours
 from gpudash.hooks.tracker import Tracker
-from gpudash.hooks.uncompiled import uncompiled
+from gpudash.instrument.uncompiled import uncompiled
 
 
 def patch(tracker: Tracker) -> None:

@@ -32,7 +32,7 @@ from gpudash.hooks.rounds import GOES_ON, HERE, Begun, Ended, Rounds
 from gpudash.hooks.samples import first_dimension, tokens_in
 from gpudash.hooks.signals import is_from_handler
 from gpudash.hooks.tally import Tally, total
-from gpudash.hooks.uncompiled import uncompiled
+from gpudash.instrument.uncompiled import uncompiled
 from gpudash.instrument.clock import Clock, Mark
 from gpudash.instrument.loss import LossReader
 from gpudash.instrument.reporter import instruments

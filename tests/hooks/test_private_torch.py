@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import dataloader
 
 from gpudash.hooks.roots import PLACE
-from gpudash.hooks.uncompiled import uncompiled
+from gpudash.instrument.uncompiled import uncompiled
 
 
 def test_a_modules_call_looks_for_another_first_or_no_forward_is_seen():

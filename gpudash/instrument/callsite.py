@@ -1,0 +1,80 @@
+"""The line of the script at which a call into torch was made."""
+
+import ast
+import contextlib
+import dis
+import linecache
+import os
+from itertools import islice
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+import torch
+
+TORCH = f"{Path(torch.__file__).parent}{os.sep}"
+OURS = f"{Path(__file__).parents[1]}{os.sep}"
+INTERNALS = (TORCH, contextlib.__file__, "<frozen ", "<eval_with_key>")
+"""Files whose lines no script's author has written."""
+GENERATED = f"{os.sep}torchinductor_"
+"""In the path of what the compiler has written."""
+
+
+class CallSite(NamedTuple):
+    """Where a script called torch; cheap to take, for what it called is looked up later."""
+
+    code: CodeType
+    line: int
+    instruction: int
+    torch_function: str
+    """Of Python's, that the script called; empty where it called one of C's."""
+
+    @property
+    def what(self) -> str:
+        """Return what was called there, as the script writes it; empty where nothing tells."""
+        return _written(self.code, self.instruction) or self.torch_function
+
+
+def call_site(frame: FrameType | None, *, through_ours: bool = False) -> CallSite | None:
+    """Return the nearest line outside of torch, from `frame` outwards.
+
+    None where there is none, or where it is one of ours; `through_ours`: then the one before.
+    """
+    torch_function = ""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(OURS):
+            if not through_ours:
+                return None
+        elif file.startswith(TORCH):
+            torch_function = frame.f_code.co_name
+        elif not file.startswith(INTERNALS) and GENERATED not in file:
+            return CallSite(frame.f_code, frame.f_lineno, frame.f_lasti, torch_function)
+        frame = frame.f_back
+    return None
+
+
+def _written(code: CodeType, instruction: int) -> str:
+    operation = dis.opname[code.co_code[instruction]]
+    if "JUMP" in operation or operation in ("TO_BOOL", "UNARY_NOT"):  # `if tensor:`
+        return "bool"
+    match _expression(code, instruction):
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+            return name
+        case ast.Subscript():
+            return "index"
+    return ""
+
+
+def _expression(code: CodeType, instruction: int) -> ast.expr | None:
+    place = next(islice(code.co_positions(), instruction // 2, None), (None,) * 4)
+    first, last, begin, end = place
+    if first is None or last is None or begin is None or end is None:
+        return None
+    lines = [linecache.getline(code.co_filename, n).encode() for n in range(first, last + 1)]
+    lines[-1] = lines[-1][:end]  # columns count bytes
+    lines[0] = lines[0][begin:]
+    try:
+        return ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
+    except (SyntaxError, ValueError):  # the file has changed since
+        return None

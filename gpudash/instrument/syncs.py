@@ -1,0 +1,165 @@
+"""Where a training process waits for its GPU, by the script's own lines, for a few steps.
+
+torch warns of most such calls when it is asked to, from inside the call, once that has waited.
+The warning is caught by a filter of ours, so that the script sees none. torch does not warn
+where a script waits for the whole device or for an event: those functions are exchanged meanwhile.
+`torch.Event.synchronize` cannot be: a trace shows it, without its line.
+"""
+
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
+from typing import Any, NamedTuple
+
+import torch
+
+from gpudash.instrument.callsite import CallSite, call_site
+from gpudash.instrument.uncompiled import uncompiled
+from gpudash.protocol import SyncCall
+
+SYNC = "called a synchronizing CUDA operation"
+PROTOTYPE = "Synchronization debug mode is a prototype feature"
+"""torch says so once, to whoever asks for its warnings."""
+WAITING: tuple[tuple[Any, str], ...] = (
+    (torch._C, "_cuda_synchronize"),  # noqa: SLF001  # the lowest that Python can reach
+    (torch._C, "_accelerator_synchronizeDevice"),  # noqa: SLF001
+    (torch.cuda.Stream, "synchronize"),
+    (torch.cuda.Event, "synchronize"),
+)
+MOST_CALLS = 10_000
+"""More lines than anybody reads; what comes after them is left out."""
+OFF, WARN = 0, 1
+
+
+class _Seen(NamedTuple):
+    at_ns: int
+    thread: int
+    site: CallSite
+
+
+class SyncWindow:
+    """From `start` to `stop`; afterwards nothing of it is left on. Never raises into the script."""
+
+    def __init__(self) -> None:
+        self._is_on = False
+        self._warns = False
+        self._seen: list[_Seen] = []
+        self._exchanged: list[tuple[Any, str, Any, Any]] = []
+        self._filter = ("ignore", self, Warning, None, 0)
+        self._retries = 0
+
+    def start(self) -> None:
+        """Look, from here on; on a process without CUDA there is nothing to see."""
+        if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # in torch
+            return
+        self._is_on = True
+        self._retries = _retries()
+        # whatever filters the script adds meanwhile, "error" above all, come after ours
+        add: Any = warnings._add_filter  # type: ignore[attr-defined]  # noqa: SLF001
+        self._exchange(warnings, "_add_filter", self._ours_stay_first(add))
+        add(*self._filter, append=False)
+        for owner, name in WAITING:
+            self._exchange(owner, name, self._noting(getattr(owner, name)))
+        if torch.cuda.get_sync_debug_mode() == OFF:  # else the script wants warnings, or errors
+            self._warns = True
+            torch.cuda.set_sync_debug_mode(WARN)
+
+    def stop(self) -> tuple[SyncCall, ...]:
+        """Look no longer, and return what was seen, in the order of time."""
+        if not self._is_on:
+            return ()
+        if self._warns and torch.cuda.get_sync_debug_mode() == WARN:
+            torch.cuda.set_sync_debug_mode(OFF)
+        self._is_on = False
+        for owner, name, ours, before in reversed(self._exchanged):
+            if getattr(owner, name) is ours:  # else somebody has exchanged it too, and calls ours
+                setattr(owner, name, before)
+        with suppress(ValueError):
+            warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
+        calls = [_call(seen) for seen in self._seen]
+        calls += [_retry()] * (_retries() - self._retries)
+        return tuple(sorted(calls, key=lambda call: call.at_ns))
+
+    @uncompiled
+    def match(self, text: str) -> bool:
+        """As the pattern of a warnings filter: note torch's warning, and keep it from the script.
+
+        Python asks on the thread that warns, in the call of torch's that does.
+        """
+        if not self._is_on:
+            return False
+        if text.startswith(SYNC):
+            # ours hand on what the script does, and make no call that torch warns of
+            self._note(sys._getframe(1), through_ours=True)  # noqa: SLF001
+            return self._warns
+        return self._warns and text.startswith(PROTOTYPE)
+
+    def _note(self, frame: Any, *, through_ours: bool = False) -> None:
+        at_ns = time.time_ns()
+        with suppress(Exception):
+            site = call_site(frame, through_ours=through_ours)
+            if site is not None and len(self._seen) < MOST_CALLS:
+                self._seen.append(_Seen(at_ns, threading.get_native_id(), site))
+
+    def _exchange(self, owner: Any, name: str, ours: Callable[..., Any]) -> None:
+        self._exchanged.append((owner, name, ours, getattr(owner, name)))
+        setattr(owner, name, ours)
+
+    def _noting(self, wait: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(wait)
+        def noting(*args: Any, **kwargs: Any) -> Any:
+            before = len(self._seen)
+            try:
+                return wait(*args, **kwargs)
+            finally:
+                if self._is_on and not self._noted_since(before):
+                    self._note(sys._getframe(1))  # noqa: SLF001
+
+        return uncompiled(noting, deeply=False)
+
+    def _noted_since(self, before: int) -> bool:
+        thread = threading.get_native_id()  # torch has warned, or one of these calls another
+        return any(seen.thread == thread for seen in self._seen[before:])
+
+    def _ours_stay_first(self, add: Callable[..., None]) -> Callable[..., None]:
+        def add_after_ours(*item: Any, append: bool) -> None:
+            add(*item, append=append)
+            if self._is_on:
+                add(*self._filter, append=False)
+
+        return add_after_ours
+
+
+def _call(seen: _Seen) -> SyncCall:
+    code = seen.site.code
+    return SyncCall(
+        at_ns=seen.at_ns,
+        thread=seen.thread,
+        file=code.co_filename,
+        line=seen.site.line,
+        function=code.co_name,
+        what=seen.site.what,
+    )
+
+
+def _retry() -> SyncCall:
+    """Return a wait of the allocator's: out of memory, it gave back what it held and asked anew."""
+    return SyncCall(
+        at_ns=time.time_ns(),
+        thread=threading.get_native_id(),
+        file="",
+        line=0,
+        function="",
+        what="allocator retry",
+    )
+
+
+def _retries() -> int:
+    try:
+        return int(torch.cuda.memory_stats().get("num_alloc_retries", 0))
+    except RuntimeError:  # an allocator of the script's own does not count
+        return 0

@@ -1,0 +1,157 @@
+"""Which lines made the host wait for the device, and for how long.
+
+Calls were noted in the training process, by line; the trace knows how long the host waited.
+A call was noted when its operator had just returned. So what it waited for is in the last
+operator that began before, on its thread. A backward pass may run on another thread, and torch
+tells of its waits when it is over: those are in the operators of autograd that are left.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpudash.protocol import SyncCall
+from gpudash.trace.model import Trace
+from gpudash.trace.summary import SyncUse
+
+Indices: TypeAlias = NDArray[np.int64]
+"""Of events."""
+Noted: TypeAlias = Sequence[tuple[float, SyncCall]]
+"""Calls and their µs on the trace's time axis, −∞ where that is unknown; in the order of time."""
+
+OPERATOR = re.compile(r"(?!autograd::)\w+::\w+")
+"""As torch's dispatcher names one."""
+AUTOGRAD = re.compile(r"autograd::engine::evaluate_function\b.*", re.DOTALL)
+STAGED = re.compile(r"Memcpy .*Pageable.*")
+"""A copy from or to memory that is not pinned: the call that launches it waits."""
+NOTED_WITHIN_US = 10_000.0
+"""A call goes on once it has the interpreter's lock, which another thread may hold a while."""
+
+
+def syncs(trace: Trace) -> tuple[SyncUse, ...]:
+    """Return what made the host wait within the traced steps; the longest first.
+
+    Every event that waits is in exactly one of them, and so is every call that was noted.
+    """
+    waits = _waits(trace)
+    operators = _outermost(trace, OPERATOR, waits)
+    groups, group_of = np.unique(np.where(operators >= 0, operators, waits), return_inverse=True)
+    blocked_us = np.bincount(group_of, trace.events.duration_us[waits], len(groups))
+    noted = _noted(trace)
+    claims = _claims(trace, groups, noted)
+
+    counts = Counter(_place(call) for _, call in noted)
+    total_us: dict[tuple[str, int, str, str], float] = dict.fromkeys(counts, 0.0)
+    for group, us in zip(groups.tolist(), blocked_us.tolist(), strict=True):
+        call = claims.get(group)
+        if call is None:
+            place = ("", 0, "", trace.names[trace.events.name[group]])
+            counts[place] += 1
+        else:
+            place = _place(call)
+        total_us[place] = total_us.get(place, 0.0) + us
+    steps = len(trace.steps) or (trace.profiled.steps if trace.profiled else 0) or 1
+    uses = [
+        SyncUse(*place, count=counts[place] / steps, blocked_ms=us / 1e3 / steps)
+        for place, us in total_us.items()
+    ]
+    return tuple(sorted(uses, key=lambda use: (-use.blocked_ms, -use.count)))
+
+
+def _place(call: SyncCall) -> tuple[str, int, str, str]:
+    return call.file, call.line, call.function, call.what
+
+
+def _waits(trace: Trace) -> Indices:
+    """Return the events on the host, within the steps, that waited for the device."""
+    events = trace.events
+    is_wait = events.are("sync")
+    is_staged = events.are("copy") & _named(trace, STAGED) & (events.launch >= 0)
+    is_wait[events.launch[is_staged]] = True
+    return np.flatnonzero(is_wait & (_step_of(trace, events.begin_us) >= 0))
+
+
+def _noted(trace: Trace) -> Noted:
+    """Return the calls within the steps, and those whose time is unknown."""
+    calls = trace.profiled.syncs if trace.profiled else ()
+    timed = sorted(((_at_us(trace, call), call) for call in calls), key=lambda one: one[0])
+    inside = _step_of(trace, np.array([at_us for at_us, _ in timed])) >= 0
+    return [one for one, is_in in zip(timed, inside, strict=True) if is_in or one[0] == -math.inf]
+
+
+def _at_us(trace: Trace, call: SyncCall) -> float:
+    if trace.began_ns is None or not call.file:  # of the allocator's retries, the number is known
+        return -math.inf
+    return (call.at_ns - trace.began_ns) / 1e3
+
+
+def _claims(trace: Trace, groups: Indices, noted: Noted) -> dict[int, SyncCall]:
+    """Return whose the groups of waits are, each named by the operator around them."""
+    events = trace.events
+    begins_us, ends_us = events.begin_us, events.end_us
+    of_thread = {
+        lane.id: groups[events.lane[groups] == index]
+        for index, lane in enumerate(trace.lanes)
+        if lane.kind == "host"
+    }
+    claims: dict[int, SyncCall] = {}
+    idle: list[tuple[float, SyncCall]] = []
+    for at_us, call in noted:
+        mine = of_thread.get(call.thread, groups[:0])
+        before = mine[: np.searchsorted(begins_us[mine], at_us)]
+        group = int(before[-1]) if len(before) else -1
+        if group >= 0 and group not in claims and at_us <= ends_us[group] + NOTED_WITHIN_US:
+            claims[group] = call
+        else:
+            idle.append((at_us, call))
+
+    idle_us = np.array([at_us for at_us, _ in idle])
+    idle_step = _step_of(trace, idle_us)
+    in_backward = groups[_outermost(trace, AUTOGRAD, groups) >= 0]
+    for group, step in zip(in_backward, _step_of(trace, begins_us[in_backward]), strict=True):
+        after = int(np.searchsorted(idle_us, begins_us[group]))
+        if group not in claims and after < len(idle) and idle_step[after] == step:
+            claims[int(group)] = idle[after][1]
+    return claims
+
+
+def _step_of(trace: Trace, at_us: NDArray[np.float64]) -> Indices:
+    """Return the index of the step at each moment, −1 outside; a trace without steps is one."""
+    if not trace.steps:
+        return np.zeros(len(at_us), np.int64)
+    begins = np.array([step.begin_us for step in trace.steps])
+    ends = np.array([step.end_us for step in trace.steps])
+    step = np.searchsorted(begins, at_us, side="right") - 1
+    return np.where((step >= 0) & (at_us <= ends[step]), step, -1)
+
+
+def _outermost(trace: Trace, name: re.Pattern[str], inner: Indices) -> Indices:
+    """Return of each inner event the outermost operator of such a name around it; −1 for none."""
+    events = trace.events
+    ends_us = events.end_us
+    is_operator = events.are("operator") & _named(trace, name)
+    found = np.full(len(inner), -1, np.int64)
+    for lane in np.unique(events.lane[inner]):
+        operators = np.flatnonzero(is_operator & (events.lane == lane))
+        ended_us = np.maximum.accumulate(ends_us[operators])
+        is_top = np.ones(len(operators), np.bool_)
+        is_top[1:] = events.begin_us[operators[1:]] >= ended_us[:-1]
+        tops = operators[is_top]
+        here = np.flatnonzero(events.lane[inner] == lane)
+        begins_us = events.begin_us[inner[here]]
+        place = np.searchsorted(events.begin_us[tops], begins_us, side="right") - 1
+        is_inside = place >= 0
+        is_inside[is_inside] = begins_us[is_inside] <= ends_us[tops[place[is_inside]]]
+        found[here[is_inside]] = tops[place[is_inside]]
+    return found
+
+
+def _named(trace: Trace, name: re.Pattern[str]) -> NDArray[np.bool_]:
+    """Return which events are named so."""
+    table = np.array([name.fullmatch(one) is not None for one in trace.names], np.bool_)
+    return table[trace.events.name] if len(table) else np.zeros(len(trace.events), np.bool_)

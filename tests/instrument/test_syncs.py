@@ -1,0 +1,305 @@
+"""The window on a machine without a GPU: doubles warn as torch does, from inside C functions."""
+
+import sys
+import threading
+import warnings
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from gpudash.instrument import callsite
+from gpudash.instrument.syncs import OFF, PROTOTYPE, SYNC, WAITING, WARN, SyncWindow
+
+TEXT = f"{SYNC} (Triggered internally at /pytorch/c10/cuda/CUDAFunctions.cpp:195.)"
+wait = partial(warnings.warn, TEXT)
+"""Of C's, like torch's operators: without a Python frame of its own."""
+ERROR = 2
+
+
+TENSOR = SimpleNamespace(item=wait, nonzero=wait)
+
+
+@pytest.fixture
+def debug_mode(monkeypatch):
+    """Torch's, on a GPU of which nothing exists but this."""
+    mode = SimpleNamespace(now=OFF, retries=0)
+
+    def set_mode(new):
+        warnings.warn(f"{PROTOTYPE} and …", stacklevel=1)
+        mode.now = new
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: mode.now)
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", set_mode)
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda: {"num_alloc_retries": mode.retries})
+    monkeypatch.setattr(torch._C, "_cuda_synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: None)
+    monkeypatch.setattr(torch.cuda, "device", lambda _: torch.no_grad())
+    return mode
+
+
+@pytest.fixture
+def window(debug_mode):
+    window = SyncWindow()
+    window.start()
+    yield window
+    window.stop()
+
+
+def here(offset=0):
+    return sys._getframe(1).f_lineno + offset
+
+
+def lines(calls):
+    return [call.line for call in calls]
+
+
+def in_torch(source, **names):
+    """Run what stands in a file of torch's, and return its names."""
+    exec(compile(source, f"{callsite.TORCH}_tensor_str.py", "exec"), names)
+    return SimpleNamespace(**names)
+
+
+# ---- what is seen
+
+
+def test_a_warning_of_torchs_becomes_a_call_with_its_line(window):
+    TENSOR.item()
+    (call,) = window.stop()
+    assert call.line == here(-2)
+    assert call.file == __file__
+    assert call.function == "test_a_warning_of_torchs_becomes_a_call_with_its_line"
+    assert call.what == "item"
+    assert call.thread == threading.get_native_id()
+
+
+def test_every_call_counts_also_from_one_line(window):
+    for _ in range(3):
+        TENSOR.item()
+    assert lines(window.stop()) == [here(-1)] * 3
+
+
+def test_calls_are_in_the_order_of_time(window):
+    TENSOR.item()
+    TENSOR.nonzero()
+    calls = window.stop()
+    assert [call.what for call in calls] == ["item", "nonzero"]
+    assert calls[0].at_ns <= calls[1].at_ns
+
+
+def test_inside_torch_it_is_the_nearest_line_outside(window):
+    torch_file = in_torch(
+        "def _str_intern(): wait()\ndef _str(): _str_intern()\n_str_of = _str", wait=wait
+    )
+    torch_file._str_of()
+    (call,) = window.stop()
+    assert (call.file, call.line) == (__file__, here(-2))
+    assert call.what == "_str_of"  # as the line says
+
+
+def test_a_line_of_ours_is_looked_through(window, monkeypatch):
+    monkeypatch.setattr(callsite, "OURS", "/site-packages/gpudash/")
+    ours = {"wait": wait}
+    exec(compile("def step(): wait()", "/site-packages/gpudash/hooks/patches.py", "exec"), ours)
+    ours["step"]()
+    assert lines(window.stop()) == [here(-1)]
+
+
+def test_another_thread_is_named(window):
+    threads = []
+
+    def waits():
+        threads.append(threading.get_native_id())
+        TENSOR.item()
+
+    thread = threading.Thread(target=waits)
+    thread.start()
+    thread.join()
+    assert [call.thread for call in window.stop()] == threads
+
+
+def test_waiting_for_the_whole_device_is_seen_though_torch_does_not_warn(window):
+    torch.cuda.synchronize()
+    (call,) = window.stop()
+    assert (call.file, call.line, call.what) == (__file__, here(-2), "synchronize")
+
+
+def test_what_torch_warns_of_and_we_see_as_well_counts_once(debug_mode, monkeypatch):
+    monkeypatch.setattr(torch._C, "_cuda_synchronize", wait)
+    window = SyncWindow()
+    window.start()
+    torch.cuda.synchronize()
+    assert lines(window.stop()) == [here(-1)]
+
+
+def test_our_own_waiting_is_nobodys(window, monkeypatch):
+    monkeypatch.setattr(callsite, "OURS", __file__)
+    torch.cuda.synchronize()
+    assert window.stop() == ()
+
+
+def test_a_call_that_fails_fails_as_before(debug_mode, monkeypatch):
+    def fails():
+        raise RuntimeError("CUDA error")
+
+    monkeypatch.setattr(torch._C, "_cuda_synchronize", fails)
+    window = SyncWindow()
+    window.start()
+    with pytest.raises(RuntimeError, match="CUDA error"):
+        torch.cuda.synchronize()
+    assert len(window.stop()) == 1
+
+
+def test_retries_of_the_allocator_have_no_line(window, debug_mode):
+    debug_mode.retries = 2
+    calls = window.stop()
+    assert [(call.file, call.what) for call in calls] == [("", "allocator retry")] * 2
+
+
+# ---- what the line calls
+
+
+def test_an_index_and_a_condition_are_named(window):
+    tensor = in_torch(
+        "class Tensor:\n"
+        "    def __getitem__(self, index): wait()\n"
+        "    def __setitem__(self, index, value): wait()\n"
+        "    def __bool__(self): wait(); return True\n",
+        wait=wait,
+    ).Tensor()
+    _ = tensor[0]
+    tensor[0] = 1
+    if tensor:
+        pass
+    bool(
+        tensor,
+    )
+    assert [call.what for call in window.stop()] == ["index", "index", "bool", "bool"]
+
+
+def test_where_the_source_is_not_there_the_function_in_torch_is_named(window):
+    script = {"torch": in_torch("def unique(): wait()", wait=wait)}
+    exec(compile("torch.unique()", "/nowhere/train.py", "exec"), script)
+    exec(compile("wait()", "/nowhere/train.py", "exec"), {"wait": wait})
+    calls = window.stop()
+    assert [(call.file, call.what) for call in calls] == [
+        ("/nowhere/train.py", "unique"),
+        ("/nowhere/train.py", ""),
+    ]
+
+
+# ---- what the script notices: nothing
+
+
+def test_the_script_sees_no_warning_of_torchs_and_all_others(debug_mode):
+    window = SyncWindow()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        window.start()
+        TENSOR.item()
+        warnings.warn("the script's own", stacklevel=1)
+        calls = window.stop()
+    assert [str(one.message) for one in seen] == ["the script's own"]
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("action", ["error", "ignore", "default"])
+def test_filters_that_the_script_adds_meanwhile_neither_raise_nor_hide(window, action):
+    with warnings.catch_warnings():
+        warnings.simplefilter(action)
+        TENSOR.item()
+        warnings.filterwarnings(action, category=UserWarning)
+        TENSOR.item()
+    assert len(window.stop()) == 2
+
+
+def test_a_location_that_has_warned_before_is_seen_again(debug_mode):
+    window = SyncWindow()
+    with warnings.catch_warnings():
+        warnings.simplefilter("once")
+        for is_looking in (False, True):
+            if is_looking:
+                window.start()
+            with pytest.MonkeyPatch.context() as quiet:
+                quiet.setattr(warnings, "showwarning", lambda *_: None)
+                TENSOR.item()
+        assert len(window.stop()) == 1
+
+
+def test_afterwards_everything_is_as_it_was(debug_mode):
+    filters = [*warnings.filters]
+    functions = [getattr(owner, name) for owner, name in WAITING]
+    showing, adding = warnings.showwarning, warnings._add_filter
+    window = SyncWindow()
+    window.start()
+    assert debug_mode.now == WARN
+    window.stop()
+    assert debug_mode.now == OFF
+    assert warnings.filters == filters
+    assert [getattr(owner, name) for owner, name in WAITING] == functions
+    assert (warnings.showwarning, warnings._add_filter) == (showing, adding)
+    assert window.stop() == ()
+
+
+def test_a_filter_list_that_the_script_kept_brings_nothing_back(debug_mode):
+    window = SyncWindow()
+    window.start()
+    kept = [*warnings.filters]
+    window.stop()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.filters = kept
+        warnings.simplefilter("always")
+        TENSOR.item()
+    assert len(seen) == 1
+
+
+def test_what_the_script_exchanges_meanwhile_stays(debug_mode, monkeypatch):
+    window = SyncWindow()
+    window.start()
+    ours = torch._C._cuda_synchronize
+    monkeypatch.setattr(torch._C, "_cuda_synchronize", partial(ours))
+    theirs = torch._C._cuda_synchronize
+    window.stop()
+    assert torch._C._cuda_synchronize is theirs
+    torch.cuda.synchronize()
+    assert window.stop() == ()
+
+
+@pytest.mark.parametrize("mode", [WARN, ERROR])
+def test_a_debug_mode_of_the_scripts_own_stays(debug_mode, mode):
+    debug_mode.now = mode
+    window = SyncWindow()
+    window.start()
+    assert debug_mode.now == mode
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        TENSOR.item()
+    assert len(seen) == 1  # the script asked for it
+    assert lines(window.stop()) == [here(-2)]
+    assert debug_mode.now == mode
+
+
+def test_a_debug_mode_that_the_script_sets_meanwhile_stays(window, debug_mode):
+    debug_mode.now = ERROR
+    window.stop()
+    assert debug_mode.now == ERROR
+
+
+def test_without_cuda_nothing_is_exchanged():
+    filters, waiting = [*warnings.filters], torch._C._cuda_synchronize
+    window = SyncWindow()
+    window.start()
+    assert (warnings.filters, torch._C._cuda_synchronize) == (filters, waiting)
+    assert window.stop() == ()
+
+
+def test_an_allocator_that_counts_nothing_has_no_retries(debug_mode, monkeypatch):
+    def refuses():
+        raise RuntimeError("not supported by this allocator")
+
+    monkeypatch.setattr(torch.cuda, "memory_stats", refuses)
+    window = SyncWindow()
+    window.start()
+    assert window.stop() == ()
