@@ -52,7 +52,7 @@ EVENTS = {
     "operator": Ink("#20c0b0", 6.0),
     "python": Ink("#8a62f0", 5.0),
     "runtime": Ink("#80a0a8", 5.0),
-    "sync": Ink("$text-error", 6.0),
+    "sync": Ink("$error", 4.0),
     "annotation": Ink("#9ac23a", 5.5),
     "kernel": Ink("#3a90f0", 5.5),
     "copy": Ink("#c8904a", 6.2),
@@ -112,17 +112,18 @@ TEXTURES = {
     "host": "▚",
     "a": "▒",
     "b": "░",
-    "lit": "▓",
-    "dusk": "▒",
 }
 """What tells fills apart where there is no colour, or where sixteen must do."""
+
+TURNS = {"lit": "▓", "dusk": "▒"}
+"""Of a timeline's events, of which neighbours take turns."""
 
 
 def texture(name: str) -> dict[int, str]:
     """Return what to put in the place of the characters that an ink of this name fills."""
     kind, _, hue = name.rpartition("-")
-    if kind in TEXTURES:  # of a timeline's event
-        return {ord(" "): "█" if hue == "sync" else TEXTURES[kind]}
+    if kind in TURNS:
+        return {ord(" "): "█" if hue == "sync" else TURNS[kind]}
     full = " " if kind == "fill" else "█"
     return {ord(full): TEXTURES[hue]} if hue in TEXTURES else {}
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import msgspec
 
 from gpudash.trace.read import read
-from gpudash.trace.summary import Summary
+from gpudash.trace.summary import Summary, summarise
+from gpudash.trace.syncs import syncs
 from gpudash.views.timeline import Timeline, timeline_of
 
 
@@ -24,7 +25,5 @@ def load(path: Path, before: Summary | None = None) -> Shown:
 
     It takes seconds for a trace of a gigabyte: not for the event loop.
     """
-    from gpudash.trace.summary import summarise
-
     trace = read(path)
-    return Shown(path, timeline_of(trace), summarise(trace), before)
+    return Shown(path, timeline_of(trace), summarise(trace, syncs(trace)), before)

@@ -11,16 +11,23 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gpudash.trace.model import KINDS, EventKind, Events, LaneKind, Trace, TraceLane
+from gpudash.trace.model import (
+    KINDS,
+    ON_DEVICE,
+    ON_HOST,
+    EventKind,
+    Events,
+    LaneKind,
+    Trace,
+    TraceLane,
+)
 
 Indices: TypeAlias = NDArray[np.int32]
 Times: TypeAlias = NDArray[np.float64]
 RowKind: TypeAlias = LaneKind | Literal["waits", "overlap"]
 
-CODES = {kind: code for code, kind in enumerate(KINDS)}
-ON_DEVICE: tuple[EventKind, ...] = ("kernel", "copy", "set", "collective")
 OF_LANE: dict[LaneKind, tuple[EventKind, ...]] = {
-    "host": tuple(kind for kind in KINDS if kind not in ON_DEVICE),
+    "host": ON_HOST,
     "stream": ON_DEVICE,
     "copies": ("copy", "set"),
     "communication": ("collective",),
@@ -97,7 +104,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
 def timeline_of(trace: Trace) -> Timeline:
     """Return the rows of a trace. It takes seconds where there are millions of events."""
     events = trace.events
-    ends = [float((events.begin_us + events.duration_us).max())] if len(events) else []
+    ends = [float(events.end_us.max())] if len(events) else []
     length_us = max([*ends, *(step.end_us for step in trace.steps)], default=0.0)
     device = [
         row for kind in ("stream", "copies", "communication") for row in _device_rows(trace, kind)
@@ -112,12 +119,8 @@ def _lanes(trace: Trace, kind: LaneKind) -> list[int]:
     return [index for index, lane in enumerate(trace.lanes) if lane.kind == kind]
 
 
-def _is_one_of(events: Events, kinds: tuple[EventKind, ...]) -> NDArray[np.bool_]:
-    return np.isin(events.kind, [CODES[kind] for kind in kinds])
-
-
 def _device_rows(trace: Trace, kind: LaneKind) -> Iterator[Row]:
-    drawn = _is_one_of(trace.events, OF_LANE[kind])
+    drawn = trace.events.are(*OF_LANE[kind])
     for index in _lanes(trace, kind):
         there = drawn & (trace.events.lane == index) if kind == "stream" else drawn
         chosen = np.flatnonzero(there).astype(np.int32)
@@ -129,9 +132,9 @@ def _host_rows(trace: Trace, index: int) -> Iterator[Row]:
     """Yield the waits of a thread, and what it does by depth."""
     events, lane = trace.events, trace.lanes[index]
     steps = np.array([name.startswith(STEP) for name in trace.names] or [False])
-    drawn = _is_one_of(events, OF_LANE["host"]) & (events.lane == index) & ~steps[events.name]
+    drawn = events.are(*ON_HOST) & (events.lane == index) & ~steps[events.name]
     chosen = np.flatnonzero(drawn).astype(np.int32)
-    waits = chosen[events.kind[chosen] == CODES["sync"]]
+    waits = chosen[events.are("sync")[chosen]]
     if len(waits):
         yield _row(events, waits, lane, index, kind="waits")
     depths = _depths(events, chosen)
@@ -249,7 +252,7 @@ def matches(timeline: Timeline, text: str) -> Indices:
     trace, sought = timeline.trace, text.casefold()
     named = np.array([sought in name.casefold() for name in trace.names] or [False])
     found = named[trace.events.name]
-    on_device = found & _is_one_of(trace.events, ON_DEVICE)
+    on_device = found & trace.events.are(*ON_DEVICE)
     return np.flatnonzero(on_device if on_device.any() else found).astype(np.int32)
 
 

@@ -18,7 +18,7 @@ from gpudash.tui.screens.dialog import AskText
 from gpudash.tui.screens.help import Help
 from gpudash.tui.trace_view import TraceView, view_of
 from gpudash.tui.widgets.bar import Bar
-from gpudash.tui.widgets.profile_tables import summary_rows
+from gpudash.tui.widgets.profile_tables import change_rows, summary_rows
 from gpudash.tui.widgets.tables import Tables
 from gpudash.tui.widgets.timeline import Lanes
 from gpudash.tui.widgets.trace_rows import duration, facts
@@ -86,6 +86,8 @@ class TimelineScreen(Contained, Screen[None]):
         self.lanes.display, self.tables.display = page == "lanes", page != "lanes"
         if page == "summary":
             self.tables.show(partial(summary_rows, self._shown.summary))
+        elif page == "changes" and self._shown.before is not None:
+            self.tables.show(partial(change_rows, self._shown.before, self._shown.summary))
         self.show_bars()
 
     def show_bars(self) -> None:

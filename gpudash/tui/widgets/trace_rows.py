@@ -5,7 +5,7 @@ the cell is filled. Neighbouring events alternate in brightness.
 """
 
 import math
-import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -14,6 +14,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.ascii import as_ascii
 from gpudash.trace.model import KINDS
+from gpudash.trace.names import short
 from gpudash.tui.cells import Parts, fitted
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.span import Span
@@ -30,6 +31,8 @@ GUTTER = 16
 SHARES_FROM = 60
 """Columns from which each lane's busy share stands at its end."""
 SHARE = 6
+DEEPEST = 12
+"""Levels that are indented, of a stack."""
 APART = 3
 """Columns between two labels of the ruler."""
 NAMES = {"waits": "waits", "overlap": "overlap"}
@@ -89,29 +92,34 @@ def places(view: TraceView, width: int, height: int) -> Places:
     rows = view.timeline.rows
     longest = max((len(fmt.plain(row.label)) for row in rows), default=0) + 3
     gutter = min(longest, GUTTER, width // 3)
-    details = 4 if height >= 14 else 2 if height >= 8 else 1 if height >= 4 else 0
     has_steps = bool(view.timeline.trace.steps) and height >= 6
     has_shares = width >= SHARES_FROM
     columns = max(width - gutter - SHARE * has_shares, 1)
-    lanes = max(height - 1 - has_steps - details, 1)
-    return Places(gutter, columns, lanes, details, has_steps, has_shares)
+    room = height - 1 - has_steps
+    least = 5 if height >= 14 else 2 if height >= 8 else 1 if height >= 4 else 0
+    lanes = max(min(len(rows), room - least), 1)
+    return Places(gutter, columns, lanes, max(room - lanes, 0), has_steps, has_shares)
 
 
 def rows_in_sight(rows: Sequence[Row], cursor: int, height: int) -> list[int]:
-    """Return which rows are shown: of a host thread as many depths as there is room for."""
-    threads = {row.lane for row in rows if row.kind == "host"}
-    others = sum(row.kind != "host" for row in rows)
-    depths = max((height - others) // max(len(threads), 1), 1)
-    own = rows[cursor] if rows else None
+    """Return which rows are shown: of each host thread as many depths as there is room for."""
+    if len(rows) <= height:
+        return list(range(len(rows)))
+    threads = Counter(row.lane for row in rows if row.kind == "host")
+    room = height - len(rows) + threads.total()
+    fitting = (
+        depths
+        for depths in range(max(threads.values(), default=1), 0, -1)
+        if sum(min(has, depths) for has in threads.values()) <= room
+    )
+    depths = next(fitting, 1)
+    own = rows[cursor]
     shown = []
     for number, row in enumerate(rows):
-        first = 0
-        if own is not None and own.kind == "host" and row.lane == own.lane:
-            first = max(own.depth - depths + 1, 0)
+        is_own = row.kind == own.kind == "host" and row.lane == own.lane
+        first = max(own.depth - depths + 1, 0) if is_own else 0
         if row.kind != "host" or first <= row.depth < first + depths:
             shown.append(number)
-    if not shown:
-        return []
     first = first_in_sight(0, shown.index(cursor), len(shown), height)
     return shown[first : first + height]
 
@@ -133,9 +141,9 @@ def timeline_rows(view: TraceView, width: int, height: int) -> Iterator[Parts]:
         ink = "strong" if here else "dim"
         share = ((f"{fmt.percent(100 * cells.share.mean()):>{SHARE}}", ink),)
         yield ((_label(row, where.gutter, here=here), ink), *line, *share * where.has_shares)
-    yield from [()] * (where.lanes - len(shown))
-    told = details_rows(view, view.details(cell_us), width)
-    yield from told[: where.details]
+    if where.details > 2:
+        yield ()
+    yield from details_rows(view, view.details(cell_us), width, where.details - 1)
 
 
 def _label(row: Row, width: int, *, here: bool) -> str:
@@ -227,7 +235,7 @@ def lane(view: TraceView, row: Row, cells: Cells, chosen: int | None) -> Parts:
             fill = "cursor" if position == chosen else f"{'lit' if is_lit else 'dusk'}-{kind}"
             mark = "focus" if position == chosen else f"mark-{kind}"
             _paint(line, shares[begin:end], begin, fill, mark)
-            _name(line, _short(_name_of(view, row, position)), shares[begin:end], begin, fill)
+            _name(line, _name_of(view, row, position), shares[begin:end], begin, fill)
         begin = end
     if chosen is None:
         line.mark(int((view.at_us - span.begin_us) // cell_us), "│")
@@ -256,20 +264,14 @@ def _kind(view: TraceView, row: Row, position: int) -> str:
 
 def _name_of(view: TraceView, row: Row, position: int) -> str:
     event, trace = int(row.events[position]), view.timeline.trace
-    return trace.names[trace.events.name[event]] if event >= 0 else ""
-
-
-def _short(name: str) -> str:
-    """Return what tells a kernel or an operator from others: no namespaces and no templates."""
-    bare = name.replace("(anonymous namespace)::", "").removeprefix("void ")
-    bare = re.split(r"[<(]", bare.rpartition(": ")[2], maxsplit=1)[0].rpartition("::")[2].strip()
-    return as_ascii(fmt.plain(bare or name))
+    name = trace.names[trace.events.name[event]] if event >= 0 else ""
+    return as_ascii(fmt.plain(short(name.rpartition(": ")[2]) or name))  # a column a character
 
 
 # ── what is under the cursor ────────────────────────────────────────────────────────────
 
 
-def details_rows(view: TraceView, found: Details | None, width: int) -> list[Parts]:
+def details_rows(view: TraceView, found: Details | None, width: int, height: int) -> list[Parts]:
     """Return the event under the cursor: its name, times, operator, and what encloses it."""
     room = max(width - 2, 1)
     if found is None:
@@ -282,8 +284,11 @@ def details_rows(view: TraceView, found: Details | None, width: int) -> list[Par
     ]
     if found.operator:
         rows.append(((f" {fmt.clip(f'operator {fmt.plain(found.operator)}', room)}", "text"),))
-    if found.stack:
-        rows.append(((f" {_stack(found.stack, room)}", "dim"),))
+    if len(found.stack) > height - len(rows):
+        return [*rows, ((f" {_stack(found.stack, room)}", "dim"),)]
+    for depth, name in enumerate(found.stack):
+        indent = "  " * min(depth, DEEPEST)
+        rows.append(((f" {fmt.clip(f'{indent}{fmt.plain(name)}', room)}", "dim"),))
     return rows
 
 
