@@ -13,7 +13,7 @@ from gpudash.commands.schema import DOCUMENTS, record
 from gpudash.errors import Exit
 from gpudash.metrics import KINDS, METRICS, Metric
 from gpudash.tui.keymap import FIXED, name_of
-from gpudash.tui.keys import GROUPS, KEYS, PLAYER_KEYS, SHOWN, Key
+from gpudash.tui.keys import GROUPS, KEYS, PLAYER_KEYS, SHOWN, TIMELINE_KEYS, Key
 from workloads import CATALOGUE
 from workloads.levers import Lever
 
@@ -87,6 +87,14 @@ KEYS_HEAD = f"""\
 The palette (`Ctrl+P`) has every action too, and the mouse reaches all of them. `?` shows the keys
 of the focused panel first.
 """
+TIMELINE_HEAD = """
+## In the timeline
+
+These are fixed: `[keys]` does not change them.
+
+| key | does |
+|---|---|
+"""
 LEVERS_HEAD = f"""\
 # Workloads and levers
 
@@ -127,16 +135,22 @@ def csv_columns() -> str:
 
 
 def keys() -> str:
-    """Return the page of keys: the dashboard's by group, then those that play a recording."""
+    """Return the page of keys: the dashboard's by group, a recording's, the timeline's."""
     parts = [KEYS_HEAD]
     for group, title in GROUPS.items():
         parts.append(f"\n## {title}\n\n{_keys(key for key in KEYS if key.group == group)}")
-    return "".join([*parts, f"\n## In a replay\n\n{_keys(PLAYER_KEYS)}"])
+    parts.append(f"\n## In a replay\n\n{_keys(PLAYER_KEYS)}")
+    rows = [f"| {_pressed(key)} | {key.help} |\n" for key in TIMELINE_KEYS]
+    return "".join([*parts, TIMELINE_HEAD, *rows])
+
+
+def _pressed(key: Key) -> str:
+    return " ".join(f"`{SHOWN.get(name, name)}`" for name in key.keys.split(","))
 
 
 def _keys(keys: Iterable[Key]) -> str:
     rows = [
-        f"| {' '.join(f'`{SHOWN.get(name, name)}`' for name in key.keys.split(','))} "
+        f"| {_pressed(key)} "
         f"| {key.help} | {'–' if key.action in FIXED else f'`{name_of(key)}`'} |\n"
         for key in keys
     ]

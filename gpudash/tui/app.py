@@ -9,7 +9,8 @@ import importlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import ClassVar, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import msgspec
 from rich.markup import escape
@@ -24,7 +25,7 @@ from textual.screen import Screen
 from gpudash import format as fmt
 from gpudash.errors import ExistsError, GpudashError
 from gpudash.offers import refusal
-from gpudash.protocol import MemoryOwners, Plan
+from gpudash.protocol import MemoryOwners, Plan, Profiled
 from gpudash.snapshot import Snapshot
 from gpudash.tui import preferences
 from gpudash.tui.ascii import Ascii
@@ -47,6 +48,11 @@ from gpudash.views.memory import owner_lines, owners_title
 from gpudash.views.why import why_lines
 from workloads import CATALOGUE
 from workloads.levers import Lever, LeverError, Switch
+
+if TYPE_CHECKING:  # they load numpy, which most runs of the dashboard never need
+    from gpudash.trace.summary import Summary
+    from gpudash.tui.profiles import Shown
+    from gpudash.tui.screens.timeline import TimelineScreen
 
 RATE_HZ = 4.0
 USUAL = Look()
@@ -104,6 +110,9 @@ class Dashboard(ContainedApp):
         self._main.chosen_tab = look.pane or usual
         self._main.keys = keys
         ACTIVE.set(keys)
+        self._profile: Profiled | None = None  # the one that was read last
+        self._shown: Shown | None = None  # … as it is shown
+        self._timeline: TimelineScreen | None = None
         self.inbox = Inbox(knock=lambda: self.post_message(Arrived()))
 
     def get_default_screen(self) -> Screen[None]:
@@ -153,6 +162,9 @@ class Dashboard(ContainedApp):
             if notice:
                 self.notify(notice, markup=False)
             self._note_start(self.control.snapshot)
+            profile = self.control.new_profile()
+            if profile is not None:
+                self._read_profile(profile)
         found = self.control.snapshot.found
         if found not in ("", known):
             mail.lines.append(f"found: {found}")
@@ -160,6 +172,8 @@ class Dashboard(ContainedApp):
         owners = self.control.snapshot.memory_owners
         if owners is not None and owners != known_owners:
             self._tell_owners(owners)
+        if self._timeline is not None and self._timeline.is_current:
+            self._timeline.show_bars()
         if self.control.ending and self.control.dead:
             self._quit()
 
@@ -449,6 +463,69 @@ class Dashboard(ContainedApp):
         """Begin a new row of the results table."""
         self.control.engine.new_row()
 
+    # ── profiles ────────────────────────────────────────────────────────────────────────
+
+    def action_timeline(self) -> None:
+        """Show the newest profile of this run, or have the first one made."""
+        profile = self.control.snapshot.profile
+        if profile is None:
+            self.action_profile()
+        elif profile != self._profile or self._shown is None:
+            self._read_profile(profile)
+        else:
+            self._show_profile(self._shown)
+
+    def action_profile(self) -> None:
+        """Trace the next steps; their timeline is shown when it is there."""
+        if self._ask(self.control.check_profilable):
+            self._ask_for_profile()
+
+    @work
+    async def _ask_for_profile(self) -> None:
+        from gpudash.tui.traces import new_path  # noqa: PLC0415  # after the first frame
+
+        recording = self.control.snapshot.recording
+        now = datetime.now()  # noqa: DTZ005  # the user's own clock
+        beside = recording.path if recording else None
+        try:  # a home that is gone would block for long
+            path = await asyncio.to_thread(new_path, self.control.file_stem, beside, now)
+        except OSError as error:
+            self._refuse(error)
+        else:
+            self._ask(lambda: self.control.profile(path))
+
+    @work(exclusive=True, group="profile")
+    async def _read_profile(self, profile: Profiled) -> None:
+        """Read a trace in a thread, and show it."""
+        before = self._shown.summary if self._shown else None
+        self._say_of_profile("reading the profile …")
+        try:
+            self._shown = await asyncio.to_thread(_loaded, Path(profile.path), before)
+        except (GpudashError, OSError) as error:
+            self._say_of_profile(str(error))
+            return
+        self._profile = profile
+        self._say_of_profile("")
+        self._show_profile(self._shown)
+
+    def _say_of_profile(self, line: str) -> None:
+        self.control.profile_told = line
+        self._main.show()
+
+    def _show_profile(self, shown: "Shown") -> None:
+        """Open its timeline; not above a dialog in which the user may be typing."""
+        from gpudash.tui.screens.timeline import TimelineScreen  # noqa: PLC0415  # it loads numpy
+
+        timeline = TimelineScreen(self.control, shown)
+        if self.screen is self._main:
+            self.push_screen(timeline)
+        elif self.screen is self._timeline:
+            self.switch_screen(timeline)
+        else:
+            self.notify(f"the profile is there; {key_for('timeline')} shows it")
+            return
+        self._timeline = timeline
+
     # ── replay ──────────────────────────────────────────────────────────────────────────
 
     def action_play(self) -> None:
@@ -594,7 +671,7 @@ class Dashboard(ContainedApp):
         if not self._main.too_small:
             super().action_command_palette()
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002  # all ours
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the palette in groups: every lever value, every key's action, the themes."""
         for lever in self.control.levers:
             if refusal(lever.name, self.control.snapshot.levers):
@@ -606,7 +683,8 @@ class Dashboard(ContainedApp):
                     action = f"set({lever.name!r}, {one.value!r})"
                     yield self._command(title, lever.summary, action)
         would = {way: self.control.label(way) for way in get_args(Way)}
-        for key in self._main.keys:
+        keys = getattr(screen, "keys", self._main.keys)  # a timeline has keys of its own
+        for key in keys:
             if key.palette:
                 what = f": {would[key.action]}" if would.get(key.action) else ""
                 why_not = key.why_not(self.control.snapshot)
@@ -617,6 +695,14 @@ class Dashboard(ContainedApp):
     def _command(self, title: str, help_: str, action: str) -> SystemCommand:
         """Return an entry of the palette that runs the action once the palette has gone."""
         return SystemCommand(title, help_, lambda: self.call_later(self.run_action, action))
+
+
+def _loaded(path: Path, before: "Summary | None") -> "Shown":
+    """Return what is shown of a trace: for a thread, which imports what that needs too."""
+    from gpudash.tui.profiles import load  # noqa: PLC0415  # it loads numpy
+
+    importlib.import_module("gpudash.tui.screens.timeline")
+    return load(path, before)
 
 
 def run_dashboard(

@@ -113,10 +113,11 @@ def status(
     redo: str = "",
     *,
     ending: bool = False,
+    profile: str = "",
 ) -> tuple[Cell, ...]:
     """Return the sentence of the status line, and what to do now: restart, undo, or redo.
 
-    `ending` tells that a script was asked to end.
+    `ending` tells that a script was asked to end, `profile` what becomes of one.
     """
     if ending and snapshot.state not in ENDED:
         leaves = f"{key_for('leave')} again leaves it"
@@ -149,6 +150,7 @@ def status(
         hint = f" · {key_for('undo')} undoes {undo}" if undo else ""
         hint += f" · {key_for('redo')} redoes {redo}" if redo else ""
     style = STATE_STYLES[snapshot.state][1]
+    sentence = " · ".join(filter(None, (fmt.plain(profile), sentence)))
     return (Cell(parts=((sentence, style), (hint, style))),)
 
 
@@ -220,8 +222,11 @@ def footer(
     in_vain = {"try_it": comparing, "more_pairs": unconcluded, "go_back": unconcluded}
 
     def of(key: Key) -> Cell:
-        ended = state in ENDED and key.needs in ("blocks", "pause", "record")
-        grey = ended or in_vain.get(key.action, False) or bool(key.why_not(snapshot))
+        ended = state in ENDED and key.needs in ("blocks", "pause", "record", "profile")
+        shows = key.action == "timeline" and snapshot.profile is not None
+        grey = (
+            (ended and not shows) or in_vain.get(key.action, False) or bool(key.why_not(snapshot))
+        )
         idle = key.action == "try_it" and not proposing  # it keeps its place: it comes and goes
         rank = 0 if key.action in urgent else 1 if focus in key.panels else key.rank
         return Cell(

@@ -18,11 +18,19 @@ from gpudash import format as fmt
 from gpudash.compare.ab import Question
 from gpudash.errors import GpudashError, RecordingError, UsageError
 from gpudash.offers import lever_of, refusal
-from gpudash.protocol import Ability, ComparisonShown, LeverOffer, Plan, Playback, Settings
+from gpudash.protocol import (
+    Ability,
+    ComparisonShown,
+    LeverOffer,
+    Plan,
+    Playback,
+    Profiled,
+    Settings,
+)
 from gpudash.snapshot import ENDED, Listener, Result, Snapshot, aside, is_script
 from gpudash.tui import wording
 from gpudash.tui.engine import Engine, Player
-from gpudash.tui.keys import fixed, key_for, why_not
+from gpudash.tui.keys import PROFILED_STEPS, fixed, key_for, why_not
 from gpudash.tui.undo import Edit, UndoStack, Way
 from gpudash.tui.values import Measured, fitting, measured_values
 from gpudash.views.remedies import CUDA_ONLY
@@ -100,6 +108,9 @@ class Control:
         self._asked: dict[str, Request[str]] = {}  # lever → value
         self._asked_pause: Request[bool] | None = None
         self._asked_comparison: Request[bool] | None = None  # to begin one, or to end it
+        self._asked_profile: Request[Profiled | None] | None = None  # the one before it
+        self.profile_told = ""
+        """What becomes of a profile that was made: it is read, or cannot be."""
         self._edits = UndoStack()
         self._left_pid: int | None = None  # of the worker that was restarted
         self._listener: Listener | None = None
@@ -121,7 +132,7 @@ class Control:
         """Make this the newest snapshot; return a notice where something ended by itself."""
         before, self.snapshot = self.snapshot, snapshot
         if self.dead:  # what was asked for, the next start gets
-            self._asked_pause = self._asked_comparison = None
+            self._asked_pause = self._asked_comparison = self._asked_profile = None
             return self._recording_ended(before)
         self._asked = {k: one for k, one in self._asked.items() if self._is_open(one)}
         if not self._is_open(self._asked_pause):
@@ -540,6 +551,41 @@ class Control:
         self._asked = {}
         self._asked_pause = self._asked_comparison = None
 
+    # ── profiles ────────────────────────────────────────────────────────────────────────
+
+    @property
+    def profiling(self) -> bool:
+        """Whether steps are being traced, or were asked to be a moment ago."""
+        return self.snapshot.profiling or self._asked_profile is not None
+
+    @property
+    def profile_said(self) -> str:
+        """What is to be said of profiles in the status."""
+        return f"profiling {PROFILED_STEPS} steps …" if self.profiling else self.profile_told
+
+    def check_profilable(self) -> None:
+        """Raise UsageError where no steps can be traced now."""
+        self.require("profile")
+        if self.dead:
+            raise UsageError(f"nothing is running to profile; press {key_for('restart')} first")
+        if self.profiling:
+            raise UsageError("a profile is being made")
+
+    def profile(self, path: Path) -> None:
+        """Trace the next steps. Raises UsageError."""
+        self.check_profilable()
+        self.profile_told = ""
+        number = self.engine.profile(PROFILED_STEPS, path)
+        self._asked_profile = Request(number, self.snapshot.profile)
+
+    def new_profile(self) -> Profiled | None:
+        """Return the profile that was asked for, once, when it is there."""
+        asked, newest = self._asked_profile, self.snapshot.profile
+        if asked is None or self.snapshot.profiling or self._is_open(asked):
+            return None
+        self._asked_profile = None  # answered: without a new one it was refused
+        return newest if newest != asked.wish else None
+
     # ── replay ──────────────────────────────────────────────────────────────────────────
 
     def seek(self, seconds: float) -> None:
@@ -593,8 +639,12 @@ class Control:
 
     def file_name(self, now: datetime) -> str:
         """Return the name proposed for a recording."""
-        workload = re.sub(r"[^\w.-]+", "-", self.workload).strip("-.")  # it may be a path
-        return f"gpudash-{workload}-{now:%Y%m%d-%H%M%S}.csv"
+        return f"gpudash-{self.file_stem}-{now:%Y%m%d-%H%M%S}.csv"
+
+    @property
+    def file_stem(self) -> str:
+        """The workload as a part of a file's name: it may be a path."""
+        return re.sub(r"[^\w.-]+", "-", self.workload).strip("-.")
 
 
 def _rebuilds(lever: Lever) -> bool:

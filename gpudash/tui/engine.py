@@ -80,6 +80,9 @@ class Engine(Protocol):
         Raises WorkerError.
         """
 
+    def profile(self, steps: int, path: Path) -> int:
+        """Trace the next steps; the Chrome trace goes to the path."""
+
     def new_row(self) -> None:
         """Begin a new row of the results table with the active settings."""
 

@@ -48,6 +48,20 @@ HUES = {
     "b": Ink("#f08a3c", 6.0),
 }
 
+EVENTS = {
+    "operator": Ink("#20c0b0", 6.0),
+    "python": Ink("#8a62f0", 5.0),
+    "runtime": Ink("#80a0a8", 5.0),
+    "sync": Ink("$error", 4.0),
+    "annotation": Ink("#9ac23a", 5.5),
+    "kernel": Ink("#3a90f0", 5.5),
+    "copy": Ink("#c8904a", 6.2),
+    "set": Ink("#c8904a", 6.2),
+    "collective": Ink("#f07ab8", 5.6),
+    "overlap": Ink("#e8d030", 7.4),
+}
+"""Of a timeline; `lit` and `dusk` take turns, `mark` is for cells that are filled in part."""
+
 INKS = {
     "text": Ink("$foreground", TEXT),
     "strong": Ink("$foreground", TEXT, bold=True),
@@ -74,6 +88,15 @@ INKS = {
         )
         for name, hue in HUES.items()
     },
+    **{f"mark-{name}": Ink(ink.colour, TEXT) for name, ink in EVENTS.items()},
+    **{
+        f"lit-{name}": Ink(ink.colour, ink.contrast, printed_on=True)
+        for name, ink in EVENTS.items()
+    },
+    **{
+        f"dusk-{name}": Ink(ink.colour, MARK, share=FILL, printed_on=True)
+        for name, ink in EVENTS.items()
+    },
 }
 """Not component classes: Textual would match the stylesheet for each of them in each widget
 several times before the first frame."""
@@ -92,10 +115,15 @@ TEXTURES = {
 }
 """What tells fills apart where there is no colour, or where sixteen must do."""
 
+TURNS = {"lit": "▓", "dusk": "▒"}
+"""Of a timeline's events, of which neighbours take turns."""
+
 
 def texture(name: str) -> dict[int, str]:
     """Return what to put in the place of the characters that an ink of this name fills."""
     kind, _, hue = name.rpartition("-")
+    if kind in TURNS:
+        return {ord(" "): "█" if hue == "sync" else TURNS[kind]}
     full = " " if kind == "fill" else "█"
     return {ord(full): TEXTURES[hue]} if hue in TEXTURES else {}
 

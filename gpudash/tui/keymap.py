@@ -15,7 +15,6 @@ NAMES = {
     "screen.range(1)": "range_longer",
     "screen.to_marker(-1)": "marker_before",
     "screen.to_marker(1)": "marker_after",
-    "pane('timeline')": "timeline",
     "screen.panel(1)": "panel_after",
     "screen.panel(-1)": "panel_before",
     **{f"screen.panel_number({number})": f"panel_{number}" for number in range(1, 10)},

@@ -38,6 +38,8 @@ GROUPS: dict[Group, str] = {
 """Of help and palette, in their order."""
 SHOWN = {
     "shift+tab": "⇧tab",
+    "shift+left": "⇧←",
+    "shift+right": "⇧→",
     "plus": "+",
     "minus": "-",
     "up": "↑",
@@ -48,6 +50,7 @@ SHOWN = {
     "escape": "esc",
     "pageup": "pgup",
     "pagedown": "pgdn",
+    "home": "Home",
     "end": "End",
     "comma": ",",
     "full_stop": ".",
@@ -69,7 +72,7 @@ class Key(msgspec.Struct, frozen=True):
     keys: str
     """Textual's names, comma-separated; footer and help show the first."""
     action: str
-    """Of the app; with `screen.` before it, of the main screen."""
+    """Of the app; with `screen.` before it, of the screen that has the key."""
     label: str
     """A word or two for the footer; empty keeps it out of there."""
     help: str
@@ -98,6 +101,8 @@ class Key(msgspec.Struct, frozen=True):
 
     def why_not(self, snapshot: Snapshot) -> str | None:
         """Return why it does nothing in this run, or None."""
+        if self.action == "timeline" and snapshot.profile is not None:
+            return None  # it is there to be shown, whatever the run can do
         unable = why_not(self.needs, snapshot) if self.needs else None
         return unable or (fixed(self.lever, snapshot) if self.lever else None)
 
@@ -123,6 +128,8 @@ def fixed(lever: str, snapshot: Snapshot) -> str | None:
     return f"{lever}: {fmt.plain(reason)}" if reason else None
 
 
+PROFILED_STEPS = 10
+"""Traced for a profile that a key asks for."""
 CHARTS = ("throughput", "activity", "step")
 # a table: an entry in as few lines as it fits in
 # fmt: off
@@ -167,7 +174,9 @@ KEYS = (
         elsewhere=False, rank=7),
     Key("comma", "screen.to_marker(-1)", "", "Cursor to the lever change before", "look"),
     Key("full_stop", "screen.to_marker(1)", "", "Cursor to the next lever change", "look"),
-    Key("t", "pane('timeline')", "timeline", "The timeline of a profile", "look", rank=9),
+    Key("t", "timeline", "timeline",
+        f"The timeline of the newest profile; the first one traces {PROFILED_STEPS} steps", "look",
+        rank=9, needs="profile"),
     Key("d,g", "screen.device", "device", "Every value of the device, or why none is read", "look",
         rank=6),
     Key("v", "screen.view", "view", "The next of levers, results, A/B and log", "look", rank=7),
@@ -224,8 +233,47 @@ PLAYER_KEYS = (
     Key("end", "seek_end", "newest", "To the end; follow a recording that is still being written",
         rank=2),
 )
-# fmt: on
 """What plays a recording."""
+
+TIMELINE_KEYS = (
+    Key("right,l", "screen.cursor(1)", "", "Cursor to the right by a cell", "move"),
+    Key("left,h", "screen.cursor(-1)", "", "Cursor to the left by a cell", "move"),
+    Key("down,j", "screen.lane(1)", "", "Next lane; in a table down", "move"),
+    Key("up,k", "screen.lane(-1)", "", "Previous lane; in a table up", "move"),
+    Key("tab", "screen.event(1)", "event", "Next event of the lane", "move", rank=3),
+    Key("shift+tab", "screen.event(-1)", "", "Previous event of the lane", "move"),
+    Key("n", "screen.next(1)", "", "Next match of a search; without one the next event", "move"),
+    Key("N", "screen.next(-1)", "", "Previous match, or event", "move"),
+    Key("slash", "screen.find", "find", "Find kernels, or else operators, by a part of their name",
+        "move", rank=3),
+    Key("full_stop", "screen.step(1)", "step", "The next step", "move", rank=2),
+    Key("comma", "screen.step(-1)", "", "The step before", "move"),
+    Key("shift+right", "screen.pan(1)", "", "Pan to the right; dragging does too", "move"),
+    Key("shift+left", "screen.pan(-1)", "", "Pan to the left", "move"),
+    Key("home", "screen.end(-1)", "", "The begin of the trace, or of a table", "move"),
+    Key("end", "screen.end(1)", "", "Its end", "move"),
+    Key("pagedown", "screen.page(1)", "", "Down by a page", "move"),
+    Key("pageup", "screen.page(-1)", "", "Up by a page", "move"),
+    Key("left_square_bracket,plus,equals_sign", "screen.zoom(-1)", "zoom",
+        "Show less time; the mouse wheel does too", "look", rank=2),
+    Key("right_square_bracket,minus", "screen.zoom(1)", "", "Show more time", "look"),
+    Key("0", "screen.whole", "all", "The whole trace", "look", rank=3),
+    Key("z", "screen.zoom_to_event", "to event", "Zoom to the event under the cursor", "look",
+        rank=4),
+    Key("s", "screen.show('summary')", "summary", "What a step's time goes into, or the lanes",
+        "look", rank=1),
+    Key("c", "screen.show('changes')", "changes", "What changed since the profile before", "look",
+        rank=4),
+    Key("T", "profile", "new", f"Trace {PROFILED_STEPS} steps anew", "keep", needs="profile",
+        rank=2),
+    Key("w", "screen.where", "where", "Where the trace is; copies its path", "keep", rank=4),
+    Key("y", "screen.copy", "copy", "Copy what is under the cursor", "keep", rank=5),
+    Key("question_mark", "screen.help", "help", "Every key of the timeline", "app", rank=0),
+    Key("escape,q,t", "screen.leave", "back", "End a search; back to the dashboard", "app", rank=0,
+        palette=False),
+)
+# fmt: on
+"""Of the timeline, which is a screen of its own."""
 
 
 def replaying(player_keys: Iterable[Key], keys: Iterable[Key]) -> tuple[Key, ...]:

@@ -216,6 +216,9 @@ class FakeEngine:
         self.plan = plan
         self._start_worker()
 
+    def profile(self, steps: int, path: Path) -> int:
+        return self._request(("profile", steps, path))
+
     def new_row(self) -> None:
         self.calls.append(("new_row",))
 

@@ -8,7 +8,8 @@ from gpudash.tui.keys import KEYS, WHY_NOT
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import training
 
-WATCHED = msgspec.structs.replace(training(), can=())
+changed = msgspec.structs.replace
+WATCHED = changed(training(), can=())
 """A run that may be watched and no more."""
 PRESSED = {
     "p": "levers",
@@ -20,6 +21,7 @@ PRESSED = {
     "space": "pause",
     "r": "record",
     "a": "blocks",
+    "t": "profile",
 }
 
 
@@ -41,7 +43,7 @@ async def test_footer_levers_and_palette_show_what_cannot_be():
         assert "read only" in d.text()
         told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
         assert WHY_NOT["pause"] in told.values()
-        await d.show(training())
+        await d.show(changed(training(), can=(*training().can, "profile")))
         footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
         assert footer["pause"]["space"] == "key"
         assert "read only" not in d.text()

@@ -191,12 +191,6 @@ async def test_w_lists_the_workloads_and_another_one_starts_fresh():
         assert plan.settings == {}
 
 
-async def test_t_opens_the_timeline():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("t")
-        assert "no profile of this run yet" in d.text()
-
-
 async def test_a_held_key_says_only_once_that_it_can_do_nothing():
     async with dashboard(snapshot=training()) as d:
         await d.press_together(*"uuu")

@@ -41,14 +41,15 @@ class Help(Dialog[None]):
         Binding("escape,question_mark,q,enter", "dismiss(None)", "close", show=False)
     ]
 
-    def __init__(self, keys: Sequence[Key], panel: str = "") -> None:
+    def __init__(self, keys: Sequence[Key], panel: str = "", reading: str = READING) -> None:
+        """Say how to read the screen by `reading`."""
         super().__init__()
-        self._text = keys_text(keys, panel)
+        self._text, self._reading = keys_text(keys, panel), reading
 
     def compose(self) -> ComposeResult:
         """Yield the keys, then the reading aid."""
         with VerticalScroll(classes="dialog help"):
             yield text("gpudash · keys", classes="dialog-title")
             yield text(self._text, classes="help-keys")
-            yield text(READING, classes="dialog-hint")
+            yield text(self._reading, classes="dialog-hint")
             yield text("esc closes · every action is also in the palette", classes="dialog-hint")

@@ -180,7 +180,10 @@ class MainScreen(Contained, Screen[None]):
             header.show(bars.header(snapshot), bars.header_right(snapshot))
         with self.query_one("#status", StatusLine).contained() as status:
             ending = control.ending
-            status.show(bars.status(snapshot, control.next_start, undo, redo, ending=ending))
+            said = control.profile_said
+            status.show(
+                bars.status(snapshot, control.next_start, undo, redo, ending=ending, profile=said)
+            )
         with self.query_one("#answer", AnswerStrip).contained() as strip:
             self.answer = answer(snapshot, control.levers, self.answer, control.cores)
             strip.show(self.answer, snapshot, self.last_start_s)
@@ -357,7 +360,12 @@ class MainScreen(Contained, Screen[None]):
         if focused in CHARTS:
             self.action_zoom()
         elif focused == "pane":
-            action = {"results": "use_row", "ab": "keep", "output": "type_line"}.get(self.pane.tab)
+            action = {
+                "results": "use_row",
+                "ab": "keep",
+                "output": "type_line",
+                "timeline": "timeline",
+            }.get(self.pane.tab)
             if action:
                 self.app.call_later(self.app.run_action, action)
         elif focused != "device":

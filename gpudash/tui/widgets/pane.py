@@ -15,6 +15,7 @@ from gpudash.protocol import ComparisonShown, Phase
 from gpudash.snapshot import KEPT_LINES, RankRow, Result, Snapshot
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Cell, Parts, cell
+from gpudash.tui.keys import key_for, why_not
 from gpudash.tui.preferences import Tab
 from gpudash.tui.scroll import Scroll
 from gpudash.tui.widgets.comparison import comparison_rows, forest_rows
@@ -46,7 +47,6 @@ VALUE = 12
 ENTER = "screen.enter"
 """The action that has another meaning on each tab."""
 EMPTY: dict[Tab, str] = {
-    "timeline": "no profile of this run yet",
     "output": "nothing printed so far",
     "ranks": "one process trains",
 }
@@ -68,6 +68,7 @@ class Pane(Panel, Scrolled):
         self._verdicts: tuple[ComparisonShown, ...] = ()
         self._can_compare = True
         self._can_type = False
+        self._profile = profile_line(Snapshot())
         self._ranks: tuple[RankRow, ...] = ()
         self._phases: tuple[Phase, ...] = ()
         self.lines: dict[Tab, deque[str]] = {
@@ -92,15 +93,17 @@ class Pane(Panel, Scrolled):
         on_gpu = snapshot.gpu is not None and snapshot.gpu_missing is None
         can_compare = "blocks" in snapshot.can
         can_type = "type" in snapshot.can
+        profile = profile_line(snapshot)
         told = (
             *(snapshot.results, on_gpu, snapshot.comparison, snapshot.verdicts),
-            *(snapshot.ranks, snapshot.phases, can_compare, can_type),
+            *(snapshot.ranks, snapshot.phases, can_compare, can_type, profile),
         )
         if told != self._told:
             self._told = told
             self._table = table_of(snapshot.results, on_gpu=on_gpu)
             self._comparison, self._verdicts = snapshot.comparison, snapshot.verdicts
             self._can_compare, self._can_type = can_compare, can_type
+            self._profile = profile
             self._ranks, self._phases = snapshot.ranks, snapshot.phases
         elif not (lines or rewound):
             return
@@ -258,6 +261,8 @@ class Pane(Panel, Scrolled):
             yield from log_rows(
                 self.lines[self.tab], self._scroll.chosen(self._count), width, height, ink
             )
+        elif self.tab == "timeline":
+            yield ((f" {self._profile}", "dim"),)
         elif self.tab in EMPTY:
             yield ((f" {EMPTY[self.tab]}", "dim"),)
 
@@ -336,6 +341,16 @@ class Pane(Panel, Scrolled):
             for count, where in ((above, "above ↑"), (below, "below ↓"))
             if count > 0
         )
+
+
+def profile_line(snapshot: Snapshot) -> str:
+    """Return what there is of a timeline, and how to get to one."""
+    profile, key = snapshot.profile, key_for("timeline")
+    if profile is not None:
+        last = profile.first_step + profile.steps - 1
+        return f"steps {profile.first_step:,} to {last:,} were traced: {key} shows their timeline"
+    unable = why_not("profile", snapshot)
+    return f"no profile of this run yet: {unable or f'{key} makes one'}"
 
 
 def _comparison_cells(

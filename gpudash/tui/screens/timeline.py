@@ -1,0 +1,235 @@
+"""The timeline of a profile: its lanes, what a step's time goes into, and what has changed."""
+
+from functools import partial
+from typing import ClassVar, Literal, TypeAlias
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from gpudash import format as fmt
+from gpudash.tui import bars
+from gpudash.tui.cells import Cell, cell
+from gpudash.tui.containment import Contained
+from gpudash.tui.control import Control
+from gpudash.tui.keys import TIMELINE_KEYS, Key
+from gpudash.tui.profiles import Shown
+from gpudash.tui.screens.dialog import AskText
+from gpudash.tui.screens.help import Help
+from gpudash.tui.trace_view import TraceView, view_of
+from gpudash.tui.widgets.bar import Bar
+from gpudash.tui.widgets.profile_tables import change_rows, summary_rows
+from gpudash.tui.widgets.tables import Tables
+from gpudash.tui.widgets.timeline import Lanes
+from gpudash.tui.widgets.trace_rows import duration, facts
+
+Page: TypeAlias = Literal["lanes", "summary", "changes"]
+ALL = 1_000_000
+"""Rows; no table has as many."""
+PAN = 0.25
+"""Of what is shown."""
+READING = """\
+A lane is a CUDA stream, or a thread of the host by how deep its
+calls are nested. Copies and collectives have lanes besides.
+A full cell is filled by events; otherwise its height says how
+much of it is. The name is that of the event that fills most.
+Neighbouring events alternate in brightness. Red waits for the
+device. The share at the right is of the time that is shown."""
+
+
+class TimelineScreen(Contained, Screen[None]):
+    """Shows a profile; what asks something of the run is the app's."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            key.keys,
+            key.action if key.action.startswith("screen.") else f"app.{key.action}",
+            key.help,
+            show=False,
+        )
+        for key in TIMELINE_KEYS
+    ]
+
+    def __init__(self, control: Control, shown: Shown) -> None:
+        super().__init__()
+        self._control = control
+        self._shown = shown
+        self._page: Page = "lanes"
+        self.keys: tuple[Key, ...] = TIMELINE_KEYS
+        """As footer, help and palette tell of them."""
+
+    def compose(self) -> ComposeResult:
+        """Yield what stands above, one page, and the keys."""
+        yield Bar(id="header")
+        yield Lanes(view_of(self._shown.timeline), self.show_bars)
+        yield Tables(id="tables")
+        yield Bar(id="footer")
+
+    def on_mount(self) -> None:
+        """Show the lanes."""
+        self._turn_to("lanes")
+
+    @property
+    def lanes(self) -> Lanes:
+        """The lanes."""
+        return self.query_one(Lanes)
+
+    @property
+    def tables(self) -> Tables:
+        """The tables."""
+        return self.query_one(Tables)
+
+    # ── showing ─────────────────────────────────────────────────────────────────────────
+
+    def _turn_to(self, page: Page) -> None:
+        self._page = page
+        self.lanes.display, self.tables.display = page == "lanes", page != "lanes"
+        if page == "summary":
+            self.tables.show(partial(summary_rows, self._shown.summary))
+        elif page == "changes" and self._shown.before is not None:
+            self.tables.show(partial(change_rows, self._shown.before, self._shown.summary))
+        self.show_bars()
+
+    def show_bars(self) -> None:
+        """Bring header and footer up to date."""
+        with self.query_one("#header", Bar).contained() as header:
+            header.show(self._header(), self._header_right())
+        with self.query_one("#footer", Bar).contained() as footer:
+            footer.show(bars.footer(self._control.snapshot, self.keys, roomy=False))
+
+    def _header(self) -> tuple[Cell, ...]:
+        trace = self._shown.timeline.trace
+        said = fmt.plain(self._control.profile_said)
+        steps = f"{len(trace.steps)} steps" if len(trace.steps) != 1 else "one step"
+        return (
+            cell({"lanes": "timeline"}.get(self._page, self._page), "strong"),
+            *((cell(said, "busy", rank=1),) if said else ()),
+            *((cell(fmt.plain(trace.device), rank=4),) if trace.device else ()),
+            *((cell(steps, "dim", rank=5),) if trace.steps else ()),
+            *((cell(f"{trace.dropped:,} dropped", "dim", rank=6),) if trace.dropped else ()),
+        )
+
+    def _header_right(self) -> tuple[Cell, ...]:
+        view = self.lanes.view
+        if self._page != "lanes":
+            return ()
+        steps = view.timeline.trace.steps
+        found: tuple[Cell, ...] = ()
+        if view.found is not None:
+            number = f"{view.match_number or fmt.ABSENT} of {len(view.found):,}"
+            found = (cell(f"/{fmt.clip(fmt.plain(view.sought), 16)}: {number}", "busy", rank=1),)
+        step = () if view.step is None else (cell(f"{view.step + 1} of {len(steps)}", rank=3),)
+        return (*found, *step, cell(f"{duration(view.span.length_us)} shown", "dim", rank=2))
+
+    # ── what the keys do ────────────────────────────────────────────────────────────────
+
+    def _look(self, view: TraceView) -> None:
+        if self._page == "lanes":
+            self.lanes.show(view)
+
+    def action_cursor(self, cells: int) -> None:
+        """Move the cursor by cells."""
+        self._look(self.lanes.view.moved(cells, self.lanes.cell_us))
+
+    def action_lane(self, rows: int) -> None:
+        """Move the cursor by rows; scroll a table."""
+        if self._page == "lanes":
+            self._look(self.lanes.view.in_lane(self.lanes.view.lane + rows))
+        else:
+            self.tables.scroll_rows(rows)
+
+    def action_page(self, direction: int) -> None:
+        """Move by as many rows as are in sight."""
+        self.action_lane(direction * max(self.size.height - 3, 1))
+
+    def action_event(self, direction: int) -> None:
+        """Go to the next event of the lane, or to the one before."""
+        self._look(self.lanes.view.beside(direction))
+
+    def action_next(self, direction: int) -> None:
+        """Go to the next match of the search; without one to the next event."""
+        view = self.lanes.view
+        self._look(view.beside(direction) if view.found is None else view.match(direction))
+
+    def action_step(self, direction: int) -> None:
+        """Show the next step, or the one before."""
+        self._look(self.lanes.view.beside_step(direction))
+
+    def action_pan(self, direction: int) -> None:
+        """Show what comes later, or earlier."""
+        view = self.lanes.view
+        self._look(view.panned(direction * PAN * view.span.length_us))
+
+    def action_end(self, direction: int) -> None:
+        """Go to the end of the trace (+1), or to its begin (-1); of a table likewise."""
+        view = self.lanes.view
+        if self._page == "lanes":
+            self._look(
+                view.panned(direction * view.span.whole_us).at(view.span.whole_us * (direction > 0))
+            )
+        else:
+            self.tables.scroll_rows(direction * ALL)
+
+    def action_zoom(self, direction: int) -> None:
+        """Show less time (-1), or more (+1)."""
+        self._look(self.lanes.view.zoomed(direction))
+
+    def action_whole(self) -> None:
+        """Show the whole trace."""
+        self._look(self.lanes.view.whole())
+
+    def action_zoom_to_event(self) -> None:
+        """Zoom to the event under the cursor."""
+        self._look(self.lanes.view.on_event(self.lanes.cell_us))
+
+    def action_find(self) -> None:
+        """Ask for a text, and go to the first event with it in its name."""
+
+        def answered(text: str | None) -> None:
+            if text is None:
+                return
+            self._turn_to("lanes")
+            view = self.lanes.view.searching(text.strip())
+            self._look(view)
+            if view.found is not None and not len(view.found):
+                self.app.notify(f"nothing found for {text.strip()!r}", markup=False)
+
+        hint = "part of a kernel's name, or of an operator's"
+        self.app.push_screen(AskText("find", self.lanes.view.sought, hint), answered)
+
+    def action_show(self, page: Page) -> None:
+        """Show a page, or the lanes again."""
+        if page == "changes" and self._shown.before is None:
+            self.app.notify("there is no profile before this one in this session", markup=False)
+        else:
+            self._turn_to("lanes" if page == self._page else page)
+
+    def action_where(self) -> None:
+        """Say where the trace is, and copy that."""
+        path = str(self._shown.path)
+        self.app.copy_to_clipboard(path)
+        self.app.notify(f"copied: {fmt.plain(path)}; Perfetto opens it too", markup=False)
+
+    def action_copy(self) -> None:
+        """Copy the event under the cursor, or the table."""
+        if self._page == "lanes":
+            found = self.lanes.view.details(self.lanes.cell_us)
+            copied = "" if found is None else "\n".join([found.name, " · ".join(facts(found))])
+        else:
+            copied = self.tables.text
+        if copied:
+            self.app.copy_to_clipboard(copied)
+            self.app.notify(f"copied: {fmt.plain(copied.partition(chr(10))[0])}", markup=False)
+
+    def action_help(self) -> None:
+        """List every key of the timeline."""
+        self.app.push_screen(Help(self.keys, reading=READING))
+
+    def action_leave(self) -> None:
+        """End a search, go back to the lanes, or to the dashboard."""
+        if self._page != "lanes":
+            self._turn_to("lanes")
+        elif self.lanes.view.found is not None:
+            self._look(self.lanes.view.searching(""))
+        else:
+            self.dismiss()

@@ -1,0 +1,58 @@
+"""What a step's time goes into, and what has changed: from summaries to rows of text."""
+
+from collections.abc import Iterable, Iterator
+
+from gpudash import format as fmt
+from gpudash.trace.compare import compare
+from gpudash.trace.idle import IdleCause
+from gpudash.trace.summary import Summary
+from gpudash.trace.text import comparison_lines, summary_lines
+from gpudash.tui.cells import Cell, Parts, fitted, fitting
+
+MOST = 30
+"""Lines of a table: there is room to scroll."""
+IDLE: dict[IdleCause, tuple[str, str]] = {
+    "host": ("nothing launched", "operator"),
+    "stream": ("another stream", "copy"),
+    "communication": ("communication", "collective"),
+    "other": ("unknown", "runtime"),
+}
+"""What the device waits for → words, and the hue of a timeline's events that is meant."""
+
+
+def summary_rows(summary: Summary, width: int) -> Iterator[Parts]:
+    """Yield the device's step as a bar, and all numbers."""
+    if summary.on_device:
+        yield from _bar(summary, width - 2)
+        yield ()
+    yield from _rows(summary_lines(summary, MOST), width)
+
+
+def change_rows(before: Summary, after: Summary, width: int) -> Iterator[Parts]:
+    """Yield what has changed from one profile to the next."""
+    yield from _rows(comparison_lines(compare(before, after), MOST), width)
+
+
+def _rows(lines: Iterable[str], width: int) -> Iterator[Parts]:
+    """Yield lines; the first and those after a blank one are heads."""
+    ink = "head"
+    for line in lines:
+        yield ((fitted(f" {line}", width), ink),)
+        ink = "text" if line else "head"
+
+
+def _bar(summary: Summary, width: int) -> Iterator[Parts]:
+    """Yield a step of the device, and what the colours mean."""
+    idle = [(*IDLE[cause], ms) for cause, ms in summary.idle_ms.items() if ms > 0]
+    parts = [("busy", "kernel", summary.busy_ms or 0.0), *idle]
+    whole_ms = sum(ms for *_, ms in parts) or 1.0
+    until_ms, bar, legend = 0.0, [(" ", "text")], []
+    for name, hue, ms in parts:
+        begin, until_ms = round(until_ms / whole_ms * width), until_ms + ms
+        columns = max(round(until_ms / whole_ms * width) - begin, 0)
+        share = f" {fmt.percent(100 * ms / whole_ms)}"
+        bar.append((f"{share if len(share) < columns else '':{columns}}", f"lit-{hue}"))
+        legend.append(Cell(parts=(("  ", f"lit-{hue}"), (f" {name}", "dim"))))
+    yield tuple(bar)
+    kept = fitting(legend, width)
+    yield ((" ", "text"), *(part for one in kept for part in (*one.parts, ("  ", "text"))))

@@ -1,0 +1,45 @@
+"""Tables that are scrolled by rows."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
+
+from rich.segment import Segment
+
+from gpudash.tui.cells import Parts
+from gpudash.tui.widgets.painted import Row, Scrolled
+
+Painter: TypeAlias = Callable[[int], Iterable[Parts]]
+"""Returns all rows for a width."""
+COPIED_COLUMNS = 120
+
+
+class Tables(Scrolled):
+    """Shows what a painter paints."""
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
+        super().__init__(id=id)
+        self._painter: Painter = lambda _width: ()
+        self._first = 0
+
+    def show(self, painter: Painter) -> None:
+        """Show this from its begin on."""
+        self._painter, self._first = painter, 0
+        self.redraw()
+
+    def scroll_rows(self, direction: int) -> None:
+        """Show later rows, or earlier ones where it is negative; not beyond the last."""
+        width, height = self.size
+        beyond = sum(1 for _ in self._painter(width)) - height
+        self._first = max(min(self._first + direction, beyond), 0)
+        self.repaint()
+
+    @property
+    def text(self) -> str:
+        """All rows as text for elsewhere."""
+        rows = self._painter(COPIED_COLUMNS)
+        return "\n".join("".join(text for text, _ in row).rstrip() for row in rows)
+
+    def rows(self, width: int, height: int) -> Iterator[Row]:  # noqa: ARG002  # the base cuts them
+        """Yield the rows in sight."""
+        for parts in list(self._painter(width))[self._first :]:
+            yield [Segment(text, self.ink(ink)) for text, ink in parts]

@@ -1,0 +1,315 @@
+"""A trace as rows of events side by side, made once, and what a row shows in so many cells.
+
+Events of a host thread nest: each depth is a row. A cell shows the event that fills most of it,
+and how much of it is filled by all of them.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from gpudash.trace.model import (
+    KINDS,
+    ON_DEVICE,
+    ON_HOST,
+    EventKind,
+    Events,
+    LaneKind,
+    Trace,
+    TraceLane,
+)
+
+Indices: TypeAlias = NDArray[np.int32]
+Times: TypeAlias = NDArray[np.float64]
+RowKind: TypeAlias = LaneKind | Literal["waits", "overlap"]
+
+OF_LANE: dict[LaneKind, tuple[EventKind, ...]] = {
+    "host": ON_HOST,
+    "stream": ON_DEVICE,
+    "copies": ("copy", "set"),
+    "communication": ("collective",),
+}
+"""What is drawn in a lane; other kinds there would hide it."""
+STEP = "ProfilerStep#"
+"""Begins the annotation of a step, which is drawn as a border."""
+LEAST_US = 0.001
+"""What takes no time at all is drawn as long: a trace has nanoseconds."""
+SEVERAL = "two streams or more at work"
+
+
+class Row(msgspec.Struct, frozen=True):
+    """Events of which no two overlap, in the order of time."""
+
+    kind: RowKind
+    label: str
+    lane: int
+    """Index into `Trace.lanes`; -1 for none."""
+    depth: int
+    """In a host thread: how many events enclose those of this row."""
+    events: Indices
+    """Indices into the trace's; -1 for what is none of them."""
+    begin_us: Times
+    """As drawn: after the end of the one before."""
+    busy_us: Times
+    """Drawn time of so many events together; one more than there are events."""
+    length_us: NDArray[np.float32]
+    """As drawn; what is looked through where many events share a cell."""
+
+    def end_us(self, position: int) -> float:
+        """Return where an event ends as it is drawn."""
+        return float(self.begin_us[position] + self.busy_us[position + 1] - self.busy_us[position])
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """A trace and its rows, top to bottom."""
+
+    trace: Trace
+    rows: tuple[Row, ...]
+    length_us: float
+
+
+class Cells(NamedTuple):
+    """What a row shows, cell by cell."""
+
+    position: NDArray[np.int64]
+    """Of the event that fills most of it, in the row; -1 for none."""
+    share: Times
+    """Of the cell, that is filled."""
+
+
+class Details(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of an event."""
+
+    name: str
+    kind: EventKind | None
+    """None for what is no event: two streams at work."""
+    lane: str
+    begin_us: float
+    duration_us: float
+    delay_us: float | None = None
+    """From the begin of the call that launched it to its own begin; None where not known."""
+    operator: str = ""
+    """The innermost one around it, or around its launch."""
+    stack: tuple[str, ...] = ()
+    """What encloses it, or its launch, the outermost first."""
+    copied_bytes: int = 0
+
+
+# ── making the rows ─────────────────────────────────────────────────────────────────────
+
+
+def timeline_of(trace: Trace) -> Timeline:
+    """Return the rows of a trace. It takes seconds where there are millions of events."""
+    events = trace.events
+    ends = [float(events.end_us.max())] if len(events) else []
+    length_us = max([*ends, *(step.end_us for step in trace.steps)], default=0.0)
+    device = [
+        row for kind in ("stream", "copies", "communication") for row in _device_rows(trace, kind)
+    ]
+    streams = [row for row in device if row.kind == "stream"]
+    both = [_overlap(streams)] if len(streams) > 1 else []
+    host = [row for index in _lanes(trace, "host") for row in _host_rows(trace, index)]
+    return Timeline(trace, (*device, *both, *host), max(length_us, LEAST_US))
+
+
+def _lanes(trace: Trace, kind: LaneKind) -> list[int]:
+    return [index for index, lane in enumerate(trace.lanes) if lane.kind == kind]
+
+
+def _device_rows(trace: Trace, kind: LaneKind) -> Iterator[Row]:
+    drawn = trace.events.are(*OF_LANE[kind])
+    for index in _lanes(trace, kind):
+        there = drawn & (trace.events.lane == index) if kind == "stream" else drawn
+        chosen = np.flatnonzero(there).astype(np.int32)
+        if len(chosen):
+            yield _row(trace.events, chosen, trace.lanes[index], index)
+
+
+def _host_rows(trace: Trace, index: int) -> Iterator[Row]:
+    """Yield the waits of a thread, and what it does by depth."""
+    events, lane = trace.events, trace.lanes[index]
+    steps = np.array([name.startswith(STEP) for name in trace.names] or [False])
+    drawn = events.are(*ON_HOST) & (events.lane == index) & ~steps[events.name]
+    chosen = np.flatnonzero(drawn).astype(np.int32)
+    waits = chosen[events.are("sync")[chosen]]
+    if len(waits):
+        yield _row(events, waits, lane, index, kind="waits")
+    depths = _depths(events, chosen)
+    by_depth = chosen[np.argsort(depths, kind="stable")]
+    for depth, at_depth in enumerate(np.split(by_depth, np.cumsum(np.bincount(depths))[:-1])):
+        if len(at_depth):
+            yield _row(events, at_depth, lane, index, depth=depth)
+
+
+def _depths(events: Events, chosen: Indices) -> NDArray[np.int64]:
+    """Return how many others enclose each event of a thread: begun before it, not ended yet."""
+    begin = events.begin_us[chosen]
+    duration = np.maximum(events.duration_us[chosen], LEAST_US)
+    order = np.lexsort((-duration, begin))  # of two that begin together the longer encloses
+    ended = np.searchsorted(np.sort(begin + duration), begin[order] + LEAST_US / 2, side="right")
+    depths = np.empty(len(chosen), dtype=np.int64)
+    depths[order] = np.maximum(np.arange(len(chosen)) - ended, 0)
+    return depths
+
+
+def _row(
+    events: Events,
+    chosen: Indices,
+    lane: TraceLane,
+    index: int,
+    *,
+    kind: RowKind | None = None,
+    depth: int = 0,
+) -> Row:
+    begin = events.begin_us[chosen]
+    end = np.maximum.accumulate(begin + np.maximum(events.duration_us[chosen], LEAST_US))
+    begin[1:] = np.maximum(begin[1:], end[:-1])
+    return _drawn(kind or lane.kind, lane.label, index, depth, chosen, begin, end)
+
+
+def _drawn(
+    kind: RowKind, label: str, lane: int, depth: int, chosen: Indices, begin: Times, end: Times
+) -> Row:
+    length = end - begin
+    busy = np.concatenate(([0.0], np.cumsum(length)))
+    return Row(kind, label, lane, depth, chosen, begin, busy, length.astype(np.float32))
+
+
+def _overlap(streams: list[Row]) -> Row:
+    """Return the stretches in which two streams or more are at work."""
+    begins = np.concatenate([row.begin_us for row in streams])
+    lengths = np.concatenate([np.diff(row.busy_us) for row in streams])
+    times = np.concatenate([begins, begins + lengths])
+    order = np.argsort(times, kind="stable")
+    change = np.where(order < len(begins), 1, -1)
+    several = (np.cumsum(change) > 1).astype(np.int8)
+    edges = np.diff(several, prepend=0)
+    times = times[order]
+    begin, end = times[edges == 1], times[edges == -1]
+    real = end - begin > LEAST_US
+    none = np.full(int(real.sum()), -1, dtype=np.int32)
+    return _drawn("overlap", "overlap", -1, 0, none, begin[real], end[real])
+
+
+# ── what a row shows ────────────────────────────────────────────────────────────────────
+
+
+def cells_of(row: Row, begin_us: float, end_us: float, columns: int) -> Cells:
+    """Return what the row shows of this stretch of time in so many cells."""
+    edges = np.linspace(begin_us, end_us, columns + 1)
+    begin, busy, count = row.begin_us, row.busy_us, len(row.begin_us)
+    if not count:
+        return Cells(np.full(columns, -1), np.zeros(columns))
+    begun = np.searchsorted(begin, edges, side="right")
+    newest = np.maximum(begun - 1, 0)
+    ends = begin[newest] + busy[newest + 1] - busy[newest]
+    there = (begun > 0) & (ends > edges)  # an event reaches over the edge
+    until = busy[begun] - np.where(there, ends - edges, 0.0)
+    width_us = (end_us - begin_us) / columns
+    first = np.where(there, newest, begun)[:-1]
+    stop = np.searchsorted(begin, edges[1:], side="left")
+    position = _fullest(row, first, np.maximum(stop, first), edges)
+    return Cells(position, np.clip(np.diff(until) / width_us, 0.0, 1.0))
+
+
+def _fullest(
+    row: Row, first: NDArray[np.int64], stop: NDArray[np.int64], edges: Times
+) -> NDArray[np.int64]:
+    """Return which event from `first` to before `stop` fills most of each cell."""
+    last = np.maximum(stop - 1, 0)
+    heads, tails = (_inside(row, at, edges) for at in (np.minimum(first, last), last))
+    best = np.where(tails > heads, last, first)
+    most = np.maximum(heads, tails)
+    for cell in np.flatnonzero(stop - first > 2):  # those between lie inside as a whole
+        inner = first[cell] + 1 + int(row.length_us[first[cell] + 1 : stop[cell] - 1].argmax())
+        if row.length_us[inner] > most[cell]:
+            best[cell] = inner
+    return np.where(stop > first, best, -1)
+
+
+def _inside(row: Row, position: NDArray[np.int64], edges: Times) -> Times:
+    """Return how much of these events lies in their cells."""
+    begin = row.begin_us[position]
+    end = begin + row.busy_us[position + 1] - row.busy_us[position]
+    return np.asarray(np.minimum(end, edges[1:]) - np.maximum(begin, edges[:-1]))
+
+
+# ── finding events ──────────────────────────────────────────────────────────────────────
+
+
+def beside(row: Row, at_us: float, direction: int) -> int | None:
+    """Return the first event that begins after this moment (+1), or the last before it (-1)."""
+    side: Literal["left", "right"] = "right" if direction > 0 else "left"
+    position = int(np.searchsorted(row.begin_us, at_us, side=side)) - (direction < 0)
+    return position if 0 <= position < len(row.begin_us) else None
+
+
+def matches(timeline: Timeline, text: str) -> Indices:
+    """Return the events with this text in their name: the device's, if it has such, or all."""
+    trace, sought = timeline.trace, text.casefold()
+    named = np.array([sought in name.casefold() for name in trace.names] or [False])
+    found = named[trace.events.name]
+    on_device = found & trace.events.are(*ON_DEVICE)
+    return np.flatnonzero(on_device if on_device.any() else found).astype(np.int32)
+
+
+def place_of(timeline: Timeline, event: int) -> tuple[int, int] | None:
+    """Return row and position of an event; None of one that is not drawn."""
+    lane = timeline.trace.events.lane[event]
+    for number, row in enumerate(timeline.rows):
+        if row.lane == lane and row.kind != "waits":
+            position = int(np.searchsorted(row.events, event))
+            if position < len(row.events) and row.events[position] == event:
+                return number, position
+    return None
+
+
+def details_of(timeline: Timeline, row: Row, position: int) -> Details:
+    """Return what is known of an event of the row."""
+    event = int(row.events[position])
+    begin_us = float(row.begin_us[position])
+    if event < 0:
+        return Details(
+            name=SEVERAL,
+            kind=None,
+            lane=row.label,
+            begin_us=begin_us,
+            duration_us=row.end_us(position) - begin_us,
+        )
+    trace, events = timeline.trace, timeline.trace.events
+    kind = KINDS[events.kind[event]]
+    launch = int(events.launch[event]) if kind in ON_DEVICE else -1
+    caller = launch if kind in ON_DEVICE else event
+    around = _around(timeline, caller) if caller >= 0 else []
+    operators = [one for one in around if KINDS[events.kind[one]] == "operator"]
+    if launch >= 0:
+        around.append(launch)
+    return Details(
+        name=trace.names[events.name[event]],
+        kind=kind,
+        lane=trace.lanes[events.lane[event]].label,
+        begin_us=float(events.begin_us[event]),
+        duration_us=float(events.duration_us[event]),
+        delay_us=float(events.begin_us[event] - events.begin_us[launch]) if launch >= 0 else None,
+        operator=trace.names[events.name[operators[-1]]] if operators else "",
+        stack=tuple(trace.names[events.name[one]] for one in around),
+        copied_bytes=int(events.bytes[event]),
+    )
+
+
+def _around(timeline: Timeline, event: int) -> list[int]:
+    """Return the events of the same thread that enclose this one, the outermost first."""
+    found = place_of(timeline, event)
+    if found is None:
+        return []
+    own, begin_us = timeline.rows[found[0]], float(timeline.trace.events.begin_us[event])
+    around = []
+    for row in timeline.rows:
+        if row.lane == own.lane and row.kind == "host" and row.depth < own.depth:
+            position = int(np.searchsorted(row.begin_us, begin_us, side="right")) - 1
+            if position >= 0 and row.end_us(position) > begin_us:
+                around.append(int(row.events[position]))
+    return around

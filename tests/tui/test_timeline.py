@@ -1,0 +1,537 @@
+"""The timeline of a profile: how it is asked for, and what its keys and the mouse do."""
+
+import threading
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpudash.errors import UsageError
+from gpudash.protocol import Plan
+from gpudash.tui.app import Dashboard
+from gpudash.tui.keys import PROFILED_STEPS, TIMELINE_KEYS
+from gpudash.tui.screens.timeline import TimelineScreen
+from tests.tui.driving import dashboard
+from tests.tui.fake_engine import FakeEngine, recording, training
+from tests.tui.traces import LANES, SUMMARY, profiled, shown, trace_of, training_trace
+
+changed = msgspec.structs.replace
+RUNNING = changed(training(), can=(*training().can, "profile"))
+
+
+@asynccontextmanager
+async def timeline(trace=None, size=(80, 24), before=None, **options):
+    """The timeline of a trace, above the dashboard."""
+    async with dashboard(size, snapshot=RUNNING, **options) as d:
+        made = shown(training_trace() if trace is None else trace, before)
+        d.app.push_screen(TimelineScreen(d.app.control, made))
+        await d.settle()
+        yield d
+
+
+@pytest.fixture
+def traces(monkeypatch, tmp_path):
+    """Traces by their path; what is not here cannot be read."""
+    known = {}
+
+    def load(path: Path, before=None):
+        if path not in known:
+            raise UsageError(f"{path} is no trace of torch.profiler")
+        assert threading.current_thread() is not threading.main_thread()
+        return changed(shown(known[path], before), path=path)
+
+    monkeypatch.setattr("gpudash.tui.profiles.load", load)
+    monkeypatch.setattr("gpudash.tui.traces.folder", lambda: tmp_path / "traces")
+    return known
+
+
+def view(d):
+    return d.app.screen.lanes.view
+
+
+def is_open(d):
+    return isinstance(d.app.screen, TimelineScreen)
+
+
+async def until_open(d):
+    while not is_open(d):
+        await d.pilot.pause(0.01)
+    await d.settle()
+
+
+async def asked(d) -> Path:
+    """The path that the engine was given."""
+    while not d.engine.told("profile"):
+        await d.pilot.pause(0.01)
+    steps, path = d.engine.told("profile")[-1]
+    assert steps == PROFILED_STEPS
+    return path
+
+
+# ── asking for one ──────────────────────────────────────────────────────────────────────
+
+
+async def test_t_traces_some_steps_and_shows_them_when_they_are_there(traces, tmp_path):
+    async with dashboard(snapshot=RUNNING) as d:
+        await d.press("t")
+        path = await asked(d)
+        assert path.parent == tmp_path / "traces"
+        await d.show(changed(RUNNING, profiling=True))
+        assert f"profiling {PROFILED_STEPS} steps …" in d.text()
+        traces[path] = training_trace()
+        await d.show(changed(RUNNING, profile=profiled(path=str(path))))
+        await until_open(d)
+        assert "10,341" in d.text()
+        await d.press("escape")
+        assert "profiling" not in d.text()
+        await d.press("t")
+        assert is_open(d)
+        assert len(d.engine.told("profile")) == 1
+
+
+async def test_asking_twice_is_asking_once(traces):
+    async with dashboard(snapshot=RUNNING) as d:
+        await d.press("t")
+        await asked(d)
+        await d.press("t")
+        assert d.notices() == ["a profile is being made"]
+        assert len(d.engine.told("profile")) == 1
+
+
+async def test_a_profile_that_is_refused_can_be_asked_for_again(traces):
+    async with dashboard(snapshot=RUNNING) as d:
+        await d.press("t")
+        await asked(d)
+        await d.show(RUNNING)
+        assert not is_open(d)
+        assert "profiling" not in d.text()
+        d.engine.calls.clear()
+        await d.press("t")
+        await asked(d)
+
+
+async def test_a_trace_that_cannot_be_read_is_a_line_of_the_status(traces):
+    async with dashboard(snapshot=changed(RUNNING, profile=profiled())) as d:
+        await d.press("t")
+        await d.until("/traces/trace.json is no trace of torch.profiler")
+        assert not is_open(d)
+
+
+async def test_a_profile_of_a_run_that_has_ended_is_still_shown(traces):
+    traces[Path("/traces/trace.json")] = training_trace()
+    ended = changed(RUNNING, state="finished", status="finished", profile=profiled())
+    async with dashboard(snapshot=ended) as d:
+        await d.press("t")
+        await until_open(d)
+        await d.press("T")
+        assert d.notices() == ["nothing is running to profile; press R first"]
+
+
+async def test_a_new_profile_takes_the_place_of_the_one_shown_and_knows_it(traces):
+    first, second = Path("/traces/trace.json"), Path("/traces/second.json")
+    traces[first], traces[second] = training_trace(3), training_trace(2)
+    snapshot = changed(RUNNING, profile=profiled())
+    async with dashboard(snapshot=snapshot) as d:
+        await d.press("t")
+        await until_open(d)
+        await d.press("T")
+        await asked(d)
+        await d.show(changed(snapshot, profiling=True))
+        assert f"profiling {PROFILED_STEPS} steps …" in d.text()
+        await d.show(changed(snapshot, profile=profiled(2, str(second))))
+        await d.until("2 steps")
+        assert d.app.screen._shown.before == SUMMARY
+        await d.press("escape")
+        assert d.app.screen is d.app._main
+
+
+async def test_a_profile_does_not_open_above_a_dialog(traces):
+    async with dashboard(snapshot=RUNNING) as d:
+        await d.press("t")
+        path = await asked(d)
+        traces[path] = training_trace()
+        await d.press("slash")
+        await d.show(changed(RUNNING, profile=profiled(path=str(path))))
+        while not d.notices():
+            await d.pilot.pause(0.01)
+        assert d.notices() == ["the profile is there; t shows it"]
+        assert not is_open(d)
+
+
+async def test_a_trace_goes_beside_the_recording(traces, tmp_path):
+    snapshot = changed(RUNNING, recording=recording(str(tmp_path / "run.csv")))
+    async with dashboard(snapshot=snapshot) as d:
+        await d.press("t")
+        path = await asked(d)
+        assert path.parent == tmp_path
+        assert path.name.startswith("run-profile-")
+
+
+async def test_the_newest_traces_are_kept(traces, tmp_path):
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    for number in range(9):
+        (folder / f"encdec-{number}.json").write_text("{}")
+    async with dashboard(snapshot=RUNNING) as d:
+        await d.press("t")
+        await asked(d)
+    assert len(list(folder.iterdir())) == 4
+
+
+async def test_the_pane_says_what_there_is_and_enter_shows_it(traces):
+    traces[Path("/traces/trace.json")] = training_trace()
+    async with dashboard(snapshot=RUNNING) as d:
+        d.app._main.open_tab("timeline")
+        await d.settle()
+        assert "no profile of this run yet: t makes one" in d.text()
+        await d.show(changed(RUNNING, profile=profiled()))
+        assert "steps 10,340 to 10,342 were traced: t shows their timeline" in d.text()
+        await d.press("enter")
+        await until_open(d)
+
+
+# ── what is seen ────────────────────────────────────────────────────────────────────────
+
+LOOK = """\
+ timeline  NVIDIA H200  3 steps                           2 of 3  10.0 ms shown
+            10 ms ▾     12 ms       14 ms        16 ms       18 ms
+ steps      ┊10,341 · 10.0 ms
+▸stream 7   ┊     ▆conv<float, 4>    wgrad[bold] Me…▃                       55 %
+ stream 13  ┊     │              ▃encode_kern…▁        ▅nccl…               29 %
+ copies     ┊     │                              ▆  ▃                        5 %
+ nccl       ┊     │                                    ▅nccl…                9 %
+ overlap    ┊     │              ▃            ▁                             20 %
+ waits      ┊     │             ▄cudaSt…▄                                   13 %
+ main       conv2d│           ▅▂item     ▁                                  45 %
+            ▃cudnn│convo…▁      ▄cudaSt…▄                                   33 %
+            ┊  ▅  │                                                          1 %
+
+ void cudnn::conv<float, 4>(int)
+ 3.00 ms from 11.0 ms · stream 7 · launched 500 µs before it began
+ operator aten::cudnn_convolution
+ aten::conv2d
+   aten::cudnn_convolution
+     cudaLaunchKernel
+
+
+
+
+ tab event  / find  . step  [ zoom  s summary  T new  ? help  esc back
+"""
+
+
+async def test_a_step_in_the_middle_is_shown_first_with_its_first_kernel():
+    async with timeline() as d:
+        assert "".join(f"{line.rstrip()}\n" for line in d.lines()) == LOOK
+
+
+async def test_waits_are_red_and_neighbours_alternate_in_brightness():
+    made = [(10 * n, 10, "kernel", "k", 1) for n in range(4)] + [(0, 40, "sync", "wait", 0)]
+    async with timeline(trace_of(made)) as d:
+        lanes = d.app.screen.lanes
+        await d.press("down")
+        rows = list(lanes.rows(*lanes.size))
+        fills = [s.style for s in rows[1][1:-1]]
+        assert len(set(fills)) == 2
+        assert all(one != other for one, other in pairwise(fills))
+        waiting = {s.style for s in rows[3][1:-1]}
+        assert waiting == {lanes.ink("lit-sync")}
+
+
+async def test_a_name_is_shown_as_it_is_whatever_it_contains():
+    names = ["[bold]k[/bold]", "a\x1b[31mb", "[/x]", "核函数" * 9, "", "(anonymous namespace)::f()"]
+    made = [(10 * n, 10, "kernel", name, 1) for n, name in enumerate(names)]
+    async with timeline(trace_of(made)) as d:
+        assert "[bold]k" in d.text()
+        for _ in names:
+            await d.press("tab")
+            assert "\x1b" not in d.text()
+        assert "(anonymous namespace)::f()" in d.text()
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        trace_of([]),
+        trace_of([(0, 5, "operator", "aten::add", 0)], LANES[:1]),
+        trace_of([(3, 0, "kernel", "k", 1)]),
+        training_trace(),
+        trace_of([(n, 0.5, "kernel", "k", 0) for n in range(3)], LANES[1:2], steps=400),
+    ],
+    ids=["empty", "no device", "one event", "usual", "many steps"],
+)
+async def test_every_key_at_every_size_leaves_the_screen_whole(trace):
+    keys = [name for key in TIMELINE_KEYS for name in key.keys.split(",")]
+    stay = [key for key in keys if key not in ("escape", "q", "t", "slash", "question_mark", "T")]
+    async with timeline(trace, before=SUMMARY) as d:
+        for width, height in [(20, 5), (400, 120), (21, 6), (60, 8), (80, 24), (40, 13)]:
+            await d.resize(width, height)
+            for key in stay:
+                await d.press(key)
+                assert is_open(d), key
+            lines = d.lines()
+            assert [len(line) for line in lines] == [width] * height
+
+
+async def test_zooming_in_as_far_as_it_goes_and_out_again():
+    async with timeline() as d:
+        await d.press(*["plus"] * 60)
+        assert "0.050 µs shown" in d.text()
+        await d.press("right", "left", "shift+right", "tab", "shift+tab")
+        await d.press(*["minus"] * 60)
+        assert "30.0 ms shown" in d.text()
+
+
+async def test_nothing_of_it_is_unicode_in_ascii():
+    app = Dashboard(FakeEngine, Plan(workload="encdec", settings={}), ascii_only=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        app.push_screen(TimelineScreen(app.control, shown(training_trace())))
+        for keys in ((), ("s",), ("s", "question_mark")):
+            await pilot.press(*keys)
+            await pilot.pause()
+            rows = [strip.text for strip in app.screen._compositor.render_strips()]
+            assert any(row.strip() for row in rows)
+            assert all(row.isascii() for row in rows)
+
+
+# ── the cursor ──────────────────────────────────────────────────────────────────────────
+
+
+async def test_arrows_move_by_a_cell_and_by_a_lane():
+    async with timeline() as d:
+        before = view(d)
+        await d.press("right")
+        assert 0 < view(d).at_us - before.at_us < 2 * d.app.screen.lanes.cell_us
+        await d.press("left", "left")
+        assert "nothing here at" in d.text()
+        await d.press("down", "down")
+        assert view(d).row.kind == "copies"
+        await d.press(*["up"] * 9)
+        assert view(d).lane == 0
+        await d.press(*["down"] * 30)
+        assert view(d).lane == len(view(d).timeline.rows) - 1
+
+
+async def test_tab_goes_from_event_to_event_beyond_what_is_shown():
+    async with timeline() as d:
+        names = []
+        for _ in range(4):
+            await d.press("tab")
+            names.append(view(d).details(1.0).name)
+        assert names[:2] == ["wgrad[bold]", "Memcpy HtoD"]
+        assert view(d).span.holds(view(d).at_us)
+        await d.press("shift+tab")
+        assert view(d).details(1.0).name == names[2]
+        await d.press(*["tab"] * 20)
+        assert view(d).details(1.0).name == "Memcpy HtoD"
+
+
+async def test_a_copy_tells_its_size_and_rate():
+    async with timeline() as d:
+        await d.press("tab", "tab")
+        assert "4.00 MiB · 8.39 GB/s" in d.text()
+
+
+async def test_comma_and_full_stop_go_from_step_to_step():
+    async with timeline() as d:
+        assert "2 of 3" in d.text()
+        await d.press("full_stop")
+        assert "3 of 3" in d.text()
+        await d.press("full_stop")
+        assert "3 of 3" in d.text()
+        await d.press("comma", "comma", "comma")
+        assert "1 of 3" in d.text()
+        assert (view(d).span.begin_us, view(d).span.end_us) == (0, 10_000)
+
+
+async def test_zoom_pan_and_the_whole_trace():
+    async with timeline() as d:
+        await d.press("left_square_bracket")
+        assert view(d).span.length_us == 5_000
+        assert view(d).span.holds(view(d).at_us)
+        await d.press("right_square_bracket", "0")
+        assert view(d).span.length_us == 30_000
+        await d.press("plus", "plus", "shift+right")
+        begin_us = view(d).span.begin_us
+        await d.press("shift+left")
+        assert view(d).span.begin_us < begin_us
+        await d.press("end")
+        assert view(d).span.end_us == 30_000
+        await d.press("home")
+        assert view(d).span.begin_us == view(d).at_us == 0
+
+
+async def test_z_zooms_to_the_event_under_the_cursor():
+    async with timeline() as d:
+        await d.press("tab", "z")
+        assert (view(d).span.begin_us, view(d).span.end_us) == (13_800, 16_200)
+        assert view(d).details(1.0).name == "wgrad[bold]"
+
+
+# ── searching ───────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_search_goes_from_match_to_match_and_ends_with_escape():
+    async with timeline() as d:
+        await d.press("slash")
+        await d.type("nccl")
+        await d.press("enter")
+        assert "/nccl: 2 of 3" in d.text()
+        assert view(d).details(1.0).name == "ncclAllReduce"
+        await d.press("n")
+        assert "/nccl: 3 of 3" in d.text()
+        await d.press("n")
+        assert "/nccl: 1 of 3" in d.text()
+        await d.press("N")
+        assert "/nccl: 3 of 3" in d.text()
+        await d.press("escape")
+        assert is_open(d)
+        assert "/nccl" not in d.text()
+        await d.press("escape")
+        assert not is_open(d)
+
+
+async def test_a_search_for_what_is_not_there_says_so():
+    async with timeline() as d:
+        before = view(d).at_us
+        await d.press("slash")
+        await d.type("zzz")
+        await d.press("enter")
+        assert d.notices() == ["nothing found for 'zzz'"]
+        await d.press("n")
+        assert view(d).at_us == before
+
+
+# ── the mouse ───────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_click_puts_the_cursor_where_it_is():
+    async with timeline() as d:
+        await d.click("encode_kern")
+        assert view(d).row.label == "stream 13"
+        assert view(d).details(d.app.screen.lanes.cell_us).name == "encode_kernel"
+
+
+async def test_a_drag_pans_and_puts_no_cursor():
+    async with timeline() as d:
+        before = view(d)
+        await d.pilot.mouse_down(offset=(40, 6))
+        await d.pilot.hover(offset=(30, 6))
+        await d.pilot.mouse_up(offset=(30, 6))
+        await d.settle()
+        moved = view(d).span.begin_us - before.span.begin_us
+        assert moved == pytest.approx(10 * d.app.screen.lanes.cell_us)
+        assert view(d).lane == before.lane
+
+
+async def test_the_wheel_zooms_around_the_pointer():
+    async with timeline() as d:
+        lanes = d.app.screen.lanes
+        at_us = lanes._time_at(40)
+        await d.pilot._post_mouse_events([_wheel()], offset=(40, 6))
+        await d.settle()
+        assert view(d).span.length_us == 5_000
+        assert lanes._time_at(40) == pytest.approx(at_us, abs=lanes.cell_us)
+
+
+def _wheel():
+    from textual import events
+
+    return events.MouseScrollUp
+
+
+async def test_a_click_on_a_key_of_the_footer_does_what_it_does():
+    async with timeline() as d:
+        await d.click("0 all")
+        assert view(d).span.length_us == 30_000
+
+
+# ── the other pages ─────────────────────────────────────────────────────────────────────
+
+
+async def test_s_shows_where_the_time_of_a_step_goes():
+    async with timeline(size=(80, 60)) as d:
+        await d.press("s")
+        text = d.text()
+        assert "64 %" in d.lines()[1]
+        legend = d.lines()[2].split("   ")
+        assert [one.strip() for one in legend if one.strip()][:2] == ["busy", "nothing launched"]
+        for told in ("device busy", "train.py:41", "aten::item", "conv<float, 4>", "to device"):
+            assert told in text
+        await d.press("s")
+        assert "stream 13" in d.lines()[4]
+
+
+async def test_the_summary_scrolls_and_escape_leads_back_to_the_lanes():
+    async with timeline() as d:
+        await d.press("s", "end")
+        assert "operators on the host" in d.text()
+        assert "steps traced" not in d.text()
+        await d.press("home")
+        assert "3 steps traced" in d.text()
+        await d.press("pagedown", "escape")
+        assert "2 of 3" in d.text()
+
+
+async def test_a_trace_without_device_events_says_so_and_has_no_bar():
+    async with timeline() as d:
+        d.app.screen._shown = changed(
+            d.app.screen._shown, summary=changed(SUMMARY, on_device=False, busy_ms=None)
+        )
+        await d.press("s")
+        assert "3 steps traced" in d.lines()[1]
+        assert "no device events" in d.text()
+
+
+async def test_c_lays_the_profile_before_beside_it():
+    before = changed(SUMMARY, step_ms=12.0, kernels=SUMMARY.kernels[:1])
+    async with timeline(size=(100, 60), before=before) as d:
+        await d.press("c")
+        (step,) = (line.split() for line in d.lines() if line.startswith(" step"))
+        assert step == ["step", "(ms)", "12.0", "10.0", "−2.00"]
+        assert "+2.00  wgrad[bold]" in d.text()
+        await d.press("s")
+        assert "3 steps traced" in d.text()
+        await d.press("escape")
+        assert "2 of 3" in d.text()
+
+
+async def test_without_a_profile_before_it_there_is_nothing_to_compare_with():
+    async with timeline() as d:
+        await d.press("c")
+        assert d.notices() == ["there is no profile before this one in this session"]
+
+
+# ── taking it home ──────────────────────────────────────────────────────────────────────
+
+
+async def test_w_copies_the_path_and_y_what_is_under_the_cursor():
+    async with timeline() as d:
+        await d.press("w")
+        assert d.app.clipboard == "/traces/trace.json"
+        assert d.notices() == ["copied: /traces/trace.json; Perfetto opens it too"]
+        await d.press("y")
+        assert d.app.clipboard.splitlines() == [
+            "void cudnn::conv<float, 4>(int)",
+            "3.00 ms from 11.0 ms · stream 7 · launched 500 µs before it began",
+        ]
+        await d.press("s", "y")
+        assert "3 steps traced" in d.app.clipboard
+
+
+async def test_help_lists_every_key_of_the_timeline_and_the_palette_its_actions():
+    async with timeline(size=(100, 70)) as d:
+        told = {one.help for one in d.app.get_system_commands(d.app.screen)}
+        assert {f"key {key.shown}" for key in TIMELINE_KEYS if key.palette} <= told
+        await d.press("question_mark")
+        assert all(key.help in d.text() for key in TIMELINE_KEYS)
+
+
+@pytest.mark.parametrize("key", ["escape", "q", "t"])
+async def test_these_keys_lead_back(key):
+    async with timeline() as d:
+        await d.press(key)
+        assert d.app.screen is d.app._main

@@ -1,0 +1,195 @@
+"""A trace as rows, and what a row shows in so many cells."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudash.trace.model import TraceLane
+from gpudash.views.timeline import (
+    SEVERAL,
+    beside,
+    cells_of,
+    details_of,
+    matches,
+    place_of,
+    timeline_of,
+)
+from tests.tui.traces import ENCODE, MAIN, TRAIN, trace_of, training_trace
+
+HOST, STREAM = TraceLane("host", "main"), TraceLane("stream", "stream 7")
+
+
+def kernels(*times, lanes=(HOST, STREAM)):
+    """The row of a stream with kernels of these begins and durations."""
+    made = [(begin, duration, "kernel", f"k{n}", 1) for n, (begin, duration) in enumerate(times)]
+    return timeline_of(trace_of(made, lanes)).rows[0]
+
+
+def shown(row, begin, end, columns):
+    cells = cells_of(row, begin, end, columns)
+    return cells.position.tolist(), [round(share, 3) for share in cells.share.tolist()]
+
+
+# ── rows ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_device_comes_first_and_a_thread_has_a_row_for_each_depth():
+    rows = timeline_of(training_trace(1)).rows
+    assert [(row.kind, row.label, row.depth) for row in rows] == [
+        ("stream", "stream 7", 0),
+        ("stream", "stream 13", 0),
+        ("copies", "copies", 0),
+        ("communication", "nccl", 0),
+        ("overlap", "overlap", 0),
+        ("waits", "main", 0),
+        ("host", "main", 0),
+        ("host", "main", 1),
+        ("host", "main", 2),
+    ]
+
+
+def test_a_lane_without_events_has_no_row():
+    assert [row.kind for row in timeline_of(trace_of([(0, 1, "kernel", "k", 1)])).rows] == [
+        "stream"
+    ]
+
+
+def test_a_trace_without_events_has_no_row():
+    timeline = timeline_of(trace_of([]))
+    assert timeline.rows == ()
+    assert timeline.length_us > 0
+
+
+def test_of_two_that_begin_together_the_longer_one_encloses():
+    made = [(0, 5, "runtime", "inner", 0), (0, 9, "operator", "outer", 0)]
+    rows = timeline_of(trace_of(made, (HOST,))).rows
+    assert [row.events.tolist() for row in rows] == [[1], [0]]
+
+
+def test_what_follows_at_once_is_not_deeper():
+    made = [(0, 5, "operator", "a", 0), (5, 5, "operator", "b", 0), (10, 0, "operator", "c", 0)]
+    rows = timeline_of(trace_of(made, (HOST,))).rows
+    assert [row.events.tolist() for row in rows] == [[0, 1, 2]]
+
+
+def test_the_annotation_of_a_step_is_no_event_of_a_row():
+    made = [(0, 9, "annotation", "ProfilerStep#3", 0), (1, 2, "annotation", "mine", 0)]
+    rows = timeline_of(trace_of(made, (HOST,))).rows
+    assert [row.events.tolist() for row in rows] == [[1]]
+
+
+def test_two_streams_at_work_are_a_row():
+    row = next(row for row in timeline_of(training_trace(1)).rows if row.kind == "overlap")
+    spans = [(float(b), row.end_us(i)) for i, b in enumerate(row.begin_us)]
+    assert spans == [(3500.0, 5500.0)]
+
+
+# ── cells ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_cell_shows_the_event_that_fills_most_of_it_and_how_much_all_fill():
+    row = kernels((0, 2), (2, 1), (6, 1), (7.5, 0.25))
+    assert shown(row, 0, 8, 2) == ([0, 2], [0.75, 0.312])
+    assert shown(row, 0, 8, 8) == ([0, 0, 1, -1, -1, -1, 2, 3], [1, 1, 1, 0, 0, 0, 1, 0.25])
+
+
+def test_of_many_in_a_cell_the_longest_is_shown():
+    row = kernels(*((n, 0.1) for n in range(50)), (50, 3), *((60 + n, 0.1) for n in range(50)))
+    assert shown(row, 0, 110, 1)[0] == [50]
+
+
+def test_an_event_longer_than_what_is_shown_fills_it():
+    assert shown(kernels((0, 1e6)), 500, 501, 3) == ([0, 0, 0], [1, 1, 1])
+
+
+def test_what_takes_no_time_is_shown_all_the_same():
+    for at in (0.0, 2.0, 2.5):
+        assert 0 in shown(kernels((at, 0.0)), 0, 4, 4)[0]
+
+
+def test_what_lies_under_an_earlier_event_is_not_counted_twice():
+    row = kernels((0, 4), (1, 2), (3, 3))
+    assert shown(row, 0, 8, 1) == ([0], [0.75])
+    assert shown(row, 4, 6, 1) == ([2], [1])
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 100), st.floats(0, 30)), max_size=30),
+    st.floats(0, 90),
+    st.floats(0.01, 60),
+    st.integers(1, 12),
+)
+def test_cells_agree_with_counting_event_by_event(times, begin, length, columns):
+    times = sorted(times)
+    if not times:
+        return
+    row = kernels(*times)
+    edges = np.linspace(begin, begin + length, columns + 1)
+    ends = [row.end_us(position) for position in range(len(row.begin_us))]
+    cells = cells_of(row, begin, begin + length, columns)
+    for cell, (left, right) in enumerate(pairwise(edges)):
+        inside = [min(e, right) - max(b, left) for b, e in zip(row.begin_us, ends, strict=True)]
+        filled = sum(max(one, 0.0) for one in inside) / (right - left)
+        assert cells.share[cell] == pytest.approx(filled, abs=1e-6)
+        if max(inside) > 1e-6:
+            assert inside[cells.position[cell]] == pytest.approx(max(inside), abs=1e-4)
+
+
+# ── finding ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_events_beside_a_moment():
+    row = kernels((0, 2), (2, 1), (6, 1))
+    assert [beside(row, at, 1) for at in (-1, 0, 2, 6)] == [0, 1, 2, None]
+    assert [beside(row, at, -1) for at in (0, 1, 6, 9)] == [None, 0, 1, 2]
+
+
+def test_a_search_finds_kernels_and_only_without_any_what_the_host_does():
+    timeline = timeline_of(training_trace(2))
+    names = timeline.trace.names
+    assert {names[timeline.trace.events.name[one]] for one in matches(timeline, "CONV")} == {
+        "void cudnn::conv<float, 4>(int)"
+    }
+    assert len(matches(timeline, "aten::item")) == 2
+    assert len(matches(timeline, "no such name")) == 0
+
+
+def test_every_event_is_found_where_it_is_drawn():
+    timeline = timeline_of(training_trace(2))
+    for event in range(len(timeline.trace.events)):
+        row, position = place_of(timeline, event)
+        assert timeline.rows[row].events[position] == event
+        assert timeline.rows[row].kind in ("stream", "host")
+
+
+def test_a_kernel_knows_its_launch_and_what_encloses_that():
+    timeline = timeline_of(training_trace(2))
+    row = next(row for row in timeline.rows if row.label == "stream 7")
+    found = details_of(timeline, row, 3)  # of the second step
+    assert (found.name, found.lane) == ("void cudnn::conv<float, 4>(int)", "stream 7")
+    assert (found.begin_us, found.duration_us, found.delay_us) == (11_000, 3_000, 500)
+    assert found.operator == "aten::cudnn_convolution"
+    assert found.stack == ("aten::conv2d", "aten::cudnn_convolution", "cudaLaunchKernel")
+
+
+def test_a_wait_knows_what_encloses_it():
+    timeline = timeline_of(training_trace(1))
+    row = next(row for row in timeline.rows if row.kind == "waits")
+    found = details_of(timeline, row, 0)
+    assert (found.kind, found.operator, found.stack) == ("sync", "aten::item", ("aten::item",))
+    assert found.delay_us is None
+
+
+def test_two_streams_at_work_are_told_as_such():
+    timeline = timeline_of(training_trace(1))
+    row = next(row for row in timeline.rows if row.kind == "overlap")
+    found = details_of(timeline, row, 0)
+    assert (found.name, found.kind, found.duration_us) == (SEVERAL, None, 2000)
+
+
+def test_lanes_of_the_traces_made_here_are_what_they_are_called():
+    labels = [lane.label for lane in training_trace(1).lanes]
+    assert [labels[one] for one in (MAIN, TRAIN, ENCODE)] == ["main", "stream 7", "stream 13"]
