@@ -147,11 +147,10 @@ class Watched:
         summary: Any = import_module("gpudash.trace.summary")
         with tempfile.TemporaryDirectory() as folder:
             path, before = Path(folder) / "trace.json", self._news.snapshot.profile
-            profile(PROFILED_STEPS, path)
-            self._wait(lambda now: now.profile is not before)
-            if self._news.snapshot.profile is before:
-                return None
-            self._profile = summary.summarise(read.read(path))
+            asked = profile(PROFILED_STEPS, path)
+            self._wait(lambda now: now.last_command >= asked and not now.profiling)
+            if self._news.snapshot.profile is not before:
+                self._profile = summary.summarise(read.read(path))
         return self._profile
 
     def proof(self, found: Found, proposed: Try) -> Found:

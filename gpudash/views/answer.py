@@ -105,12 +105,12 @@ def _meanwhile(snapshot: Snapshot) -> tuple[Meanwhile, str] | None:
     """Return what keeps a training from being measured, as a kind and as a title."""
     shown = snapshot.comparison
     match snapshot.state:
+        case "training" if snapshot.profiling:
+            return "profiling", "profiling the next steps …"
         case "paused" | "training" if (doing := aside(snapshot) or snapshot.state) != "training":
             return "paused", doing
         case "switching":
             return "switching", f"switching to {phrase(snapshot.pending)} …"
-        case "training" if snapshot.profiling:
-            return "profiling", "profiling the next steps …"
         case "training" if shown is not None and not shown.is_over:
             question = f"{shown.lever} {fmt.plain(shown.a)} or {fmt.plain(shown.b)}"
             return "comparing", f"an A/B is running: {question}"

@@ -8,6 +8,7 @@ from math import ceil, isfinite
 
 import msgspec
 
+from gpudash.protocol import Aside
 from gpudash.snapshot import ASIDES, Snapshot
 from gpudash.views.throughput import NOW_S, NOW_STEPS
 
@@ -19,6 +20,8 @@ MEASURED_S = 10.0
 """… those of so long, …"""
 LEAST_STEPS = WARMUP_STEPS + 3
 """… but so many in any case."""
+LASTING: tuple[Aside, ...] = ("evaluation", "checkpoint")
+"""Asides that can be a training's limit."""
 ASIDE_S = 60.0
 """What evaluation and checkpoints take is a share of so long, …"""
 LEAST_ASIDE_S = 10.0
@@ -181,7 +184,7 @@ def _aside_pct(snapshot: Snapshot) -> float | None:
         for at_s, steps, step_ms in rows
         if at_s - series.tick_s >= since_s and steps is not None
     ]
-    seen = any(mark.label in ASIDES and mark.at_s >= since_s for mark in snapshot.markers)
+    seen = any(mark.label in LASTING and mark.at_s >= since_s for mark in snapshot.markers)
     if not seen or len(in_steps) * series.tick_s < LEAST_ASIDE_S:
         return None
     return 100 * max(1 - sum(in_steps) / len(in_steps), 0.0)

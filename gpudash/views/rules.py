@@ -147,13 +147,19 @@ def _by_profile(step: RecentStep, profile: Summary, waits: Collection[str]) -> t
 
 
 def _at_work_pct(step: RecentStep, profile: Summary | None) -> float | None:
-    """Return how long the device is at work; between events, no longer than kernels ran."""
+    """Return how long the device is at work; the script's own code may rest between two events.
+
+    So it is no longer than kernels ran, or on a CPU than the training asked for a core.
+    """
     if profile is not None:
         return step.share_pct(busy_ms(step, profile))
-    between = step.share_pct(step.device_ms)
-    if between is None or step.gpu_util_pct is None:
+    between, most = step.share_pct(step.device_ms), step.gpu_util_pct
+    beside = step.share_pct(step.copy_alone_ms)
+    if not step.on_gpu:
+        most, beside = step.busy_cores and 100 * step.busy_cores, step.core_wait_pct
+    if between is None or most is None:
         return between
-    return min(between, step.gpu_util_pct + (step.share_pct(step.copy_alone_ms) or 0.0))
+    return min(between, most + (beside or 0.0))
 
 
 def _bandwidth_pct(step: RecentStep) -> float | None:

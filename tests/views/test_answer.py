@@ -282,6 +282,12 @@ def test_readings_over_the_same_seconds_tell_what_the_gpu_is_busy_with(kind, rea
     assert ask(read(measured(**ms), **readings)).kind == kind
 
 
+@pytest.mark.parametrize(("cpu_pct", "kind"), [(84.0, "none"), (95.0, "cpu"), (180.0, "cpu")])
+def test_a_cpu_computes_no_longer_than_the_training_asked_for_a_core(cpu_pct, kind):
+    host = HostReading(at_s=0.0, values={"cpu_pct": cpu_pct - 10, "core_wait_pct": 10.0})
+    assert ask(changed(cpu_step(), host=host)).kind == kind
+
+
 def test_where_ranks_train_together_communication_is_said_to_count_as_work():
     ranks = (RankRow(rank=0), RankRow(rank=1))
     alone, together = gpu_step(), changed(gpu_step(), ranks=ranks, can=("profile", "blocks"))
