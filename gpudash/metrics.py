@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from gpudash.protocol import GpuReading
+from gpudash.protocol import GpuReading, HostReading, Progress
 
 UTIL_WINDOW_S = 1.0
 """NVML averages utilisation over 1/6 to 1 s, depending on the GPU, and does not say over what."""
@@ -58,6 +58,10 @@ _gpu = partial(Metric, "gpu", csv=1)
 _util = partial(Metric, "gpu", "%", csv=1, window="utilisation")
 _active = partial(Metric, "gpu", "%", csv=1, window="activity")
 _pcie = partial(Metric, "gpu", "MiB/s", csv=3, window="activity")
+
+
+def _memory(meaning: str, label: str) -> Metric:
+    return Metric("host", "MiB", f"{meaning} Rank 0.", csv=1, label=label, spark=label)
 
 
 def _phase(meaning: str, hue: int) -> Metric:
@@ -203,6 +207,17 @@ METRICS: dict[str, Metric] = {
     "tokens_per_s": Metric(
         "step", "tokens/s", "Tokens of the finished steps per second.", "rate", 1
     ),
+    "mem_reserved_mib": _memory("Device memory that PyTorch's allocator holds.", "reserved"),
+    "mem_allocated_mib": _memory("Device memory in tensors, at the time of a report.", "allocated"),
+    "mem_peak_mib": Metric(
+        "host",
+        "MiB",
+        "Most device memory in tensors at once since the settings changed. In a script of your own "
+        "since it began. Rank 0.",
+        "last",
+        1,
+        label="allocated, peak",
+    ),
     "own_cpu_pct": Metric("own", "%", "CPU time in percent of one core, over 5 s.", label="CPU"),
     "own_rss_mib": Metric("own", "MiB", "Resident memory.", label="memory"),
 }
@@ -218,3 +233,14 @@ def since(reading: GpuReading, began_s: float) -> GpuReading:
         if name not in METRICS or METRICS[name].window not in early
     }
     return msgspec.structs.replace(reading, values=values)
+
+
+def device_memory(report: Progress) -> HostReading | None:
+    """Return what a training process has told of its device memory, as a reading of it."""
+    told = {
+        "mem_reserved_mib": report.mem_reserved_mib,
+        "mem_allocated_mib": report.mem_allocated_mib,
+        "mem_peak_mib": report.mem_peak_mib,
+    }
+    values: dict[str, float | str] = {k: mib for k, mib in told.items() if mib is not None}
+    return HostReading(at_s=report.until_s, values=values) if values else None

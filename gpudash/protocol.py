@@ -12,7 +12,7 @@ import msgspec
 PROTOCOL_VERSION = 2
 """Raised whenever a reader of older messages would misread a new one."""
 Ability: TypeAlias = Literal[
-    "levers", "pause", "restart", "blocks", "record", "profile", "leave", "type"
+    "levers", "pause", "restart", "blocks", "record", "profile", "memory", "leave", "type"
 ]
 """What may be asked of a source; `leave`: to train on unwatched; `type`: to take what is typed."""
 Settings: TypeAlias = dict[str, str]
@@ -204,6 +204,14 @@ class Progress(Record, frozen=True, kw_only=True):
     """Unreadable samples that were passed over, since the worker started."""
     instruments_ms: float = 0.0
     """Host time that measuring, reporting and reading commands took since the last message."""
+    mem_reserved_mib: float | None = None
+    """Held by torch's caching allocator on this process's GPU. Like the next two None without a
+    GPU, and in all messages but about two a second."""
+    mem_allocated_mib: float | None = None
+    """… of it in tensors."""
+    mem_peak_mib: float | None = None
+    """The most in tensors at once: since the newest `Started` or `Changed`; in a user's script
+    since it began, as gpudash does not reset a script's own statistics."""
 
 
 class Changed(Record, frozen=True, kw_only=True):
@@ -240,7 +248,7 @@ class Timed(Record, frozen=True, kw_only=True):
     seconds: float
 
 
-RefusalKind: TypeAlias = Literal["bad_setting", "out_of_memory", "no_profile"]
+RefusalKind: TypeAlias = Literal["bad_setting", "out_of_memory", "no_profile", "no_memory_owners"]
 
 
 class Refused(Record, frozen=True, kw_only=True):
@@ -269,7 +277,7 @@ class BlocksEnded(Record, frozen=True, kw_only=True):
     """As a clause, for the user."""
 
 
-Aside: TypeAlias = Literal["asked", "evaluation", "checkpoint"]
+Aside: TypeAlias = Literal["asked", "evaluation", "checkpoint", "profile"]
 
 
 class Paused(Record, frozen=True, kw_only=True):
@@ -340,6 +348,43 @@ class Profiled(Record, frozen=True, kw_only=True):
     syncs: tuple[SyncCall, ...] = ()
     peak: Peak | None = None
     flops: Flops | None = None
+
+
+MemoryUse: TypeAlias = Literal[
+    "weights",
+    "gradients",
+    "optimizer state",
+    "activations",
+    "backward pass",
+    "other",
+    "from before",
+]
+"""What memory is for, as far as that can be told; `from before`: it was there when the recording
+began, and is none of the first three."""
+
+
+class Owner(Record, frozen=True, kw_only=True, tag=False):
+    """A line of code that has allocated device memory, and what for."""
+
+    file: str
+    """Empty where no line is known: allocated before the recording, or by autograd's own thread."""
+    line: int
+    function: str
+    use: MemoryUse
+    mib: float
+    count: int
+    """Allocations."""
+
+
+class MemoryOwners(Record, frozen=True, kw_only=True):
+    """What was held of device memory at the fullest moment of some steps, or when it ran out."""
+
+    at_s: float
+    answers: tuple[int, ...] = ()
+    """Empty where memory ran out."""
+    peak_mib: float
+    owners: tuple[Owner, ...]
+    """The largest first; small ones are left out."""
 
 
 class Finished(Record, frozen=True, kw_only=True):
@@ -444,7 +489,11 @@ class Profile(Command, frozen=True, kw_only=True):
     """Where the Chrome trace goes."""
 
 
-AnyCommand: TypeAlias = Change | Pause | Resume | Stop | Blocks | Profile
+class Memory(Command, frozen=True, kw_only=True):
+    """Tell who owns device memory, over the next steps; MemoryOwners or a Refused answers it."""
+
+
+AnyCommand: TypeAlias = Change | Pause | Resume | Stop | Blocks | Profile | Memory
 
 # ── telemetry → session ─────────────────────────────────────────────────────────────────
 
@@ -611,6 +660,7 @@ Event: TypeAlias = (
     | Paused
     | Resumed
     | Profiled
+    | MemoryOwners
     | Finished
     | Failed
     | AnyCommand

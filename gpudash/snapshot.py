@@ -18,6 +18,7 @@ from gpudash.protocol import (
     GpuReading,
     HostReading,
     LeverOffer,
+    MemoryOwners,
     Phase,
     Playback,
     Profiled,
@@ -35,8 +36,12 @@ STEP_CLASS = 1.02
 """The longest step of a class of the histogram over its shortest: 2 % apart."""
 KEPT_LINES = 2000
 """Of the log, the newest: what a listener keeps until it is shown, and a screen afterwards."""
-ASIDES: dict[Aside, str] = {"evaluation": "evaluating", "checkpoint": "saving a checkpoint"}
-"""What a training says that it does between two steps by itself: so `Snapshot.status` begins."""
+ASIDES: dict[Aside, str] = {
+    "evaluation": "evaluating",
+    "checkpoint": "saving a checkpoint",
+    "profile": "profiling",
+}
+"""What a training does beside the steps that are measured: so `Snapshot.status` begins."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +100,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     cpu_pct: float | None = None
     memory_mib: float | None = None
     """The most device memory in use; None where no GPU is read."""
+    peak_mib: float | None = None
+    """The most of it in the training's tensors at once, as its allocator says."""
     ratio: float | None = None
     """samples/s over the first row's: comparable across batch sizes, and steps/s at equal ones."""
     ratio_is_clear: bool = False
@@ -201,6 +208,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Asked to trace some steps, and not answered yet."""
     profile: Profiled | None = None
     """The newest profile of this run."""
+    profile_refusal: str = ""
+    """Why the newest that was asked for is not there, as a clause."""
+    memory_owners: MemoryOwners | None = None
+    """The newest that was told of in this run."""
     transform_ms: dict[str, float] = msgspec.field(default_factory=dict)
     """Mean time a sample spends in each transform of a loader worker."""
     skipped_samples: int = 0

@@ -53,6 +53,11 @@ def test_a_headless_run_loads_no_screen() -> None:
     assert not loaded_by("import gpudash.commands.headless") & {"textual", "plotext", "rich"}
 
 
+def test_what_is_known_of_a_profile_loads_no_numpy() -> None:
+    code = "import gpudash.trace.summary, gpudash.trace.compare, gpudash.trace.text"
+    assert "numpy" not in loaded_by(code)
+
+
 def test_what_the_screen_knows_loads_no_widget() -> None:
     names = "control", "bars", "throughput", "stacks", "sparks", "inbox"
     code = "import " + ", ".join(f"gpudash.tui.{name}" for name in names)

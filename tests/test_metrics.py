@@ -1,4 +1,5 @@
-from gpudash.metrics import METRICS, since
+from gpudash.metrics import METRICS, device_memory, since
+from gpudash.protocol import Progress
 from tests.scripted_run import gpu
 
 
@@ -15,3 +16,14 @@ def test_every_phase_has_a_hue_of_its_own_and_is_drawn_with_the_step():
 def test_every_sparkline_has_a_label_of_its_own():
     labels = [one.spark for one in METRICS.values() if one.spark]
     assert len(labels) == len(set(labels))
+
+
+def test_device_memory_told_with_a_report_is_a_reading_of_that_moment():
+    told = Progress(until_s=3.0, steps=(), total_steps=0, total_samples=0, mem_reserved_mib=30.0)
+    found = device_memory(told)
+    assert found is not None
+    assert (found.at_s, found.values) == (3.0, {"mem_reserved_mib": 30.0})
+
+
+def test_a_report_without_device_memory_is_no_reading():
+    assert device_memory(Progress(until_s=3.0, steps=(), total_steps=0, total_samples=0)) is None

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from workloads import Entry
 from workloads.batches import BatchSource, InputReport, batches_held, make_batches
@@ -198,6 +199,13 @@ class Training:
         """Wait until the device has finished everything enqueued."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)  # sync: the caller asks for it
+
+    def owned(self) -> tuple[list[nn.Module], list[Optimizer]]:
+        """Return the modules and the optimizers that the workload holds."""
+        held = [*vars(self._workload).values()]
+        held += [one for thing in held for one in getattr(thing, "__dict__", {}).values()]
+        modules = [one for one in held if isinstance(one, nn.Module)]
+        return modules, [one for one in held if isinstance(one, Optimizer)]
 
     def close(self) -> None:
         """End loader workers."""

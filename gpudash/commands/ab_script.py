@@ -4,9 +4,9 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from gpudash.commands import COMMAND_LINE
 from gpudash.commands.ab import conclude, progress_line
 from gpudash.commands.headless import News, Printer
+from gpudash.commands.plan import check_with_command
 from gpudash.commands.run import HeadlessScript, begin, plan_of
 from gpudash.commands.stdout import complain
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
@@ -17,8 +17,6 @@ from gpudash.run.session import Session
 from gpudash.run.user_command import understand
 from workloads.levers import LeverError
 from workloads.nearest import not_valid
-
-OF_WORKLOADS = ("set", "batch_size", "pipelined", "serial", "seed")
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -107,16 +105,7 @@ def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, boo
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Refuse what only a workload of gpudash's has, before the command is started."""
-    for name in OF_WORKLOADS:
-        if getattr(arguments, name):
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option} does not go with a command of yours, which sets that")
-    for name in ("workload", "device"):
-        if arguments.set_by.get(name) == COMMAND_LINE:
-            raise UsageError(
-                f"{getattr(arguments, name)} does not go with a command of yours; "
-                "valid: one of the two"
-            )
+    """Refuse what is known to be wrong before the command is started."""
+    check_with_command(arguments)
     if arguments.lever is not None and arguments.lever.count(",") != 1:
         raise UsageError(f"--lever {arguments.lever} is not valid; valid: NAME=A,B with two values")

@@ -10,6 +10,8 @@ from gpudash.protocol import Plan, Settings
 from workloads import CATALOGUE, Entry
 from workloads.levers import AUTO, Lever, find
 
+OF_WORKLOADS = ("set", "batch_size", "pipelined", "serial", "seed")
+
 
 def make_plan(arguments: argparse.Namespace, decided: Collection[str] = ()) -> Plan:
     """Return an endless plan of the training that is meant; note who has set its levers.
@@ -33,6 +35,20 @@ def make_plan(arguments: argparse.Namespace, decided: Collection[str] = ()) -> P
             arguments.set_by[f"levers.{name}"] = by
     arguments.set_by |= {f"levers.{name}": COMMAND_LINE for name, _ in asked}
     return Plan(workload=entry.name, settings=settings, device=arguments.device)
+
+
+def check_with_command(arguments: argparse.Namespace) -> None:
+    """Refuse, beside a command of the user's, what only a workload of gpudash's has."""
+    for name in OF_WORKLOADS:
+        if getattr(arguments, name):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} does not go with a command of yours, which sets that")
+    for name in ("workload", "device"):
+        if arguments.set_by.get(name) == COMMAND_LINE:
+            raise UsageError(
+                f"{getattr(arguments, name)} does not go with a command of yours; "
+                "valid: one of the two"
+            )
 
 
 def entry_of(name: str) -> Entry:

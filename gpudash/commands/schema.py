@@ -15,6 +15,7 @@ DOCUMENTS = {
     "doctor": "gpudash.commands.doctor:Report",
     "info": "gpudash.commands.info:Info",
     "list": "gpudash.commands.list:Catalogue",
+    "profile": "gpudash.commands.profile:ProfileReport",
     "recording": "gpudash.recording.provenance:Metadata",
     "show": "gpudash.commands.show:Shown",
     "sweep": "gpudash.compare.sweep.file:Provenance",

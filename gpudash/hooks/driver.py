@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TypeAlias
@@ -23,6 +24,7 @@ from gpudash.hooks.training import Levers, Redirects, Tracks, Training, rank
 from gpudash.hooks.watch import Watch
 from gpudash.hooks.wording import found_line
 from gpudash.instrument.device import describe_device, versions
+from gpudash.instrument.memory import device_memory
 from gpudash.instrument.reporter import Reports
 from gpudash.protocol import (
     Ability,
@@ -44,7 +46,15 @@ cost short steps more than some lever gains."""
 EXPECTED_S = 2.0
 """So long a training that was found is measured with nobody there: a dashboard that comes within
 is told of the first steps too."""
-CAN: tuple[Ability, ...] = ("levers", "blocks", "pause", "record", "leave")
+CAN: tuple[Ability, ...] = (
+    "levers",
+    "blocks",
+    "pause",
+    "record",
+    "memory",
+    "leave",
+    "profile",
+)
 LAST_STEPS_S = 0.2
 """So long the device may take, when the process ends, to finish what is to be reported."""
 
@@ -205,7 +215,8 @@ class Driver:
         clock.finished()
         self._since_s = time.monotonic()
         synchronize = training.synchronize
-        self._reports = Reports(clock, losses, lambda: ({}, 0), synchronize, self._send)
+        memory = partial(device_memory, training.found.device)
+        self._reports = Reports(clock, losses, lambda: ({}, 0), synchronize, self._send, memory)
         if training.step:
             self._reports.count(training.step, self.tracker.samples)
         training.watch()
@@ -258,6 +269,8 @@ class Driver:
             return
         if self._watch is not None:
             self._watch.read()
+            if self._watch.is_tracing:  # these steps are nobody's
+                return
         if self._line is None or not self._line.gone:  # else the next one waits until that is over
             self._admit(self._training, self._endpoint.accept())
         reports = self._reports

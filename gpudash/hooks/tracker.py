@@ -32,10 +32,10 @@ from gpudash.hooks.rounds import GOES_ON, HERE, Begun, Ended, Rounds
 from gpudash.hooks.samples import first_dimension, tokens_in
 from gpudash.hooks.signals import is_from_handler
 from gpudash.hooks.tally import Tally, total
-from gpudash.instrument.uncompiled import uncompiled
 from gpudash.instrument.clock import Clock, Mark
 from gpudash.instrument.loss import LossReader
 from gpudash.instrument.reporter import instruments
+from gpudash.instrument.uncompiled import uncompiled
 from gpudash.protocol import Aside, Phase
 
 LABELS = {

@@ -6,12 +6,16 @@ from typing import Any, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import nn
+from torch.optim import Optimizer
 
-from gpudash.hooks.found import Found
+from gpudash.hooks.found import Found, modules_of
 from gpudash.hooks.levers.offers import UNKNOWN
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.loss import LossReader
-from gpudash.protocol import LeverOffer, Settings
+from gpudash.protocol import Flops, LeverOffer, Settings
+
+SHORT = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 Redirects: TypeAlias = WeakKeyDictionary[Any, Callable[[], Any]]
 
@@ -80,6 +84,8 @@ class Training:
         self.requested: Settings = {}
         """The levers that were asked for, as asked."""
         self.segment = 0
+        self.flops: Flops | None = None
+        """Of a step, once one was counted for a profile."""
 
     @property
     def step(self) -> int:
@@ -90,6 +96,23 @@ class Training:
     def settings(self) -> Settings:
         """The levers' values, as a dashboard is told of them: what cannot be told is left out."""
         return {name: value for name, value in self.levers.settings.items() if value != UNKNOWN}
+
+    @property
+    def precision(self) -> str:
+        """What matrix products are computed in, as `Peak` names it; empty where none is seen."""
+        chosen = self.levers.settings.get("precision")
+        if chosen in ("tf32", "bf16"):
+            return chosen
+        dtypes = [
+            torch.get_autocast_dtype(self.found.device.type) if root.autocast else one.dtype
+            for root in self.found.roots
+            if root.module is not None and (one := next(root.module.parameters(), None)) is not None
+        ]
+        if not dtypes or dtypes[0] != torch.float32:
+            return SHORT.get(dtypes[0], "") if dtypes else ""
+        matmul: Any = torch.backends.cuda.matmul
+        on_gpu = self.found.device.type == "cuda"
+        return "tf32" if on_gpu and matmul.fp32_precision == "tf32" else "fp32"
 
     def watch(self) -> None:
         """Have the tracker measure from the next step on."""
@@ -117,6 +140,10 @@ class Training:
             root.keeps_calls = keep
             if not keep:
                 root.newest = None
+
+    def owned(self) -> tuple[list[nn.Module], tuple[Optimizer, ...]]:
+        """Return the modules and the optimizers that the script still has."""
+        return modules_of(self.found.roots), self.found.optimizers
 
     @property
     def is_captured(self) -> bool:

@@ -1,4 +1,4 @@
-"""What one dashboard asks of the training: pauses, changes of levers, blocks. Each has one answer.
+"""What one dashboard asks of the training: pauses, levers, blocks, profiles. Each has one answer.
 
 As the worker's loop obeys, but a step at a time: the script goes on when `turn` returns. A change
 that has to be rehearsed on a call of the model's waits for a step; so does what was asked after it.
@@ -13,8 +13,11 @@ from msgspec.structs import replace
 
 from gpudash.hooks.endpoint import Line
 from gpudash.hooks.levers import Refusal
+from gpudash.hooks.tracing import Tracing
 from gpudash.hooks.training import Training
 from gpudash.instrument.block_queue import BlockQueue
+from gpudash.instrument.memory_history import MemoryHistory
+from gpudash.instrument.profiler import NoProfile
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports
 from gpudash.protocol import (
     AnyCommand,
@@ -23,8 +26,11 @@ from gpudash.protocol import (
     BlocksEnded,
     Change,
     Changed,
+    Memory,
     Pause,
     Paused,
+    Profile,
+    RefusalKind,
     Refused,
     Resume,
     Resumed,
@@ -65,9 +71,11 @@ class Watch:
         self._training = training
         self._reports = reports
         self._blocks = BlockQueue()
+        self._history = MemoryHistory(training.found.device, training.owned, line.send)
         self._inbox: deque[AnyCommand] = deque()
         self._waiting: _Switch | None = None
         self._timing: _Timing | None = None
+        self._tracing: Tracing | None = None
         self._paused: Paused | None = None
         self._is_left = False
 
@@ -79,7 +87,13 @@ class Watch:
     @property
     def is_busy(self) -> bool:
         """Whether something is to be seen to at each border."""
-        return self._blocks.running or self._waiting is not None or len(self._inbox) > 0
+        waits = self._waiting is not None or self._tracing is not None or self._history.is_on
+        return self._blocks.running or waits or len(self._inbox) > 0
+
+    @property
+    def is_tracing(self) -> bool:
+        """Whether the steps are profiled."""
+        return self._tracing is not None
 
     @property
     def is_over(self) -> bool:
@@ -89,6 +103,8 @@ class Watch:
     def read(self) -> None:
         """Take in what has been asked."""
         self._inbox += self._line.read()
+        if self._tracing is not None and self._tracing.is_overdue:
+            self._end_tracing(self._tracing)
 
     def rest(self) -> None:
         """Wait for what is asked next, not longer than until the next report."""
@@ -98,6 +114,10 @@ class Watch:
         """Do what is to be done between two steps."""
         if self._line.gone and not self._is_left:
             self._leave()
+        if self._history.turn(self._training.step):
+            self._training.tracker.interrupt()
+        if self._tracing is not None and not self._trace_on(self._tracing):
+            return
         if self._waiting is not None and self._training.step > self._waiting.after_step:
             switch, self._waiting = self._waiting, None
             self._enter(switch)
@@ -117,17 +137,22 @@ class Watch:
         asked = [*self._inbox]
         if self._waiting is not None and self._waiting.asked is not None:
             asked.append(self._waiting.asked)
+        if self._tracing is not None:
+            asked.append(self._tracing.asked)
+            self._tracing.abandon()
         for command in asked:
             self._refuse(why, command)
         if self._blocks.running:
             self._line.send(self._blocks.end(time.monotonic(), why))
+        self._history.stop(why)
         self._inbox.clear()
-        self._waiting = self._timing = self._paused = None
+        self._waiting = self._timing = self._tracing = self._paused = None
         self._training.keep_calls(keep=False)
 
     def _leave(self) -> None:
         """Undo what only a dashboard is interested in."""
         self._is_left = True
+        self._history.stop("the dashboard is gone")
         self._inbox.clear()
         if self._paused is not None:
             self._paused = None
@@ -135,17 +160,20 @@ class Watch:
         if self._waiting is not None:
             self._waiting = None
             self._training.keep_calls(keep=False)
+        if self._tracing is not None:
+            self._tracing.abandon()
+            self._measure_again()
         if self._blocks.running:
             self._leave_blocks("the dashboard is gone")
 
     # ── commands ────────────────────────────────────────────────────────────────────────
 
     def _obey_all(self) -> None:
-        """Obey in the order of arrival; while a change waits, pauses alone."""
+        """Obey in order of arrival; in a profile nothing, while a change waits pauses alone."""
         asked, self._inbox = self._inbox, deque()
         for command in asked:
             its_turn = self._waiting is None or isinstance(command, Pause | Resume)
-            if not (its_turn and self._obey(command)):
+            if self.is_tracing or not (its_turn and self._obey(command)):
                 self._inbox.append(command)
 
     def _obey(self, command: AnyCommand) -> bool:
@@ -161,6 +189,10 @@ class Watch:
                 self._pause(command)
             case Resume():
                 self._resume(command)
+            case Profile():
+                self._trace(command)
+            case Memory():
+                self._history.ask(command, self._training.step)
             case Stop():
                 self._refuse(NO_STOP, command)
         return True
@@ -211,9 +243,8 @@ class Watch:
         block = self._blocks.current
         if command is not None:
             changes = command.settings if isinstance(command, Change) else {}
-            refused = Refused(
-                answers=(command.id,), kind="bad_setting", changes=changes, reason=reason
-            )
+            kind: RefusalKind = "no_profile" if isinstance(command, Profile) else "bad_setting"
+            refused = Refused(answers=(command.id,), kind=kind, changes=changes, reason=reason)
         else:
             assert block is not None
             refused = Refused(
@@ -224,6 +255,53 @@ class Watch:
                 block=block.number,
             )
         self._line.send(refused)
+
+    # ── a profile ───────────────────────────────────────────────────────────────────────
+
+    def _trace(self, command: Profile) -> None:
+        """Begin to trace: until it is enough, or until something else is asked."""
+        if self._blocks.running or self.paused:
+            why = "the training is paused" if self.paused else "an A/B is running"
+            self._refuse(f"{why}: profile it afterwards", command)
+            return
+        self._training.synchronize()
+        self._reports.send()
+        began_s = time.monotonic()
+        try:
+            self._tracing = Tracing(self._training, command)
+        except NoProfile as why_not:
+            self._refuse(str(why_not), command)
+            return
+        self._training.tracker.interrupt()
+        self._line.send(Paused(at_s=began_s, after_step=self._training.step, why="profile"))
+
+    def _trace_on(self, tracing: Tracing) -> bool:
+        """Take that a step is over; return whether the profile is."""
+        try:
+            if not tracing.border(is_last=len(self._inbox) > 0):
+                return False
+        except NoProfile as why_not:
+            tracing.abandon()
+            self._refuse(str(why_not), tracing.asked)
+            self._measure_again()
+        else:
+            self._end_tracing(tracing)
+        return True
+
+    def _end_tracing(self, tracing: Tracing) -> None:
+        """Tell what came of it."""
+        try:
+            self._line.send(tracing.end())
+        except NoProfile as why_not:
+            self._refuse(str(why_not), tracing.asked)
+        self._measure_again()
+
+    def _measure_again(self) -> None:
+        """Go on; the traced steps are in no rate."""
+        self._tracing = None
+        self._reports.set_aside()
+        self._training.tracker.interrupt()
+        self._line.send(Resumed(at_s=time.monotonic()))
 
     # ── blocks ──────────────────────────────────────────────────────────────────────────
 

@@ -11,12 +11,14 @@ from torch import Tensor
 
 from gpudash.instrument.clock import PHASES_EVERY_S, Clock
 from gpudash.instrument.loss import DeviceLoss, HostLoss, LossReader
+from gpudash.instrument.memory import UNKNOWN, DeviceMemory
 from gpudash.instrument.timestamps import EventTimestamps, HostTimestamps
 from gpudash.protocol import Event, Phase, Progress, Step
 from gpudash.statistics import total
 
 REPORT_EVERY_S = 0.05
 LOSS_EVERY_S = 0.25
+MEMORY_EVERY_S = 0.5
 
 
 class Reports:
@@ -29,17 +31,23 @@ class Reports:
         input_report: Callable[[], tuple[dict[str, float], int]],
         synchronize: Callable[[], None],
         send: Callable[[Event], None],
+        read_memory: Callable[[], DeviceMemory] = DeviceMemory,
     ) -> None:
         """Report to `send`.
 
         `input_report` returns `transform_ms` of `Progress` and how many samples were skipped, since
-        its last call; `synchronize` waits until the device has finished everything enqueued.
+        its last call; `synchronize` waits until the device has finished everything enqueued;
+        `read_memory` is called at most twice a second.
         """
         self._clock = clock
         self._losses = losses
         self._input_report = input_report
         self._synchronize = synchronize
         self._send = send
+        self._read_memory = read_memory
+        self._memory_due_s = 0.0
+        self.memory = UNKNOWN
+        """As of the last report."""
         self._finished: list[tuple[Step, Tensor | None]] = []
         self._newest: tuple[int, Tensor] | None = None  # step and loss
         self._total_samples: int | None = 0
@@ -61,6 +69,11 @@ class Reports:
         self.total_steps += steps
         self._total_samples = total((self._total_samples, samples))
 
+    def set_aside(self) -> None:
+        """Count the steps that have finished since the last look, and tell nothing of them."""
+        steps = [step for step, _ in self._clock.finished()]
+        self.count(sum(step.count for step in steps), total(step.samples for step in steps))
+
     def send(self) -> Step | None:
         """Report; return the newest finished step, if one has finished since the last report."""
         spent_ms = (self._clock.spent_s + self.spent_s) * 1e3
@@ -81,6 +94,7 @@ class Reports:
             self._total_samples = total((self._total_samples, *(step.samples for step in steps)))
         transform_ms, skipped = self._input_report()
         self._skipped_samples += skipped
+        self.memory = self._due_memory(steps, began_s)
         self._send(
             Progress(
                 until_s=self._clock.until_s,
@@ -92,11 +106,21 @@ class Reports:
                 transform_ms=transform_ms,
                 skipped_samples=self._skipped_samples,
                 instruments_ms=spent_ms,
+                mem_reserved_mib=self.memory.reserved_mib,
+                mem_allocated_mib=self.memory.allocated_mib,
+                mem_peak_mib=self.memory.peak_mib,
             )
         )
         self._clock.spent_s = 0.0  # within what follows
         self.spent_s = time.monotonic() - began_s
         return steps[-1] if steps else None
+
+    def _due_memory(self, steps: tuple[Step, ...], now_s: float) -> DeviceMemory:
+        """Read it, unless that was done lately or the steps seen are from before a change."""
+        if now_s < self._memory_due_s or not steps or steps[-1].segment != self._clock.segment:
+            return UNKNOWN
+        self._memory_due_s = now_s + MEMORY_EVERY_S
+        return self._read_memory()
 
     def send_last(self) -> None:
         """Report what is left, the loss of the last step included; waits for the device."""

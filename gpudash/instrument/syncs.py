@@ -96,7 +96,7 @@ class SyncWindow:
             # ours hand on what the script does, and make no call that torch warns of
             self._note(sys._getframe(1), through_ours=True)  # noqa: SLF001
             return self._warns
-        return self._warns and text.startswith(PROTOTYPE)
+        return text.startswith(PROTOTYPE)
 
     def _note(self, frame: Any, *, through_ours: bool = False) -> None:
         at_ns = time.time_ns()

@@ -44,6 +44,7 @@ SPENT = {
     "restarting_s": ("restarting", "line-1"),
     "evaluation_s": ("evaluation", "line-4"),
     "checkpoint_s": ("saving checkpoints", "line-6"),
+    "profile_s": ("profiling", "line-7"),
     "unattributed_s": ("unattributed", "idle"),
 }
 """What wall time goes into, with its hue."""

@@ -32,7 +32,16 @@ from gpudash.run.source import Ended, Source
 from gpudash.run.terminal_lines import Rewritten, TerminalLines
 from gpudash.run.training_processes import TrainingProcesses
 
-ON_SCREEN: tuple[Ability, ...] = ("levers", "pause", "blocks", "record", "leave", "type")
+ON_SCREEN: tuple[Ability, ...] = (
+    "levers",
+    "pause",
+    "blocks",
+    "record",
+    "memory",
+    "leave",
+    "type",
+    "profile",
+)
 HEADLESS: tuple[Ability, ...] = ("record",)
 STOPS = (SIGINT, SIGTERM, SIGKILL)
 """What each further request to end the command sends it."""

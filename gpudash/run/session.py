@@ -37,11 +37,14 @@ from gpudash.protocol import (
     Failed,
     Finished,
     Hello,
+    Memory,
+    MemoryOwners,
     NewRow,
     Notice,
     Pause,
     Plan,
     Printed,
+    Profile,
     Reading,
     Refused,
     Restarted,
@@ -64,6 +67,7 @@ from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.worker_process import WorkerProcess
 from gpudash.snapshot import Listener, Snapshot
 from gpudash.views.live import LiveView
+from gpudash.views.memory import owner_lines, owners_title
 from gpudash.views.ranks import Ranks
 from gpudash.views.throughput import WholeRun
 from gpudash.views.time_breakdown import TimeAccount
@@ -183,6 +187,15 @@ class Session:
     def resume(self) -> int:
         """Go on after `pause`."""
         return self._request(lambda number: self._send(Resume(id=number)))
+
+    def profile(self, steps: int, path: Path) -> int:
+        """Trace the next steps, to this file."""
+        asked = str(path.absolute())  # the training may be elsewhere
+        return self._request(lambda number: self._send(Profile(id=number, steps=steps, path=asked)))
+
+    def memory_owners(self) -> int:
+        """Have two steps recorded, and told who owns device memory."""
+        return self._request(lambda number: self._send(Memory(id=number)))
 
     def stop(self) -> int:
         """Have the worker finish its step and exit; it is killed if that takes too long.
@@ -441,15 +454,13 @@ class Session:
                 rows = Intervals(item.at_s, self._interval_s) if self._records else None
                 self._intervals = self._intervals or rows
                 self._log([note.text for note in item.notes])
-            case Refused():
-                self._log([item.reason])  # whole: a status line may be too short
+            case Refused() | Notice() | MemoryOwners():
+                self._log(_words(item))  # whole: a status line may be too short
             case Finished():
                 self._last_word = item
             case Failed():
                 self._last_word = item
                 self._tell_failure(item)
-            case Notice():
-                self._log([item.text])
         if self._intervals is not None:
             self._recordings.write(self._intervals.fold(item))
         self._live.fold(item)
@@ -593,3 +604,14 @@ class Session:
     def _tell_recording_failure(self, error: RecordingError) -> None:
         self.recording_failure = error
         self._say(Notice(text=str(error)))
+
+
+def _words(event: Refused | Notice | MemoryOwners) -> Sequence[str]:
+    """Return what the log says of it."""
+    match event:
+        case Refused():
+            return [event.reason]
+        case Notice():
+            return [event.text]
+        case MemoryOwners():
+            return [owners_title(event), *owner_lines(event)]

@@ -22,6 +22,7 @@ from gpudash.protocol import (
     Hello,
     Notice,
     Pause,
+    Profile,
     Refused,
     Resume,
     Resumed,
@@ -225,6 +226,9 @@ def _unheard(commands: Iterable[AnyCommand], why: str) -> list[Envelope]:
                 answers.append(refused)
             case Blocks(run=run):
                 answers.append(BlocksEnded(at_s=now_s, answers=mine, run=run, why=why))
+            case Profile():
+                refused = Refused(answers=mine, kind="no_profile", changes={}, reason=why)
+                answers.append(refused)
             case Pause() | Resume():
                 answers.append(Resumed(at_s=now_s, answers=mine))
     return [Envelope(source="training", seq=0, sent_s=now_s, body=body) for body in answers]

@@ -2,8 +2,7 @@
 
 import msgspec
 
-from gpudash.trace.idle import CAUSES
-from gpudash.trace.summary import KernelUse, Summary
+from gpudash.trace.summary import CAUSES, KernelUse, Summary
 
 
 class TotalChange(msgspec.Struct, frozen=True):

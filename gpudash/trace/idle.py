@@ -6,19 +6,13 @@ cause that keeps the next event of the device from beginning. There it is told f
 here for the device as a whole, and waiting for another stream and for communication are told apart.
 """
 
-from typing import Literal, TypeAlias, get_args
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from gpudash.trace.model import ON_DEVICE, Events
 from gpudash.trace.spans import Spans
-
-IdleCause: TypeAlias = Literal["host", "stream", "communication", "other"]
-"""Why the device had nothing to do: the host had launched nothing, a stream waited for another,
-a collective was waited for, or neither can be told."""
-CAUSES: tuple[IdleCause, ...] = get_args(IdleCause)
+from gpudash.trace.summary import CAUSES
 
 
 class Gaps(msgspec.Struct, frozen=True):

@@ -4,7 +4,6 @@ The file is decoded in pieces that end between two events and are made whole doc
 layout shows no such places, it is decoded at once.
 """
 
-import gzip
 import re
 import zlib
 from collections import defaultdict, deque
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from math import inf
 from pathlib import Path
-from typing import IO, Annotated, Any, TypeAlias, cast
+from typing import IO, Annotated, Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -115,46 +114,54 @@ def read(path: Path) -> Trace:
     try:
         try:
             return _read(path, _pieces)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return _read(path, _at_once)
     except (OSError, zlib.error) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot read {shown}: {_inside(why)}") from error
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, _NoTraceError) as error:
         raise UsageError(f"{shown} is no trace of torch.profiler: {_inside(str(error))}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:  # text that is not UTF-8
         raise UsageError(f"{shown} cannot be read as JSON: {_inside(str(error))}") from error
-    except _NoTraceError as error:
-        raise UsageError(f"{shown} is no trace of torch.profiler: {error}") from error
 
 
 def _inside(sentence: str) -> str:
-    return plain(sentence[:1].lower() + sentence[1:])
+    """Return a sentence as it goes on after a colon."""
+    begin = sentence[:2]
+    return plain((begin.lower() if begin.istitle() else begin) + sentence[2:])
 
 
-def _read(path: Path, documents: Callable[[IO[bytes]], Iterator[_Document | None]]) -> Trace:
+def _read(path: Path, documents: Callable[[Iterator[bytes]], Iterator[_Document | None]]) -> Trace:
     columns = _Columns()
-    with path.open("rb") as raw:
-        is_packed = raw.peek(2)[:2] == b"\x1f\x8b"
-        for document in documents(
-            cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if is_packed else raw
-        ):
+    with path.open("rb") as file:
+        is_packed = file.peek(2)[:2] == b"\x1f\x8b"
+        for document in documents(_unpacked(file) if is_packed else _plain(file)):
             columns.add(document)
     return columns.trace(path.name)
 
 
-def _pieces(file: IO[bytes]) -> Iterator[_Document | None]:
-    """Yield the file as documents of a few megabytes; at last None where it ends early."""
-    opening = rest = b""
-    while piece := _next(file, max(PIECE_BYTES, len(rest))):
+def _plain(file: IO[bytes]) -> Iterator[bytes]:
+    while data := file.read(PIECE_BYTES):
+        yield data
+
+
+def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
+    unpack = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)  # of gzip
+    while data := file.read(PIECE_BYTES // 8):
+        yield unpack.decompress(data)
+
+
+def _pieces(data: Iterator[bytes]) -> Iterator[_Document | None]:
+    """Yield the file as documents of less than a megabyte; at last None where it ends early."""
+    opening, rest = b"", bytearray()
+    for piece in data:
         if border := _last_border(piece):
             whole = memoryview(piece)[: border.start() + 1]
             yield _decode(b"".join((opening, rest, whole, CLOSING)))
-            opening, rest = OPENING, piece[border.end() :]
-        elif len(rest) > LARGEST_BYTES:
-            break
+            opening, rest = OPENING, bytearray(piece[border.end() :])
         else:
             rest += piece
+            _refuse_larger(rest)
     try:
         yield _decode(opening + rest)
     except msgspec.DecodeError as error:
@@ -163,20 +170,19 @@ def _pieces(file: IO[bytes]) -> Iterator[_Document | None]:
         yield None
 
 
-def _at_once(file: IO[bytes]) -> Iterator[_Document]:
-    data = _next(file, LARGEST_BYTES + 1)
-    if not data.strip():
+def _at_once(data: Iterator[bytes]) -> Iterator[_Document]:
+    whole = bytearray()
+    for piece in data:
+        whole += piece
+        _refuse_larger(whole)
+    if not whole.strip():
         raise _NoTraceError("it is empty")
+    yield _decode(whole)
+
+
+def _refuse_larger(data: bytearray) -> None:
     if len(data) > LARGEST_BYTES:
         raise _NoTraceError("above 1 GiB its events must be laid out as torch writes them")
-    yield _decode(data)
-
-
-def _next(file: IO[bytes], size: int) -> bytes:
-    try:
-        return file.read(size)
-    except EOFError:  # a packed file ends early
-        return b""
 
 
 def _last_border(data: bytes) -> re.Match[bytes] | None:
@@ -219,10 +225,11 @@ class _Columns:
     def _add_events(self, events: list[_Event]) -> None:
         for one in [one for one in events if not one.cat]:
             if one.name == "thread_name":
-                self._labels[one.pid, one.tid] = plain(str(one.args.name)).strip()
+                self._labels[one.pid, one.tid] = str(one.args.name).strip()
             elif one.name == "Record Window End":
                 self._until_us = one.ts
         kept = [one for one in events if one.ph == "X" and one.cat in CATEGORIES]
+        args = [one.args for one in kept]
         names, places = self._names, self._places
         for column, values, dtype in (
             ("begin_us", [one.ts for one in kept], np.float64),
@@ -230,8 +237,8 @@ class _Columns:
             ("kind", [CATEGORIES[one.cat] for one in kept], np.uint8),
             ("name", [names[one.name] for one in kept], np.int32),
             ("lane", [places[one.pid, one.tid] for one in kept], np.int32),
-            ("correlation", [one.args.correlation for one in kept], np.int64),
-            ("bytes", [one.args.bytes for one in kept], np.int64),
+            ("correlation", [one.correlation for one in args], np.int64),
+            ("bytes", [one.bytes for one in args], np.int64),
         ):
             self._columns[column].append(np.array(values, dtype))
 
@@ -269,7 +276,7 @@ class _Columns:
             began_ns=None if self._base_ns is None else self._base_ns + round(first_us * 1000),
             dropped=len(events) - len(kept),
             profiled=self._profiled,
-            device=self._devices[0].name if self._devices and on_device.any() else "",
+            device=plain(self._devices[0].name) if self._devices and on_device.any() else "",
             is_cut=self._is_cut,
         )
 
@@ -284,7 +291,7 @@ class _Columns:
                 label = f"GPU {pid} {label}"
             number = tid if isinstance(tid, int) else 0
             rank = (0, pid != tid, index) if kind == "host" else (1, pid != 0, number)
-            found.append((rank, index, TraceLane(kind, label, number)))
+            found.append((rank, index, TraceLane(kind, plain(label), number)))
         found.sort(key=lambda one: one[:2])
         place = np.empty(len(found), np.int16)
         place[[index for _, index, _ in found]] = np.arange(len(found))

@@ -1,19 +1,23 @@
-"""What a step's time goes into, by its trace. Times are means for one step, in milliseconds."""
+"""What a step's time goes into, by its trace. Times are means for one step, in milliseconds.
 
-from collections.abc import Iterator, Sequence
+The records load no numpy: every screen knows them, also without a trace.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from gpudash.protocol import Profiled
-from gpudash.trace.idle import CAUSES, Gaps, IdleCause, gaps_of
-from gpudash.trace.model import ON_DEVICE, Events, Trace
-from gpudash.trace.names import MODULE, Direction, copied, uses_tensor_cores
-from gpudash.trace.nesting import innermost
-from gpudash.trace.spans import Spans, overlap_us, union
+from gpudash.trace.names import Direction
 
-GAP_CLASSES_US = (0.0, 10.0, 100.0, 1_000.0, 10_000.0)
+if TYPE_CHECKING:
+    from gpudash.trace.model import Trace
+
+IdleCause: TypeAlias = Literal["host", "stream", "communication", "other"]
+"""Why the device had nothing to do: the host had launched nothing, a stream waited for another,
+a collective was waited for, or neither can be told."""
+CAUSES: tuple[IdleCause, ...] = get_args(IdleCause)
 
 
 class StreamUse(msgspec.Struct, frozen=True):
@@ -115,225 +119,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The trace's file ends early."""
 
 
-def summarise(trace: Trace, syncs: Sequence[SyncUse] = ()) -> Summary:
+def summarise(trace: "Trace", syncs: Sequence[SyncUse] = ()) -> Summary:
     """Return where the time of the traced steps went, between the first's begin and the last's end.
 
     Without annotated steps that is the whole trace. `syncs` are by the lines that caused them.
     """
-    events = trace.events
-    begin_us, end_us, steps = _window(trace)
-    inside = (events.begin_us >= begin_us) & (events.begin_us <= end_us)
-    per_step = _PerStep(trace, inside, steps)
-    summary = Summary(
-        steps=steps,
-        step_ms=per_step.ms(end_us - begin_us),
-        on_device=bool(events.are(*ON_DEVICE).any()),
-        operators=per_step.operators(),
-        syncs=tuple(syncs),
-        dropped=trace.dropped,
-        profiled=trace.profiled,
-        device=trace.device,
-        is_cut=trace.is_cut,
-        mfu_pct=mfu_pct(trace.profiled),
-    )
-    if not summary.on_device:
-        return summary
-    device = events.are(*ON_DEVICE)
-    busy = union(events.begin_us[device], events.end_us[device]).within(begin_us, end_us)
-    gaps = gaps_of(events, busy, begin_us, end_us)
-    streams = per_step.streams(begin_us, end_us)
-    copies = events.are("copy")
-    launches, copy_calls = (
-        np.unique(events.launch[which & inside & (events.launch >= 0)])
-        for which in (device & ~copies, copies)
-    )
-    collective, rest = (
-        union(events.begin_us[which], events.end_us[which]).within(begin_us, end_us)
-        for which in (events.are("collective"), events.are("kernel", "copy", "set"))
-    )
-    return msgspec.structs.replace(
-        summary,
-        busy_ms=per_step.ms(busy.total_us),
-        idle_ms={
-            cause: per_step.ms(gaps.length_us[gaps.cause == i].sum())
-            for i, cause in enumerate(CAUSES)
-        },
-        streams=tuple(use for use, _ in streams),
-        overlap_ms=per_step.ms(overlap_us([spans for _, spans in streams]))
-        if len(streams) > 1
-        else None,
-        kernels=per_step.kernels(),
-        launches=len(launches) / steps,
-        launch_ms=per_step.ms(events.duration_us[launches].sum()),
-        copy_call_ms=per_step.ms(events.duration_us[copy_calls].sum()),
-        copies=per_step.copies(),
-        gaps=_histogram(gaps, steps),
-        tensor_core_pct=per_step.tensor_core_pct(),
-        blocked_ms=per_step.ms(_blocked_us(events, inside)),
-        communication_ms=per_step.ms(collective.total_us),
-        exposed_ms=per_step.ms(busy.total_us - rest.total_us),
-    )
+    from gpudash.trace import accounting  # noqa: PLC0415  # numpy, not before there is a trace
 
-
-def mfu_pct(profiled: Profiled | None) -> float | None:
-    """Return model flops in percent of what this device reached; None where the two do not fit."""
-    if profiled is None or profiled.flops is None or profiled.peak is None:
-        return None
-    peak_tflops = profiled.peak.matmul_tflops.get(profiled.precision, 0.0)
-    if peak_tflops <= 0 or profiled.steps_ms <= 0:
-        return None
-    tflops = profiled.flops.step_gflop * profiled.steps / profiled.steps_ms
-    return 100 * tflops / peak_tflops if tflops <= peak_tflops else None
-
-
-def _window(trace: Trace) -> tuple[float, float, int]:
-    if trace.steps:
-        return trace.steps[0].begin_us, trace.steps[-1].end_us, len(trace.steps)
-    steps = trace.profiled.steps if trace.profiled else 1
-    return 0.0, float(trace.events.end_us.max(initial=0.0)), max(steps, 1)
-
-
-def _blocked_us(events: Events, inside: NDArray[np.bool_]) -> float:
-    """Return how long threads that launch waited; what follows the last launch holds nothing up."""
-    launches = events.launch[events.launch >= 0]
-    last_us = events.begin_us[launches].max(initial=-np.inf)
-    waits = events.are("sync") & inside & (events.begin_us < last_us)
-    waits &= np.isin(events.lane, events.lane[launches])
-    return float(events.duration_us[waits].sum())
-
-
-def _histogram(gaps: Gaps, steps: int) -> tuple[tuple[float, float, float], ...]:
-    found = np.digitize(gaps.length_us, GAP_CLASSES_US) - 1
-    return tuple(
-        (
-            least_us,
-            int(np.count_nonzero(found == i)) / steps,
-            float(gaps.length_us[found == i].sum()) / steps / 1000,
-        )
-        for i, least_us in enumerate(GAP_CLASSES_US)
-    )
-
-
-class _PerStep:
-    """What happened in the window, as means for one step."""
-
-    def __init__(self, trace: Trace, inside: NDArray[np.bool_], steps: int) -> None:
-        self._trace, self._inside, self._steps = trace, inside, steps
-        self._kernels = np.flatnonzero(inside & trace.events.are("kernel", "collective"))
-
-    def ms(self, us: float) -> float:
-        """Return a sum of all steps as a mean for one."""
-        return float(us) / 1000 / self._steps
-
-    def operators(self) -> tuple[OperatorUse, ...]:
-        """Return operators by what they take without the operators and calls in them."""
-        events, names = self._trace.events, self._trace.names
-        calls = self._inside & events.are("operator", "runtime", "sync")
-        around = innermost(events, calls, calls)
-        self_us = events.duration_us - np.bincount(
-            around[around >= 0], events.duration_us[calls][around >= 0], len(events)
-        )
-        chosen = np.flatnonzero(self._inside & events.are("operator"))
-        found = [
-            OperatorUse(
-                name=names[name],
-                count=len(of) / self._steps,
-                self_ms=self.ms(max(self_us[of].sum(), 0.0)),
-            )
-            for name, of in _groups(chosen, events.name)
-        ]
-        return tuple(sorted(found, key=lambda one: -one.self_ms))
-
-    def streams(self, begin_us: float, end_us: float) -> list[tuple[StreamUse, Spans]]:
-        """Return each stream's use, and when it was busy."""
-        events, found = self._trace.events, []
-        device = np.flatnonzero(events.are(*ON_DEVICE))
-        for lane, of in _groups(device, events.lane):
-            spans = union(events.begin_us[of], (events.begin_us + events.duration_us)[of])
-            spans = spans.within(begin_us, end_us)
-            use = StreamUse(
-                label=self._trace.lanes[lane].label,
-                busy_ms=self.ms(spans.total_us),
-                kernels=int(np.count_nonzero(events.lane[self._kernels] == lane)) / self._steps,
-            )
-            found.append((use, spans))
-        return found
-
-    def kernels(self) -> tuple[KernelUse, ...]:
-        """Return kernels with who launched them."""
-        events, names = self._trace.events, self._trace.names
-        are_modules = np.array([name.startswith(MODULE) for name in names])[events.name]
-        operator = self._around(events.are("operator"))
-        module = self._around(events.are("python", "annotation") & are_modules)
-        found = [
-            KernelUse(
-                name=names[name],
-                operator=operator[name],
-                module=module[name].removeprefix(MODULE),
-                count=len(of) / self._steps,
-                ms=self.ms(events.duration_us[of].sum()),
-                uses_tensor_cores=uses_tensor_cores(names[name]),
-            )
-            for name, of in _groups(self._kernels, events.name)
-        ]
-        return tuple(sorted(found, key=lambda one: -one.ms))
-
-    def _around(self, containers: NDArray[np.bool_]) -> dict[int, str]:
-        """Return by a kernel's name the name of what most of its launches lie in; `""` in none."""
-        events = self._trace.events
-        launch = events.launch[self._kernels]
-        are_calls = np.zeros(len(events), np.bool_)
-        are_calls[launch[launch >= 0]] = True
-        around = np.full(len(events), -1)
-        around[are_calls] = innermost(events, containers, are_calls)
-        around = np.where(launch >= 0, around[launch], -1)
-        name_around = np.where(around >= 0, events.name[around] + 1, 0)  # 0: none
-        pairs = events.name[self._kernels].astype(np.int64) << 32 | name_around
-        pairs, counts = np.unique(pairs, return_counts=True)
-        pairs = pairs[np.argsort(counts, kind="stable")]  # the last one stays
-        most = dict(zip((pairs >> 32).tolist(), (pairs & 0xFFFFFFFF).tolist(), strict=True))
-        return {name: self._trace.names[one - 1] if one else "" for name, one in most.items()}
-
-    def copies(self) -> tuple[CopyUse, ...]:
-        """Return copies by direction and the host's kind of memory."""
-        events, names = self._trace.events, self._trace.names
-        found: dict[tuple[Direction, bool | None], list[NDArray[np.intp]]] = {}
-        copies = np.flatnonzero(self._inside & events.are("copy"))
-        for name, of in _groups(copies, events.name):
-            found.setdefault(copied(names[name]), []).append(of)
-        uses = []
-        for (direction, is_pinned), parts in found.items():
-            of = np.concatenate(parts)
-            us, size = float(events.duration_us[of].sum()), int(events.bytes[of].sum())
-            uses.append(
-                CopyUse(
-                    direction=direction,
-                    is_pinned=is_pinned,
-                    count=len(of) / self._steps,
-                    mib=size / 2**20 / self._steps,
-                    ms=self.ms(us),
-                    gb_s=size / us / 1000 if us and size else None,
-                )
-            )
-        return tuple(sorted(uses, key=lambda one: -one.ms))
-
-    def tensor_core_pct(self) -> float | None:
-        """Return the share of kernel time in kernels whose names say tensor cores."""
-        events, names = self._trace.events, self._trace.names
-        kernels = np.flatnonzero(self._inside & events.are("kernel"))
-        total_us = float(events.duration_us[kernels].sum())
-        by_name = np.bincount(events.name[kernels], events.duration_us[kernels])
-        with_us = sum(
-            float(us) for i, us in enumerate(by_name) if us and uses_tensor_cores(names[i])
-        )
-        return 100 * with_us / total_us if total_us else None
-
-
-def _groups(
-    chosen: NDArray[np.intp], column: NDArray[np.signedinteger]
-) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Yield the chosen events by their value in a column."""
-    chosen = chosen[np.argsort(column[chosen], kind="stable")]
-    values, begins = np.unique(column[chosen], return_index=True)
-    if len(chosen):
-        yield from zip(values.tolist(), np.split(chosen, begins[1:]), strict=True)
+    return accounting.account(trace, syncs)

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from gpudash.format import ABSENT, clip, memory, milliseconds, percent, plain, significant
 from gpudash.trace.compare import Comparison, KernelChange, TotalChange
-from gpudash.trace.idle import IdleCause
 from gpudash.trace.names import short
-from gpudash.trace.summary import CopyUse, KernelUse, Summary, SyncUse
+from gpudash.trace.summary import CopyUse, IdleCause, KernelUse, Summary, SyncUse
 
 WIDTH = 80
 LABEL = 34
@@ -117,7 +116,7 @@ def _count(count: float) -> str:
 def _kernel(one: KernelUse) -> str:
     mark = "*" if one.uses_tensor_cores else " "
     who = " in ".join(filter(None, (one.operator.removeprefix("aten::"), one.module))) or ABSENT
-    return _table_row(one.ms, one.count, f"{mark} {clip(who, 26):26}  {short(one.name)}")
+    return _table_row(one.ms, one.count, f"{mark} {clip(who, 22):22}  {short(one.name)}")
 
 
 def _copy(one: CopyUse) -> str:

@@ -25,7 +25,7 @@ from textual.screen import Screen
 from gpudash import format as fmt
 from gpudash.errors import ExistsError, GpudashError
 from gpudash.offers import refusal
-from gpudash.protocol import Plan, Profiled
+from gpudash.protocol import MemoryOwners, Plan, Profiled
 from gpudash.snapshot import Snapshot
 from gpudash.tui import preferences
 from gpudash.tui.ascii import Ascii
@@ -45,6 +45,7 @@ from gpudash.tui.signals import leave_on_signals
 from gpudash.tui.undo import Way
 from gpudash.tui.values import unit_of
 from gpudash.views.answer import why_lines
+from gpudash.views.memory import owner_lines, owners_title
 from workloads import CATALOGUE
 from workloads.levers import Lever, LeverError, Switch
 
@@ -155,6 +156,7 @@ class Dashboard(ContainedApp):
         self._painted_s = time.monotonic()
         mail = self.inbox.take()
         known = "" if mail.rewound else self.control.snapshot.found
+        known_owners = self.control.snapshot.memory_owners
         with self.contained():
             notice = self.control.take(mail.snapshot) if mail.snapshot is not None else None
             if notice:
@@ -169,8 +171,16 @@ class Dashboard(ContainedApp):
         self._main.show(mail)
         if self._timeline is not None and self._timeline.is_current:
             self._timeline.show_bars()
+        owners = self.control.snapshot.memory_owners
+        if owners is not None and owners != known_owners:
+            self._tell_owners(owners)
         if self.control.ending and self.control.dead:
             self._quit()
+
+    def _tell_owners(self, told: MemoryOwners) -> None:
+        """Show it to whoever has asked; with another dialog open, the log alone has it."""
+        if told.answers and self.screen is self._main:
+            self._open(Told(owners_title(told), owner_lines(told)))
 
     def remembered(self) -> Preferences:
         """Return what the next run is to know of this one."""
@@ -361,6 +371,10 @@ class Dashboard(ContainedApp):
         if self._main.answer is not None:
             lines = why_lines(self._main.answer, self.control.snapshot, self.control.cores)
             self._open(Told(f"why: {self._main.answer.title}", lines))
+
+    def action_memory(self) -> None:
+        """Ask who owns device memory; the answer opens a dialog."""
+        self._ask(self.control.ask_memory_owners)
 
     # ── keeping ─────────────────────────────────────────────────────────────────────────
 

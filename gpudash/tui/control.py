@@ -32,7 +32,7 @@ from gpudash.tui import wording
 from gpudash.tui.engine import Engine, Player
 from gpudash.tui.keys import PROFILED_STEPS, fixed, key_for, why_not
 from gpudash.tui.undo import Edit, UndoStack, Way
-from gpudash.tui.values import Measured, measured_values
+from gpudash.tui.values import Measured, fitting, measured_values
 from gpudash.views.remedies import CUDA_ONLY
 from workloads import CATALOGUE, find_workload
 from workloads.levers import AUTO, Lever, LeverError, find, phrase, resolve
@@ -80,6 +80,8 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
     """What the newest A/B of it has found: `on +16.9 % [+16.5, +17.3]`; empty without one."""
     context: str = ""
     """Of that A/B: against what, and what was set otherwise than it is now."""
+    forecast: str = ""
+    """Which batch would fit in device memory, where two that were measured tell."""
 
 
 class Request(NamedTuple, Generic[WishT]):
@@ -259,6 +261,7 @@ class Control:
                 keeps_weights=bool(self.snapshot.levers),
                 default=self._default(lever, value),
                 said=wording.said(shown) if shown else "",
+                forecast=str(fitting(lever, active, self.snapshot) or ""),
                 context=wording.context(shown, active) if shown else "",
             )
 
@@ -494,6 +497,13 @@ class Control:
             )
             raise
         self._begun = True
+
+    def ask_memory_owners(self) -> None:
+        """Ask who owns device memory. Raises UsageError where that cannot be told."""
+        self.require("memory")
+        if self.dead:
+            raise UsageError("nothing is running")
+        self.engine.memory_owners()
 
     def pause_or_resume(self) -> str | None:
         """Pause or go on; return a notice where neither is possible."""

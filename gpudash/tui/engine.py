@@ -71,6 +71,9 @@ class Engine(Protocol):
     def resume(self) -> int:
         """Go on after `pause`."""
 
+    def memory_owners(self) -> int:
+        """Have it told who owns device memory."""
+
     def restart(self, plan: Plan) -> None:
         """Kill the worker, if one lives, and start another. Call from the main thread.
 

@@ -19,6 +19,7 @@ WHY_NOT: dict[Ability, str] = {
     "blocks": "no A/B can be run here",
     "record": "this run cannot be recorded",
     "profile": "this run cannot be profiled",
+    "memory": "who owns memory is not recorded here",
     "leave": "this run ends with its dashboard",
     "type": "nothing can be typed into this run",
 }
@@ -179,6 +180,8 @@ KEYS = (
     Key("d,g", "screen.device", "device", "Every value of the device, or why none is read", "look",
         rank=6),
     Key("v", "screen.view", "view", "The next of levers, results, A/B and log", "look", rank=7),
+    Key("M", "memory", "", "Who owns device memory, by line, over the next two steps", "look",
+        needs="memory"),
     Key("tab", "screen.panel(1)", "panel", "Next panel", "move", rank=6, palette=False),
     Key("shift+tab", "screen.panel(-1)", "", "Previous panel", "move", palette=False),
     *(

@@ -20,6 +20,8 @@ ORDER = (
     "tensor_active_pct",
     "dram_active_pct",
     "mem_used_mib",
+    "mem_reserved_mib",
+    "mem_allocated_mib",
     "power_w",
     "sm_clock_mhz",
     "throttle",
@@ -53,7 +55,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def of_device(self) -> bool:
         """Whether it tells of what the device does; else of the host."""
-        return self.kind == "gpu" or self.metric == "overlap_ms"
+        return self.kind == "gpu" or self.metric.startswith(("overlap_", "mem_"))
 
     @property
     def is_alarming(self) -> bool:
@@ -124,7 +126,7 @@ def _scaled(snapshot: Snapshot, one: Reading) -> Reading:
     if unit == "%" and one.metric != "cpu_pct":
         return one
     total_mib = snapshot.gpu.number("mem_total_mib") if snapshot.gpu else None
-    if one.metric == "mem_used_mib" and total_mib:
+    if one.metric.startswith("mem_") and total_mib:
         return msgspec.structs.replace(one, top=total_mib, scale=quantity(one.metric, total_mib))
     known = [value for value in one.past if value is not None and value < inf]
     top = nice_ceiling(max(known, default=0.0))

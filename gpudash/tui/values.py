@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from gpudash import format as fmt
+from gpudash.forecast import Forecast, forecast
 from gpudash.snapshot import Result, Snapshot
 from workloads.levers import Lever
 
 STEPS_DOWN, STEPS_UP = 2, 4
 """Neighbouring values of a number that are offered."""
-FULL = 0.9
-"""Share of the device's memory from which an estimate may not fit."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,14 +46,14 @@ def measured_values(
     rates = {v: row.samples_per_s if in_samples else row.steps_per_s for v, row in rows.items()}
     verdicts = dict(_verdicts(lever.name, now, others, snapshot))
     base = rates.get(now)
-    sizes = _memory_by_size(lever, others, snapshot)
+    expected = fitting(lever, {**active, lever.name: now}, snapshot)
 
     def measured(value: str) -> Measured:
         rate = rates.get(value)
         if value in verdicts:
             return Measured(value=value, rate=rate, change=verdicts[value], how="A/B")
         if rate is None:
-            return Measured(value=value, how=_fits(value, sizes, snapshot))
+            return Measured(value=value, how=_fits(value, expected))
         change = rate / base - 1 if base and value != now else None
         return Measured(value=value, rate=rate, change=change, how=f"row {rows[value].number}")
 
@@ -99,43 +98,33 @@ def _numbers(lever: Lever, known: set[str], now: str) -> list[str]:
 # ── whether a batch fits ────────────────────────────────────────────────────────────────
 
 
-def needed_mib(size: int, measured: Mapping[int, float]) -> float | None:
-    """Return the memory that batches of this size need, by the two largest that were measured.
-
-    None of a single one, and of a size that is not beyond them.
-    """
-    if len(measured) < 2:
-        return None
-    (small, low_mib), (large, high_mib) = sorted(measured.items())[-2:]
-    if size <= large or high_mib <= low_mib:
-        return None
-    return high_mib + (high_mib - low_mib) / (large - small) * (size - large)
-
-
-def _fits(value: str, sizes: Mapping[int, float], snapshot: Snapshot) -> str:
-    """Return whether a batch is estimated to fit; nothing where that is not known."""
-    needed = needed_mib(int(value), sizes) if sizes else None
-    there_is = snapshot.gpu.number("mem_total_mib") if snapshot.gpu else None
-    if needed is None or there_is is None:
-        return ""
-    return f"{'fits' if needed < FULL * there_is else 'may not fit'}, ~{fmt.memory(needed)}"
-
-
-def _memory_by_size(
-    lever: Lever, others: Mapping[str, str], snapshot: Snapshot
-) -> dict[int, float]:
-    """Return batch sizes with the memory that they took, the other levers as they are now.
-
-    The training keeps memory that it has had: a row that took no more than those before it does
-    not tell what it needs.
-    """
+def fitting(lever: Lever, active: Mapping[str, str], snapshot: Snapshot) -> Forecast | None:
+    """Return which batch would fit, the other levers as they are; None where that is not known."""
     if lever.name != "batch_size":
-        return {}
-    alike = {row.number for row in _alike(lever, others, snapshot)}
-    sizes, most_mib = {}, 0.0
-    for row in snapshot.results:
-        if row.memory_mib is not None and row.memory_mib > most_mib:
-            most_mib = row.memory_mib
-            if row.number in alike:
-                sizes[int(row.settings[lever.name])] = most_mib
-    return sizes
+        return None
+    others = {name: value for name, value in active.items() if name != lever.name}
+    rows = _alike(lever, others, snapshot)
+    peaks = {
+        int(row.settings[lever.name]): row.peak_mib for row in rows if row.peak_mib is not None
+    }
+    return forecast(peaks, _capacity_mib(snapshot))
+
+
+def _capacity_mib(snapshot: Snapshot) -> float | None:
+    """Return what the training holds and what nobody does; None where either is not read."""
+    if snapshot.gpu is None or snapshot.host is None:
+        return None
+    total, used = snapshot.gpu.number("mem_total_mib"), snapshot.gpu.number("mem_used_mib")
+    reserved = snapshot.host.number("mem_reserved_mib")
+    if total is None or used is None or reserved is None:
+        return None
+    return total - used + reserved
+
+
+def _fits(value: str, expected: Forecast | None) -> str:
+    """Return whether a batch is estimated to fit; nothing where that is not known."""
+    if expected is None:
+        return ""
+    needed_mib = expected.needed_mib(int(value))
+    verdict = "fits" if needed_mib <= expected.capacity_mib else "does not fit"
+    return f"{verdict}, ~{fmt.memory(needed_mib)}"

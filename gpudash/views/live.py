@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from gpudash.metrics import device_memory
 from gpudash.protocol import (
     AnyCommand,
     Blocks,
@@ -26,6 +27,7 @@ from gpudash.protocol import (
     Hello,
     HostReading,
     LeverOffer,
+    MemoryOwners,
     NewRow,
     Note,
     Notice,
@@ -35,6 +37,8 @@ from gpudash.protocol import (
     Phase,
     Plan,
     Playback,
+    Profile,
+    Profiled,
     Progress,
     Reading,
     Refused,
@@ -93,6 +97,8 @@ class LiveView:
         self._host = RecentReadings[HostReading]()
         self._phases: tuple[Phase, ...] = ()
         self._playback: Playback | None = None
+        self._profile: Profiled | None = None
+        self._profile_refusal = ""
         self._await(plan, "starting")
 
     def fold(self, item: Event | Reading) -> None:
@@ -116,6 +122,8 @@ class LiveView:
                 self._refuse(item)
             case Playback():
                 self._playback = item
+            case Profiled():
+                self._profile = item
             case _:
                 self._turn(item)
                 self._hear(item)
@@ -160,14 +168,18 @@ class LiveView:
             phases=self._phases,
             gpu=self._gpu.now(),
             gpu_missing=self._gpu_missing,
-            host=self._host.now(),
+            host=self._host_now(),
             series=self._ticks.series(),
             markers=self.markers,
             blocks=tuple(self._blocks),
             step_histogram=self._results.step_histogram(),
             results=self._results.results(live=self._phase == "training"),
             comparison=self._comparison,
+            profiling=any(isinstance(one, Profile) for one in self._unanswered.values()),
+            profile=self._profile,
+            profile_refusal=self._profile_refusal,
             verdicts=tuple(one for workload, one in self._verdicts if workload == self._workload),
+            memory_owners=self._owners,
             transform_ms=self._transform_ms,
             skipped_samples=self._skipped_samples,
             instruments_ms=self._instruments_ms(),
@@ -195,6 +207,8 @@ class LiveView:
         self._loss: float | None = None
         self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
         self._transform_ms: dict[str, float] = {}
+        self._memory: HostReading | None = None
+        self._owners: MemoryOwners | None = None
         self._skipped_samples = 0
         self._in_blocks = False  # of a comparison
         self._left_block: Changed | None = None  # at the run's end, what the worker is back at
@@ -208,6 +222,8 @@ class LiveView:
         self._unanswered[command.id] = command
         if isinstance(command, Change):
             self._notice = ""
+        if isinstance(command, Profile):
+            self._profile_refusal = ""
 
     def _restart(self, event: Restarted) -> None:
         """Series, markers and results live on."""
@@ -236,7 +252,7 @@ class LiveView:
     def _hear(self, item: Event) -> None:
         """Take what the session, or a source, says of itself."""
         match item:
-            case Change() | Pause() | Resume() | Stop() | Blocks():
+            case Change() | Pause() | Resume() | Stop() | Blocks() | Profile():
                 self._send(item)
             case Restarted():
                 self._restart(item)
@@ -259,6 +275,8 @@ class LiveView:
         match item:
             case Status():
                 self._sentence = item.text
+            case MemoryOwners():
+                self._owners = item
             case Offered():
                 self._found, self._levers = item.found, item.levers
             case BlocksEnded():
@@ -353,6 +371,8 @@ class LiveView:
     def _refuse(self, event: Refused) -> None:
         reason = f"refused: {event.reason}"  # the reason names the lever
         self._sentence = "training"
+        if event.kind == "no_profile":
+            self._profile_refusal = event.reason
         if event.block is None:
             self._notice = reason
         else:
@@ -373,9 +393,21 @@ class LiveView:
             self._instruments.append((event.instruments_ms, steps))
         self._transform_ms = event.transform_ms or self._transform_ms
         self._skipped_samples = event.skipped_samples
+        memory = device_memory(event)
+        if memory is not None:
+            self._memory = memory
+            self._ticks.read(memory)
+            self._results.sample(memory)
         quiet_s = event.until_s - self._busy_since_s
         waiting = not self._paused and quiet_s <= self._patience_s(STALL_S)
         self._ticks.cover(self._busy_since_s if waiting else event.until_s)
+
+    def _host_now(self) -> HostReading | None:
+        """Return the training processes' newest reading, with the device memory that one told."""
+        host = self._host.now()
+        if host is None or self._memory is None:
+            return host or self._memory
+        return replace(host, values={**host.values, **self._memory.values})
 
     def _sample_gpu(self, sample: GpuReading) -> None:
         if not self._is_shown(sample):

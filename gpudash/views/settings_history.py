@@ -43,6 +43,7 @@ class _Row:
         self.means = Means()
         self.batches = Batches()  # of samples
         self.memory_mib: float | None = None  # the most
+        self.peak_mib: float | None = None
         self.span: tuple[float, float] | None = None  # the counted steps since the last gap
         self.verdicts: list[str] = []
         self.shown: tuple[tuple[int, bool, _Row | None], Result] | None = None
@@ -77,6 +78,9 @@ class _Row:
         memory_mib = sample.number("mem_used_mib")
         if memory_mib is not None:
             self.memory_mib = max(self.memory_mib or 0.0, memory_mib)
+        peak_mib = sample.number("mem_peak_mib")
+        if peak_mib is not None:
+            self.peak_mib = max(self.peak_mib or 0.0, peak_mib)
         self.shown = None
 
     @property
@@ -115,6 +119,7 @@ class _Row:
             util_pct=means.get("gpu_util_pct"),
             cpu_pct=means.get("cpu_pct"),
             memory_mib=self.memory_mib,
+            peak_mib=self.peak_mib,
             ratio=(ratio := _ratio(self, first)),
             ratio_is_clear=_is_clear(ratio, self, first),
             live=live,

@@ -2,10 +2,10 @@
 
 Between a worker's start and the end of its newest step, or its own end, every moment lies either
 in a step's duration or in a gap beside it. In a gap the run is paused, evaluates, saves a
-checkpoint or switches, or it is unattributed; from one worker's last step until another is ready
-the run restarts, unless it had ended. In a step, the device was at work on its halves (overlap
-counted once), or idle; idle time is explained as far as the host waited for data meanwhile, and
-unattributed beyond that.
+checkpoint, is profiled or switches, or it is unattributed; from one worker's last step until
+another is ready the run restarts, unless it had ended. In a step, the device was at work on its
+halves (overlap counted once), or idle; idle time is explained as far as the host waited for data
+meanwhile, and unattributed beyond that.
 
 Phases are measured in some steps only; their shares stand for the steps since the ones
 measured before. So what is added over a stretch is that stretch's own. On a CPU every step knows
@@ -30,7 +30,9 @@ from gpudash.protocol import (
     Timed,
 )
 
-Why: TypeAlias = Literal["paused", "switching", "restarting", "timed", "evaluation", "checkpoint"]
+Why: TypeAlias = Literal[
+    "paused", "switching", "restarting", "timed", "evaluation", "checkpoint", "profile"
+]
 
 
 class TimeBreakdown(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +51,8 @@ class TimeBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     evaluation_s: float = 0.0
     """The training did without steps by itself, as far as that could be told."""
     checkpoint_s: float = 0.0
+    profile_s: float = 0.0
+    """Some steps were traced, and the trace written."""
 
     @property
     def unattributed_share(self) -> float | None:
@@ -116,6 +120,7 @@ class TimeAccount:
             unattributed_s=self._unexplained_s + unattributed_s,
             evaluation_s=self._gaps["evaluation"],
             checkpoint_s=self._gaps["checkpoint"],
+            profile_s=self._gaps["profile"],
         )
 
     def _resume(self, at_s: float) -> None:

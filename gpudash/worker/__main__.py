@@ -30,7 +30,15 @@ from workloads.own.names import parts
 if TYPE_CHECKING:
     from workloads.training import Training
 
-CAN: tuple[Ability, ...] = ("levers", "pause", "restart", "blocks", "record")
+CAN: tuple[Ability, ...] = (
+    "levers",
+    "pause",
+    "restart",
+    "blocks",
+    "record",
+    "memory",
+    "profile",
+)
 
 
 def main() -> int:

@@ -6,13 +6,20 @@ after it.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
 import msgspec
 import torch
 
+from gpudash import format as fmt
+from gpudash.forecast import forecast
 from gpudash.instrument.block_queue import BlockQueue
+from gpudash.instrument.memory import capacity_mib, device_memory, reset_peak
+from gpudash.instrument.memory_history import MemoryHistory
 from gpudash.instrument.pipes import CommandPipe
+from gpudash.instrument.profiler import NoProfile, Profiler
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports, instruments
 from gpudash.protocol import (
     AnyCommand,
@@ -23,10 +30,13 @@ from gpudash.protocol import (
     Changed,
     Event,
     Finished,
+    Memory,
+    MemoryOwners,
     Note,
     Pause,
     Paused,
     Plan,
+    Profile,
     RefusalKind,
     Refused,
     Resume,
@@ -50,6 +60,8 @@ effect soon, and that a stream's queue of 1024 launches hardly fills up: PyTorch
 to enqueue one, and a host that waits for room in it would pass for busy."""
 MIN_AHEAD = 2
 RUN_AHEAD_POLL_S = 0.0001
+WATCHED_STEPS = 2
+"""After a change, in case memory runs out: in the second one all that a step needs is there."""
 
 
 class Loop:
@@ -64,12 +76,15 @@ class Loop:
         self._send = send
         self._clock, losses = instruments(training.device, PHASES)
         reported = training.input_report, training.synchronize
-        self._reports = Reports(self._clock, losses, *reported, send)
+        memory = partial(device_memory, training.device)
+        self._reports = Reports(self._clock, losses, *reported, send, memory)
         self._noted = set(training.notes.values())  # the session has been told at the start
         self._requested = plan.settings
         self._last_good = dict(training.settings)  # settings with which a step went through …
         self._last_good_requested = plan.settings  # … and how they had been asked for
         self._warm_from_step = 0  # from here on they have shown what they need
+        self._peaks: dict[frozenset[tuple[str, str]], dict[int, float]] = {}  # MiB by batch size
+        self._history = MemoryHistory(training.device, training.owned, send)
         self._blocks = BlockQueue()
         self._paused: Paused | None = None
         self._stops: tuple[int, ...] = ()
@@ -89,6 +104,7 @@ class Loop:
         self._reports.send_last()
         if self._blocks.running:
             self._send(self._blocks.end(time.monotonic(), "the training ended"))
+        self._history.stop("the training ended")
         answers = (*self._stops, *(command.id for command in self._commands.read()))
         total_steps = self._reports.total_steps
         self._send(Finished(at_s=time.monotonic(), answers=answers, total_steps=total_steps))
@@ -101,8 +117,10 @@ class Loop:
             if now_s >= self._reports.due_s:
                 self._report()
             self._obey_commands()
-            if self._stops:
+            if self._done():
                 return
+            if self._history.turn(self._training.trained_steps):
+                self._break()
         if self._paused:
             self._rest(REPORT_EVERY_S)
         # what has finished since the last look counts as enqueued: looking takes time
@@ -187,6 +205,10 @@ class Loop:
         if newest and newest.segment == self._clock.segment and newest.step > self._warm_from_step:
             self._last_good = dict(self._training.settings)
             self._last_good_requested = self._requested
+            peak_mib = self._reports.memory.peak_mib
+            if peak_mib is not None:
+                others, batch_size = _by_batch_size(self._training.settings)
+                self._peaks.setdefault(others, {})[batch_size] = peak_mib
 
     def _obey(self, command: AnyCommand) -> None:
         match command:
@@ -194,10 +216,14 @@ class Loop:
                 self._change(command)
             case Blocks():
                 self._take_blocks(command)
+            case Profile():
+                self._profile(command)
             case Pause():
                 self._pause(command)
             case Resume():
                 self._resume(command)
+            case Memory():
+                self._history.ask(command, self._training.trained_steps)
             case Stop():
                 self._stops += (command.id,)
 
@@ -215,6 +241,52 @@ class Loop:
             # what the loader has prefetched meanwhile belongs to no block
             self._begin_block()
         self._send(Resumed(at_s=time.monotonic(), answers=(command.id,)))
+
+    def _profile(self, command: Profile) -> None:
+        """Trace the next steps: no instrument sees them, and they are in no rate."""
+        answers = (command.id,)
+        if self._blocks.running or self._paused:
+            why = "the training is paused" if self._paused else "an A/B is running"
+            self._refuse("no_profile", {}, f"{why}: profile it afterwards", answers)
+            return
+        began_s, step = self._start_wall_clock()
+        self._send(Paused(at_s=began_s, after_step=step, why="profile"))
+        profiler = Profiler(self._training.device, command.steps, Path(command.path))
+        try:
+            fits = self._fits(lambda: self._trace(profiler, answers))
+        finally:
+            profiler.abandon()
+        self._send(Resumed(at_s=time.monotonic()))
+        self._break()
+        if not fits:
+            self._refuse("no_profile", {}, "the training ran out of memory", answers)
+            self._roll_back(began_s)
+
+    def _trace(self, profiler: Profiler, answers: tuple[int, ...]) -> None:
+        """Step until it is enough, or until something else is asked; tell what came of it."""
+        from gpudash.instrument.flops import counting  # noqa: PLC0415  # no start waits for it
+
+        training, settings = self._training, self._training.settings
+        first = training.trained_steps
+        try:
+            training.step()  # on two streams, each step after it has both halves
+            with counting(training.device, compiled=settings.get("compile") == "on") as counter:
+                if not self._done():
+                    training.step()
+            try:
+                profiler.begin(training.trained_steps + 1)
+                is_over = self._done()
+                while not is_over:
+                    training.step()
+                    is_over = profiler.step(is_last=self._done() or self._commands.wait(0))
+                profiled = profiler.end(settings.get("precision", ""), counter.flops())
+                self._send(msgspec.structs.replace(profiled, answers=answers))
+            except NoProfile as why:
+                self._refuse("no_profile", {}, str(why), answers)
+            training.drain()
+        finally:
+            steps = training.trained_steps - first
+            self._reports.count(steps, steps * int(training.settings["batch_size"]))
 
     def _take_blocks(self, command: Blocks) -> None:
         run = self._blocks.run
@@ -251,6 +323,9 @@ class Loop:
     ) -> None:
         """Enter the resolved settings that `changes` leads to, or go back to what worked."""
         self._drain()
+        if answers and not self._blocks.running:
+            # in its warm-up, in which nothing is measured, memory may run out
+            self._history.watch(self._training.trained_steps + WATCHED_STEPS)
         try:
             fits = self._fits(lambda: self._training.enter(wanted))
         except LeverError as error:  # found while building: a data directory that is gone
@@ -350,6 +425,7 @@ class Loop:
     ) -> None:
         self._clock.segment += 1
         self._break()
+        reset_peak(self._training.device)
         training = self._training
         self._warm_from_step = training.trained_steps + training.warmup_steps
         self._begin_block()
@@ -382,15 +458,29 @@ class Loop:
         """
         failed, good = self._training.settings, self._last_good
         changes, restored = _difference(good, failed), _difference(failed, good)
+        told = None if why else self._history.tell()
         self._training.recover(good)
         if self._training.device.type == "cuda":
             torch.cuda.empty_cache()
         self._requested = self._last_good_requested
         kind: RefusalKind = "bad_setting" if why else "out_of_memory"
+        known = () if why else self._why_it_did_not_fit(failed, told)
         why = why or f"out of memory with {phrase(changes)}"
-        self._refuse(kind, changes, f"{why}: went back to {phrase(restored)}", answers)
+        reason = "; ".join((f"{why}: went back to {phrase(restored)}", *known))
+        self._refuse(kind, changes, reason, answers)
         self._blocks.current = None
         self._entered_segment(restored, began_s)
+
+    def _why_it_did_not_fit(self, failed: Settings, told: MemoryOwners | None) -> Iterator[str]:
+        """Yield which batch would have fitted, and who owned most, as far as that is known."""
+        others, _ = _by_batch_size(failed)
+        expected = forecast(self._peaks.get(others, {}), capacity_mib(self._training.device))
+        if expected is not None:
+            yield str(expected)
+        largest = next((one for one in told.owners if one.file), None) if told else None
+        if largest is not None:
+            place = f"{Path(largest.file).name}:{largest.line}"
+            yield f"most at {place}, {fmt.memory(largest.mib)} of {largest.use}"
 
     def _refuse(
         self, kind: RefusalKind, changes: Settings, reason: str, answers: tuple[int, ...] = ()
@@ -401,6 +491,12 @@ class Loop:
         if block is not None and not answers:
             refused = msgspec.structs.replace(refused, run=self._blocks.run, block=block.number)
         self._send(refused)
+
+
+def _by_batch_size(settings: Settings) -> tuple[frozenset[tuple[str, str]], int]:
+    """Return all other settings, and the batch size."""
+    others = frozenset(one for one in settings.items() if one[0] != "batch_size")
+    return others, int(settings["batch_size"])
 
 
 def _difference(before: Settings, after: Settings) -> Settings:

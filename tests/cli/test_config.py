@@ -43,6 +43,7 @@ NEVER_STANDING = {
     },
     "run": {"python", "record", "watch", "live", "every_step", "force", "quiet"},
     "attach": {"run"},
+    "profile": {"steps", "trace", "force", "read", "against", "json", "quiet"},
     "ab": {"lever", "no_instruments", "json", "exit_code", "quiet"},
     "sweep": {
         *(

@@ -11,7 +11,7 @@ from gpudash.cli.verbs import VERBS, load
 from gpudash.commands.ab import document
 from gpudash.commands.schema import DOCUMENTS
 from gpudash.snapshot import Snapshot
-from tests.commands import test_ab, test_sweep
+from tests.commands import test_ab, test_profile, test_sweep
 from tests.recording.test_log import recorded
 from tests.scripted_session import ScriptedSession
 from tests.scripted_worker import Worker
@@ -87,6 +87,12 @@ def test_a_recording_agrees(schema, tmp_path):
     log = recorded(tmp_path)
     assert main(["export", str(log), "-o", str(tmp_path / "again.csv")]) == 0
     agrees((tmp_path / "again.json").read_text(), schema("recording"))
+
+
+def test_a_profile_agrees(schema, capsys, tmp_path):
+    path = str(test_profile.traced(tmp_path / "trace.json"))
+    assert main(["profile", "--read", path, "--against", path, "--json"]) == 0
+    agrees(capsys.readouterr().out, schema("profile"))
 
 
 def test_an_unknown_schema_names_the_nearest(capsys):

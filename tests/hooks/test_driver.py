@@ -1,5 +1,6 @@
 """What a dashboard hears from inside a script, and what it may ask of it."""
 
+import json
 import os
 import signal
 import socket
@@ -11,12 +12,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 from msgspec.structs import replace
 
 from gpudash.hooks import driver as driver_module
 from gpudash.hooks.found import Found
 from gpudash.hooks.levers.offers import UNKNOWN
 from gpudash.hooks.watch import Watch
+from gpudash.instrument import profiler as profiler_module
 from gpudash.protocol import (
     AnyCommand,
     Block,
@@ -26,10 +29,13 @@ from gpudash.protocol import (
     Changed,
     Event,
     Hello,
+    Memory,
     Notice,
     Offered,
     Pause,
     Paused,
+    Profile,
+    Profiled,
     Progress,
     Refused,
     Resume,
@@ -64,6 +70,10 @@ def blocks(number: int, run: int, *changes: dict[str, str], min_steps: int = 3) 
         for i, one in enumerate(changes)
     ]
     return Blocks(id=number, run=run, blocks=tuple(made))
+
+
+def profile(number: int, where: str = "trace.json", steps: int = 3) -> Profile:
+    return Profile(id=number, steps=steps, path=where)
 
 
 LONG = blocks(1, 1, {"precision": "bf16"}, {}, min_steps=10**6)
@@ -143,6 +153,25 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event] | None]]] = {
         [LONG, Pause(id=2), Resume(id=3), Pause(id=4), blocks(5, 1), Resume(id=6)],
         dict.fromkeys(range(1, 7)),
     ),
+    "profiles": ([profile(1), profile(2)], {1: Profiled, 2: Profiled}),
+    "a profile in blocks": (
+        [LONG, profile(2), blocks(3, 1)],
+        {1: BlocksEnded, 2: Refused, 3: BlocksEnded},
+    ),
+    "a profile under pause": (
+        [Pause(id=1), profile(2), Resume(id=3)],
+        {1: Paused, 2: Refused, 3: Resumed},
+    ),
+    "a profile during a rehearsal": (
+        [Change(id=1, settings={"compile": "on"}), profile(2)],
+        {1: Changed, 2: Profiled},
+    ),
+    "a change in a profile": (
+        [profile(1), Change(id=2, settings={"precision": "bf16"}), Pause(id=3), Resume(id=4)],
+        {1: Profiled, 2: Changed, 3: Paused, 4: Resumed},
+    ),
+    "a profile that cannot be written": ([profile(1, "/none/trace.json")], {1: Refused}),
+    "who owns memory, on a CPU": ([Memory(id=1)], {1: Refused}),
     "a stop": ([Stop(id=1), blocks(2, 1)], {1: Refused, 2: BlocksEnded}),
 }
 
@@ -150,7 +179,7 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event] | None]]] = {
 @pytest.mark.parametrize("together", [True, False], ids=["together", "one by one"])
 @pytest.mark.parametrize("case", CASES)
 def test_every_command_has_one_answer_that_names_it(
-    case: str, training, tmp_path, *, together: bool
+    case: str, training, tmp_path, monkeypatch, *, together: bool
 ) -> None:
     commands, expected = CASES[case]
     left = list(commands)
@@ -161,6 +190,7 @@ def test_every_command_has_one_answer_that_names_it(
             del left[: len(now)]
             dashboard.send(*now)
 
+    monkeypatch.chdir(tmp_path)  # where traces go
     dashboard = Dashboard(path(tmp_path), react)
     training.until(lambda: not left and expected.keys() <= answered(dashboard).keys())
     training.until(lambda until=training.steps + 20: training.steps > until)
@@ -637,3 +667,77 @@ def test_a_script_that_has_emptied_its_arguments_is_watched(training, tmp_path, 
     monkeypatch.setattr(sys, "argv", [])
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
+
+
+# ── profiles ────────────────────────────────────────────────────────────────────────────
+
+
+def test_profiled_steps_are_counted_and_in_no_rate(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=5))
+    training.until(lambda: dashboard.of(Profiled))
+    (found,) = dashboard.of(Profiled)
+    last = found.first_step + 4
+    training.until(lambda: dashboard.reported[-1].step > last + 2)
+    traced = range(found.first_step, last + 1)
+    assert (found.answers, found.steps, found.precision) == ((1,), 5, "fp32")
+    assert [one.step for one in dashboard.reported if one.step in traced] == []
+    first = next(one for one in dashboard.reported if one.step > last)
+    assert first.step == last + 1
+    assert first.finished_s - first.step_ms / 1e3 >= found.at_s
+    assert {one.segment for one in dashboard.reported} == {0}
+    assert dashboard.of(Progress)[-1].total_steps == dashboard.reported[-1].step
+    assert dashboard.of(Progress)[-1].total_samples == 4 * dashboard.reported[-1].step
+    (paused,), (resumed,) = dashboard.of(Paused), dashboard.of(Resumed)
+    assert (paused.why, paused.after_step < found.first_step) == ("profile", True)
+    assert paused.at_s < resumed.at_s
+    names = {
+        one.get("name") for one in json.loads((tmp_path / "trace.json").read_bytes())["traceEvents"]
+    }
+    assert {f"ProfilerStep#{step}" for step in traced} <= names
+
+
+def test_what_is_asked_ends_a_profile_with_the_steps_that_it_has(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=10**6))
+    training.until(torch.autograd._profiler_enabled)
+    dashboard.send(Change(id=2, settings={"precision": "bf16"}))
+    training.until(lambda: dashboard.of(Changed))
+    assert 1 <= dashboard.of(Profiled)[0].steps < 10**6
+
+
+def test_a_profile_ends_with_its_dashboard(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=10**6))
+    training.until(torch.autograd._profiler_enabled)
+    dashboard.die()
+    training.until(lambda: not torch.autograd._profiler_enabled())
+    assert not list(tmp_path.glob("*trace*"))
+
+
+def test_a_step_that_does_not_end_ends_its_profile(training, tmp_path, monkeypatch) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(profile(1, str(tmp_path / "trace.json")))
+    training.until(torch.autograd._profiler_enabled)
+    monkeypatch.setattr(profiler_module, "LIMIT_S", 0.0)
+    deadline_s = time.monotonic() + 10
+    while not dashboard.of(Refused) + dashboard.of(Profiled) and time.monotonic() < deadline_s:
+        training.driver.idle()
+    assert dashboard.of(Refused)[0].kind == "no_profile"
+    assert not torch.autograd._profiler_enabled()
+    training.until(lambda until=training.steps + 5: training.steps > until)
+
+
+def test_a_failure_of_ours_ends_a_profile(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=10**6))
+    training.until(torch.autograd._profiler_enabled)
+    training.driver.failed("backward", ValueError("x"))
+    assert not torch.autograd._profiler_enabled()
+    training.until(lambda: dashboard.of(Refused))
+    assert dashboard.of(Refused)[0].answers == (1,)

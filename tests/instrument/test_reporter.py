@@ -10,7 +10,8 @@ from torch import Tensor
 
 from gpudash.instrument import reporter
 from gpudash.instrument.loss import HostLoss
-from gpudash.instrument.reporter import LOSS_EVERY_S, REPORT_EVERY_S, Reports
+from gpudash.instrument.memory import DeviceMemory
+from gpudash.instrument.reporter import LOSS_EVERY_S, MEMORY_EVERY_S, REPORT_EVERY_S, Reports
 from gpudash.protocol import Progress, Step
 
 
@@ -21,6 +22,7 @@ class Clock:
     found: list[tuple[Step, Tensor | None]] = field(default_factory=list)
     spent_s: float = 0.0
     until_s: float = 0.0
+    segment: int = 0
 
     def finished(self) -> list[tuple[Step, Tensor | None]]:
         found, self.found = self.found, []
@@ -37,15 +39,20 @@ class Run:
         self.skipped = 0
         self.waited = 0
         self.heard: list[Progress] = []
+        self.memory_reads = 0
         self.clock = Clock()
         monkeypatch.setattr(reporter.time, "monotonic", lambda: self.now_s)
         self.reports = Reports(
-            self.clock, HostLoss(), self._input, self._synchronize, self.heard.append
+            self.clock, HostLoss(), self._input, self._synchronize, self.heard.append, self._memory
         )
 
     def _input(self) -> tuple[dict[str, float], int]:
         self.now_s += self.input_costs_s
         return self.transform_ms, self.skipped
+
+    def _memory(self) -> DeviceMemory:
+        self.memory_reads += 1
+        return DeviceMemory(reserved_mib=30.0, allocated_mib=10.0, peak_mib=20.0)
 
     def _synchronize(self) -> None:
         self.waited += 1
@@ -161,3 +168,26 @@ def test_a_late_report_does_not_hurry_the_ones_after_it(run: Run) -> None:
     run.now_s = 200.0  # a pause: nothing is caught up on
     run.send()
     assert run.reports.due_s == pytest.approx(200)
+
+
+def test_device_memory_is_read_at_most_twice_a_second_and_told_once(run: Run) -> None:
+    run.finish(1)
+    told = run.send()
+    assert (told.mem_reserved_mib, told.mem_allocated_mib, told.mem_peak_mib) == (30.0, 10.0, 20.0)
+    for step in range(2, 9):
+        run.now_s += REPORT_EVERY_S
+        run.finish(step)
+        assert run.send().mem_reserved_mib is None
+    assert run.memory_reads == 1
+    run.now_s += MEMORY_EVERY_S
+    run.finish(9)
+    assert run.send().mem_reserved_mib == 30.0
+
+
+def test_device_memory_is_not_told_as_that_of_steps_before_a_change(run: Run) -> None:
+    run.clock.segment = 1  # the allocator has seen the first step under the new settings …
+    run.finish(1)  # … but the device has not finished those before
+    assert run.send().mem_peak_mib is None
+    run.clock.segment = 0
+    run.finish(2)
+    assert run.send().mem_peak_mib == 20.0

@@ -152,8 +152,11 @@ def test_a_call_that_fails_fails_as_before(debug_mode, monkeypatch):
     assert len(window.stop()) == 1
 
 
-def test_retries_of_the_allocator_have_no_line(window, debug_mode):
-    debug_mode.retries = 2
+def test_retries_of_the_allocator_have_no_line(debug_mode):
+    debug_mode.retries = 3
+    window = SyncWindow()
+    window.start()
+    debug_mode.retries = 5
     calls = window.stop()
     assert [(call.file, call.what) for call in calls] == [("", "allocator retry")] * 2
 
@@ -245,12 +248,12 @@ def test_afterwards_everything_is_as_it_was(debug_mode):
 
 def test_a_filter_list_that_the_script_kept_brings_nothing_back(debug_mode):
     window = SyncWindow()
-    window.start()
-    kept = [*warnings.filters]
-    window.stop()
     with warnings.catch_warnings(record=True) as seen:
-        warnings.filters = kept
         warnings.simplefilter("always")
+        window.start()
+        kept = [*warnings.filters]
+        window.stop()
+        warnings.filters = kept
         TENSOR.item()
     assert len(seen) == 1
 

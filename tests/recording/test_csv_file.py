@@ -22,7 +22,8 @@ PROMISED = (
     "gpu_uuid, gpu_util_pct, mem_util_pct, mem_used_mib, sm_active_pct, sm_occupancy_pct, "
     "tensor_active_pct, dram_active_pct, pcie_rx_mib_s, pcie_tx_mib_s, power_w, energy_j, "
     "temperature_c, sm_clock_mhz, throttle, cpu_pct, worker_rss_mib, "
-    "transform_ms, skipped_samples, train_s, core_wait_pct, tokens_per_s"
+    "transform_ms, skipped_samples, train_s, core_wait_pct, tokens_per_s, "
+    "mem_reserved_mib, mem_allocated_mib, mem_peak_mib"
 )
 
 
@@ -61,7 +62,8 @@ def rows_of(path):
 def scripted():
     """Start, a change, a pause, a restart; a second GPU appears half-way.
 
-    From the fifth tick on to the restart, loader workers report what they do.
+    From the fifth tick on to the restart, loader workers report what they do, and the allocator
+    what it holds.
     """
     run = Trainer(BEGAN_S + 0.6)
     items = [run.start()]
@@ -94,6 +96,9 @@ def scripted():
                 report,
                 transform_ms={"decode": 2.125 + tick / 8, "crop": 0.08} if tick > 4 else {},
                 skipped_samples=tick // 5,
+                mem_reserved_mib=900.0 if tick > 4 else None,
+                mem_allocated_mib=250.0 if tick > 4 else None,
+                mem_peak_mib=800.0 if tick > 4 else None,
             )
             if tick < 16
             else report

@@ -305,6 +305,7 @@ def test_the_account_is_unknown_until_the_end(tmp_path):
         "unattributed_s",
         "evaluation_s",
         "checkpoint_s",
+        "profile_s",
     ]
 
 

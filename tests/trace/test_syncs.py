@@ -17,7 +17,7 @@ MAIN, ANOTHER = 438, 512
 LANES = (
     TraceLane(kind="host", label="main", id=MAIN),
     TraceLane(kind="host", label="autograd", id=ANOTHER),
-    TraceLane(kind="stream", label="stream 7", id=7),
+    TraceLane(kind="stream", label="stream 438", id=MAIN),
 )
 BACKWARD = "autograd::engine::evaluate_function: IndexBackward0"
 STEPS = 2
@@ -184,6 +184,19 @@ def test_a_wait_in_the_backward_pass_belongs_to_its_line(lane):
     ]
     calls = [call(900, 9, "backward"), call(901, 9, "backward")]
     assert syncs(trace(events, calls)) == (use(9, "backward", count=2.0, blocked_ms=0.09),)
+
+
+def test_a_wait_of_a_backward_written_in_python_belongs_to_the_line_in_it():
+    events = [
+        (100, 200, "operator", BACKWARD, 1),
+        (120, 100, "operator", "aten::item", 1),
+        (130, 70, "sync", "cudaStreamSynchronize", 1),
+    ]
+    calls = [call(225, 3, thread=ANOTHER), call(900, 9, "backward")]
+    assert syncs(trace(events, calls)) == (
+        use(3, blocked_ms=0.07),
+        use(9, "backward", blocked_ms=0.0),
+    )
 
 
 def test_the_next_steps_backward_is_not_blamed():

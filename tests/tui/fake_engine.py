@@ -208,6 +208,9 @@ class FakeEngine:
     def resume(self) -> int:
         return self._request(("resume",))
 
+    def memory_owners(self) -> int:
+        return self._request(("memory_owners",))
+
     def restart(self, plan: Plan) -> None:
         self.calls.append(("restart", plan))
         self.plan = plan

@@ -8,13 +8,14 @@ import pytest
 from textual import events
 from textual.app import App
 
+from gpudash.protocol import HostReading
 from gpudash.tui.cells import bar_of
 from gpudash.tui.screens.chooser import Chooser, Chosen
-from gpudash.tui.values import Measured, measured_values, needed_mib, unit_of
+from gpudash.tui.values import Measured, fitting, measured_values, unit_of
 from gpudash.tui.widgets.values import change_text
 from tests.tui.comparisons import compared
 from tests.tui.driving import dashboard
-from tests.tui.fake_engine import CPU, H200, result, settings, training
+from tests.tui.fake_engine import CPU, H200, gpu_sample, result, settings, training
 from workloads import CATALOGUE
 from workloads.levers import Choice, find
 
@@ -124,21 +125,25 @@ def test_bars_are_drawn_to_an_eighth_of_a_cell(share, drawn):
 # ── what is estimated to fit ────────────────────────────────────────────────────────────
 
 
+HELD = HostReading(at_s=0.0, values={"mem_reserved_mib": 6000.0})
+
+
 def estimates(*rows, **active):
     """What is said of each batch size after these rows of (batch size, GiB)."""
     found = [
-        changed(row(n, 100.0 * n, batch_size=str(size)), memory_mib=1024.0 * gib)
+        changed(row(n, 100.0 * n, batch_size=str(size)), peak_mib=1024.0 * gib)
         for n, (size, gib) in enumerate(rows, 1)
     ]
     now = str(rows[-1][0])
-    values = known(BATCH_SIZE, now, found, **{"batch_size": now, **active}).values()
+    shown = changed(training(), results=tuple(found), host=HELD)
+    values = measured_values(BATCH_SIZE, now, "8", settings(**{"batch_size": now, **active}), shown)
     return {one.value: one.how for one in values if not one.how.startswith("row")}
 
 
 def test_a_larger_batch_is_estimated_from_the_two_largest_that_were_measured():
     found = estimates((8, 30.0), (16, 40.0), (32, 60.0))  # of 140.4 GiB
     assert found["64"] == "fits, ~100.0 GiB"
-    assert found["128"] == "may not fit, ~180.0 GiB"
+    assert found["128"] == "does not fit, ~180.0 GiB"
 
 
 def test_of_one_measured_size_nothing_is_said_of_others():
@@ -149,13 +154,21 @@ def test_sizes_measured_with_other_levers_say_nothing():
     assert set(estimates((8, 30.0), (16, 40.0), pipelined="on").values()) == {""}
 
 
-def test_memory_that_an_earlier_row_may_have_left_behind_says_nothing():
-    assert set(estimates((32, 60.0), (8, 60.0)).values()) == {""}
+def test_what_others_use_of_the_device_is_no_room_for_a_batch():
+    rows = tuple(
+        changed(row(n, 100.0 * n, batch_size=str(8 * n)), peak_mib=20_000.0 * n) for n in (1, 2)
+    )
+    alone = changed(training(), results=rows, host=HELD, gpu=gpu_sample(mem_used_mib=6000.0))
+    shared = changed(alone, gpu=gpu_sample(mem_used_mib=86_000.0))
+    fits = [fitting(BATCH_SIZE, settings(batch_size="8"), one) for one in (alone, shared)]
+    assert [(one.fits, one.exceeds) for one in fits if one] == [(56, 64), (24, 28)]
 
 
-def test_nothing_is_estimated_for_a_size_below_those_measured():
-    assert needed_mib(16, {8: 1000.0, 32: 2000.0}) is None
-    assert needed_mib(64, {8: 1000.0, 32: 1000.0}) is None
+def test_which_batch_would_fit_is_not_told_of_another_lever_or_without_readings():
+    unread = changed(training(), results=ROWS, gpu=None)
+    assert fitting(BATCH_SIZE, settings(), unread) is None
+    assert fitting(BATCH_SIZE, settings(), changed(unread, gpu=gpu_sample(), host=None)) is None
+    assert fitting(PIPELINED, settings(), training()) is None
 
 
 # ── the dialog ──────────────────────────────────────────────────────────────────────────

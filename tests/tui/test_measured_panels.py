@@ -292,3 +292,17 @@ async def test_a_low_and_wide_device_panel_has_two_columns():
     first = (await seen(DevicePanel(id="device"), (78, 6), run())).splitlines()[1]
     assert "GPU 3, NVIDIA H200" in first
     assert "SM active" in first
+
+
+def test_the_device_panel_says_what_the_allocator_holds_unless_the_training_is_on_the_cpu():
+    held = HostReading(at_s=0.0, values={"mem_reserved_mib": 8192.0, "mem_allocated_mib": 2048.0})
+    shown = {
+        line.label: line.value
+        for line in device_lines(msgspec.structs.replace(training(), host=held))
+        if isinstance(line, Reading)
+    }
+    assert shown["reserved"] == "8.0 GiB"
+    assert shown["allocated"] == "2.0 GiB"
+    assert shown["allocated, peak"] == "–"
+    on_cpu = [line for line in device_lines(training(on_gpu=False)) if isinstance(line, Reading)]
+    assert "reserved" not in [line.label for line in on_cpu]

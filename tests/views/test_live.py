@@ -687,3 +687,26 @@ def test_steps_are_counted_since_the_last_start_change_or_pause():
     assert watched.now().steps_since_break == 0
     watched.feed(*watched.run.steps(2), watched.run.change())
     assert watched.now().steps_since_break == 0
+
+
+def told(report, **mib):
+    return msgspec.structs.replace(report, **mib)
+
+
+def test_device_memory_stands_among_the_values_of_the_training_process_and_over_time():
+    watched = Watched().trained()
+    report = told(watched.run.step(), mem_reserved_mib=900.0, mem_peak_mib=700.0)
+    reading = host(watched.run.now_s + 0.1, 321.0)
+    shown = watched.feed(report, reading, *watched.run.steps(20)).now()
+    assert shown.host.values["cpu_pct"] == 321.0
+    assert shown.host.values["mem_reserved_mib"] == 900.0
+    assert 900.0 in shown.series.of("mem_reserved_mib")
+    assert shown.results[0].peak_mib == 700.0
+
+
+def test_device_memory_is_shown_where_nobody_reads_the_host_and_forgotten_with_the_worker():
+    watched = Watched().trained()
+    shown = watched.feed(told(watched.run.step(), mem_reserved_mib=900.0)).now()
+    assert shown.host.values == {"mem_reserved_mib": 900.0}
+    restarted = Restarted(at_s=watched.run.now_s, plan=PLAN)
+    assert watched.feed(restarted).now().host is None

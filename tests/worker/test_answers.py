@@ -3,10 +3,13 @@
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 import torch
 
+from gpudash.instrument import reporter
+from gpudash.instrument.memory import DeviceMemory
 from gpudash.protocol import (
     AnyCommand,
     Block,
@@ -16,15 +19,19 @@ from gpudash.protocol import (
     Changed,
     Event,
     Finished,
+    Memory,
     Pause,
     Paused,
     Plan,
+    Profile,
+    Profiled,
     Progress,
     Refused,
     Resume,
     Resumed,
     Stop,
 )
+from gpudash.worker import loop
 from tests.worker.in_process import FakeEntry, Run
 from tests.workloads.trainings import one_thread
 from workloads.levers import Value
@@ -48,6 +55,10 @@ def blocks(number: int, run: int, *changes: dict[str, str], min_steps: int = 3) 
         for i, one in enumerate(changes)
     ]
     return Blocks(id=number, run=run, blocks=tuple(made))
+
+
+def profile(number: int, where: str = "trace.json") -> Profile:
+    return Profile(id=number, steps=3, path=where)
 
 
 LONG = blocks(1, 1, {"pipelined": "on"}, {}, min_steps=10**6)
@@ -83,8 +94,20 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event]]]] = {
         [LONG, Pause(id=2), Resume(id=3), Pause(id=4), blocks(5, 1), Resume(id=6)],
         dict.fromkeys(range(1, 7)),
     ),
+    "who owns memory, on a CPU": ([Memory(id=1)], {1: Refused}),
     "out of memory": ([Change(id=1, settings={"batch_size": "4"})], {1: Changed}),
     "out of memory in blocks": ([blocks(1, 1, {"batch_size": "4"}, {})], {1: BlocksEnded}),
+    "profiles": ([profile(1), profile(2)], {1: Profiled, 2: Profiled}),
+    "a profile in blocks": (
+        [LONG, profile(2), blocks(3, 1)],
+        {1: BlocksEnded, 2: Refused, 3: BlocksEnded},
+    ),
+    "a profile under pause": ([Pause(id=1), profile(2)], {1: Paused, 2: Refused}),
+    "a profile that cannot be written": ([profile(1, "/none/trace.json")], {1: Refused}),
+    "out of memory in a profile": (
+        [Change(id=1, settings={"batch_size": "4"}), profile(2)],
+        {1: Changed, 2: None},
+    ),
     "a stop in blocks": ([LONG, Pause(id=2), Stop(id=3)], dict.fromkeys((1, 2, 3))),
     "stopping twice": ([Stop(id=1), Stop(id=2), Pause(id=3)], dict.fromkeys((1, 2, 3))),
 }
@@ -92,7 +115,10 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event]]]] = {
 
 @pytest.mark.parametrize("together", [True, False], ids=["together", "one by one"])
 @pytest.mark.parametrize("case", CASES)
-def test_every_command_has_one_answer_that_names_it(case: str, *, together: bool) -> None:
+def test_every_command_has_one_answer_that_names_it(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, together: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where traces go
     commands, expected = CASES[case]
     left = list(commands)
 
@@ -152,6 +178,31 @@ def test_a_change_given_up_later_says_so_before_the_way_back_and_answers_nobody(
     ]
     assert told[1].kind == "out_of_memory"
     assert [event.requested for event in run.of(Changed)] == [{"batch_size": "4"}, {}]
+
+
+def test_what_did_not_fit_says_which_batch_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    def peak(run: Run) -> DeviceMemory:
+        return DeviceMemory(peak_mib=1000.0 + 100.0 * int(run.training.settings["batch_size"]))
+
+    sizes = ["3", "4"]  # at 4 memory runs out
+
+    def react(run: Run, event: Event) -> None:
+        if isinstance(event, Progress) and event.mem_peak_mib and sizes:
+            seen = Counter(step.segment for step in run.steps)
+            if seen[2 - len(sizes)] > 100:
+                run.send(Change(id=len(sizes), settings={"batch_size": sizes.pop(0)}))
+        elif run.of(Refused):
+            run.stop()
+
+    monkeypatch.setattr(reporter, "MEMORY_EVERY_S", 0.0)
+    monkeypatch.setattr(loop, "capacity_mib", lambda _device: 1395.0)
+    run = Run(FakeEntry(during={"forward": work}), react)
+    run._loop._reports._read_memory = lambda: peak(run)
+    (refused,) = run.until_stopped().of(Refused)
+    assert refused.reason == (
+        "out of memory with batch_size=4: went back to batch_size=3; "
+        "batch 3 would fit, 4 would not (from the peaks at 2 and 3)"
+    )
 
 
 def stop_after(kind: type[Event], count: int):  # a reaction, as above

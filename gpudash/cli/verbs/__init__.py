@@ -11,6 +11,7 @@ VERBS = (
     "attach",
     "ab",
     "sweep",
+    "profile",
     "train",
     "replay",
     "report",

@@ -84,6 +84,8 @@ def _training(snapshot: Snapshot, cores: int | None) -> Iterator[Line]:
         if metric == "cpu_pct":
             used = snapshot.host.number(metric) if snapshot.host else None
             yield Reading(label=known.label, value=fmt.cores(used, cores))
+        elif metric.startswith("mem_") and snapshot.device and snapshot.device.kind == "cpu":
+            continue
         elif known.kind == "host" and known.label:
             yield reading(snapshot, metric, known.spark or known.label, NOW)
 

@@ -209,6 +209,7 @@ class LeverPanel(Panel, Scrolled):
         row = self._levers[self._cursor]
         summary = _wrap(row.lever.summary, width)
         values = _wrap(_values_text(row), width) if not row.refusal else []
+        fits = _wrap(row.forecast, width) if row.forecast else []
         does = EFFECTS[row.lever.effect] if row.acts else "needs a GPU: does nothing here"
         if row.keeps_weights:
             does = does.replace(" and new weights", ", same weights")
@@ -219,15 +220,16 @@ class LeverPanel(Panel, Scrolled):
             effect[0] += keys
         said = _wrap(f"A/B: {row.said}", width) if row.said else []
         said_where = _wrap(row.context, width) if row.context else []
-        if len(summary) + len(values) + len(effect) + len(said) + len(said_where) > height:
+        rest = [*effect, *fits, *said, *said_where]
+        if len(summary) + len(values) + len(rest) > height:
             values = []  # Enter shows them
-        rest = [*effect, *said, *said_where]
         room = max(height - len(rest), 1)
         if len(summary) > room:
             summary = [*summary[: room - 1], _cut(f"{summary[room - 1]}…", width, force=True)]
         for ink, lines in (
             ("text", summary),
             ("dim", [*values, *effect]),
+            ("text", fits),
             ("strong", said),
             ("dim", said_where),
         ):

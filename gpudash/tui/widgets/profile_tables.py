@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from gpudash import format as fmt
 from gpudash.trace.compare import compare
-from gpudash.trace.idle import IdleCause
-from gpudash.trace.summary import Summary
+from gpudash.trace.summary import IdleCause, Summary
 from gpudash.trace.text import comparison_lines, summary_lines
 from gpudash.tui.cells import Cell, Parts, fitted, fitting
 

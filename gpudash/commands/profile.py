@@ -1,0 +1,194 @@
+"""`gpudash profile`: a few steps under torch.profiler, and what they tell."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import msgspec
+
+from gpudash.commands.headless import News, Printer, failure_code, follow
+from gpudash.commands.plan import check_with_command, make_plan
+from gpudash.commands.run import HeadlessScript, begin, plan_of
+from gpudash.commands.stdout import complain, say, say_json
+from gpudash.errors import Exit, UsageError
+from gpudash.protocol import Settings
+from gpudash.recording.files import refuse_existing, shown
+from gpudash.run.session import Session
+from gpudash.run.user_command import understand
+from gpudash.snapshot import ENDED, Snapshot, silence
+from gpudash.trace.compare import Comparison, compare
+from gpudash.trace.read import read
+from gpudash.trace.summary import Summary, summarise
+from gpudash.trace.syncs import syncs
+from gpudash.trace.text import comparison_lines, summary_lines
+
+PATIENCE_S = 60.0
+"""A step that takes longer is not waited for."""
+
+
+class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `gpudash profile --json` prints. None = not measured, or not known of a trace alone."""
+
+    schema_version: int = 1
+    trace: str
+    workload: str | None = None
+    device: str | None = None
+    settings: Settings | None = None
+    """Every active lever."""
+    summary: Summary
+    against: Comparison | None = None
+    """What has changed since the trace of `--against`."""
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Profile, or read a trace. Returns the exit code."""
+    before = summary_of(arguments.against) if arguments.against is not None else None
+    if arguments.read is not None:
+        _check_read(arguments)
+        print_report(arguments.read, before, Snapshot(), as_json=arguments.json)
+        return Exit.DONE
+    return (_of_script if arguments.user_command else _of_workload)(arguments, before)
+
+
+def summary_of(path: Path) -> Summary:
+    """Return what a trace tells. Raises UsageError."""
+    trace = read(path)
+    return summarise(trace, syncs(trace))
+
+
+def print_report(path: Path, before: Summary | None, trained: Snapshot, *, as_json: bool) -> None:
+    """Print what a trace tells, and what has changed since another. Raises UsageError."""
+    summary = summary_of(path)
+    change = None if before is None else compare(before, summary)
+    if as_json:
+        device = trained.device
+        report = ProfileReport(
+            trace=str(path),
+            workload=trained.workload or None,
+            device=device.name if device else None,
+            settings=trained.settings if trained.workload else None,
+            summary=summary,
+            against=change,
+        )
+        say_json(report)
+    else:
+        more = [] if change is None else ["", *comparison_lines(change)]
+        say("\n".join([*summary_lines(summary), *more]))
+
+
+class Trial:
+    """One profile in a training, once that is warm."""
+
+    def __init__(self, session: Session, news: News, steps: int, path: Path) -> None:
+        self._session, self._news = session, news
+        self._steps, self._path = steps, path
+        self._asked: int | None = None
+        self.failure = ""
+        """Why there is none, as a clause."""
+        self.is_done = False
+
+    def is_over(self) -> bool:
+        """Ask for it when it is time; tell whether the training is needed no longer."""
+        snapshot = self._news.snapshot
+        if self._asked is None:
+            if is_warm(snapshot):
+                self._asked = self._session.profile(self._steps, self._path)
+        elif snapshot.last_command >= self._asked and not snapshot.profiling:
+            self.failure = snapshot.profile_refusal
+            self.is_done = not self.failure and snapshot.profile is not None
+        if (snapshot.quiet_s or 0.0) > PATIENCE_S:
+            self.failure = f"no step has ended for {PATIENCE_S:.0f} s; gpudash doctor may tell why"
+        return self.is_done or self.failure != ""
+
+    def line(self, snapshot: Snapshot) -> str:
+        """Return how far it is."""
+        if snapshot.state in ENDED:
+            return ""
+        if self._asked is not None:
+            return f"{snapshot.workload}: profiling {self._steps} steps"
+        doing = "warming up" if snapshot.state == "training" else snapshot.status
+        return ", ".join([f"{snapshot.workload}: {doing}", *silence(snapshot)])
+
+    def conclude(self, why: str, *, interrupted: bool) -> int:
+        """Return the exit code; where there is no profile, say why: as known, or else `why`."""
+        self.is_over()  # by the last snapshot
+        if self.is_done:
+            return Exit.DONE
+        reason = "interrupted" if interrupted else self.failure or why
+        complain(f"gpudash: no profile: {reason}")
+        if interrupted:
+            return Exit.INTERRUPTED
+        return Exit.REFUSED if self.failure else Exit.FAILED
+
+
+def is_warm(snapshot: Snapshot) -> bool:
+    """Return whether the steps are over that make ready for others."""
+    return bool(snapshot.results) and snapshot.results[-1].steps > 0
+
+
+def _of_workload(arguments: argparse.Namespace, before: Summary | None) -> int:
+    plan = make_plan(arguments)
+    path = _path(arguments, plan.workload)
+    session = Session(plan, command=arguments.command, set_by=arguments.set_by)
+    try:
+        news = News(quiet=arguments.quiet)
+        trial = Trial(session, news, arguments.steps, path)
+        interrupted = follow(session, news, trial.line, trial.is_over)
+        if session.failure is not None and not trial.is_done:
+            complain(f"gpudash: {session.failure.sentence}")
+            return failure_code(session.failure)
+        code = trial.conclude("the training ended first", interrupted=interrupted)
+    finally:
+        session.close()
+    return _tell(arguments, path, before, news.snapshot, code)
+
+
+def _of_script(arguments: argparse.Namespace, before: Summary | None) -> int:
+    check_with_command(arguments)
+    command = understand(arguments.user_command)
+    path = _path(arguments, command.name)
+    script = HeadlessScript(command, begin(), output_to_stderr=arguments.json)
+    news = News(quiet=True)
+    with script.session(plan_of(command), arguments) as session:
+        trial = Trial(session, news, arguments.steps, path)
+        line = (lambda _: "") if arguments.quiet else trial.line
+        printer = Printer(sys.stderr, line, shared=True)
+        script.follow(
+            session,
+            news,
+            over=lambda: trial.is_over() or script.interrupted,
+            show=lambda: printer.show(news),
+        )
+    assert script.source
+    why = script.source.how_it_ended() if script.source.started else script.source.why_no_step()
+    code = trial.conclude(why, interrupted=script.interrupted)
+    return _tell(arguments, path, before, news.snapshot, code)
+
+
+def _tell(
+    arguments: argparse.Namespace, path: Path, before: Summary | None, trained: Snapshot, code: int
+) -> int:
+    if code == Exit.DONE:
+        print_report(path, before, trained, as_json=arguments.json)
+        if not arguments.quiet:
+            complain(f"the trace is {shown(path)}; ui.perfetto.dev opens it too")
+    return code
+
+
+def _path(arguments: argparse.Namespace, name: str) -> Path:
+    """Return where the trace goes. Raises UsageError or RecordingError."""
+    path: Path = arguments.trace or Path(f"{Path(name).stem}.trace.json")
+    if path.suffix == ".gz":
+        raise UsageError(f"--trace {shown(path)} is not valid; valid: a name without .gz")
+    if not path.parent.is_dir():
+        raise UsageError(f"--trace {shown(path)}: the folder {shown(path.parent)} does not exist")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"--trace {shown(path)} is not valid; valid: a file")
+    if not arguments.force:
+        refuse_existing(path)
+    return path
+
+
+def _check_read(arguments: argparse.Namespace) -> None:
+    if arguments.user_command or arguments.trace is not None or arguments.force:
+        raise UsageError("--read trains nothing; valid beside it: --against, --json")

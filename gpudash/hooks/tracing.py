@@ -1,0 +1,60 @@
+"""A profile of a script's steps, from border to border; before the first, a step to count flops."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from gpudash.hooks.training import Training
+from gpudash.instrument.profiler import Profiler
+from gpudash.protocol import Profile, Profiled
+
+
+class Tracing:
+    """What was asked, and how far it is."""
+
+    def __init__(self, training: Training, asked: Profile) -> None:
+        """Begin at a border. Raises NoProfile."""
+        self.asked = asked
+        self._training = training
+        self._counting = ExitStack()
+        self._profiler = Profiler(training.found.device, asked.steps, Path(asked.path))
+        self._profiler.check()
+        training.look_closely(asked.steps + 1)
+        if training.flops is None:
+            from gpudash.instrument.flops import counting  # noqa: PLC0415  # no script waits for it
+
+            self._counter = self._counting.enter_context(counting(training.found.device))
+            self._is_counting = True
+        else:
+            self._is_counting = False
+            self._profiler.begin(training.step + 1)
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it is to be ended within a step."""
+        return self._profiler.is_overdue
+
+    def border(self, *, is_last: bool) -> bool:
+        """Take that a step is over; return whether the profile is. Raises NoProfile."""
+        if not self._is_counting:
+            return self._profiler.step(is_last=is_last)
+        self._stop_counting()
+        self._training.flops = self._counter.flops()
+        self._profiler.begin(self._training.step + 1)
+        return False
+
+    def end(self) -> Profiled:
+        """Stop, and tell what was traced. Raises NoProfile."""
+        self._stop_counting()
+        profiled = self._profiler.end(self._training.precision, self._training.flops)
+        return replace(profiled, answers=(self.asked.id,))
+
+    def abandon(self) -> None:
+        """Switch off what is on."""
+        self._stop_counting()
+        self._profiler.abandon()
+
+    def _stop_counting(self) -> None:
+        self._is_counting = False
+        self._counting.close()

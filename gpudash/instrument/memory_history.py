@@ -1,0 +1,150 @@
+"""Records for a few steps who allocates device memory, where somebody has asked for it.
+
+Nothing is recorded otherwise: a stack for each allocation costs some microseconds.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+import gpudash
+from gpudash.instrument.owners import MIB, at_the_peak, owners
+from gpudash.protocol import Event, Memory, MemoryOwners, MemoryUse, Refused
+
+STEPS = 2
+"""In the second one, gradients and the optimizer's state are there from the begin."""
+MOST_EVENTS = 200_000
+"""The newest that are kept, of steps that allocate without end."""
+INSIDE = tuple(f"{Path(module.__file__).parent}/" for module in (torch, gpudash) if module.__file__)
+
+Owned = tuple[Iterable[nn.Module], Iterable[Optimizer]]
+
+
+class MemoryHistory:
+    """Answers `Memory` commands; is told by the loop where it stands."""
+
+    def __init__(
+        self, device: torch.device, owned: Callable[[], Owned], send: Callable[[Event], None]
+    ) -> None:
+        """`owned` returns the modules and the optimizers whose tensors are told apart."""
+        self._device = device
+        self._owned = owned
+        self._send = send
+        self._asked: tuple[int, ...] = ()
+        self._last_step: int | None = None  # while recording
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it records."""
+        return self._last_step is not None
+
+    def ask(self, command: Memory, step: int) -> None:
+        """Record from here, after `step`, and answer in two steps; or say why not."""
+        why_not = self._why_not()
+        if why_not:
+            self._refuse((command.id,), why_not)
+            return
+        self._begin(step + STEPS)
+        self._asked += (command.id,)
+
+    def watch(self, last_step: int) -> None:
+        """Record until after this step, where that can be done, in case memory runs out."""
+        if not self._why_not():
+            self._begin(last_step)
+
+    def turn(self, step: int) -> bool:
+        """Tell what has been asked for once its steps are over; return whether that took time."""
+        if self._last_step is None or step < self._last_step:
+            return False
+        if self._asked:
+            self.tell()
+        else:
+            self.stop("")
+        return True
+
+    def tell(self) -> MemoryOwners | None:
+        """Tell what is known by now, and record no more; return it."""
+        if not self.is_on:
+            return None
+        try:
+            told = self._look()
+        except Exception as error:  # noqa: BLE001  # torch's own, private interface
+            self.stop(f"torch could not tell: {error}")
+            return None
+        self._send(told)
+        self._end()
+        return told
+
+    def stop(self, why: str) -> None:
+        """Record no more; `why` is the answer to whoever has asked."""
+        asked = self._end()
+        if asked:
+            self._refuse(asked, why)
+
+    def _why_not(self) -> str:
+        if self._device.type != "cuda":
+            return "the training is on the CPU: device memory is a GPU's"
+        if not self.is_on and torch._C._cuda_isHistoryEnabled():  # noqa: SLF001  # no public door
+            return "the script records its memory history itself"
+        return ""
+
+    def _begin(self, last_step: int) -> None:
+        if not self.is_on:
+            torch.cuda.memory._record_memory_history(  # noqa: SLF001  # its documented name
+                enabled="all", context="alloc", stacks="python", max_entries=MOST_EVENTS
+            )
+        self._last_step = last_step
+
+    def _end(self) -> tuple[int, ...]:
+        asked, self._asked = self._asked, ()
+        if self.is_on:
+            self._last_step = None
+            torch.cuda.memory._record_memory_history(enabled=None)  # noqa: SLF001  # forgets all
+        return asked
+
+    def _look(self) -> MemoryOwners:
+        index = torch.cuda.current_device() if self._device.index is None else self._device.index
+        snapshot = torch.cuda.memory._snapshot()  # noqa: SLF001  # its documented name
+        held = at_the_peak(snapshot, index)
+        return MemoryOwners(
+            at_s=time.monotonic(),
+            answers=self._asked,
+            peak_mib=sum(one.bytes for one in held) / MIB,
+            owners=owners(held, uses(*self._owned()), INSIDE),
+        )
+
+    def _refuse(self, answers: tuple[int, ...], why: str) -> None:
+        self._send(Refused(answers=answers, kind="no_memory_owners", changes={}, reason=why))
+
+
+def uses(modules: Iterable[nn.Module], optimizers: Iterable[Optimizer]) -> dict[int, MemoryUse]:
+    """Return what the memory at these addresses is for."""
+    found: dict[int, MemoryUse] = {}
+    for optimizer in optimizers:
+        for state in optimizer.state.values():
+            found |= dict.fromkeys(_addresses(state.values()), "optimizer state")
+        for group in optimizer.param_groups:
+            found |= _of_parameters(group["params"])
+    for module in modules:
+        found |= dict.fromkeys(_addresses(module.buffers()), "weights")
+        found |= _of_parameters(module.parameters())
+    return found
+
+
+def _of_parameters(parameters: Iterable[Tensor]) -> dict[int, MemoryUse]:
+    parameters = list(parameters)
+    weights: dict[int, MemoryUse] = dict.fromkeys(_addresses(parameters), "weights")
+    return weights | dict.fromkeys(_addresses(one.grad for one in parameters), "gradients")
+
+
+def _addresses(things: Iterable[Any]) -> Iterator[int]:
+    for one in things:
+        if isinstance(one, Tensor):
+            with suppress(RuntimeError, NotImplementedError):  # a subclass without a storage
+                yield one.untyped_storage().data_ptr()

@@ -1,0 +1,116 @@
+"""Who owned device memory at its fullest: of a snapshot of torch's allocator, in plain dicts.
+
+A snapshot says what is allocated now, and what was allocated and freed while it was recorded.
+Undoing that leads to what was there before; doing it again, to the fullest moment.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from gpudash.protocol import MemoryUse, Owner
+
+MIB = 2**20
+MOST_OWNERS = 20
+Snapshot: TypeAlias = Mapping[str, Any]
+"""As `torch.cuda.memory._snapshot` returns it."""
+Event: TypeAlias = Mapping[str, Any]
+Frames: TypeAlias = Sequence[Mapping[str, Any]]
+
+
+class Allocation(NamedTuple):
+    """A piece of memory that was held at the fullest moment."""
+
+    address: int
+    bytes: int
+    frames: Frames | None = None
+    """Of the Python that asked for it, the innermost first; None: before anything was recorded."""
+    was_freed: bool = False
+    """Afterwards, within what was recorded."""
+
+
+def at_the_peak(snapshot: Snapshot, device: int) -> list[Allocation]:
+    """Return what was held when most was; a request that failed is counted as if it had not."""
+    events = list(_events(snapshot, device))
+    held = {address: Allocation(address, size) for address, size in _before(snapshot, device)}
+    peak = _fullest(sum(one.bytes for one in held.values()), events)
+    for event in events[:peak]:
+        if event["action"] == "free_requested":
+            held.pop(event["addr"], None)
+        elif event["action"] == "alloc" or event is events[peak - 1]:
+            address = event.get("addr", 0) if event["action"] == "alloc" else 0
+            held[address] = Allocation(address, event["size"], event.get("frames", ()))
+    freed = {one["addr"] for one in events[peak:] if one["action"] == "free_requested"}
+    return [one._replace(was_freed=one.address in freed) for one in held.values()]
+
+
+def owners(
+    allocations: Iterable[Allocation], uses: Mapping[int, MemoryUse], inside: tuple[str, ...]
+) -> tuple[Owner, ...]:
+    """Return the lines that own most, the largest first.
+
+    `uses` says by address what is known of an allocation. The line is that of the innermost frame
+    whose file is not below a folder of `inside`.
+    """
+    found: dict[tuple[str, int, str, MemoryUse], list[int]] = defaultdict(list)
+    for one in allocations:
+        frame = _nearest(one.frames or (), inside)
+        place = (frame["filename"], frame["line"], frame["name"]) if frame else ("", 0, "")
+        found[*place, uses.get(one.address) or _use(one)].append(one.bytes)
+    made = (
+        Owner(file=file, line=line, function=name, use=use, mib=sum(sizes) / MIB, count=len(sizes))
+        for (file, line, name, use), sizes in found.items()
+    )
+    return tuple(sorted(made, key=lambda one: -one.mib)[:MOST_OWNERS])
+
+
+def _use(one: Allocation) -> MemoryUse:
+    """Tell what it is for by how it came and went.
+
+    Autograd's thread has no Python frames. What a step has allocated before the fullest moment, and
+    is freed after it, the backward pass has waited for.
+    """
+    if one.frames is None:
+        return "from before"
+    if not one.frames:
+        return "backward pass"
+    return "activations" if one.was_freed else "other"
+
+
+def _nearest(frames: Frames, inside: tuple[str, ...]) -> Mapping[str, Any] | None:
+    outside = (one for one in frames if not one["filename"].startswith((*inside, "<")))
+    return next(outside, frames[0] if frames else None)
+
+
+def _events(snapshot: Snapshot, device: int) -> Iterator[Event]:
+    """Yield what changed what is held, oldest first."""
+    for event in snapshot["device_traces"][device : device + 1]:
+        yield from (one for one in event if one["action"] in ("alloc", "free_requested", "oom"))
+
+
+def _before(snapshot: Snapshot, device: int) -> Iterable[tuple[int, int]]:
+    """Return address and bytes of what had been there when the recording began."""
+    held: dict[int, int] = {}
+    for segment in snapshot["segments"]:
+        address = segment["address"]
+        for block in segment["blocks"]:  # they fill their segment
+            if segment["device"] == device and block["state"] == "active_allocated":
+                held[address] = block["requested_size"]
+            address += block["size"]
+    for event in reversed(list(_events(snapshot, device))):
+        if event["action"] == "alloc":
+            held.pop(event["addr"], None)
+        elif event["action"] == "free_requested":
+            held[event["addr"]] = event["size"]
+    return held.items()
+
+
+def _fullest(used: int, events: Sequence[Event]) -> int:
+    """Return after how many events most is held; `used` bytes are before the first."""
+    most, found = used, 0
+    for number, event in enumerate(events, 1):
+        now = used - event["size"] if event["action"] == "free_requested" else used + event["size"]
+        if now > most:
+            most, found = now, number
+        used = used if event["action"] == "oom" else now
+    return found

@@ -1,0 +1,151 @@
+"""What a device reaches at its best: a few large matmuls, and a copy within its own memory.
+
+Model flops and bytes are compared with this, and not with a data sheet: it is measured on this
+device, at the clock that it runs at.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gpudash.protocol import Peak
+
+PRECISIONS = {
+    "fp32": (torch.float32, 4096),
+    "tf32": (torch.float32, 8192),
+    "bf16": (torch.bfloat16, 8192),
+}
+"""The type of the elements, and the side of matrices that fill any GPU."""
+SMALLEST_SIDE = 1024
+REPEATS = 4
+"""The best of them counts; the first also loads the kernel."""
+MOST_ROOM = 3 * 8192**2 * 4
+LEAST_ROOM = 3 * SMALLEST_SIDE**2 * 4
+CPU_COPY_BYTES = 32 << 20
+CPU_SIDE = 1024
+CPU_BUDGET_S = 0.05
+"""Once at least, and then until this is over: a CPU has other work besides."""
+
+
+def measure(device: torch.device, precision: str = "") -> Peak | None:
+    """Return what the device, which should be idle, reaches in this precision, or in all it has.
+
+    None where there is too little free memory. What the measurement took is free again; torch's
+    peak of allocated memory alone has seen it.
+    """
+    wanted = [precision] if precision in PRECISIONS else [*PRECISIONS]
+    try:
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            return _of_cpu(wanted) if device.type == "cpu" else _of_gpu(device, wanted)
+    except RuntimeError:  # out of memory after all, or an allocator without pools
+        return None
+
+
+def side(precision: str, room_bytes: int) -> int | None:
+    """Return the side of three square matrices that have room; None where small ones have not."""
+    dtype, fitting = PRECISIONS[precision]
+    while fitting >= SMALLEST_SIDE:
+        if 3 * fitting**2 * dtype.itemsize <= room_bytes:
+            return fitting
+        fitting //= 2
+    return None
+
+
+@contextmanager
+def multiplying(precision: str) -> Iterator[None]:
+    """Multiply float32 matrices in `fp32` or `tf32`.
+
+    PyTorch has two interfaces. The older one is used where the script has not used the newer:
+    after a write through that, reads through the older raise.
+    """
+    places: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]  # made at run time
+    before = [place.fp32_precision for place in places]
+    is_tf32 = precision == "tf32"
+    try:
+        older = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        older = None
+    try:
+        if older:
+            torch.set_float32_matmul_precision("high" if is_tf32 else "highest")
+        else:
+            places[0].fp32_precision = "tf32" if is_tf32 else "ieee"
+        yield
+    finally:
+        if older:
+            torch.set_float32_matmul_precision(older)
+        for place, value in zip(places, before, strict=True):
+            if not older:
+                place.fp32_precision = "none"  # perhaps it followed another one
+            if place.fp32_precision != value:
+                place.fp32_precision = value
+
+
+def _of_gpu(device: torch.device, wanted: list[str]) -> Peak | None:
+    is_new = torch.cuda.get_device_capability(device) >= (8, 0)  # Ampere
+    free_bytes, _ = torch.cuda.mem_get_info(device)
+    room_bytes = min(MOST_ROOM, free_bytes // 4)
+    if room_bytes < LEAST_ROOM:
+        return None
+    pool = torch.cuda.MemPool()  # its memory is the driver's again once it is gone
+    with torch.cuda.device(device):
+        with torch.cuda.use_mem_pool(pool):
+            room = torch.empty(room_bytes // 16 * 16, dtype=torch.uint8, device=device)
+        random = torch.Generator(device).manual_seed(0)
+        tflops = {}
+        for precision in wanted:
+            n = side(precision, room_bytes)
+            if n and (is_new or precision == "fp32"):
+                dtype, _ = PRECISIONS[precision]
+                a, b, c = room.view(dtype)[: 3 * n * n].view(3, n, n)
+                for factor in (a, b):  # zeros would need less power, and so be faster
+                    factor.uniform_(-1, 1, generator=random)
+                with multiplying(precision):
+                    lasts_s = _gpu_s(device, partial(torch.mm, a, b, out=c))
+                tflops[precision] = 2 * n**3 / lasts_s / 1e12
+        source, target = room.view(2, -1)
+        copied_s = _gpu_s(device, partial(target.copy_, source))
+    return Peak(matmul_tflops=tflops, memory_gb_s=room.numel() / copied_s / 1e9)
+
+
+def _gpu_s(device: torch.device, run: Callable[[], Tensor]) -> float:
+    events = [torch.Event(device, enable_timing=True) for _ in range(REPEATS + 1)]
+    events[0].record()
+    for event in events[1:]:
+        run()
+        event.record()
+    events[-1].synchronize()  # sync: once a profile, between two steps
+    return min(float(begin.elapsed_time(end)) for begin, end in pairwise(events)) / 1e3
+
+
+def _of_cpu(wanted: list[str]) -> Peak:
+    random = torch.Generator().manual_seed(0)
+    tflops = {
+        precision: _cpu_tflops(PRECISIONS[precision][0], random)
+        for precision in wanted
+        if precision != "tf32"
+    }
+    source, target = torch.ones(2, CPU_COPY_BYTES, dtype=torch.uint8)  # zeros may be one page
+    copied_s = _cpu_s(partial(target.copy_, source))
+    return Peak(matmul_tflops=tflops, memory_gb_s=2 * CPU_COPY_BYTES / copied_s / 1e9)
+
+
+def _cpu_tflops(dtype: torch.dtype, random: torch.Generator) -> float:
+    a, b = torch.empty(2, CPU_SIDE, CPU_SIDE, dtype=dtype).uniform_(-1, 1, generator=random)
+    return 2 * CPU_SIDE**3 / _cpu_s(partial(torch.mm, a, b)) / 1e12
+
+
+def _cpu_s(run: Callable[[], Tensor]) -> float:
+    best_s, until_s = math.inf, time.perf_counter() + CPU_BUDGET_S
+    while best_s == math.inf or time.perf_counter() < until_s:
+        began_s = time.perf_counter()
+        run()
+        best_s = min(best_s, time.perf_counter() - began_s)
+    return best_s

@@ -1,0 +1,262 @@
+"""Some steps of a training under torch.profiler, whoever's loop they are.
+
+Told of each border between two steps. Outside of `begin` and `end` nothing of it is left on.
+"""
+
+import gc
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import get_ident
+from typing import Any, ClassVar
+
+import msgspec
+import torch
+from torch.autograd import profiler as autograd
+from torch.profiler import ProfilerActivity
+
+from gpudash.instrument.peak import measure
+from gpudash.instrument.syncs import SyncWindow
+from gpudash.protocol import Flops, Profiled, SyncCall
+
+LIMIT_S = 30.0
+"""Then it ends with the steps that it has: what a trace keeps grows with each operator."""
+INJECTED = ("NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH")
+"""Environment variables by which Nsight and its like come into a process."""
+ANOTHER = "another profiler is active here: try again once it has ended"
+NO_DEVICE_EVENTS = (
+    "the GPU was not traced: run without other GPU profilers, and have the driver allow it "
+    "(NVreg_RestrictProfilingToAdminUsers=0)"
+)
+STARTS = ("_prepare_trace", "_start_trace")
+"""Of `torch.autograd.profiler.profile`: how any of torch's profilers begins."""
+_LOG_LEVEL = "KINETO_LOG_LEVEL"
+
+
+class NoProfile(Exception):  # noqa: N818  # it is an answer
+    """There is none: one clause says why not, or what to do."""
+
+
+class Profiler:
+    """One profile: `begin`, a `step` at each border from there on, `end`; or `abandon`."""
+
+    _on: ClassVar["Profiler | None"] = None
+    _inherited: ClassVar["Profiler | None"] = None
+    """In a forked child, its parent's, to be destroyed there alone."""
+
+    def __init__(self, device: torch.device, steps: int, path: Path) -> None:
+        self._device = device
+        self._is_cuda = device.type == "cuda"
+        self._steps = steps
+        self._path = path
+        self._unfinished = path.with_name(f".{path.name}.{os.getpid()}~")
+        self._torch: Any = None  # torch's own
+        self._thread = 0
+        self._annotation: Any = None  # of the step in progress
+        self._window = SyncWindow()
+        self._syncs: tuple[SyncCall, ...] = ()
+        self._others: dict[str, Callable[..., Any]] = {}  # how other profilers begin
+        self._first_step = self._done = 0
+        self._border_s = self._ended_s = 0.0
+        self._called_s = self._began_s = time.monotonic()
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether it is to be ended at this border."""
+        is_late = self._done > 0 and self.is_overdue
+        return self._done >= self._steps or is_late or self._ended_s > 0
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it has lasted too long: to be ended, wherever the step in progress is."""
+        return time.monotonic() - self._began_s > LIMIT_S
+
+    def begin(self, first_step: int) -> None:
+        """Trace from here on, between two steps, from an idle device on. Raises NoProfile."""
+        self._called_s, self._first_step = time.monotonic(), first_step
+        self.check()
+        if self._is_cuda:
+            torch.cuda.synchronize(self._device)  # sync: these steps alone are traced and timed
+        # what torch.profiler is made of: that would import the compiler first
+        self._torch = autograd.profile(use_device="cuda" if self._is_cuda else None)
+        self._window.start()
+        is_loud = _LOG_LEVEL not in os.environ
+        if is_loud:  # else Kineto talks on the script's own stderr
+            os.environ[_LOG_LEVEL] = "99"
+        try:
+            self._torch.__enter__()
+        except RuntimeError as error:
+            self._window.stop()
+            self.abandon()
+            raise NoProfile(f"torch's profiler did not start: {_first_line(error)}") from error
+        finally:
+            if is_loud:
+                del os.environ[_LOG_LEVEL]
+        Profiler._on, self._thread = self, get_ident()
+        self._give_way_to_others()
+        self._began_s = self._border_s = time.monotonic()
+        self._annotate()
+
+    def step(self, *, is_last: bool = False) -> bool:
+        """Take that a step is over here; return whether that is enough, or was the last."""
+        if self._ended_s:
+            return True
+        self._close_annotation()
+        self._done, self._border_s = self._done + 1, time.monotonic()
+        if is_last or self.is_enough:
+            return True
+        self._annotate()
+        return False
+
+    def stop(self) -> None:
+        """Trace no further; on the thread that began. Again: nothing."""
+        if Profiler._on is not self or self._thread != get_ident():
+            return
+        Profiler._on = None
+        self.let_others_begin()
+        is_within = self._annotation is not None
+        self._close_annotation()
+        self._syncs = self._window.stop()
+        if self._is_cuda:
+            torch.cuda.synchronize(self._device)  # sync: as before the steps
+        self._ended_s = self._border_s if is_within else time.monotonic()
+        self._torch.__exit__(None, None, None)
+
+    def end(self, precision: str = "", flops: Flops | None = None) -> Profiled:
+        """Stop, write the trace and return what it holds. Raises NoProfile."""
+        try:
+            self.stop()
+            if not self._done:
+                raise NoProfile("no step was over before it had to end")
+            if self._is_cuda and not _traced_device(self._torch):
+                raise NoProfile(NO_DEVICE_EVENTS)
+            self._torch.export_chrome_trace(str(self._unfinished))
+            peak = measure(self._device, precision)
+            steps_s, now_s = self._ended_s - self._began_s, time.monotonic()
+            profiled = Profiled(
+                at_s=now_s,
+                path=str(self._path),
+                first_step=self._first_step,
+                steps=self._done,
+                steps_ms=steps_s * 1e3,
+                took_ms=(now_s - self._called_s - steps_s) * 1e3,
+                precision=precision,
+                syncs=self._syncs,
+                peak=peak,
+                flops=flops,
+            )
+            note(self._unfinished, profiled)
+            self._unfinished.replace(self._path)
+        except (OSError, RuntimeError) as error:
+            raise NoProfile(f"the trace could not be written: {_first_line(error)}") from error
+        finally:
+            self.abandon()
+        return profiled
+
+    def abandon(self) -> None:
+        """Switch off what is on, and leave nothing behind. Again: nothing."""
+        with suppress(Exception):
+            self.stop()
+        self._torch = None
+        with suppress(OSError):
+            self._unfinished.unlink(missing_ok=True)
+
+    def let_others_begin(self) -> None:
+        """Stand in no other profiler's way any more."""
+        for name, start in self._others.items():
+            setattr(autograd.profile, name, start)
+
+    @classmethod
+    def cut_short(cls) -> None:
+        """Stop the one that is on, if there is one: what it has is kept."""
+        if cls._on is not None:
+            with suppress(Exception):
+                cls._on.stop()
+
+    @classmethod
+    def forget_in_child(cls) -> None:
+        """Record nothing in a forked child: its parent's profiler would grow there, unended."""
+        cls._inherited, cls._on = cls._on, None
+        if cls._inherited is not None:
+            cls._inherited.let_others_begin()
+            with suppress(Exception):
+                private: Any = torch.autograd
+                private._enable_record_function(False)  # noqa: SLF001  # of this thread
+
+    def check(self) -> None:
+        """Do nothing, where a profile may begin. Raises NoProfile."""
+        if _is_active() or _is_warming_up():
+            raise NoProfile(ANOTHER)
+        if self._is_cuda:
+            if torch.cuda.is_current_stream_capturing():
+                raise NoProfile("a CUDA graph is being captured: try again in a moment")
+            if ProfilerActivity.CUDA not in torch.profiler.supported_activities():  # type: ignore[no-untyped-call]  # in torch
+                raise NoProfile("this build of torch has no CUPTI: install one for CUDA")
+            if any(name in os.environ for name in INJECTED):
+                raise NoProfile("another GPU profiler has started this command: run it without")
+        try:
+            self._unfinished.touch()
+        except OSError as error:
+            raise NoProfile(f"cannot write {self._path}: {error.strerror}") from error
+
+    def _annotate(self) -> None:
+        # as torch's own schedule does, by the number of the training's step
+        name = f"ProfilerStep#{self._first_step + self._done}"
+        self._annotation = autograd.record_function(name)
+        self._annotation.__enter__()
+
+    def _close_annotation(self) -> None:
+        annotation, self._annotation = self._annotation, None
+        if annotation is not None:
+            annotation.__exit__(None, None, None)
+
+    def _give_way_to_others(self) -> None:
+        """Have another profiler find nothing on: two at once raise, or crash, in the script."""
+        for name in STARTS:
+            start = self._others[name] = getattr(autograd.profile, name)
+
+            def first_end_ours(profile: Any, *args: Any, start: Any = start) -> Any:
+                Profiler.cut_short()
+                return start(profile, *args)
+
+            setattr(autograd.profile, name, first_end_ours)
+
+
+os.register_at_fork(after_in_child=Profiler.forget_in_child)
+
+
+def note(path: Path, profiled: Profiled) -> None:
+    """Add our record to a trace. Raises OSError where the trace is not whole."""
+    with path.open("r+b") as file:
+        file.seek(-min(file.seek(0, os.SEEK_END), 64), os.SEEK_END)
+        at, tail = file.tell(), file.read()
+        brace = tail.rfind(b"}")
+        if brace < 0 or tail[brace + 1 :].strip():
+            raise OSError("the disk may be full")
+        file.seek(at + brace)
+        file.write(b',\n"gpudash": ' + msgspec.json.encode(profiled) + b"\n}\n")
+
+
+def _is_active() -> bool:
+    """Return whether somebody's profiler is on. Nothing public tells."""
+    private: Any = torch.autograd
+    return bool(autograd._is_profiler_enabled or private._profiler_enabled())  # noqa: SLF001
+
+
+def _is_warming_up() -> bool:
+    """Return whether one is about to be: what comes between would crash it."""
+    return any(
+        type(one) is autograd.profile and one.entered and one.kineto_results is None
+        for one in gc.get_referrers(autograd.profile)
+    )
+
+
+def _traced_device(profiler: autograd.profile) -> bool:
+    events = profiler.kineto_results.events() if profiler.kineto_results else ()
+    return any("CUDA" in str(one.device_type()) for one in events)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]

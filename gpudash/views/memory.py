@@ -1,0 +1,32 @@
+"""Who owned device memory, in words."""
+
+from pathlib import PurePath
+
+from gpudash import format as fmt
+from gpudash.protocol import MemoryOwners, Owner
+
+
+def owners_title(told: MemoryOwners) -> str:
+    """Return what the lines are of."""
+    when = "over two steps" if told.answers else "when memory ran out"
+    return f"device memory: at most {fmt.memory(told.peak_mib)} in tensors {when}"
+
+
+def owner_lines(told: MemoryOwners) -> list[str]:
+    """Return a line for each owner: how much, what for, and where it was allocated."""
+    if not told.owners:
+        return ["nothing was allocated"]
+    sizes = [fmt.memory(one.mib) for one in told.owners]
+    width, widest = max(map(len, sizes)), max(len(one.use) for one in told.owners)
+    return [
+        f"{size:>{width}}  {one.use:<{widest}}  {_place(one)}"
+        for size, one in zip(sizes, told.owners, strict=True)
+    ]
+
+
+def _place(one: Owner) -> str:
+    times = f", {one.count} allocations" if one.count > 1 else ""
+    if not one.file:
+        return f"line not known{times}"
+    file = "/".join(PurePath(one.file).parts[-2:])
+    return fmt.plain(f"{file}:{one.line} in {one.function}{times}")

@@ -1,0 +1,193 @@
+"""`gpudash profile` from outside, and how it comes to its end."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from gpudash.cli.main import main
+from gpudash.commands.headless import News
+from gpudash.commands.profile import PATIENCE_S, Trial
+from gpudash.errors import Exit
+from gpudash.instrument.profiler import Profiler
+from gpudash.protocol import Profiled
+from gpudash.snapshot import Result, Snapshot
+from tests.workloads.trainings import one_thread
+
+ROOT = Path(__file__).parents[2]
+GPUDASH = [sys.executable, "-m", "gpudash"]
+WAIT_S = 60
+WARM = Snapshot(
+    state="training", workload="encdec", results=(Result(number=1, configuration="", steps=3),)
+)
+FOUND = Profiled(at_s=1.0, path="trace.json", first_step=1, steps=3, steps_ms=1.0, took_ms=1.0)
+TRAIN = """
+import torch
+from torch import nn
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+while True:
+    model(torch.randn(4, 8)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def traced(path: Path) -> Path:
+    """Write a trace of two steps."""
+    profiler = Profiler(torch.device("cpu"), 2, path)
+    profiler.begin(1)
+    with one_thread():
+        while True:
+            torch.ones(8, 8) @ torch.ones(8, 8)
+            if profiler.step():
+                break
+    profiler.end()
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _private(monkeypatch, short_path, tmp_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def done(*words):
+    return subprocess.run(
+        [*GPUDASH, "profile", *words], capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+
+
+def steps_in(path: Path) -> int:
+    events = json.loads(path.read_bytes())["traceEvents"]
+    return sum(one.get("name", "").startswith("ProfilerStep#") for one in events)
+
+
+# ── from outside ────────────────────────────────────────────────────────────────────────
+
+
+def test_a_workload_is_profiled_and_ended(tmp_path):
+    small = ["--device", "cpu", "--batch-size", "2", "--set", "data=cached"]
+    ended = done("encdec", *small, "--steps", "2", "-q")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("2 steps traced")
+    assert steps_in(tmp_path / "encdec.trace.json") == 2
+    assert [one.name for one in tmp_path.iterdir()] == ["encdec.trace.json"]
+
+
+def test_a_script_is_profiled_and_ended(tmp_path):
+    (tmp_path / "train.py").write_text(TRAIN)
+    ended = done("--steps", "4", "--trace", "t.json", "--json", "-q", "--", "train.py")
+    assert ended.returncode == 0
+    report = json.loads(ended.stdout)
+    assert (report["workload"], report["trace"]) == ("train.py", "t.json")
+    assert report["summary"]["steps"] == report["summary"]["profiled"]["steps"] == 4
+    assert report["summary"]["profiled"]["flops"]["step_gflop"] > 0
+    assert steps_in(tmp_path / "t.json") == 4
+
+
+def test_a_script_that_ends_first_leaves_no_profile(tmp_path):
+    (tmp_path / "train.py").write_text("print('hello')")
+    ended = done("-q", "--", "train.py")
+    assert (ended.returncode, ended.stdout) == (1, "hello\n")
+    said = "gpudash: no profile: no training step was seen: torch was never imported\n"
+    assert ended.stderr == said
+    assert not (tmp_path / "train.trace.json").exists()
+
+
+# ── what is asked ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--trace", "old.json"], "old.json exists; --force overwrites it"),
+        (["--trace", "t.json.gz"], "valid: a name without .gz"),
+        (["--trace", "none/t.json"], "the folder none does not exist"),
+        (["--trace", "/dev/null", "--force"], "--trace /dev/null is not valid; valid: a file"),
+        (["--steps", "0"], "--steps 0 is not valid; valid: a whole number from 1 to 1000"),
+        (["--seed", "3", "--", "train.py"], "--seed does not go with a command of yours"),
+        (["--read", "old.json", "--", "train.py"], "--read trains nothing"),
+        (["--read", "none.json"], "none.json"),
+        (["--against", "old.json"], "old.json"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line_before_anything_starts(tmp_path, capsys, words, why):
+    (tmp_path / "old.json").write_text("no trace")
+    assert main(["profile", *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert why in line
+
+
+def test_a_trace_is_read_and_laid_beside_another(tmp_path, capsys):
+    path = str(traced(tmp_path / "trace.json"))
+    assert main(["profile", "--read", path]) == 0
+    alone = capsys.readouterr().out
+    assert alone.startswith("2 steps traced")
+    assert main(["profile", "--read", path, "--against", path]) == 0
+    assert capsys.readouterr().out.startswith(alone.rstrip("\n"))
+
+
+# ── how it comes to its end ─────────────────────────────────────────────────────────────
+
+
+class FakeSession:
+    def __init__(self):
+        self.asked = []
+
+    def profile(self, steps, path):
+        self.asked.append((steps, path))
+        return 1
+
+
+@pytest.fixture
+def trial():
+    return Trial(FakeSession(), News(), 3, Path("trace.json"))
+
+
+def over(trial, snapshot):
+    trial._news.on_snapshot(snapshot)
+    return trial.is_over()
+
+
+def test_it_asks_once_the_training_is_warm(trial):
+    assert not over(trial, Snapshot())
+    assert not over(trial, replace(WARM, results=()))
+    assert not over(trial, WARM)
+    assert not over(trial, WARM)
+    assert trial._session.asked == [(3, Path("trace.json"))]
+
+
+def test_it_is_over_with_the_answer(trial):
+    over(trial, WARM)
+    assert not over(trial, replace(WARM, last_command=1, profiling=True))
+    assert over(trial, replace(WARM, last_command=1, profile=FOUND))
+    assert trial.conclude("", interrupted=False) == Exit.DONE
+
+
+def test_a_refusal_is_said(trial, capsys):
+    over(trial, WARM)
+    assert over(trial, replace(WARM, last_command=1, profile_refusal="another profiler is active"))
+    assert trial.conclude("", interrupted=False) == Exit.REFUSED
+    assert capsys.readouterr().err == "gpudash: no profile: another profiler is active\n"
+
+
+def test_a_step_that_never_ends_is_not_waited_for(trial, capsys):
+    assert over(trial, replace(WARM, quiet_s=PATIENCE_S + 1))
+    assert trial.conclude("", interrupted=False) == Exit.REFUSED
+    assert "no step has ended for 60 s" in capsys.readouterr().err
+
+
+def test_interrupted_it_says_so(trial, capsys):
+    over(trial, WARM)
+    assert trial.conclude("", interrupted=True) == Exit.INTERRUPTED
+    assert capsys.readouterr().err == "gpudash: no profile: interrupted\n"

@@ -1,0 +1,174 @@
+"""Flops are counted by shapes; the step is what it is without the count."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import conv2d, linear, scaled_dot_product_attention
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from gpudash.instrument import flops
+from gpudash.instrument.flops import counting, multiplies
+from gpudash.protocol import Flops
+from tests.workloads.trainings import needs_cuda
+
+CPU = torch.device("cpu")
+
+
+def model(device: torch.device = CPU) -> nn.Sequential:
+    torch.manual_seed(0)
+    layers = nn.Linear(64, 128), nn.Dropout(), nn.ReLU(), nn.Linear(128, 10)
+    return nn.Sequential(*layers).to(device)
+
+
+def gflop(step, device: torch.device = CPU) -> float | None:
+    with counting(device, compiled=False) as counter:
+        step()
+    found = counter.flops()
+    return None if found is None else found.step_gflop
+
+
+def forward_and_backward(device: torch.device) -> tuple[float, float]:
+    net, batch = model(device), torch.randn(32, 64, device=device, requires_grad=True)
+    with counting(device, compiled=False) as counter:
+        loss = net(batch).sum()
+        forward = counter.flops()
+        loss.backward()
+    both = counter.flops()
+    assert forward is not None
+    assert both is not None
+    assert both.covered_pct == 100.0
+    return forward.step_gflop, both.step_gflop - forward.step_gflop
+
+
+def test_a_product_counts_two_for_each_multiply_add():
+    left, right = torch.ones(3, 5), torch.ones(5, 7)
+    assert gflop(lambda: left @ right) == 2 * 3 * 5 * 7 / 1e9
+
+
+def test_a_convolution_counts_each_tap_of_each_output():
+    image, kernel = torch.ones(2, 3, 8, 8), torch.ones(4, 3, 3, 3)
+    expected = 2 * (2 * 4 * 6 * 6) * (3 * 3 * 3) / 1e9
+    assert gflop(lambda: conv2d(image, kernel)) == expected
+    last = image.to(memory_format=torch.channels_last)
+    assert gflop(lambda: conv2d(last, kernel)) == expected
+
+
+def test_attention_counts_both_of_its_products():
+    query = torch.ones(1, 2, 16, 8)
+    expected = 2 * 2 * 2 * (16 * 8 * 16) / 1e9
+    assert gflop(lambda: scaled_dot_product_attention(query, query, query)) == expected
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_cuda)])
+def test_a_backward_pass_counts_twice_the_forward_pass(device: str):
+    forward, backward = forward_and_backward(torch.device(device))
+    assert backward == pytest.approx(2 * forward)
+
+
+def test_precision_and_inference_do_not_change_the_count():
+    net, batch = model(), torch.ones(4, 64)
+    expected = 2 * 4 * (64 * 128 + 128 * 10) / 1e9
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert gflop(lambda: net(batch)) == expected
+    with torch.inference_mode():
+        assert gflop(lambda: net(batch)) == expected
+
+
+def trained(*, counted: bool) -> tuple[list[Tensor], Tensor]:
+    net, batch = model(), torch.ones(16, 64)
+    optimizer = torch.optim.AdamW(net.parameters())
+    with counting(CPU, compiled=not counted), torch.autocast("cpu", dtype=torch.bfloat16):
+        net(batch).sum().backward()
+        optimizer.step()
+    return [parameter.detach() for parameter in net.parameters()], torch.get_rng_state()
+
+
+def test_weights_and_random_numbers_are_those_of_a_step_that_is_not_counted():
+    (plain, state), (counted, counted_state) = trained(counted=False), trained(counted=True)
+    assert all(map(torch.equal, plain, counted))
+    assert torch.equal(state, counted_state)
+
+
+def test_a_step_that_fails_leaves_nothing_behind():
+    with pytest.raises(RuntimeError, match="shape"), counting(CPU, compiled=False):
+        linear(torch.ones(2, 3), torch.ones(4, 5))
+    assert _get_current_dispatch_mode() is None
+
+
+def test_a_formula_that_fails_is_an_operator_not_covered(monkeypatch: pytest.MonkeyPatch):
+    def fails(*_args: object, **_kwargs: object) -> int:
+        raise TypeError("unexpected argument")
+
+    monkeypatch.setitem(flops.flop_registry, torch.ops.aten.bmm, fails)
+    with counting(CPU, compiled=False) as counter:
+        torch.ones(2, 2) @ torch.ones(2, 2)
+        torch.ones(1, 2, 2) @ torch.ones(1, 2, 2)
+    assert counter.flops() == Flops(step_gflop=16 / 1e9, covered_pct=50.0)
+
+
+def test_a_kernel_of_the_users_own_runs_and_lowers_the_share_covered():
+    @torch.library.custom_op("gpudash_test::mix", mutates_args=())
+    def mix(left: Tensor) -> Tensor:
+        return left + 1
+
+    with counting(CPU, compiled=False) as counter:
+        mixed = mix(torch.zeros(2, 2))
+        torch.mm(mixed, mixed)
+    assert mixed.sum() == 4.0
+    assert counter.flops() == Flops(step_gflop=16 / 1e9, covered_pct=50.0)
+
+
+def test_a_step_without_a_product_that_could_be_counted_is_not_measured():
+    assert gflop(lambda: torch.ones(3) + 1) is None
+    cell = nn.LSTM(8, 8)
+    assert gflop(lambda: cell(torch.ones(3, 4, 8))) is None
+
+
+COMPILED = """
+import torch
+from gpudash.instrument.flops import counting
+
+CPU = torch.device("cpu")
+double = torch.compile(lambda left: left @ left, backend="eager", fullgraph=True)
+with counting(CPU) as counter:
+    torch.ones(2, 2) @ torch.ones(2, 2)
+assert counter.flops() is not None
+double(torch.ones(2, 2))
+with counting(CPU) as counter:
+    double(torch.ones(2, 2))
+assert counter.flops() is None
+"""
+
+
+def test_where_anything_was_compiled_nothing_is_touched_and_nothing_counted():
+    subprocess.run([sys.executable, "-c", COMPILED], check=True)
+
+
+@pytest.mark.parametrize(
+    ("operator", "expected"),
+    [
+        ("aten.mm", True),
+        ("aten.addmm_", True),
+        ("aten._grouped_mm", True),
+        ("aten.mkldnn_linear", True),
+        ("aten._conv_depthwise2d", True),
+        ("aten._cudnn_rnn", True),
+        ("aten._scaled_dot_product_cudnn_attention_backward", True),
+        ("flash_attn._flash_attn_forward", True),
+        ("mylib.anything", True),
+        ("triton_kernel_wrapper_mutation", True),
+        ("aten.add", False),
+        ("aten._cudnn_rnn_flatten_weight", False),
+        ("aten._thnn_fused_lstm_cell", False),
+        ("aten.upsample_bilinear2d", False),
+        ("aten.upsample_linear1d", False),
+        ("prims.convert_element_type", False),
+        ("profiler._record_function_enter_new", False),
+        ("c10d.allreduce_", False),
+    ],
+)
+def test_operators_with_a_matrix_product_in_them_are_told_by_name(operator: str, *, expected: bool):
+    assert multiplies(operator) is expected

@@ -1,0 +1,57 @@
+"""What the allocator tells; on a GPU, that it is what torch says."""
+
+import pytest
+import torch
+
+from gpudash.instrument.memory import MIB, UNKNOWN, DeviceMemory, device_memory, reset_peak
+from tests.workloads.trainings import needs_cuda
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+
+STATISTICS = {
+    "reserved_bytes": {"all": {"current": 30 * MIB, "peak": 40 * MIB}},
+    "allocated_bytes": {"all": {"current": 10 * MIB, "peak": 20 * MIB}},
+}
+
+
+def said(monkeypatch: pytest.MonkeyPatch, answer: object) -> None:
+    def statistics(_device: torch.device) -> object:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", statistics)
+
+
+def test_nothing_is_known_without_a_gpu():
+    assert device_memory(CPU) == UNKNOWN
+    reset_peak(CPU)
+
+
+def test_the_allocators_statistics_are_told_in_mib(monkeypatch: pytest.MonkeyPatch):
+    said(monkeypatch, STATISTICS)
+    expected = DeviceMemory(reserved_mib=30.0, allocated_mib=10.0, peak_mib=20.0)
+    assert device_memory(GPU) == expected
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, RuntimeError("the allocator does not yet support getDeviceStats")], ids=str
+)
+def test_an_allocator_that_tells_nothing_is_unknown(
+    answer: object, monkeypatch: pytest.MonkeyPatch
+):
+    said(monkeypatch, answer)
+    assert device_memory(GPU) == UNKNOWN
+
+
+@needs_cuda
+def test_it_is_what_torch_says_and_the_peak_begins_anew_when_reset():
+    held = torch.empty(64 * MIB, dtype=torch.uint8, device=GPU)
+    torch.empty(256 * MIB, dtype=torch.uint8, device=GPU)
+    found = device_memory(GPU)
+    assert found.allocated_mib == torch.cuda.memory_allocated(GPU) / MIB
+    assert found.reserved_mib == torch.cuda.memory_reserved(GPU) / MIB
+    assert found.peak_mib >= held.numel() / MIB + 256
+    reset_peak(GPU)
+    again = device_memory(GPU)
+    assert again.peak_mib == found.allocated_mib

@@ -1,0 +1,167 @@
+"""Who owns device memory is recorded for two steps, answered once, and nothing is left on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from gpudash.instrument.memory_history import STEPS, MemoryHistory, uses
+from gpudash.instrument.owners import MIB
+from gpudash.protocol import Event, Memory, MemoryOwners, Refused
+from tests.instrument.test_owners import alloc, frame, free, snapshot
+from tests.workloads.trainings import needs_cuda
+
+GPU = torch.device("cuda", 0)
+LINE = frame("/home/train.py", 42)
+RECORDED = snapshot(alloc(1, 3 * MIB, LINE), free(1, 3 * MIB))
+
+
+class Allocator:
+    """Torch's, as far as it records."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.recording = False
+        self.snapshot: Mapping[str, Any] | Exception = RECORDED
+        memory = torch.cuda.memory
+        patch.setattr(memory, "_record_memory_history", self._record)
+        patch.setattr(memory, "_snapshot", self._look)
+        patch.setattr(torch._C, "_cuda_isHistoryEnabled", lambda: self.recording)
+
+    def _record(self, enabled: str | None, **_how: object) -> None:
+        self.recording = enabled is not None
+
+    def _look(self) -> Mapping[str, Any]:
+        if isinstance(self.snapshot, Exception):
+            raise self.snapshot
+        return self.snapshot
+
+
+@pytest.fixture
+def allocator(monkeypatch: pytest.MonkeyPatch) -> Allocator:
+    return Allocator(monkeypatch)
+
+
+def history(said: list[Event], device: torch.device = GPU) -> MemoryHistory:
+    return MemoryHistory(device, lambda: ((), ()), said.append)
+
+
+def test_two_steps_are_recorded_and_then_all_who_asked_are_answered_at_once(allocator: Allocator):
+    said: list[Event] = []
+    asked = history(said)
+    asked.ask(Memory(id=7), 100)
+    asked.ask(Memory(id=8), 100)
+    assert allocator.recording
+    assert not asked.turn(100 + STEPS - 1)
+    assert asked.turn(100 + STEPS)
+    (told,) = said
+    assert isinstance(told, MemoryOwners)
+    assert (told.answers, told.peak_mib) == ((7, 8), 3.0)
+    assert [(one.file, one.line, one.mib) for one in told.owners] == [("/home/train.py", 42, 3.0)]
+    assert not allocator.recording
+    assert not asked.turn(200)
+
+
+def test_nothing_is_told_of_steps_that_memory_was_enough_for(allocator: Allocator):
+    said: list[Event] = []
+    watched = history(said)
+    watched.watch(5)
+    assert allocator.recording
+    watched.turn(5)
+    assert said == []
+    assert not allocator.recording
+
+
+def test_when_memory_runs_out_what_is_recorded_by_then_is_told(allocator: Allocator):
+    said: list[Event] = []
+    watched = history(said)
+    watched.watch(5)
+    told = watched.tell()
+    assert said == [told]
+    assert told is not None
+    assert told.answers == ()
+    assert watched.tell() is None
+
+
+@pytest.mark.parametrize(
+    ("device", "recording", "reason"),
+    [
+        (torch.device("cpu"), False, "the training is on the CPU: device memory is a GPU's"),
+        (GPU, True, "the script records its memory history itself"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused_and_nothing_is_touched(
+    allocator: Allocator, device: torch.device, *, recording: bool, reason: str
+):
+    allocator.recording = recording
+    said: list[Event] = []
+    asked = history(said, device)
+    asked.ask(Memory(id=7), 0)
+    asked.watch(5)
+    assert [(one.answers, one.kind, one.reason) for one in said if isinstance(one, Refused)] == [
+        ((7,), "no_memory_owners", reason)
+    ]
+    assert not asked.is_on
+    assert allocator.recording is recording
+
+
+def test_a_snapshot_that_fails_is_an_answer_and_leaves_nothing_on(allocator: Allocator):
+    said: list[Event] = []
+    asked = history(said)
+    asked.ask(Memory(id=7), 0)
+    allocator.snapshot = RuntimeError("no snapshots from this allocator")
+    assert asked.turn(STEPS)
+    (told,) = said
+    assert isinstance(told, Refused)
+    assert told.reason == "torch could not tell: no snapshots from this allocator"
+    assert not allocator.recording
+
+
+def test_a_training_that_ends_answers_whoever_has_asked(allocator: Allocator):
+    said: list[Event] = []
+    asked = history(said)
+    asked.ask(Memory(id=7), 0)
+    asked.stop("the training ended")
+    asked.stop("the training ended")
+    assert [(one.answers, one.reason) for one in said if isinstance(one, Refused)] == [
+        ((7,), "the training ended")
+    ]
+    assert not allocator.recording
+
+
+def test_weights_gradients_and_the_optimizers_state_are_known_by_their_addresses():
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    found = uses([model], [optimizer])
+    weight = model[0].weight
+    assert weight.grad is not None
+    assert found[weight.data_ptr()] == "weights"
+    assert found[model[1].running_mean.data_ptr()] == "weights"
+    assert found[weight.grad.data_ptr()] == "gradients"
+    assert found[optimizer.state[weight]["exp_avg"].data_ptr()] == "optimizer state"
+
+
+@needs_cuda
+def test_on_a_gpu_the_line_that_allocates_most_is_found_with_its_size():
+    model = nn.Linear(1024, 1024, device=GPU)
+    optimizer = torch.optim.AdamW(model.parameters())
+    said: list[Event] = []
+    asked = MemoryHistory(GPU, lambda: ([model], [optimizer]), said.append)
+    asked.ask(Memory(id=7), 0)
+    for step in range(1, 1 + STEPS):
+        large = torch.ones(64 * 1024, 1024, device=GPU)
+        model(large).sum().backward()
+        optimizer.step()
+        del large
+        assert asked.turn(step) is (step == STEPS)
+    (told,) = said
+    assert isinstance(told, MemoryOwners)
+    here = next(one for one in told.owners if one.file == __file__ and one.mib >= 256.0)
+    assert here.use in ("activations", "other")
+    by_use = {use: sum(o.mib for o in told.owners if o.use == use) for use in ("weights",)}
+    assert by_use["weights"] == pytest.approx(4.0, rel=0.01)
+    assert {"gradients", "optimizer state"} <= {one.use for one in told.owners}
+    assert not torch._C._cuda_isHistoryEnabled()

@@ -1,0 +1,182 @@
+"""What a device reaches at its best; on a GPU too, where there is one."""
+
+import pytest
+import torch
+
+from gpudash.instrument import peak
+from gpudash.instrument.peak import LEAST_ROOM, MOST_ROOM, PRECISIONS, measure, multiplying, side
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+DEVICES = [pytest.param(CPU, id="cpu"), pytest.param(CUDA, id="cuda", marks=needs_cuda)]
+HAS = {"cpu": {"fp32", "bf16"}, "cuda": {"fp32", "tf32", "bf16"}}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setattr(peak, "CPU_SIDE", 64)
+    monkeypatch.setattr(peak, "CPU_BUDGET_S", 0.0)
+    monkeypatch.setattr(peak, "CPU_COPY_BYTES", 1 << 16)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_it_has_a_rate_for_each_precision_of_the_device_and_for_memory(device):
+    found = measure(device)
+    assert found.matmul_tflops.keys() == HAS[device.type]
+    assert all(tflops > 0 for tflops in found.matmul_tflops.values())
+    assert found.memory_gb_s > 0
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_precision_that_is_asked_for_is_measured_alone(device):
+    assert measure(device, "bf16").matmul_tflops.keys() == {"bf16"}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_precision_that_is_not_known_is_all_of_them(device):
+    assert measure(device, "fp8").matmul_tflops.keys() == HAS[device.type]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_scripts_random_numbers_stay_as_they_were(device):
+    torch.manual_seed(7)
+    before = torch.get_rng_state(), torch.cuda.get_rng_state_all()
+    measure(device)
+    assert torch.get_rng_state().equal(before[0])
+    for now, then in zip(torch.cuda.get_rng_state_all(), before[1], strict=True):
+        assert now.equal(then)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_autocast_around_it_changes_nothing(device):
+    with torch.autocast(device.type, torch.bfloat16):
+        assert measure(device, "fp32").matmul_tflops.keys() == {"fp32"}
+        assert torch.is_autocast_enabled(device.type)
+
+
+def test_where_it_fails_there_is_none(monkeypatch):
+    def fails(_wanted):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(peak, "_of_cpu", fails)
+    assert measure(CPU) is None
+
+
+# ---- sizes
+
+
+def test_all_matrices_are_as_large_as_planned_where_there_is_room():
+    assert {name: side(name, MOST_ROOM) for name in PRECISIONS} == {
+        "fp32": 4096,
+        "tf32": 8192,
+        "bf16": 8192,
+    }
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("room_bytes", [LEAST_ROOM, LEAST_ROOM * 3, LEAST_ROOM * 20])
+def test_three_matrices_fit_into_the_room(precision, room_bytes):
+    dtype, _ = PRECISIONS[precision]
+    assert 3 * side(precision, room_bytes) ** 2 * dtype.itemsize <= room_bytes
+
+
+def test_too_little_room_has_no_side():
+    assert side("fp32", LEAST_ROOM - 1) is None
+
+
+# ---- how float32 matrices are multiplied
+
+
+def precisions():
+    """Return all that the two interfaces say; None where the older refuses to."""
+    newer = [
+        place.fp32_precision
+        for place in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul, torch.backends)
+    ]
+    try:
+        return newer, torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32
+    except RuntimeError:
+        return newer, None, None
+
+
+def nothing():
+    pass
+
+
+def older_tf32():
+    torch.backends.cuda.matmul.allow_tf32 = True
+
+
+def older_ieee():
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def older_medium():
+    torch.set_float32_matmul_precision("medium")
+
+
+def newer_tf32():
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+
+
+def newer_everywhere():
+    torch.backends.fp32_precision = "tf32"
+
+
+SCRIPTS = [nothing, older_tf32, older_ieee, older_medium, newer_tf32, newer_everywhere]
+
+
+@pytest.fixture
+def _own_precision():
+    yield
+    torch.backends.fp32_precision = "none"
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cuda.matmul.fp32_precision = "none"
+    torch.backends.mkldnn.matmul.fp32_precision = "none"
+
+
+@pytest.mark.usefixtures("_own_precision")
+@pytest.mark.parametrize("precision", ["fp32", "tf32"])
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_scripts_own_precision_comes_back(script, precision):
+    script()
+    before = precisions()
+    with multiplying(precision):
+        wanted = "tf32" if precision == "tf32" else "ieee"
+        assert torch.backends.cuda.matmul.fp32_precision == wanted
+    assert precisions() == before
+
+
+@pytest.mark.usefixtures("_own_precision")
+def test_a_precision_that_follows_the_general_one_goes_on_to_follow():
+    newer_everywhere()
+    with multiplying("fp32"):
+        pass
+    torch.backends.fp32_precision = "ieee"
+    assert torch.backends.cuda.matmul.fp32_precision == "ieee"
+
+
+# ---- a GPU's memory
+
+
+@needs_cuda
+def test_it_leaves_no_memory_behind():
+    measure(CUDA)  # cuBLAS keeps its workspace from the first matmul on
+    torch.empty(100 << 20, dtype=torch.uint8, device=CUDA)  # stays in the script's pool
+    before = torch.cuda.memory_reserved(CUDA), torch.cuda.memory_allocated(CUDA)
+    measure(CUDA)
+    assert (torch.cuda.memory_reserved(CUDA), torch.cuda.memory_allocated(CUDA)) == before
+
+
+@needs_cuda
+def test_it_leaves_what_the_device_has_free():
+    measure(CUDA)
+    before, _ = torch.cuda.mem_get_info(CUDA)
+    measure(CUDA)
+    assert torch.cuda.mem_get_info(CUDA)[0] == before
+
+
+@needs_cuda
+def test_without_free_memory_there_is_none(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (LEAST_ROOM * 4 - 4, 1 << 40))
+    assert measure(CUDA) is None

@@ -1,0 +1,239 @@
+"""Steps under torch.profiler: the trace is whole, the training and its process are as before."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd import profiler as autograd
+
+from gpudash.instrument import profiler as module
+from gpudash.instrument.profiler import NoProfile, Profiler, note
+from gpudash.protocol import Profiled
+
+CPU = torch.device("cpu")
+
+
+def toy() -> Callable[[], Tensor]:
+    """Return a step of a training that draws its batches, and ends in the sum of its weights."""
+    model = nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+
+    def step() -> Tensor:
+        optimizer.zero_grad()
+        model(torch.randn(4, 8)).square().mean().backward()
+        optimizer.step()
+        return torch.cat([one.detach().flatten() for one in model.parameters()])
+
+    return step
+
+
+def profiled(path: Path, steps: int = 3, step: Callable[[], object] | None = None) -> Profiled:
+    step = step or toy()
+    profiler = Profiler(CPU, steps, path)
+    profiler.begin(7)
+    is_over = False
+    while not is_over:
+        step()
+        is_over = profiler.step()
+    return profiler.end("fp32")
+
+
+def is_off() -> bool:
+    return not (autograd._is_profiler_enabled or torch.autograd._profiler_enabled())
+
+
+def step_names(path: Path) -> list[str]:
+    events = json.loads(path.read_text())["traceEvents"]
+    return [one["name"] for one in events if one.get("name", "").startswith("ProfilerStep#")]
+
+
+def test_a_trace_holds_each_step_by_its_number_and_what_was_noted(tmp_path):
+    path = tmp_path / "trace.json"
+    found = profiled(path)
+    assert step_names(path) == ["ProfilerStep#7", "ProfilerStep#8", "ProfilerStep#9"]
+    assert msgspec.convert(json.loads(path.read_text())["gpudash"], Profiled) == found
+    assert (found.first_step, found.steps, found.precision) == (7, 3, "fp32")
+    assert found.path == str(path)
+    assert found.steps_ms > 0
+    assert found.took_ms > 0
+
+
+def test_twenty_profiles_of_a_process_are_all_whole(tmp_path):
+    step, counts = toy(), set()
+    step()
+    for number in range(20):
+        path = tmp_path / f"{number}.json"
+        profiled(path, step=step)
+        events = json.loads(path.read_text())["traceEvents"]
+        counts.add(sum(one.get("cat") == "cpu_op" for one in events))
+        assert len(step_names(path)) == 3
+    assert len(counts) == 1
+
+
+def test_nothing_is_left_on_and_nothing_lies_about(tmp_path):
+    starts = [getattr(autograd.profile, name) for name in module.STARTS]
+    environment = dict(os.environ)
+    profiled(tmp_path / "trace.json")
+    assert is_off()
+    assert [getattr(autograd.profile, name) for name in module.STARTS] == starts
+    assert dict(os.environ) == environment
+    assert list(tmp_path.iterdir()) == [tmp_path / "trace.json"]
+
+
+def test_what_is_abandoned_leaves_nothing(tmp_path):
+    profiler = Profiler(CPU, 3, tmp_path / "trace.json")
+    profiler.begin(1)
+    profiler.abandon()
+    profiler.abandon()
+    assert is_off()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_profile_changes_no_bit_of_the_training(tmp_path):
+    def weights(*, with_profile: bool) -> tuple[Tensor, Tensor]:
+        torch.manual_seed(0)
+        step = toy()
+        step()
+        if with_profile:
+            profiled(tmp_path / "trace.json", step=step)
+        else:
+            for _ in range(3):
+                step()
+        return step(), torch.get_rng_state()
+
+    for one, other in zip(weights(with_profile=True), weights(with_profile=False), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_it_prints_nothing(tmp_path, capfd):
+    profiled(tmp_path / "trace.json")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_it_ends_with_the_steps_it_has_when_they_take_too_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LIMIT_S", -1.0)
+    assert profiled(tmp_path / "trace.json", steps=3).steps == 1
+
+
+def test_without_a_whole_step_there_is_none(tmp_path):
+    profiler = Profiler(CPU, 3, tmp_path / "trace.json")
+    profiler.begin(1)
+    with pytest.raises(NoProfile, match="no step was over"):
+        profiler.end()
+    assert is_off()
+    assert not list(tmp_path.iterdir())
+
+
+def active(profile: torch.profiler.profile) -> None:
+    profile.start()
+
+
+def warming_up(profile: torch.profiler.profile) -> None:
+    profile.prepare_trace()
+
+
+@pytest.mark.parametrize("state", [active, warming_up])
+def test_another_profiler_goes_first(tmp_path, state):
+    other = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+    state(other)
+    try:
+        with pytest.raises(NoProfile, match="another profiler"):
+            profiled(tmp_path / "trace.json")
+    finally:
+        if state is warming_up:
+            other.start_trace()
+        toy()()
+        other.stop_trace()
+    assert len(other.events()) > 0
+    profiled(tmp_path / "trace.json")  # once it has ended
+
+
+def test_ours_ends_with_the_steps_it_has_where_another_begins(tmp_path):
+    profiler = Profiler(CPU, 100, tmp_path / "trace.json")
+    profiler.begin(1)
+    toy()()
+    assert not profiler.step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as other:
+        toy()()
+        assert profiler.step()
+    assert len(other.events()) > 0
+    assert profiler.end().steps == 1
+    assert list(tmp_path.iterdir()) == [tmp_path / "trace.json"]
+
+
+def test_a_forked_child_traces_nothing_and_its_parent_goes_on(tmp_path):
+    path, step = tmp_path / "trace.json", toy()
+    profiler = Profiler(CPU, 2, path)
+    profiler.begin(1)
+    step()
+    assert not profiler.step()
+    child = os.fork()
+    if not child:
+        torch.zeros(1)
+        events = torch.autograd._disable_profiler().events()
+        os._exit(any(one.name() == "aten::zeros" for one in events))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    step()
+    assert profiler.step()
+    assert profiler.end().steps == 2
+    assert step_names(path) == ["ProfilerStep#1", "ProfilerStep#2"]
+
+
+def test_the_last_step_may_come_early(tmp_path):
+    path = tmp_path / "trace.json"
+    profiler = Profiler(CPU, 100, path)
+    profiler.begin(1)
+    assert profiler.step(is_last=True)
+    assert profiler.end().steps == 1
+    assert step_names(path) == ["ProfilerStep#1"]
+
+
+def test_a_folder_that_there_is_not_is_named(tmp_path):
+    path = tmp_path / "none" / "trace.json"
+    with pytest.raises(NoProfile, match=f"cannot write {path}: No such file"):
+        profiled(path)
+    assert is_off()
+
+
+def test_a_trace_that_is_not_whole_is_none(tmp_path):
+    path = tmp_path / "trace.json"
+    path.write_text('{"traceEvents": [{"name": "aten::a')
+    with pytest.raises(OSError, match="full"):
+        note(path, Profiled(at_s=0, path="", first_step=1, steps=1, steps_ms=1, took_ms=1))
+
+
+def test_a_gpu_profiler_around_the_command_is_told_of(tmp_path, monkeypatch):
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(
+        torch.profiler,
+        "supported_activities",
+        lambda: set(torch.profiler.ProfilerActivity.__members__.values()),
+    )
+    with pytest.raises(NoProfile, match="another GPU profiler"):
+        Profiler(torch.device("cuda"), 1, tmp_path / "trace.json").begin(1)
+
+
+def test_nothing_is_traced_while_a_graph_is_captured(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(NoProfile, match="captured"):
+        Profiler(torch.device("cuda"), 1, tmp_path / "trace.json").begin(1)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_trace_on_a_gpu_holds_its_kernels(tmp_path):
+    cuda, path = torch.device("cuda"), tmp_path / "trace.json"
+    profiler = Profiler(cuda, 2, path)
+    profiler.begin(1)
+    is_over = False
+    while not is_over:
+        torch.ones(8, device=cuda).sum()
+        is_over = profiler.step()
+    profiler.end()
+    events = json.loads(path.read_text())["traceEvents"]
+    assert sum(one.get("cat") == "kernel" for one in events) >= 4

@@ -1,0 +1,289 @@
+import pytest
+
+from gpudash.protocol import Flops, Peak, Profiled
+from gpudash.trace.accounting import mfu_pct
+from gpudash.trace.read import read
+from gpudash.trace.summary import CopyUse, SyncUse, summarise
+from tests.trace.made import (
+    H200,
+    MAIN,
+    call,
+    event,
+    launched,
+    operator,
+    step,
+    trace_of,
+)
+
+
+def summary_of(folder, *events, **also):
+    return summarise(trace_of(folder, *events, **also))
+
+
+def idle(summary):
+    return {cause: ms for cause, ms in summary.idle_ms.items() if ms}
+
+
+def test_values_are_means_for_one_step(tmp_path):
+    events = [step(1, 0, 1000), step(2, 1000, 1000)]
+    events += [launched(ts, 100, call_ts=ts - 50) for ts in (100, 300, 1100)]
+    summary = summary_of(tmp_path, *events)
+    assert (summary.steps, summary.step_ms) == (2, 1.0)
+    assert summary.busy_ms == pytest.approx(0.15)
+    assert sum(summary.idle_ms.values()) == pytest.approx(0.85)
+    assert summary.kernels[0].count == 1.5
+    assert summary.launches == 1.5
+
+
+def test_what_lies_outside_of_the_steps_is_not_counted(tmp_path):
+    before = [operator("before", 0, 50), launched(60, 10, call_ts=10)]
+    summary = summary_of(tmp_path, *before, step(1, 100, 100), launched(150, 10, call_ts=110))
+    assert summary.step_ms == pytest.approx(0.1)
+    assert summary.busy_ms == pytest.approx(0.01)
+    assert summary.launches == 1
+    assert summary.operators == ()
+
+
+def test_without_steps_the_whole_trace_is_one(tmp_path):
+    summary = summary_of(tmp_path, operator("a", 0, 10), launched(50, 50, call_ts=5))
+    assert (summary.steps, summary.step_ms) == (1, 0.1)
+
+
+def test_without_device_events_the_devices_values_are_unknown(tmp_path):
+    summary = summary_of(tmp_path, step(1, 0, 100), operator("aten::mm", 10, 50))
+    assert not summary.on_device
+    assert summary.busy_ms is summary.launches is summary.blocked_ms is None
+    assert summary.idle_ms == {}
+    assert [one.name for one in summary.operators] == ["aten::mm"]
+
+
+# ── idle ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_gap_before_a_late_launch_is_the_hosts(tmp_path):
+    events = [launched(100, 100, call_ts=10), launched(300, 100, call_ts=250)]
+    assert idle(summary_of(tmp_path, step(1, 100, 300), *events)) == {"host": pytest.approx(0.1)}
+
+
+def test_a_gap_at_the_end_is_the_hosts(tmp_path):
+    summary = summary_of(tmp_path, step(1, 0, 300), launched(10, 100, call_ts=0))
+    assert idle(summary) == {"host": pytest.approx(0.2)}
+
+
+def test_a_gap_to_another_stream_is_a_wait_for_it(tmp_path):
+    events = [launched(100, 100, call_ts=10), launched(220, 80, call_ts=20, stream=20)]
+    assert idle(summary_of(tmp_path, step(1, 100, 200), *events)) == {"stream": pytest.approx(0.02)}
+
+
+def test_a_gap_within_a_stream_that_was_launched_before_has_no_known_cause(tmp_path):
+    events = [launched(100, 100, call_ts=10), launched(220, 80, call_ts=20)]
+    assert idle(summary_of(tmp_path, step(1, 100, 200), *events)) == {"other": pytest.approx(0.02)}
+
+
+@pytest.mark.parametrize("names", [("ncclDevKernel_AllReduce", "k"), ("k", "ncclKernel_x")])
+def test_a_gap_beside_a_collective_is_communication(names, tmp_path):
+    first, second = names
+    events = [
+        launched(100, 100, call_ts=10, name=first),
+        launched(220, 80, call_ts=20, stream=20, name=second),
+    ]
+    found = idle(summary_of(tmp_path, step(1, 100, 200), *events))
+    assert found == {"communication": pytest.approx(0.02)}
+
+
+def test_a_gap_within_a_replayed_graph_is_not_the_hosts(tmp_path):
+    events = [
+        call("cudaGraphLaunch", 50, 500, correlation=5_000),
+        event("kernel", "a", 100, 50, (0, 7), correlation=5_000),
+        event("kernel", "b", 170, 30, (0, 7), correlation=5_000),
+    ]
+    assert idle(summary_of(tmp_path, step(1, 100, 100), *events)) == {"other": pytest.approx(0.02)}
+
+
+def test_gaps_are_told_by_class(tmp_path):
+    begins = [0, 15, 130, 230]
+    events = [launched(10 + ts, 10, call_ts=1) for ts in begins]
+    gaps = summary_of(tmp_path, step(1, 10, 240), *events).gaps
+    assert gaps[:3] == (
+        (0.0, 1.0, pytest.approx(0.005)),
+        (10.0, 1.0, pytest.approx(0.09)),
+        (100.0, 1.0, pytest.approx(0.105)),
+    )
+
+
+# ── streams, kernels, operators ─────────────────────────────────────────────────────────
+
+
+def test_streams_overlap_while_two_are_busy(tmp_path):
+    events = [launched(100, 100, call_ts=10), launched(150, 100, call_ts=20, stream=20)]
+    summary = summary_of(tmp_path, step(1, 0, 300), *events)
+    assert summary.overlap_ms == pytest.approx(0.05)
+    assert summary.busy_ms == pytest.approx(0.15)
+    assert [(one.label, one.busy_ms) for one in summary.streams] == [
+        ("stream 7", pytest.approx(0.1)),
+        ("stream 20", pytest.approx(0.1)),
+    ]
+
+
+def test_a_single_stream_has_no_overlap_to_tell(tmp_path):
+    assert summary_of(tmp_path, launched(100, 100, call_ts=10)).overlap_ms is None
+
+
+def test_a_kernel_belongs_to_the_innermost_operator_and_module_that_launched_most(tmp_path):
+    summary = summary_of(
+        tmp_path,
+        event("python_function", "nn.Module: Encoder_0", 0, 500),
+        event("python_function", "nn.Module: Conv2d_1", 5, 200),
+        operator("aten::conv2d", 10, 100),
+        operator("aten::cudnn_convolution", 20, 50),
+        launched(600, 10, call_ts=30),
+        launched(650, 10, call_ts=40),
+        operator("aten::other", 300, 50),
+        launched(700, 10, call_ts=310),
+    )
+    (kernel,) = summary.kernels
+    assert (kernel.operator, kernel.module) == ("aten::cudnn_convolution", "Conv2d_1")
+    assert (kernel.count, kernel.ms) == (3, pytest.approx(0.03))
+
+
+def test_an_operator_of_another_thread_did_not_launch_it(tmp_path):
+    backward = (100, 104)
+    summary = summary_of(
+        tmp_path, operator("aten::mm", 0, 100), launched(50, 5, call_ts=20, at=backward)
+    )
+    assert summary.kernels[0].operator == ""
+
+
+def test_an_operators_own_time_is_without_what_it_calls(tmp_path):
+    summary = summary_of(
+        tmp_path,
+        operator("outer", 0, 100),
+        operator("inner", 10, 50),
+        call("cudaLaunchKernel", 20, 30),
+        operator("outer", 200, 10),
+    )
+    assert [(one.name, one.count, one.self_ms) for one in summary.operators] == [
+        ("outer", 2, pytest.approx(0.06)),
+        ("inner", 1, pytest.approx(0.02)),
+    ]
+
+
+def test_tensor_cores_take_a_share_of_kernel_time(tmp_path):
+    summary = summary_of(
+        tmp_path,
+        launched(
+            100, 30, call_ts=10, name="sm90_xmma_gemm_bf16bf16_bf16f32_f32_warpgroupsize1x1x1"
+        ),
+        launched(200, 10, call_ts=20, name="void at::native::elementwise_kernel<4>(int)"),
+    )
+    assert summary.tensor_core_pct == pytest.approx(75)
+
+
+# ── the host's calls ────────────────────────────────────────────────────────────────────
+
+
+def test_launches_are_counted_without_copies(tmp_path):
+    copy = {"cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "bytes": 1 << 20}
+    summary = summary_of(
+        tmp_path,
+        step(1, 0, 1000),
+        launched(100, 100, call_ts=10, call_dur=5),
+        launched(300, 100, call_ts=20, call_dur=250, **copy),
+    )
+    assert (summary.launches, summary.launch_ms) == (1, pytest.approx(0.005))
+    assert summary.copy_call_ms == pytest.approx(0.25)
+    assert summary.copies == (
+        CopyUse(
+            direction="to device",
+            is_pinned=False,
+            count=1,
+            mib=1.0,
+            ms=pytest.approx(0.1),
+            gb_s=pytest.approx(10.48576),
+        ),
+    )
+
+
+def test_a_graph_is_one_launch(tmp_path):
+    events = [
+        call("cudaGraphLaunch", 50, 5, correlation=5_000),
+        *(event("kernel", "k", 100 + 10 * i, 5, (0, 7), correlation=5_000) for i in range(9)),
+    ]
+    assert summary_of(tmp_path, *events).launches == 1
+
+
+def test_the_host_is_blocked_while_calls_wait(tmp_path):
+    summary = summary_of(
+        tmp_path,
+        step(1, 0, 500),
+        launched(100, 100, call_ts=10),
+        call("cudaStreamSynchronize", 20, 180),
+        launched(300, 100, call_ts=250),
+    )
+    assert summary.blocked_ms == pytest.approx(0.18)
+
+
+def test_a_wait_after_the_last_launch_and_one_of_another_thread_hold_nothing_up(tmp_path):
+    pinning = (100, 107)
+    summary = summary_of(
+        tmp_path,
+        step(1, 0, 500),
+        call("cudaEventSynchronize", 5, 200, at=pinning),
+        launched(100, 100, call_ts=10, at=MAIN),
+        call("cudaDeviceSynchronize", 20, 180),
+    )
+    assert summary.blocked_ms == 0
+
+
+def test_syncs_are_handed_on(tmp_path):
+    found = SyncUse("train.py", 3, "main", "item", 1.0, 0.5)
+    trace = trace_of(tmp_path, launched(100, 100, call_ts=10))
+    assert summarise(trace, syncs=[found]).syncs == (found,)
+
+
+def test_communication_is_exposed_where_nothing_else_runs(tmp_path):
+    summary = summary_of(
+        tmp_path,
+        launched(100, 100, call_ts=10),
+        launched(150, 80, call_ts=20, stream=20, name="ncclDevKernel_AllReduce_Sum_f32"),
+    )
+    assert summary.communication_ms == pytest.approx(0.08)
+    assert summary.exposed_ms == pytest.approx(0.03)
+
+
+# ── model flops ─────────────────────────────────────────────────────────────────────────
+
+
+def profiled(*, gflop=100.0, steps_ms=10.0, precision="bf16"):
+    return Profiled(
+        at_s=0.0,
+        path="t.json",
+        first_step=1,
+        steps=2,
+        steps_ms=steps_ms,
+        took_ms=1.0,
+        precision=precision,
+        peak=Peak(matmul_tflops={"bf16": 80.0}, memory_gb_s=3000.0),
+        flops=Flops(step_gflop=gflop, covered_pct=99.0),
+    )
+
+
+def test_mfu_is_model_flops_of_the_measured_peak():
+    assert mfu_pct(profiled()) == pytest.approx(25)  # 2 · 100 GFLOP in 10 ms of 80 TFLOP/s
+
+
+@pytest.mark.parametrize(
+    "note",
+    [None, profiled(precision="tf32"), profiled(gflop=1000.0), profiled(steps_ms=0.0)],
+    ids=["nothing noted", "peak of another precision", "above the peak", "no time"],
+)
+def test_mfu_is_unknown_where_it_would_mean_nothing(note):
+    assert mfu_pct(note) is None
+
+
+def test_a_real_step_adds_up():
+    summary = summarise(read(H200))
+    assert summary.busy_ms + sum(summary.idle_ms.values()) == pytest.approx(summary.step_ms)
+    assert summary.kernels[0].operator == "aten::convolution_backward"
+    assert sum(one.count for one in summary.kernels) == 181
+    assert 20 < summary.tensor_core_pct < 30

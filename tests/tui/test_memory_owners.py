@@ -1,0 +1,59 @@
+"""`M`: who owns device memory, asked of the training and shown when it has answered."""
+
+import msgspec
+
+from gpudash.protocol import MemoryOwners, Owner
+from gpudash.tui.screens.dialog import Told
+from tests.tui.driving import dashboard
+from tests.tui.fake_engine import training
+
+ABLE = msgspec.structs.replace(training(), can=("levers", "memory"))
+OWNER = Owner(
+    file="/home/me/train.py", line=42, function="step", use="activations", mib=2048.0, count=1
+)
+
+
+def told(**changes) -> MemoryOwners:
+    made = MemoryOwners(at_s=1.0, answers=(1,), peak_mib=3072.0, owners=(OWNER,))
+    return msgspec.structs.replace(made, **changes)
+
+
+def knowing(owners: MemoryOwners):
+    return msgspec.structs.replace(ABLE, memory_owners=owners)
+
+
+async def test_the_answer_opens_when_it_comes_and_once():
+    async with dashboard(snapshot=ABLE) as d:
+        await d.press("M")
+        assert d.engine.told("memory_owners") == [()]
+        await d.show(knowing(told()))
+        assert isinstance(d.app.screen, Told)
+        assert "train.py:42 in step" in d.text()
+        await d.press("escape")
+        await d.show(knowing(told()))
+        assert not isinstance(d.app.screen, Told)
+
+
+async def test_memory_that_ran_out_opens_nothing():
+    async with dashboard(snapshot=ABLE) as d:
+        await d.show(knowing(told(answers=())))
+        assert not isinstance(d.app.screen, Told)
+
+
+async def test_an_open_dialog_is_left_alone():
+    async with dashboard(snapshot=ABLE) as d:
+        await d.press("M", "question_mark")
+        before = d.app.screen
+        await d.show(knowing(told()))
+        assert d.app.screen is before
+
+
+async def test_a_run_that_cannot_tell_is_not_asked():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("M")
+        assert d.engine.told("memory_owners") == []
+        assert d.notices() == ["who owns memory is not recorded here"]
+    ended = msgspec.structs.replace(ABLE, state="finished")
+    async with dashboard(snapshot=ended) as d:
+        await d.press("M")
+        assert d.engine.told("memory_owners") == []

@@ -1,0 +1,116 @@
+"""A profile in the worker's loop: traced steps train as all others, and are in no rate."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import torch
+
+from gpudash.protocol import (
+    Event,
+    Finished,
+    Pause,
+    Paused,
+    Plan,
+    Profile,
+    Profiled,
+    Progress,
+    Refused,
+    Resumed,
+)
+from tests.worker.in_process import SETTINGS, FakeEntry, Run
+from tests.workloads.trainings import one_thread, weights
+from workloads import CATALOGUE
+from workloads.levers import Value
+
+
+@pytest.fixture(autouse=True)
+def quick() -> Iterator[None]:
+    with one_thread():
+        yield
+
+
+def work(_values: Mapping[str, Value]) -> None:
+    time.sleep(0.0005)
+
+
+ENTRY = FakeEntry(during={"forward": work})
+
+
+def step_names(path: Path) -> list[str]:
+    events = json.loads(path.read_bytes())["traceEvents"]
+    return [one["name"] for one in events if one.get("name", "").startswith("ProfilerStep#")]
+
+
+@pytest.mark.parametrize("pipelined", ["off", "on"])
+def test_traced_steps_are_counted_and_not_reported(tmp_path: Path, pipelined: str) -> None:
+    def react(run: Run, event: Event) -> None:
+        if isinstance(event, Progress) and event.steps and run.of(Profiled):
+            run.stop()
+
+    run = Run(ENTRY, react, SETTINGS | {"pipelined": pipelined})
+    path = tmp_path / "trace.json"
+    run.until_stopped(Profile(id=1, steps=5, path=str(path)))
+    (found,) = run.of(Profiled)
+    traced = range(found.first_step, found.first_step + 5)
+    assert (found.answers, found.steps, found.precision) == ((1,), 5, "fp32")
+    assert step_names(path) == [f"ProfilerStep#{step}" for step in traced]
+    assert not {step.step for step in run.steps} & set(traced)
+    assert {step.segment for step in run.steps} == {0}
+    total = run.of(Finished)[0].total_steps
+    assert total == run.training.trained_steps
+    after = [step for step in run.steps if step.step >= traced.stop]
+    assert after[0].finished_s - after[0].step_ms / 1e3 >= found.at_s
+    (paused,), (resumed,) = run.of(Paused), run.of(Resumed)
+    assert paused.why == "profile"
+    assert paused.at_s < found.at_s <= resumed.at_s
+
+
+def test_what_is_asked_ends_a_profile_with_the_steps_that_it_has(tmp_path: Path) -> None:
+    def react(run: Run, event: Event) -> None:
+        if isinstance(event, Paused) and event.why == "profile":
+            run.send(Pause(id=2))
+        if isinstance(event, Paused) and event.why == "asked":
+            run.stop()
+
+    run = Run(ENTRY, react)
+    run.until_stopped(Profile(id=1, steps=10**6, path=str(tmp_path / "trace.json")))
+    assert run.of(Profiled)[0].steps == 1
+
+
+def test_a_profile_ends_with_the_plan(tmp_path: Path) -> None:
+    plan = Plan(workload="fake", settings={}, steps=4)
+    run = Run(ENTRY, lambda *_: None, plan=plan)
+    run.until_stopped(Profile(id=1, steps=10, path=str(tmp_path / "trace.json")))
+    assert run.of(Finished)[0].total_steps == 4
+    assert run.of(Profiled)[0].steps < 4
+
+
+def test_a_refused_profile_leaves_the_training_as_it_is(tmp_path: Path) -> None:
+    def react(run: Run, event: Event) -> None:
+        if isinstance(event, Progress) and event.steps and run.of(Refused):
+            run.stop()
+
+    run = Run(ENTRY, react)
+    run.until_stopped(Profile(id=1, steps=3, path=str(tmp_path / "none" / "trace.json")))
+    (refused,) = run.of(Refused)
+    assert (refused.answers, refused.kind) == ((1,), "no_profile")
+    assert "No such file" in refused.reason
+    assert len(run.of(Resumed)) == 1
+
+
+@pytest.mark.parametrize("pipelined", ["off", "on"])
+def test_a_profile_changes_no_bit_of_the_weights(tmp_path: Path, pipelined: str) -> None:
+    def trained(*commands: Profile) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        plan = Plan(workload="encdec", settings={}, steps=8)
+        run = Run(CATALOGUE["encdec"], lambda *_: None, SETTINGS | {"pipelined": pipelined}, plan)
+        run.until_stopped(*commands)
+        assert len(run.of(Profiled)) == len(commands)
+        return weights(run.training)
+
+    profiled = trained(Profile(id=1, steps=4, path=str(tmp_path / "trace.json")))
+    for one, other in zip(profiled, trained(), strict=True):
+        assert torch.equal(one, other)
