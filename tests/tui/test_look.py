@@ -37,7 +37,7 @@ async def test_a_configured_theme_and_tab_come_before_those_remembered_and_do_no
 
 async def test_the_timeline_is_not_remembered_for_a_run_that_has_none(remembered):
     async with dashboard() as d:
-        await d.press("t")
+        d.app.action_pane("timeline")
         assert d.app._main.pane.tab == "timeline"
         assert d.app.remembered() == REMEMBERED
 

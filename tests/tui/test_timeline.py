@@ -218,7 +218,7 @@ LOOK = """\
 
 
 
- tab event  / find  . step  [ zoom  s summary  T new  ? help  esc back
+ tab event  / find  . step  [ zoom  0 all  s summary  T new  ? help  esc back
 """
 
 

@@ -7,6 +7,7 @@ the cell is filled. Neighbouring events alternate in brightness.
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 
 import msgspec
@@ -235,7 +236,9 @@ def lane(view: TraceView, row: Row, cells: Cells, chosen: int | None) -> Parts:
             fill = "cursor" if position == chosen else f"{'lit' if is_lit else 'dusk'}-{kind}"
             mark = "focus" if position == chosen else f"mark-{kind}"
             _paint(line, shares[begin:end], begin, fill, mark)
-            _name(line, _name_of(view, row, position), shares[begin:end], begin, fill)
+            full = [column for column in range(begin, end) if shares[column] >= FULL]
+            if len(full) >= LEAST_LABEL:
+                line.put(full[0], fmt.clip(_name(view, row, position), len(full)), fill)
         begin = end
     if chosen is None:
         line.mark(int((view.at_us - span.begin_us) // cell_us), "│")
@@ -250,22 +253,20 @@ def _paint(line: Line, shares: list[float], begin: int, fill: str, mark: str) ->
             line.put(column, LEVELS[min(int(share * len(LEVELS)), len(LEVELS) - 1)], mark)
 
 
-def _name(line: Line, name: str, shares: list[float], begin: int, fill: str) -> None:
-    """Print the event's name on the cells that it fills, if there is room for some of it."""
-    full = [column for column, share in enumerate(shares, begin) if share >= FULL]
-    if len(full) >= LEAST_LABEL:
-        line.put(full[0], fmt.clip(name, len(full)), fill)
-
-
 def _kind(view: TraceView, row: Row, position: int) -> str:
     event = int(row.events[position])
     return KINDS[view.timeline.trace.events.kind[event]] if event >= 0 else "overlap"
 
 
-def _name_of(view: TraceView, row: Row, position: int) -> str:
+def _name(view: TraceView, row: Row, position: int) -> str:
     event, trace = int(row.events[position]), view.timeline.trace
-    name = trace.names[trace.events.name[event]] if event >= 0 else ""
-    return as_ascii(fmt.plain(short(name.rpartition(": ")[2]) or name))  # a column a character
+    return _shown(trace.names[trace.events.name[event]]) if event >= 0 else ""
+
+
+@lru_cache(maxsize=4096)
+def _shown(name: str) -> str:
+    """Return a name as a lane shows it, each character in a column."""
+    return as_ascii(fmt.plain(short(name.rpartition(": ")[2]) or name))
 
 
 # ── what is under the cursor ────────────────────────────────────────────────────────────
