@@ -18,9 +18,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 from gpudash import format as fmt
 from gpudash.commands.headless import News
@@ -33,7 +32,8 @@ from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot
-from gpudash.trace.summary import Summary
+from gpudash.trace.read import read
+from gpudash.trace.summary import Summary, summarise
 from gpudash.views.answer import TITLES, Answer, answer
 from gpudash.views.remedies import Try
 from gpudash.views.rules import Limit
@@ -140,17 +140,14 @@ class Watched:
 
     def profiled(self) -> Summary | None:
         """Profile some steps; None where that cannot be."""
-        profile: Callable[[int, Path], int] | None = getattr(self._session, "profile", None)
-        if profile is None or "profile" not in self._news.snapshot.can:
+        if "profile" not in self._news.snapshot.can:
             return None
-        read: Any = import_module("gpudash.trace.read")
-        summary: Any = import_module("gpudash.trace.summary")
         with tempfile.TemporaryDirectory() as folder:
             path, before = Path(folder) / "trace.json", self._news.snapshot.profile
-            asked = profile(PROFILED_STEPS, path)
+            asked = self._session.profile(PROFILED_STEPS, path)
             self._wait(lambda now: now.last_command >= asked and not now.profiling)
             if self._news.snapshot.profile is not before:
-                self._profile = summary.summarise(read.read(path))
+                self._profile = summarise(read(path))
         return self._profile
 
     def proof(self, found: Found, proposed: Try) -> Found:

@@ -19,7 +19,6 @@ from gpudash.snapshot import ENDED, Snapshot, silence
 from gpudash.trace.compare import Comparison, compare
 from gpudash.trace.read import read
 from gpudash.trace.summary import Summary, summarise
-from gpudash.trace.syncs import syncs
 from gpudash.trace.text import comparison_lines, summary_lines
 
 PATIENCE_S = 60.0
@@ -53,7 +52,7 @@ def main(arguments: argparse.Namespace) -> int:
 def summary_of(path: Path) -> Summary:
     """Return what a trace tells. Raises UsageError."""
     trace = read(path)
-    return summarise(trace, syncs(trace))
+    return summarise(trace)
 
 
 def print_report(path: Path, before: Summary | None, trained: Snapshot, *, as_json: bool) -> None:

@@ -1,6 +1,6 @@
 """How a summary is counted from a trace's columns."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 import numpy as np
@@ -19,13 +19,13 @@ from gpudash.trace.summary import (
     OperatorUse,
     StreamUse,
     Summary,
-    SyncUse,
 )
+from gpudash.trace.syncs import syncs
 
 GAP_CLASSES_US = (0.0, 10.0, 100.0, 1_000.0, 10_000.0)
 
 
-def account(trace: Trace, syncs: Sequence[SyncUse]) -> Summary:
+def account(trace: Trace) -> Summary:
     """Return the summary of a trace; `summary.summarise` is the way here."""
     events = trace.events
     begin_us, end_us, steps = _window(trace)
@@ -36,7 +36,7 @@ def account(trace: Trace, syncs: Sequence[SyncUse]) -> Summary:
         step_ms=per_step.ms(end_us - begin_us),
         on_device=bool(events.are(*ON_DEVICE).any()),
         operators=per_step.operators(),
-        syncs=tuple(syncs),
+        syncs=syncs(trace),
         dropped=trace.dropped,
         profiled=trace.profiled,
         device=trace.device,

@@ -3,7 +3,6 @@
 The records load no numpy: every screen knows them, also without a trace.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import msgspec
@@ -119,11 +118,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The trace's file ends early."""
 
 
-def summarise(trace: "Trace", syncs: Sequence[SyncUse] = ()) -> Summary:
+def summarise(trace: "Trace") -> Summary:
     """Return where the time of the traced steps went, between the first's begin and the last's end.
 
-    Without annotated steps that is the whole trace. `syncs` are by the lines that caused them.
+    Without annotated steps that is the whole trace.
     """
     from gpudash.trace import accounting  # noqa: PLC0415  # numpy, not before there is a trace
 
-    return accounting.account(trace, syncs)
+    return accounting.account(trace)

@@ -40,7 +40,7 @@ from gpudash.tui.preferences import Preferences, Tab
 from gpudash.tui.screens.chooser import Chooser, Chosen
 from gpudash.tui.screens.dialog import Answer, AskChoice, AskKey, AskText, Confirm, Dialog, Told
 from gpudash.tui.screens.help import Help
-from gpudash.tui.screens.main import REMEMBERED, MainScreen, ReplayScreen
+from gpudash.tui.screens.main import REMEMBERED, MainScreen, ProfiledWith, ReplayScreen
 from gpudash.tui.signals import leave_on_signals
 from gpudash.tui.undo import Way
 from gpudash.tui.values import unit_of
@@ -369,7 +369,8 @@ class Dashboard(ContainedApp):
     def action_why(self) -> None:
         """Show each rule of the answer with its measured value."""
         if self._main.answer is not None:
-            lines = why_lines(self._main.answer, self.control.snapshot, self.control.cores)
+            snapshot, cores = self.control.snapshot, self.control.cores
+            lines = why_lines(self._main.answer, snapshot, cores, self._main.profile)
             self._open(Told(f"why: {self._main.answer.title}", lines))
 
     def action_memory(self) -> None:
@@ -498,6 +499,7 @@ class Dashboard(ContainedApp):
     async def _read_profile(self, profile: Profiled) -> None:
         """Read a trace in a thread, and show it."""
         before = self._shown.summary if self._shown else None
+        snapshot = self.control.snapshot
         self._say_of_profile("reading the profile …")
         try:
             self._shown = await asyncio.to_thread(_loaded, Path(profile.path), before)
@@ -505,6 +507,8 @@ class Dashboard(ContainedApp):
             self._say_of_profile(str(error))
             return
         self._profile = profile
+        known = ProfiledWith(snapshot.workload, snapshot.settings, self._shown.summary)
+        self._main.profiled = known
         self._say_of_profile("")
         self._show_profile(self._shown)
 

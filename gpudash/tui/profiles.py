@@ -6,7 +6,6 @@ import msgspec
 
 from gpudash.trace.read import read
 from gpudash.trace.summary import Summary, summarise
-from gpudash.trace.syncs import syncs
 from gpudash.views.timeline import Timeline, timeline_of
 
 
@@ -26,4 +25,4 @@ def load(path: Path, before: Summary | None = None) -> Shown:
     It takes seconds for a trace of a gigabyte: not for the event loop.
     """
     trace = read(path)
-    return Shown(path, timeline_of(trace), summarise(trace, syncs(trace)), before)
+    return Shown(path, timeline_of(trace), summarise(trace), before)

@@ -3,7 +3,7 @@ import pytest
 from gpudash.protocol import Flops, Peak, Profiled
 from gpudash.trace.accounting import mfu_pct
 from gpudash.trace.read import read
-from gpudash.trace.summary import CopyUse, SyncUse, summarise
+from gpudash.trace.summary import CopyUse, summarise
 from tests.trace.made import (
     H200,
     MAIN,
@@ -235,10 +235,16 @@ def test_a_wait_after_the_last_launch_and_one_of_another_thread_hold_nothing_up(
     assert summary.blocked_ms == 0
 
 
-def test_syncs_are_handed_on(tmp_path):
-    found = SyncUse("train.py", 3, "main", "item", 1.0, 0.5)
-    trace = trace_of(tmp_path, launched(100, 100, call_ts=10))
-    assert summarise(trace, syncs=[found]).syncs == (found,)
+def test_what_made_the_host_wait_is_in_the_summary(tmp_path):
+    summary = summary_of(
+        tmp_path,
+        step(1, 0, 500),
+        launched(100, 100, call_ts=10, at=MAIN),
+        call("cudaStreamSynchronize", 20, 180),
+    )
+    assert [(one.what, one.blocked_ms) for one in summary.syncs] == [
+        ("cudaStreamSynchronize", 0.18)
+    ]
 
 
 def test_communication_is_exposed_where_nothing_else_runs(tmp_path):

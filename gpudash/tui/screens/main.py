@@ -1,7 +1,7 @@
 """The main screen: who is shown what, where the focus is, and what the keys mean there."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, get_args
+from typing import ClassVar, NamedTuple, get_args
 
 import msgspec
 from textual import events
@@ -13,6 +13,8 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from gpudash.protocol import Settings
+from gpudash.trace.summary import Summary
 from gpudash.tui import bars
 from gpudash.tui.arrangement import LEAST, Part, Shown, is_roomy, is_too_small, is_wide, places
 from gpudash.tui.containment import Contained
@@ -84,6 +86,14 @@ class _Board(Layout):
         ]
 
 
+class ProfiledWith(NamedTuple):
+    """A profile, and what it is of."""
+
+    workload: str
+    settings: Settings
+    summary: Summary
+
+
 class MainScreen(Contained, Screen[None]):
     """The dashboard. It shows what it is given; what asks something of the run is the app's."""
 
@@ -97,6 +107,8 @@ class MainScreen(Contained, Screen[None]):
         self._board.shown = Shown(scrubber=control.player is not None)
         self.answer: Answer | None = None
         """The newest, with what it proposes."""
+        self.profiled: ProfiledWith | None = None
+        """The newest profile that was read."""
         self.last_start_s: float | None = None
         """How long a start took the last time."""
         self.keys: Sequence[Key] = KEYS
@@ -146,6 +158,14 @@ class MainScreen(Contained, Screen[None]):
             self.call_after_refresh(self.query_one(f"#{shown.zoomed or shown.chosen}").focus)
 
     @property
+    def profile(self) -> Summary | None:
+        """What a profile tells of the present settings; None where none was of them."""
+        if self.profiled is None:
+            return None
+        snapshot, (workload, settings, summary) = self._control.snapshot, self.profiled
+        return summary if (workload, settings) == (snapshot.workload, snapshot.settings) else None
+
+    @property
     def too_small(self) -> bool:
         """Whether nothing is shown but that the terminal is too small."""
         return is_too_small(*self.size)
@@ -185,7 +205,7 @@ class MainScreen(Contained, Screen[None]):
                 bars.status(snapshot, control.next_start, undo, redo, ending=ending, profile=said)
             )
         with self.query_one("#answer", AnswerStrip).contained() as strip:
-            self.answer = answer(snapshot, control.levers, self.answer, control.cores)
+            self.answer = answer(snapshot, control.levers, self.answer, control.cores, self.profile)
             strip.show(self.answer, snapshot, self.last_start_s)
         self._show_footer()
         self._show_charts()
