@@ -9,7 +9,7 @@ from gpudash.trace.summary import Summary, SyncUse
 from gpudash.views.lanes import prepares
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.remedies import waiting_levers
-from gpudash.views.rules import Limit, copy_ms, idle_ms, saved_ms
+from gpudash.views.rules import Limit, at_work_pct, copy_ms, idle_ms, saved_ms
 
 ASK_PROFILE = "t profiles some steps and tells"
 MOST_WAITS = 5
@@ -118,7 +118,7 @@ def _throttled(measured: Measured) -> Iterator[str]:
 
 def _gpu(measured: Measured) -> Iterator[str]:
     snapshot, step = measured.snapshot, measured.step
-    yield f"busy {measured.share(step.device_ms)} {measured.of_step}"
+    yield f"busy {fmt.percent(at_work_pct(step, measured.profile))} {measured.of_step}"
     yield from _units(measured)
     if len(snapshot.ranks) > 1 and measured.profile is None:
         asks = f"; {ASK_PROFILE}" if "profile" in snapshot.can else ""
@@ -146,7 +146,7 @@ def _units(measured: Measured) -> Iterator[str]:
 
 
 def _cpu(measured: Measured) -> Iterator[str]:
-    yield f"computing {measured.share(measured.step.device_ms)} {measured.of_step}"
+    yield f"computing {fmt.percent(at_work_pct(measured.step, None))} {measured.of_step}"
     yield _cores(measured.step)
 
 

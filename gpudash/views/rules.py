@@ -86,7 +86,7 @@ def rules(
     `waits` are settings that make the host wait within a step; `launches` says that it is known
     to wait nowhere.
     """
-    at_work = _at_work_pct(step, profile)
+    at_work = at_work_pct(step, profile)
     first = (
         Rule("asides", "evaluation and checkpoints", step.aside_pct, ASIDES_PCT),
         Rule("cores", "the training waits for a core", step.core_wait_pct, CORE_WAIT_WARNS_PCT),
@@ -146,7 +146,21 @@ def _by_profile(step: RecentStep, profile: Summary, waits: Collection[str]) -> t
     )
 
 
-def _at_work_pct(step: RecentStep, profile: Summary | None) -> float | None:
+def _bandwidth_pct(step: RecentStep) -> float | None:
+    """Return it where the tensor cores are not busier than the memory."""
+    dram, tensor = step.dram_active_pct, step.tensor_active_pct
+    return None if dram is None or (tensor or 0.0) > dram else dram
+
+
+# ── a profile's figures for a step that is not profiled ─────────────────────────────────
+
+
+def of_device(profile: Summary | None) -> Summary | None:
+    """Return a profile that tells of the device; None for one without any event of it."""
+    return profile if profile is not None and profile.on_device else None
+
+
+def at_work_pct(step: RecentStep, profile: Summary | None) -> float | None:
     """Return how long the device is at work; the script's own code may rest between two events.
 
     So it is no longer than kernels ran, or on a CPU than the training asked for a core.
@@ -160,20 +174,6 @@ def _at_work_pct(step: RecentStep, profile: Summary | None) -> float | None:
     if between is None or most is None:
         return between
     return min(between, most + (beside or 0.0))
-
-
-def _bandwidth_pct(step: RecentStep) -> float | None:
-    """Return it where the tensor cores are not busier than the memory."""
-    dram, tensor = step.dram_active_pct, step.tensor_active_pct
-    return None if dram is None or (tensor or 0.0) > dram else dram
-
-
-# ── a profile's figures for a step that is not profiled ─────────────────────────────────
-
-
-def of_device(profile: Summary | None) -> Summary | None:
-    """Return a profile that tells of the device; None for one without any event of it."""
-    return profile if profile is not None and profile.on_device else None
 
 
 def busy_ms(step: RecentStep, profile: Summary) -> float | None:
