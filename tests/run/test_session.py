@@ -135,23 +135,6 @@ def test_levers_move_while_the_same_worker_trains_on(begin: Begin, tmp_path: Pat
     assert {(row["segment"], row["batch_size"]) for row in rows} == {("0", "2"), ("1", "4")}
 
 
-def test_some_steps_are_profiled_while_the_same_worker_trains_on(
-    begin: Begin, tmp_path: Path
-) -> None:
-    session, screen = begin()
-    pid = screen.until(lambda s: s.total_steps > 5).worker_pid
-    number = session.profile(3, tmp_path / "trace.json")
-    shown = screen.until(lambda s: s.last_command >= number and not s.profiling)
-    assert shown.profile is not None
-    assert (shown.profile.answers, shown.profile.steps) == ((number,), 3)
-    assert (tmp_path / "trace.json").read_bytes().rstrip().endswith(b"}")
-    later = shown.total_steps + 10
-    assert screen.until(lambda s: s.total_steps > later).worker_pid == pid
-    number = session.profile(3, tmp_path / "none" / "trace.json")
-    shown = screen.until(lambda s: s.last_command >= number and not s.profiling)
-    assert "No such file or directory" in shown.profile_refusal
-
-
 def test_a_refusal_is_on_the_log_whole(begin: Begin) -> None:
     """A status line may have no room for the half that helps."""
     session, screen = begin()
