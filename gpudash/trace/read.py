@@ -267,6 +267,9 @@ class _Columns:
             bytes=column["bytes"],
         )
         kept = consistent(events, self._until_us - first_us)
+        if len(kept) and (stray_us := kept.begin_us[0]):  # the first one had a time of nowhere
+            kept = msgspec.structs.replace(kept, begin_us=kept.begin_us - stray_us)
+            first_us += stray_us
         return Trace(
             name=plain(name),
             names=names,

@@ -58,3 +58,10 @@ def test_launches_stay_with_their_kernels_when_others_are_left_out(tmp_path):
     trace = trace_of(tmp_path, FIRST, early, fine, LAST)
     (kernel,) = trace.events.are("kernel").nonzero()[0]
     assert trace.events.begin_us[trace.events.launch[kernel]] == 110
+
+
+def test_time_begins_with_the_first_event_that_is_kept(tmp_path):
+    stray = event("kernel", "stray", -1e6, 5, (0, 7))
+    trace = trace_of(tmp_path, stray, FIRST, LAST, baseTimeNanoseconds=5_000)
+    assert trace.events.begin_us.tolist() == [0, 999]
+    assert trace.began_ns == 5_000
