@@ -6,7 +6,7 @@ device, at the clock that it runs at.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
@@ -23,6 +23,7 @@ PRECISIONS = {
     "bf16": (torch.bfloat16, 8192),
 }
 """The type of the elements, and the side of matrices that fill any GPU."""
+ALL = tuple(PRECISIONS)
 SMALLEST_SIDE = 1024
 REPEATS = 4
 """The best of them counts; the first also loads the kernel."""
@@ -34,13 +35,13 @@ CPU_BUDGET_S = 0.05
 """Once at least, and then until this is over: a CPU has other work besides."""
 
 
-def measure(device: torch.device, precision: str = "") -> Peak | None:
-    """Return what the device, which should be idle, reaches in this precision, or in all it has.
+def measure(device: torch.device, precisions: Collection[str] = ALL) -> Peak | None:
+    """Return what the device, which should be idle, reaches in those of the precisions it has.
 
     None where there is too little free memory. What the measurement took is free again; torch's
     peak of allocated memory alone has seen it.
     """
-    wanted = [precision] if precision in PRECISIONS else [*PRECISIONS]
+    wanted = [name for name in PRECISIONS if name in precisions]
     try:
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             return _of_cpu(wanted) if device.type == "cpu" else _of_gpu(device, wanted)
@@ -89,29 +90,36 @@ def multiplying(precision: str) -> Iterator[None]:
 
 
 def _of_gpu(device: torch.device, wanted: list[str]) -> Peak | None:
-    is_new = torch.cuda.get_device_capability(device) >= (8, 0)  # Ampere
     free_bytes, _ = torch.cuda.mem_get_info(device)
-    room_bytes = min(MOST_ROOM, free_bytes // 4)
+    room_bytes = min(MOST_ROOM, free_bytes // 64 * 16)  # whole elements, in both halves
     if room_bytes < LEAST_ROOM:
         return None
-    pool = torch.cuda.MemPool()  # its memory is the driver's again once it is gone
+    pool = torch.cuda.MemPool()
     with torch.cuda.device(device):
         with torch.cuda.use_mem_pool(pool):
-            room = torch.empty(room_bytes // 16 * 16, dtype=torch.uint8, device=device)
-        random = torch.Generator(device).manual_seed(0)
-        tflops = {}
-        for precision in wanted:
-            n = side(precision, room_bytes)
-            if n and (is_new or precision == "fp32"):
-                dtype, _ = PRECISIONS[precision]
-                a, b, c = room.view(dtype)[: 3 * n * n].view(3, n, n)
-                for factor in (a, b):  # zeros would need less power, and so be faster
-                    factor.uniform_(-1, 1, generator=random)
-                with multiplying(precision):
-                    lasts_s = _gpu_s(device, partial(torch.mm, a, b, out=c))
-                tflops[precision] = 2 * n**3 / lasts_s / 1e12
-        source, target = room.view(2, -1)
-        copied_s = _gpu_s(device, partial(target.copy_, source))
+            room = torch.empty(room_bytes, dtype=torch.uint8, device=device)
+        found = _in_room(room, wanted)
+    del room  # before its pool, which then gives the memory back to the driver
+    return found
+
+
+def _in_room(room: Tensor, wanted: list[str]) -> Peak:
+    device = room.device
+    is_new = torch.cuda.get_device_capability(device) >= (8, 0)  # Ampere
+    random = torch.Generator(device).manual_seed(0)
+    tflops = {}
+    for precision in wanted:
+        n = side(precision, room.numel())
+        if n and (is_new or precision == "fp32"):
+            dtype, _ = PRECISIONS[precision]
+            a, b, c = room.view(dtype)[: 3 * n * n].view(3, n, n)
+            for factor in (a, b):  # zeros would need less power, and so be faster
+                factor.uniform_(-1, 1, generator=random)
+            with multiplying(precision):
+                lasts_s = _gpu_s(device, partial(torch.mm, a, b, out=c))
+            tflops[precision] = 2 * n**3 / lasts_s / 1e12
+    source, target = room.view(2, -1)
+    copied_s = _gpu_s(device, partial(target.copy_, source))
     return Peak(matmul_tflops=tflops, memory_gb_s=room.numel() / copied_s / 1e9)
 
 

@@ -1,5 +1,7 @@
 """What a device reaches at its best; on a GPU too, where there is one."""
 
+from itertools import cycle
+
 import pytest
 import torch
 
@@ -29,12 +31,14 @@ def test_it_has_a_rate_for_each_precision_of_the_device_and_for_memory(device):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_precision_that_is_asked_for_is_measured_alone(device):
-    assert measure(device, "bf16").matmul_tflops.keys() == {"bf16"}
+    assert measure(device, ("bf16",)).matmul_tflops.keys() == {"bf16"}
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_precision_that_is_not_known_is_all_of_them(device):
-    assert measure(device, "fp8").matmul_tflops.keys() == HAS[device.type]
+def test_a_precision_that_is_not_known_has_no_rate(device):
+    found = measure(device, ("fp8",))
+    assert found.matmul_tflops == {}
+    assert found.memory_gb_s > 0
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -50,7 +54,7 @@ def test_the_scripts_random_numbers_stay_as_they_were(device):
 @pytest.mark.parametrize("device", DEVICES)
 def test_an_autocast_around_it_changes_nothing(device):
     with torch.autocast(device.type, torch.bfloat16):
-        assert measure(device, "fp32").matmul_tflops.keys() == {"fp32"}
+        assert measure(device, ("fp32",)).matmul_tflops.keys() == {"fp32"}
         assert torch.is_autocast_enabled(device.type)
 
 
@@ -156,6 +160,54 @@ def test_a_precision_that_follows_the_general_one_goes_on_to_follow():
     assert torch.backends.cuda.matmul.fp32_precision == "ieee"
 
 
+# ---- a GPU whose events are doubles
+
+
+class Event:
+    """Each lies so many milliseconds behind the one recorded before."""
+
+    apart_ms = iter(())
+    now_ms = 0.0
+
+    def __init__(self, _device, *, enable_timing):
+        assert enable_timing
+
+    def record(self):
+        Event.now_ms += next(Event.apart_ms)
+        self.at_ms = Event.now_ms
+
+    def synchronize(self):
+        pass
+
+    def elapsed_time(self, end):
+        return end.at_ms - self.at_ms
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Takes 3, 2, 2.5 and 4 ms for whatever it is told."""
+    monkeypatch.setattr(torch, "Event", Event)
+    monkeypatch.setattr(Event, "apart_ms", cycle([7.0, 3.0, 2.0, 2.5, 4.0]))
+    monkeypatch.setattr(peak, "SMALLEST_SIDE", 64)
+
+    def capable_of(*capability):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+        return torch.empty(3 * 64 * 64 * 4, dtype=torch.uint8)
+
+    return capable_of
+
+
+def test_the_best_of_some_repeats_counts(gpu):
+    room = gpu(9, 0)
+    found = peak._in_room(room, ["fp32", "tf32"])
+    assert found.matmul_tflops == pytest.approx(dict.fromkeys(("fp32", "tf32"), 2 * 64**3 / 2e9))
+    assert found.memory_gb_s == pytest.approx(room.numel() / 2e6)
+
+
+def test_a_gpu_older_than_ampere_has_fp32_alone(gpu):
+    assert peak._in_room(gpu(7, 5), [*PRECISIONS]).matmul_tflops.keys() == {"fp32"}
+
+
 # ---- a GPU's memory
 
 
@@ -178,5 +230,5 @@ def test_it_leaves_what_the_device_has_free():
 
 @needs_cuda
 def test_without_free_memory_there_is_none(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (LEAST_ROOM * 4 - 4, 1 << 40))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (LEAST_ROOM * 4 - 64, 1 << 40))
     assert measure(CUDA) is None
