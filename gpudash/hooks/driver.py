@@ -25,6 +25,7 @@ from gpudash.hooks.watch import Watch
 from gpudash.hooks.wording import found_line
 from gpudash.instrument.device import describe_device, versions
 from gpudash.instrument.memory import device_memory
+from gpudash.instrument.memory_history import observe
 from gpudash.instrument.reporter import Reports
 from gpudash.protocol import (
     Ability,
@@ -193,6 +194,7 @@ class Driver:
             levers = self._make_levers(found, self.tracker.redirects)
             self._training = Training(self.tracker, found, levers)
             self._endpoint = Endpoint(self._rendezvous.socket(os.getpid()))
+            observe(found.device, self._ran_out)
             # as `atexit`, but in processes of multiprocessing too
             Finalize(None, self.close, exitpriority=0)
             self._measure()
@@ -205,6 +207,10 @@ class Driver:
             self._send(self._offered)
         if self._watch is not None:
             self._watch.notice(before)
+
+    def _ran_out(self, asked_bytes: int) -> None:
+        if self._watch is not None:
+            self._watch.ran_out(asked_bytes)
 
     def _measure(self) -> None:
         """Have steps measured from now on, and those that nobody was there for forgotten."""

@@ -132,6 +132,10 @@ class Watch:
             self._training.begin_segment()
             self._line.send(self._changed(changes, time.monotonic()))
 
+    def ran_out(self, asked_bytes: int) -> None:
+        """Note that a request for device memory fails."""
+        self._history.ran_out(asked_bytes)
+
     def dismiss(self, why: str) -> None:
         """Answer what has not been answered: nothing will be obeyed any more."""
         asked = [*self._inbox]
@@ -144,6 +148,7 @@ class Watch:
             self._refuse(why, command)
         if self._blocks.running:
             self._line.send(self._blocks.end(time.monotonic(), why))
+        self._history.tell_lack()
         self._history.stop(why)
         self._inbox.clear()
         self._waiting = self._timing = self._tracing = self._paused = None

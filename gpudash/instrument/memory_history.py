@@ -4,24 +4,30 @@ Nothing is recorded otherwise: a stack for each allocation costs some microsecon
 """
 
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-import gpudash
-from gpudash.instrument.owners import MIB, at_the_peak, owners
+from gpudash.instrument.owners import MIB, Allocation, at_the_peak, owners
 from gpudash.protocol import Event, Memory, MemoryOwners, MemoryUse, Refused
 
 STEPS = 2
 """In the second one, gradients and the optimizer's state are there from the begin."""
+LACK_EVERY_S = 1.0
+"""A script that catches each failure and tries on is not looked at each time."""
+END_S = 10.0
+"""So long after memory ran out, a training that ends may have ended of it."""
 MOST_EVENTS = 200_000
 """The newest that are kept, of steps that allocate without end."""
-INSIDE = tuple(f"{Path(module.__file__).parent}/" for module in (torch, gpudash) if module.__file__)
+INSIDE = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1]))
+"""Folders whose lines own nothing: torch's and gpudash's own."""
 
 Owned = tuple[Iterable[nn.Module], Iterable[Optimizer]]
 
@@ -38,6 +44,7 @@ class MemoryHistory:
         self._send = send
         self._asked: tuple[int, ...] = ()
         self._last_step: int | None = None  # while recording
+        self._lack: MemoryOwners | None = None  # when memory ran out last
 
     @property
     def is_on(self) -> bool:
@@ -81,6 +88,23 @@ class MemoryHistory:
         self._end()
         return told
 
+    def ran_out(self, asked_bytes: int) -> None:
+        """Note what is held while a request fails, on its thread; never raises.
+
+        Whether the script survives that shows later: cuDNN tries workspaces that do not fit.
+        """
+        if self._lack is not None and time.monotonic() < self._lack.at_s + LACK_EVERY_S:
+            return
+        with suppress(Exception):  # torch's own, private interface, in the script's own call
+            line = Allocation(0, asked_bytes, _stack())
+            held = self._look(() if self.is_on else (line,))
+            self._lack = replace(held, answers=())
+
+    def tell_lack(self) -> None:
+        """Tell of memory that ran out just now: the training ends."""
+        if self._lack is not None and time.monotonic() < self._lack.at_s + END_S:
+            self._send(self._lack)
+
     def stop(self, why: str) -> None:
         """Record no more; `why` is the answer to whoever has asked."""
         asked = self._end()
@@ -108,10 +132,10 @@ class MemoryHistory:
             torch.cuda.memory._record_memory_history(enabled=None)  # noqa: SLF001  # forgets all
         return asked
 
-    def _look(self) -> MemoryOwners:
+    def _look(self, asked: tuple[Allocation, ...] = ()) -> MemoryOwners:
         index = torch.cuda.current_device() if self._device.index is None else self._device.index
         snapshot = torch.cuda.memory._snapshot()  # noqa: SLF001  # its documented name
-        held = at_the_peak(snapshot, index)
+        held = [*at_the_peak(snapshot, index), *asked]
         return MemoryOwners(
             at_s=time.monotonic(),
             answers=self._asked,
@@ -121,6 +145,22 @@ class MemoryHistory:
 
     def _refuse(self, answers: tuple[int, ...], why: str) -> None:
         self._send(Refused(answers=answers, kind="no_memory_owners", changes={}, reason=why))
+
+
+def observe(device: torch.device, ran_out: Callable[[int], None]) -> None:
+    """Have it told the bytes of each request that fails, for good: torch lets go of no observer."""
+    if device.type == "cuda":
+        with suppress(Exception):  # a torch that has no such door
+            attach = torch._C._cuda_attach_out_of_memory_observer  # type: ignore[attr-defined]  # noqa: SLF001
+            attach(lambda _device, asked_bytes, *_: ran_out(asked_bytes))
+
+
+def _stack() -> list[dict[str, Any]]:
+    """Return the Python that runs now, as a snapshot has it."""
+    return [
+        {"filename": frame.f_code.co_filename, "line": line, "name": frame.f_code.co_name}
+        for frame, line in traceback.walk_stack(None)
+    ]
 
 
 def uses(modules: Iterable[nn.Module], optimizers: Iterable[Optimizer]) -> dict[int, MemoryUse]:

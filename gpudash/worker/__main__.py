@@ -117,7 +117,8 @@ def describe(error: Exception, workload: str, asked: Mapping[str, str]) -> Faile
     if isinstance(error, LeverError):
         return Failed(at_s=now_s, kind="bad_setting", sentence=str(error))
     if is_out_of_memory(error):
-        sentence = f"out of memory with {phrase(asked) or 'the default settings'}"
+        lack = f"out of memory with {phrase(asked) or 'the default settings'}"
+        sentence = "; ".join((lack, *getattr(error, "__notes__", ())))
         return Failed(at_s=now_s, kind="out_of_memory", sentence=sentence, traceback=trace)
     file = parts(workload)
     sentence = (file and located(error, file[0])) or f"{workload} failed: {said(error)}"

@@ -61,7 +61,7 @@ to enqueue one, and a host that waits for room in it would pass for busy."""
 MIN_AHEAD = 2
 RUN_AHEAD_POLL_S = 0.0001
 WATCHED_STEPS = 2
-"""After a change, in case memory runs out: in the second one all that a step needs is there."""
+"""After the start or a change, in case memory runs out: the second has all that a step needs."""
 
 
 class Loop:
@@ -93,7 +93,21 @@ class Loop:
         self._began_s = time.monotonic()
 
     def run(self) -> None:
-        """Train until done. Raises ParentGone, or what the workload raises."""
+        """Train until done. Raises ParentGone, or what the workload raises.
+
+        Where memory has run out, notes of the error say what is known of that.
+        """
+        try:
+            self._run()
+        except (RuntimeError, MemoryError) as error:
+            if is_out_of_memory(error):
+                told = self._history.tell()
+                for known in self._why_it_did_not_fit(self._training.settings, told):
+                    error.add_note(known)
+            raise
+
+    def _run(self) -> None:
+        self._history.watch(WATCHED_STEPS)
         while not self._done():
             if self._blocks.running and not self._paused:
                 self._turn_blocks()

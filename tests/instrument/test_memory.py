@@ -2,8 +2,17 @@
 
 import pytest
 import torch
+from torch import nn
 
-from gpudash.instrument.memory import MIB, UNKNOWN, DeviceMemory, device_memory, reset_peak
+from gpudash.forecast import forecast
+from gpudash.instrument.memory import (
+    MIB,
+    UNKNOWN,
+    DeviceMemory,
+    capacity_mib,
+    device_memory,
+    reset_peak,
+)
 from tests.workloads.trainings import needs_cuda
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -25,6 +34,7 @@ def said(monkeypatch: pytest.MonkeyPatch, answer: object) -> None:
 
 def test_nothing_is_known_without_a_gpu():
     assert device_memory(CPU) == UNKNOWN
+    assert capacity_mib(CPU) is None
     reset_peak(CPU)
 
 
@@ -55,3 +65,31 @@ def test_it_is_what_torch_says_and_the_peak_begins_anew_when_reset():
     reset_peak(GPU)
     again = device_memory(GPU)
     assert again.peak_mib == found.allocated_mib
+
+
+@needs_cuda
+def test_the_peak_of_a_batch_is_foretold_within_5_percent_by_those_of_two_smaller_ones():
+    layers = [nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.ReLU()) for _ in range(8)]
+    model = nn.Sequential(*layers).to(GPU)
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def peak_mib(batch_size: int) -> float:
+        reset_peak(GPU)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.ones(batch_size, 16, 64, 64, device=GPU)).square().mean().backward()
+            optimizer.step()
+        found = device_memory(GPU).peak_mib
+        assert found is not None
+        return found
+
+    peak_mib(8)  # the optimizer's state, workspaces
+    expected = forecast({size: peak_mib(size) for size in (32, 64)}, capacity_mib(GPU))
+    assert expected is not None
+    assert expected.needed_mib(256) == pytest.approx(peak_mib(256), rel=0.05)
+
+
+def test_the_training_may_hold_what_it_does_and_what_nobody_does(monkeypatch: pytest.MonkeyPatch):
+    said(monkeypatch, STATISTICS)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (70 * MIB, 200 * MIB))
+    assert capacity_mib(GPU) == 100.0

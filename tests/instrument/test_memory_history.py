@@ -1,13 +1,15 @@
 """Who owns device memory is recorded for two steps, answered once, and nothing is left on."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from gpudash.instrument.memory_history import STEPS, MemoryHistory, uses
+from gpudash.instrument import memory_history
+from gpudash.instrument.memory_history import END_S, STEPS, MemoryHistory, observe, uses
 from gpudash.instrument.owners import MIB
 from gpudash.protocol import Event, Memory, MemoryOwners, Refused
 from tests.instrument.test_owners import alloc, frame, free, snapshot
@@ -142,6 +144,77 @@ def test_weights_gradients_and_the_optimizers_state_are_known_by_their_addresses
     assert found[model[1].running_mean.data_ptr()] == "weights"
     assert found[weight.grad.data_ptr()] == "gradients"
     assert found[optimizer.state[weight]["exp_avg"].data_ptr()] == "optimizer state"
+
+
+HELD = snapshot(held={1: 3 * MIB})
+
+
+def test_a_training_that_ends_when_memory_has_run_out_tells_what_was_held_and_who_asked(
+    allocator: Allocator,
+):
+    said: list[Event] = []
+    asked = history(said)
+    allocator.snapshot = HELD
+    asked.ran_out(5 * MIB)
+    asked.ran_out(9 * MIB)  # within a second
+    assert said == []
+    asked.tell_lack()
+    (told,) = said
+    assert isinstance(told, MemoryOwners)
+    assert (told.answers, told.peak_mib) == ((), 8.0)
+    here, before = told.owners
+    assert (here.file, here.mib) == (__file__, 5.0)
+    assert (before.use, before.mib) == ("from before", 3.0)
+
+
+def test_memory_that_ran_out_long_ago_is_not_why_a_training_ends(
+    allocator: Allocator, monkeypatch: pytest.MonkeyPatch
+):
+    said: list[Event] = []
+    asked = history(said)
+    asked.tell_lack()
+    asked.ran_out(5 * MIB)
+    now_s = time.monotonic()
+    monkeypatch.setattr(memory_history.time, "monotonic", lambda: now_s + END_S)
+    asked.tell_lack()
+    assert said == []
+
+
+def test_a_look_that_fails_is_none_of_the_scripts_business(allocator: Allocator):
+    allocator.snapshot = RuntimeError("no snapshots from this allocator")
+    said: list[Event] = []
+    asked = history(said)
+    asked.ran_out(5 * MIB)
+    asked.tell_lack()
+    assert said == []
+
+
+def test_only_a_gpus_allocator_is_observed_and_told_by_the_bytes_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    observers: list[Callable[..., object]] = []
+    monkeypatch.setattr(torch._C, "_cuda_attach_out_of_memory_observer", observers.append)
+    failed: list[int] = []
+    observe(torch.device("cpu"), failed.append)
+    assert observers == []
+    observe(GPU, failed.append)
+    (observer,) = observers
+    observer(0, 5, 100, 1)
+    assert failed == [5]
+
+
+@needs_cuda
+def test_on_a_gpu_a_request_that_fails_is_noted_with_its_line():
+    said: list[Event] = []
+    asked = history(said)
+    observe(GPU, asked.ran_out)
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(1 << 45, dtype=torch.uint8, device=GPU)
+    asked.tell_lack()
+    (told,) = said
+    assert isinstance(told, MemoryOwners)
+    assert told.owners[0].file == __file__
+    assert told.owners[0].mib >= (1 << 45) / MIB
 
 
 @needs_cuda

@@ -297,3 +297,13 @@ def test_before_anything_ran_levers_are_as_this_device_starts_with_them():
     for device, precision in (("cpu", "fp32"), ("cuda", "tf32")):
         plan = Plan(workload="masked_loss", settings={}, device=device)
         assert Control(FakeEngine, plan).active["precision"] == precision
+
+
+async def test_which_batch_would_fit_stands_with_the_lever_whose_peaks_tell():
+    fits = "batch 96 would fit, 112 would not (from the peaks at 32 and 64)"
+    rows = (changed(own("batch_size", "64", choices=("32", "64")), forecast=fits), own("other"))
+    async with panel(rows) as (shown, pilot):
+        assert fits in words(shown)
+        shown.move(1)
+        await pilot.pause()
+        assert "would fit" not in words(shown)

@@ -32,7 +32,8 @@ from gpudash.protocol import (
     Stop,
 )
 from gpudash.worker import loop
-from tests.worker.in_process import FakeEntry, Run
+from gpudash.worker.__main__ import describe
+from tests.worker.in_process import SETTINGS, FakeEntry, Run
 from tests.workloads.trainings import one_thread
 from workloads.levers import Value
 
@@ -211,3 +212,24 @@ def stop_after(kind: type[Event], count: int):  # a reaction, as above
             run.stop()
 
     return react
+
+
+def test_memory_that_runs_out_for_good_says_which_batch_would_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "capacity_mib", lambda _device: 1000.0 + 100.0 * 12)
+    run = Run(
+        FakeEntry(during={"forward": work}),
+        lambda _run, _event: None,
+        {**SETTINGS, "batch_size": "4"},
+    )
+    others, _ = loop._by_batch_size(run.training.settings)
+    run._loop._peaks[others] = {2: 1200.0, 3: 1300.0}
+    with pytest.raises(torch.OutOfMemoryError) as raised:
+        run.until_stopped()
+    failed = describe(raised.value, "fake", {"batch_size": "4"})
+    assert failed.kind == "out_of_memory"
+    assert failed.sentence == (
+        "out of memory with batch_size=4; "
+        "batch 12 would fit, 14 would not (from the peaks at 2 and 3)"
+    )

@@ -23,6 +23,7 @@ from gpudash.protocol import (
     Failed,
     Finished,
     Hello,
+    MemoryOwners,
     Pause,
     Paused,
     Plan,
@@ -275,6 +276,8 @@ def test_a_batch_that_does_not_fit_the_gpu_is_refused_and_the_training_goes_on()
         worker.link.send(Change(id=1, settings={"batch_size": "512"}))
         worker.until(lambda: worker.of(Refused))
         assert "out of memory with batch_size=512" in worker.of(Refused)[0].reason
+        (told,) = worker.of(MemoryOwners)
+        assert any("workloads" in owner.file for owner in told.owners)
         settled = worker.of(Changed)[-1]
         assert settled.settings["batch_size"] == "8"
         worker.until(lambda: worker.steps[-1].segment == settled.segment)
