@@ -133,7 +133,7 @@ class Profiler:
             if self._is_cuda and not _traced_device(self._torch):
                 raise NoProfile(NO_DEVICE_EVENTS)
             self._torch.export_chrome_trace(str(self._unfinished))
-            peak = measure(self._device, precision)
+            peak = measure(self._device, (precision,)) if precision else measure(self._device)
             steps_s, now_s = self._ended_s - self._began_s, time.monotonic()
             profiled = Profiled(
                 at_s=now_s,

@@ -63,3 +63,17 @@ def test_the_compiler_can_be_kept_out_or_compiled_optimizers_are_not_measured():
 
 def test_graphs_are_captured_and_replayed_by_these_or_replays_are_no_steps():
     assert {"capture_begin", "capture_end", "replay"} <= vars(torch.cuda.CUDAGraph).keys()
+
+
+def test_a_profiler_knows_whether_it_has_begun_and_ended_or_ours_crashes_one_that_warms_up():
+    profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+    profile.prepare_trace()
+    begun = profile.profiler.entered, profile.profiler.kineto_results
+    profile.start_trace()
+    profile.stop_trace()
+    assert begun == (True, None)
+    assert profile.profiler.kineto_results is not None
+
+
+def test_recording_can_be_switched_off_or_forked_children_record_for_good():
+    assert callable(torch.autograd._enable_record_function)

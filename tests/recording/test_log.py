@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from gpudash.errors import GpudashError, UsageError
 from gpudash.metrics import METRICS
-from gpudash.protocol import Envelope, Paused, Progress
+from gpudash.protocol import Envelope, Paused, Profiled, Progress, SyncCall
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import LONGEST_LINE, Closed, LogReader, Origin, line_of
 from gpudash.recording.writer import RecordingWriter
@@ -64,6 +64,26 @@ def test_what_was_written_is_read_again_with_what_is_significant(tmp_path):
             assert getattr(found, name) == getattr(row, name)
         assert found.loss == pytest.approx(row.loss, abs=1e-6)
         assert found.phases_ms == pytest.approx(row.phases_ms)
+
+
+def test_a_profile_is_read_as_it_was_told(tmp_path):
+    sync = SyncCall(
+        at_ns=1_790_000_000_000_000_000, thread=1, file="t.py", line=2, function="f", what=""
+    )
+    told = Profiled(
+        at_s=BEGAN_S,
+        path="gone.json",
+        first_step=1,
+        steps=1,
+        steps_ms=1.0,
+        took_ms=1.0,
+        syncs=(sync,),
+    )
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+    recorder.take(of_training(started(BEGAN_S), 1))
+    recorder.take(of_training(told, 2))
+    recorder.close(None)
+    assert told in [getattr(one, "body", None) for one in LogReader(recorder.log_path)]
 
 
 def test_a_log_that_grows_is_read_as_it_grows(tmp_path):

@@ -17,6 +17,8 @@ from gpudash.protocol import (
     Offered,
     Paused,
     Plan,
+    Profile,
+    Profiled,
     Refused,
     Restarted,
     Resumed,
@@ -710,3 +712,32 @@ def test_device_memory_is_shown_where_nobody_reads_the_host_and_forgotten_with_t
     assert shown.host.values == {"mem_reserved_mib": 900.0}
     restarted = Restarted(at_s=watched.run.now_s, plan=PLAN)
     assert watched.feed(restarted).now().host is None
+
+
+# ── profiles ────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_profile_is_shown_from_when_it_is_asked_for_until_it_is_there():
+    watched = Watched().trained()
+    watched.feed(Profile(id=7, steps=3, path="trace.json"))
+    assert watched.now().profiling
+    at_s = watched.run.now_s
+    watched.feed(Paused(at_s=at_s, after_step=40, why="profile"))
+    assert (watched.now().state, watched.now().status) == ("training", "profiling")
+    found = Profiled(
+        at_s=at_s, answers=(7,), path="trace.json", first_step=41, steps=3, steps_ms=9, took_ms=9
+    )
+    shown = watched.feed(found, Resumed(at_s=at_s)).now()
+    assert (shown.profiling, shown.profile, shown.profile_refusal) == (False, found, "")
+    assert (shown.state, shown.status) == ("training", "training")
+
+
+def test_why_there_is_no_profile_is_shown_until_the_next_is_asked_for():
+    watched = Watched().trained()
+    watched.feed(Profile(id=7, steps=3, path="trace.json"))
+    watched.feed(Refused(answers=(7,), kind="no_profile", changes={}, reason="an A/B is running"))
+    shown = watched.now()
+    assert (shown.profiling, shown.profile_refusal) == (False, "an A/B is running")
+    assert shown.status == "training – refused: an A/B is running"
+    watched.feed(Profile(id=8, steps=3, path="trace.json"))
+    assert watched.now().profile_refusal == ""
