@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from gpudash import format as fmt
 from gpudash.protocol import Playback
 from gpudash.snapshot import (
+    ASIDES,
     ENDED,
     Marker,
     Snapshot,
@@ -150,7 +151,9 @@ def status(
         hint = f" · {key_for('undo')} undoes {undo}" if undo else ""
         hint += f" · {key_for('redo')} redoes {redo}" if redo else ""
     style = STATE_STYLES[snapshot.state][1]
-    sentence = " · ".join(filter(None, (fmt.plain(profile), sentence)))
+    if profile:  # it says more than that steps are being traced
+        sentence = sentence.removeprefix(ASIDES["profile"]).removeprefix(" · ")
+        sentence = " · ".join(filter(None, (fmt.plain(profile), sentence)))
     return (Cell(parts=((sentence, style), (hint, style))),)
 
 

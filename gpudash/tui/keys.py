@@ -176,7 +176,7 @@ KEYS = (
     Key("full_stop", "screen.to_marker(1)", "", "Cursor to the next lever change", "look"),
     Key("t", "timeline", "timeline",
         f"The timeline of the newest profile; the first one traces {PROFILED_STEPS} steps", "look",
-        rank=9, needs="profile"),
+        rank=5, needs="profile"),
     Key("d,g", "screen.device", "device", "Every value of the device, or why none is read", "look",
         rank=6),
     Key("v", "screen.view", "view", "The next of levers, results, A/B and log", "look", rank=7),

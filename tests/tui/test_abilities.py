@@ -22,6 +22,7 @@ PRESSED = {
     "r": "record",
     "a": "blocks",
     "t": "profile",
+    "M": "memory",
 }
 
 
@@ -43,7 +44,7 @@ async def test_footer_levers_and_palette_show_what_cannot_be():
         assert "read only" in d.text()
         told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
         assert WHY_NOT["pause"] in told.values()
-        await d.show(changed(training(), can=(*training().can, "profile")))
+        await d.show(changed(training(), can=(*training().can, "profile", "memory")))
         footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
         assert footer["pause"]["space"] == "key"
         assert "read only" not in d.text()

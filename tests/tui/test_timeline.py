@@ -78,8 +78,9 @@ async def test_t_traces_some_steps_and_shows_them_when_they_are_there(traces, tm
         await d.press("t")
         path = await asked(d)
         assert path.parent == tmp_path / "traces"
-        await d.show(changed(RUNNING, profiling=True))
-        assert f"profiling {PROFILED_STEPS} steps …" in d.text()
+        await d.show(changed(RUNNING, profiling=True, status="profiling"))
+        assert d.lines()[-2].startswith(f" profiling {PROFILED_STEPS} steps …")
+        assert d.lines()[-2].count("profiling") == 1
         traces[path] = training_trace()
         await d.show(changed(RUNNING, profile=profiled(path=str(path))))
         await until_open(d)
