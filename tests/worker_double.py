@@ -5,6 +5,7 @@ trains nothing, holds no memory and has no loader, and is up in a fraction of a 
 """
 
 import os
+import shutil
 import sys
 import time
 from functools import partial
@@ -13,7 +14,19 @@ from pathlib import Path
 import msgspec
 
 from gpudash.instrument.pipes import CommandPipe, EventPipe
-from gpudash.protocol import Change, Device, Failed, Hello, Plan, Refused, Started, Status, Stop
+from gpudash.protocol import (
+    Change,
+    Device,
+    Failed,
+    Hello,
+    Plan,
+    Profile,
+    Profiled,
+    Refused,
+    Started,
+    Status,
+    Stop,
+)
 from gpudash.run.worker_process import WorkerProcess
 from tests.scripted_worker import Worker
 from workloads.levers import LeverError, resolve
@@ -23,6 +36,7 @@ from workloads.own.loading import find
 STEP_S = float(os.environ.get("DOUBLE_STEP_S", "0.01"))
 LARGEST_BATCH = 1 << 16
 ROOT = Path(__file__).parents[1]
+TRACE = ROOT / "tests" / "trace" / "h200_pipelined.json.gz"
 
 start_double = partial(WorkerProcess, program=("-m", "tests.worker_double"))
 
@@ -96,6 +110,19 @@ class RealTime(Worker):
                     reason=reason,
                 )
                 self.sent.append(refused)
+            case Profile():
+                shutil.copyfile(TRACE, command.path)
+                self.sent.append(
+                    Profiled(
+                        at_s=time.monotonic(),
+                        answers=(command.id,),
+                        path=command.path,
+                        first_step=self.trained + 1,
+                        steps=1,
+                        steps_ms=STEP_S * 1e3,
+                        took_ms=1.0,
+                    )
+                )
             case _:
                 super().obey(command)
 
@@ -135,7 +162,7 @@ def main() -> int:
     plan = msgspec.json.decode(plan_json, type=Plan)
     code = 0
     try:
-        events.send(Hello(can=("levers", "pause", "restart", "blocks", "record")))
+        events.send(Hello(can=("levers", "pause", "restart", "blocks", "record", "profile")))
         events.send(Status(text="loading nothing"))
         train(plan, events, CommandPipe(sys.stdin.fileno()))
     except LeverError as error:

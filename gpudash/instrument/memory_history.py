@@ -3,6 +3,7 @@
 Nothing is recorded otherwise: a stack for each allocation costs some microseconds.
 """
 
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -157,9 +158,10 @@ def observe(device: torch.device, ran_out: Callable[[int], None]) -> None:
 
 def _stack() -> list[dict[str, Any]]:
     """Return the Python that runs now, as a snapshot has it."""
+    here = sys._getframe()  # noqa: SLF001  # without it each Python leaves out other frames
     return [
         {"filename": frame.f_code.co_filename, "line": line, "name": frame.f_code.co_name}
-        for frame, line in traceback.walk_stack(None)
+        for frame, line in traceback.walk_stack(here)
     ]
 
 

@@ -80,7 +80,10 @@ class Profiler:
         if self._is_cuda:
             torch.cuda.synchronize(self._device)  # sync: these steps alone are traced and timed
         # what torch.profiler is made of: that would import the compiler first
-        self._torch = autograd.profile(use_device="cuda" if self._is_cuda else None)
+        self._torch = autograd.profile(
+            use_device="cuda" if self._is_cuda else None,
+            use_kineto=True,  # else kernels are only timed
+        )
         self._window.start()
         is_loud = _LOG_LEVEL not in os.environ
         if is_loud:  # else Kineto talks on the script's own stderr

@@ -290,7 +290,8 @@ def test_a_debug_mode_that_the_script_sets_meanwhile_stays(window, debug_mode):
     assert debug_mode.now == ERROR
 
 
-def test_without_cuda_nothing_is_exchanged():
+def test_without_cuda_nothing_is_exchanged(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     filters, waiting = [*warnings.filters], torch._C._cuda_synchronize
     window = SyncWindow()
     window.start()
