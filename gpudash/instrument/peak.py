@@ -25,7 +25,7 @@ PRECISIONS = {
 """The type of the elements, and the side of matrices that fill any GPU."""
 ALL = tuple(PRECISIONS)
 SMALLEST_SIDE = 1024
-REPEATS = 4
+REPEATS = 3
 """The best of them counts; the first also loads the kernel."""
 MOST_ROOM = 3 * 8192**2 * 4
 LEAST_ROOM = 3 * SMALLEST_SIDE**2 * 4

@@ -139,11 +139,18 @@ def test_a_wait_that_nobody_noted_has_the_name_of_the_outermost_operator():
         (110, 60, "operator", "aten::to"),
         (120, 40, "sync", "cudaStreamSynchronize"),
         (400, 30, "sync", "cudaDeviceSynchronize"),
+        (900, 1, "sync", "cudaStreamSynchronize"),
     ]
     assert syncs(trace(events)) == (
         unlined("aten::index_put_", blocked_ms=0.04),
         unlined("cudaDeviceSynchronize", blocked_ms=0.03),
+        unlined("cudaStreamSynchronize", blocked_ms=0.001),
     )
+
+
+def test_the_profilers_own_wait_for_the_last_step_is_none_of_the_trainings():
+    events = [*item(100, 50), (900, 100, "sync", "cudaDeviceSynchronize")]
+    assert syncs(trace(events, [call(155)])) == (use(blocked_ms=0.05),)
 
 
 def test_a_copy_from_pageable_memory_waits_though_torch_does_not_say_so():
@@ -236,6 +243,9 @@ def test_a_trace_without_events_or_calls_has_none():
 
 # ---- whatever comes
 
+LAST = (3000.0, 10.0, "sync", "cudaDeviceSynchronize")
+"""The profiler's own."""
+
 times = st.integers(0, 2000).map(float)
 host_events = st.lists(
     st.tuples(
@@ -271,7 +281,7 @@ step_times = st.lists(times, max_size=6, unique=True).map(
 
 @given(host_events, noted, step_times)
 def test_every_wait_and_every_call_within_the_steps_is_in_exactly_one_use(events, calls, steps):
-    uses = syncs(trace(events, calls, steps=steps))
+    uses = syncs(trace([*events, LAST], calls, steps=steps))
 
     def inside(at_us):
         return not steps or any(begin <= at_us <= end for begin, end in steps)
