@@ -114,7 +114,7 @@ class MemoryHistory:
 
     def _why_not(self) -> str:
         if self._device.type != "cuda":
-            return "the training is on the CPU: device memory is a GPU's"
+            return "the training is on the CPU: owners are known of GPU memory alone"
         if not self.is_on and torch._C._cuda_isHistoryEnabled():  # noqa: SLF001  # no public door
             return "the script records its memory history itself"
         return ""

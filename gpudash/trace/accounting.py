@@ -22,6 +22,8 @@ from gpudash.trace.summary import (
 )
 from gpudash.trace.syncs import syncs
 
+LOADER = "enumerate(DataLoader)"
+"""Begins torch's annotation of a call of `next`."""
 GAP_CLASSES_US = (0.0, 10.0, 100.0, 1_000.0, 10_000.0)
 
 
@@ -35,6 +37,7 @@ def account(trace: Trace) -> Summary:
         steps=steps,
         step_ms=per_step.ms(end_us - begin_us),
         on_device=bool(events.are(*ON_DEVICE).any()),
+        loader_ms=per_step.loader_ms(),
         operators=per_step.operators(),
         syncs=syncs(trace),
         dropped=trace.dropped,
@@ -150,6 +153,15 @@ class _PerStep:
             for name, of in _groups(chosen, events.name)
         ]
         return tuple(sorted(found, key=lambda one: -one.self_ms))
+
+    def loader_ms(self) -> float | None:
+        """Return how long the host was inside `next` of a DataLoader, as torch annotates it."""
+        events = self._trace.events
+        named = np.array([name.startswith(LOADER) for name in self._trace.names] or [False])
+        calls = events.are("annotation") & named[events.name]
+        if not calls.any():
+            return None
+        return self.ms(events.duration_us[calls & self._inside].sum())
 
     def streams(self, begin_us: float, end_us: float) -> list[tuple[StreamUse, Spans]]:
         """Return each stream's use, and when it was busy."""

@@ -80,6 +80,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Wall time of a step while it was traced."""
     on_device: bool
     """Whether the trace holds device events; without any, the device's values are None or empty."""
+    loader_ms: float | None = None
+    """Inside `next` of a DataLoader, on the host; None where the trace has none."""
     busy_ms: float | None = None
     """At least one stream at work."""
     idle_ms: dict[IdleCause, float] = {}

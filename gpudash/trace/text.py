@@ -31,6 +31,8 @@ def _summary(summary: Summary, most: int) -> Iterator[str]:
     where = f" on {summary.device}" if summary.device else ""
     yield f"{summary.steps:,} step{plural} traced{where}; all values are means for one step"
     yield _row("step", step_ms)
+    if summary.loader_ms is not None:
+        yield _row("waits for the next batch", summary.loader_ms, step_ms)
     if not summary.on_device:
         yield "no device events: this is a trace of the host alone"
     else:

@@ -9,7 +9,7 @@ from gpudash.trace.summary import Summary, SyncUse
 from gpudash.views.lanes import prepares
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.remedies import waiting_levers
-from gpudash.views.rules import Limit, at_work_pct, copy_ms, idle_ms, saved_ms
+from gpudash.views.rules import DATA_PCT, Limit, at_work_pct, copy_ms, idle_ms, saved_ms
 
 ASK_PROFILE = "t profiles some steps and tells"
 MOST_WAITS = 5
@@ -46,7 +46,11 @@ def _other_jobs(measured: Measured) -> Iterator[str]:
     waited = fmt.percent(measured.step.core_wait_pct)
     yield f"the training waits for a core {waited} of the time"
     yield _cores(measured.step)
-    yield "no lever changes that"
+    step = measured.step
+    if (step.share_pct(step.starved_ms) or 0.0) < DATA_PCT:
+        yield "no lever changes that"
+    else:  # a loader may wait for a core too, or for something that a lever changes
+        yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
 
 
 def _input(measured: Measured) -> Iterator[str]:

@@ -89,7 +89,11 @@ def test_when_memory_runs_out_what_is_recorded_by_then_is_told(allocator: Alloca
 @pytest.mark.parametrize(
     ("device", "recording", "reason"),
     [
-        (torch.device("cpu"), False, "the training is on the CPU: device memory is a GPU's"),
+        (
+            torch.device("cpu"),
+            False,
+            "the training is on the CPU: owners are known of GPU memory alone",
+        ),
         (GPU, True, "the script records its memory history itself"),
     ],
 )

@@ -57,6 +57,14 @@ def test_without_device_events_the_devices_values_are_unknown(tmp_path):
     assert [one.name for one in summary.operators] == ["aten::mm"]
 
 
+def test_a_step_tells_how_long_it_waits_for_the_loader(tmp_path):
+    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    waits = [event("user_annotation", name, ts, 600) for ts in (0, 1000)]
+    summary = summary_of(tmp_path, step(1, 0, 1000), step(2, 1000, 1000), *waits)
+    assert summary.loader_ms == pytest.approx(0.6)
+    assert summary_of(tmp_path, step(1, 0, 1000)).loader_ms is None
+
+
 # ── idle ────────────────────────────────────────────────────────────────────────────────
 
 

@@ -69,6 +69,11 @@ def test_a_trace_of_the_host_alone_says_so():
     assert lines[-1] == "no device events: this is a trace of the host alone"
 
 
+def test_a_wait_for_the_next_batch_stands_below_the_step():
+    lines = summary_lines(Summary(steps=1, step_ms=5.0, on_device=False, loader_ms=4.0))
+    assert lines[2].split() == ["waits", "for", "the", "next", "batch", "4.00", "ms", "80", "%"]
+
+
 def test_a_cut_trace_says_so(real):
     lines = summary_lines(msgspec.structs.replace(real, is_cut=True))
     assert "the file ends early: this is what it holds until there" in lines

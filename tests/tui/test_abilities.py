@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from gpudash.tui.bars import footer
+from gpudash.tui.cells import fitting
 from gpudash.tui.keys import KEYS, WHY_NOT
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import training
@@ -62,3 +63,9 @@ def test_the_key_that_tries_the_proposal_is_grey_in_its_place_where_nothing_is_p
     for proposing, ink in ((True, "key"), (False, "dim")):
         (button,) = (cell for cell in buttons[proposing] if cell.action == "try_it")
         assert button.parts[0] == ("x", ink)
+
+
+def test_80_columns_have_room_for_the_keys_that_tell_why():
+    able = changed(training(), can=("blocks", "levers", "pause", "profile"))
+    shown = fitting(footer(able, focus="levers"), 78)
+    assert {"why", "timeline", "try_it", "help", "leave"} <= {cell.action for cell in shown}

@@ -2,6 +2,7 @@
 
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,11 +48,11 @@ class Alone(App[None]):
 
 
 @asynccontextmanager
-async def strip(snapshot, width, height=6, *, framed=True, last_s=None):
+async def strip(snapshot, width, height=6, *, framed=True, last_s=None, before=None):
     app = Alone(height, framed=framed)
     async with app.run_test(size=(width, height)) as pilot:
         widget = app.query_one(AnswerStrip)
-        widget.show(ask(snapshot), snapshot, last_s)
+        widget.show(ask(snapshot, before), snapshot, last_s)
         await pilot.pause()
         yield widget, pilot
 
@@ -103,6 +104,12 @@ async def test_rows_that_are_left_hold_more_evidence_below_lanes_that_keep_their
     assert rows[2][2:5] == "CPU"
     assert "the training uses" in rows[3]
     assert "no lever changes that" in rows[4]
+
+
+async def test_without_a_frame_a_title_that_goes_on_needs_no_colon():
+    profiling = msgspec.structs.replace(gpu_step(), profiling=True)
+    rows = await shown(profiling, 80, 4, framed=False, before=ask(gpu_step()))
+    assert rows[0].strip().startswith("profiling the next steps … before that: GPU-bound")
 
 
 async def test_without_a_frame_what_does_not_fit_beside_the_title_stands_below():

@@ -196,7 +196,7 @@ async def test_the_pane_says_what_there_is_and_enter_shows_it(traces):
 # ── what is seen ────────────────────────────────────────────────────────────────────────
 
 LOOK = """\
- timeline  NVIDIA H200  3 steps                           2 of 3  10.0 ms shown
+ timeline  NVIDIA H200  3 steps                      step 2 of 3  10.0 ms shown
             10 ms ▾     12 ms       14 ms        16 ms       18 ms
  steps      ┊10,341 · 10.0 ms
 ▸stream 7   ┊     ▆conv<float, 4>    wgrad[bold] Me…▃                       55 %

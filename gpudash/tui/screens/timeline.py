@@ -118,7 +118,7 @@ class TimelineScreen(Contained, Screen[None]):
         if view.found is not None:
             number = f"{view.match_number or fmt.ABSENT} of {len(view.found):,}"
             found = (cell(f"/{fmt.clip(fmt.plain(view.sought), 16)}: {number}", "busy", rank=1),)
-        step = () if view.step is None else (cell(f"{view.step + 1} of {len(steps)}", rank=3),)
+        step = () if view.step is None else (cell(f"step {view.step + 1} of {len(steps)}", rank=3),)
         return (*found, *step, cell(f"{duration(view.span.length_us)} shown", "dim", rank=2))
 
     # ── what the keys do ────────────────────────────────────────────────────────────────

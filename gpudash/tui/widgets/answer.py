@@ -109,7 +109,8 @@ class AnswerStrip(Panel):
         title = answer.title.upper() if says_limit else answer.title
         row = [Segment(f" {_fitting(title.split(' '), room, ' ')}", self.ink("strong"))]
         said = self._said(room - cell_len(title) - 2)
-        row += [Segment(f": {said}", self.ink("text"))] if said else []
+        between = " " if title.endswith("…") else ": "
+        row += [Segment(f"{between}{said}", self.ink("text"))] if said else []
         gap = width - width_of(row) - width_of(button) - 1
         return [*row, Segment(" " * gap), *button] if button else row
 
