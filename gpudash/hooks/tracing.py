@@ -24,12 +24,12 @@ class Tracing:
         self._thread = get_native_id()  # another one in a forked child
         self._counting = ExitStack()
         self._profiler = Profiler(training.found.device, asked.steps, Path(asked.path))
-        self._profiler.check()
         training.look_closely(asked.steps + 1)
         Tracing._newest = self
         if training.flops is None:
             from gpudash.instrument.flops import counting  # noqa: PLC0415  # no script waits for it
 
+            self._profiler.check()  # no step is counted in vain
             self._counter = self._counting.enter_context(counting(training.found.device))
             self._is_counting = True
         else:
