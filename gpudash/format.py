@@ -4,6 +4,7 @@ Nothing here knows a widget. `–` stands for what was not measured; nan and inf
 """
 
 import math
+from pathlib import PurePath
 
 ABSENT = "–"
 """Shown for None: not measured, which is not zero."""
@@ -138,6 +139,11 @@ def clip(text: str, width: int) -> str:
     if len(text) <= width:
         return text
     return f"{text[: width - 1]}…" if width > 0 else ""
+
+
+def source_line(file: str, line: int) -> str:
+    """Return `losses/masked.py:41`: a whole path would leave no room for the line."""
+    return f"{'/'.join(PurePath(file).parts[-2:])}:{line}"
 
 
 def plain(text: str) -> str:

@@ -20,6 +20,7 @@ from gpudash.hooks.endpoint import Endpoint, Line
 from gpudash.hooks.forked import never_destroy
 from gpudash.hooks.found import Found, Redirects
 from gpudash.hooks.signals import is_from_handler
+from gpudash.hooks.tracing import Tracing
 from gpudash.hooks.training import Levers, Tracks, Training, rank
 from gpudash.hooks.watch import Watch
 from gpudash.hooks.wording import found_line
@@ -174,6 +175,8 @@ class Driver:
 
     def _restore(self) -> None:
         self._restores = False
+        with contextlib.suppress(Exception):
+            Tracing.abandon_newest()
         with contextlib.suppress(Exception):
             if self._training is not None:
                 self._training.levers.restore()

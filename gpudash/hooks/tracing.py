@@ -2,6 +2,8 @@
 
 from contextlib import ExitStack
 from pathlib import Path
+from threading import get_native_id
+from typing import ClassVar
 
 from msgspec.structs import replace
 
@@ -13,17 +15,21 @@ from gpudash.protocol import Profile, Profiled
 class Tracing:
     """What was asked, and how far it is."""
 
+    _newest: ClassVar["Tracing | None"] = None
+
     def __init__(self, training: Training, asked: Profile) -> None:
         """Begin at a border. Raises NoProfile."""
         self.asked = asked
         self._training = training
+        self._thread = get_native_id()  # another one in a forked child
         self._counting = ExitStack()
         self._profiler = Profiler(training.found.device, asked.steps, Path(asked.path))
-        self._profiler.check()
         training.look_closely(asked.steps + 1)
+        Tracing._newest = self
         if training.flops is None:
             from gpudash.instrument.flops import counting  # noqa: PLC0415  # no script waits for it
 
+            self._profiler.check()  # no step is counted in vain
             self._counter = self._counting.enter_context(counting(training.found.device))
             self._is_counting = True
         else:
@@ -51,9 +57,16 @@ class Tracing:
         return replace(profiled, answers=(self.asked.id,))
 
     def abandon(self) -> None:
-        """Switch off what is on."""
-        self._stop_counting()
-        self._profiler.abandon()
+        """Switch off what is on: of the thread that trains, so on another one nothing."""
+        if get_native_id() == self._thread:
+            self._stop_counting()
+            self._profiler.abandon()
+
+    @classmethod
+    def abandon_newest(cls) -> None:
+        """Switch off what could not be on another thread."""
+        if cls._newest is not None:
+            cls._newest.abandon()
 
     def _stop_counting(self) -> None:
         self._is_counting = False

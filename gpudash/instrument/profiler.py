@@ -84,20 +84,23 @@ class Profiler:
             use_device="cuda" if self._is_cuda else None,
             use_kineto=True,  # else kernels are only timed
         )
-        self._window.start()
+        Profiler._on, self._thread = self, get_ident()
         is_loud = _LOG_LEVEL not in os.environ
         if is_loud:  # else Kineto talks on the script's own stderr
             os.environ[_LOG_LEVEL] = "99"
         try:
+            self._window.start()
             self._torch.__enter__()
-        except RuntimeError as error:
-            self._window.stop()
+        except BaseException as error:  # a signal's handler of the script's may raise here
+            if not _is_active():
+                self._torch = None  # to end what never began could crash
             self.abandon()
+            if not isinstance(error, RuntimeError):
+                raise
             raise NoProfile(f"torch's profiler did not start: {_first_line(error)}") from error
         finally:
             if is_loud:
                 del os.environ[_LOG_LEVEL]
-        Profiler._on, self._thread = self, get_ident()
         self._give_way_to_others()
         self._began_s = self._border_s = time.monotonic()
         self._annotate()
@@ -125,7 +128,8 @@ class Profiler:
         if self._is_cuda:
             torch.cuda.synchronize(self._device)  # sync: as before the steps
         self._ended_s = self._border_s if is_within else time.monotonic()
-        self._torch.__exit__(None, None, None)
+        if self._torch is not None:
+            self._torch.__exit__(None, None, None)
 
     def end(self, precision: str = "", flops: Flops | None = None) -> Profiled:
         """Stop, write the trace and return what it holds. Raises NoProfile."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpudash.trace.model import ON_DEVICE, ON_HOST, Events
+from gpudash.trace.spans import ends_last
 
 ROUNDING_US = 1.0
 """Clocks of host and device are brought together to this; times are in ns."""
@@ -42,10 +43,7 @@ def _overtaking(events: Events, device: NDArray[np.intp]) -> NDArray[np.intp]:
     for lane in np.unique(events.lane[device]):
         here = device[events.lane[device] == lane]
         end_us = events.end_us[here]
-        longest = np.maximum.accumulate(end_us)
-        # the event that ends last of those before each one
-        ends_last = np.maximum.accumulate(np.where(end_us >= longest, np.arange(len(here)), 0))
-        before = np.concatenate(([0], ends_last[:-1]))
+        before = np.concatenate(([0], ends_last(end_us)[:-1]))  # of those before each one
         overtakes = end_us < end_us[before] - ROUNDING_US
         launch = events.launch[here]
         found.append(here[overtakes & ((launch != launch[before]) | (launch < 0))])

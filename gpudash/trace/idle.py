@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpudash.trace.model import ON_DEVICE, Events
-from gpudash.trace.spans import Spans
+from gpudash.trace.spans import Spans, ends_last
 from gpudash.trace.summary import CAUSES
 
 
@@ -33,12 +33,9 @@ def gaps_of(events: Events, busy: Spans, begin_us: float, end_us: float) -> Gaps
     """
     free = busy.between(begin_us, end_us)
     device = np.flatnonzero(events.are(*ON_DEVICE))
-    finish_us = events.end_us[device]
-    reached_us = np.maximum.accumulate(finish_us)
-    ends_last = np.maximum.accumulate(np.where(finish_us >= reached_us, np.arange(len(device)), 0))
     at = np.searchsorted(events.begin_us[device], free.end_us)
     after = device[np.minimum(at, len(device) - 1)]
-    before = device[ends_last[np.maximum(at - 1, 0)]]
+    before = device[ends_last(events.end_us[device])[np.maximum(at - 1, 0)]]
     launch = events.launch[after]
     launched_us = events.begin_us[launch] + events.duration_us[launch]
     is_first, is_last = at == 0, at == len(device)

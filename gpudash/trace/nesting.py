@@ -21,9 +21,9 @@ def innermost(
     lane, end_us = events.lane[chosen], events.begin_us[chosen] + events.duration_us[chosen]
     contains_until_us = np.where(containers[chosen], end_us + ROUNDING_US, -np.inf)
     around = np.arange(-1, len(chosen) - 1)
-    # Each looks at the event before it. What does not reach as far contains nothing of what follows
-    # within its own lookout either, so the next to look at is what that one looks at: the distance
-    # doubles with every round.
+    # Pointer jumping: each event first points at the one that begins before it. Where that one ends
+    # too early, so does all that it has passed over itself, and its pointer is taken over. All jump
+    # at once, so the rounds are few.
     looking = np.arange(len(chosen))
     while len(looking):
         there = around[looking]

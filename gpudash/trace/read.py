@@ -31,6 +31,7 @@ from gpudash.trace.model import (
     TraceStep,
     are,
 )
+from gpudash.trace.names import STEP
 
 PIECE_BYTES = 512 << 10
 LARGEST_BYTES = 1 << 30
@@ -59,7 +60,6 @@ SYNC = re.compile(
     r"|cu(Stream|Event|Ctx)Synchronize"
 )
 COLLECTIVE = re.compile(r"(nccl|rccl)(Dev)?(Kernel|Symk)", re.IGNORECASE)
-STEP = re.compile(r"ProfilerStep#(\d{1,15})")
 
 
 class _NoTraceError(Exception):

@@ -40,6 +40,12 @@ def union(begin_us: NDArray[np.float64], end_us: NDArray[np.float64]) -> Spans:
     return Spans(begin_us[is_first], end_us[np.roll(is_first, -1)])
 
 
+def ends_last(end_us: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return for each event, in the order of begin, the index of the latest end up to it."""
+    is_latest = end_us >= np.maximum.accumulate(end_us)
+    return np.maximum.accumulate(np.where(is_latest, np.arange(len(end_us)), 0))
+
+
 def overlap_us(all_spans: Sequence[Spans]) -> float:
     """Return how long two or more of them were busy."""
     begins = np.concatenate([spans.begin_us for spans in all_spans])

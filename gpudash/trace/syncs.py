@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from gpudash.protocol import SyncCall
 from gpudash.trace.model import Trace
+from gpudash.trace.names import STEP
 from gpudash.trace.summary import SyncUse
 
 Indices: TypeAlias = NDArray[np.int64]
@@ -29,8 +30,6 @@ OPERATOR = re.compile(r"(?!autograd::)\w+::\w+")
 AUTOGRAD = re.compile(r"autograd::engine::evaluate_function\b.*", re.DOTALL)
 STAGED = re.compile(r"Memcpy .*Pageable.*")
 """A copy from or to memory that is not pinned: the call that launches it waits."""
-PROFILERS_OWN = "cudaDeviceSynchronize"
-"""How a profile of ours waits for its last step: no wait of the training's."""
 NOTED_WITHIN_US = 10_000.0
 """A call goes on once it has the interpreter's lock, which another thread may hold a while."""
 
@@ -75,8 +74,9 @@ def _waits(trace: Trace) -> Indices:
     is_wait = events.are("sync")
     is_staged = events.are("copy") & _named(trace, STAGED) & (events.launch >= 0)
     is_wait[events.launch[is_staged]] = True
-    if trace.profiled is not None and len(found := np.flatnonzero(is_wait)):
-        is_wait[found[-1]] &= trace.names[events.name[found[-1]]] != PROFILERS_OWN
+    annotated = events.are("annotation") & _named(trace, STEP)
+    if annotated.any():  # then the profiler waits, and torch's own does once more
+        is_wait &= events.begin_us < events.end_us[annotated].max()
     return np.flatnonzero(is_wait & (_step_of(trace, events.begin_us) >= 0))
 
 

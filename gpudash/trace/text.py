@@ -2,7 +2,16 @@
 
 from collections.abc import Iterator
 
-from gpudash.format import ABSENT, clip, memory, milliseconds, percent, plain, significant
+from gpudash.format import (
+    ABSENT,
+    clip,
+    memory,
+    milliseconds,
+    percent,
+    plain,
+    significant,
+    source_line,
+)
 from gpudash.trace.compare import Comparison, KernelChange, TotalChange
 from gpudash.trace.names import short
 from gpudash.trace.summary import CopyUse, IdleCause, KernelUse, Summary, SyncUse
@@ -128,7 +137,7 @@ def _copy(one: CopyUse) -> str:
 
 
 def _sync(one: SyncUse) -> str:
-    where = f"{one.file}:{one.line}  " if one.file else ""
+    where = f"{source_line(one.file, one.line)}  " if one.file else ""
     return _table_row(one.blocked_ms, one.count, f"{where}{one.what}")
 
 

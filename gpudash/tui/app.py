@@ -507,8 +507,9 @@ class Dashboard(ContainedApp):
             self._say_of_profile(str(error))
             return
         self._profile = profile
-        known = ProfiledWith(snapshot.workload, snapshot.settings, self._shown.summary)
-        self._main.profiled = known
+        self._main.profiled = ProfiledWith(
+            snapshot.profile_workload, snapshot.profile_settings, self._shown.summary
+        )
         self._say_of_profile("")
         self._show_profile(self._shown)
 

@@ -20,8 +20,9 @@ from gpudash.views.rules import Limit, Rule, limit_of, of_device, rules
 from workloads.levers import Lever, phrase
 
 Meanwhile: TypeAlias = Literal["comparing", "paused", "profiling", "switching"]
-Kind: TypeAlias = Limit | Meanwhile | Literal["starting", "measuring", "silent", "ended"]
 """What was known before is shown then."""
+Kind: TypeAlias = Limit | Meanwhile | Literal["starting", "measuring", "silent", "ended"]
+"""What limits the training, or what it does instead."""
 INTERRUPTED: tuple[Kind, ...] = get_args(Meanwhile)
 
 

@@ -111,10 +111,10 @@ def _halves(case: Case) -> Gain | None:
     """Run both halves at a time: the shorter one is hidden, as far as SMs are left for it."""
     step = case.step
     prepare_ms, train_ms = (_half_ms(case, lane) for lane in ("prepare", "train"))
-    hidden_ms, source = min(prepare_ms, train_ms), "the shorter half of the step takes"
+    hidden_ms = min(prepare_ms, train_ms)
     if not hidden_ms:
         return None
-    source = f"{source} {fmt.milliseconds(hidden_ms)} ms"
+    source = f"the shorter half of the step takes {fmt.milliseconds(hidden_ms)} ms"
     if step.sm_active_pct is not None:
         free_ms = (step.step_ms or 0.0) * (100 - step.sm_active_pct) / 100
         hidden_ms = min(hidden_ms, free_ms)

@@ -1,7 +1,5 @@
 """Who owned device memory, in words."""
 
-from pathlib import PurePath
-
 from gpudash import format as fmt
 from gpudash.protocol import MemoryOwners, Owner
 
@@ -28,5 +26,4 @@ def _place(one: Owner) -> str:
     times = f", {one.count} allocations" if one.count > 1 else ""
     if not one.file:
         return f"line not known{times}"
-    file = "/".join(PurePath(one.file).parts[-2:])
-    return fmt.plain(f"{file}:{one.line} in {one.function}{times}")
+    return fmt.plain(f"{fmt.source_line(one.file, one.line)} in {one.function}{times}")

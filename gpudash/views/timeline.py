@@ -21,6 +21,7 @@ from gpudash.trace.model import (
     Trace,
     TraceLane,
 )
+from gpudash.trace.names import STEP
 
 Indices: TypeAlias = NDArray[np.int32]
 Times: TypeAlias = NDArray[np.float64]
@@ -33,8 +34,6 @@ OF_LANE: dict[LaneKind, tuple[EventKind, ...]] = {
     "communication": ("collective",),
 }
 """What is drawn in a lane; other kinds there would hide it."""
-STEP = "ProfilerStep#"
-"""Begins the annotation of a step, which is drawn as a border."""
 LEAST_US = 0.001
 """What takes no time at all is drawn as long: a trace has nanoseconds."""
 SEVERAL = "two streams or more at work"
@@ -131,7 +130,8 @@ def _device_rows(trace: Trace, kind: LaneKind) -> Iterator[Row]:
 def _host_rows(trace: Trace, index: int) -> Iterator[Row]:
     """Yield the waits of a thread, and what it does by depth."""
     events, lane = trace.events, trace.lanes[index]
-    steps = np.array([name.startswith(STEP) for name in trace.names] or [False])
+    # a step is drawn as a border
+    steps = np.array([STEP.fullmatch(name) is not None for name in trace.names] or [False])
     drawn = events.are(*ON_HOST) & (events.lane == index) & ~steps[events.name]
     chosen = np.flatnonzero(drawn).astype(np.int32)
     waits = chosen[events.are("sync")[chosen]]

@@ -270,6 +270,7 @@ class Loop:
             fits = self._fits(lambda: self._trace(profiler, answers))
         finally:
             profiler.abandon()
+        reset_peak(self._training.device)  # measuring the device's own took memory too
         self._send(Resumed(at_s=time.monotonic()))
         self._break()
         if not fits:

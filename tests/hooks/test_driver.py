@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -52,6 +53,10 @@ from tests.workloads.trainings import one_thread
 def quick() -> Iterator[None]:
     with one_thread():
         yield
+
+
+def is_counting() -> bool:
+    return torch._C._len_torch_dispatch_stack() > 0
 
 
 @pytest.fixture
@@ -730,3 +735,22 @@ def test_a_failure_of_ours_ends_a_profile(training, tmp_path) -> None:
     assert not torch.autograd._profiler_enabled()
     training.until(lambda: dashboard.of(Refused))
     assert dashboard.of(Refused)[0].answers == (1,)
+
+
+@pytest.mark.parametrize("at_work", [torch.autograd._profiler_enabled, is_counting])
+def test_a_failure_on_another_thread_ends_a_profile_at_the_next_border(
+    training, tmp_path, at_work
+) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=10**6))
+    training.until(at_work)
+    failing = threading.Thread(target=training.driver.failed, args=("backward", ValueError("x")))
+    failing.start()
+    failing.join()
+    assert at_work()
+    training.step()
+    assert not at_work()
+    training.until(lambda: dashboard.gone)
+    assert dashboard.of(Refused)[0].answers == (1,)
+    assert not list(tmp_path.glob("*trace*"))

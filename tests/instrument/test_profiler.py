@@ -94,6 +94,28 @@ def test_what_is_abandoned_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("is_on", [False, True])
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_what_ends_it_as_it_begins_leaves_nothing(tmp_path, monkeypatch, capfd, error, is_on):
+    looks = []
+    monkeypatch.setattr(module.SyncWindow, "start", lambda _self: looks.append("on"))
+    monkeypatch.setattr(module.SyncWindow, "stop", lambda _self: looks.append("off"))
+    enter = autograd.profile.__enter__
+
+    def ended(profile: autograd.profile) -> None:
+        if is_on:
+            enter(profile)
+        raise error
+
+    monkeypatch.setattr(autograd.profile, "__enter__", ended)
+    with pytest.raises((NoProfile, KeyboardInterrupt)):
+        Profiler(CPU, 3, tmp_path / "trace.json").begin(1)
+    assert looks == ["on", "off"]
+    assert is_off()
+    assert not list(tmp_path.iterdir())
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_profile_changes_no_bit_of_the_training(tmp_path):
     def weights(*, with_profile: bool) -> tuple[Tensor, Tensor]:
         torch.manual_seed(0)

@@ -74,6 +74,13 @@ def test_a_wait_for_the_next_batch_stands_below_the_step():
     assert lines[2].split() == ["waits", "for", "the", "next", "batch", "4.00", "ms", "80", "%"]
 
 
+def test_the_line_that_waits_is_told_however_long_its_path_is():
+    file = f"/home/{'deeply/' * 12}losses/masked.py"
+    sync = SyncUse(file, 1041, "step", "nonzero", 1.0, 0.5)
+    lines = summary_lines(Summary(steps=1, step_ms=5.0, on_device=True, syncs=(sync,)))
+    assert "     0.50        1  losses/masked.py:1041  nonzero" in lines
+
+
 def test_a_cut_trace_says_so(real):
     lines = summary_lines(msgspec.structs.replace(real, is_cut=True))
     assert "the file ends early: this is what it holds until there" in lines

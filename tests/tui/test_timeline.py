@@ -148,6 +148,23 @@ async def test_a_new_profile_takes_the_place_of_the_one_shown_and_knows_it(trace
         assert d.app.screen is d.app._main
 
 
+async def test_the_answer_rests_on_a_profile_only_with_the_settings_that_it_was_made_with(traces):
+    traces[Path("/traces/trace.json")] = training_trace()
+    made = changed(
+        RUNNING,
+        profile=profiled(),
+        profile_workload=RUNNING.workload,
+        profile_settings=RUNNING.settings,
+    )
+    others = changed(made, settings={**RUNNING.settings, "batch_size": "4"})
+    async with dashboard(snapshot=others) as d:  # changed as soon as it was there
+        await d.press("t")
+        await until_open(d)
+        assert d.app._main.profile is None
+        await d.show(made)
+        assert d.app._main.profile == SUMMARY
+
+
 async def test_a_profile_does_not_open_above_a_dialog(traces):
     async with dashboard(snapshot=RUNNING) as d:
         await d.press("t")

@@ -732,6 +732,17 @@ def test_a_profile_is_shown_from_when_it_is_asked_for_until_it_is_there():
     assert (shown.state, shown.status) == ("training", "training")
 
 
+def test_a_profile_is_of_the_settings_that_it_was_made_with():
+    watched = Watched().trained()
+    before = watched.now().settings
+    at_s = watched.run.now_s
+    found = Profiled(at_s=at_s, path="t.json", first_step=41, steps=3, steps_ms=9, took_ms=9)
+    watched.feed(found, watched.run.change(loss="sorted"))
+    shown = watched.now()
+    assert shown.settings != before
+    assert (shown.profile_workload, shown.profile_settings) == (shown.workload, before)
+
+
 def test_why_there_is_no_profile_is_shown_until_the_next_is_asked_for():
     watched = Watched().trained()
     watched.feed(Profile(id=7, steps=3, path="trace.json"))

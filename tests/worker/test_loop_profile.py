@@ -4,10 +4,12 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from gpudash.instrument.profiler import Profiler
 from gpudash.protocol import (
     Event,
     Finished,
@@ -114,3 +116,24 @@ def test_a_profile_changes_no_bit_of_the_weights(tmp_path: Path, pipelined: str)
     profiled = trained(Profile(id=1, steps=4, path=str(tmp_path / "trace.json")))
     for one, other in zip(profiled, trained(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_what_a_profile_takes_of_the_device_is_in_no_peak(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    end = Profiler.end
+
+    def ended(profiler: Profiler, *args: Any) -> Profiled:
+        order.append("measured")
+        return end(profiler, *args)
+
+    monkeypatch.setattr(Profiler, "end", ended)
+    monkeypatch.setattr("gpudash.worker.loop.reset_peak", lambda _device: order.append("reset"))
+
+    def react(run: Run, event: Event) -> None:
+        if isinstance(event, Resumed):
+            run.stop()
+
+    Run(ENTRY, react).until_stopped(Profile(id=1, steps=2, path=str(tmp_path / "trace.json")))
+    assert order == ["measured", "reset"]
