@@ -89,6 +89,8 @@ class Trial:
 
     def is_over(self) -> bool:
         """Ask for it when it is time; tell whether the training is needed no longer."""
+        if self.failure:
+            return True
         snapshot = self._news.snapshot
         if self._asked is None:
             if is_warm(snapshot):

@@ -195,6 +195,13 @@ def test_a_step_that_never_ends_is_not_waited_for(trial, capsys):
     assert "no step has ended for 60 s" in capsys.readouterr().err
 
 
+def test_what_a_stuck_step_leaves_once_it_is_interrupted_is_no_profile(trial):
+    over(trial, WARM)
+    assert over(trial, replace(WARM, profiling=True, quiet_s=PATIENCE_S + 1))
+    assert over(trial, replace(WARM, last_command=1, profile=FOUND))
+    assert trial.conclude("", interrupted=False) == Exit.REFUSED
+
+
 def test_a_step_that_never_ends_is_told_of_in_the_profile_too(trial):
     over(trial, WARM)
     snapshot = replace(WARM, profiling=True, quiet_s=12.0)
