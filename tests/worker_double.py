@@ -21,7 +21,6 @@ from gpudash.protocol import (
     Hello,
     Plan,
     Profile,
-    Profiled,
     Refused,
     Started,
     Status,
@@ -112,17 +111,7 @@ class RealTime(Worker):
                 self.sent.append(refused)
             case Profile():
                 shutil.copyfile(TRACE, command.path)
-                self.sent.append(
-                    Profiled(
-                        at_s=time.monotonic(),
-                        answers=(command.id,),
-                        path=command.path,
-                        first_step=self.trained + 1,
-                        steps=1,
-                        steps_ms=STEP_S * 1e3,
-                        took_ms=1.0,
-                    )
-                )
+                self.profile(command, 0.0)
             case _:
                 super().obey(command)
 
