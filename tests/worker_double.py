@@ -5,7 +5,6 @@ trains nothing, holds no memory and has no loader, and is up in a fraction of a 
 """
 
 import os
-import shutil
 import sys
 import time
 from functools import partial
@@ -35,7 +34,6 @@ from workloads.own.loading import find
 STEP_S = float(os.environ.get("DOUBLE_STEP_S", "0.01"))
 LARGEST_BATCH = 1 << 16
 ROOT = Path(__file__).parents[1]
-TRACE = ROOT / "tests" / "trace" / "h200_pipelined.json.gz"
 
 start_double = partial(WorkerProcess, program=("-m", "tests.worker_double"))
 
@@ -110,7 +108,6 @@ class RealTime(Worker):
                 )
                 self.sent.append(refused)
             case Profile():
-                shutil.copyfile(TRACE, command.path)
                 self.profile(command, 0.0)
             case _:
                 super().obey(command)

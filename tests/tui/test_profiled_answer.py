@@ -1,19 +1,18 @@
 """A profile that was read deepens the answer, while all is set as it was for the profile."""
 
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from gpudash.snapshot import Snapshot
 from gpudash.tui.screens.timeline import TimelineScreen
+from tests.scripted_worker import TRACE
 from tests.tui.driving import dashboard
 from tests.tui.traces import profiled
 from tests.views.test_answer import launching
 
 changed = msgspec.structs.replace
-TRACE = Path(__file__).parents[1] / "trace" / "h200_pipelined.json.gz"
 RUNNING = changed(launching(), can=(*Snapshot().can, "profile"))
 OTHER = changed(RUNNING, settings=RUNNING.settings | {"batch_size": "16"})
 PROFILE = "profile of 1 steps: a step 4.15 ms"
