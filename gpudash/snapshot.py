@@ -208,10 +208,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Asked to trace some steps, and not answered yet."""
     profile: Profiled | None = None
     """The newest profile of this run."""
-    profile_workload: str = ""
-    """What trained while it was made …"""
-    profile_settings: Settings = {}
-    """… and with which active levers."""
+    profile_of: tuple[str, Settings] = ("", {})
+    """The workload and the settings that it was taken with."""
     profile_refusal: str = ""
     """Why the newest that was asked for is not there, as a clause."""
     memory_owners: MemoryOwners | None = None

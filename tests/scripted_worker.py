@@ -5,6 +5,8 @@ Its clock is made up, its steps last what `step_ms` says of the settings, and th
 """
 
 import itertools
+import shutil
+from pathlib import Path
 
 from gpudash.instrument.block_queue import BlockQueue
 from gpudash.protocol import (
@@ -15,6 +17,8 @@ from gpudash.protocol import (
     Finished,
     Pause,
     Paused,
+    Profile,
+    Profiled,
     Progress,
     Refused,
     Resume,
@@ -27,6 +31,8 @@ from tests.scripted_run import BEGAN_S, started
 
 WARMUP = 2
 WARMUP_MS = 1000.0
+PROFILE_S = 1 / 16
+TRACE = Path(__file__).parent / "trace" / "h200_pipelined.json.gz"
 LAST_MS = 0.001
 """What must not be counted lasts so long, or so short, that it would show."""
 
@@ -79,6 +85,25 @@ class Worker:
             case Resume():
                 self.paused = False
                 self.sent.append(Resumed(at_s=self.now_s, answers=(command.id,)))
+            case Profile():
+                self.profile(command, PROFILE_S)
+
+    def profile(self, command, lasts_s):
+        """Tell of a profile, always the same; its steps are not counted."""
+        shutil.copyfile(TRACE, command.path)
+        began_s = self.now_s
+        self.now_s += lasts_s
+        profiled = Profiled(
+            at_s=self.now_s,
+            answers=(command.id,),
+            path=command.path,
+            first_step=self.trained + 1,
+            steps=command.steps,
+            steps_ms=1e3 * lasts_s,
+            took_ms=1.0,
+        )
+        paused = Paused(at_s=began_s, after_step=self.trained, why="profile")
+        self.sent += [paused, profiled, Resumed(at_s=self.now_s)]
 
     def leave_blocks(self, why):
         self.blocks.current = None

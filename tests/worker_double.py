@@ -5,7 +5,6 @@ trains nothing, holds no memory and has no loader, and is up in a fraction of a 
 """
 
 import os
-import shutil
 import sys
 import time
 from functools import partial
@@ -21,7 +20,6 @@ from gpudash.protocol import (
     Hello,
     Plan,
     Profile,
-    Profiled,
     Refused,
     Started,
     Status,
@@ -36,7 +34,6 @@ from workloads.own.loading import find
 STEP_S = float(os.environ.get("DOUBLE_STEP_S", "0.01"))
 LARGEST_BATCH = 1 << 16
 ROOT = Path(__file__).parents[1]
-TRACE = ROOT / "tests" / "trace" / "h200_pipelined.json.gz"
 
 start_double = partial(WorkerProcess, program=("-m", "tests.worker_double"))
 
@@ -111,18 +108,7 @@ class RealTime(Worker):
                 )
                 self.sent.append(refused)
             case Profile():
-                shutil.copyfile(TRACE, command.path)
-                self.sent.append(
-                    Profiled(
-                        at_s=time.monotonic(),
-                        answers=(command.id,),
-                        path=command.path,
-                        first_step=self.trained + 1,
-                        steps=1,
-                        steps_ms=STEP_S * 1e3,
-                        took_ms=1.0,
-                    )
-                )
+                self.profile(command, 0.0)
             case _:
                 super().obey(command)
 

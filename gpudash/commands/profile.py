@@ -93,7 +93,9 @@ class Trial:
             return True
         snapshot = self._news.snapshot
         if self._asked is None:
-            if is_warm(snapshot):
+            if is_warm(snapshot) and "profile" not in snapshot.can:
+                self.failure = "this training cannot be profiled"
+            elif is_warm(snapshot):
                 self._asked = self._session.profile(self._steps, self._path)
         elif snapshot.last_command >= self._asked and not snapshot.profiling:
             self.failure = snapshot.profile_refusal

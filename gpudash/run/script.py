@@ -42,7 +42,7 @@ ON_SCREEN: tuple[Ability, ...] = (
     "type",
     "profile",
 )
-HEADLESS: tuple[Ability, ...] = ("record",)
+HEADLESS: tuple[Ability, ...] = ("record", "profile")
 STOPS = (SIGINT, SIGTERM, SIGKILL)
 """What each further request to end the command sends it."""
 OUTPUT_S, TYPING_S = 0.2, 2.0

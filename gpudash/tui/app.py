@@ -499,7 +499,7 @@ class Dashboard(ContainedApp):
     async def _read_profile(self, profile: Profiled) -> None:
         """Read a trace in a thread, and show it."""
         before = self._shown.summary if self._shown else None
-        snapshot = self.control.snapshot
+        of = self.control.snapshot.profile_of  # by now the settings may be others
         self._say_of_profile("reading the profile …")
         try:
             self._shown = await asyncio.to_thread(_loaded, Path(profile.path), before)
@@ -507,9 +507,7 @@ class Dashboard(ContainedApp):
             self._say_of_profile(str(error))
             return
         self._profile = profile
-        self._main.profiled = ProfiledWith(
-            snapshot.profile_workload, snapshot.profile_settings, self._shown.summary
-        )
+        self._main.profiled = ProfiledWith(*of, self._shown.summary)
         self._say_of_profile("")
         self._show_profile(self._shown)
 

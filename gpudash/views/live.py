@@ -99,7 +99,7 @@ class LiveView:
         self._phases: tuple[Phase, ...] = ()
         self._playback: Playback | None = None
         self._profile: Profiled | None = None
-        self._profile_workload, self._profile_settings = "", Settings()
+        self._profile_of = Snapshot().profile_of
         self._profile_refusal = ""
         self._await(plan, "starting")
 
@@ -125,8 +125,7 @@ class LiveView:
             case Playback():
                 self._playback = item
             case Profiled():
-                self._profile = item
-                self._profile_workload, self._profile_settings = self._workload, self._settings
+                self._profile, self._profile_of = item, (self._workload, self._settings)
             case _:
                 self._turn(item)
                 self._hear(item)
@@ -180,8 +179,7 @@ class LiveView:
             comparison=self._comparison,
             profiling=any(isinstance(one, Profile) for one in self._unanswered.values()),
             profile=self._profile,
-            profile_workload=self._profile_workload,
-            profile_settings=self._profile_settings,
+            profile_of=self._profile_of,
             profile_refusal=self._profile_refusal,
             verdicts=tuple(one for workload, one in self._verdicts if workload == self._workload),
             memory_owners=self._owners,

@@ -22,7 +22,10 @@ ROOT = Path(__file__).parents[2]
 GPUDASH = [sys.executable, "-m", "gpudash"]
 WAIT_S = 60
 WARM = Snapshot(
-    state="training", workload="encdec", results=(Result(number=1, configuration="", steps=3),)
+    state="training",
+    workload="encdec",
+    can=("profile",),
+    results=(Result(number=1, configuration="", steps=3),),
 )
 FOUND = Profiled(at_s=1.0, path="trace.json", first_step=1, steps=3, steps_ms=1.0, took_ms=1.0)
 TRAIN = """
@@ -187,6 +190,13 @@ def test_a_refusal_is_said(trial, capsys):
     assert over(trial, replace(WARM, last_command=1, profile_refusal="another profiler is active"))
     assert trial.conclude("", interrupted=False) == Exit.REFUSED
     assert capsys.readouterr().err == "gpudash: no profile: another profiler is active\n"
+
+
+def test_a_training_that_cannot_be_profiled_is_not_waited_for(trial, capsys):
+    assert over(trial, replace(WARM, can=("record",)))
+    assert trial._session.asked == []
+    assert trial.conclude("", interrupted=False) == Exit.REFUSED
+    assert capsys.readouterr().err == "gpudash: no profile: this training cannot be profiled\n"
 
 
 def test_a_step_that_never_ends_is_not_waited_for(trial, capsys):

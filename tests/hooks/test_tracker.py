@@ -129,7 +129,8 @@ def test_evaluation_and_checkpoints_are_no_part_of_a_step(told):
 def test_what_follows_a_saved_file_is_no_checkpoint(told):
     one = told["works_after_a_checkpoint"]
     assert one["asides"] == [["checkpoint", 5], [None, 5]]
-    assert [record["step"] for record in one["records"] if record["step_ms"] > 20] == [6]
+    (after,) = (record for record in one["records"] if record["step"] == 6)
+    assert after["step_ms"] >= 20  # asleep before it
 
 
 def test_an_epochs_end_is_no_news_and_the_loader_stays_found(told):

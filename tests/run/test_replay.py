@@ -29,7 +29,7 @@ from tests.run.test_session import Screen
 from tests.scripted_run import BEGAN_S, SETTINGS, gpu, host
 from tests.scripted_worker import Worker
 
-ABLE = ("levers", "pause", "restart", "blocks", "record")
+ABLE = ("levers", "pause", "restart", "blocks", "record", "profile")
 PLAN = Plan(workload="encdec", settings=SETTINGS)
 ROW_S = 0.5
 TICK_S = 1 / 1024
@@ -237,6 +237,8 @@ def live(path, **how):
                 shown[at_s] = session.turn()
 
     turns(40)
+    session.profile(3, path.with_name("trace.json"))
+    turns(1)
     session.change({"batch_size": "16"})
     turns(40)
     session.pause()
@@ -321,6 +323,9 @@ def test_a_log_with_every_step_shows_each_moment_again_value_by_value(tmp_path):
     for at_s, snapshot in shown.items():
         assert known(again.played_to(at_s)) == known(snapshot)
         states.add(snapshot.state)
+    assert any(one.profiling for one in shown.values())
+    assert snapshot.profile.path == str(tmp_path / "trace.json")
+    assert snapshot.profile_of == (PLAN.workload, SETTINGS)
     assert states >= {"training", "paused"}
     labels = [marker.label for marker in snapshot.markers]
     assert labels == ["batch_size=16", "paused", "resumed", "A/B", "end of A/B", "restart"]

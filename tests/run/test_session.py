@@ -135,6 +135,21 @@ def test_levers_move_while_the_same_worker_trains_on(begin: Begin, tmp_path: Pat
     assert {(row["segment"], row["batch_size"]) for row in rows} == {("0", "2"), ("1", "4")}
 
 
+def test_a_profile_is_told_when_it_is_there_and_what_it_is_of(begin: Begin, tmp_path: Path) -> None:
+    session, screen = begin()
+    running = screen.until(lambda s: s.total_steps > 5)
+    assert running.worker_pid is not None
+    os.kill(running.worker_pid, signal.SIGSTOP)  # or the answer would come at once
+    session.profile(3, tmp_path / "trace.json")
+    assert screen.until(lambda s: s.profiling).profile is None
+    os.kill(running.worker_pid, signal.SIGCONT)
+    found = screen.until(lambda s: s.profile)
+    assert found.profile is not None
+    assert (found.profiling, found.profile.path) == (False, str(tmp_path / "trace.json"))
+    assert found.profile_of == (running.workload, running.settings)
+    assert (tmp_path / "trace.json").is_file()
+
+
 def test_a_refusal_is_on_the_log_whole(begin: Begin) -> None:
     """A status line may have no room for the half that helps."""
     session, screen = begin()

@@ -153,8 +153,7 @@ async def test_the_answer_rests_on_a_profile_only_with_the_settings_that_it_was_
     made = changed(
         RUNNING,
         profile=profiled(),
-        profile_workload=RUNNING.workload,
-        profile_settings=RUNNING.settings,
+        profile_of=(RUNNING.workload, RUNNING.settings),
     )
     others = changed(made, settings={**RUNNING.settings, "batch_size": "4"})
     async with dashboard(snapshot=others) as d:  # changed as soon as it was there

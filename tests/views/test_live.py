@@ -750,7 +750,7 @@ def test_a_profile_is_of_the_settings_that_it_was_made_with():
     watched.feed(found, watched.run.change(loss="sorted"))
     shown = watched.now()
     assert shown.settings != before
-    assert (shown.profile_workload, shown.profile_settings) == (shown.workload, before)
+    assert shown.profile_of == (shown.workload, before)
 
 
 def test_why_there_is_no_profile_is_shown_until_the_next_is_asked_for():

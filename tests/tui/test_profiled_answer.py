@@ -1,0 +1,85 @@
+"""A profile that was read deepens the answer, while all is set as it was for the profile."""
+
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from gpudash.snapshot import Snapshot
+from gpudash.tui.screens.timeline import TimelineScreen
+from tests.scripted_worker import TRACE
+from tests.tui.driving import dashboard
+from tests.tui.traces import profiled
+from tests.views.test_answer import launching
+
+changed = msgspec.structs.replace
+RUNNING = changed(launching(), can=(*Snapshot().can, "profile"))
+OTHER = changed(RUNNING, settings=RUNNING.settings | {"batch_size": "16"})
+PROFILE = "profile of 1 steps: a step 4.15 ms"
+"""Of its evidence the line that names it."""
+
+
+def knowing(snapshot, of=RUNNING):
+    """The snapshot once the profile was taken, of a run as `of` is set."""
+    told = profiled(path=str(TRACE))
+    return changed(snapshot, profile=told, profile_of=(of.workload, of.settings))
+
+
+@asynccontextmanager
+async def asked():
+    """A run of which a profile was asked for."""
+    async with dashboard(snapshot=RUNNING) as d:
+        await d.press("t")
+        while not d.engine.told("profile"):
+            await d.pilot.pause(0.01)
+        yield d
+
+
+async def read(d, snapshot):
+    """Have the profile arrive, and leave its timeline."""
+    await d.show(snapshot)
+    while not isinstance(d.app.screen, TimelineScreen):
+        await d.pilot.pause(0.01)
+    await d.press("escape")
+
+
+async def evidence(d):
+    await d.press("e")
+    shown = d.text()
+    await d.press("escape")
+    return shown
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(monkeypatch, tmp_path):
+    monkeypatch.setattr("gpudash.tui.traces.folder", lambda: tmp_path)
+
+
+async def test_a_profile_that_arrives_deepens_the_answer_and_is_in_its_evidence():
+    async with asked() as d:
+        assert "launch-bound" in d.text()
+        assert PROFILE not in await evidence(d)
+        await read(d, knowing(RUNNING))
+        assert "launch-bound" not in d.text()
+        assert "GPU-bound" in d.text()
+        assert PROFILE in await evidence(d)
+
+
+async def test_with_other_settings_or_another_workload_the_answer_rests_on_it_no_longer():
+    async with asked() as d:
+        await read(d, knowing(RUNNING))
+        for other in (OTHER, changed(RUNNING, workload="masked_loss")):
+            await d.show(knowing(other))
+            assert "launch-bound" in d.text()
+            assert PROFILE not in await evidence(d)
+            await d.show(knowing(RUNNING))
+            assert PROFILE in await evidence(d)
+
+
+async def test_a_profile_that_a_change_has_ended_is_of_the_settings_before():
+    """Both are told in one snapshot: the training ends a profile for what else is asked."""
+    async with asked() as d:
+        await read(d, knowing(OTHER))
+        assert PROFILE not in await evidence(d)
+        await d.show(knowing(RUNNING))
+        assert PROFILE in await evidence(d)
