@@ -481,6 +481,10 @@ class Blocks(Command, frozen=True, kw_only=True):
     blocks: tuple[Block, ...]
 
 
+PROFILE_LIMIT_S = 30.0
+"""Then a profile ends with the steps that it has: what a trace keeps grows with each operator."""
+
+
 class Profile(Command, frozen=True, kw_only=True):
     """Trace the next steps with torch.profiler; a Profiled or a Refused answers it."""
 

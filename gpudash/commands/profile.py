@@ -3,16 +3,17 @@
 import argparse
 import sys
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import msgspec
 
 from gpudash.commands.headless import News, Printer, failure_code, follow
 from gpudash.commands.plan import check_with_command, make_plan
-from gpudash.commands.run import HeadlessScript, begin, plan_of
+from gpudash.commands.run import HeadlessScript, begin, in_shell, plan_of
 from gpudash.commands.stdout import complain, say, say_json
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol import Settings
-from gpudash.recording.files import refuse_existing, shown
+from gpudash.recording.files import reason, refuse_existing, shown
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
 from gpudash.snapshot import ENDED, Snapshot, silence
@@ -88,6 +89,8 @@ class Trial:
 
     def is_over(self) -> bool:
         """Ask for it when it is time; tell whether the training is needed no longer."""
+        if self.failure:
+            return True
         snapshot = self._news.snapshot
         if self._asked is None:
             if is_warm(snapshot):
@@ -104,8 +107,9 @@ class Trial:
         if snapshot.state in ENDED:
             return ""
         if self._asked is not None:
-            return f"{snapshot.workload}: profiling {self._steps} steps"
-        doing = "warming up" if snapshot.state == "training" else snapshot.status
+            doing = f"profiling {self._steps} steps"
+        else:
+            doing = "warming up" if snapshot.state == "training" else snapshot.status
         return ", ".join([f"{snapshot.workload}: {doing}", *silence(snapshot)])
 
     def conclude(self, why: str, *, interrupted: bool) -> int:
@@ -158,8 +162,12 @@ def _of_script(arguments: argparse.Namespace, before: Summary | None) -> int:
             over=lambda: trial.is_over() or script.interrupted,
             show=lambda: printer.show(news),
         )
-    assert script.source
-    why = script.source.how_it_ended() if script.source.started else script.source.why_no_step()
+    source = script.source
+    assert source
+    if source.exit_code and not (trial.is_done or script.interrupted or script.was_stopped):
+        complain(f"gpudash: no profile: {source.how_it_ended()}")
+        return in_shell(source.exit_code)
+    why = source.how_it_ended() if source.started else source.why_no_step()
     code = trial.conclude(why, interrupted=script.interrupted)
     return _tell(arguments, path, before, news.snapshot, code)
 
@@ -185,7 +193,12 @@ def _path(arguments: argparse.Namespace, name: str) -> Path:
         raise UsageError(f"--trace {shown(path)} is not valid; valid: a file")
     if not arguments.force:
         refuse_existing(path)
-    return path
+    try:
+        with TemporaryFile(dir=path.parent):
+            return path
+    except OSError as error:
+        where = f"the folder {shown(path.parent)} cannot be written to"
+        raise UsageError(f"--trace {shown(path)}: {where}: {reason(error)}") from error
 
 
 def _check_read(arguments: argparse.Namespace) -> None:

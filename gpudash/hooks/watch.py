@@ -142,8 +142,9 @@ class Watch:
         if self._waiting is not None and self._waiting.asked is not None:
             asked.append(self._waiting.asked)
         if self._tracing is not None:
-            asked.append(self._tracing.asked)
+            profile = self._tracing.asked
             self._tracing.abandon()
+            self._refuse(f"{why} before {profile.steps} steps were traced", profile)
         for command in asked:
             self._refuse(why, command)
         if self._blocks.running:

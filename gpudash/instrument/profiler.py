@@ -19,10 +19,8 @@ from torch.profiler import ProfilerActivity
 
 from gpudash.instrument.peak import measure
 from gpudash.instrument.syncs import SyncWindow
-from gpudash.protocol import Flops, Profiled, SyncCall
+from gpudash.protocol import PROFILE_LIMIT_S, Flops, Profiled, SyncCall
 
-LIMIT_S = 30.0
-"""Then it ends with the steps that it has: what a trace keeps grows with each operator."""
 INJECTED = ("NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH")
 """Environment variables by which Nsight and its like come into a process."""
 ANOTHER = "another profiler is active here: try again once it has ended"
@@ -71,7 +69,7 @@ class Profiler:
     @property
     def is_overdue(self) -> bool:
         """Whether it has lasted too long: to be ended, wherever the step in progress is."""
-        return time.monotonic() - self._began_s > LIMIT_S
+        return time.monotonic() - self._began_s > PROFILE_LIMIT_S
 
     def begin(self, first_step: int) -> None:
         """Trace from here on, between two steps, from an idle device on. Raises NoProfile."""
@@ -163,8 +161,9 @@ class Profiler:
         with suppress(Exception):
             self.stop()
         self._torch = None
-        with suppress(OSError):
-            self._unfinished.unlink(missing_ok=True)
+        for draft in (self._unfinished, Path(f"{self._unfinished}.tmp")):  # torch's own of ours
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
 
     def let_others_begin(self) -> None:
         """Stand in no other profiler's way any more."""
@@ -201,6 +200,7 @@ class Profiler:
                 raise NoProfile("another GPU profiler has started this command: run it without")
         try:
             self._unfinished.touch()
+            self._unfinished.unlink()  # a step may never end
         except OSError as error:
             raise NoProfile(f"cannot write {self._path}: {error.strerror}") from error
 

@@ -120,7 +120,8 @@ def read(path: Path) -> Trace:
         why = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot read {shown}: {_inside(why)}") from error
     except (msgspec.ValidationError, _NoTraceError) as error:
-        raise UsageError(f"{shown} is no trace of torch.profiler: {_inside(str(error))}") from error
+        why = f"{_inside(str(error))}; valid: what its export_chrome_trace wrote"
+        raise UsageError(f"{shown} is no trace of torch.profiler: {why}") from error
     except (msgspec.DecodeError, RecursionError, ValueError) as error:  # text that is not UTF-8
         raise UsageError(f"{shown} cannot be read as JSON: {_inside(str(error))}") from error
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from gpudash.metrics import device_memory
 from gpudash.protocol import (
+    PROFILE_LIMIT_S,
     AnyCommand,
     Blocks,
     BlocksEnded,
@@ -478,9 +479,14 @@ class LiveView:
         return f"{sentence} – {self._notice}" if self._notice else sentence
 
     def _quiet_s(self, now_s: float) -> float | None:
-        if self._state() not in ("training", "switching") or self._paused is not None:
+        if self._state() not in ("training", "switching"):
             return None
         quiet_s = now_s - self._busy_since_s
+        if self._paused is not None:
+            if self._paused.why != "profile":
+                return None
+            # nobody tells of its steps; by then it would have ended with any of them
+            quiet_s = now_s - self._paused.at_s - PROFILE_LIMIT_S
         return quiet_s if quiet_s > self._patience_s(QUIET_S) else None
 
     def _patience_s(self, least_s: float) -> float:

@@ -104,6 +104,13 @@ def test_a_script_that_ends_first_leaves_no_profile(tmp_path):
     assert not (tmp_path / "train.trace.json").exists()
 
 
+def test_a_script_that_fails_before_its_profile_has_its_own_exit_code(tmp_path):
+    (tmp_path / "train.py").write_text("raise SystemExit(3)")
+    ended = done("-q", "--", "train.py")
+    assert ended.returncode == 3
+    assert ended.stderr == "gpudash: no profile: train.py exited with 3\n"
+
+
 # ── what is asked ───────────────────────────────────────────────────────────────────────
 
 
@@ -113,6 +120,7 @@ def test_a_script_that_ends_first_leaves_no_profile(tmp_path):
         (["--trace", "old.json"], "old.json exists; --force overwrites it"),
         (["--trace", "t.json.gz"], "valid: a name without .gz"),
         (["--trace", "none/t.json"], "the folder none does not exist"),
+        (["--trace", "/proc/t.json"], "the folder /proc cannot be written to"),
         (["--trace", "/dev/null", "--force"], "--trace /dev/null is not valid; valid: a file"),
         (["--steps", "0"], "--steps 0 is not valid; valid: a whole number from 1 to 1000"),
         (["--seed", "3", "--", "train.py"], "--seed does not go with a command of yours"),
@@ -185,6 +193,19 @@ def test_a_step_that_never_ends_is_not_waited_for(trial, capsys):
     assert over(trial, replace(WARM, quiet_s=PATIENCE_S + 1))
     assert trial.conclude("", interrupted=False) == Exit.REFUSED
     assert "no step has ended for 60 s" in capsys.readouterr().err
+
+
+def test_what_a_stuck_step_leaves_once_it_is_interrupted_is_no_profile(trial):
+    over(trial, WARM)
+    assert over(trial, replace(WARM, profiling=True, quiet_s=PATIENCE_S + 1))
+    assert over(trial, replace(WARM, last_command=1, profile=FOUND))
+    assert trial.conclude("", interrupted=False) == Exit.REFUSED
+
+
+def test_a_step_that_never_ends_is_told_of_in_the_profile_too(trial):
+    over(trial, WARM)
+    snapshot = replace(WARM, profiling=True, quiet_s=12.0)
+    assert trial.line(snapshot) == "encdec: profiling 3 steps, no step for 12 s"
 
 
 def test_interrupted_it_says_so(trial, capsys):

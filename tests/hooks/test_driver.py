@@ -712,13 +712,26 @@ def test_a_step_that_does_not_end_ends_its_profile(training, tmp_path, monkeypat
     training.until(lambda: dashboard.reported)
     dashboard.send(profile(1, str(tmp_path / "trace.json")))
     training.until(torch.autograd._profiler_enabled)
-    monkeypatch.setattr(profiler_module, "LIMIT_S", 0.0)
+    monkeypatch.setattr(profiler_module, "PROFILE_LIMIT_S", 0.0)
     deadline_s = time.monotonic() + 10
     while not dashboard.of(Refused) + dashboard.of(Profiled) and time.monotonic() < deadline_s:
         training.driver.idle()
     assert dashboard.of(Refused)[0].kind == "no_profile"
     assert not torch.autograd._profiler_enabled()
     training.until(lambda until=training.steps + 5: training.steps > until)
+
+
+def test_a_training_that_ends_in_a_profile_says_so(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=500))
+    training.until(torch.autograd._profiler_enabled)
+    training.driver.close()
+    assert not torch.autograd._profiler_enabled()
+    (refused,) = dashboard.of(Refused)
+    assert refused.answers == (1,)
+    assert refused.reason == "the training ended before 500 steps were traced"
+    assert not list(tmp_path.glob("*trace*"))
 
 
 def test_a_failure_of_ours_ends_a_profile(training, tmp_path) -> None:

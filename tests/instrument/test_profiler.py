@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,7 +117,7 @@ def test_it_prints_nothing(tmp_path, capfd):
 
 
 def test_it_ends_with_the_steps_it_has_when_they_take_too_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "LIMIT_S", -1.0)
+    monkeypatch.setattr(module, "PROFILE_LIMIT_S", -1.0)
     assert profiled(tmp_path / "trace.json", steps=3).steps == 1
 
 
@@ -198,6 +199,33 @@ def test_a_folder_that_there_is_not_is_named(tmp_path):
     with pytest.raises(NoProfile, match=f"cannot write {path}: No such file"):
         profiled(path)
     assert is_off()
+
+
+@pytest.fixture
+def small_disk():
+    """Let no file grow beyond a few KiB."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("small_disk")
+def test_a_full_disk_leaves_nothing_but_the_trace_that_was_there(tmp_path):
+    path = tmp_path / "trace.json"
+    path.write_text("old")
+    with pytest.raises(NoProfile, match="the trace could not be written"):
+        profiled(path)
+    assert [one.name for one in tmp_path.iterdir()] == ["trace.json"]
+    assert path.read_text() == "old"
+    assert is_off()
+
+
+def test_while_steps_are_traced_no_file_is_there_yet(tmp_path):
+    profiler = Profiler(CPU, 3, tmp_path / "trace.json")
+    profiler.begin(1)
+    assert not list(tmp_path.iterdir())
+    profiler.abandon()
 
 
 def test_a_trace_that_is_not_whole_is_none(tmp_path):

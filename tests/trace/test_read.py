@@ -266,6 +266,13 @@ def test_what_is_no_trace_is_refused_in_one_line(data, why, tmp_path):
     assert "\n" not in str(refused.value)
 
 
+def test_another_tools_trace_is_refused_with_what_would_be_one(tmp_path):
+    path = tmp_path / "viztracer.json"
+    path.write_text('{"traceEvents": [], "viztracer_metadata": {}}', encoding="utf-8")
+    with pytest.raises(UsageError, match="valid: what its export_chrome_trace wrote$"):
+        read(path)
+
+
 def test_a_folder_and_a_missing_file_are_refused(tmp_path):
     with pytest.raises(UsageError, match="cannot read .*: is a directory"):
         read(tmp_path)

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from gpudash.protocol import (
+    PROFILE_LIMIT_S,
     BlocksEnded,
     Change,
     ComparisonShown,
@@ -660,6 +661,15 @@ def test_what_the_worker_says_of_its_own_cost_and_its_loader_is_passed_on():
     shown = watched.feed(quiet).now()  # no step was finished, no sample made
     assert shown.instruments_ms == pytest.approx(9.02 / watched.run.number)
     assert shown.transform_ms == {"decode": 2.5}
+
+
+def test_a_profile_that_outlasts_its_limit_says_for_how_long_its_step_has():
+    watched = Watched().trained()
+    began_s = watched.run.now_s
+    watched.feed(Paused(at_s=began_s, why="profile"))
+    limit_s = began_s + PROFILE_LIMIT_S
+    assert watched.window.snapshot(limit_s).quiet_s is None
+    assert watched.window.snapshot(limit_s + 30).quiet_s == pytest.approx(30)
 
 
 def test_a_training_in_which_no_step_finishes_says_for_how_long():
