@@ -43,7 +43,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _step(self) -> int:
-        return 1 << max(floor(log2(self._most)) - 2, 0)
+        return 1 << max(floor(log2(max(self._most, 1))) - 2, 0)  # rounding may leave less than one
 
 
 def forecast(points: Mapping[int, float], capacity_mib: float | None) -> Forecast | None:

@@ -56,6 +56,7 @@ def _totals(summary: Summary) -> list[tuple[str, str, float | None]]:
     on_device = summary.on_device
     return [
         ("step", "ms", summary.step_ms),
+        ("waits for the next batch", "ms", summary.loader_ms),
         ("device busy", "ms", summary.busy_ms),
         *((f"device idle: {cause}", "ms", summary.idle_ms.get(cause)) for cause in CAUSES),
         ("two streams at once", "ms", summary.overlap_ms),

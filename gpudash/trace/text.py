@@ -87,7 +87,8 @@ def _summary(summary: Summary, most: int) -> Iterator[str]:
 def comparison_lines(comparison: Comparison, most: int = MOST) -> list[str]:
     """Return a comparison as lines."""
     lines = [f"{'':{LABEL}}{'before':>10}{'after':>10}{'change':>10}"]
-    lines += map(_total, comparison.totals)
+    known = (one for one in comparison.totals if (one.before, one.after) != (None, None))
+    lines += map(_total, known)
     rows = map(_kernel_change, comparison.kernels[:most])
     lines += ["", f"{'before ms':>9}{'after ms':>10}{'change':>9}  kernel", *rows]
     lines += _more(len(comparison.kernels) - most)

@@ -152,7 +152,7 @@ def status(
         hint += f" · {key_for('redo')} redoes {redo}" if redo else ""
     style = STATE_STYLES[snapshot.state][1]
     if profile:  # it says more than that steps are being traced
-        sentence = sentence.removeprefix(ASIDES["profile"]).removeprefix(" · ")
+        sentence = sentence.removeprefix(ASIDES["profile"]).lstrip(" ·–")
         sentence = " · ".join(filter(None, (fmt.plain(profile), sentence)))
     return (Cell(parts=((sentence, style), (hint, style))),)
 

@@ -110,7 +110,7 @@ def test_a_comparison_reads_as_follows():
     assert lines[:3] == [
         "                                      before     after    change",
         "step (ms)                               10.0      8.00     −2.00",
-        "device busy (ms)                           –         –         –",
+        "kernels                                 2.00      1.00     −1.00",
     ]
     assert lines[-3:] == [
         "before ms  after ms   change  kernel",
