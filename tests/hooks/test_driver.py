@@ -19,6 +19,7 @@ from gpudash.hooks import driver as driver_module
 from gpudash.hooks.found import Found
 from gpudash.hooks.levers.offers import UNKNOWN
 from gpudash.hooks.watch import Watch
+from gpudash.instrument import flops
 from gpudash.instrument import profiler as profiler_module
 from gpudash.protocol import (
     AnyCommand,
@@ -752,8 +753,10 @@ def test_a_failure_of_ours_ends_a_profile(training, tmp_path) -> None:
 
 @pytest.mark.parametrize("at_work", [torch.autograd._profiler_enabled, is_counting])
 def test_a_failure_on_another_thread_ends_a_profile_at_the_next_border(
-    training, tmp_path, at_work
+    training, tmp_path, at_work, monkeypatch
 ) -> None:
+    # by another test in this process: then no step would be counted
+    monkeypatch.setattr(flops, "anything_compiled", lambda: False)
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=10**6))
