@@ -85,9 +85,12 @@ def _more_workers(case: Case) -> Gain | None:
 
 
 def _no_wait(case: Case) -> Gain | None:
-    """Make batches free: that is what cached ones are."""
+    """Make batches free: that is what cached ones are.
+
+    On a CPU that is no ceiling: what workers no longer take of its cores, the training gets.
+    """
     starved_ms = case.step.starved_ms
-    if not starved_ms:
+    if not starved_ms or not case.step.on_gpu:
         return None
     return _up_to(case, starved_ms, f"the step waits {fmt.milliseconds(starved_ms)} ms for data")
 

@@ -58,6 +58,11 @@ def test_cheaper_batches_bring_at_most_the_wait(lever):
     assert gain(lever, "a", "b") is None
 
 
+@pytest.mark.parametrize("lever", ["data", "input", "augment_on", "prefetch_factor"])
+def test_on_a_cpu_the_wait_is_no_ceiling_for_workers_and_training_share_its_cores(lever):
+    assert gain(lever, "a", "b", data_ms=5.0, device_ms=5.0, on_gpu=False) is None
+
+
 def test_pinned_memory_brings_at_most_the_copy():
     copied = {"phases_ms": {"copy": 2.0}}
     assert gain("pin_memory", "off", "on", **copied) == "up to +25 %"
