@@ -734,6 +734,7 @@ def test_a_training_that_ends_in_a_profile_says_so(training, tmp_path) -> None:
     training.until(torch.autograd._profiler_enabled)
     training.driver.close()
     assert not torch.autograd._profiler_enabled()
+    training.until(lambda: dashboard.gone)
     (refused,) = dashboard.of(Refused)
     assert refused.answers == (1,)
     assert refused.reason == "the training ended before 500 steps were traced"
