@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gpudash.commands.ab import conclude, progress_line
 from gpudash.commands.headless import News, Printer
 from gpudash.commands.plan import check_with_command
-from gpudash.commands.run import HeadlessScript, begin, in_shell, plan_of
+from gpudash.commands.run import HeadlessScript, begin, plan_of
 from gpudash.commands.stdout import complain
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
 from gpudash.errors import Exit, UsageError
@@ -33,11 +33,11 @@ def main(arguments: argparse.Namespace) -> int:
     if trial.refusal is not None:
         raise trial.refusal
     assert script.source
-    code, comparison = script.source.exit_code, trial.comparison
+    comparison = trial.comparison
     has_verdict = comparison is not None and comparison.verdict is not None
-    if code and not (has_verdict or script.was_stopped or script.interrupted):
-        complain(f"gpudash: no verdict: {script.source.how_it_ended()}")
-        return in_shell(code)
+    code = None if has_verdict else script.own_failure("verdict")
+    if code is not None:
+        return code
     if comparison is None:
         why = "interrupted" if script.interrupted else script.source.why_no_step()
         complain(f"gpudash: no verdict: {why}")

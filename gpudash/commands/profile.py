@@ -9,7 +9,7 @@ import msgspec
 
 from gpudash.commands.headless import News, Printer, failure_code, follow
 from gpudash.commands.plan import check_with_command, make_plan
-from gpudash.commands.run import HeadlessScript, begin, in_shell, plan_of
+from gpudash.commands.run import HeadlessScript, begin, plan_of
 from gpudash.commands.stdout import complain, say, say_json
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol import Settings
@@ -52,8 +52,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def summary_of(path: Path) -> Summary:
     """Return what a trace tells. Raises UsageError."""
-    trace = read(path)
-    return summarise(trace)
+    return summarise(read(path))
 
 
 def print_report(path: Path, before: Summary | None, trained: Snapshot, *, as_json: bool) -> None:
@@ -166,9 +165,9 @@ def _of_script(arguments: argparse.Namespace, before: Summary | None) -> int:
         )
     source = script.source
     assert source
-    if source.exit_code and not (trial.is_done or script.interrupted or script.was_stopped):
-        complain(f"gpudash: no profile: {source.how_it_ended()}")
-        return in_shell(source.exit_code)
+    failed = None if trial.is_done else script.own_failure("profile")
+    if failed is not None:
+        return failed
     why = source.how_it_ended() if source.started else source.why_no_step()
     code = trial.conclude(why, interrupted=script.interrupted)
     return _tell(arguments, path, before, news.snapshot, code)

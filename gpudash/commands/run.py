@@ -198,6 +198,17 @@ class HeadlessScript:
         session.close()
         self._wait()  # whatever became of the session
 
+    def own_failure(self, missing: str) -> int | None:
+        """Say that a command which failed by itself leaves this missing; return its exit code.
+
+        None where it has not failed, or was asked to end.
+        """
+        assert self.source
+        if not self.source.exit_code or self.was_stopped or self.interrupted:
+            return None
+        complain(f"gpudash: no {missing}: {self.source.how_it_ended()}")
+        return in_shell(self.source.exit_code)
+
     def _wait(self) -> int:
         assert self._child
         code = self._child.wait()
