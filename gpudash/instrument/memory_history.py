@@ -188,5 +188,5 @@ def _of_parameters(parameters: Iterable[Tensor]) -> dict[int, MemoryUse]:
 def _addresses(things: Iterable[Any]) -> Iterator[int]:
     for one in things:
         if isinstance(one, Tensor):
-            with suppress(RuntimeError, NotImplementedError):  # a subclass without a storage
+            with suppress(RuntimeError):  # a subclass without a storage
                 yield one.untyped_storage().data_ptr()
