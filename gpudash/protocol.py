@@ -97,6 +97,12 @@ class Started(Record, frozen=True, kw_only=True):
     notes: tuple[Note, ...] = ()
     phases: tuple[Phase, ...] = ()
     """What `Step.phases_ms` may tell of, in the order of a step."""
+    world_size: int = 1
+    """How many processes train together."""
+    node: str = ""
+    """The machine's name, where several processes train together."""
+    bus_gb_s: float | None = None
+    """Bus bandwidth that a short all-reduce of a large tensor reached on these GPUs."""
 
 
 LeverKind: TypeAlias = Literal["switch", "choice", "count"]
@@ -212,6 +218,11 @@ class Progress(Record, frozen=True, kw_only=True):
     mem_peak_mib: float | None = None
     """The most in tensors at once: since the newest `Started` or `Changed`; in a user's script
     since it began, as gpudash does not reset a script's own statistics."""
+    collective_mib: float | None = None
+    """What one rank puts into the collectives of a step. Like the next one None where it is not
+    known, and in all messages but about two a second."""
+    collective_ms: float | None = None
+    """How long they took in a step, hidden behind computation or not."""
 
 
 class Changed(Record, frozen=True, kw_only=True):
@@ -439,6 +450,8 @@ class Change(Command, frozen=True, kw_only=True):
     """Set these levers at the next step boundary."""
 
     settings: Settings
+    at_step: int | None = None
+    """Of several ranks: after this step, all of them; None: as soon as can be."""
 
 
 class Pause(Command, frozen=True, kw_only=True):
@@ -479,6 +492,8 @@ class Blocks(Command, frozen=True, kw_only=True):
     run: int
     """Numbers the comparison or the sweep, counting up within a session."""
     blocks: tuple[Block, ...]
+    at_step: int | None = None
+    """As in `Change`."""
 
 
 PROFILE_LIMIT_S = 30.0

@@ -125,6 +125,57 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     phases_ms: dict[str, float] = {}
     """By phase; absent where it was not measured."""
     loss: float | None = None
+    node: str = ""
+    """The machine that it runs on."""
+    waits_ms: float | None = None
+    """In a step, for the collectives: exposed communication."""
+    history: Values = ()
+    """Step time in ms over the last minute, oldest first."""
+    tokens: float | None = None
+    """Of a step; samples where no tokens are known."""
+    gpu: GpuReading | None = None
+    """The GPU that it trains on."""
+    collective_mib: float | None = None
+    collective_ms: float | None = None
+    """Of a step, as in `protocol.Progress`."""
+
+
+class Straggler(msgspec.Struct, frozen=True, kw_only=True):
+    """The rank that the others wait for, and in what it is slower than they are."""
+
+    rank: int
+    phase: str
+    """As `Phase.name`, or `data`, `host`; empty where it cannot be told."""
+    excess_ms: float
+    """How much longer that takes in a step than the other ranks' median."""
+    slower_pct: float
+    """The same as a share of the step."""
+    others_wait_ms: float | None = None
+    """How much longer the others are in the collectives than it is; None where nobody waits."""
+    kind: Literal["persistent", "wandering", "imbalance"] = "persistent"
+    """`wandering`: another rank every now and then. `imbalance`: it has more to work on."""
+    why: str = ""
+    """What the GPU or the host shows of the cause, as a clause."""
+
+
+class RankStack(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a rank is while no step finishes."""
+
+    rank: int
+    steps: int
+    lines: tuple[str, ...] = ()
+    """Innermost first: `file:line function`; empty where it did not answer."""
+    collective: str = ""
+    """In which one it waits; empty where it is in none."""
+
+
+class Hang(msgspec.Struct, frozen=True, kw_only=True):
+    """No rank has finished a step for long."""
+
+    for_s: float
+    missing: tuple[int, ...] = ()
+    """The ranks that the others wait for; empty where it cannot be told."""
+    stacks: tuple[RankStack, ...] = ()
 
 
 class RecordingStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +208,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Those that such a script's training has, movable or not."""
     ranks: tuple[RankRow, ...] = ()
     """Where several processes train together, each of them."""
+    straggler: Straggler | None = None
+    hang: Hang | None = None
     settings: Settings = msgspec.field(default_factory=dict)
     """Active levers; before the worker has started, those asked for."""
     requested: Settings = msgspec.field(default_factory=dict)
