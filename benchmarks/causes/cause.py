@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 T = TypeVar("T")
+STEPS = 8
+"""Are timed together, so that what comes before the first launch hardly counts."""
 
 
 class Setting(NamedTuple):
@@ -68,16 +70,32 @@ def train(
 
 
 def step_s(model: nn.Module, batch: Tensor) -> float:
-    """Return how long a step takes with nothing beside it, the median of some."""
+    """Return how long the device works on a step: it never waits for the host here."""
     optimizer, times_s = torch.optim.SGD(model.parameters(), lr=1e-4), []
-    for _ in range(21):
+    for _ in range(5):
         began_s = time.perf_counter()
-        optimizer.zero_grad()
-        model(batch).mean().backward()
-        optimizer.step()
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            model(batch).mean().backward()
+            optimizer.step()
         next(model.parameters()).sum().item()  # the device has finished
-        times_s.append(time.perf_counter() - began_s)
+        times_s.append((time.perf_counter() - began_s) / STEPS)
     return median(times_s)
+
+
+class Sums(nn.Module):
+    """Running sums over long rows: much work for few SMs, from few launches."""
+
+    def __init__(self, length: int, layers: int) -> None:
+        super().__init__()
+        weights = (nn.Parameter(torch.randn(length) / length) for _ in range(layers))
+        self._weights = nn.ParameterList(weights)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the rows (rows, length) after all layers."""
+        for weight in self._weights:
+            rows = (rows * weight).cumsum(-1)
+        return rows
 
 
 class Late(Dataset[Tensor]):

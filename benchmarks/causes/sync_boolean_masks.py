@@ -20,7 +20,7 @@ def main() -> None:
             losses.append(batch[batch[:, 0] > -1e9].mean() + batch[batch > 1e9].sum())
         return torch.stack(losses).mean()
 
-    batch = torch.randn(at.size(512, 64), width, device=at.device)
+    batch = torch.randn(at.size(8192, 64), width, device=at.device)
     train(at.seconds, model, repeat(batch), loss_of)
 
 

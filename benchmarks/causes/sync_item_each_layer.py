@@ -25,7 +25,7 @@ def main() -> None:
             each.grad.norm().item() for each in model.parameters() if each.grad is not None
         ]
 
-    batch = torch.randn(256, width, device=at.device)
+    batch = torch.randn(at.size(1024, 256), width, device=at.device)
     train(at.seconds, model, repeat(batch), loss_of, after_step=log_gradients)
 
 
