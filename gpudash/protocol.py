@@ -353,7 +353,8 @@ class Profiled(Record, frozen=True, kw_only=True):
     steps_ms: float
     """Wall time of the profiled steps together, device finished."""
     took_ms: float
-    """What starting, stopping and exporting took besides."""
+    """How long the training stood still besides: to start and stop the profiler, to write the trace
+    and to measure the device. The first profile of a process takes longer than further ones."""
     precision: str = ""
     """Of the matmuls, as `Peak` names them; empty where it is not known."""
     syncs: tuple[SyncCall, ...] = ()

@@ -41,12 +41,30 @@ def measure(device: torch.device, precisions: Collection[str] = ALL) -> Peak | N
     None where there is too little free memory. What the measurement took is free again; torch's
     peak of allocated memory alone has seen it.
     """
+    return begin_measuring(device, precisions)()
+
+
+def begin_measuring(
+    device: torch.device, precisions: Collection[str] = ALL
+) -> Callable[[], Peak | None]:
+    """Begin what `measure` does; return what waits for the device, and tells.
+
+    A GPU works meanwhile, and the host is free for something else.
+    """
     wanted = [name for name in PRECISIONS if name in precisions]
     try:
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
-            return _of_cpu(wanted) if device.type == "cpu" else _of_gpu(device, wanted)
+            read = _of_cpu(wanted) if device.type == "cpu" else _of_gpu(device, wanted)
     except RuntimeError:  # out of memory after all, or an allocator without pools
-        return None
+        return lambda: None
+
+    def found() -> Peak | None:
+        try:
+            return read()
+        except RuntimeError:
+            return None
+
+    return found
 
 
 def side(precision: str, room_bytes: int) -> int | None:
@@ -89,25 +107,32 @@ def multiplying(precision: str) -> Iterator[None]:
                 place.fp32_precision = value
 
 
-def _of_gpu(device: torch.device, wanted: list[str]) -> Peak | None:
+def _of_gpu(device: torch.device, wanted: list[str]) -> Callable[[], Peak | None]:
     free_bytes, _ = torch.cuda.mem_get_info(device)
     room_bytes = min(MOST_ROOM, free_bytes // 64 * 16)  # whole elements, in both halves
     if room_bytes < LEAST_ROOM:
-        return None
+        return lambda: None
     pool = torch.cuda.MemPool()
     with torch.cuda.device(device):
         with torch.cuda.use_mem_pool(pool):
-            room = torch.empty(room_bytes, dtype=torch.uint8, device=device)
-        found = _in_room(room, wanted)
-    del room  # before its pool, which then gives the memory back to the driver
+            held: list[Any] = [torch.empty(room_bytes, dtype=torch.uint8, device=device), pool]
+        read = _in_room(held[0], wanted)
+
+    def found() -> Peak:
+        try:
+            return read()
+        finally:
+            del held[0]  # before its pool, which then gives the memory back to the driver
+            held.clear()
+
     return found
 
 
-def _in_room(room: Tensor, wanted: list[str]) -> Peak:
+def _in_room(room: Tensor, wanted: list[str]) -> Callable[[], Peak]:
     device = room.device
     is_new = torch.cuda.get_device_capability(device) >= (8, 0)  # Ampere
     random = torch.Generator(device).manual_seed(0)
-    tflops = {}
+    timed = {}
     for precision in wanted:
         n = side(precision, room.numel())
         if n and (is_new or precision == "fp32"):
@@ -116,24 +141,33 @@ def _in_room(room: Tensor, wanted: list[str]) -> Peak:
             for factor in (a, b):  # zeros would need less power, and so be faster
                 factor.uniform_(-1, 1, generator=random)
             with multiplying(precision):
-                lasts_s = _gpu_s(device, partial(torch.mm, a, b, out=c))
-            tflops[precision] = 2 * n**3 / lasts_s / 1e12
+                timed[precision] = 2 * n**3, _timed(device, partial(torch.mm, a, b, out=c))
     source, target = room.view(2, -1)
-    copied_s = _gpu_s(device, partial(target.copy_, source))
-    return Peak(matmul_tflops=tflops, memory_gb_s=room.numel() / copied_s / 1e9)
+    copied, size = _timed(device, partial(target.copy_, source)), room.numel()
+
+    def read() -> Peak:
+        copied[-1].synchronize()  # sync: once a profile, between two steps
+        tflops = {name: flop / _best_s(events) / 1e12 for name, (flop, events) in timed.items()}
+        return Peak(matmul_tflops=tflops, memory_gb_s=size / _best_s(copied) / 1e9)
+
+    return read
 
 
-def _gpu_s(device: torch.device, run: Callable[[], Tensor]) -> float:
+def _timed(device: torch.device, run: Callable[[], Tensor]) -> list[torch.Event]:
+    """Have it run some times, with an event before, between and after."""
     events = [torch.Event(device, enable_timing=True) for _ in range(REPEATS + 1)]
     events[0].record()
     for event in events[1:]:
         run()
         event.record()
-    events[-1].synchronize()  # sync: once a profile, between two steps
+    return events
+
+
+def _best_s(events: list[torch.Event]) -> float:
     return min(float(begin.elapsed_time(end)) for begin, end in pairwise(events)) / 1e3
 
 
-def _of_cpu(wanted: list[str]) -> Peak:
+def _of_cpu(wanted: list[str]) -> Callable[[], Peak]:
     random = torch.Generator().manual_seed(0)
     tflops = {
         precision: _cpu_tflops(PRECISIONS[precision][0], random)
@@ -142,7 +176,8 @@ def _of_cpu(wanted: list[str]) -> Peak:
     }
     source, target = torch.ones(2, CPU_COPY_BYTES, dtype=torch.uint8)  # zeros may be one page
     copied_s = _cpu_s(partial(target.copy_, source))
-    return Peak(matmul_tflops=tflops, memory_gb_s=2 * CPU_COPY_BYTES / copied_s / 1e9)
+    peak = Peak(matmul_tflops=tflops, memory_gb_s=2 * CPU_COPY_BYTES / copied_s / 1e9)
+    return lambda: peak
 
 
 def _cpu_tflops(dtype: torch.dtype, random: torch.Generator) -> float:

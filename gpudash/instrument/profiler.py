@@ -3,21 +3,24 @@
 Told of each border between two steps. Outside of `begin` and `end` nothing of it is left on.
 """
 
-import gc
+import mmap
 import os
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from threading import get_ident
 from typing import Any, ClassVar
+from weakref import WeakSet
 
 import msgspec
 import torch
 from torch.autograd import profiler as autograd
 from torch.profiler import ProfilerActivity
 
-from gpudash.instrument.peak import measure
+from gpudash.instrument.peak import ALL, begin_measuring
 from gpudash.instrument.syncs import SyncWindow
 from gpudash.protocol import PROFILE_LIMIT_S, Flops, Profiled, SyncCall
 
@@ -30,6 +33,8 @@ NO_DEVICE_EVENTS = (
 )
 STARTS = ("_prepare_trace", "_start_trace")
 """Of `torch.autograd.profiler.profile`: how any of torch's profilers begins."""
+OF_DEVICE = re.compile(rb'"cat":\s*"(kernel|gpu_mem)')
+"""In a trace's text: something that a GPU has done."""
 _LOG_LEVEL = "KINETO_LOG_LEVEL"
 
 
@@ -73,14 +78,16 @@ class Profiler:
 
     def begin(self, first_step: int) -> None:
         """Trace from here on, between two steps, from an idle device on. Raises NoProfile."""
-        self._called_s, self._first_step = time.monotonic(), first_step
+        self._first_step = first_step
         self.check()
         if self._is_cuda:
             torch.cuda.synchronize(self._device)  # sync: these steps alone are traced and timed
+        self._called_s = time.monotonic()
         # what torch.profiler is made of: that would import the compiler first
         self._torch = autograd.profile(
             use_device="cuda" if self._is_cuda else None,
             use_kineto=True,  # else kernels are only timed
+            experimental_config=_trace_alone(),
         )
         Profiler._on, self._thread = self, get_ident()
         is_loud = _LOG_LEVEL not in os.environ
@@ -135,10 +142,12 @@ class Profiler:
             self.stop()
             if not self._done:
                 raise NoProfile("no step was over before it had to end")
-            if self._is_cuda and not _traced_device(self._torch):
+            read_peak = begin_measuring(self._device, (precision,) if precision else ALL)
+            self._torch.export_chrome_trace(str(self._unfinished))  # the GPU works meanwhile
+            peak = read_peak()
+            if self._is_cuda and not shows_device(self._unfinished):
                 raise NoProfile(NO_DEVICE_EVENTS)
-            self._torch.export_chrome_trace(str(self._unfinished))
-            peak = measure(self._device, (precision,)) if precision else measure(self._device)
+            self._torch = None  # what it holds takes time to be given back
             steps_s, now_s = self._ended_s - self._began_s, time.monotonic()
             profiled = Profiled(
                 at_s=now_s,
@@ -154,7 +163,7 @@ class Profiler:
             )
             note(self._unfinished, profiled)
             self._unfinished.replace(self._path)
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, ValueError) as error:  # an empty file has no text
             raise NoProfile(f"the trace could not be written: {_first_line(error)}") from error
         finally:
             self.abandon()
@@ -253,16 +262,41 @@ def _is_active() -> bool:
 
 
 def _is_warming_up() -> bool:
-    """Return whether one is about to be: what comes between would crash it."""
-    return any(
-        type(one) is autograd.profile and one.entered and one.kineto_results is None
-        for one in gc.get_referrers(autograd.profile)
-    )
+    """Return whether one is about to be, by its schedule: what comes between would crash it."""
+    return any(one.entered and one.kineto_results is None for one in _prepared)
 
 
-def _traced_device(profiler: autograd.profile) -> bool:
-    events = profiler.kineto_results.events() if profiler.kineto_results else ()
-    return any("CUDA" in str(one.device_type()) for one in events)
+_prepared: WeakSet[autograd.profile] = WeakSet()
+"""All profiles of this process that were ever made ready: torch keeps no list."""
+
+
+def _note_prepared() -> None:
+    prepare: Any = autograd.profile._prepare_trace  # noqa: SLF001  # nothing public tells
+
+    @wraps(prepare)
+    def noting(profile: autograd.profile) -> Any:
+        _prepared.add(profile)
+        return prepare(profile)
+
+    autograd.profile._prepare_trace = noting  # type: ignore[method-assign]  # noqa: SLF001
+
+
+_note_prepared()
+
+
+def _trace_alone() -> Any:
+    """Have no events made for Python, which nobody reads here; None where torch always does."""
+    private: Any = torch._C  # noqa: SLF001
+    try:
+        return private._profiler._ExperimentalConfig(trace_only=True)  # noqa: SLF001
+    except TypeError:  # of an older torch
+        return None
+
+
+def shows_device(path: Path) -> bool:
+    """Return whether a trace holds events of a GPU."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        return OF_DEVICE.search(text) is not None
 
 
 def _first_line(error: BaseException) -> str:

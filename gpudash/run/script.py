@@ -105,15 +105,15 @@ class ScriptSource(Source):
         """Return what was printed and what the training tells; at the end, how it ended."""
         if self._is_closed or self._why is not None:
             return []
-        printed = self._output()
-        told = self._told()
+        # stamped in the order in which it is told: what seems to come late is dropped
+        found = [*self._own(), *self._output(), *self._told()]
         if not self._held.over:
             self._say_how_far()
             self._waiting += self._processes.notices()
-            return [*self._own(), *printed, *told]
+            return [*found, *self._own()]
         while more := self._told():
-            told += more
-        return [*self._own(), *printed, *told, *self._end()]
+            found += more
+        return [*found, *self._own(), *self._end()]
 
     def send(self, command: AnyCommand, /) -> None:
         """Hand it to the training; a Stop is the command's."""

@@ -199,13 +199,22 @@ def gpu(monkeypatch):
 
 def test_the_best_of_some_repeats_counts(gpu):
     room = gpu(9, 0)
-    found = peak._in_room(room, ["fp32", "tf32"])
+    found = peak._in_room(room, ["fp32", "tf32"])()
     assert found.matmul_tflops == pytest.approx(dict.fromkeys(("fp32", "tf32"), 2 * 64**3 / 2e9))
     assert found.memory_gb_s == pytest.approx(room.numel() / 2e6)
 
 
+def test_the_host_is_free_until_it_asks_what_was_reached(gpu, monkeypatch):
+    waits = []
+    monkeypatch.setattr(Event, "synchronize", lambda _self: waits.append("waits"))
+    read = peak._in_room(gpu(9, 0), ["bf16"])
+    assert not waits
+    read()
+    assert waits == ["waits"]
+
+
 def test_a_gpu_older_than_ampere_has_fp32_alone(gpu):
-    assert peak._in_room(gpu(7, 5), [*PRECISIONS]).matmul_tflops.keys() == {"fp32"}
+    assert peak._in_room(gpu(7, 5), [*PRECISIONS])().matmul_tflops.keys() == {"fp32"}
 
 
 # ---- a GPU's memory

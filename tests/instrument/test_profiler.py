@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd import profiler as autograd
 
 from gpudash.instrument import profiler as module
-from gpudash.instrument.profiler import NoProfile, Profiler, note
+from gpudash.instrument.profiler import NoProfile, Profiler, note, shows_device
 from gpudash.protocol import Profiled
 
 CPU = torch.device("cpu")
@@ -68,7 +68,8 @@ def test_a_trace_holds_each_step_by_its_number_and_what_was_noted(tmp_path):
 
 
 def test_twenty_profiles_of_a_process_are_all_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "measure", lambda *_: None)  # the device's peak takes the most time
+    # the device's peak takes the most time
+    monkeypatch.setattr(module, "begin_measuring", lambda *_: lambda: None)
     step, counts = toy(), set()
     step()
     for number in range(20):
@@ -88,6 +89,28 @@ def test_nothing_is_left_on_and_nothing_lies_about(tmp_path):
     assert [getattr(autograd.profile, name) for name in module.STARTS] == starts
     assert dict(os.environ) == environment
     assert list(tmp_path.iterdir()) == [tmp_path / "trace.json"]
+
+
+def test_the_device_is_measured_while_the_trace_is_written(tmp_path, monkeypatch):
+    did = []
+    export = autograd.profile.export_chrome_trace
+    monkeypatch.setattr(
+        module, "begin_measuring", lambda *_: did.append("begins") or (lambda: did.append("reads"))
+    )
+    monkeypatch.setattr(
+        autograd.profile,
+        "export_chrome_trace",
+        lambda *arguments: did.append("writes") or export(*arguments),
+    )
+    profiled(tmp_path / "trace.json")
+    assert did == ["begins", "writes", "reads"]
+
+
+@pytest.mark.parametrize(("category", "is_there"), [("cpu_op", False), ("kernel", True)])
+def test_a_trace_tells_whether_a_device_was_traced(tmp_path, category, is_there):
+    path = tmp_path / "trace.json"
+    path.write_text(f'{{"traceEvents": [{{"ph": "X", "cat": "{category}", "name": "a"}}]}}')
+    assert shows_device(path) is is_there
 
 
 def test_what_is_abandoned_leaves_nothing(tmp_path):

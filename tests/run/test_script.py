@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -39,6 +40,7 @@ from gpudash.run import keeper
 from gpudash.run.held import Child, keep
 from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
+from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.user_command import UserCommand, understand
 
 TRAINING = str(Path(__file__).with_name("scripted_training.py"))
@@ -145,6 +147,23 @@ def test_a_training_is_relayed_in_order_and_under_the_commands_name(run):
         seqs = [one.seq for one in watched.envelopes if one.source == name]
         assert seqs == sorted(set(seqs))
     assert [line.split()[0] for line in watched.lines()] == ["training", "done"]
+
+
+def test_a_training_that_answers_within_the_first_look_is_not_taken_for_late(run, monkeypatch):
+    look = TrainingProcesses._look
+
+    def look_slowly(processes):  # as on a busy machine
+        while not processes._members:
+            processes._look_s = 0.0
+            look(processes)
+        select.select([one._connection for one in processes._members], [], [], WAIT_S)
+
+    monkeypatch.setattr(TrainingProcesses, "_look", look_slowly)
+    watched = run(TRAINING, kept=False)
+    watched.first(Started)
+    seqs = [one.seq for one in watched.envelopes if one.source == "training"]
+    assert seqs == sorted(seqs)
+    assert [type(one) for one in watched.bodies()[:2]] == [Hello, Status]
 
 
 def test_each_process_that_trains_has_a_rank_of_its_own(run):
