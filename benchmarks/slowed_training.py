@@ -10,7 +10,7 @@ import argparse
 import mmap
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -19,6 +19,9 @@ from delays import DELAY, PARTS
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
+
+_sleep: Callable[[int], None] = torch.cuda._sleep  # noqa: SLF001  # as torch's own tests
+"""Keeps the current stream busy for so many cycles."""
 
 
 class Delay:
@@ -36,7 +39,7 @@ class Delay:
         if not self._is_slow or PARTS[index] != part:
             return
         if on_device and self._device.type == "cuda":
-            torch.cuda._sleep(int(ms * self._cycles_per_ms))  # noqa: SLF001  # torch's own tests use it
+            _sleep(int(ms * self._cycles_per_ms))
         else:
             time.sleep(ms / 1e3)
 
@@ -45,12 +48,12 @@ def _cycles_per_ms(device: torch.device) -> float:
     if device.type != "cuda":
         return 0.0
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda._sleep(1 << 20)  # noqa: SLF001  # see above
+    _sleep(1 << 20)
     begin.record()
-    torch.cuda._sleep(1 << 24)  # noqa: SLF001  # see above
+    _sleep(1 << 24)
     end.record()
     end.synchronize()
-    return (1 << 24) / begin.elapsed_time(end)
+    return (1 << 24) / float(begin.elapsed_time(end))
 
 
 class Rows(Dataset[Tensor]):
@@ -78,7 +81,7 @@ class Slowed(nn.Module):
         """Return the rows."""
         self._delay("forward")
         if rows.requires_grad:
-            rows.register_hook(lambda _gradient: self._delay("backward"))
+            rows.register_hook(lambda _gradient: self._delay("backward"))  # type: ignore[no-untyped-call]
         return rows
 
 
