@@ -47,7 +47,7 @@ class Delay:
 def _cycles_per_ms(device: torch.device) -> float:
     if device.type != "cuda":
         return 0.0
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin, end = (torch.Event(device, enable_timing=True) for _ in range(2))
     _sleep(1 << 20)
     begin.record()
     _sleep(1 << 24)
