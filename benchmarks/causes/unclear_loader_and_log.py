@@ -15,9 +15,9 @@ def main() -> None:
     """Train."""
     at = setting(__doc__)
     channels = at.size(64, 32)
-    layers = [nn.Conv2d(channels, channels, 3, padding=1) for _ in range(at.size(48, 4))]
+    layers = [nn.Conv2d(channels, channels, 3, padding=1) for _ in range(at.size(24, 4))]
     model = nn.Sequential(*layers).to(at.device)
-    images = torch.randn(at.size(4, 8), channels, at.size(128, 32), 32, device=at.device)
+    images = torch.randn(at.size(16, 8), channels, at.size(128, 32), 32, device=at.device)
     period_s = step_s(model, images) / (1 - IDLE)
     loader = DataLoader(Late(torch.ones(1), period_s), batch_size=None, num_workers=1)
     began_s = time.monotonic()
