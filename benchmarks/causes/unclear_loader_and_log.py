@@ -14,8 +14,8 @@ IDLE, LATE = 0.14, 0.07
 def main() -> None:
     """Train."""
     at = setting(__doc__)
-    channels = at.size(64, 32)
-    layers = [nn.Conv2d(channels, channels, 3, padding=1) for _ in range(at.size(24, 4))]
+    channels = at.size(128, 32)
+    layers = [nn.Conv2d(channels, channels, 3, padding=1) for _ in range(at.size(16, 4))]
     model = nn.Sequential(*layers).to(at.device)
     images = torch.randn(at.size(16, 8), channels, at.size(128, 32), 32, device=at.device)
     period_s = step_s(model, images) / (1 - IDLE)
