@@ -115,6 +115,7 @@ METRICS: dict[str, Metric] = {
         spark="memory",
     ),
     "mem_total_mib": Metric("gpu", "MiB", "Size of the device memory.", "last"),
+    "mem_free_mib": Metric("gpu", "MiB", "Device memory that no process uses.", "last"),
     "sm_active_pct": _active(
         "Share of time in which an SM had work, averaged over all SMs.",
         label="SM active",

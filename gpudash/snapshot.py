@@ -102,6 +102,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The most device memory in use; None where no GPU is read."""
     peak_mib: float | None = None
     """The most of it in the training's tensors at once, as its allocator says."""
+    held_mib: float | None = None
+    """The most that its allocator held, in use or not."""
     ratio: float | None = None
     """samples/s over the first row's: comparable across batch sizes, and steps/s at equal ones."""
     ratio_is_clear: bool = False

@@ -43,6 +43,12 @@ def reset_peak(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
 
 
+def give_back(device: torch.device) -> None:
+    """Have the allocator hold what tensors need alone: what it held before was for others."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
 def capacity_mib(device: torch.device) -> float | None:
     """Return what this process may hold: what it does, and what nobody does."""
     reserved_mib = device_memory(device).reserved_mib

@@ -104,7 +104,7 @@ class Gpu:
         return {"gpu_util_pct": float(rates.gpu), "mem_util_pct": float(rates.memory)}
 
     def memory(self) -> Values:
-        """MiB used and in total; version 2 does not count what the driver reserves as used."""
+        """MiB used, free and in total; version 2 counts what the driver reserves as neither."""
         memory = first_measured(
             lambda: self._nvml.call(
                 "nvmlDeviceGetMemoryInfo",
@@ -114,7 +114,11 @@ class Gpu:
             ),
             lambda: self._nvml.call("nvmlDeviceGetMemoryInfo", self._handle),
         )
-        return {"mem_used_mib": memory.used / MIB, "mem_total_mib": memory.total / MIB}
+        return {
+            "mem_used_mib": memory.used / MIB,
+            "mem_total_mib": memory.total / MIB,
+            "mem_free_mib": memory.free / MIB,
+        }
 
     def power(self) -> Values:
         """Watts at this instant; on an older driver the mean over the last second."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.forecast import Forecast, forecast
+from gpudash.forecast import Forecast, Need, forecast
 from gpudash.snapshot import Result, Snapshot
 from workloads.levers import Lever
 
@@ -104,27 +104,28 @@ def fitting(lever: Lever, active: Mapping[str, str], snapshot: Snapshot) -> Fore
         return None
     others = {name: value for name, value in active.items() if name != lever.name}
     rows = _alike(lever, others, snapshot)
-    peaks = {
-        int(row.settings[lever.name]): row.peak_mib for row in rows if row.peak_mib is not None
+    needs = {
+        int(row.settings[lever.name]): Need(row.peak_mib, row.held_mib)
+        for row in rows
+        if row.peak_mib is not None and row.held_mib is not None
     }
-    return forecast(peaks, _capacity_mib(snapshot))
+    return forecast(needs, _capacity_mib(snapshot))
 
 
 def _capacity_mib(snapshot: Snapshot) -> float | None:
     """Return what the training holds and what nobody does; None where either is not read."""
     if snapshot.gpu is None or snapshot.host is None:
         return None
-    total, used = snapshot.gpu.number("mem_total_mib"), snapshot.gpu.number("mem_used_mib")
-    reserved = snapshot.host.number("mem_reserved_mib")
-    if total is None or used is None or reserved is None:
-        return None
-    return total - used + reserved
+    free, reserved = snapshot.gpu.number("mem_free_mib"), snapshot.host.number("mem_reserved_mib")
+    return None if free is None or reserved is None else free + reserved
 
 
 def _fits(value: str, expected: Forecast | None) -> str:
     """Return whether a batch is estimated to fit; nothing where that is not known."""
     if expected is None:
         return ""
-    needed_mib = expected.needed_mib(int(value))
-    verdict = "fits" if needed_mib <= expected.capacity_mib else "does not fit"
-    return f"{verdict}, ~{fmt.memory(needed_mib)}"
+    tensors_mib, held_mib = expected.tensors.at(int(value)), expected.held.at(int(value))
+    if held_mib <= expected.capacity_mib:
+        return f"fits, ~{fmt.memory(held_mib)}"
+    verdict = "does not fit" if tensors_mib > expected.capacity_mib else "may not fit"
+    return f"{verdict}, ~{fmt.memory(tensors_mib)}"

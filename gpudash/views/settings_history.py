@@ -42,8 +42,7 @@ class _Row:
         self.histogram: Counter[int] = Counter()  # exponent of STEP_CLASS → steps
         self.means = Means()
         self.batches = Batches()  # of samples
-        self.memory_mib: float | None = None  # the most
-        self.peak_mib: float | None = None
+        self.most_mib: dict[str, float] = {}  # by metric
         self.span: tuple[float, float] | None = None  # the counted steps since the last gap
         self.verdicts: list[str] = []
         self.shown: tuple[tuple[int, bool, _Row | None], Result] | None = None
@@ -75,12 +74,10 @@ class _Row:
         if isinstance(sample, GpuReading):
             sample = since(sample, self.span[0])
         self.means.add({name: sample.number(name) for name in ("gpu_util_pct", "cpu_pct")})
-        memory_mib = sample.number("mem_used_mib")
-        if memory_mib is not None:
-            self.memory_mib = max(self.memory_mib or 0.0, memory_mib)
-        peak_mib = sample.number("mem_peak_mib")
-        if peak_mib is not None:
-            self.peak_mib = max(self.peak_mib or 0.0, peak_mib)
+        for name in ("mem_used_mib", "mem_peak_mib", "mem_reserved_mib"):
+            mib = sample.number(name)
+            if mib is not None:
+                self.most_mib[name] = max(self.most_mib.get(name, 0.0), mib)
         self.shown = None
 
     @property
@@ -118,8 +115,9 @@ class _Row:
             host_ms=means.get("host_ms"),
             util_pct=means.get("gpu_util_pct"),
             cpu_pct=means.get("cpu_pct"),
-            memory_mib=self.memory_mib,
-            peak_mib=self.peak_mib,
+            memory_mib=self.most_mib.get("mem_used_mib"),
+            peak_mib=self.most_mib.get("mem_peak_mib"),
+            held_mib=self.most_mib.get("mem_reserved_mib"),
             ratio=(ratio := _ratio(self, first)),
             ratio_is_clear=_is_clear(ratio, self, first),
             live=live,

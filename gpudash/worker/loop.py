@@ -11,12 +11,11 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-import torch
 
 from gpudash import format as fmt
-from gpudash.forecast import forecast
+from gpudash.forecast import Need, forecast
 from gpudash.instrument.block_queue import BlockQueue, difference
-from gpudash.instrument.memory import capacity_mib, device_memory, reset_peak
+from gpudash.instrument.memory import capacity_mib, device_memory, give_back, reset_peak
 from gpudash.instrument.memory_history import MemoryHistory
 from gpudash.instrument.pipes import CommandPipe
 from gpudash.instrument.profiler import NoProfile, Profiler
@@ -83,7 +82,7 @@ class Loop:
         self._last_good = dict(training.settings)  # settings with which a step went through …
         self._last_good_requested = plan.settings  # … and how they had been asked for
         self._warm_from_step = 0  # from here on they have shown what they need
-        self._peaks: dict[frozenset[tuple[str, str]], dict[int, float]] = {}  # MiB by batch size
+        self._needs: dict[frozenset[tuple[str, str]], dict[int, Need]] = {}  # by batch size
         self._history = MemoryHistory(training.device, training.owned, send)
         self._blocks = BlockQueue()
         self._paused: Paused | None = None
@@ -219,10 +218,11 @@ class Loop:
         if newest and newest.segment == self._clock.segment and newest.step > self._warm_from_step:
             self._last_good = dict(self._training.settings)
             self._last_good_requested = self._requested
-            peak_mib = self._reports.memory.peak_mib
-            if peak_mib is not None:
+            memory = self._reports.memory
+            if memory.peak_mib is not None and memory.reserved_mib is not None:
                 others, batch_size = _by_batch_size(self._training.settings)
-                self._peaks.setdefault(others, {})[batch_size] = peak_mib
+                need = Need(memory.peak_mib, memory.reserved_mib)
+                self._needs.setdefault(others, {})[batch_size] = need
 
     def _obey(self, command: AnyCommand) -> None:
         match command:
@@ -440,6 +440,8 @@ class Loop:
     ) -> None:
         self._clock.segment += 1
         self._break()
+        if "batch_size" in changes and not self._blocks.running:
+            give_back(self._training.device)
         reset_peak(self._training.device)
         training = self._training
         self._warm_from_step = training.trained_steps + training.warmup_steps
@@ -475,8 +477,7 @@ class Loop:
         changes, restored = difference(good, failed), difference(failed, good)
         told = None if why else self._history.tell()
         self._training.recover(good)
-        if self._training.device.type == "cuda":
-            torch.cuda.empty_cache()
+        give_back(self._training.device)
         self._requested = self._last_good_requested
         kind: RefusalKind = "bad_setting" if why else "out_of_memory"
         known = () if why else self._why_it_did_not_fit(failed, told)
@@ -489,7 +490,7 @@ class Loop:
     def _why_it_did_not_fit(self, failed: Settings, told: MemoryOwners | None) -> Iterator[str]:
         """Yield which batch would have fitted, and who owned most, as far as that is known."""
         others, _ = _by_batch_size(failed)
-        expected = forecast(self._peaks.get(others, {}), capacity_mib(self._training.device))
+        expected = forecast(self._needs.get(others, {}), capacity_mib(self._training.device))
         if expected is not None:
             yield str(expected)
         largest = next((one for one in told.owners if one.file), None) if told else None

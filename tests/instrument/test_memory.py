@@ -4,13 +4,14 @@ import pytest
 import torch
 from torch import nn
 
-from gpudash.forecast import forecast
+from gpudash.forecast import Need, forecast
 from gpudash.instrument.memory import (
     MIB,
     UNKNOWN,
     DeviceMemory,
     capacity_mib,
     device_memory,
+    give_back,
     reset_peak,
 )
 from tests.workloads.trainings import needs_cuda
@@ -68,25 +69,27 @@ def test_it_is_what_torch_says_and_the_peak_begins_anew_when_reset():
 
 
 @needs_cuda
-def test_the_peak_of_a_batch_is_foretold_within_5_percent_by_those_of_two_smaller_ones():
+def test_what_a_batch_needs_is_foretold_within_5_percent_by_two_smaller_ones():
     layers = [nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.ReLU()) for _ in range(8)]
     model = nn.Sequential(*layers).to(GPU)
     optimizer = torch.optim.AdamW(model.parameters())
 
-    def peak_mib(batch_size: int) -> float:
+    def need(batch_size: int) -> Need:
+        give_back(GPU)
         reset_peak(GPU)
         for _ in range(3):
             optimizer.zero_grad()
             model(torch.ones(batch_size, 16, 64, 64, device=GPU)).square().mean().backward()
             optimizer.step()
-        found = device_memory(GPU).peak_mib
-        assert found is not None
-        return found
+        found = device_memory(GPU)
+        assert found.peak_mib is not None
+        assert found.reserved_mib is not None
+        return Need(found.peak_mib, found.reserved_mib)
 
-    peak_mib(8)  # the optimizer's state, workspaces
-    expected = forecast({size: peak_mib(size) for size in (32, 64)}, capacity_mib(GPU))
+    need(8)  # the optimizer's state, workspaces
+    expected = forecast({size: need(size) for size in (32, 64)}, capacity_mib(GPU))
     assert expected is not None
-    assert expected.needed_mib(256) == pytest.approx(peak_mib(256), rel=0.05)
+    assert expected.tensors.at(256) == pytest.approx(need(256).tensors_mib, rel=0.05)
 
 
 def test_the_training_may_hold_what_it_does_and_what_nobody_does(monkeypatch: pytest.MonkeyPatch):

@@ -19,6 +19,7 @@ FAST = {
     "mem_util_pct": 23.0,
     "mem_used_mib": 1000.0,
     "mem_total_mib": 81920.0,
+    "mem_free_mib": 80420.0,
     "power_w": 251.5,
     "temperature_c": 61.0,
     "sm_clock_mhz": 1980.0,
@@ -138,7 +139,7 @@ def test_the_call_that_blocks_is_never_made(gpu: Gpu, driver: Driver):
         (["nvmlDeviceGetUtilizationRates"], {"gpu_util_pct", "mem_util_pct"}),
         (
             ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"],
-            {"mem_used_mib", "mem_total_mib"},
+            {"mem_used_mib", "mem_total_mib", "mem_free_mib"},
         ),
         (["field.186", "nvmlDeviceGetPowerUsage"], {"power_w"}),
         (["nvmlDeviceGetFieldValues", "nvmlDeviceGetPowerUsage"], {"power_w"}),

@@ -150,6 +150,7 @@ def gpu_sample(**values: float | str) -> GpuReading:
         "mem_util_pct": 41.0,
         "mem_used_mib": 6213.0,
         "mem_total_mib": 143_771.0,
+        "mem_free_mib": 137_000.0,
         "power_w": 412.0,
         "temperature_c": 51.0,
         "sm_clock_mhz": 1980.0,

@@ -131,7 +131,11 @@ HELD = HostReading(at_s=0.0, values={"mem_reserved_mib": 6000.0})
 def estimates(*rows, **active):
     """What is said of each batch size after these rows of (batch size, GiB)."""
     found = [
-        changed(row(n, 100.0 * n, batch_size=str(size)), peak_mib=1024.0 * gib)
+        changed(
+            row(n, 100.0 * n, batch_size=str(size)),
+            peak_mib=1024.0 * gib,
+            held_mib=1024.0 * gib * 1.1,
+        )
         for n, (size, gib) in enumerate(rows, 1)
     ]
     now = str(rows[-1][0])
@@ -142,8 +146,13 @@ def estimates(*rows, **active):
 
 def test_a_larger_batch_is_estimated_from_the_two_largest_that_were_measured():
     found = estimates((8, 30.0), (16, 40.0), (32, 60.0))  # of 140.4 GiB
-    assert found["64"] == "fits, ~100.0 GiB"
+    assert found["64"] == "fits, ~110.0 GiB"
     assert found["128"] == "does not fit, ~180.0 GiB"
+
+
+def test_between_what_the_allocator_may_hold_and_what_tensors_need_nothing_is_certain():
+    found = estimates((16, 38.0), (32, 70.0))  # of 139.6 GiB; the allocator holds a tenth more
+    assert found["64"] == "may not fit, ~134.0 GiB"
 
 
 def test_of_one_measured_size_nothing_is_said_of_others():
@@ -156,10 +165,15 @@ def test_sizes_measured_with_other_levers_say_nothing():
 
 def test_what_others_use_of_the_device_is_no_room_for_a_batch():
     rows = tuple(
-        changed(row(n, 100.0 * n, batch_size=str(8 * n)), peak_mib=20_000.0 * n) for n in (1, 2)
+        changed(
+            row(n, 100.0 * n, batch_size=str(8 * n)),
+            peak_mib=20_000.0 * n,
+            held_mib=20_000.0 * n,
+        )
+        for n in (1, 2)
     )
-    alone = changed(training(), results=rows, host=HELD, gpu=gpu_sample(mem_used_mib=6000.0))
-    shared = changed(alone, gpu=gpu_sample(mem_used_mib=86_000.0))
+    alone = changed(training(), results=rows, host=HELD, gpu=gpu_sample(mem_free_mib=137_000.0))
+    shared = changed(alone, gpu=gpu_sample(mem_free_mib=57_000.0))
     fits = [fitting(BATCH_SIZE, settings(batch_size="8"), one) for one in (alone, shared)]
     assert [(one.fits, one.exceeds) for one in fits if one] == [(56, 64), (24, 28)]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from gpudash.forecast import Need
 from gpudash.instrument import reporter
 from gpudash.instrument.memory import DeviceMemory
 from gpudash.protocol import (
@@ -165,7 +166,8 @@ def test_a_change_given_up_later_says_so_before_the_way_back_and_answers_nobody(
 
 def test_what_did_not_fit_says_which_batch_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
     def peak(run: Run) -> DeviceMemory:
-        return DeviceMemory(peak_mib=1000.0 + 100.0 * int(run.training.settings["batch_size"]))
+        mib = 1000.0 + 100.0 * int(run.training.settings["batch_size"])
+        return DeviceMemory(peak_mib=mib, reserved_mib=mib)
 
     sizes = ["3", "4"]  # at 4 memory runs out
 
@@ -206,7 +208,7 @@ def test_memory_that_runs_out_for_good_says_which_batch_would_fit(
         {**SETTINGS, "batch_size": "4"},
     )
     others, _ = loop._by_batch_size(run.training.settings)
-    run._loop._peaks[others] = {2: 1200.0, 3: 1300.0}
+    run._loop._needs[others] = {2: Need(1200.0, 1200.0), 3: Need(1300.0, 1300.0)}
     with pytest.raises(torch.OutOfMemoryError) as raised:
         run.until_stopped()
     failed = describe(raised.value, "fake", {"batch_size": "4"})
