@@ -1,6 +1,8 @@
 """Where one gpudash listens and another connects to, as the user writes it: `[HOST:]PORT`."""
 
-from typing import NamedTuple
+import os
+import socket
+from typing import Any, NamedTuple
 
 from gpudash.errors import UsageError
 from gpudash.format import plain
@@ -33,6 +35,22 @@ def to_connect(text: str) -> Address:
     if not host or not port:
         raise _wrong("--connect", text, "HOST:PORT")
     return Address(host, port)
+
+
+def found(address: Address) -> list[tuple[socket.AddressFamily, Any]]:
+    """Return where that is, as the host's names are known here. Raises OSError."""
+    try:
+        infos = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    except UnicodeError as error:
+        raise OSError(None, "that is no host's name") from error
+    return [(info[0], info[4]) for info in infos]
+
+
+def why_not(error: OSError) -> str:
+    """Return why an address cannot be used, without Python's own words."""
+    if error.errno is not None and error.errno > 0:  # a resolver's own numbers are negative
+        return os.strerror(error.errno)
+    return str(error.strerror or error)
 
 
 def _split(text: str) -> tuple[str, int | None]:

@@ -16,7 +16,7 @@ from gpudash.errors import SourceError, UsageError
 from gpudash.format import plain
 from gpudash.protocol import Envelope, GpuReading, Started
 from gpudash.run import handshake
-from gpudash.run.addresses import Address
+from gpudash.run.addresses import Address, found, why_not
 from gpudash.run.clocks import Difference, moved
 from gpudash.run.handshake import Answer, Challenge, Denied
 from gpudash.run.lines import LINE_BYTES, Lines, Lost
@@ -37,6 +37,8 @@ STRANGER_S = 5.0
 STRANGER_BYTES = 1024
 MOST_STRANGERS = 64
 """Of those that have not proved anything: how long, how much they may say, and how many."""
+BACKLOG = 128
+"""… that wait until some of them are gone."""
 MOST_TOLD = 8
 """Hosts that are named because their token is wrong: strangers may not fill the log."""
 NAME_LENGTH = 64
@@ -48,11 +50,10 @@ class Nodes:
     def __init__(self, address: Address, token: str) -> None:
         """Listen there. Raises UsageError."""
         try:
-            family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
-            self._listening = socket.create_server(tuple(address), family=family, backlog=128)
-        except (OSError, UnicodeError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise UsageError(plain(f"cannot listen on {address}: {why}")) from error
+            family, place = found(address)[0]
+            self._listening = socket.create_server(place, family=family, backlog=BACKLOG)
+        except OSError as error:
+            raise UsageError(f"cannot listen on {address}: {why_not(error)}") from error
         self._listening.setblocking(False)
         self.address = Address(address.host, self._listening.getsockname()[1])
         self.sentences: list[str] = [f"listens on {self.address} for other nodes"]

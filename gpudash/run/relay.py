@@ -17,11 +17,10 @@ from functools import partial
 import msgspec
 
 from gpudash.errors import UsageError
-from gpudash.format import plain
 from gpudash.protocol import PROTOCOL_VERSION, Envelope, GpuReading, Started
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import handshake
-from gpudash.run.addresses import Address
+from gpudash.run.addresses import Address, found, why_not
 from gpudash.run.arrivals import Arrivals
 from gpudash.run.handshake import Challenge, Denied, Said, Welcome, is_welcome
 from gpudash.run.lines import Lines, Lost
@@ -60,10 +59,9 @@ class Relay:
         self._parting = ""
         self._lines: Lines | None = None
         try:
-            self._found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise UsageError(plain(f"--connect {address}: {why}")) from error
+            self._places = found(address)
+        except OSError as error:
+            raise UsageError(f"cannot connect to {address}: {why_not(error)}") from error
 
     def try_once(self) -> None:
         """Connect, if that is possible now. Raises UsageError for another version."""
@@ -120,14 +118,14 @@ class Relay:
 
     def _open(self) -> socket.socket:
         why = ""
-        for family, kind, protocol, _, place in self._found:
-            connection = socket.socket(family, kind, protocol)
+        for family, place in self._places:
+            connection = socket.socket(family)
             connection.settimeout(CONNECT_S)
             try:
                 connection.connect(place)
             except OSError as error:
                 connection.close()
-                why = "no answer" if isinstance(error, TimeoutError) else str(error.strerror)
+                why = "no answer" if isinstance(error, TimeoutError) else why_not(error)
                 continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return connection

@@ -1,8 +1,7 @@
 """Two ends prove that they hold the same token, and a token is kept from others."""
 
-from msgspec.structs import replace
-
 import pytest
+from msgspec.structs import replace
 
 from gpudash.errors import UsageError
 from gpudash.run import handshake

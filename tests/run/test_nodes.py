@@ -98,9 +98,7 @@ class Peer:
         return challenge, said
 
     def tell(self, body, rank=8, process=412, source="training"):
-        envelope = Envelope(
-            source=source, rank=rank, seq=0, sent_s=self.clock_s(), body=body
-        )
+        envelope = Envelope(source=source, rank=rank, seq=0, sent_s=self.clock_s(), body=body)
         self.say(line_of(process, msgspec.json.encode(envelope)))
 
     @property
@@ -172,9 +170,7 @@ def test_times_are_told_by_the_clock_here_wherever_the_others_began(here):
     peer = connected(here, clock_s=lambda: time.monotonic() - behind_s)
     before_s = time.monotonic()
     peer.tell(Hello())
-    step = Step(
-        step=1, segment=0, samples=None, finished_s=peer.clock_s(), step_ms=2.0
-    )
+    step = Step(step=1, segment=0, samples=None, finished_s=peer.clock_s(), step_ms=2.0)
     told = Progress(until_s=peer.clock_s(), steps=(step,), total_steps=1, total_samples=None)
     peer.tell(told)
     here.until(lambda: here.bodies(Progress))
