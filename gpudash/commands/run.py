@@ -46,7 +46,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.connect is not None:
         return _relayed(command, arguments)
     plan = plan_of(command)
-    nodes = _listen(arguments, headless=headless)
+    nodes = listen(arguments, headless=headless)
     place = begin()
     if headless:
         script = HeadlessScript(command, place, nodes=nodes)
@@ -92,17 +92,17 @@ def _check(arguments: argparse.Namespace, *, headless: bool) -> None:
         raise UsageError("--quiet goes with --record FILE.csv or --watch")
     if arguments.listen is not None and arguments.connect is not None:
         raise UsageError("--listen and --connect do not go together: one gpudash listens")
-    if arguments.token_file is not None and (arguments.listen or arguments.connect) is None:
-        raise UsageError("--token-file goes with --listen or --connect")
     if not (headless or on_terminal()):
         raise UsageError(
             "the dashboard needs a terminal; --record FILE.csv or --watch runs without one"
         )
 
 
-def _listen(arguments: argparse.Namespace, *, headless: bool) -> Nodes | None:
+def listen(arguments: argparse.Namespace, *, headless: bool) -> Nodes | None:
     """Listen for other nodes, if that is asked for, and show a token that was just drawn."""
     if arguments.listen is None:
+        if arguments.token_file is not None:
+            raise UsageError("--token-file goes with --listen or --connect")
         return None
     address = to_listen(arguments.listen)
     given = given_token(arguments.token_file)
@@ -113,7 +113,7 @@ def _listen(arguments: argparse.Namespace, *, headless: bool) -> Nodes | None:
         if not headless:  # the screen would hide it
             with suppress(EOFError):
                 input("Enter opens the dashboard ")
-    elif not arguments.quiet and headless:
+    elif headless and not arguments.quiet:
         complain(f"gpudash listens on {nodes.address}")
     return nodes
 

@@ -1,7 +1,7 @@
 """`gpudash run`."""
 
 from gpudash.cli.options import (
-    FileName,
+    add_listening,
     add_profile_option,
     add_quiet,
     add_record,
@@ -26,21 +26,10 @@ def add_arguments(parser: Parser) -> None:
     where.add_argument(
         "--connect",
         metavar="HOST:PORT",
-        help="hand all that is measured to the gpudash that listens there",
+        help="show its ranks on the gpudash that listens there",
     )
     add_quiet(output)
-    nodes = parser.add_argument_group("several nodes")
-    nodes.add_argument(
-        "--listen",
-        metavar="[HOST:]PORT",
-        help="let other nodes' gpudash connect, with a token (host: 127.0.0.1)",
-    )
-    nodes.add_argument(
-        "--token-file",
-        type=FileName("--token-file"),
-        metavar="FILE",
-        help="holds the token (else GPUDASH_TOKEN does, or --listen shows a new one)",
-    )
+    add_listening(parser)
     add_recording_options(parser)
     add_screen_options(parser)
     add_profile_option(parser)
