@@ -41,7 +41,9 @@ BACKLOG = 128
 """… that wait until some of them are gone."""
 MOST_TOLD = 8
 """Hosts that are named because their token is wrong: strangers may not fill the log."""
-NAME_LENGTH = 64
+NAME_LENGTH, TEXT_LENGTH = 64, 200
+UNNAMED = "another node"
+"""No name would mean this machine."""
 
 
 class Nodes:
@@ -205,7 +207,7 @@ class Channel:
     def taken(self, envelope: Envelope) -> Envelope:
         """Return what it tells, by our clock. Raises SourceError for what is no training's."""
         if envelope.source != "training":
-            raise SourceError(f"it speaks as {plain(envelope.source)!r}")
+            raise SourceError(f"it speaks as {plain(envelope.source)[:NAME_LENGTH]!r}")
         return self._node.taken(envelope)
 
 
@@ -233,7 +235,7 @@ class _Node:
     """A gpudash that holds the token, and the training processes that it relays."""
 
     def __init__(self, lines: Lines, said: Answer) -> None:
-        self.name = plain(said.node)[:NAME_LENGTH]
+        self.name = plain(said.node)[:NAME_LENGTH] or UNNAMED
         self.run = said.run
         self.lines = lines
         lines.longest = LINE_BYTES
@@ -278,7 +280,7 @@ class _Node:
                 self.difference.take(said.asked_s, said.clock_s, now_s)
                 self.is_awaited = False
             case Parting():
-                self.parting = plain(f"node {self.name}: {said.text}")
+                self.parting = f"node {self.name}: {plain(said.text)[:TEXT_LENGTH]}"
             case GpuReading() if said.uuid in self._ranks:
                 reading = moved(said, self.difference.behind_s)
                 self.readings.append(

@@ -138,13 +138,19 @@ class TrainingProcesses:
         self._gone = [one for one in self._gone if not one.is_same_process(member)]
 
     def _rank_of(self, member: "_Member", envelope: Envelope) -> int:
-        """Return the rank that the process says, or the next that no other has."""
+        """Return the rank that the process says, or the next that no other has.
+
+        Raises SourceError for one of another node whose rank another has.
+        """
         if member.rank is None:
-            taken = {one.rank for one in self._members}
-            if member.node and envelope.rank in taken:
-                raise SourceError(f"it says it is rank {envelope.rank}, which another process is")
-            free = (rank for rank in itertools.count(envelope.rank) if rank not in taken)
-            member.rank = next(free)
+            nodes = {one.rank: one.node for one in self._members}
+            asked = envelope.rank
+            if member.node and asked in nodes:
+                raise SourceError(f"it says it is rank {asked}, which another process is")
+            member.rank = next(rank for rank in itertools.count(asked) if rank not in nodes)
+            if nodes.get(asked):
+                shown = f"the one here is shown as rank {member.rank}"
+                self._sentences.append(f"rank {asked} is on {nodes[asked]} already; {shown}")
         return member.rank
 
     def _part_with(self, member: "_Member") -> None:

@@ -1,8 +1,10 @@
 """The listening end, over peers that say whatever they like."""
 
 import json
+import os
 import select
 import socket
+import subprocess
 import time
 
 import msgspec
@@ -281,6 +283,21 @@ def test_a_rank_that_is_taken_is_refused_and_its_process_let_go(here, node):
     assert len(here.bodies(Resumed)) == 1
 
 
+def test_a_rank_here_that_another_node_has_already_is_told(here, node, place):
+    node.tell(Hello(), rank=0)
+    here.until(lambda: here.processes._members)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(place.socket(os.getpid())))
+        listening.listen()
+        here.until(lambda: select.select([listening], [], [], 0)[0])
+        connection, _ = listening.accept()
+        with connection:
+            hello = Envelope(source="training", seq=0, sent_s=0.0, body=Hello())
+            connection.sendall(msgspec.json.encode(hello) + b"\n")
+            words = "rank 0 is on gpu2 already; the one here is shown as rank 1"
+            assert here.hears("rank 0 ") == words
+
+
 @pytest.mark.parametrize("source", ["session", "telemetry", "recording", "\x1b[2J"])
 def test_a_process_speaks_as_a_training_alone(here, node, source):
     node.tell(Hello())
@@ -302,6 +319,18 @@ def test_a_line_without_end_is_read_no_further(here, node, monkeypatch):
     here.nodes._nodes[0].lines.longest = 1000
     node.say(b"412 " + b"x" * 2000)
     here.hears("node gpu2 is lost: a line of it is too long")
+
+
+@pytest.mark.parametrize("name", ["gpu2", ""])
+def test_a_process_elsewhere_is_never_taken_for_one_here(here, name):
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        peer = connected(here, node=name)
+        peer.tell(Hello(), process=bystander.pid)
+        here.until(lambda: here.processes._members)
+        here.processes.kill()
+        with pytest.raises(subprocess.TimeoutExpired):
+            bystander.wait(0.1)
+        bystander.kill()
 
 
 # ── strangers ───────────────────────────────────────────────────────────────────────────
