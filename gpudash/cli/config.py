@@ -39,7 +39,7 @@ SCREEN = ("theme", "pane")
 SHORTHANDS = ("batch_size", "pipelined", "seed")
 """Levers that have an option, and a key, of their own."""
 PREFIX = "GPUDASH_"
-NO_SETTINGS = ("GPUDASH_DATA", "GPUDASH_PROFILE")
+NO_SETTINGS = ("GPUDASH_DATA", "GPUDASH_PROFILE", "GPUDASH_TOKEN")
 """Read elsewhere."""
 Tree = dict[str, Any]
 

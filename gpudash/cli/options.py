@@ -81,6 +81,23 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
     recording.add_argument("--force", action="store_true", help="overwrite an existing record file")
 
 
+def add_listening(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
+    """Add how other nodes' gpudash reach this one; return the group."""
+    group = parser.add_argument_group("several nodes")
+    group.add_argument(
+        "--listen",
+        metavar="[HOST:]PORT",
+        help="show other nodes' ranks too, which connect there (host: 127.0.0.1)",
+    )
+    group.add_argument(
+        "--token-file",
+        type=FileName("--token-file"),
+        metavar="FILE",
+        help="holds what opens the connection (else GPUDASH_TOKEN, or --listen shows a new one)",
+    )
+    return group
+
+
 def add_profile_option(parser: argparse.ArgumentParser) -> None:
     """Add which profile of the configuration is obeyed."""
     group = parser.add_argument_group("the configuration")

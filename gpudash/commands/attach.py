@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from gpudash.commands.dashboard import show
-from gpudash.commands.run import say_farewell
+from gpudash.commands.run import listen, say_farewell
 from gpudash.commands.stdout import on_terminal
 from gpudash.errors import Exit, UsageError
 from gpudash.format import plain
@@ -20,9 +20,10 @@ def main(arguments: argparse.Namespace) -> int:
     run = choose(arguments.run, living())
     if not on_terminal():
         raise UsageError("the dashboard needs a terminal")
+    nodes = listen(arguments, headless=False)
     held = run.open()
     can = ON_SCREEN if run.facts.is_kept else tuple(one for one in ON_SCREEN if one != "type")
-    source = ScriptSource(run.facts.name, held, run.place, can=can)
+    source = ScriptSource(run.facts.name, held, run.place, can=can, nodes=nodes)
     plan = Plan(workload=source.name, settings={}, command=run.facts.command)
     source.joined = True
     session = Session(

@@ -6,7 +6,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +19,11 @@ from gpudash.format import figure
 from gpudash.protocol import Plan
 from gpudash.recording.files import shown
 from gpudash.run import runs
+from gpudash.run.addresses import to_connect, to_listen
+from gpudash.run.handshake import VARIABLE, given_token, new_token
 from gpudash.run.held import Child, keep
+from gpudash.run.nodes import Nodes
+from gpudash.run.relay import Relay
 from gpudash.run.script import HEADLESS, ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.source import Source
@@ -36,12 +40,16 @@ def main(arguments: argparse.Namespace) -> int:
     """Run it. Returns its exit code."""
     command = understand(arguments.user_command, arguments.python)
     record: Path | None = arguments.record
-    headless = arguments.watch or (record is not None and not arguments.live)
+    recorded = record is not None and not arguments.live
+    headless = arguments.watch or arguments.connect is not None or recorded
     _check(arguments, headless=headless)
+    if arguments.connect is not None:
+        return _relayed(command, arguments)
     plan = plan_of(command)
+    nodes = listen(arguments, headless=headless)
     place = begin()
     if headless:
-        script = HeadlessScript(command, place)
+        script = HeadlessScript(command, place, nodes=nodes)
         with script.session(plan, arguments) as session:
             if record is not None:
                 session.record(record, force=arguments.force, every_step=arguments.every_step)
@@ -49,7 +57,7 @@ def main(arguments: argparse.Namespace) -> int:
             if not arguments.quiet:
                 complain(script.summary(session, record))
         return script.end()
-    return _on_screen(command, place, plan, arguments)
+    return _on_screen(command, place, plan, arguments, nodes)
 
 
 def plan_of(command: UserCommand) -> Plan:
@@ -82,20 +90,62 @@ def _check(arguments: argparse.Namespace, *, headless: bool) -> None:
             raise UsageError(f"--{option.replace('_', '-')} goes with --record FILE.csv")
     if arguments.quiet and not headless:
         raise UsageError("--quiet goes with --record FILE.csv or --watch")
+    if arguments.listen is not None and arguments.connect is not None:
+        raise UsageError("--listen and --connect do not go together: one gpudash listens")
     if not (headless or on_terminal()):
         raise UsageError(
             "the dashboard needs a terminal; --record FILE.csv or --watch runs without one"
         )
 
 
+def listen(arguments: argparse.Namespace, *, headless: bool) -> Nodes | None:
+    """Listen for other nodes, if that is asked for, and show a token that was just drawn."""
+    if arguments.listen is None:
+        if arguments.token_file is not None:
+            raise UsageError("--token-file goes with --listen or --connect")
+        return None
+    address = to_listen(arguments.listen)
+    given = given_token(arguments.token_file)
+    token = given or new_token()
+    nodes = Nodes(address, token)
+    if given is None:
+        complain(f"gpudash listens on {nodes.address}; for the other nodes: {VARIABLE}={token}")
+        if not headless:  # the screen would hide it
+            with suppress(EOFError):
+                input("Enter opens the dashboard ")
+    elif headless and not arguments.quiet:
+        complain(f"gpudash listens on {nodes.address}")
+    return nodes
+
+
+def _relayed(command: UserCommand, arguments: argparse.Namespace) -> int:
+    """Run it for the gpudash of another node. Returns its exit code."""
+    address = to_connect(arguments.connect)
+    token = given_token(arguments.token_file)
+    if token is None:
+        raise UsageError(
+            f"--connect needs the token of the gpudash that listens; valid: {VARIABLE} in the "
+            "environment, or --token-file FILE"
+        )
+    relay = Relay(address, token, complain)
+    relay.try_once()
+    script = HeadlessScript(command, begin())
+    script.run_for(relay)
+    return script.end()
+
+
 def _on_screen(
-    command: UserCommand, place: rendezvous.Rendezvous, plan: Plan, arguments: argparse.Namespace
+    command: UserCommand,
+    place: rendezvous.Rendezvous,
+    plan: Plan,
+    arguments: argparse.Namespace,
+    nodes: Nodes | None,
 ) -> int:
     sources: list[ScriptSource] = []
 
     def start(_plan: Plan) -> Source:
         held = keep(command, place)
-        sources.append(ScriptSource(command.name, held, place))
+        sources.append(ScriptSource(command.name, held, place, nodes=nodes))
         return sources[-1]
 
     with ExitStack() as at_end:
@@ -141,9 +191,14 @@ class HeadlessScript:
     """A command that has the terminal, the streams and the signals as if it ran alone."""
 
     def __init__(
-        self, command: UserCommand, place: rendezvous.Rendezvous, *, output_to_stderr: bool = False
+        self,
+        command: UserCommand,
+        place: rendezvous.Rendezvous,
+        *,
+        output_to_stderr: bool = False,
+        nodes: Nodes | None = None,
     ) -> None:
-        self._command, self._place = command, place
+        self._command, self._place, self._nodes = command, place, nodes
         self._output_to_stderr = output_to_stderr
         self._child: Child | None = None
         self.source: ScriptSource | None = None
@@ -171,8 +226,19 @@ class HeadlessScript:
 
     def _start(self, _plan: Plan) -> ScriptSource:
         self._child = Child(self._command, self._place, output_to_stderr=self._output_to_stderr)
-        self.source = ScriptSource(self._command.name, self._child, self._place, can=HEADLESS)
+        self.source = ScriptSource(
+            self._command.name, self._child, self._place, can=HEADLESS, nodes=self._nodes
+        )
         return self.source
+
+    def run_for(self, relay: Relay) -> None:
+        """Run it to its end, watched from another node. Raises WorkerError."""
+        with self._signals_passed_on():
+            self._child = Child(self._command, self._place)
+            with relay.running(self._place):
+                code = in_shell(self._wait())
+                how = f"exited with {code}" if code else "has ended"
+                relay.part(f"{self._command.name} {how}")
 
     def follow(
         self,

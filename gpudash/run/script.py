@@ -28,6 +28,7 @@ from gpudash.protocol import (
 )
 from gpudash.rendezvous import Rendezvous
 from gpudash.run.held import Held
+from gpudash.run.nodes import Nodes
 from gpudash.run.source import Ended, Source
 from gpudash.run.terminal_lines import Rewritten, TerminalLines
 from gpudash.run.training_processes import TrainingProcesses
@@ -65,6 +66,7 @@ class ScriptSource(Source):
         place: Rendezvous,
         *,
         can: tuple[Ability, ...] = ON_SCREEN,
+        nodes: Nodes | None = None,
     ) -> None:
         self.name = name
         self.offered: Offered | None = None
@@ -74,7 +76,7 @@ class ScriptSource(Source):
         self.total_steps = 0
         """Of rank 0."""
         self._held = held
-        self._processes = TrainingProcesses(place)
+        self._processes = TrainingProcesses(place, nodes)
         self._seqs: Counter[tuple[str, int]] = Counter()
         self._lines = TerminalLines()
         self._left_bytes = float(BURST_BYTES)
@@ -85,6 +87,11 @@ class ScriptSource(Source):
         self._is_closed = False
         self._waiting: list[Event] = [Hello(can=can), Status(text=f"starting {name}")]
         self._status = ""
+
+    @property
+    def filenos(self) -> tuple[int, ...]:
+        """What other nodes make readable."""
+        return self._processes.filenos
 
     @property
     def exit_code(self) -> int | None:
@@ -156,7 +163,7 @@ class ScriptSource(Source):
                 self.offered = body
             if isinstance(body, Progress) and rank == 0:
                 self.total_steps = body.total_steps
-            told.append(self._stamped("training", rank, envelope.sent_s, body))
+            told.append(self._stamped(envelope.source, rank, envelope.sent_s, body))
         return told
 
     def _stamped(self, source: str, rank: int, sent_s: float, body: object) -> Envelope:

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import platform
 import time
 from queue import Empty, SimpleQueue
 
@@ -21,7 +22,12 @@ class TelemetrySource(Source):
         self._put(Hello())
 
     def watch(self, started: Started, /) -> None:
-        """Read this training's processes and its GPU from now on, from two threads."""
+        """Read this training's processes and its GPU from now on, from two threads.
+
+        Another node's are read there.
+        """
+        if started.node not in ("", platform.node()):
+            return
         self._sampler.start()
         self._sampler.watch(started.pid, started.device.uuid)
 

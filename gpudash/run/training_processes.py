@@ -1,4 +1,4 @@
-"""The processes of a command that train: found by their sockets, read, and told."""
+"""The processes that train: found by their sockets, or told of by other nodes, read, and told."""
 
 import itertools
 import os
@@ -6,8 +6,9 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
+from typing import TypeAlias
 
 import msgspec
 
@@ -28,44 +29,47 @@ from gpudash.protocol import (
     Resumed,
 )
 from gpudash.rendezvous import Rendezvous
+from gpudash.run.arrivals import Arrivals
 from gpudash.run.keeper import began_ticks
+from gpudash.run.nodes import Channel, Nodes
 from gpudash.run.source import Decoder
 
 READ_BYTES = 1 << 16
 TURN_BYTES = 1 << 20
 """One turn reads no more of one process."""
-LOOK_S = 1.0
-"""How often the directory is looked at where it has not changed: one may not listen so far."""
-SETTLED_NS = 50_000_000
-"""Of a directory that changed so lately, another change may bear the same time."""
 PATIENCE_S = 1.0
 """A process that has ended is worth a word once its command has lived on for so long."""
 CREDENTIALS = struct.Struct("3i")
+Key: TypeAlias = Hashable
+"""Tells processes, and their sockets, apart."""
 
 
 class TrainingProcesses:
     """All of one run; each has a rank of its own."""
 
-    def __init__(self, place: Rendezvous) -> None:
-        self._place = place
-        self._marks: dict[str, dict[int, int]] = {}
-        self._changed_ns = -1
-        self._look_s = 0.0
+    def __init__(self, place: Rendezvous, nodes: Nodes | None = None) -> None:
+        self._arrivals = Arrivals(place)
+        self._nodes = nodes
         self._members: list[_Member] = []
-        self._refused: set[tuple[int, int]] = set()  # processes and sockets that make no sense
+        self._refused: set[Key] = set()  # processes and sockets that make no sense
         self.parted_s: float | None = None
         """When the last one hung up; None while one trains."""
         self._gone: list[_Member] = []  # of some it is not known whether they have ended
         self._sentences: list[str] = []
 
+    @property
+    def filenos(self) -> tuple[int, ...]:
+        """What to watch for something to read."""
+        return () if self._nodes is None else (self._nodes.fileno(),)
+
     def came_to(self, what: str) -> bool:
         """Tell whether a process of the command has left this mark."""
-        return bool(self._marks.get(what))
+        return bool(self._arrivals.marks.get(what))
 
     def read(self) -> list[Envelope]:
         """Return what has arrived: ranks are those here, sequence numbers still the process's."""
         self._look()
-        found = []
+        found = [] if self._nodes is None else self._nodes.readings()
         for member in list(self._members):
             try:
                 for envelope in member.read():
@@ -73,7 +77,7 @@ class TrainingProcesses:
                     if not isinstance(envelope.body, Hello):
                         found.append(msgspec.structs.replace(envelope, rank=rank))
             except (SourceError, msgspec.MsgspecError) as error:
-                self._sentences.append(f"training process {member.pid}: {error}")
+                self._sentences.append(f"{member.described}: {error}")
                 self._refused.add(member.key)
                 member.close()
             if member.ended:
@@ -84,11 +88,11 @@ class TrainingProcesses:
     def notices(self) -> list[Notice]:
         """Return what the user should know: which processes have ended while the command lives."""
         now_s = time.monotonic()
-        for gone in [one for one in self._gone if began_ticks(one.pid) < 0]:
+        for gone in [one for one in self._gone if one.has_ended]:
             if now_s - gone.parted_s > PATIENCE_S:
                 self._gone.remove(gone)
-                which = f"training process {gone.pid} (rank {gone.rank}) has ended"
-                self._sentences.append(which + ("; the others go on" if self._members else ""))
+                others = "; the others go on" if self._members else ""
+                self._sentences.append(f"{gone.described} has ended{others}")
         notices = [Notice(text=sentence) for sentence in self._sentences]
         self._sentences.clear()
         return notices
@@ -102,48 +106,51 @@ class TrainingProcesses:
         return _unheard([command], "nothing is training")
 
     def kill(self) -> None:
-        """Kill those that are connected."""
+        """Kill those of this machine that are connected."""
         for member in self._members:
-            with suppress(OSError):
-                os.kill(member.pid, signal.SIGKILL)
+            if not member.node:
+                with suppress(OSError):
+                    os.kill(member.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Let go of them."""
         for member in self._members:
             member.close()
         self._members.clear()
+        if self._nodes is not None:
+            self._nodes.close()
+            self._nodes = None
 
     def _look(self) -> None:
-        """Connect to those that have come."""
-        now_s = time.monotonic()
-        try:
-            changed_ns = self._place.path.stat().st_mtime_ns
-            if changed_ns == self._changed_ns and now_s < self._look_s:
-                return
-            self._marks = self._place.marks()
-        except OSError:  # the run is over
-            return
-        is_settled = time.time_ns() - changed_ns > SETTLED_NS
-        self._changed_ns, self._look_s = changed_ns if is_settled else -1, now_s + LOOK_S
+        """Take in those that have come."""
         known = self._refused | {member.key for member in self._members}
-        for key in set(self._marks.get("sock", {}).items()) - known:
-            connection = socket.socket(socket.AF_UNIX)
-            connection.setblocking(False)
-            try:
-                connection.connect(str(self._place.socket(key[0])))
-            except OSError:  # gone, or not listening so far
-                connection.close()
-                continue
-            self._members.append(_Member(key, connection))
-            self.parted_s = None
-            self._gone = [one for one in self._gone if one.pid != key[0]]  # it is reached again
+        for key, connection in self._arrivals.look(known):
+            self._add(_Member(key, _peer(connection) or key[0], connection))
+        if self._nodes is not None:
+            for channel in self._nodes.turn():
+                self._add(_Member(channel, channel.process, channel, channel.node, channel.taken))
+            self._sentences += self._nodes.sentences
+            self._nodes.sentences.clear()
+
+    def _add(self, member: "_Member") -> None:
+        self._members.append(member)
+        self.parted_s = None
+        self._gone = [one for one in self._gone if not one.is_same_process(member)]
 
     def _rank_of(self, member: "_Member", envelope: Envelope) -> int:
-        """Return the rank that the process says, or the next that no other has."""
+        """Return the rank that the process says, or the next that no other has.
+
+        Raises SourceError for one of another node whose rank another has.
+        """
         if member.rank is None:
-            taken = {one.rank for one in self._members}
-            free = (rank for rank in itertools.count(envelope.rank) if rank not in taken)
-            member.rank = next(free)
+            nodes = {one.rank: one.node for one in self._members}
+            asked = envelope.rank
+            if member.node and asked in nodes:
+                raise SourceError(f"it says it is rank {asked}, which another process is")
+            member.rank = next(rank for rank in itertools.count(asked) if rank not in nodes)
+            if nodes.get(asked):
+                shown = f"the one here is shown as rank {member.rank}"
+                self._sentences.append(f"rank {asked} is on {nodes[asked]} already; {shown}")
         return member.rank
 
     def _part_with(self, member: "_Member") -> None:
@@ -152,7 +159,7 @@ class TrainingProcesses:
         member.close()
         if not self._members:
             self.parted_s = time.monotonic()
-        if member.rank is not None and member.key not in self._refused:
+        if member.rank is not None and member.key not in self._refused and not member.is_lost:
             member.parted_s = time.monotonic()
             self._gone.append(member)
 
@@ -160,19 +167,44 @@ class TrainingProcesses:
 class _Member:
     """One process, and the connection to it."""
 
-    def __init__(self, key: tuple[int, int], connection: socket.socket) -> None:
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    def __init__(
+        self,
+        key: Key,
+        pid: int,
+        connection: "socket.socket | Channel",
+        node: str = "",
+        taken: Callable[[Envelope], Envelope] = lambda envelope: envelope,
+    ) -> None:
+        """`node` is the other machine that it is on; `taken` returns its message as one of ours."""
         self.key = key
-        self.pid: int = CREDENTIALS.unpack(credentials)[0] or key[0]
+        self.pid = pid
+        self.node = node
         self.rank: int | None = None
         """None until it has said something."""
         self.ended = False
+        self.is_lost = False
+        """Its node is, and how it fares is not known."""
         self.parted_s = 0.0
         self._connection = connection
+        self._taken = taken
         self._decoder = Decoder("it")
         self._partial = b""
         self._unsent = bytearray()
         self._unanswered: dict[int, AnyCommand] = {}
+
+    @property
+    def described(self) -> str:
+        """Which one it is."""
+        rank = "" if self.rank is None else f" (rank {self.rank})"
+        return f"training process {self.pid}{rank}{self.node and f' on {self.node}'}"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process has: taken for granted of another node's that has hung up."""
+        return bool(self.node) or began_ticks(self.pid) < 0
+
+    def is_same_process(self, other: "_Member") -> bool:
+        return (self.node, self.pid) == (other.node, other.pid)
 
     def read(self) -> list[Envelope]:
         """Return what has arrived. Raises SourceError or MsgspecError for what makes no sense."""
@@ -183,12 +215,14 @@ class _Member:
                 chunk = self._connection.recv(READ_BYTES)
             except BlockingIOError:
                 break
+            except ConnectionAbortedError:
+                chunk, self.is_lost = b"", True
             except OSError:
                 chunk = b""
             self.ended = not chunk
             received += chunk
         *lines, self._partial = bytes(received).split(b"\n")
-        envelopes = [self._decoder.decode(line) for line in lines]
+        envelopes = [self._taken(self._decoder.decode(line)) for line in lines]
         for envelope in envelopes:
             for number in getattr(envelope.body, "answers", ()):
                 self._unanswered.pop(number, None)
@@ -212,6 +246,12 @@ class _Member:
         if self._unsent and not self.ended:
             with suppress(OSError):  # full, or gone
                 del self._unsent[: self._connection.send(self._unsent)]
+
+
+def _peer(connection: socket.socket) -> int:
+    """Return the process at the other end, as the kernel knows it."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    return int(CREDENTIALS.unpack(credentials)[0])
 
 
 def _unheard(commands: Iterable[AnyCommand], why: str) -> list[Envelope]:

@@ -41,8 +41,11 @@ NEVER_STANDING = {
         "once",
         "quiet",
     },
-    "run": {"python", "record", "watch", "live", "every_step", "force", "quiet"},
-    "attach": {"run"},
+    "run": {
+        *("python", "record", "watch", "live", "every_step", "force", "quiet"),
+        *("listen", "connect", "token_file"),
+    },
+    "attach": {"run", "listen", "token_file"},
     "profile": {"steps", "trace", "force", "read", "against", "json", "quiet"},
     "ab": {"lever", "no_instruments", "json", "exit_code", "quiet"},
     "sweep": {

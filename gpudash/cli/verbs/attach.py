@@ -1,6 +1,6 @@
 """`gpudash attach`."""
 
-from gpudash.cli.options import add_profile_option, add_screen_options
+from gpudash.cli.options import add_listening, add_profile_option, add_screen_options
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import Exit
 
@@ -10,6 +10,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "run", nargs="?", metavar="PID|NAME", help="which one, where several commands run"
     )
+    add_listening(parser)
     add_screen_options(parser)
     add_profile_option(parser)
 

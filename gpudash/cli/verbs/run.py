@@ -1,6 +1,7 @@
 """`gpudash run`."""
 
 from gpudash.cli.options import (
+    add_listening,
     add_profile_option,
     add_quiet,
     add_record,
@@ -22,7 +23,13 @@ def add_arguments(parser: Parser) -> None:
     where = output.add_mutually_exclusive_group()
     add_record(where)
     where.add_argument("--watch", action="store_true", help="record nothing, move no lever")
+    where.add_argument(
+        "--connect",
+        metavar="HOST:PORT",
+        help="show its ranks on the gpudash that listens there",
+    )
     add_quiet(output)
+    add_listening(parser)
     add_recording_options(parser)
     add_screen_options(parser)
     add_profile_option(parser)
@@ -45,6 +52,8 @@ VERB = Verb(
         ("gpudash run train.py --epochs 10", "the dashboard over a script of yours"),
         ("gpudash run --record run.csv -m pkg.train", "a module, recorded without a screen"),
         ("gpudash run -- torchrun --nproc-per-node=2 train.py", "any command"),
+        ("gpudash run --listen 7070 -- torchrun …", "with the ranks of other nodes"),
+        ("gpudash run --connect localhost:7070 -- torchrun …", "on each of those"),
     ),
     exits=(Exit.DONE, Exit.REFUSED),
     meanings={

@@ -1,0 +1,66 @@
+"""Where one gpudash listens and another connects to, as the user writes it: `[HOST:]PORT`."""
+
+import os
+import socket
+from typing import Any, NamedTuple
+
+from gpudash.errors import UsageError
+from gpudash.format import plain
+
+LOOPBACK = "127.0.0.1"
+
+
+class Address(NamedTuple):
+    """A host's name or number, and a TCP port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return plain(f"{host}:{self.port}")
+
+
+def to_listen(text: str) -> Address:
+    """Return the address of `--listen`; without a host, only this machine reaches it."""
+    host, port = _split(text)
+    if port is None:
+        raise _wrong("--listen", text, "[HOST:]PORT; port 0 is any free one")
+    return Address(host or LOOPBACK, port)
+
+
+def to_connect(text: str) -> Address:
+    """Return the address of `--connect`."""
+    host, port = _split(text)
+    if not host or not port:
+        raise _wrong("--connect", text, "HOST:PORT")
+    return Address(host, port)
+
+
+def found(address: Address) -> list[tuple[socket.AddressFamily, Any]]:
+    """Return where that is, as the host's names are known here. Raises OSError."""
+    try:
+        infos = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    except UnicodeError as error:
+        raise OSError(None, "that is no host's name") from error
+    return [(info[0], info[4]) for info in infos]
+
+
+def why_not(error: OSError) -> str:
+    """Return why an address cannot be used, without Python's own words."""
+    if error.errno is not None and error.errno > 0:  # a resolver's own numbers are negative
+        return os.strerror(error.errno)
+    return str(error.strerror or error)
+
+
+def _split(text: str) -> tuple[str, int | None]:
+    """Return host and port; None for what is no port."""
+    host, _, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):  # a number of IPv6
+        host = host[1:-1]
+    is_port = port.isascii() and port.isdecimal() and int(port[:6]) < 1 << 16
+    return host, int(port) if is_port else None
+
+
+def _wrong(option: str, text: str, valid: str) -> UsageError:
+    return UsageError(plain(f"{option} {text} is not valid; valid: {valid}"))

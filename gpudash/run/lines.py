@@ -1,0 +1,83 @@
+"""A connection on which both ends say lines. Nothing is waited for, and nothing grows for ever."""
+
+import socket
+from contextlib import suppress
+
+READ_BYTES = 1 << 16
+TURN_BYTES = 1 << 20
+"""One turn reads no more."""
+LINE_BYTES = 4 << 20
+"""No message is longer."""
+UNSENT_BYTES = 8 << 20
+"""What is kept for an end that does not read: about a minute of a node's short steps."""
+
+
+class Lost(Exception):  # noqa: N818  # it is an event, not an error
+    """The connection is of no use any more; the text says why, as a clause."""
+
+
+class Lines:
+    """One end."""
+
+    def __init__(self, connection: socket.socket, longest: int = LINE_BYTES) -> None:
+        connection.setblocking(False)
+        self._connection = connection
+        self._arrived: list[bytes] = []
+        self._partial = b""
+        self._unsent = bytearray()
+        self.longest = longest
+        """Bytes of a line that the other end may say."""
+
+    def fileno(self) -> int:
+        """Return what to watch for something to read."""
+        return self._connection.fileno()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What the other end has not taken so far."""
+        return len(self._unsent)
+
+    def read(self) -> list[bytes]:
+        """Return the lines that have arrived, and send what is left. Raises Lost."""
+        self._flush()
+        received = bytearray(self._partial)
+        ended = False
+        most = len(received) + min(TURN_BYTES, self.longest + 1)
+        while not ended and len(received) < most:
+            try:
+                chunk = self._connection.recv(READ_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:
+                chunk = b""
+            ended = not chunk
+            received += chunk
+        *lines, self._partial = bytes(received).split(b"\n")
+        if max(map(len, (*lines, self._partial))) > self.longest:
+            raise Lost("a line of it is too long")
+        lines, self._arrived = self._arrived + lines, []
+        if ended and not lines:
+            raise Lost("it has hung up")
+        return lines
+
+    def read_one(self) -> bytes | None:
+        """Return the next line, if it has arrived; the others wait. Raises Lost."""
+        lines = self.read()
+        self._arrived = lines[1:]
+        return lines[0] if lines else None
+
+    def send(self, line: bytes) -> None:
+        """Say a line, now or later. Raises Lost."""
+        self._unsent += line + b"\n"
+        self._flush()
+        if len(self._unsent) > UNSENT_BYTES:
+            raise Lost("it reads too little")
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+    def _flush(self) -> None:
+        with suppress(OSError):  # full; or gone, which reading tells
+            while self._unsent:
+                del self._unsent[: self._connection.send(self._unsent)]

@@ -1,0 +1,314 @@
+"""Other nodes of a training: their gpudash connect here, and relay what their processes tell.
+
+Who does not hold the token is let go of at once, or after a moment of silence. A node that does is
+trusted as far as its training goes: what it says may only be a training's words.
+"""
+
+import selectors
+import socket
+import time
+from collections import deque
+from contextlib import suppress
+
+import msgspec
+
+from gpudash.errors import SourceError, UsageError
+from gpudash.format import plain
+from gpudash.protocol import Envelope, GpuReading, Started
+from gpudash.run import handshake
+from gpudash.run.addresses import Address, found, why_not
+from gpudash.run.clocks import Difference, moved
+from gpudash.run.handshake import Answer, Challenge, Denied
+from gpudash.run.lines import LINE_BYTES, Lines, Lost
+from gpudash.run.link import (
+    OURSELVES,
+    PING_S,
+    SILENT_S,
+    FromRelay,
+    Parting,
+    Ping,
+    Pong,
+    line_of,
+    own_line,
+    parsed,
+)
+
+STRANGER_S = 5.0
+STRANGER_BYTES = 1024
+MOST_STRANGERS = 64
+"""Of those that have not proved anything: how long, how much they may say, and how many."""
+BACKLOG = 128
+"""… that wait until some of them are gone."""
+MOST_TOLD = 8
+"""Hosts that are named because their token is wrong: strangers may not fill the log."""
+NAME_LENGTH, TEXT_LENGTH = 64, 200
+UNNAMED = "another node"
+"""No name would mean this machine."""
+
+
+class Nodes:
+    """Listens, and has a channel to each training process elsewhere."""
+
+    def __init__(self, address: Address, token: str) -> None:
+        """Listen there. Raises UsageError."""
+        try:
+            family, place = found(address)[0]
+            self._listening = socket.create_server(place, family=family, backlog=BACKLOG)
+        except OSError as error:
+            raise UsageError(f"cannot listen on {address}: {why_not(error)}") from error
+        self._listening.setblocking(False)
+        self.address = Address(address.host, self._listening.getsockname()[1])
+        self.sentences: list[str] = [f"listens on {self.address} for other nodes"]
+        """What the user should know; whoever has read them clears them."""
+        self._token = token
+        self._strangers: list[_Stranger] = []
+        self._nodes: list[_Node] = []
+        self._told: set[str] = set()
+        self._awaited = selectors.DefaultSelector()  # where an answer's time of arrival counts
+
+    def fileno(self) -> int:
+        """Return what becomes readable when a turn should come at once."""
+        return self._awaited.fileno()
+
+    def turn(self) -> list["Channel"]:
+        """Hear everybody; return the training processes that are new."""
+        self._accept()
+        for stranger in list(self._strangers):
+            if not self._hear(stranger):
+                self._strangers.remove(stranger)
+        return [channel for node in list(self._nodes) for channel in self._turn_of(node)]
+
+    def readings(self) -> list[Envelope]:
+        """Return what was read of the nodes' GPUs since the last call, each by its rank."""
+        found = [one for node in self._nodes for one in node.readings]
+        for node in self._nodes:
+            node.readings.clear()
+        return found
+
+    def close(self) -> None:
+        """Let go of all: their training goes on."""
+        self._listening.close()
+        for stranger in self._strangers:
+            stranger.lines.close()
+        for node in self._nodes:
+            node.close()
+        self._strangers, self._nodes = [], []
+        self._awaited.close()
+
+    # ── strangers ───────────────────────────────────────────────────────────────────────
+
+    def _accept(self) -> None:
+        while len(self._strangers) < MOST_STRANGERS:
+            try:
+                connection, (host, *_) = self._listening.accept()
+            except OSError:  # none waits, or no descriptor is left
+                return
+            stranger = _Stranger(connection, host)
+            self._await(stranger.lines, wanted=True)
+            self._strangers.append(stranger)
+
+    def _hear(self, stranger: "_Stranger") -> bool:
+        """Tell whether it remains one."""
+        try:
+            said = stranger.answer()
+            if said is None and time.monotonic() - stranger.asked_s < STRANGER_S:
+                return True
+        except (Lost, msgspec.MsgspecError):
+            said = None
+        self._await(stranger.lines, wanted=False)
+        if said is not None and handshake.is_right(self._token, stranger.challenge, said):
+            self._trust(stranger, said)
+            return False
+        if said is not None:
+            self._tell_wrong_token(stranger)
+        stranger.lines.close()
+        return False
+
+    def _trust(self, stranger: "_Stranger", said: Answer) -> None:
+        node = _Node(stranger.lines, said)
+        node.difference.take(stranger.asked_s, said.clock_s, time.monotonic())
+        for former in [one for one in self._nodes if one.run == said.run]:
+            self._part_with(former)
+        self._nodes.append(node)
+        node.say(msgspec.json.encode(handshake.welcome(self._token, stranger.challenge, said)))
+        within_ms = 1e3 * node.difference.within_s
+        self.sentences.append(f"node {node.name} is connected; clocks within {within_ms:.1f} ms")
+
+    def _tell_wrong_token(self, stranger: "_Stranger") -> None:
+        stranger.say(Denied())
+        if len(self._told) < MOST_TOLD and stranger.host not in self._told:
+            self._told.add(stranger.host)
+            self.sentences.append(f"{plain(stranger.host)} was turned away: its token is wrong")
+
+    # ── nodes ───────────────────────────────────────────────────────────────────────────
+
+    def _turn_of(self, node: "_Node") -> list["Channel"]:
+        try:
+            new = node.turn()
+        except (Lost, msgspec.MsgspecError) as error:
+            why = error if isinstance(error, Lost) else "a line of it makes no sense"
+            self._part_with(node)
+            ends = f"node {node.name} is lost: {why}; its training goes on unwatched"
+            self.sentences.append(node.parting or ends)
+            return []
+        self._await(node.lines, wanted=node.is_awaited)
+        return new
+
+    def _part_with(self, node: "_Node") -> None:
+        self._await(node.lines, wanted=False)
+        self._nodes.remove(node)
+        node.close()
+
+    def _await(self, lines: Lines, *, wanted: bool) -> None:
+        is_awaited = lines in self._awaited.get_map()
+        if wanted and not is_awaited:
+            self._awaited.register(lines, selectors.EVENT_READ)
+        elif is_awaited and not wanted:
+            self._awaited.unregister(lines)
+
+
+class Channel:
+    """A training process elsewhere, as a connection to it."""
+
+    def __init__(self, process: int, node: "_Node") -> None:
+        self.process = process
+        self.node = node.name
+        self._node = node
+        self._arrived: deque[bytes] = deque()
+        self.ended = False
+
+    def put(self, said: bytes) -> None:
+        """Take a line that it has said; an empty one is its last."""
+        self.ended = self.ended or not said
+        self._arrived.append(said + b"\n" if said else b"")
+
+    def recv(self, _most_bytes: int, /) -> bytes:
+        """Return what has arrived, as a socket would."""
+        if self._arrived:
+            return self._arrived.popleft()
+        if self._node.is_closed:
+            raise ConnectionAbortedError
+        if self.ended:
+            return b""
+        raise BlockingIOError
+
+    def send(self, commands: bytes | bytearray, /) -> int:
+        """Hand over whole lines."""
+        for command in commands.splitlines():
+            self._node.say(line_of(self.process, bytes(command)))
+        return len(commands)
+
+    def close(self) -> None:
+        """Hang up."""
+        if not self.ended:
+            self.ended = True
+            self._node.say(line_of(self.process, b""))
+
+    def taken(self, envelope: Envelope) -> Envelope:
+        """Return what it tells, by our clock. Raises SourceError for what is no training's."""
+        if envelope.source != "training":
+            raise SourceError(f"it speaks as {plain(envelope.source)[:NAME_LENGTH]!r}")
+        return self._node.taken(envelope)
+
+
+class _Stranger:
+    """Who has connected and proved nothing so far."""
+
+    def __init__(self, connection: socket.socket, host: str) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.host = host
+        self.lines = Lines(connection, STRANGER_BYTES)
+        self.challenge = Challenge(nonce=handshake.drawn())
+        self.asked_s = time.monotonic()
+        self.say(self.challenge)
+
+    def say(self, said: Challenge | Denied) -> None:
+        self.lines.send(msgspec.json.encode(said))
+
+    def answer(self) -> Answer | None:
+        """Return its answer, once it has come. Raises Lost or MsgspecError."""
+        line = self.lines.read_one()
+        return None if line is None else msgspec.json.decode(line, type=Answer)
+
+
+class _Node:
+    """A gpudash that holds the token, and the training processes that it relays."""
+
+    def __init__(self, lines: Lines, said: Answer) -> None:
+        self.name = plain(said.node)[:NAME_LENGTH] or UNNAMED
+        self.run = said.run
+        self.lines = lines
+        lines.longest = LINE_BYTES
+        self.difference = Difference()
+        self.readings: list[Envelope] = []
+        self.parting = ""
+        """What it has said of its command's end."""
+        self.is_awaited = False
+        """Whether the time at which its answer arrives counts."""
+        self.is_closed = False
+        self._channels: dict[int, Channel] = {}
+        self._ranks: dict[str, int] = {}  # which rank trains on a GPU
+        self._heard_s = self._asked_s = time.monotonic()
+
+    def turn(self) -> list[Channel]:
+        """Hear it; return the processes that are new. Raises Lost or MsgspecError."""
+        now_s = time.monotonic()
+        new = []
+        for line in self.lines.read():
+            self._heard_s = now_s
+            process, said = parsed(line)
+            if process == OURSELVES:
+                self._hear(msgspec.json.decode(said, type=FromRelay), now_s)
+                continue
+            if process not in self._channels and said:
+                self._channels[process] = Channel(process, self)
+                new.append(self._channels[process])
+            if process in self._channels:
+                self._channels[process].put(said)
+                if not said:
+                    del self._channels[process]
+        if now_s - self._heard_s > SILENT_S:
+            raise Lost(f"nothing has come for {SILENT_S:.0f} s")
+        if now_s - self._asked_s > PING_S and not self.is_awaited:
+            self.is_awaited, self._asked_s = True, now_s
+            self.say(own_line(Ping(asked_s=now_s)))
+        return new
+
+    def _hear(self, said: FromRelay, now_s: float) -> None:
+        match said:
+            case Pong():
+                self.difference.take(said.asked_s, said.clock_s, now_s)
+                self.is_awaited = False
+            case Parting():
+                self.parting = f"node {self.name}: {plain(said.text)[:TEXT_LENGTH]}"
+            case GpuReading() if said.uuid in self._ranks:
+                reading = moved(said, self.difference.behind_s)
+                self.readings.append(
+                    Envelope(
+                        source="telemetry",
+                        rank=self._ranks[said.uuid],
+                        seq=0,
+                        sent_s=now_s,
+                        body=reading,
+                    )
+                )
+
+    def taken(self, envelope: Envelope) -> Envelope:
+        """Return what a training process tells, by our clock."""
+        body = envelope.body
+        if isinstance(body, Started):
+            body = msgspec.structs.replace(body, node=self.name)
+            if body.device.uuid is not None:
+                self._ranks[body.device.uuid] = envelope.rank
+        by_s = self.difference.behind_s
+        return msgspec.structs.replace(moved(envelope, by_s), body=moved(body, by_s))
+
+    def say(self, line: bytes) -> None:
+        """Say it, if it is there to hear it."""
+        with suppress(Lost):  # reading tells
+            self.lines.send(line)
+
+    def close(self) -> None:
+        """Hang up on all of it."""
+        self.is_closed = True
+        self.lines.close()

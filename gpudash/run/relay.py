@@ -1,0 +1,244 @@
+"""Hands what this node's training processes tell to a gpudash elsewhere, and its commands to them.
+
+Whatever becomes of the connection, the training goes on: it is not watched then, and costs what an
+unwatched one costs. The connection is tried again, less and less often.
+"""
+
+import platform
+import random
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+
+import msgspec
+
+from gpudash.errors import UsageError
+from gpudash.protocol import PROTOCOL_VERSION, Envelope, GpuReading, Started
+from gpudash.rendezvous import Rendezvous
+from gpudash.run import handshake
+from gpudash.run.addresses import Address, found, why_not
+from gpudash.run.arrivals import Arrivals
+from gpudash.run.handshake import Challenge, Denied, Said, Welcome, is_welcome
+from gpudash.run.lines import Lines, Lost
+from gpudash.run.link import OURSELVES, SILENT_S, Parting, Ping, Pong, line_of, own_line, parsed
+from gpudash.run.telemetry_source import TelemetrySource
+
+TURN_S = 0.05
+CONNECT_S = 3.0
+"""So long a host may take to answer at all."""
+ANSWER_S = 10.0
+"""… and the gpudash there, which has other strangers too."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+DECODER: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)
+END_S = 1.0
+"""So long the last words of a training may take, once its command has ended."""
+
+
+class _Unreachable(Exception):  # noqa: N818  # it is tried again
+    """The gpudash elsewhere cannot be had now; the text says why."""
+
+
+class OtherVersionError(UsageError):
+    """The gpudash elsewhere speaks another protocol."""
+
+
+class Relay:
+    """The end of the node that connects."""
+
+    def __init__(self, address: Address, token: str, say: Callable[[str], None]) -> None:
+        """Find the host. `say` takes a line for the user, on any thread. Raises UsageError."""
+        self._address = address
+        self._token = token
+        self._say = say
+        self._run = handshake.drawn()
+        self._ending = threading.Event()
+        self._parting = ""
+        self._lines: Lines | None = None
+        try:
+            self._places = found(address)
+        except OSError as error:
+            raise UsageError(f"cannot connect to {address}: {why_not(error)}") from error
+
+    def try_once(self) -> None:
+        """Connect, if that is possible now. Raises UsageError for another version."""
+        with suppress(_Unreachable):
+            self._lines = self._connect(CONNECT_S)
+
+    @contextmanager
+    def running(self, place: Rendezvous) -> Iterator[None]:
+        """Relay what comes there until the end of the block, on a thread of its own."""
+        run = partial(self._run_on, place)
+        thread = threading.Thread(target=run, name="gpudash-relay", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ending.set()
+            thread.join(2 * END_S)  # it may be in the middle of a connection
+
+    def part(self, text: str) -> None:
+        """Say how the command has ended, as the last word."""
+        self._parting = text
+
+    def _run_on(self, place: Rendezvous) -> None:
+        pause_s, told = FIRST_PAUSE_S, ""
+        while not self._ending.is_set():
+            try:
+                lines, self._lines = self._lines or self._connect(ANSWER_S), None
+            except (_Unreachable, OtherVersionError) as error:
+                if str(error) != told and not self._ending.is_set():  # once
+                    told = str(error)
+                    self._say(f"gpudash: {told}; the training goes on, unwatched")
+                self._ending.wait(pause_s * random.uniform(0.7, 1.0))  # not all nodes at once
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                continue
+            if told:
+                self._say(f"gpudash: connected to {self._address}")
+            pause_s, told = FIRST_PAUSE_S, ""
+            with closing(_Watched(place, lines)) as watched, suppress(Lost, msgspec.MsgspecError):
+                watched.until(self._ending)
+                watched.finish(self._parting)
+            self._ending.wait(FIRST_PAUSE_S)
+
+    # ── the connection ──────────────────────────────────────────────────────────────────
+
+    def _connect(self, patience_s: float) -> Lines:
+        """Return a connection that has proved itself. Raises _Unreachable or OtherVersionError."""
+        lines = Lines(self._open())
+        try:
+            self._shake_hands(lines, time.monotonic() + patience_s)
+        except BaseException:
+            lines.close()
+            raise
+        return lines
+
+    def _open(self) -> socket.socket:
+        why = ""
+        for family, place in self._places:
+            connection = socket.socket(family)
+            connection.settimeout(CONNECT_S)
+            try:
+                connection.connect(place)
+            except OSError as error:
+                connection.close()
+                why = "no answer" if isinstance(error, TimeoutError) else why_not(error)
+                continue
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+        raise _Unreachable(f"cannot connect to {self._address}: {why}")
+
+    def _shake_hands(self, lines: Lines, until_s: float) -> None:
+        there = f"the gpudash at {self._address}"
+        challenge = self._heard(lines, until_s)
+        if not isinstance(challenge, Challenge):
+            raise _Unreachable(f"{there} says what makes no sense")
+        if challenge.protocol != PROTOCOL_VERSION:
+            raise OtherVersionError(
+                f"{there} speaks protocol {challenge.protocol}, this one {PROTOCOL_VERSION}; "
+                "valid: the same gpudash on all nodes"
+            )
+        node, clock_s = platform.node(), time.monotonic()
+        said = handshake.answer(self._token, challenge, node=node, run=self._run, clock_s=clock_s)
+        lines.send(msgspec.json.encode(said))
+        back = self._heard(lines, until_s)
+        if isinstance(back, Denied):
+            raise _Unreachable(f"{there} has another token")
+        if not (isinstance(back, Welcome) and is_welcome(self._token, challenge, said, back)):
+            raise _Unreachable(f"whoever listens at {self._address} does not know the token")
+
+    def _heard(self, lines: Lines, until_s: float) -> Said:
+        """Wait for the next line. Raises _Unreachable."""
+        try:
+            while (left_s := until_s - time.monotonic()) > 0 and not self._ending.is_set():
+                select.select([lines], [], [], min(left_s, TURN_S))
+                line = lines.read_one()
+                if line is not None:
+                    return DECODER.decode(line)
+        except (Lost, msgspec.MsgspecError) as error:
+            why = f"what listens at {self._address} is no gpudash, or has just ended"
+            raise _Unreachable(why) from error
+        raise _Unreachable(f"no gpudash answers at {self._address}")
+
+
+class _Watched:
+    """Training processes of this node, while they are watched from elsewhere."""
+
+    def __init__(self, place: Rendezvous, lines: Lines) -> None:
+        self._arrivals = Arrivals(place)
+        self._lines = lines
+        self._processes: dict[tuple[int, int], Lines] = {}
+        self._refused: set[tuple[int, int]] = set()
+        self._telemetry = TelemetrySource()
+        self._heard_s = time.monotonic()
+
+    def until(self, ending: threading.Event) -> None:
+        """Relay. Raises Lost or MsgspecError where the connection is of no more use."""
+        while not ending.is_set():
+            self._turn()
+
+    def finish(self, parting: str) -> None:
+        """Relay the last words of all."""
+        end_s = time.monotonic() + END_S
+        while self._processes and time.monotonic() < end_s:
+            self._turn()
+        self._lines.send(own_line(Parting(text=parting)))
+        while self._lines.unsent_bytes and time.monotonic() < end_s:
+            self._turn()
+
+    def close(self) -> None:
+        """Let go of both sides."""
+        self._lines.close()
+        for process in self._processes.values():
+            process.close()
+        self._telemetry.close()
+
+    def _turn(self) -> None:
+        select.select([self._lines], [], [], TURN_S)
+        now_s = time.monotonic()
+        for line in self._lines.read():
+            self._heard_s = now_s
+            self._obey(*parsed(line))
+        if now_s - self._heard_s > SILENT_S:
+            raise Lost("it is silent")
+        for key, connection in self._arrivals.look(self._refused | set(self._processes)):
+            self._processes[key] = Lines(connection)
+        for key in list(self._processes):
+            self._relay(key)
+        for envelope in self._telemetry.read():
+            if isinstance(envelope.body, GpuReading):
+                self._lines.send(own_line(envelope.body))
+
+    def _relay(self, key: tuple[int, int]) -> None:
+        try:
+            said = self._processes[key].read()
+        except Lost:
+            self._processes.pop(key).close()
+            said = [b""]
+        for line in said:
+            self._lines.send(line_of(key[0], line))
+            if b'"Started"' in line:
+                self._look_at_gpu(line)
+
+    def _obey(self, process: int, said: bytes) -> None:
+        if process == OURSELVES:
+            asked = msgspec.json.decode(said, type=Ping)
+            self._lines.send(own_line(Pong(asked_s=asked.asked_s, clock_s=time.monotonic())))
+            return
+        for key in [one for one in self._processes if one[0] == process]:
+            if said:
+                with suppress(Lost):  # reading tells
+                    self._processes[key].send(said)
+            else:  # it is not wanted
+                self._refused.add(key)
+                self._processes.pop(key).close()
+                self._lines.send(line_of(process, b""))
+
+    def _look_at_gpu(self, line: bytes) -> None:
+        with suppress(msgspec.MsgspecError):
+            started = msgspec.json.decode(line, type=Envelope).body
+            if isinstance(started, Started) and started.device.uuid is not None:
+                self._telemetry.watch(started)

@@ -1,0 +1,235 @@
+"""`gpudash run --listen` and `--connect` from outside: two nodes of one machine."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pexpect
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TRAINING = str(ROOT / "tests" / "run" / "scripted_training.py")
+RUN = [sys.executable, "-m", "gpudash", "run"]
+TOKEN = "a token of the tests"
+WAIT_S = 30
+
+
+@pytest.fixture(autouse=True)
+def _private(monkeypatch, short_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "GPUDASH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def token_file(tmp_path):
+    path = tmp_path / "token"
+    path.write_text(TOKEN)
+    path.chmod(0o600)
+    return str(path)
+
+
+def done(*words, **options):
+    return subprocess.run(
+        words, capture_output=True, text=True, timeout=WAIT_S, check=False, **options
+    )
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def script(tmp_path, code):
+    path = tmp_path / "train.py"
+    path.write_text(code)
+    return str(path)
+
+
+def told(path):
+    """Return the messages of a recording's log."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [line for line in lines if isinstance(line, list) and isinstance(line[-1], dict)]
+
+
+def test_a_recording_has_the_ranks_of_both_nodes(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUDASH_TOKEN", TOKEN)
+    port = free_port()
+    steps = ("--steps", "300")
+    listening = subprocess.Popen(
+        [*RUN, "--listen", str(port), "--record", "r.csv", "--every-step", TRAINING, *steps],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with listening:
+        assert listening.stderr.readline() == f"gpudash listens on 127.0.0.1:{port}\n"
+        words = (*RUN, "--connect", f"127.0.0.1:{port}", TRAINING, *steps)
+        there = done(*words, "--rank", "1", "--exit", "3")
+        assert listening.wait(WAIT_S) == 0
+    assert there.returncode == 3
+    assert there.stderr == "done\n"
+    assert re.fullmatch(r"training \d+\n", there.stdout)
+    messages = told(tmp_path / "r.jsonl")
+    steps_of = {one[1] for one in messages if one[-1].get("type") == "Progress"}
+    assert steps_of == {0, 1}
+    (node,) = {one[-1]["node"] for one in messages if one[-1].get("node")}
+    assert node == os.uname().nodename
+
+
+def test_a_new_token_is_shown_once_and_no_script_knows_one(tmp_path, monkeypatch):
+    code = "import os, sys; sys.exit('GPUDASH_TOKEN' in os.environ)"
+    words = (*RUN, "--watch", "-q", "--listen", "0", script(tmp_path, code))
+    ours = [done(*words) for _ in range(2)]
+    form = r"gpudash listens on 127\.0\.0\.1:\d+; for the other nodes: GPUDASH_TOKEN=(\S{32})\n"
+    tokens = {re.fullmatch(form, one.stderr)[1] for one in ours}
+    assert len(tokens) == 2
+    monkeypatch.setenv("GPUDASH_TOKEN", TOKEN)
+    given = done(*words)
+    assert (given.returncode, given.stderr) == (0, "")
+
+
+def test_before_the_screen_hides_a_new_token_it_waits(tmp_path):
+    words = [*RUN[1:], "--listen", "0", script(tmp_path, "import time; time.sleep(60)")]
+    terminal = pexpect.spawn(RUN[0], words, encoding="utf-8", timeout=WAIT_S, dimensions=(40, 120))
+    terminal.expect(r"GPUDASH_TOKEN=\S{32}")
+    terminal.expect("Enter opens the dashboard")
+    assert "\x1b[?1049h" not in terminal.before
+    terminal.send("\r")
+    terminal.expect_exact("\x1b[?1049h")
+    terminal.expect("starting")
+    terminal.kill(signal.SIGKILL)
+    terminal.close()
+
+
+def test_ctrl_c_before_the_screen_starts_nothing(tmp_path):
+    code = f"open({str(tmp_path / 'started')!r}, 'w')"
+    words = [*RUN[1:], "--listen", "0", script(tmp_path, code)]
+    terminal = pexpect.spawn(RUN[0], words, encoding="utf-8", timeout=WAIT_S)
+    terminal.expect("Enter opens the dashboard")
+    terminal.sendintr()
+    terminal.expect(pexpect.EOF)
+    assert "Traceback" not in terminal.before
+    assert not (tmp_path / "started").exists()
+
+
+def test_nobody_there_is_one_line_and_the_script_is_as_alone(tmp_path, token_file):
+    address = f"127.0.0.1:{free_port()}"
+    code = "import sys, time; print(sys.stdin.read(), sys.argv); time.sleep(1); sys.exit(7)"
+    path = script(tmp_path, code)
+    ours = done(*RUN, "--connect", address, "--token-file", token_file, path, "x", input="typed")
+    assert (ours.returncode, ours.stdout) == (7, f"typed {[path, 'x']}\n")
+    assert ours.stderr == (
+        f"gpudash: cannot connect to {address}: Connection refused; "
+        "the training goes on, unwatched\n"
+    )
+
+
+def test_what_asks_gpudash_to_end_is_passed_on(tmp_path, token_file):
+    code = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda n, _: sys.exit(n))\n"
+        "print('ready', flush=True); time.sleep(60)"
+    )
+    words = [*RUN, "--connect", f"127.0.0.1:{free_port()}", "--token-file", token_file]
+    ours = subprocess.Popen([*words, script(tmp_path, code)], stdout=subprocess.PIPE)
+    with ours:
+        assert ours.stdout.readline() == b"ready\n"
+        ours.terminate()
+        assert ours.wait(WAIT_S) == signal.SIGTERM
+
+
+def test_nothing_is_left_behind(tmp_path, short_path, token_file):
+    words = [*RUN, "--connect", f"127.0.0.1:{free_port()}", "--token-file", token_file]
+    done(*words, script(tmp_path, ""))
+    done(*words, "--", "/dev/null/none")
+    assert list((short_path / "gpudash").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--listen", "x"], "--listen x is not valid; valid: [HOST:]PORT"),
+        (["--listen", "." * 70 + ":7"], "that is no host's name"),
+        (["--listen", "no-such-host.invalid:7"], "cannot listen on no-such-host.invalid:7: "),
+        (["--connect", "7070"], "--connect 7070 is not valid; valid: HOST:PORT"),
+        (["--connect", "gpu1:7070"], "--connect needs the token of the gpudash that listens"),
+        (
+            ["--connect", "no-such-host.invalid:7", "--token-file", "TOKEN"],
+            "cannot connect to no-such-host.invalid:7: ",
+        ),
+        (["--connect", "gpu1:7", "--token-file", "none"], "cannot read --token-file none: "),
+        (["--connect", "gpu1:7", "--token-file", "OPEN"], "others can read --token-file "),
+        (["--listen", "0", "--token-file", "OPEN"], "others can read --token-file "),
+        (["--token-file", "TOKEN"], "--token-file goes with --listen or --connect"),
+        (["--listen", "0", "--connect", "gpu1:7"], "--listen and --connect do not go together"),
+        (["--connect", "gpu1:7", "--record", "r.csv"], "--connect"),
+        (["--connect", "gpu1:7", "--live"], "--live goes with --record FILE.csv"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_starts_nothing(tmp_path, token_file, words, why):
+    (tmp_path / "open").write_text(TOKEN)
+    (tmp_path / "open").chmod(0o644)
+    names = {"TOKEN": token_file, "OPEN": str(tmp_path / "open")}
+    words = [names.get(word, word) for word in words]
+    if "--connect" not in words:
+        words.append("--watch")
+    ours = done(*RUN, *words, script(tmp_path, "print('started')"), cwd=tmp_path)
+    assert (ours.returncode, ours.stdout) == (2, "")
+    assert why in ours.stderr
+    assert ours.stderr.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_one_line(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        ours = done(*RUN, "--watch", "--listen", str(port), script(tmp_path, "print('started')"))
+    assert (ours.returncode, ours.stdout) == (2, "")
+    assert ours.stderr == f"gpudash: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+def test_another_version_there_is_one_line_and_starts_nothing(tmp_path, token_file):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        words = [*RUN, "--connect", address, "--token-file", token_file]
+        ours = subprocess.Popen(
+            [*words, script(tmp_path, "print('started')")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall(b'{"type":"Challenge","protocol":99,"nonce":"n"}\n')
+            out, complaint = ours.communicate(timeout=WAIT_S)
+    assert (ours.returncode, out) == (2, "")
+    assert f"the gpudash at {address} speaks protocol 99, this one " in complaint
+    assert complaint.count("\n") == 1
+
+
+def test_a_dashboard_that_is_killed_harms_no_training_elsewhere(tmp_path, token_file):
+    port = free_port()
+    listen = [*RUN, "--watch", "--listen", str(port), "--token-file", token_file]
+    first = subprocess.Popen([*listen, TRAINING], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    first.stderr.readline()
+    words = [*RUN, "--connect", f"127.0.0.1:{port}", "--token-file", token_file]
+    there = subprocess.Popen(
+        [*words, TRAINING, "--rank", "1", "--steps", "200"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with there, first:
+        there.stdout.readline()
+        time.sleep(0.3)
+        first.kill()
+        os.kill(int(first.stdout.readline().split()[1]), signal.SIGKILL)  # its own training
+        assert there.wait(WAIT_S) == 0
+        assert there.stderr.read().endswith("done\n")

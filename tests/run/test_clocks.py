@@ -1,0 +1,88 @@
+"""Times of another node's clock, told by ours."""
+
+import inspect
+
+import msgspec
+import pytest
+
+from gpudash import protocol
+from gpudash.protocol import Envelope, Finished, GpuReading, Progress, Resumed, Step
+from gpudash.run.clocks import MOMENTS, Difference, moved
+
+LENGTHS_AND_RATES = {
+    ("Block", "min_s"),
+    ("ComparisonShown", "samples_per_s"),
+    ("ComparisonShown", "steps_per_s"),
+    ("Peak", "memory_gb_s"),
+    ("Plan", "duration_s"),
+    ("Playback", "length_s"),
+    ("Playback", "position_s"),
+    ("Started", "bus_gb_s"),
+}
+"""Fields that end in `_s` and are no point in time."""
+RECORDS = [
+    one
+    for _, one in inspect.getmembers(protocol, inspect.isclass)
+    if issubclass(one, msgspec.Struct)
+]
+
+
+def test_every_moment_of_a_message_is_known():
+    named = {
+        (record.__name__, field)
+        for record in RECORDS
+        for field in record.__struct_fields__
+        if field.endswith("_s")
+    }
+    moments = {(record, field) for record, field in named if field in MOMENTS}
+    assert named - moments == LENGTHS_AND_RATES
+    assert {field for _, field in moments} == MOMENTS
+
+
+def test_the_moments_of_listed_records_move_too():
+    step = Step(step=1, segment=0, samples=None, finished_s=5.0, step_ms=2.0)
+    told = Progress(until_s=6.0, steps=(step,), total_steps=1, total_samples=None)
+    later = moved(told, 100.0)
+    assert later.until_s == 106.0
+    assert later.steps == (msgspec.structs.replace(step, finished_s=105.0),)
+
+
+def test_what_is_not_known_stays_unknown_and_lengths_stay():
+    reading = GpuReading(at_s=1.0, index=0, uuid="GPU-1", name="H200", energy_at_s=0.5)
+    later = moved(reading, 100.0)
+    assert (later.at_s, later.energy_at_s, later.activity_since_s) == (101.0, 100.5, None)
+    assert moved(Finished(at_s=1.0, total_steps=3), -1.0).trained_until_s is None
+    block = protocol.Block(number=1, changes={}, min_steps=2, min_s=3.0)
+    assert moved(block, 100.0) is block
+
+
+def test_an_envelope_moves_without_its_body():
+    body = Resumed(at_s=1.0)
+    envelope = Envelope(source="training", seq=1, sent_s=2.0, body=body)
+    later = moved(envelope, 10.0)
+    assert (later.sent_s, later.body) == (12.0, body)
+
+
+# ── how far two clocks are apart ────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("there_s", "back_s"), [(0.01, 0.01), (0.02, 0.0), (0.0, 0.02)])
+def test_the_difference_is_right_within_half_the_way_there_and_back(there_s, back_s):
+    difference, behind_s, asked_s = Difference(), 1000.0, 5000.0
+    difference.take(asked_s, asked_s + there_s - behind_s, asked_s + there_s + back_s)
+    assert difference.within_s == pytest.approx(0.01)
+    assert abs(difference.behind_s - behind_s) <= difference.within_s + 1e-9
+
+
+def test_a_slow_answer_replaces_no_quick_one():
+    difference = Difference()
+    difference.take(0.0, 100.0, 0.001)
+    difference.take(1.0, 101.3, 1.4)
+    assert difference.within_s == pytest.approx(0.0005)
+
+
+def test_an_old_measurement_gives_way_as_clocks_run_apart():
+    difference = Difference()
+    difference.take(0.0, 100.0, 0.001)
+    difference.take(3600.0, 3700.1, 3600.004)
+    assert difference.behind_s == pytest.approx(-100.098)

@@ -1,0 +1,108 @@
+"""Two ends prove that they hold the same token, and a token is kept from others."""
+
+import pytest
+from msgspec.structs import replace
+
+from gpudash.errors import UsageError
+from gpudash.run import handshake
+from gpudash.run.handshake import Answer, Challenge, Welcome, given_token
+
+TOKEN = "correct horse battery"
+
+
+def answered(token=TOKEN, challenge=None):
+    challenge = challenge or Challenge(nonce=handshake.drawn())
+    said = handshake.answer(token, challenge, node="gpu2", run="r", clock_s=1.0)
+    return challenge, said
+
+
+def test_both_ends_prove_the_same_token():
+    challenge, said = answered()
+    assert handshake.is_right(TOKEN, challenge, said)
+    back = handshake.welcome(TOKEN, challenge, said)
+    assert handshake.is_welcome(TOKEN, challenge, said, back)
+
+
+def test_the_token_is_in_no_message():
+    challenge, said = answered()
+    back = handshake.welcome(TOKEN, challenge, said)
+    assert not any(TOKEN in str(one) for one in (challenge, said, back))
+
+
+def test_another_token_proves_nothing():
+    challenge, said = answered("another token, as long")
+    assert not handshake.is_right(TOKEN, challenge, said)
+    back = handshake.welcome("another token, as long", *answered(challenge=challenge))
+    assert not handshake.is_welcome(TOKEN, challenge, said, back)
+
+
+def test_an_answer_that_was_heard_before_proves_nothing():
+    _, said = answered()
+    assert not handshake.is_right(TOKEN, Challenge(nonce=handshake.drawn()), said)
+
+
+def test_an_answer_of_another_node_proves_nothing():
+    challenge, said = answered()
+    assert not handshake.is_right(TOKEN, challenge, replace(said, node="gpu3"))
+    assert not handshake.is_right(TOKEN, challenge, replace(said, run="s"))
+
+
+def test_an_end_that_is_handed_its_own_proof_is_not_convinced():
+    challenge, said = answered()
+    assert not handshake.is_welcome(TOKEN, challenge, said, Welcome(proof=said.proof))
+
+
+def test_a_proof_of_odd_characters_is_only_wrong():
+    challenge, said = answered()
+    assert not handshake.is_right(TOKEN, challenge, replace(said, proof="½" * 64))
+
+
+def test_no_two_challenges_and_answers_are_alike():
+    challenge, said = answered()
+    assert answered(challenge=challenge)[1].nonce != said.nonce
+    assert isinstance(said, Answer)
+    assert handshake.drawn() != handshake.drawn()
+    assert len(handshake.new_token()) >= handshake.SHORTEST
+
+
+# ── where a token comes from ────────────────────────────────────────────────────────────
+
+
+def test_the_environment_gives_a_token_and_loses_it(monkeypatch):
+    monkeypatch.setenv("GPUDASH_TOKEN", TOKEN)
+    assert given_token(None) == TOKEN
+    assert given_token(None) is None
+
+
+def test_a_file_gives_a_token_that_only_its_owner_reads(tmp_path):
+    path = tmp_path / "token"
+    path.write_text(f"{TOKEN}\n")
+    path.chmod(0o600)
+    assert given_token(path) == TOKEN
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
+def test_a_token_that_others_can_read_is_refused(tmp_path, mode):
+    path = tmp_path / "token"
+    path.write_text(TOKEN)
+    path.chmod(mode)
+    with pytest.raises(UsageError, match=f"others can read --token-file {path}; valid: chmod 600"):
+        given_token(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(b"short", "too short"), (b"", "too short"), (b"\xff" * 40, "no text")]
+)
+def test_what_is_no_token_is_refused(tmp_path, content, why):
+    path = tmp_path / "token"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with pytest.raises(UsageError, match=why):
+        given_token(path)
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path):
+    tmp_path.chmod(0o700)
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(UsageError, match=f"cannot read --token-file {path}: "):
+            given_token(path)

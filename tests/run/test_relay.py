@@ -1,0 +1,330 @@
+"""The connecting end, over a double of a training process: whatever happens, that trains on."""
+
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpudash import rendezvous
+from gpudash.errors import UsageError
+from gpudash.protocol import Change, Changed, Pause, Paused, Progress, Started
+from gpudash.run import relay as relays
+from gpudash.run.addresses import LOOPBACK, Address
+from gpudash.run.handshake import Challenge, Welcome
+from gpudash.run.nodes import Nodes
+from gpudash.run.relay import OtherVersionError, Relay
+from gpudash.run.training_processes import TrainingProcesses
+
+TRAINING = str(Path(__file__).with_name("scripted_training.py"))
+TOKEN = "a token of the tests"
+WAIT_S = 20.0
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    monkeypatch.setattr(relays, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(relays, "LONGEST_PAUSE_S", 0.1)
+
+
+@pytest.fixture
+def place(monkeypatch, short_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    return rendezvous.begin()
+
+
+@pytest.fixture
+def elsewhere(monkeypatch, short_path):
+    """Where the gpudash that listens has its own run."""
+    (short_path / "other").mkdir()
+    return rendezvous.Rendezvous(short_path / "other")
+
+
+@pytest.fixture
+def training(place):
+    with ExitStack() as at_end:
+
+        def start(*words):
+            environment = os.environ | {
+                "GPUDASH_RUN": str(place.path),
+                "PYTHONPATH": str(Path(__file__).parents[2]),
+            }
+            process = subprocess.Popen(
+                [sys.executable, TRAINING, *words],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+            at_end.callback(process.wait)
+            at_end.callback(process.kill)
+            process.stdout.readline()  # it has come so far
+            return process
+
+        yield start
+
+
+class Dashboard:
+    """A gpudash that listens."""
+
+    def __init__(self, place, address=None, token=TOKEN):
+        self.nodes = Nodes(address or Address(LOOPBACK, 0), token)
+        self.address = self.nodes.address
+        self.processes = TrainingProcesses(place, self.nodes)
+        self.told, self.sentences = [], []
+
+    def until(self, predicate):
+        end_s = time.monotonic() + WAIT_S
+        while time.monotonic() < end_s:
+            self.told += self.processes.read()
+            self.sentences += [notice.text for notice in self.processes.notices()]
+            if found := predicate():
+                return found
+            time.sleep(0.005)
+        raise AssertionError((self.told[-3:], self.sentences))
+
+    def bodies(self, kind):
+        return [one.body for one in self.told if isinstance(one.body, kind)]
+
+    def first(self, kind):
+        return self.until(lambda: self.bodies(kind))[0]
+
+
+@pytest.fixture
+def dashboard(elsewhere):
+    with ExitStack() as at_end:
+
+        def listen(**options):
+            one = Dashboard(elsewhere, **options)
+            at_end.callback(one.processes.close)
+            return one
+
+        yield listen
+
+
+@pytest.fixture
+def relayed(place):
+    """Start a relay to this address; return the lines that its user reads."""
+    with ExitStack() as at_end:
+
+        def start(address, token=TOKEN):
+            said = []
+            relay = Relay(address, token, said.append)
+            at_end.enter_context(relay.running(place))
+            return said
+
+        yield start
+
+
+def until(predicate):
+    end_s = time.monotonic() + WAIT_S
+    while time.monotonic() < end_s:
+        if found := predicate():
+            return found
+        time.sleep(0.005)
+    raise AssertionError("it never came")
+
+
+def alone(why):
+    return f"gpudash: {why}; the training goes on, unwatched"
+
+
+def free_address():
+    with socket.create_server((LOOPBACK, 0)) as server:
+        return Address(*server.getsockname())
+
+
+# ── what is relayed ─────────────────────────────────────────────────────────────────────
+
+
+def test_all_ranks_of_the_node_are_told_of(training, dashboard, relayed):
+    there = dashboard()
+    training("--rank", "8")
+    training("--rank", "9")
+    said = relayed(there.address)
+    there.until(
+        lambda: {one.rank for one in there.told if isinstance(one.body, Progress)} == {8, 9}
+    )
+    assert said == []
+
+
+def test_commands_come_back_and_are_answered(training, dashboard, relayed):
+    there = dashboard()
+    training()
+    relayed(there.address)
+    there.first(Started)
+    there.processes.send(Change(id=4, settings={"num_workers": "5"}))
+    assert there.first(Changed).answers == (4,)
+    there.processes.send(Pause(id=5))
+    assert there.first(Paused).answers == (5,)
+
+
+def test_at_the_end_of_the_command_its_last_words_come_first(training, place, dashboard):
+    there = dashboard()
+    training("--steps", "50")
+    relay = Relay(there.address, TOKEN, print)
+    with relay.running(place):
+        there.first(Started)
+        there.until(lambda: there.bodies(Progress)[-1:] and there.processes.parted_s)
+        relay.part("train.py has ended")
+    there.until(lambda: [one for one in there.sentences if one.endswith(": train.py has ended")])
+    assert there.bodies(Progress)[-1].total_steps > 0
+
+
+# ── whatever happens, the training goes on ──────────────────────────────────────────────
+
+
+def test_a_dashboard_that_ends_leaves_the_training_unwatched_until_one_comes(
+    training, dashboard, relayed
+):
+    first = dashboard()
+    process = training()
+    said = relayed(first.address)
+    first.first(Started)
+    first.processes.close()
+    until(lambda: said)
+    second = dashboard(address=first.address)
+    second.first(Started)
+    assert process.poll() is None
+    lost = f"cannot connect to {first.address}: Connection refused"
+    assert said == [alone(lost), f"gpudash: connected to {first.address}"]
+
+
+def test_a_gpudash_that_comes_later_is_found(training, dashboard, relayed):
+    address = free_address()
+    training()
+    said = relayed(address)
+    until(lambda: said)
+    dashboard(address=address).first(Started)
+
+
+def test_a_wrong_token_is_one_line(training, dashboard, relayed):
+    there = dashboard(token="another token of tests")
+    process = training()
+    said = relayed(there.address)
+    there.until(lambda: said)
+    for _ in range(20):
+        there.until(lambda: True)
+        time.sleep(0.02)
+    assert said == [alone(f"the gpudash at {there.address} has another token")]
+    assert process.poll() is None
+    assert there.told == []
+
+
+def test_a_gpudash_that_does_nothing_any_more_is_given_up(
+    training, dashboard, relayed, monkeypatch
+):
+    there = dashboard()
+    process = training()
+    relayed(there.address)
+    there.first(Started)
+    monkeypatch.setattr(relays, "SILENT_S", 0.3)
+    node = there.nodes._nodes[0]
+    node.say = lambda _line: None
+    there.until(lambda: node.is_closed)
+    assert process.poll() is None
+
+
+def test_a_process_that_is_not_wanted_is_let_go_and_not_brought_again(training, dashboard, relayed):
+    there = dashboard()
+    training("--rank", "8")
+    relayed(there.address)
+    there.first(Started)
+    training("--rank", "8")
+    there.until(lambda: [one for one in there.sentences if "it says it is rank 8" in one])
+    for _ in range(30):
+        there.until(lambda: True)
+        time.sleep(0.05)
+    assert len([one for one in there.sentences if "it says it is rank 8" in one]) == 1
+
+
+# ── who else may listen there ───────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def impostor():
+    """Something else that listens; each connection is said this, and what it answers is kept."""
+    with ExitStack() as at_end:
+
+        def listen(*lines):
+            server = at_end.enter_context(socket.create_server((LOOPBACK, 0)))
+            heard = []
+
+            def serve():
+                while True:
+                    try:
+                        connection, _ = server.accept()
+                    except OSError:
+                        return
+                    with connection, connection.makefile("rwb") as file:
+                        for line in lines:
+                            file.write(line + b"\n")
+                            file.flush()
+                            heard.append(file.readline())
+
+            threading.Thread(target=serve, daemon=True).start()
+            at_end.callback(server.shutdown, socket.SHUT_RDWR)
+            return Address(*server.getsockname()), heard
+
+        yield listen
+
+
+CHALLENGE = msgspec.json.encode(Challenge(nonce="n"))
+
+
+def test_who_does_not_know_the_token_is_told_nothing(training, impostor, relayed):
+    address, heard = impostor(CHALLENGE, msgspec.json.encode(Welcome(proof="0" * 64)))
+    training()
+    said = relayed(address)
+    until(lambda: said)
+    assert f"whoever listens at {address} does not know the token" in said[0]
+    until(lambda: len(heard) > 1)
+    assert json.loads(heard[0])["type"] == "Answer"
+    assert heard[1] == b""
+
+
+@pytest.mark.parametrize("banner", [b"SSH-2.0-OpenSSH_9.6", b"{}", b"\xff", b"x" * 100_000])
+def test_what_is_no_gpudash_is_one_line(impostor, relayed, banner):
+    address, _ = impostor(banner)
+    said = relayed(address)
+    until(lambda: said)
+    assert said == [alone(f"what listens at {address} is no gpudash, or has just ended")]
+
+
+def test_another_version_is_refused_before_anything_is_started(impostor):
+    address, _ = impostor(msgspec.json.encode(Challenge(protocol=99, nonce="n")))
+    with pytest.raises(OtherVersionError, match=f"the gpudash at {address} speaks protocol 99, "):
+        Relay(address, TOKEN, print).try_once()
+
+
+def test_another_version_that_comes_later_ends_no_training(impostor, relayed):
+    address, _ = impostor(msgspec.json.encode(Challenge(protocol=99, nonce="n")))
+    said = relayed(address)
+    until(lambda: said)
+    assert "speaks protocol 99" in said[0]
+    assert said[0].endswith("; the training goes on, unwatched")
+
+
+def test_nobody_there_is_no_reason_not_to_start():
+    Relay(free_address(), TOKEN, print).try_once()
+
+
+def test_a_host_that_is_unknown_is_refused():
+    with pytest.raises(UsageError, match=r"cannot connect to no-such-host\.invalid:7070: "):
+        Relay(Address("no-such-host.invalid", 7070), TOKEN, print)
+
+
+def test_who_waits_for_nobody_ends_at_once(place):
+    with socket.create_server((LOOPBACK, 0)) as silent:
+        relay = Relay(Address(*silent.getsockname()), TOKEN, print)
+        with relay.running(place):
+            assert select.select([silent], [], [], WAIT_S)[0]
+            began_s = time.monotonic()
+        assert time.monotonic() - began_s < relays.ANSWER_S / 2
