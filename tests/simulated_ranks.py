@@ -1,4 +1,4 @@
-"""What several ranks tell that train in step, simulated: jitter, outliers, drift, and a slow one."""
+"""What ranks tell that train in step, simulated: jitter, outliers, drift, and a slow one."""
 
 from collections.abc import Iterator
 

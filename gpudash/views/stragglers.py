@@ -193,9 +193,7 @@ def _late_in(block: Block) -> int | None:
 # ── in what it is slower ────────────────────────────────────────────────────────────────
 
 
-def _described(
-    late: Sequence[tuple[Block, int]], blocks: Sequence[Block], kind: Kind
-) -> Straggler:
+def _described(late: Sequence[tuple[Block, int]], blocks: Sequence[Block], kind: Kind) -> Straggler:
     """Return the straggler of the blocks in which it is late; of several, the newest."""
     late_ms = fsum(block.late_ms[rank] for block, rank in late) / len(late)
     phase, excess_ms = _slowest_phase(late, late_ms)
@@ -214,9 +212,7 @@ def _slowest_phase(late: Sequence[tuple[Block, int]], late_ms: float) -> tuple[s
     names = {name for block, rank in late for name in block.ranks[rank].phases_ms}
 
     def over(name: str) -> float:
-        return _excess_ms(
-            late, lambda block, rank: block.ranks[rank].phases_ms.get(name, 0.0)
-        )
+        return _excess_ms(late, lambda block, rank: block.ranks[rank].phases_ms.get(name, 0.0))
 
     excess_ms, phase = max((over(name), name) for name in sorted(names))
     if excess_ms < EXPLAINED * late_ms:
@@ -228,11 +224,11 @@ def _slowest_phase(late: Sequence[tuple[Block, int]], late_ms: float) -> tuple[s
     return phase or "host", excess_ms
 
 
-def _excess_ms(
-    late: Sequence[tuple[Block, int]], value: Callable[[Block, int], float]
-) -> float:
+def _excess_ms(late: Sequence[tuple[Block, int]], value: Callable[[Block, int], float]) -> float:
     """Return by how much the late ranks exceed the others' median, on average."""
-    found = [over_others({one: value(block, one) for one in block.ranks})[rank] for block, rank in late]
+    found = [
+        over_others({one: value(block, one) for one in block.ranks})[rank] for block, rank in late
+    ]
     return fsum(found) / len(found)
 
 
