@@ -153,10 +153,12 @@ TITLES: dict[Limit, str] = {
 
 
 def _title(limit: Limit, straggler: Straggler | None) -> str:
-    """Return it; a straggler that does not change is named."""
-    if limit == "straggler" and straggler is not None and straggler.kind != "wandering":
-        return f"limited by rank {straggler.rank}"
-    return TITLES[limit]
+    """Return it; a rank that is always the slow one is named."""
+    if limit != "straggler" or straggler is None or straggler.kind == "wandering":
+        return TITLES[limit]
+    if straggler.kind == "imbalance":
+        return "limited by unequal batches"
+    return f"limited by rank {straggler.rank}"
 
 
 def _end(snapshot: Snapshot) -> Iterator[str]:

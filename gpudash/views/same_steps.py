@@ -4,7 +4,7 @@ Steps are told apart by their number, so no clock of one machine is compared wit
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import ceil, fsum, sqrt
+from math import ceil, fsum
 from statistics import median
 
 import msgspec
@@ -30,12 +30,18 @@ class RankMeans(msgspec.Struct, frozen=True, gc=False):
     own_ms: float
     """Without its waits in the collectives."""
     wait_ms: float
+    least_wait_ms: float
+    """In the step in which it was the last."""
     wait_error_ms: float
     """How sure that mean is."""
     phases_ms: dict[str, float]
     """Without `WAIT`, with `REST`."""
     data_ms: float
     host_ms: float
+    own_deviation_ms: float
+    """From step to step, …"""
+    by_work_ms: float
+    """… and what of it goes with the work of the step."""
     work: float | None
     """Tokens, or samples where no tokens are known."""
 
@@ -135,21 +141,37 @@ def _means(steps: Sequence[Step]) -> RankMeans:
     overlap_ms = means.pop("overlap", 0.0)
     rest_ms = step_ms - sum(means.values()) + overlap_ms
     wait_ms = means.pop(WAIT)
-    squares = fsum(((step.phases_ms or {}).get(WAIT, 0.0) - wait_ms) ** 2 for step in steps)
+    waits_ms = [(step.phases_ms or {}).get(WAIT, 0.0) for step in steps]
+    own_ms = [step.step_ms - ms for step, ms in zip(steps, waits_ms, strict=True)]
+    work = _work(steps)
+    own_deviation_ms = _covariance(own_ms, own_ms) ** 0.5
+    work_deviation = _covariance(work, work) ** 0.5
     return RankMeans(
         own_ms=step_ms - wait_ms,
         wait_ms=wait_ms,
-        wait_error_ms=sqrt(squares / (count - 1) / count),
+        least_wait_ms=min(waits_ms),
+        wait_error_ms=(_covariance(waits_ms, waits_ms) / count) ** 0.5,
+        own_deviation_ms=own_deviation_ms,
+        by_work_ms=_covariance(own_ms, work) / work_deviation if work_deviation else 0.0,
         phases_ms=means | {REST: max(rest_ms, 0.0)},
         data_ms=fsum(step.data_ms or 0.0 for step in steps) / count,
         host_ms=fsum(step.host_ms or 0.0 for step in steps) / count,
-        work=_work(steps),
+        work=fsum(work) / count if work else None,
     )
 
 
-def _work(steps: Sequence[Step]) -> float | None:
-    for name in ("tokens", "samples"):
-        known = [getattr(step, name) / step.count for step in steps if getattr(step, name)]
-        if len(known) == len(steps):
-            return fsum(known) / len(known)
-    return None
+def _work(steps: Sequence[Step]) -> list[float]:
+    """Return the work of each step; nothing where it is not known of one."""
+    for told in ([step.tokens for step in steps], [step.samples for step in steps]):
+        if all(told):
+            return [(of_all or 0) / step.count for of_all, step in zip(told, steps, strict=True)]
+    return []
+
+
+def _covariance(a: Sequence[float], b: Sequence[float]) -> float:
+    """Return it; 0 of none."""
+    if not a or not b:
+        return 0.0
+    a_mean, b_mean = fsum(a) / len(a), fsum(b) / len(b)
+    both = zip(a, b, strict=True)
+    return fsum((x - a_mean) * (y - b_mean) for x, y in both) / (len(a) - 1)

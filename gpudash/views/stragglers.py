@@ -4,8 +4,9 @@ In a collective every rank waits for the last, so all have the same step time. W
 long each waits: the late one hardly does. docs/concepts/diagnosis.md says when a rank is named.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from math import fsum, sqrt
 from operator import attrgetter
 from statistics import NormalDist, median
@@ -37,10 +38,14 @@ WANDERING_ERRORS = 6.0
 """… and the wait has to be as many times its error."""
 OFTEN = 0.5
 """Part of the blocks in which some rank is late, for it to be said; half of that to remain so."""
-ONE_RANK = 0.6
-"""Part of these blocks that a single rank may be late in while another is at other times."""
+LATELY = 40
+"""Blocks in which the late rank is seen to change, …"""
+CHANGES = 2
+"""… at least so often: one rank may get well and another one slow."""
 EXPLAINED = 0.5
 """Part of a delay that a phase, or more work, has to explain."""
+BY_WORK = 0.7
+"""Part of what a rank's time differs by from step to step: half of its square."""
 
 Kind = Literal["persistent", "wandering", "imbalance"]
 
@@ -56,7 +61,7 @@ class Stragglers:
 
     def _begin(self) -> None:
         self._steps = SameSteps()
-        self._blocks: deque[Block] = deque(maxlen=max(WINDOWS))
+        self._blocks: deque[Block] = deque(maxlen=LATELY)
         self._named = None
 
     def take(self, rank: int, body: Event | Reading) -> None:
@@ -78,22 +83,25 @@ class Stragglers:
     def found(self) -> Straggler | None:
         """Return the rank that is behind; None where all are alike, or it cannot be told."""
         named = self._named
-        return named and replace(named, why=self._readings.why(named))
+        return named and replace(named, why=named.why or self._readings.why(named))
 
     def _judge(self) -> Straggler | None:
         named = self._named
-        late = named if named is not None and named.others_wait_ms is not None else None
+        lately = list(self._blocks)
+        changing = _changing(lately, named)
+        if changing:
+            return _described(changing, lately, "wandering")
         for blocks in self._windows():
-            rank = _behind(blocks, attrgetter("late_ms"), late)
+            rank = _behind(blocks, attrgetter("late_ms"), _held(named))
             if rank is not None:
                 return _described([(block, rank) for block in blocks], blocks, "persistent")
         for blocks in self._windows():
-            changing = _changing(blocks, named)
-            if changing:
-                return _described(changing, blocks, "wandering")
+            unequal = _unequal(blocks)
+            if unequal is not None:
+                return unequal
         for blocks in self._windows() if self._on_gpu else ():
             for phase, excess, least_pct in HIDDEN:
-                rank = _behind(blocks, excess, named if late is None else None, least_pct)
+                rank = _behind(blocks, excess, _held(named, phase), least_pct)
                 if rank is not None:
                     return _hidden(blocks, rank, phase, excess)
         return None
@@ -120,23 +128,32 @@ Excess = Callable[[Block], Mapping[int, float]]
 def _behind(
     blocks: Sequence[Block],
     excess: Excess,
-    named: Straggler | None,
+    held: int | None,
     least_pct: float = LEAST_PCT,
 ) -> int | None:
-    """Return the rank that clearly exceeds the others in these blocks."""
+    """Return the rank that clearly exceeds the others in these blocks; less clearly, the one held."""
     means = _means(blocks, excess)
     if len(means) < 2:
         return None
     rank = max(means, key=lambda one: means[one].ms)
     least_ms = max(least_pct / 100 * _step_ms(blocks), LEAST_MS)
-    if named is not None and named.rank in means and len(blocks) == min(WINDOWS):
-        held_ms = means[named.rank].ms
+    if held in means and len(blocks) == min(WINDOWS):
+        held_ms = means[held].ms
         if held_ms > HOLDS * least_ms and held_ms > PREFERRED * means[rank].ms:
-            return named.rank
+            return held
     ms, own_error_ms = means[rank]
     errors = NormalDist().inv_cdf(1 - ALARMS / len(means))
     error_ms = max(own_error_ms, median(one.error_ms for one in means.values()))
     return rank if ms > least_ms and ms - errors * error_ms > HOLDS * least_ms else None
+
+
+def _held(named: Straggler | None, hidden: str = "") -> int | None:
+    """Return the rank that is named already for being late all the time, or for what is hidden."""
+    if named is None or named.why or named.kind == "wandering":
+        return None
+    if hidden:
+        return named.rank if named.others_wait_ms is None and named.phase == hidden else None
+    return named.rank if named.others_wait_ms is not None else None
 
 
 def _means(blocks: Sequence[Block], excess: Excess) -> dict[int, _Mean]:
@@ -174,13 +191,36 @@ def _hidden(blocks: Sequence[Block], rank: int, phase: str, excess: Excess) -> S
 
 
 def _changing(blocks: Sequence[Block], named: Straggler | None) -> list[tuple[Block, int]]:
-    """Return the blocks in which a rank is late, with that rank; none where it is always one."""
+    """Return the blocks in which a rank is late, with that rank; none where it does not change."""
     late = [(block, rank) for block in blocks if (rank := _late_in(block)) is not None]
     is_named = named is not None and named.kind == "wandering"
-    by_rank = Counter(rank for _, rank in late)
     often = len(late) >= OFTEN * (HOLDS if is_named else 1) * len(blocks)
-    changes = len(by_rank) > 1 and max(by_rank.values()) <= ONE_RANK * len(late)
-    return late if often and changes else []
+    changes = sum(before != after for (_, before), (_, after) in pairwise(late))
+    return late if often and len(blocks) >= min(WINDOWS) and changes >= CHANGES else []
+
+
+def _unequal(blocks: Sequence[Block]) -> Straggler | None:
+    """Return the rank with the most work of late, where in each step whoever has most is late."""
+    ranks = [means for block in blocks for means in block.ranks.values()]
+    by_work_ms = fsum(one.by_work_ms for one in ranks) / len(ranks)
+    deviation_ms = fsum(one.own_deviation_ms for one in ranks) / len(ranks)
+    collective_ms = fsum(
+        min(one.least_wait_ms for one in block.ranks.values()) for block in blocks
+    ) / len(blocks)
+    waits_ms = fsum(one.wait_ms for one in ranks) / len(ranks) - collective_ms
+    step_ms = _step_ms(blocks)
+    if by_work_ms < BY_WORK * deviation_ms or waits_ms < WANDERING_PCT / 100 * step_ms:
+        return None
+    newest = blocks[-1].ranks
+    return Straggler(
+        rank=max(newest, key=lambda rank: newest[rank].own_ms),
+        phase="",
+        excess_ms=by_work_ms,
+        slower_pct=100 * by_work_ms / step_ms,
+        others_wait_ms=waits_ms,
+        kind="imbalance",
+        why="another rank in each step",
+    )
 
 
 def _late_in(block: Block) -> int | None:
