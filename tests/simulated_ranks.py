@@ -1,10 +1,11 @@
 """What ranks tell that train in step, simulated: jitter, outliers, drift, and a slow one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
+from msgspec.structs import replace
 
-from gpudash.protocol import Device, Envelope, Phase, Progress, Started, Step
+from gpudash.protocol import Device, Envelope, Event, Phase, Progress, Started, Step
 
 PARTS_MS = {"copy": 0.5, "forward": 4.3, "your_code": 0.2, "backward": 10.0, "optimizer": 0.7}
 """In the order of a step; between `backward` and `optimizer` the ranks wait for each other."""
@@ -33,7 +34,8 @@ def start(rank: int, kind: str = "cuda", world_size: int = 4) -> Started:
 class Ranks:
     """Trains so many seconds; `delay(step, rank)` says in what a rank is slower, and by how much.
 
-    A step is measured closely twice in each 100 ms, by each rank at other times.
+    A step is measured closely twice in each 100 ms, by each rank at other times; those between are
+    told of together.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Ranks:
         self._ends_ms = np.zeros(ranks)
         self._due_ms = self._rng.uniform(0, 100, ranks)
         self._left = np.zeros(ranks, dtype=int)
+        self._told = np.zeros(ranks, dtype=int)  # the newest step of each
 
     def train(self, seconds: float) -> Iterator[tuple[int, Progress]]:
         until_ms = self._ends_ms[0] + 1e3 * seconds
@@ -71,7 +74,7 @@ class Ranks:
         usual = np.array(list(PARTS_MS.values()))[:, None] * self._speed * (1 + self._drift)
         took = usual * rng.lognormal(0, self._jitter, (1, ranks))
         took = took * rng.lognormal(0, self._jitter / 2, took.shape)
-        took = took * np.where(rng.random(ranks) < 0.002, 5.0, 1.0)
+        took = took * np.where(rng.random(ranks) < 0.01 / ranks, 5.0, 1.0)
         parts = {name: took[at] for at, name in enumerate(PARTS_MS)}
         data = DATA_MS * rng.lognormal(0, 0.3, ranks)
         host = HOST_MS * rng.lognormal(0, 0.03, ranks)
@@ -97,34 +100,36 @@ class Ranks:
                 continue
             self._left[rank] -= 1
             phases = {name: float(ms[rank]) for name, ms in parts.items()}
-            yield (
-                rank,
-                self._progress(
-                    Step(
-                        step=self._step,
-                        segment=0,
-                        samples=8,
-                        tokens=self._tokens(self._step, rank),
-                        finished_s=float(self._ends_ms[rank]) / 1e3,
-                        step_ms=float(self._ends_ms[rank] - began[rank]),
-                        data_ms=float(data[rank]),
-                        host_ms=float(host[rank]),
-                        device_ms=float(sum(phases.values())),
-                        phases_ms=phases | {"communication": float(together - ready[rank])},
-                    )
-                ),
+            step = Step(
+                step=self._step,
+                segment=0,
+                samples=8,
+                tokens=self._tokens(self._step, rank),
+                finished_s=float(self._ends_ms[rank]) / 1e3,
+                step_ms=float(self._ends_ms[rank] - began[rank]),
+                data_ms=float(data[rank]),
+                host_ms=float(host[rank]),
+                device_ms=float(sum(phases.values())),
+                phases_ms=phases | {"communication": float(together - ready[rank])},
             )
+            yield rank, self._progress(*self._between(rank, step), step)
 
-    def _progress(self, step: Step) -> Progress:
-        return Progress(
-            until_s=step.finished_s,
-            steps=(step,),
-            total_steps=step.step,
-            total_samples=8 * step.step,
-        )
+    def _between(self, rank: int, step: Step) -> list[Step]:
+        count = step.step - int(self._told[rank]) - 1
+        self._told[rank] = step.step
+        if not count:
+            return []
+        blind = replace(step, step=step.step - 1, count=count, phases_ms=None, device_ms=None)
+        return [replace(blind, finished_s=step.finished_s - step.step_ms / 1e3)]
+
+    def _progress(self, *steps: Step) -> Progress:
+        done = steps[-1].step
+        until_s = steps[-1].finished_s
+        return Progress(until_s=until_s, steps=steps, total_steps=done, total_samples=8 * done)
 
 
-def enveloped(told: Iterator[tuple[int, Progress]], seq: int = 1) -> Iterator[Envelope]:
+def enveloped(told: Iterable[tuple[int, Event]], seq: int = 1) -> Iterator[Envelope]:
     """The same as a session is told it."""
     for number, (rank, body) in enumerate(told, seq):
-        yield Envelope(source="training", rank=rank, seq=number, sent_s=body.until_s, body=body)
+        at_s = getattr(body, "until_s", 0.0)
+        yield Envelope(source="training", rank=rank, seq=number, sent_s=at_s, body=body)

@@ -131,7 +131,7 @@ def _behind(
     held: int | None,
     least_pct: float = LEAST_PCT,
 ) -> int | None:
-    """Return the rank that clearly exceeds the others in these blocks; less clearly, the one held."""
+    """Return the rank that clearly exceeds the others; the one held need do so less clearly."""
     means = _means(blocks, excess)
     if len(means) < 2:
         return None
