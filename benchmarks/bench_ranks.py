@@ -35,7 +35,8 @@ TARGET_CORES, TARGET_MB = 1.0, 500
 
 def judged(ranks: Ranks, seconds: float) -> list[Straggler]:
     """Return what was found, each time it changed."""
-    stragglers, found = Stragglers(), []
+    stragglers = Stragglers()
+    found: list[Straggler] = []
     for rank in range(ranks.ranks):
         stragglers.take(rank, start(rank))
     for rank, progress in ranks.train(seconds):
@@ -93,9 +94,13 @@ class Told(Source):
         self.messages = 0
         self.at_end = False
 
+    def now_s(self) -> float:
+        """Return the moment, on the ranks' clock."""
+        return time.monotonic() - self._began_s
+
     def read(self) -> list[Envelope]:
         """Return what is due."""
-        return list(self._due(time.monotonic() - self._began_s))
+        return list(self._due(self.now_s()))
 
     def _due(self, until_s: float) -> Iterator[Envelope]:
         while True:
@@ -149,7 +154,10 @@ def session_costs(options: argparse.Namespace) -> dict[str, float | int | str]:
         subprocess.run([sys.executable, __file__, *told, f"--write={path}"], check=True)
         source, screen = Told(path), Screen()
         session = Session(
-            Plan(workload="", settings={}), start_source=lambda _plan: source, beside=()
+            Plan(workload="", settings={}),
+            start_source=lambda _plan: source,
+            beside=(),
+            clock=source.now_s,
         )
         session.record(Path(place) / "run.csv")
         began_s, began_cpu_s = time.monotonic(), time.process_time()

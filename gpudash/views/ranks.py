@@ -14,7 +14,7 @@ from gpudash.protocol import (
     Started,
 )
 from gpudash.snapshot import ENDED, RankRow, State, Straggler
-from gpudash.statistics import Means
+from gpudash.statistics import Means, mean
 from gpudash.views.stragglers import Stragglers
 from gpudash.views.throughput import IDLE, UNKNOWN, RecentSteps
 
@@ -123,10 +123,11 @@ class _Rank:
         rate = self._recent.rate(now_s - self._busy_since_s)
         if self.state != "training":
             rate = IDLE if self.state == "paused" else UNKNOWN
-        data, phases = Means(), Means()
-        for step in self._recent if self.state not in ENDED else ():
-            data.add({"data_ms": step.data_ms}, step.count)
-            phases.add(step.phases_ms or {}, step.count)
+        steps = [] if self.state in ENDED else list(self._recent)
+        phases = Means()
+        for step in steps:
+            if step.phases_ms:
+                phases.add(step.phases_ms, step.count)
         return RankRow(
             rank=self._rank,
             pid=self._pid,
@@ -134,7 +135,7 @@ class _Rank:
             steps=self._steps,
             steps_per_s=rate.steps_per_s,
             step_ms_p50=rate.step_ms_p50,
-            data_ms=data.values().get("data_ms"),
+            data_ms=mean((step.data_ms for step in steps), (step.count for step in steps)),
             phases_ms=phases.values(),
             loss=self._loss,
         )
