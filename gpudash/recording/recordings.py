@@ -8,6 +8,7 @@ the other recordings go on.
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -129,9 +130,8 @@ class Recordings:
             body = body.plan
             envelope = replace(envelope, body=body)
         place = (envelope.source, envelope.rank)
-        for key in list(self._lasting):
-            if key[:2] == place and key[2] in ENDS.get(type(body), ()):
-                del self._lasting[key]
+        for ended, no_run in product(ENDS.get(type(body), ()), (True, False)):
+            self._lasting.pop((*place, ended, no_run), None)
         if isinstance(body, GpuReading):
             return self._lasting.setdefault((*place, GpuReading, body.uuid), envelope) is envelope
         if isinstance(body, LASTING):

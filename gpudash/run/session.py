@@ -140,7 +140,7 @@ class Session:
         """Make everything anew that messages are folded into."""
         self._normaliser = Normaliser()
         self._live = LiveView(self.plan, began_s)
-        self._ranks = Ranks()
+        self._ranks = Ranks(lambda sentence: self._say(Notice(text=sentence)))
         self._time = TimeAccount()
         self._whole_run = WholeRun()
         self._intervals: Intervals | None = None
@@ -506,6 +506,7 @@ class Session:
             joined=self._joined,
             last_command=self._last_command,
             ranks=self._ranks.rows(now_s),
+            straggler=self._ranks.straggler,
             recording=self._recordings.shown,
             unattributed_pct=None if unattributed is None else 100 * unattributed,
         )

@@ -10,9 +10,9 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.snapshot import ENDED, Snapshot, aside, is_script, silence
+from gpudash.snapshot import ENDED, Snapshot, Straggler, aside, is_script, silence
 from gpudash.trace.summary import Summary
-from gpudash.views.evidence import Measured, evidence_of
+from gpudash.views.evidence import Measured, beside, evidence_of
 from gpudash.views.lanes import Lane, lanes_of
 from gpudash.views.recent_step import MEASURED_STEPS, RecentStep, recent_step, steps_needed
 from gpudash.views.remedies import Try, known_waits, tries, waiting_levers
@@ -70,11 +70,11 @@ def answer(
         return Answer(kind=kind, title=title, evidence=evidence, step_ms=step.step_ms, lanes=lanes)
     ours = bool(levers) and not snapshot.levers
     limit = limit_of(_asked(snapshot, step, profile, ours=ours), before.kind if before else None)
-    title = TITLES[limit]
+    title = _title(limit, snapshot.straggler)
     return Answer(
         kind="ended" if ended else limit,
         title=f"{snapshot.state}; it was {title}" if ended else title,
-        evidence=evidence_of(limit, Measured(snapshot, step, profile)),
+        evidence=(*evidence_of(limit, Measured(snapshot, step, profile)), *beside(limit, snapshot)),
         step_ms=step.step_ms,
         lanes=lanes,
         tries=() if ended else tries(limit, snapshot, levers, step, profile),
@@ -86,7 +86,8 @@ def _asked(
 ) -> tuple[Rule, ...]:
     """Return the rules; what makes the host wait is known of our own workloads alone."""
     launches = ours and not waiting_levers(snapshot.settings)
-    return rules(step, profile, waits=known_waits(snapshot.settings), launches=launches)
+    waits = known_waits(snapshot.settings)
+    return rules(step, profile, waits=waits, launches=launches, straggler=snapshot.straggler)
 
 
 def _interrupted(snapshot: Snapshot, before: Answer | None) -> Answer | None:
@@ -134,6 +135,7 @@ def _holding(before: Answer | None, kind: Meanwhile, title: str) -> Answer:
 TITLES: dict[Limit, str] = {
     "asides": "paused",
     "cores": "limited by other jobs",
+    "straggler": "limited by one rank after another",
     "data": "input-bound",
     "copy": "copy-bound",
     "communication": "communication-bound",
@@ -148,6 +150,15 @@ TITLES: dict[Limit, str] = {
     "none": "unclear, because no part fills the step",
     "unknown": "unclear, because no times within a step are measured",
 }
+
+
+def _title(limit: Limit, straggler: Straggler | None) -> str:
+    """Return it; a rank that is always the slow one is named."""
+    if limit != "straggler" or straggler is None or straggler.kind == "wandering":
+        return TITLES[limit]
+    if straggler.kind == "imbalance":
+        return "limited by unequal batches"
+    return f"limited by rank {straggler.rank}"
 
 
 def _end(snapshot: Snapshot) -> Iterator[str]:

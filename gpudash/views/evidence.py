@@ -1,9 +1,10 @@
 """What is said of a limit: clauses with what was measured, the most important first."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from gpudash import format as fmt
+from gpudash.protocol import Phase
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary, SyncUse
 from gpudash.views.lanes import prepares
@@ -51,6 +52,53 @@ def _other_jobs(measured: Measured) -> Iterator[str]:
         yield "no lever changes that"
     else:  # a loader may wait for a core too, or for something that a lever changes
         yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
+
+
+def _straggler(measured: Measured) -> Iterator[str]:
+    snapshot = measured.snapshot
+    straggler = snapshot.straggler
+    if straggler is None:
+        return
+    rank = f"rank {straggler.rank}"
+    in_what = _in_what(straggler.phase, snapshot.phases)
+    why = f" ({straggler.why})" if straggler.why else ""
+    waits = f"{fmt.milliseconds(straggler.others_wait_ms)} ms a step in the all-reduce{why}"
+    match straggler.kind:
+        case "persistent":
+            yield f"{rank} is {_pct(straggler.slower_pct)} slow{in_what}; the others wait {waits}"
+            yield "no lever changes that"
+        case "imbalance":
+            yield f"{rank} has more to work on{in_what}; the others wait {waits}"
+            yield "batches of equal size would even that out"
+        case "wandering":
+            yield f"the slow rank changes; the others wait {waits}"
+            yield f"the newest is {rank}, {_pct(straggler.slower_pct)} slow{in_what}"
+
+
+def beside(limit: Limit, snapshot: Snapshot) -> Iterator[str]:
+    """Yield what is told of a slow rank that is not the limit."""
+    straggler = snapshot.straggler
+    if straggler is None or limit == "straggler":
+        return
+    rank, excess = f"rank {straggler.rank}", f"{fmt.milliseconds(straggler.excess_ms)} ms longer"
+    if straggler.others_wait_ms is not None:
+        waits = fmt.milliseconds(straggler.others_wait_ms)
+        yield f"the others wait {waits} ms a step for {rank}"
+    elif straggler.phase == "data":
+        yield f"{rank} waits {excess} for data; hidden so far: nobody waits"
+    else:
+        yield f"the host of {rank} is busy {excess}; hidden so far: nobody waits"
+
+
+def _in_what(phase: str, phases: Iterable[Phase]) -> str:
+    """Return ` in backward`; nothing where it cannot be told."""
+    labels = {one.name: one.label for one in phases}
+    said = {"": "", "data": " in its data loading", "host": " on the host"}
+    return said.get(phase, f" in {fmt.plain(labels.get(phase, phase))}")
+
+
+def _pct(share_pct: float) -> str:
+    return f"{share_pct:.{0 if share_pct >= 9.95 else 1}f} %"
 
 
 def _input(measured: Measured) -> Iterator[str]:
@@ -185,6 +233,7 @@ def place(sync: SyncUse) -> str:
 _EVIDENCE: Mapping[Limit, Callable[[Measured], Iterator[str]]] = {
     "asides": _asides,
     "cores": _other_jobs,
+    "straggler": _straggler,
     "data": _input,
     "copy": _copy,
     "communication": _communication,

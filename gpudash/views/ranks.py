@@ -1,40 +1,71 @@
 """Several processes that train together, side by side: folds what each of them tells."""
 
+from collections.abc import Callable
+
 from gpudash.protocol import (
     Envelope,
     Failed,
     Finished,
+    GpuReading,
+    HostReading,
     Paused,
     Progress,
     Resumed,
     Started,
 )
-from gpudash.snapshot import ENDED, RankRow, State
-from gpudash.statistics import Means
+from gpudash.snapshot import ENDED, RankRow, State, Straggler
+from gpudash.statistics import Means, mean
+from gpudash.views.stragglers import Stragglers
 from gpudash.views.throughput import IDLE, UNKNOWN, RecentSteps
 
 TRAINING = "training"
 """The source that training processes speak as."""
+MOST_RANKS = 1024
+"""Those beyond are not followed: nobody reads so many rows, and each costs time."""
 
 
 class Ranks:
     """Takes the envelopes of all ranks, in order of arrival."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str], None] = lambda _sentence: None) -> None:
+        """`tell` hears what the user should know."""
+        self._tell = tell
         self._ranks: dict[int, _Rank] = {}
+        self._stragglers = Stragglers()
+        self._beyond = False  # there are more than can be followed
 
     def take(self, envelope: Envelope) -> None:
-        """Take one envelope; what does not come from a training process is passed over.
+        """Take one envelope; but for readings, what no training process says is passed over.
 
         Rank 0 tells the end for all.
         """
+        if isinstance(envelope.body, GpuReading | HostReading):
+            self._stragglers.take(envelope.rank, envelope.body)
         if envelope.source != TRAINING:
             return
-        own = self._ranks.setdefault(envelope.rank, _Rank(envelope.rank))
-        own.take(envelope)
+        if envelope.rank >= MOST_RANKS:
+            self._pass_over()
+            return
+        own = self._ranks.get(envelope.rank)
+        if own is None:
+            own = self._ranks[envelope.rank] = _Rank(envelope.rank)
+        if not own.take(envelope):
+            return
+        self._stragglers.take(envelope.rank, envelope.body)
         if envelope.rank == 0 and isinstance(envelope.body, Finished | Failed):
             for rank in self._ranks.values():
                 rank.state = own.state
+
+    @property
+    def straggler(self) -> Straggler | None:
+        """The rank that the others wait for."""
+        return self._stragglers.found()
+
+    def _pass_over(self) -> None:
+        if not self._beyond:
+            self._beyond = True
+            most = f"{MOST_RANKS:,}"
+            self._tell(f"more than {most} ranks train: gpudash follows the first {most}")
 
     def rows(self, now_s: float) -> tuple[RankRow, ...]:
         """Return a row for each rank; none for a single one."""
@@ -58,9 +89,10 @@ class _Rank:
         self._steps = 0
         self._loss: float | None = None
 
-    def take(self, envelope: Envelope) -> None:
+    def take(self, envelope: Envelope) -> bool:
+        """Take what it says; tell whether that is new."""
         if envelope.seq <= self._newest:
-            return
+            return False
         self._newest = envelope.seq
         match envelope.body:
             case Started() as started:
@@ -77,6 +109,7 @@ class _Rank:
                 self.state = "finished"
             case Failed():
                 self.state = "failed"
+        return True
 
     def _progress(self, progress: Progress) -> None:
         for step in progress.steps:
@@ -90,10 +123,11 @@ class _Rank:
         rate = self._recent.rate(now_s - self._busy_since_s)
         if self.state != "training":
             rate = IDLE if self.state == "paused" else UNKNOWN
-        data, phases = Means(), Means()
-        for step in self._recent if self.state not in ENDED else ():
-            data.add({"data_ms": step.data_ms}, step.count)
-            phases.add(step.phases_ms or {}, step.count)
+        steps = [] if self.state in ENDED else list(self._recent)
+        phases = Means()
+        for step in steps:
+            if step.phases_ms:
+                phases.add(step.phases_ms, step.count)
         return RankRow(
             rank=self._rank,
             pid=self._pid,
@@ -101,7 +135,7 @@ class _Rank:
             steps=self._steps,
             steps_per_s=rate.steps_per_s,
             step_ms_p50=rate.step_ms_p50,
-            data_ms=data.values().get("data_ms"),
+            data_ms=mean((step.data_ms for step in steps), (step.count for step in steps)),
             phases_ms=phases.values(),
             loss=self._loss,
         )

@@ -8,12 +8,14 @@ from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
+from gpudash.snapshot import Straggler
 from gpudash.trace.summary import Summary
 from gpudash.views.recent_step import RecentStep
 
 Limit: TypeAlias = Literal[
     "asides",  # evaluation and checkpoints
     "cores",  # other jobs use them
+    "straggler",  # the others wait for one rank
     "data",
     "copy",
     "communication",
@@ -32,6 +34,8 @@ Limit: TypeAlias = Literal[
 
 ASIDES_PCT = 50.0
 """The larger part of the time."""
+STRAGGLER_PCT = 1.0
+"""A rank is named from 1.5 % of the step on, and remains so for half of that."""
 DATA_PCT = 10.0
 """In use elsewhere: an input wait of 10 % of the step warns, 20 % is critical."""
 COPY_PCT = 20.0
@@ -54,6 +58,8 @@ SM_PCT = 80.0
 """Of the time. Under a large matmul an H200 reads 96 %."""
 DEVICE_PCT = 90.0
 """In use elsewhere: from here on a step is called compute-bound."""
+BESIDE: frozenset[Limit] = frozenset({"asides", "cores", "straggler"})
+"""What is no part of a step that a single process takes."""
 HYSTERESIS_PCT = 2.0
 """An answer holds until its value is so far below the threshold: it does not flicker there."""
 
@@ -80,6 +86,7 @@ def rules(
     *,
     waits: Collection[str] = (),
     launches: bool = False,
+    straggler: Straggler | None = None,
 ) -> tuple[Rule, ...]:
     """Return every rule with its value, in the order in which they are asked.
 
@@ -90,6 +97,7 @@ def rules(
     first = (
         Rule("asides", "evaluation and checkpoints", step.aside_pct, ASIDES_PCT),
         Rule("cores", "the training waits for a core", step.core_wait_pct, CORE_WAIT_WARNS_PCT),
+        *(_by_rank(step, straggler) if straggler is not None else ()),
         Rule("data", "the step waits for data", step.share_pct(step.starved_ms), DATA_PCT),
     )
     if not step.on_gpu:
@@ -118,8 +126,17 @@ def limit_of(asked: Iterable[Rule], before: str | None = None) -> Limit:
     for rule in asked:
         if rule.matches(before):
             return rule.kind
-        within_step |= rule.value_pct is not None and rule.kind not in ("asides", "cores")
+        within_step |= rule.value_pct is not None and rule.kind not in BESIDE
     return "none" if within_step else "unknown"
+
+
+def _by_rank(step: RecentStep, straggler: Straggler) -> tuple[Rule, ...]:
+    """Return the rule for a slow rank; none where every rank waits for data, and much longer."""
+    waits_ms, starved_ms = straggler.others_wait_ms, step.starved_ms or 0.0
+    if waits_ms is None or starved_ms > 2 * waits_ms:
+        return ()
+    share_pct = step.share_pct(waits_ms)
+    return (Rule("straggler", "the others wait for a rank", share_pct, STRAGGLER_PCT),)
 
 
 def _by_host(step: RecentStep, kind: Limit) -> tuple[Rule]:

@@ -18,7 +18,8 @@ def why_lines(
     """Return the evidence, each rule with its value, a profile's lines, where ranges come from."""
     profile, step = of_device(profile), recent_step(snapshot, cores)
     waits = known_waits(snapshot.settings)
-    asked = rules(step, profile, waits=waits, launches=answer.kind == "launch")
+    launches = answer.kind == "launch"
+    asked = rules(step, profile, waits=waits, launches=launches, straggler=snapshot.straggler)
     width = max(len(rule.asks) for rule in asked)
     return [
         *answer.evidence,

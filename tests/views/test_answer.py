@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import ComparisonShown, Device, GpuReading, HostReading, Phase
-from gpudash.snapshot import Marker, RankRow, Series, Snapshot
+from gpudash.snapshot import Marker, RankRow, Series, Snapshot, Straggler
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from gpudash.views.answer import answer
 from gpudash.views.lanes import Part, lane
@@ -189,6 +189,84 @@ def test_the_newest_reading_stands_in_where_no_core_wait_is_kept_over_time():
     assert found.title == "limited by other jobs"
     assert found.evidence[0] == "the training waits for a core 48 % of the time"
     assert found.tries == ()
+
+
+# ── a rank that the others wait for ─────────────────────────────────────────────────────
+
+
+WAITS = "the others wait 1.80 ms a step in the all-reduce"
+
+
+def behind(snapshot=None, **changes):
+    told = {"rank": 5, "phase": "backward", "excess_ms": 1.1, "slower_pct": 11.0}
+    straggler = Straggler(**{**told, "others_wait_ms": 1.8, **changes})
+    return changed(snapshot or measured(device_ms=9.9), straggler=straggler)
+
+
+def test_a_slow_rank_is_the_limit_with_its_phase_the_wait_and_why():
+    found = ask(behind(why="power cap on GPU 5"))
+    assert (found.kind, found.title, found.tries) == ("straggler", "limited by rank 5", ())
+    assert found.evidence == (
+        f"rank 5 is 11 % slow in backward; {WAITS} (power cap on GPU 5)",
+        "no lever changes that",
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "said"),
+    [
+        ("data", "rank 5 is 11 % slow in its data loading; "),
+        ("host", "rank 5 is 11 % slow on the host; "),
+        ("", "rank 5 is 11 % slow; "),
+        ("their own\x1b", "rank 5 is 11 % slow in their own␛; "),
+    ],
+)
+def test_a_slow_rank_is_slow_in_something(phase, said):
+    assert ask(behind(phase=phase)).evidence[0].startswith(said)
+
+
+def test_a_slow_rank_that_changes_is_not_the_one_that_is_named():
+    found = ask(behind(kind="wandering"))
+    assert found.title == "limited by one rank after another"
+    assert found.evidence == (
+        f"the slow rank changes; {WAITS}",
+        "the newest is rank 5, 11 % slow in backward",
+    )
+
+
+def test_a_rank_with_more_work_is_not_called_slow():
+    found = ask(behind(kind="imbalance", phase="", why="another rank in each step"))
+    assert found.title == "limited by unequal batches"
+    assert found.evidence[0] == (f"rank 5 has more to work on; {WAITS} (another rank in each step)")
+
+
+def test_where_nobody_waits_a_delay_is_information_beside_the_limit():
+    found = ask(behind(phase="data", excess_ms=10.0, others_wait_ms=None))
+    assert found.kind == "gpu"
+    assert found.evidence[-1] == "rank 5 waits 10.0 ms longer for data; hidden so far: nobody waits"
+    found = ask(behind(phase="host", excess_ms=2.0, others_wait_ms=None))
+    assert found.evidence[-1] == (
+        "the host of rank 5 is busy 2.00 ms longer; hidden so far: nobody waits"
+    )
+
+
+def test_where_all_wait_longer_for_data_that_comes_first():
+    waiting = behind(measured(data_ms=4.0), others_wait_ms=1.9)
+    assert ask(waiting).kind == "data"
+    assert ask(waiting).evidence[-1] == "the others wait 1.90 ms a step for rank 5"
+    assert ask(behind(measured(data_ms=4.0), others_wait_ms=2.0)).kind == "straggler"
+
+
+def test_other_jobs_come_before_a_slow_rank():
+    assert ask(behind(measured(core_wait_pct=50.0))).kind == "cores"
+
+
+def test_the_rule_of_a_slow_rank_is_among_the_reasons():
+    snapshot = behind()
+    lines = why_lines(ask(snapshot), snapshot)
+    assert any(line.startswith("▸ the others wait for a rank") and "18 %" in line for line in lines)
+    plain = measured()
+    assert not any("for a rank" in line for line in why_lines(ask(plain), plain))
 
 
 # ── what is said ────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from gpudash.protocol import Envelope, Failed
-from gpudash.views.ranks import Ranks
+from gpudash.views.ranks import MOST_RANKS, Ranks
+from tests import simulated_ranks
 from tests.scripted_run import BEGAN_S, Trainer, gpu
 
 SEQ = count()
@@ -109,3 +110,23 @@ def test_another_process_of_the_same_rank_begins_anew():
 def test_what_is_told_again_counts_once():
     told = trained(1, 50.0)
     assert rows(*trained(0, 50.0), *told, *told) == rows(*trained(0, 50.0), *told)
+
+
+def test_the_rank_that_the_others_wait_for_is_told_also_where_all_is_told_twice():
+    slow = simulated_ranks.Ranks(4, delay=lambda _step, rank: {"forward": 2.0} if rank == 3 else {})
+    starts = [(rank, simulated_ranks.start(rank)) for rank in range(4)]
+    ranks = Ranks()
+    for envelope in simulated_ranks.enveloped([*starts, *slow.train(15)]):
+        ranks.take(envelope)
+        ranks.take(envelope)
+    assert (ranks.straggler.rank, ranks.straggler.phase) == (3, "forward")
+
+
+def test_of_10_000_ranks_the_first_are_followed_and_one_line_says_so():
+    told = []
+    ranks = Ranks(told.append)
+    for rank in range(10_000):
+        for envelope in trained(rank, 50.0, steps=1):
+            ranks.take(envelope)
+    assert [row.rank for row in ranks.rows(BEGAN_S)] == list(range(MOST_RANKS))
+    assert told == ["more than 1,024 ranks train: gpudash follows the first 1,024"]

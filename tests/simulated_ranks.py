@@ -1,0 +1,135 @@
+"""What ranks tell that train in step, simulated: jitter, outliers, drift, and a slow one."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from msgspec.structs import replace
+
+from gpudash.protocol import Device, Envelope, Event, Phase, Progress, Started, Step
+
+PARTS_MS = {"copy": 0.5, "forward": 4.3, "your_code": 0.2, "backward": 10.0, "optimizer": 0.7}
+"""In the order of a step; between `backward` and `optimizer` the ranks wait for each other."""
+COLLECTIVE_MS = 0.5
+DATA_MS = 0.3
+HOST_MS = 6.0
+STEP_MS = sum(PARTS_MS.values()) + COLLECTIVE_MS
+HOST = ("data", "host")
+NAMES = (*list(PARTS_MS)[:4], "communication", "optimizer")
+
+
+def start(rank: int, kind: str = "cuda", world_size: int = 4) -> Started:
+    return Started(
+        at_s=0.0,
+        pid=1000 + rank,
+        workload="train.py",
+        device=Device(kind=kind, name="NVIDIA H200", uuid=f"GPU-{rank}"),
+        settings={},
+        warmup_steps=5,
+        versions={},
+        phases=tuple(Phase(name=name, label=name, lane="train") for name in NAMES),
+        world_size=world_size,
+    )
+
+
+class Ranks:
+    """Trains so many seconds; `delay(step, rank)` says in what a rank is slower, and by how much.
+
+    A step is measured closely twice in each 100 ms, by each rank at other times; those between are
+    told of together.
+    """
+
+    def __init__(
+        self,
+        ranks: int = 4,
+        *,
+        seed: int = 0,
+        jitter: float = 0.04,
+        spread: float = 0.0025,
+        kind: str = "cuda",
+        hides: bool = False,
+        delay=lambda _step, _rank: {},
+        tokens=lambda _step, _rank: 1000,
+    ) -> None:
+        self.ranks, self.kind = ranks, kind
+        self._rng = np.random.default_rng(seed)
+        self._jitter, self._hides = jitter, hides
+        self._speed = self._rng.uniform(1 - spread, 1 + spread, ranks)  # no two GPUs are alike
+        self._delay, self._tokens = delay, tokens
+        self._drift = 0.0
+        self._step = 0
+        self._ends_ms = np.zeros(ranks)
+        self._due_ms = self._rng.uniform(0, 100, ranks)
+        self._left = np.zeros(ranks, dtype=int)
+        self._told = np.zeros(ranks, dtype=int)  # the newest step of each
+
+    def train(self, seconds: float) -> Iterator[tuple[int, Progress]]:
+        until_ms = self._ends_ms[0] + 1e3 * seconds
+        while self._ends_ms[0] < until_ms:
+            yield from self._one()
+
+    def _one(self) -> Iterator[tuple[int, Progress]]:
+        self._step += 1
+        rng, ranks = self._rng, self.ranks
+        self._drift = 0.999 * self._drift + rng.normal(0, 0.001)
+        usual = np.array(list(PARTS_MS.values()))[:, None] * self._speed * (1 + self._drift)
+        took = usual * rng.lognormal(0, self._jitter, (1, ranks))
+        took = took * rng.lognormal(0, self._jitter / 2, took.shape)
+        took = took * np.where(rng.random(ranks) < 0.01 / ranks, 5.0, 1.0)
+        parts = {name: took[at] for at, name in enumerate(PARTS_MS)}
+        data = DATA_MS * rng.lognormal(0, 0.3, ranks)
+        host = HOST_MS * rng.lognormal(0, 0.03, ranks)
+        exposed = np.zeros(ranks)
+        for rank in range(ranks):
+            for part, ms in self._delay(self._step, rank).items():
+                if part == "data":
+                    data[rank] += ms
+                elif part == "host":
+                    host[rank] += ms
+                else:
+                    parts[part][rank] += ms
+                if part in HOST and not self._hides:
+                    exposed[rank] += ms
+        began = self._ends_ms
+        ready = began + exposed + sum(parts[name] for name in list(PARTS_MS)[:4])
+        together = ready.max() + COLLECTIVE_MS
+        self._ends_ms = together + parts["optimizer"]
+        for rank in range(ranks):
+            if self._ends_ms[rank] >= self._due_ms[rank]:
+                self._due_ms[rank], self._left[rank] = self._ends_ms[rank] + 100, 2
+            if not self._left[rank]:
+                continue
+            self._left[rank] -= 1
+            phases = {name: float(ms[rank]) for name, ms in parts.items()}
+            step = Step(
+                step=self._step,
+                segment=0,
+                samples=8,
+                tokens=self._tokens(self._step, rank),
+                finished_s=float(self._ends_ms[rank]) / 1e3,
+                step_ms=float(self._ends_ms[rank] - began[rank]),
+                data_ms=float(data[rank]),
+                host_ms=float(host[rank]),
+                device_ms=float(sum(phases.values())),
+                phases_ms=phases | {"communication": float(together - ready[rank])},
+            )
+            yield rank, self._progress(*self._between(rank, step), step)
+
+    def _between(self, rank: int, step: Step) -> list[Step]:
+        count = step.step - int(self._told[rank]) - 1
+        self._told[rank] = step.step
+        if not count:
+            return []
+        blind = replace(step, step=step.step - 1, count=count, phases_ms=None, device_ms=None)
+        return [replace(blind, finished_s=step.finished_s - step.step_ms / 1e3)]
+
+    def _progress(self, *steps: Step) -> Progress:
+        done = steps[-1].step
+        until_s = steps[-1].finished_s
+        return Progress(until_s=until_s, steps=steps, total_steps=done, total_samples=8 * done)
+
+
+def enveloped(told: Iterable[tuple[int, Event]], seq: int = 1) -> Iterator[Envelope]:
+    """The same as a session is told it."""
+    for number, (rank, body) in enumerate(told, seq):
+        at_s = getattr(body, "until_s", 0.0)
+        yield Envelope(source="training", rank=rank, seq=number, sent_s=at_s, body=body)

@@ -1,0 +1,226 @@
+"""The rank that the others wait for: who is named, in what, when, and when nobody is."""
+
+import random
+
+import pytest
+from msgspec.structs import replace as changed
+
+from gpudash.protocol import GpuReading, HostReading
+from gpudash.views.same_steps import over_others
+from gpudash.views.stragglers import Stragglers
+from tests.simulated_ranks import STEP_MS, Ranks, start
+
+PARTS = ("data", "copy", "forward", "backward", "optimizer", "host")
+
+
+def steps(seconds):
+    return seconds * 1e3 / STEP_MS
+
+
+def of_step(pct):
+    return pct / 100 * STEP_MS
+
+
+def slow(rank, **parts):
+    return lambda _step, one: parts if one == rank else {}
+
+
+def begin(ranks):
+    stragglers = Stragglers()
+    for rank in range(ranks.ranks):
+        stragglers.take(rank, start(rank, ranks.kind))
+    return stragglers
+
+
+def found(ranks, seconds=30.0, stragglers=None):
+    """What was found after each step, without what stayed the same."""
+    stragglers = stragglers or begin(ranks)
+    told = [None]
+    for rank, progress in ranks.train(seconds):
+        stragglers.take(rank, progress)
+        if stragglers.found() != told[-1]:
+            told.append(stragglers.found())
+    return told
+
+
+def last(ranks, seconds=30.0):
+    return found(ranks, seconds)[-1]
+
+
+# ── who, in what ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize(("pct", "ranks"), [(3, 2), (5, 4), (20, 8)])
+def test_a_slow_rank_is_named_with_its_phase_and_no_other_ever_is(part, pct, ranks):
+    told = found(Ranks(ranks, seed=pct, delay=slow(1, **{part: of_step(pct)})))
+    assert {(one.rank, one.phase, one.kind) for one in told if one} == {(1, part, "persistent")}
+    assert told[-1].excess_ms == pytest.approx(of_step(pct), rel=0.35)
+    assert told[-1].slower_pct == pytest.approx(pct, rel=0.45)
+    assert told[-1].others_wait_ms == pytest.approx(of_step(pct), rel=0.35)
+
+
+def test_a_rank_that_becomes_slow_later_is_named_within_30_s():
+    def delay(step, rank):
+        return {"forward": of_step(3)} if rank == 3 and step > steps(32) else {}
+
+    ranks = Ranks(4, delay=delay)
+    stragglers = begin(ranks)
+    assert found(ranks, 30, stragglers) == [None]
+    assert found(ranks, 32, stragglers)[-1].rank == 3
+
+
+@pytest.mark.parametrize(("ranks", "jitter"), [(2, 0.05), (4, 0.1), (8, 0.05), (64, 0.03)])
+def test_ranks_that_differ_as_two_gpus_do_give_no_alarm(ranks, jitter):
+    assert found(Ranks(ranks, seed=ranks, jitter=jitter, spread=0.0025), seconds=60) == [None]
+
+
+def test_a_rank_that_gets_well_is_named_no_longer():
+    def delay(step, rank):
+        return {"copy": 2.0} if rank == 2 and step < steps(25) else {}
+
+    told = found(Ranks(4, delay=delay), 60)
+    assert (told[-2].rank, told[-1]) == (2, None)
+
+
+def test_on_a_cpu_ranks_are_told_apart_as_well():
+    assert last(Ranks(4, kind="cpu", delay=slow(0, data=of_step(10)))).phase == "data"
+
+
+def test_a_delay_in_no_phase_that_can_be_told_is_a_delay_all_the_same():
+    spread_out = dict.fromkeys(("copy", "forward", "your_code", "optimizer"), of_step(3))
+    told = last(Ranks(4, delay=slow(1, **spread_out)))
+    assert (told.rank, told.phase) == (1, "")
+    assert told.excess_ms == told.others_wait_ms
+
+
+# ── what a host hides that runs ahead ───────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("part", ["data", "host"])
+def test_what_the_host_hides_is_told_without_a_wait(part):
+    told = last(Ranks(2, hides=True, delay=slow(1, **{part: of_step(10)})))
+    assert (told.rank, told.phase, told.others_wait_ms) == (1, part, None)
+    assert told.excess_ms == pytest.approx(of_step(10), rel=0.2)
+
+
+def test_a_host_that_waits_in_launches_is_not_busier_because_another_waits_for_data():
+    def delay(_step, rank):
+        return {"data": 8.0} if rank == 1 else {"host": 8.0}
+
+    told = found(Ranks(2, hides=True, delay=delay))
+    assert {(one.rank, one.phase) for one in told if one} == {(1, "data")}
+
+
+# ── not always the same one, and not its own fault ──────────────────────────────────────
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+@pytest.mark.parametrize("turn_s", [2, 4])
+def test_a_slow_rank_that_changes_is_nobody_in_particular(ranks, turn_s):
+    def delay(step, rank):
+        return {"backward": 3.0} if rank == int(step / steps(turn_s)) % ranks else {}
+
+    told = found(Ranks(ranks, delay=delay), 60)
+    assert told[-1].kind == "wandering"
+    assert told[-1].phase == "backward"
+
+
+def test_a_rank_with_more_tokens_is_no_slow_one():
+    longer = Ranks(
+        4,
+        tokens=lambda _step, rank: 1200 if rank == 1 else 1000,
+        delay=slow(1, forward=0.8, backward=2.0),
+    )
+    told = last(longer)
+    assert (told.rank, told.phase, told.kind) == (1, "backward", "imbalance")
+
+
+def test_more_tokens_that_do_not_explain_it_leave_it_a_slow_rank():
+    ranks = Ranks(4, tokens=lambda _step, rank: 1000 + 10 * rank, delay=slow(1, backward=3.0))
+    assert last(ranks).kind == "persistent"
+
+
+def test_batches_of_other_lengths_in_each_step_are_told_as_such():
+    def tokens(step, rank):
+        return random.Random(100 * step + rank).randint(600, 1400)
+
+    uneven = Ranks(4, tokens=tokens, delay=lambda *at: {"backward": tokens(*at) / 100})
+    told = last(uneven)
+    assert (told.kind, told.phase, told.why) == ("imbalance", "", "another rank in each step")
+    assert told.others_wait_ms > 1.0
+
+
+# ── what can be told at all ─────────────────────────────────────────────────────────────
+
+
+def test_without_a_measured_communication_nothing_is_claimed():
+    ranks = Ranks(2, delay=slow(1, backward=5.0))
+    stragglers = begin(ranks)
+    for rank, progress in ranks.train(30):
+        for step in progress.steps:
+            (step.phases_ms or {}).pop("communication", None)
+        stragglers.take(rank, progress)
+    assert stragglers.found() is None
+
+
+def test_clocks_of_nodes_are_not_compared():
+    ranks = Ranks(2, delay=slow(1, backward=2.0))
+    stragglers = begin(ranks)
+    for rank, progress in ranks.train(30):
+        ahead_s = 5000.0 * rank
+        told = [changed(step, finished_s=step.finished_s + ahead_s) for step in progress.steps]
+        stragglers.take(rank, changed(progress, steps=tuple(told)))
+    assert stragglers.found().rank == 1
+
+
+def test_a_start_forgets_what_was_before():
+    ranks = Ranks(2, delay=slow(1, backward=5.0))
+    stragglers = begin(ranks)
+    assert found(ranks, stragglers=stragglers)[-1] is not None
+    stragglers.take(0, start(0))
+    assert stragglers.found() is None
+
+
+def test_the_median_of_the_others_leaves_oneself_out():
+    assert over_others({0: 1.0, 1: 4.0}) == {0: -3.0, 1: 3.0}
+    assert over_others({0: 1.0, 1: 4.0, 2: 2.0}) == {0: -2.0, 1: 2.5, 2: -0.5}
+    assert over_others({0: 1.0, 1: 4.0, 2: 2.0, 3: 3.0}) == {0: -2.0, 1: 2.0, 2: -1.0, 3: 1.0}
+
+
+# ── why ─────────────────────────────────────────────────────────────────────────────────
+
+
+def why(*readings, part="backward"):
+    ranks = Ranks(2, delay=slow(1, **{part: 3.0}))
+    stragglers = begin(ranks)
+    for reading in readings:
+        stragglers.take(0, reading)
+    return found(ranks, 15, stragglers)[-1].why
+
+
+def reading(gpu, **values):
+    return GpuReading(at_s=0.0, index=gpu, uuid=f"GPU-{gpu}", name="NVIDIA H200", values=values)
+
+
+def test_what_its_gpu_alone_shows_is_told():
+    usual = reading(0, sm_clock_mhz=1980.0, throttle="none", temperature_c=60.0)
+    capped = reading(1, sm_clock_mhz=1410.0, throttle="sw_power_cap", temperature_c=61.0)
+    hot = reading(1, sm_clock_mhz=1980.0, throttle="hw_thermal_slowdown", temperature_c=88.0)
+    clock = "its clock is 1,410 MHz, the others' 1,980 MHz"
+    assert why(usual, capped) == f"power cap on GPU 1, {clock}"
+    assert why(usual, hot) == "heat on GPU 1, 88 °C"
+    assert why(usual, reading(1, sm_clock_mhz=1410.0)) == clock
+
+
+def test_what_all_gpus_show_is_no_reason():
+    both = [reading(gpu, sm_clock_mhz=1410.0, throttle="sw_power_cap") for gpu in (0, 1)]
+    assert why(*both) == ""
+    assert why(reading(1, throttle="sw_power_cap")) == ""
+    assert why() == ""
+
+
+def test_a_host_that_waits_for_a_core_is_told_of_what_the_host_does():
+    host = HostReading(at_s=0.0, values={"core_wait_pct": 48.0})
+    assert why(host, part="data") == "the training waits for a core 48 % of the time"
+    assert why(host) == ""
