@@ -15,6 +15,7 @@ import torch
 from gpudash.hooks.driver import Driver
 from gpudash.hooks.found import Found, NewestCall, Root
 from gpudash.hooks.levers import Refusal
+from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.reporter import instruments
 from gpudash.protocol import (
     Command,
@@ -107,6 +108,9 @@ class Script:
         self.clock.interrupt()
 
     def finish(self) -> None: ...
+
+    def collectives(self) -> Collectives:
+        return Collectives(mib=2.0)
 
     def begin(self) -> "Script":
         found = Found(
