@@ -18,7 +18,7 @@ PLACES = (
     (
         "torch.distributed.fsdp._fully_shard._fsdp_param_group",
         "FSDPParamGroup",
-        ("wait_for_unshard", "post_backward", "_wait_for_post_backward", "finalize_backward"),
+        ("unshard", "wait_for_unshard", "post_backward", "_wait_for_post_backward", "finalize_backward"),
     ),
 )
 
