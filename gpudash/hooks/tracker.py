@@ -41,6 +41,7 @@ class Tracker(Batches):
         self._exchange = Exchange(self, self.gradient_came)
         self._rounds = Rounds()
         self._loss_s = 0.0
+        self._waiting = 0  # for other processes, how deep
         self._stepped_within = False  # an optimizer, in this backward pass
         self._scaled: tuple[int, Tensor] | None = None  # the id of a scaled loss, and the loss
         self._bare_backwards = 0  # since an optimizer stepped
@@ -245,13 +246,17 @@ class Tracker(Batches):
         """Take that the computation is about to wait for other processes."""
         if not self._is_timed or (get_ident() != self._thread and not self._backing):
             return False
-        self._mark("communication")
+        self._waiting += 1
+        if self._waiting == 1:
+            self._mark("communication")
         return True
 
     @event("communication")
     def wait_ends(self) -> bool:
         """Take that it goes on."""
-        self._mark("backward" if self._backing else "forward")
+        self._waiting -= 1
+        if self._waiting == 0:
+            self._mark("backward" if self._backing else "forward")
         return False
 
     # ── the model's calls ───────────────────────────────────────────────────────────────

@@ -13,14 +13,17 @@ from typing import Any, Protocol
 from gpudash.hooks.frames import unseen
 from gpudash.instrument.uncompiled import uncompiled
 
+FULLY_SHARD = "torch.distributed.fsdp._fully_shard"
 PLACES = (
     ("torch.nn.parallel.distributed", "DistributedDataParallel", ("_sync_buffers",)),
     (
-        "torch.distributed.fsdp._fully_shard._fsdp_param_group",
+        f"{FULLY_SHARD}._fsdp_param_group",
         "FSDPParamGroup",
-        ("unshard", "wait_for_unshard", "post_backward", "_wait_for_post_backward", "finalize_backward"),
+        ("unshard", "wait_for_unshard", "post_backward"),
     ),
+    (f"{FULLY_SHARD}._fsdp_state", "FSDPState", ("_root_post_backward_final_callback",)),
 )
+"""Module, class and methods."""
 
 
 class Waits(Hashable, Protocol):

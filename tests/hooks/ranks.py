@@ -132,7 +132,9 @@ class Branches(Net):
 
     def forward(self, x):
         self.passes += 1
-        return super().forward(x) if self.passes % 2 else self.three(self.two(x.repeat(1, 2)).relu())
+        return (
+            super().forward(x) if self.passes % 2 else self.three(self.two(x.repeat(1, 2)).relu())
+        )
 
 
 @shape
@@ -193,9 +195,10 @@ def sharded(toy):
 
 @shape
 def compiled(toy):
-    model = torch.compile(DistributedDataParallel(Net()), backend="eager")
-    train(toy, model)
-    return {"graphs": torch._dynamo.utils.counters["frames"]["ok"]}
+    compiled = []
+    toy.at_border = lambda _: compiled.append(torch._dynamo.utils.counters["frames"]["total"])
+    train(toy, torch.compile(DistributedDataParallel(Net()), backend="eager"))
+    return {"compiled": compiled}
 
 
 def traces(model):
@@ -217,13 +220,15 @@ def left_alone(toy):
     train(toy, model)
     file = io.BytesIO()
     torch.save(model.module, file)
-    found.append([b"gpudash" in file.getvalue(), *filter(None, traces(copy.deepcopy(model.module)))])
+    found.append(
+        [b"gpudash" in file.getvalue(), *filter(None, traces(copy.deepcopy(model.module)))]
+    )
     return {"traces": [one for one in found if any(one)]}
 
 
 @shape
 def fails_in_backward(toy):
-    """A backward pass is cut short, and the training goes on with another."""
+    """The last backward pass is cut short."""
     model = DistributedDataParallel(Net(), find_unused_parameters=True)
     train(toy, model)
     loss = model(torch.randn(1, 8)).mean()
@@ -231,7 +236,7 @@ def fails_in_backward(toy):
     try:
         loss.backward()
     except ZeroDivisionError:
-        return {"traces": [*filter(None, traces(model))]}
+        return {"traces": [*filter(None, traces(model))], "error": "the script's own"}
 
 
 def one_rank(rank, folder, names):
