@@ -7,6 +7,7 @@ import pickle
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,9 +19,9 @@ from tests.hooks.toy import watched
 
 RANKS = 3
 SLOW = 1
-STEPS = 24
-DELAY_S = 0.02
-"""Many times what a step of these models takes."""
+STEPS = 12
+DELAY_S = 0.05
+"""Many times what these models compute in a step."""
 SHAPES = {}
 
 
@@ -60,11 +61,11 @@ class Net(nn.Module):
 
 class LateData(TensorDataset):
     def __init__(self, where):
-        super().__init__(torch.randn(2 * STEPS, 8))
+        super().__init__(torch.randn(2 * STEPS, 8), torch.arange(2 * STEPS))
         self.where = where
 
     def __getitem__(self, index):
-        late(self.where, "data")
+        late(self.where, "data" if index % 2 else "")  # once a batch
         return super().__getitem__(index)
 
 
@@ -79,7 +80,7 @@ class LateSGD(torch.optim.SGD):
 def train(toy, model, where=None, loss=lambda out: out.square().mean()):
     optimizer = LateSGD(model.parameters(), lr=1e-3)
     optimizer.where = where
-    for (x,) in DataLoader(LateData(where), batch_size=2):
+    for x, _ in DataLoader(LateData(where), batch_size=2):
         optimizer.zero_grad()
         loss(model(x)).backward()
         optimizer.step()
@@ -196,7 +197,7 @@ def sharded(toy):
 @shape
 def compiled(toy):
     compiled = []
-    toy.at_border = lambda _: compiled.append(torch._dynamo.utils.counters["frames"]["total"])
+    also(toy, lambda: compiled.append(torch._dynamo.utils.counters["frames"]["total"]))
     train(toy, torch.compile(DistributedDataParallel(Net()), backend="eager"))
     return {"compiled": compiled}
 
@@ -214,8 +215,11 @@ def left_alone(toy):
     """The model is saved and copied between steps."""
     model = DistributedDataParallel(Net())
     found = []
-    toy.at_border = lambda _: found.append(
-        [*filter(None, traces(model)), b"gpudash" in pickle.dumps(model.module)]
+    also(
+        toy,
+        lambda: found.append(
+            [*filter(None, traces(model)), b"gpudash" in pickle.dumps(model.module)]
+        ),
     )
     train(toy, model)
     file = io.BytesIO()
@@ -239,6 +243,18 @@ def fails_in_backward(toy):
         return {"traces": [*filter(None, traces(model))], "error": "the script's own"}
 
 
+def also(toy, action):
+    """Do it at each border too."""
+    before = toy.at_border
+    toy.at_border = lambda step: (before(step), action())
+
+
+def look(toy, collectives, _step):
+    """Have every step measured; the model is there now, and will be gone."""
+    toy.tracker.clock._phases_every_s = 0.0
+    collectives.append(toy.tracker.collectives())
+
+
 def one_rank(rank, folder, names):
     torch.set_num_threads(1)
     distributed.init_process_group(
@@ -251,7 +267,7 @@ def one_rank(rank, folder, names):
         toy.tracker.begin_anew()
         toy.tracker.active = True
         collectives = []
-        toy.at_border = lambda _, seen=collectives: seen.append(toy.tracker.collectives())
+        toy.at_border = partial(look, toy, collectives)
         torch.manual_seed(0)
         more = SHAPES[name](toy) or {}
         toy.tracker.finish()

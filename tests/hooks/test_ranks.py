@@ -44,25 +44,24 @@ def test_each_step_is_counted_and_no_hook_fails(told, shape):
         assert rank["steps"] == ranks.STEPS
 
 
-@pytest.mark.parametrize("phase", ["data", "forward", "backward", "optimizer"])
-def test_a_delay_shows_in_its_phase_there_and_as_communication_on_the_others(told, phase):
-    shape = told[f"slow_in_{phase}"]
-    slow, others = shape[ranks.SLOW], [shape[rank] for rank in OTHERS]
-    for other in others:
-        assert usual(slow, phase) > DIFFERS * usual(other, phase)
-        assert usual(other, "communication") > DIFFERS * usual(slow, "communication")
-
-
-@pytest.mark.parametrize("shape", ["no_sync", "sharded"])
-def test_who_waits_communicates_for_longer_than_who_is_late(told, shape):
-    waits = [usual(rank, "communication") for rank in told[shape]]
-    assert min(waits[rank] for rank in OTHERS) > 1.2 * waits[ranks.SLOW]
-
-
-def test_fully_shard_leaves_no_wait_in_the_other_phases(told):
-    late, *others = (told["sharded"][rank] for rank in (ranks.SLOW, *OTHERS))
-    for other in others:
-        assert usual(late, "backward") > DIFFERS * usual(other, "backward")
+@pytest.mark.parametrize(
+    ("shape", "phase"),
+    [
+        ("slow_in_data", "data"),
+        ("slow_in_forward", "forward"),
+        ("slow_in_backward", "backward"),
+        ("slow_in_optimizer", "optimizer"),
+        ("no_sync", "your_code"),
+        ("sharded", "backward"),
+    ],
+)
+def test_a_delay_shows_in_its_phase_there_and_as_communication_on_the_others(told, shape, phase):
+    late = told[shape][ranks.SLOW]
+    for other in (told[shape][rank] for rank in OTHERS):
+        assert usual(late, phase) > DIFFERS * usual(other, phase)
+        longer_ms = usual(late, phase) - usual(other, phase)
+        waits_ms = usual(other, "communication") - usual(late, "communication")
+        assert waits_ms > longer_ms / 2
 
 
 def test_passes_that_send_nothing_do_not_communicate(told):
@@ -105,7 +104,7 @@ def test_nothing_is_said_where_all_is_told(told):
 
 def test_nothing_is_compiled_again(told):
     for rank in told["compiled"]:
-        assert len({*rank["compiled"]}) == 1
+        assert len({*rank["compiled"][1:]}) == 1  # the second step is, without hooks too
 
 
 @pytest.mark.parametrize("shape", ["left_alone", "fails_in_backward"])

@@ -143,12 +143,14 @@ def test_what_fails_half_way_leaves_nothing():
 
 
 def test_the_module_is_not_kept_alive():
-    watched = Watched()
-    watched.backward()
-    watched.backward()
-    last, module = watched.last, weakref.ref(watched.module)
-    parameter = weakref.ref(watched.module.first.weight)
-    del watched
+    net = Net()
+    last = LastGradient(net, lambda: None)
+    for _ in range(2):
+        last.begin()
+        net(torch.ones(1, 4)).sum().backward()
+        last.end()
+    module, parameter = weakref.ref(net), weakref.ref(net.first.weight)
+    del net
     gc.collect()
     assert module() is None
     assert parameter() is None
@@ -156,8 +158,8 @@ def test_the_module_is_not_kept_alive():
     assert last.end() is False
 
 
-def test_a_compiler_that_would_take_hooks_in_meets_none(monkeypatch):
+def test_a_compiler_that_would_take_hooks_in_meets_none():
     watched = Watched()
     watched.backward()
-    monkeypatch.setattr(torch._dynamo.config, "compiled_autograd", True)
-    assert watched.backward() == (False, [])
+    with torch._dynamo.config.patch(compiled_autograd=True):
+        assert watched.backward() == (False, [])
