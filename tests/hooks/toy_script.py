@@ -31,7 +31,8 @@ from gpudash.rendezvous import Rendezvous
 
 PATIENCE_S = 30.0
 PHASES = tuple(
-    Phase(name=name, label=name, lane="train") for name in ("forward", "backward", "optimizer")
+    Phase(name=name, label=name, lane="train")
+    for name in ("forward", "backward", "communication", "optimizer")
 )
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from gpudash.instrument import reporter
 from gpudash.instrument.loss import HostLoss
 from gpudash.instrument.memory import DeviceMemory
-from gpudash.instrument.reporter import LOSS_EVERY_S, STATE_EVERY_S, REPORT_EVERY_S, Reports
+from gpudash.instrument.reporter import LOSS_EVERY_S, REPORT_EVERY_S, STATE_EVERY_S, Reports
 from gpudash.protocol import Progress, Step
 
 
