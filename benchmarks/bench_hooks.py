@@ -1,6 +1,7 @@
-"""What the hooks cost somebody else's training: on against off, in one process.
+"""What the hooks cost somebody else's training: on against off, in one process or in several.
 
     python benchmarks/bench_hooks.py --targets-ms 0.5,1.4,2.4,3 --pairs 40
+    torchrun --nproc-per-node 2 benchmarks/bench_hooks.py --targets-ms 3 --pairs 40
 
 An MLP under AdamW, fed by a DataLoader, gets as many layers as its step needs to last so long:
 on a GPU such steps are bound by the host, where every microsecond of a hook is felt. Blocks with
@@ -10,10 +11,12 @@ asks for: steps and phases are measured and reported, short steps on a GPU sever
 published +40 % at 1.4 ms a step and +8 % at 2.4 ms.
 
 Each cost is given twice: by the wall clock, and in CPU time of the process, which what else runs
-on the machine hardly touches.
+on the machine hardly touches. Under torchrun the model is in DistributedDataParallel, one process
+for each GPU; all of them switch at the same step, and rank 0 prints its own costs.
 """
 
 import argparse
+import os
 import time
 from collections.abc import Iterator
 from itertools import chain, islice, repeat
@@ -22,8 +25,9 @@ from typing import Any, NamedTuple
 import torch
 from msgspec.json import Encoder
 from ratios import ratio_with_interval, show
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 from gpudash.compare.paired_t import block_order
@@ -63,7 +67,14 @@ class Watcher:
         """Make the reports, once."""
         clock, losses = self.tracker.clock, self.tracker.losses
         if self._reports is None and clock is not None and losses is not None:
-            self._reports = Reports(clock, losses, lambda: ({}, 0), lambda: None, self._send)
+            self._reports = Reports(
+                clock,
+                losses,
+                lambda: ({}, 0),
+                lambda: None,
+                self._send,
+                read_collectives=self.tracker.collectives,
+            )
 
     def border(self, _step: int) -> None:
         """Report where it is due; switch."""
@@ -106,7 +117,9 @@ class Script:
 
     def __init__(self, layers: int, width: int, device: torch.device) -> None:
         hidden = chain.from_iterable((nn.Linear(width, width), nn.ReLU()) for _ in range(layers))
-        self.model = nn.Sequential(*hidden, nn.Linear(width, 10)).to(device)
+        self.model: nn.Module = nn.Sequential(*hidden, nn.Linear(width, 10)).to(device)
+        if distributed.is_initialized():
+            self.model = DistributedDataParallel(self.model)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
         loader: DataLoader[Any] = DataLoader(Batches(64, width), batch_size=None)
         self.batches: Iterator[Any] = chain.from_iterable(repeat(loader))
@@ -143,22 +156,46 @@ def layers_that_last(target_us: float, width: int, device: torch.device) -> int:
         script.train(WARMUP_STEPS)
         times_us.append(script.cost(WARMUP_STEPS).wall_us)
     layer_us = max(1.0, (times_us[1] - times_us[0]) / 8)
-    return 1 + max(0, round((target_us - times_us[0]) / layer_us))
+    return of_rank_0(1 + max(0, round((target_us - times_us[0]) / layer_us)))
+
+
+def of_rank_0(number: int) -> int:
+    """Return what rank 0 says: all train the same steps."""
+    told = [number]
+    if distributed.is_initialized():
+        distributed.broadcast_object_list(told)
+    return told[0]
+
+
+def everywhere(*, holds: bool) -> bool:
+    """Return whether it holds in all processes."""
+    told = [holds]
+    if distributed.is_initialized():
+        told = [holds] * distributed.get_world_size()
+        distributed.all_gather_object(told, holds)
+    return all(told)
+
+
+def is_first() -> bool:
+    """Return whether this process is to print."""
+    return not distributed.is_initialized() or distributed.get_rank() == 0
 
 
 def compare(script: Script, watcher: Watcher, pairs: int, block_s: float) -> None:
     """Take turns; print the cost."""
     watcher.is_on = False
     script.train(WARMUP_STEPS)
-    steps = max(3, round(block_s * 1e6 / script.cost(WARMUP_STEPS).wall_us))
+    steps = of_rank_0(max(3, round(block_s * 1e6 / script.cost(WARMUP_STEPS).wall_us)))
     costs: dict[bool, list[Cost]] = {False: [], True: []}
     for order in block_order(pairs, seed=0):
         for is_on in (False, True) if order == "AB" else (True, False):
             watcher.is_on = is_on
-            while watcher.tracker.active is not is_on:  # short steps have a border now and then
+            while not everywhere(
+                holds=watcher.tracker.active is is_on
+            ):  # short steps have a border now and then
                 script.train(1)
             costs[is_on].append(script.cost(steps))
-    for name in Cost._fields:
+    for name in Cost._fields if is_first() else ():
         off, on = ([getattr(cost, name) for cost in costs[is_on]] for is_on in (False, True))
         off_us = sum(off) / len(off)
         cost_us, low_us, high_us = ((one - 1) * off_us for one in ratio_with_interval(on, off))
@@ -179,6 +216,13 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
+    if "RANK" in os.environ:
+        if device.type == "cuda":
+            device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+            torch.cuda.set_device(device)
+        else:
+            torch.set_num_threads(1)
+        distributed.init_process_group(device_id=device if device.type == "cuda" else None)
     targets_us = [float(target) * 1e3 for target in arguments.targets_ms.split(",")]
     depths = [layers_that_last(target, arguments.width, device) for target in targets_us]
     watcher = Watcher()
@@ -186,6 +230,8 @@ def main() -> None:
     for depth in depths:
         watcher.reported_steps = 0
         compare(Script(depth, arguments.width, device), watcher, arguments.pairs, arguments.block_s)
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

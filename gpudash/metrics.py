@@ -7,6 +7,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from gpudash.protocol import GpuReading, HostReading, Progress
 
@@ -219,6 +220,24 @@ METRICS: dict[str, Metric] = {
         1,
         label="allocated, peak",
     ),
+    "communication_ms": replace(
+        _phase(
+            "Exposed communication: the wait for other processes with nothing left to compute.",
+            7,
+        ),
+        csv=4,
+    ),
+    "collective_mib": Metric(
+        "host", "MiB", "What a process puts into the collectives of a step. Rank 0.", "last", 3
+    ),
+    "collective_ms": Metric(
+        "host",
+        "ms",
+        "Time from the begin of a backward pass's first collective to the end of its last, hidden "
+        "behind computation or not. Rank 0.",
+        "last",
+        3,
+    ),
     "own_cpu_pct": Metric("own", "%", "CPU time in percent of one core, over 5 s.", label="CPU"),
     "own_rss_mib": Metric("own", "MiB", "Resident memory.", label="memory"),
 }
@@ -233,15 +252,17 @@ def since(reading: GpuReading, began_s: float) -> GpuReading:
         for name, value in reading.values.items()
         if name not in METRICS or METRICS[name].window not in early
     }
-    return msgspec.structs.replace(reading, values=values)
+    return replace(reading, values=values)
 
 
-def device_memory(report: Progress) -> HostReading | None:
-    """Return what a training process has told of its device memory, as a reading of it."""
+def process_reading(report: Progress) -> HostReading | None:
+    """Return what a training process has told of its memory and collectives, as a reading of it."""
     told = {
         "mem_reserved_mib": report.mem_reserved_mib,
         "mem_allocated_mib": report.mem_allocated_mib,
         "mem_peak_mib": report.mem_peak_mib,
+        "collective_mib": report.collective_mib,
+        "collective_ms": report.collective_ms,
     }
-    values: dict[str, float | str] = {k: mib for k, mib in told.items() if mib is not None}
+    values: dict[str, float | str] = {k: value for k, value in told.items() if value is not None}
     return HostReading(at_s=report.until_s, values=values) if values else None

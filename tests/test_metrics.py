@@ -1,4 +1,4 @@
-from gpudash.metrics import METRICS, device_memory, since
+from gpudash.metrics import METRICS, process_reading, since
 from gpudash.protocol import Progress
 from tests.scripted_run import gpu
 
@@ -20,10 +20,10 @@ def test_every_sparkline_has_a_label_of_its_own():
 
 def test_device_memory_told_with_a_report_is_a_reading_of_that_moment():
     told = Progress(until_s=3.0, steps=(), total_steps=0, total_samples=0, mem_reserved_mib=30.0)
-    found = device_memory(told)
+    found = process_reading(told)
     assert found is not None
     assert (found.at_s, found.values) == (3.0, {"mem_reserved_mib": 30.0})
 
 
-def test_a_report_without_device_memory_is_no_reading():
-    assert device_memory(Progress(until_s=3.0, steps=(), total_steps=0, total_samples=0)) is None
+def test_a_report_without_process_reading_is_no_reading():
+    assert process_reading(Progress(until_s=3.0, steps=(), total_steps=0, total_samples=0)) is None

@@ -225,8 +225,13 @@ class Driver:
         clock.finished()
         self._since_s = time.monotonic()
         synchronize = training.synchronize
-        memory = partial(device_memory, training.found.device)
-        self._reports = Reports(clock, losses, lambda: ({}, 0), synchronize, self._send, memory)
+        memory, collectives = (
+            partial(device_memory, training.found.device),
+            self.tracker.collectives,
+        )
+        self._reports = Reports(
+            clock, losses, lambda: ({}, 0), synchronize, self._send, memory, collectives
+        )
         if training.step:
             self._reports.count(training.step, self.tracker.samples)
         training.watch()
@@ -325,7 +330,9 @@ class Driver:
                 requested=training.requested,
                 warmup_steps=training.levers.warmup_steps,
                 versions=versions(),
-                phases=self._phases,
+                phases=tuple(one for one in self._phases if several or one.name != "communication"),
+                world_size=training.found.world_size,
+                node=socket.gethostname() if several else "",
             )
         )
         if self._aside is not None:

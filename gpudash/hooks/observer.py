@@ -9,6 +9,7 @@ LABELS = {
     "copy": "copy",
     "forward": "forward",
     "backward": "backward",
+    "communication": "communication",
     "optimizer": "optimizer",
     "graph": "CUDA graph",
     "your_code": "your code",

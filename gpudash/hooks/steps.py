@@ -13,13 +13,15 @@ from weakref import WeakKeyDictionary
 import torch
 
 from gpudash.hooks.asides import Asides
+from gpudash.hooks.exchange import Exchange
 from gpudash.hooks.feeds import Feeds
 from gpudash.hooks.findings import Findings
 from gpudash.hooks.forked import never_destroy
-from gpudash.hooks.found import Redirects
+from gpudash.hooks.found import Redirects, modules_of
 from gpudash.hooks.observer import PHASES, Observer
 from gpudash.hooks.tally import Tally, total
 from gpudash.instrument.clock import Clock, Mark
+from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.loss import LossReader
 from gpudash.instrument.reporter import instruments
 
@@ -35,6 +37,8 @@ class Steps:
 
     _known: Findings
     """Made where the models' calls are heard of."""
+    _exchange: Exchange
+    """Made where backward passes are."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -90,6 +94,10 @@ class Steps:
         self._has_closure = False
         self._backing = 0
 
+    def collectives(self) -> Collectives:
+        """Return those of a step, as far as they are known."""
+        return self._exchange.collectives()
+
     def finish(self) -> None:
         """Close the steps that were skipped: the training is over."""
         self._look_up()
@@ -104,6 +112,8 @@ class Steps:
         self._parting, self._thread = self._thread, NOBODY
         self._is_on = self.hears_calls = False
         self._optimizing = 0
+        with suppress(Exception):
+            self._exchange.pass_ends()
         with suppress(Exception):
             self.failed(what, error)
 
@@ -129,13 +139,14 @@ class Steps:
         self._asides.border()
         if self._is_on and not self.is_skipping:
             self._known.learn(tally, timed=self._is_timed)
+            self._exchange.step_ends()
         samples = self._count_samples(tally, samples)
         listened_to, self._thread = self._thread, NOBODY  # what is done now is not the script's
         try:
             if self._is_timed:
                 tokens = self._tokens(tally) if tokens is None else tokens
                 self._time(tally, samples, tokens)
-            if self._known.is_news:
+            if self._known.is_news or self._exchange.is_news:
                 self._tell(tally)
             self._observer.border(self.steps)
         finally:
@@ -149,6 +160,9 @@ class Steps:
     def _tell(self, tally: Tally) -> None:
         """Tell the observer what was found; at first, make the instruments."""
         found = self._known.found(tally.loss, self._feeds.feed)
+        if found.world_size > 1:
+            self._exchange.update(modules_of(found.roots))
+            found = found._replace(untold=self._exchange.untold())
         if self.clock is None:
             self.clock, self.losses = instruments(found.device, PHASES)
         if self.may_skip is None:
@@ -242,6 +256,7 @@ class Steps:
         tally, self._is_split = self._before_split, False
         if self._is_on:
             self._known.learn(tally, timed=self._is_timed)
+            self._exchange.step_ends()
         samples = self._count_samples(tally)
         if self._is_timed:
             assert self.clock is not None

@@ -16,12 +16,13 @@ from torch.optim import Optimizer
 
 from gpudash.hooks.batches import Batches
 from gpudash.hooks.event import event
+from gpudash.hooks.exchange import Exchange
 from gpudash.hooks.findings import Findings
 from gpudash.hooks.found import NewestCall, Root
 from gpudash.hooks.roots import Survey
 from gpudash.hooks.rounds import GOES_ON, HERE, Begun, Ended, Rounds
 from gpudash.hooks.samples import first_dimension
-from gpudash.hooks.steps import NOBODY
+from gpudash.hooks.steps import NOBODY, nothing
 from gpudash.hooks.tally import total
 
 AUTOCAST_EVERY = 16
@@ -37,8 +38,10 @@ class Tracker(Batches):
         """Know nothing of a training."""
         super().begin_anew()
         self._known = Findings(self)
+        self._exchange = Exchange(self, self.gradient_came)
         self._rounds = Rounds()
         self._loss_s = 0.0
+        self._waiting = 0  # for other processes, how deep
         self._stepped_within = False  # an optimizer, in this backward pass
         self._scaled: tuple[int, Tensor] | None = None  # the id of a scaled loss, and the loss
         self._bare_backwards = 0  # since an optimizer stepped
@@ -158,6 +161,8 @@ class Tracker(Batches):
         self._asides.learns()
         if self._is_on:
             self._mark("backward")
+        if self._is_timed:
+            self._exchange.pass_begins()
         return True
 
     @event("backward")
@@ -171,6 +176,9 @@ class Tracker(Batches):
         tally = self._tally
         tally.backwards += 1
         tally.is_open = True
+        if self._exchange.pass_ends() and self._mark is not nothing:
+            assert self.clock is not None
+            self.clock.rename("communication")
         if self._is_on:
             self._mark("optimizer" if self._optimizing else "your_code")
             now = time.monotonic()
@@ -220,6 +228,36 @@ class Tracker(Batches):
             self._known.add_root(module)
         self.steps += self._bare_backwards - 1
         self._close()
+
+    # ── other processes ─────────────────────────────────────────────────────────────────
+
+    @event("gradients")
+    def gradient_came(self) -> bool:
+        """Take that a gradient has come that may be the pass's last: it is sent next.
+
+        On a GPU this is autograd's thread, and the one that trains waits for it.
+        """
+        if self._backing:
+            self._mark("backward")
+        return False
+
+    @event("communication")
+    def wait_begins(self) -> bool:
+        """Take that the computation is about to wait for other processes."""
+        if not self._is_timed or (get_ident() != self._thread and not self._backing):
+            return False
+        self._waiting += 1
+        if self._waiting == 1:
+            self._mark("communication")
+        return True
+
+    @event("communication")
+    def wait_ends(self) -> bool:
+        """Take that it goes on."""
+        self._waiting -= 1
+        if self._waiting == 0:
+            self._mark("backward" if self._backing else "forward")
+        return False
 
     # ── the model's calls ───────────────────────────────────────────────────────────────
 

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from gpudash.hooks.found import Found, Redirects, modules_of
 from gpudash.hooks.levers.offers import UNKNOWN
 from gpudash.instrument.clock import Clock
+from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.loss import LossReader
 from gpudash.protocol import Flops, LeverOffer, Settings
 
@@ -31,6 +32,9 @@ class Tracks(Protocol):
 
     def interrupt(self) -> None:
         """Have the next step's time begin with itself."""
+
+    def collectives(self) -> Collectives:
+        """Return those of a step, as far as they are known."""
 
     def finish(self) -> None:
         """Have the clock take the steps that were only counted: the process ends."""

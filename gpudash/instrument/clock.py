@@ -256,6 +256,11 @@ class Clock(Generic[TimestampT]):
         self._recorded.append(self._timestamps.record())
         self.spent_s += perf_counter() - called_s
 
+    def rename(self, name: str) -> None:
+        """Give the phase in progress another name: what it was shows only at its end."""
+        if self._names:
+            self._names[-1] = name
+
     def interrupt(self) -> None:
         """Declare a break: the next step's time starts with itself, not with the one before."""
         self._broken, self._broke_s, self.step_ms = True, self._now(), math.inf

@@ -66,7 +66,8 @@ def cells(
         "samples_per_s": interval.samples_per_s,
         "tokens_per_s": interval.tokens_per_s,
     }
-    found = ChainMap(row, interval.host, msgspec.structs.asdict(interval))
+    phases = {f"{name}_ms": taken_ms for name, taken_ms in interval.phases_ms.items()}
+    found = ChainMap(row, interval.host, msgspec.structs.asdict(interval), phases)
     return [
         [cell(one.get(name), column.csv) for name, column in columns.items()]
         for one in (found.new_child(_of_gpu(gpu)) for gpu in interval.gpus or (None,))

@@ -198,6 +198,9 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
             for one in rows
             if one.get("gpu_uuid")
         ],
+        "phases_ms": {
+            name.removesuffix("_ms"): taken_ms for name, taken_ms in _values("phase", row).items()
+        },
         "host": _values("host", row),
         "transform_ms": _pairs(row.get("transform_ms", "")),
         "instruments_ms": 0.0,

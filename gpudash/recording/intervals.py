@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpudash.metrics import device_memory
+from gpudash.metrics import process_reading
 from gpudash.protocol import (
     Changed,
     Event,
@@ -264,7 +264,7 @@ class Intervals:
             loss_step = event.total_steps if event.loss_step is None else event.loss_step
             self._losses.append((self._latest.worker, loss_step, event.loss))
         self._reports.append(event)
-        memory = device_memory(event)
+        memory = process_reading(event)
         if memory is not None:
             insort(self._host, memory, key=moment)
         self._known_s = max(self._known_s, event.until_s)

@@ -42,6 +42,7 @@ HUES = {
     "line-4": Ink("#f07ab8", 5.6),  # backward
     "line-5": Ink("#e8d030", 7.4),  # optimizer
     "line-6": Ink("#9ac23a", 3.8),  # graph
+    "line-7": Ink("#d05a5a", 4.6),  # communication
     "rate": Ink("#3a90f0", 4.0),  # throughput, and what the device does
     "host": Ink("#20c0b0", 6.0),
     "a": Ink("#3a90f0", 4.0),
@@ -109,6 +110,7 @@ TEXTURES = {
     "4": "▓",
     "5": "█",
     "6": "▪",
+    "7": "▤",
     "host": "▚",
     "a": "▒",
     "b": "░",

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from gpudash.metrics import device_memory
+from gpudash.metrics import process_reading
 from gpudash.protocol import (
     PROFILE_LIMIT_S,
     AnyCommand,
@@ -396,7 +396,7 @@ class LiveView:
             self._instruments.append((event.instruments_ms, steps))
         self._transform_ms = event.transform_ms or self._transform_ms
         self._skipped_samples = event.skipped_samples
-        memory = device_memory(event)
+        memory = process_reading(event)
         if memory is not None:
             self._memory = memory
             self._ticks.read(memory)

@@ -430,6 +430,25 @@ def test_nothing_pauses_where_others_would_wait_for_it(tmp_path) -> None:
         assert dashboard.of(Refused)[0].answers == (1,)
 
 
+@pytest.mark.parametrize(("world_size", "communicates"), [(1, False), (2, True)])
+def test_several_processes_say_so_where_they_are_and_that_they_communicate(
+    tmp_path, world_size, communicates
+) -> None:
+    with script(tmp_path, world_size=world_size) as training:
+        dashboard = Dashboard(path(tmp_path))
+        training.until(lambda: dashboard.of(Started))
+        (started,) = dashboard.of(Started)
+        assert started.world_size == world_size
+        assert bool(started.node) is communicates
+        assert ("communication" in {phase.name for phase in started.phases}) is communicates
+
+
+def test_what_the_collectives_of_a_step_move_is_told(training, tmp_path) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: any(one.collective_mib for one in dashboard.of(Progress)))
+    assert {one.collective_mib for one in dashboard.of(Progress)} <= {None, 2.0}
+
+
 def test_the_rank_comes_from_the_environment(training, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("RANK", "3")
     dashboard = Dashboard(path(tmp_path))

@@ -1,12 +1,15 @@
 """What the hooks rely on and torch does not promise: what breaks if one of it goes."""
 
 import copy
+import importlib
 import inspect
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.data import dataloader
 
+from gpudash.hooks import waits
 from gpudash.hooks.roots import PLACE
 from gpudash.instrument.uncompiled import uncompiled
 
@@ -73,6 +76,34 @@ def test_a_profiler_knows_whether_it_has_begun_and_ended_or_ours_crashes_one_tha
     profile.stop_trace()
     assert begun == (True, None)
     assert profile.profiler.kineto_results is not None
+
+
+def test_ddp_knows_whether_the_next_backward_pass_sends_or_silent_passes_communicate():
+    source = inspect.getsource(nn.parallel.DistributedDataParallel)
+    assert "self.require_forward_param_sync = False" in source
+    assert callable(nn.parallel.DistributedDataParallel._get_ddp_logging_data)
+
+
+@pytest.mark.parametrize("place", waits.PLACES)
+def test_torch_waits_for_other_processes_there_or_it_is_taken_for_work(place):
+    module, kind, names = place
+    found = getattr(importlib.import_module(module), kind)
+    assert all(callable(getattr(found, name)) for name in names)
+
+
+def test_no_hooks_means_none_or_each_watched_gradient_costs_a_call_for_good():
+    parameter = nn.Parameter(torch.ones(1))
+    parameter.register_hook(lambda _: 1 / 0)
+    parameter._backward_hooks = None
+    parameter.sum().backward()
+    assert parameter.grad == 1
+
+
+def test_the_compiler_tells_whether_it_traces_backward_passes_or_they_are_compiled_anew():
+    from torch._dynamo import compiled_autograd, config
+
+    assert compiled_autograd.compiled_autograd_enabled is False
+    assert config.compiled_autograd is False
 
 
 def test_recording_can_be_switched_off_or_forked_children_record_for_good():

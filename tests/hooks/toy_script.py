@@ -15,6 +15,7 @@ import torch
 from gpudash.hooks.driver import Driver
 from gpudash.hooks.found import Found, NewestCall, Root
 from gpudash.hooks.levers import Refusal
+from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.reporter import instruments
 from gpudash.protocol import (
     Command,
@@ -30,7 +31,8 @@ from gpudash.rendezvous import Rendezvous
 
 PATIENCE_S = 30.0
 PHASES = tuple(
-    Phase(name=name, label=name, lane="train") for name in ("forward", "backward", "optimizer")
+    Phase(name=name, label=name, lane="train")
+    for name in ("forward", "backward", "communication", "optimizer")
 )
 
 
@@ -107,6 +109,9 @@ class Script:
         self.clock.interrupt()
 
     def finish(self) -> None: ...
+
+    def collectives(self) -> Collectives:
+        return Collectives(mib=2.0)
 
     def begin(self) -> "Script":
         found = Found(

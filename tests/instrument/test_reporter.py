@@ -11,7 +11,7 @@ from torch import Tensor
 from gpudash.instrument import reporter
 from gpudash.instrument.loss import HostLoss
 from gpudash.instrument.memory import DeviceMemory
-from gpudash.instrument.reporter import LOSS_EVERY_S, MEMORY_EVERY_S, REPORT_EVERY_S, Reports
+from gpudash.instrument.reporter import LOSS_EVERY_S, REPORT_EVERY_S, STATE_EVERY_S, Reports
 from gpudash.protocol import Progress, Step
 
 
@@ -179,7 +179,7 @@ def test_device_memory_is_read_at_most_twice_a_second_and_told_once(run: Run) ->
         run.finish(step)
         assert run.send().mem_reserved_mib is None
     assert run.memory_reads == 1
-    run.now_s += MEMORY_EVERY_S
+    run.now_s += STATE_EVERY_S
     run.finish(9)
     assert run.send().mem_reserved_mib == 30.0
 

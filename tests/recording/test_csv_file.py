@@ -23,7 +23,8 @@ PROMISED = (
     "tensor_active_pct, dram_active_pct, pcie_rx_mib_s, pcie_tx_mib_s, power_w, energy_j, "
     "temperature_c, sm_clock_mhz, throttle, cpu_pct, worker_rss_mib, "
     "transform_ms, skipped_samples, train_s, core_wait_pct, tokens_per_s, "
-    "mem_reserved_mib, mem_allocated_mib, mem_peak_mib"
+    "mem_reserved_mib, mem_allocated_mib, mem_peak_mib, "
+    "communication_ms, collective_mib, collective_ms"
 )
 
 
@@ -99,6 +100,14 @@ def scripted():
                 mem_reserved_mib=900.0 if tick > 4 else None,
                 mem_allocated_mib=250.0 if tick > 4 else None,
                 mem_peak_mib=800.0 if tick > 4 else None,
+                collective_mib=44.5 if tick > 4 else None,
+                collective_ms=12.25 if tick > 4 else None,
+                steps=tuple(
+                    msgspec.structs.replace(
+                        step, phases_ms={"communication": 1.5} if tick > 4 else None
+                    )
+                    for step in report.steps
+                ),
             )
             if tick < 16
             else report

@@ -179,7 +179,7 @@ def test_what_did_not_fit_says_which_batch_would_have(monkeypatch: pytest.Monkey
         elif run.of(Refused):
             run.stop()
 
-    monkeypatch.setattr(reporter, "MEMORY_EVERY_S", 0.0)
+    monkeypatch.setattr(reporter, "STATE_EVERY_S", 0.0)
     monkeypatch.setattr(loop, "capacity_mib", lambda _device: 1395.0)
     run = Run(FakeEntry(during={"forward": work}), react)
     run._loop._reports._read_memory = lambda: peak(run)

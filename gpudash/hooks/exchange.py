@@ -1,0 +1,122 @@
+"""How the processes of a training exchange gradients, and what of it can be told."""
+
+import weakref
+from collections.abc import Callable, Iterable
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from gpudash.hooks.waits import Waits, listen
+from gpudash.instrument.collectives import Collectives, collectives_of
+from gpudash.instrument.last_gradient import LastGradient
+
+TOLD = {"DistributedDataParallel", "FSDPModule"}
+WITHIN = {
+    "FullyShardedDataParallel": "FullyShardedDataParallel communicates within forward and backward",
+    "SyncBatchNorm": "SyncBatchNorm communicates within forward and backward",
+    "DTensor": "tensor parallelism communicates within forward and backward",
+}
+"""By type: what has the device wait where that cannot be told from work."""
+
+
+class _Reducer:
+    """A model in DistributedDataParallel, and its backward passes."""
+
+    def __init__(self, module: DistributedDataParallel, on_last: Callable[[], object]) -> None:
+        self.module = weakref.ref(module)
+        self.last = LastGradient(module, self._came)
+        self.sends = False
+        """In this pass: it was not within `no_sync`."""
+        self.passes = 0
+        """That sent gradients, in the step in progress."""
+        self.passes_a_step = 0
+        self._on_last = on_last
+
+    def _came(self) -> None:
+        module = self.module()
+        self.sends = module is not None and module.require_forward_param_sync
+        if self.sends:
+            self._on_last()
+
+
+class Exchange:
+    """Told of the backward passes that are measured; `waits` hears of waits elsewhere.
+
+    `on_last` is called on autograd's thread where gradients are about to be sent, maybe the last.
+    """
+
+    def __init__(self, waits: Waits, on_last: Callable[[], object]) -> None:
+        self._waits = waits
+        self._on_last = on_last
+        self._reducers: list[_Reducer] = []
+        self._kinds: set[str] = set()
+        self.is_news = False
+        """`untold` has become something else."""
+
+    def update(self, models: Iterable[nn.Module]) -> None:
+        """Attend these models, of a training of several processes."""
+        listen(self._waits)
+        modules = [module for model in models for module in model.modules()]
+        self._kinds = {kind.__name__ for module in modules for kind in type(module).__mro__}
+        self._kinds |= {
+            type(one).__name__ for module in modules for one in module.parameters(False)
+        }
+        known = {id(one.module()): one for one in self._reducers}
+        self._reducers = [
+            known.get(id(module)) or _Reducer(module, self._on_last)
+            for module in modules
+            if isinstance(module, DistributedDataParallel)
+        ]
+
+    def untold(self) -> str:
+        """Return what of it cannot be told, as a clause; empty where all can."""
+        self.is_news = False
+        within = [why for kind, why in WITHIN.items() if kind in self._kinds]
+        if "FSDPModule" in self._kinds:
+            within = [why for why in within if why != WITHIN["DTensor"]]
+        if any(one.last.is_lost for one in self._reducers):
+            within = ["gradients come to no parameter of DistributedDataParallel"]
+        elif not self._kinds.isdisjoint(TOLD):
+            return f"exposed communication is told in part: {within[0]}" if within else ""
+        why = (*within, "neither DistributedDataParallel nor fully_shard is seen")[0]
+        return f"exposed communication cannot be told: {why}"
+
+    def pass_begins(self) -> None:
+        """Take that a backward pass begins."""
+        for one in self._reducers:
+            one.sends = False
+            one.last.begin()
+
+    def pass_ends(self) -> bool:
+        """Take that it is over; return whether the newest `on_last` was where sending began."""
+        exposes = False
+        for one in self._reducers:
+            was_lost = one.last.is_lost
+            exposes |= one.last.end() and one.sends
+            one.passes += one.sends
+            self.is_news |= one.last.is_lost != was_lost
+        return exposes
+
+    def step_ends(self) -> None:
+        """Take that a step had these passes."""
+        for one in self._reducers:
+            one.passes_a_step, one.passes = one.passes, 0
+
+    def collectives(self) -> Collectives:
+        """Return those of a step, by the newest numbers that there are."""
+        found = [
+            (one.passes_a_step, collectives_of(module))
+            for one in self._reducers
+            if one.passes_a_step and (module := one.module()) is not None
+        ]
+        return Collectives(
+            mib=_sum((times, each.mib) for times, each in found),
+            ms=_sum((times, each.ms) for times, each in found),
+        )
+
+
+def _sum(parts: Iterable[tuple[int, float | None]]) -> float | None:
+    """Return so many times each, together; None where one is not known, or there is none."""
+    found = [None if each is None else times * each for times, each in parts]
+    known = [each for each in found if each is not None]
+    return sum(known) if known and len(known) == len(found) else None

@@ -1,0 +1,114 @@
+"""Several processes that train together: what each of them tells of the waits for the others."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from tests.hooks import ranks
+
+ROOT = Path(__file__).parents[2]
+OTHERS = [rank for rank in range(ranks.RANKS) if rank != ranks.SLOW]
+DIFFERS = 3
+"""Times as long; what is late is so by far more, and a busy machine makes the rest longer too."""
+
+
+@pytest.fixture(scope="module")
+def told():
+    """By shape, what each rank told."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.hooks.ranks"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    each = json.loads(done.stdout)
+    return {shape: [rank[shape] for rank in each] for shape in ranks.SHAPES}
+
+
+def usual(rank, phase):
+    """The median of a phase over the steps that it was measured in; 0 where it was in none."""
+    if phase == "data":
+        return median(rank["data_ms"])
+    return median([one[phase] for one in rank["phases_ms"] if phase in one] or [0.0])
+
+
+@pytest.mark.parametrize("shape", ranks.SHAPES)
+def test_each_step_is_counted_and_no_hook_fails(told, shape):
+    for rank in told[shape]:
+        assert rank["failures"] == []
+        assert rank["steps"] == ranks.STEPS
+
+
+@pytest.mark.parametrize(
+    ("shape", "phase"),
+    [
+        ("slow_in_data", "data"),
+        ("slow_in_forward", "forward"),
+        ("slow_in_backward", "backward"),
+        ("slow_in_optimizer", "optimizer"),
+        ("no_sync", "your_code"),
+        ("sharded", "backward"),
+    ],
+)
+def test_a_delay_shows_in_its_phase_there_and_as_communication_on_the_others(told, shape, phase):
+    late = told[shape][ranks.SLOW]
+    for other in (told[shape][rank] for rank in OTHERS):
+        assert usual(late, phase) > DIFFERS * usual(other, phase)
+        longer_ms = usual(late, phase) - usual(other, phase)
+        waits_ms = usual(other, "communication") - usual(late, "communication")
+        assert waits_ms > longer_ms / 2
+
+
+def test_passes_that_send_nothing_do_not_communicate(told):
+    (mib,), (sent_mib,) = (
+        {rank["collectives"][0][0] for rank in told[shape]}
+        for shape in ("no_sync", "sends_each_pass")
+    )
+    assert sent_mib == pytest.approx(2 * mib)
+
+
+def test_what_a_rank_puts_in_is_its_gradients_and_how_long_that_takes_is_told(told):
+    bytes_sent = 4 * sum(one.numel() for one in ranks.Net().parameters())
+    for rank in told["slow_in_forward"]:
+        ((mib, taken_ms),) = rank["collectives"]
+        assert mib == pytest.approx(bytes_sent / 2**20)
+        assert taken_ms > 0
+
+
+@pytest.mark.parametrize("shape", ["branches", "frozen", "groups", "buffers", "compiled"])
+def test_it_is_told_whichever_gradient_is_the_last(told, shape):
+    for rank in told[shape]:
+        measured = [one for one in rank["phases_ms"] if "communication" in one]
+        assert len(measured) >= len(rank["phases_ms"]) - 2  # one is watched, or two
+        assert usual(rank, "communication") > 0
+
+
+def test_of_an_exchange_by_hand_it_is_said_that_it_cannot_be_told(told):
+    for rank in told["unwrapped"]:
+        assert rank["found"].endswith(
+            "exposed communication cannot be told: "
+            "neither DistributedDataParallel nor fully_shard is seen"
+        )
+        assert usual(rank, "communication") == 0
+
+
+def test_nothing_is_said_where_all_is_told(told):
+    for shape in ("slow_in_data", "sharded", "no_sync"):
+        assert not any("told" in rank["found"] for rank in told[shape])
+
+
+def test_nothing_is_compiled_again(told):
+    for rank in told["compiled"]:
+        assert len({*rank["compiled"][1:]}) == 1  # the second step is, without hooks too
+
+
+@pytest.mark.parametrize("shape", ["left_alone", "fails_in_backward"])
+def test_nothing_of_ours_is_on_the_model_between_passes(told, shape):
+    for rank in told[shape]:
+        assert rank["traces"] == []
+    assert told["fails_in_backward"][0]["error"] == "the script's own"

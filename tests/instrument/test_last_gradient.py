@@ -1,0 +1,165 @@
+"""Where the last gradient of a backward pass is: of a module alone, in one process."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+from gpudash.instrument import last_gradient
+from gpudash.instrument.last_gradient import LastGradient
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third = (nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x, *, skips_first=False):
+        return self.third(self.second(x if skips_first else self.first(x)))
+
+
+class Watched:
+    """A module, and which of its gradients were there when it was told."""
+
+    def __init__(self, module=None):
+        self.module = module or Net()
+        self.complete = []  # at each call
+        self.last = LastGradient(self.module, self._take)
+
+    def _take(self):
+        wanted = [one for one in self.module.parameters() if one.requires_grad]
+        self.complete.append(all(one.grad is not None for one in wanted))
+
+    def backward(self, **how):
+        """Return what is said at the end of a pass, and what was known at the newest call."""
+        self.module.zero_grad()
+        self.complete.clear()
+        loss = self.module(torch.ones(1, 4), **how).sum()
+        self.last.begin()
+        loss.backward()
+        return self.last.end(), self.complete[-1:]
+
+
+def test_the_first_pass_finds_it_and_the_next_ones_tell_it():
+    watched = Watched()
+    assert watched.backward() == (False, [])
+    for _ in range(3):
+        assert watched.backward() == (True, [True])
+
+
+def test_of_a_frozen_layer_none_is_waited_for():
+    watched = Watched()
+    watched.module.first.requires_grad_(requires_grad=False)
+    watched.backward()
+    assert watched.backward() == (True, [True])
+
+
+def test_another_is_found_where_the_last_one_is_left_out():
+    watched = Watched()
+    for _ in range(2):
+        watched.backward()
+    told = [watched.backward(skips_first=True)[0] for _ in range(5)]
+    assert told[0] is False
+    assert told[-1] is True
+    assert watched.backward() == (True, [True])
+    assert watched.backward(skips_first=True)[0] is True
+
+
+def test_a_layer_that_is_exchanged_is_found():
+    watched = Watched()
+    for _ in range(2):
+        watched.backward()
+    watched.module.first = nn.Linear(4, 4)
+    told = [watched.backward() for _ in range(5)]
+    assert told[-1] == (True, [True])
+
+
+def test_one_that_comes_later_than_the_known_one_is_found_in_time(monkeypatch):
+    monkeypatch.setattr(last_gradient, "WATCH_EVERY", 4)
+    watched = Watched()
+    watched.module.first.requires_grad_(requires_grad=False)
+    watched.backward()
+    watched.module.first.requires_grad_(requires_grad=True)
+    told = [watched.backward() for _ in range(8)]
+    assert told[0] == (True, [False])  # nothing has said so yet
+    assert told[-1] == (True, [True])
+
+
+def test_where_no_gradient_comes_it_is_lost_and_no_parameter_is_watched():
+    watched = Watched()
+    other = nn.Linear(4, 4)
+    for _ in range(100):
+        watched.last.begin()
+        other(torch.ones(1, 4)).sum().backward()
+        assert watched.last.end() is False
+    assert watched.last.is_lost
+    watched.last.begin()
+    assert hooks_on(watched.module) == []
+
+
+def hooks_on(module):
+    return [
+        hooks
+        for one in module.parameters()
+        for hooks in (one._backward_hooks, one._post_accumulate_grad_hooks)
+        if hooks
+    ]
+
+
+def test_between_passes_nothing_is_on_the_parameters():
+    watched = Watched()
+    for _ in range(3):
+        watched.backward()
+        assert hooks_on(watched.module) == []
+
+
+def test_a_watched_parameter_is_as_free_of_hooks_as_before():
+    watched = Watched()
+    watched.backward()
+    assert all(one._backward_hooks is None for one in watched.module.parameters())
+
+
+def test_hooks_of_the_scripts_own_stay():
+    watched, seen = Watched(), []
+    watched.module.first.weight.register_hook(lambda _: seen.append("before"))
+    watched.module.first.bias.register_post_accumulate_grad_hook(lambda _: seen.append("after"))
+    for _ in range(3):
+        watched.backward()
+    assert sorted(seen) == ["after"] * 3 + ["before"] * 3
+
+
+def test_what_fails_half_way_leaves_nothing():
+    watched = Watched()
+    watched.backward()
+    loss = watched.module(torch.ones(1, 4)).sum()
+    loss.register_hook(lambda _: 1 / 0)
+    watched.last.begin()
+    with pytest.raises(ZeroDivisionError):
+        loss.backward()
+    assert watched.last.end() is False
+    assert hooks_on(watched.module) == []
+
+
+def test_the_module_is_not_kept_alive():
+    net = Net()
+    last = LastGradient(net, lambda: None)
+    for _ in range(2):
+        last.begin()
+        net(torch.ones(1, 4)).sum().backward()
+        last.end()
+    module, parameter = weakref.ref(net), weakref.ref(net.first.weight)
+    del net
+    gc.collect()
+    assert module() is None
+    assert parameter() is None
+    last.begin()
+    assert last.end() is False
+
+
+def test_a_compiler_that_would_take_hooks_in_meets_none():
+    watched = Watched()
+    watched.backward()
+    with torch._dynamo.config.patch(compiled_autograd=True):
+        assert watched.backward() == (False, [])
