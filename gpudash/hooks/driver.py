@@ -326,6 +326,7 @@ class Driver:
                 warmup_steps=training.levers.warmup_steps,
                 versions=versions(),
                 phases=self._phases,
+                world_size=training.found.world_size,
             )
         )
         if self._aside is not None:
