@@ -12,6 +12,8 @@ from gpudash.protocol import AnyCommand, Block, Blocks, Change, Settings
 LATE = "it was heard of after its step"
 SPARE = 1.05
 """A block planned so much longer seldom needs more steps at its end."""
+MEET_EVERY_S = 2.0
+"""At least, also in a long block: only where they meet can a run of blocks end."""
 GUESS_S = 0.1
 """A step, before one was timed: shorter ones make a first block too short, which lasts on."""
 

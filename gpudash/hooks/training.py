@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from gpudash.hooks.found import Found, Redirects, modules_of
 from gpudash.hooks.levers.offers import UNKNOWN
-from gpudash.instrument.agreement import Agreement, Decision
+from gpudash.instrument.agreement import PATIENCE_S, Agreement, Decision
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.loss import LossReader
 from gpudash.protocol import Flops, LeverOffer, Settings
@@ -125,7 +125,8 @@ class Training:
         store = process_store()
         if store is None:
             return Decision(refusal or "the process group has no store")
-        return Agreement(store, rank(), self.found.world_size).decide(topic, refusal, payload)
+        agreement = Agreement(store, rank(), self.found.world_size, PATIENCE_S)
+        return agreement.decide(topic, refusal, payload)
 
     def watch(self) -> None:
         """Have the tracker measure from the next step on."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from gpudash.hooks.endpoint import Line
 from gpudash.hooks.levers import Refusal
-from gpudash.hooks.meeting import LATE, SPARE, Order, Paces, due, topic
+from gpudash.hooks.meeting import LATE, MEET_EVERY_S, SPARE, Order, Paces, due, topic
 from gpudash.hooks.tracing import Tracing
 from gpudash.hooks.training import Training, rank
 from gpudash.instrument.block_queue import BlockQueue, difference
@@ -355,9 +355,10 @@ class Watch:
         return Order(ends="no block is left") if block is None else Order(begin=block)
 
     def _planned(self, now_s: float) -> int:
-        """Return the step after which the block in progress has probably lasted long enough."""
-        step_s = self._paces.step_s(self._training.levers.settings) / SPARE
-        return self._training.step + self._blocks.steps_left(self._training.step, now_s, step_s)
+        """Return when to meet: the block in progress has then probably lasted long enough."""
+        step, step_s = self._training.step, self._paces.step_s(self._training.levers.settings)
+        left = self._blocks.steps_left(step, now_s, step_s / SPARE)
+        return step + min(left, math.ceil(MEET_EVERY_S / step_s))
 
     def _planned_from_here(self) -> str:
         """Return the same of a block that begins, as it travels."""

@@ -7,6 +7,7 @@ import signal
 import socket
 import struct
 import time
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -44,6 +45,8 @@ SETTLED_NS = 50_000_000
 """Of a directory that changed so lately, another change may bear the same time."""
 PATIENCE_S = 1.0
 """A process that has ended is worth a word once its command has lived on for so long."""
+GATHER_S = 3.0
+"""Ranks that train together are connected within so long."""
 AHEAD_S, AHEAD_STEPS = 0.5, 3
 """How far ahead the step is at which all ranks are to change: the command has to reach each of
 them before, and none looks at its socket within a step."""
@@ -62,6 +65,7 @@ class TrainingProcesses:
         self._refused: set[tuple[int, int]] = set()  # processes and sockets that make no sense
         self.parted_s: float | None = None
         """When the last one hung up; None while one trains."""
+        self._unsent: deque[tuple[AnyCommand, float]] = deque()  # and until when ranks may come
         self._asked: dict[int, _Asked] = {}  # by its id
         self._at_step = 0  # of the newest command for all ranks
         self._gone: list[_Member] = []  # of some it is not known whether they have ended
@@ -88,7 +92,7 @@ class TrainingProcesses:
                 member.close()
             if member.ended:
                 self._part_with(member)
-        return found + self._left_over()
+        return [*found, *self._send_on(), *self._left_over()]
 
     def notices(self) -> list[Notice]:
         """Return what the user should know: which processes have ended while the command lives."""
@@ -107,20 +111,39 @@ class TrainingProcesses:
 
         One answer is told: rank 0's, or where it is lost, another's.
         """
-        speaker = next((member for member in self._members if member.rank == 0), None)
-        if speaker is None:
-            return [_unheard(command, "nothing is training")]
-        told = [speaker]
-        if speaker.world_size > 1 and isinstance(command, Change | Blocks):
-            told = [one for one in self._members if one.world_size == speaker.world_size]
-            if len(told) < speaker.world_size:
-                connected = f"{len(told)} of {speaker.world_size} ranks are connected"
-                return [_unheard(command, f"{connected}, and a lever moves on all at once")]
-            command = msgspec.structs.replace(command, at_step=self._step_for_all(told))
-        self._asked[command.id] = _Asked(command, {member.key for member in told})
-        for member in told:
+        self._unsent.append((command, time.monotonic() + GATHER_S))
+        return self._send_on()
+
+    def _send_on(self) -> list[Envelope]:
+        """Hand on what has been asked, in its order, as soon as all who are to hear it are here."""
+        unheard = []
+        while self._unsent:
+            command, until_s = self._unsent[0]
+            speaker = next((member for member in self._members if member.rank == 0), None)
+            ranks = [speaker] if speaker is not None else []
+            needed = 1
+            if speaker is not None and isinstance(command, Change | Blocks):
+                needed = speaker.world_size
+                if needed > 1:
+                    ranks = [one for one in self._members if one.world_size == needed]
+            if len(ranks) >= needed:
+                self._hand_over(command, ranks)
+            elif speaker is None:
+                unheard.append(_unheard(command, "nothing is training"))
+            elif time.monotonic() > until_s:
+                why = f"{len(ranks)} of {needed} ranks are connected"
+                unheard.append(_unheard(command, f"{why}, and a lever moves on all at once"))
+            else:
+                break
+            self._unsent.popleft()
+        return unheard
+
+    def _hand_over(self, command: AnyCommand, ranks: "list[_Member]") -> None:
+        if len(ranks) > 1 and isinstance(command, Change | Blocks):
+            command = msgspec.structs.replace(command, at_step=self._step_for_all(ranks))
+        self._asked[command.id] = _Asked(command, {member.key for member in ranks})
+        for member in ranks:
             member.send(command)
-        return []
 
     def _step_for_all(self, members: "list[_Member]") -> int:
         """Return the step after which all are to change, none of them being so far."""
