@@ -38,7 +38,7 @@ from gpudash.protocol import (
 )
 from gpudash.run import keeper, training_processes
 from gpudash.run.held import Child, keep
-from gpudash.run.script import ScriptSource
+from gpudash.run.script import PUT_BACK, ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand, understand
 
@@ -267,6 +267,19 @@ def test_a_second_training_after_the_first_is_another_start(run):
     watched.end()
     first, second = watched.bodies(Started, 0)
     assert first.pid != second.pid
+
+
+def test_levers_that_a_restart_put_back_are_said_to_be(run):
+    program = (
+        f"import subprocess, sys; words = [sys.executable, {TRAINING!r}, '--steps']\n"
+        "for steps in '200', '20': subprocess.run([*words, steps])"
+    )
+    watched = run("-c", program)
+    watched.first(Started)
+    watched.source.send(Change(id=1, settings={"num_workers": "4"}))
+    watched.first(Changed)
+    watched.end()
+    assert watched.sentences().count(PUT_BACK) == 1
 
 
 def test_the_end_tells_when_the_training_hung_up(run):
