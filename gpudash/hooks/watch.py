@@ -337,10 +337,11 @@ class Watch:
         steps += [self._meet_at] if self._blocks.running else []
         next_step = min((step for step in steps if step > training.step), default=0)
         is_next = next_step == training.step + 1
-        training.tracker.border_at = next_step if is_next else next_step - 1
+        tracker = training.tracker
+        tracker.border_at = next_step if is_next else next_step - 1
         training.keep_calls(keep=is_next)
         if is_next:
-            training.look_closely(2)
+            tracker.closely_until = max(tracker.closely_until, next_step + 1)
 
     @property
     def _topic(self) -> str:

@@ -324,7 +324,7 @@ def test_with_several_processes_those_are_refused_that_the_ranks_would_not_survi
     moved = training.step().levers(world_size=2)
     offers = {offer.name: offer.refusal or "" for offer in moved.offers}
     assert "each rank would compile for itself" in offers["compile"]
-    assert "DDP's buckets" in offers["channels_last"]
+    assert "exchange gradients in the order" in offers["channels_last"]
     assert not offers["precision"]
     assert not offers["fused_optimizer"]
 
