@@ -102,7 +102,7 @@ class ChannelsLast:
         if not weights:
             return "the model has no 4-D weights"
         if self._is_shared:
-            return "the ranks exchange gradients in the order that the weights had at the script's start"
+            return "the ranks exchange gradients in the order that the weights had at first"
         if any(weight.untyped_storage().nbytes() != weight.nbytes for weight in weights):
             return "the weights are views of one storage"
         if any(weight.device.type == "cpu" and weight.is_shared() for weight in weights):  # type: ignore[no-untyped-call]  # in torch
