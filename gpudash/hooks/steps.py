@@ -52,6 +52,8 @@ class Steps:
         """Whether steps may be timed together; None: on a GPU."""
         self.closely_until = 0.0
         """Each step until this one is looked at closely. To be set in `border`."""
+        self.border_at = 0
+        """This step has a border of its own, whatever is timed together. To be set in `border`."""
         self.begin_anew()
 
     def forget(self) -> None:
@@ -193,7 +195,7 @@ class Steps:
         self.steps += 1
         self._skipped += 1
         self._begun = False
-        if time.monotonic() >= self._look_due_s:
+        if self.steps == self.border_at or time.monotonic() >= self._look_due_s:
             self._end_step()
 
     def _look_up(self) -> None:

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from gpudash.hooks.found import Found, Redirects, modules_of
 from gpudash.hooks.levers.offers import UNKNOWN
+from gpudash.instrument.agreement import PATIENCE_S, Agreement, Decision
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.loss import LossReader
@@ -27,6 +28,7 @@ class Tracks(Protocol):
     samples: int | None
     active: bool
     closely_until: float
+    border_at: int
     redirects: Redirects
     failed: Callable[[str, BaseException], None]
 
@@ -115,6 +117,21 @@ class Training:
         on_gpu = self.found.device.type == "cuda"
         return "tf32" if on_gpu and matmul.fp32_precision == "tf32" else "fp32"
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes train with this one, and have to do as it does."""
+        return self.found.world_size > 1
+
+    def decide(self, topic: str, refusal: str | None = None, payload: str = "") -> Decision:
+        """Return what all processes do, as `Agreement` has it; alone, what this one wants."""
+        if not self.is_shared:
+            return Decision(refusal, payload)
+        store = process_store()
+        if store is None:
+            return Decision(refusal or "the process group has no store")
+        agreement = Agreement(store, rank(), self.found.world_size, PATIENCE_S)
+        return agreement.decide(topic, refusal, payload)
+
     def watch(self) -> None:
         """Have the tracker measure from the next step on."""
         self.tracker.active = True
@@ -155,6 +172,13 @@ class Training:
         """Wait until the device has finished everything enqueued."""
         if self.found.device.type == "cuda":
             torch.cuda.synchronize(self.found.device)  # sync: around a block under the wall clock
+
+
+def process_store() -> Any:
+    """Return the store that the process group was made with; None where there is none."""
+    if not torch.distributed.is_initialized():
+        return None
+    return torch.distributed.distributed_c10d._get_default_store()  # noqa: SLF001  # nothing public tells
 
 
 def rank() -> int:

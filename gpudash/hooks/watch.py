@@ -2,19 +2,24 @@
 
 As the worker's loop obeys, but a step at a time: the script goes on when `turn` returns. A change
 that has to be rehearsed on a call of the model's waits for a step; so does what was asked after it.
+
+Where other ranks train with this one, a change and a run of blocks wait for the step that travels
+with them, and every switch is agreed: no rank keeps a setting that another could not take.
 """
 
 import math
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from gpudash.hooks.endpoint import Line
 from gpudash.hooks.levers import Refusal
+from gpudash.hooks.meeting import LATE, MEET_EVERY_S, SPARE, Order, Paces, due, topic
 from gpudash.hooks.tracing import Tracing
-from gpudash.hooks.training import Training
+from gpudash.hooks.training import Training, rank
 from gpudash.instrument.block_queue import BlockQueue, difference
 from gpudash.instrument.memory_history import MemoryHistory
 from gpudash.instrument.profiler import NoProfile
@@ -39,6 +44,8 @@ from gpudash.protocol import (
     Timed,
 )
 
+GONE = "the dashboard is gone"
+NO_STEP = "it does not say at which step all ranks change it"
 NO_STOP = "a script of your own ends by itself or by a signal, not at a step"
 
 
@@ -53,6 +60,8 @@ class _Switch(NamedTuple):
     """Why the run of blocks is over with it."""
     after_step: int = 0
     """It waits until a step has come after this one."""
+    topic: str = ""
+    """Of the ranks' decision; empty for a way back, which needs none."""
 
 
 class _Timing(NamedTuple):
@@ -74,6 +83,8 @@ class Watch:
         self._history = MemoryHistory(training.found.device, training.owned, line.send)
         self._inbox: deque[AnyCommand] = deque()
         self._waiting: _Switch | None = None
+        self._meet_at = 0  # the ranks, about the block in progress, after this step
+        self._paces = Paces()
         self._timing: _Timing | None = None
         self._tracing: Tracing | None = None
         self._paused: Paused | None = None
@@ -124,6 +135,8 @@ class Watch:
         self._obey_all()
         if self._blocks.running and self._waiting is None and not self.paused:
             self._turn_blocks()
+        if self._training.is_shared:
+            self._prepare_meeting()
 
     def notice(self, before: Settings) -> None:
         """Tell of settings that are others since, and that nobody has changed: a new loader's."""
@@ -147,6 +160,7 @@ class Watch:
             self._refuse(f"{why} before {profile.steps} steps were traced", profile)
         for command in asked:
             self._refuse(why, command)
+        self._stay_away(asked, why)
         if self._blocks.running:
             self._line.send(self._blocks.end(time.monotonic(), why))
         self._history.tell_lack()
@@ -158,7 +172,8 @@ class Watch:
     def _leave(self) -> None:
         """Undo what only a dashboard is interested in."""
         self._is_left = True
-        self._history.stop("the dashboard is gone")
+        self._history.stop(GONE)
+        self._stay_away(self._inbox, GONE)
         self._inbox.clear()
         if self._paused is not None:
             self._paused = None
@@ -169,21 +184,40 @@ class Watch:
         if self._tracing is not None:
             self._tracing.abandon()
             self._measure_again()
-        if self._blocks.running:
-            self._leave_blocks("the dashboard is gone")
+        if self._blocks.running and not self._training.is_shared:  # else where the ranks meet
+            self._leave_blocks(GONE)
+
+    def _stay_away(self, asked: Iterable[AnyCommand], why: str) -> None:
+        """Tell the other ranks not to wait for this one."""
+        if self._training.is_shared:
+            for command in asked:
+                if due(command) is not None:
+                    self._training.decide(topic(command), why)
+            if self._blocks.running:
+                self._training.decide(self._topic, why)
 
     # ── commands ────────────────────────────────────────────────────────────────────────
 
     def _obey_all(self) -> None:
-        """Obey in order of arrival; in a profile nothing, while a change waits pauses alone."""
+        """Obey in order of arrival; in a profile nothing, while a change waits pauses alone.
+
+        What is for all ranks holds up what was asked after it, until its step has come.
+        """
         asked, self._inbox = self._inbox, deque()
+        is_held_up = False
         for command in asked:
             its_turn = self._waiting is None or isinstance(command, Pause | Resume)
-            if self.is_tracing or not (its_turn and self._obey(command)):
+            is_held_up = is_held_up or self.is_tracing or self._is_early(command)
+            if is_held_up or not (its_turn and self._obey(command)):
                 self._inbox.append(command)
 
     def _obey(self, command: AnyCommand) -> bool:
         """Obey; return False where another switch has to come first."""
+        late = self._why_too_late(command)
+        if late is not None:
+            self._training.decide(topic(command), late)
+            self._refuse(late, command)
+            return True
         match command:
             case Change():
                 self._change(command)
@@ -219,34 +253,50 @@ class Watch:
 
     def _change(self, command: Change) -> None:
         levers, began_s = self._training.levers, time.monotonic()
-        way_back = self._way_back()
+        changes, refusal = self._way_back() | command.settings, None
+        wanted = levers.settings
         try:
-            wanted = self._training.levers.resolve(way_back | command.settings)
+            wanted = levers.resolve(changes)
             if wanted == levers.settings and not self._blocks.running:
-                raise Refusal(f"{_phrase(command.settings)}: nothing changes")  # noqa: TRY301
-        except Refusal as refusal:
-            self._refuse(str(refusal), command)
+                refusal = f"{_phrase(command.settings)}: nothing changes"
+        except Refusal as error:
+            refusal = str(error)
+        refusal = self._training.decide(topic(command), refusal).refusal
+        if refusal is not None:
+            self._refuse(refusal, command)
             return
         leaves = "another change ended it" if self._blocks.running else ""
-        changes = way_back | command.settings
-        self._switch(_Switch(wanted, changes, began_s, asked=command, leaves=leaves))
+        entered = f"{topic(command)}.entered"
+        self._switch(_Switch(wanted, changes, began_s, command, leaves, topic=entered))
 
     def _take_blocks(self, command: Blocks) -> bool:
         run = self._blocks.run
+        if self._begins(command):
+            refusal = self._training.decide(topic(command)).refusal
+            if refusal is not None:
+                self._refuse(refusal, command)
+                return True
         if run is not None and command.run > run:
             self._leave_blocks("other blocks began")
             if self._waiting is not None:
                 return False
         if not self._blocks.take_in(command, self._training.levers.settings):
-            now_s, why = time.monotonic(), "it had ended before"
-            self._line.send(
-                BlocksEnded(at_s=now_s, answers=(command.id,), run=command.run, why=why)
-            )
+            self._refuse("it had ended before", command)
+        elif self._blocks.run != run:
+            self._meet_at = self._training.step
         return True
+
+    def _begins(self, command: Blocks) -> bool:
+        """Tell whether it begins a run: all ranks have to; the run's own are rank 0's to read."""
+        return command.run != self._blocks.run and len(command.blocks) > 0
 
     def _refuse(self, reason: str, command: AnyCommand | None = None) -> None:
         """Say what cannot be: what was asked, or the block in progress."""
         block = self._blocks.current
+        if isinstance(command, Blocks):
+            now_s, answers = time.monotonic(), (command.id,)
+            self._line.send(BlocksEnded(at_s=now_s, answers=answers, run=command.run, why=reason))
+            return
         if command is not None:
             changes = command.settings if isinstance(command, Change) else {}
             kind: RefusalKind = "no_profile" if isinstance(command, Profile) else "bad_setting"
@@ -261,6 +311,61 @@ class Watch:
                 block=block.number,
             )
         self._line.send(refused)
+
+    # ── other ranks ─────────────────────────────────────────────────────────────────────
+
+    def _for_all(self, command: AnyCommand) -> bool:
+        """Tell whether the ranks have to meet for it."""
+        shared = self._training.is_shared
+        return shared and (
+            isinstance(command, Change) or (isinstance(command, Blocks) and self._begins(command))
+        )
+
+    def _is_early(self, command: AnyCommand) -> bool:
+        return self._for_all(command) and self._training.step < (due(command) or 0)
+
+    def _why_too_late(self, command: AnyCommand) -> str | None:
+        """Return why the ranks cannot meet for it; None: they can, here and now."""
+        if not self._for_all(command) or due(command) == self._training.step:
+            return None
+        return NO_STEP if due(command) is None else LATE
+
+    def _prepare_meeting(self) -> None:
+        """See to it that there is a border where the ranks meet, and a call to rehearse with."""
+        training = self._training
+        steps = [at for command in self._inbox if (at := due(command)) and self._for_all(command)]
+        steps += [self._meet_at] if self._blocks.running else []
+        next_step = min((step for step in steps if step > training.step), default=0)
+        is_next = next_step == training.step + 1
+        tracker = training.tracker
+        tracker.border_at = next_step if is_next else next_step - 1
+        training.keep_calls(keep=is_next)
+        if is_next:
+            tracker.closely_until = max(tracker.closely_until, next_step + 1)
+
+    @property
+    def _topic(self) -> str:
+        """What the ranks' next decision on the run of blocks is known by."""
+        return f"{self._meet_at}.run{self._blocks.run}"
+
+    def _order(self, now_s: float, *, is_over: bool) -> Order:
+        """Return what rank 0 says where the ranks meet."""
+        if not is_over:
+            return Order(meet_at=self._planned(now_s))
+        block = self._blocks.take()
+        return Order(ends="no block is left") if block is None else Order(begin=block)
+
+    def _planned(self, now_s: float) -> int:
+        """Return when to meet: the block in progress has then probably lasted long enough."""
+        step, step_s = self._training.step, self._paces.step_s(self._training.levers.settings)
+        left = self._blocks.steps_left(step, now_s, step_s / SPARE)
+        return step + min(left, math.ceil(MEET_EVERY_S / step_s))
+
+    def _planned_from_here(self) -> str:
+        """Return the same of a block that begins, as it travels."""
+        levers = self._training.levers
+        self._blocks.entered(self._training.step, levers.warmup_steps, levers.burst_steps)
+        return str(self._planned(time.monotonic()))
 
     # ── a profile ───────────────────────────────────────────────────────────────────────
 
@@ -314,23 +419,43 @@ class Watch:
     def _turn_blocks(self) -> None:
         """Go on to the next block when the one in progress has lasted long enough."""
         blocks, training = self._blocks, self._training
-        began_s = time.monotonic()
-        if not blocks.is_over(training.step, began_s):
+        began_s, lasted = time.monotonic(), blocks.current
+        is_over = blocks.is_over(training.step, began_s)
+        if training.step < self._meet_at if training.is_shared else not is_over:
             return
-        self._read_wall_clock()
+        self._paces.note(training.levers.settings, blocks.pace_s(training.step, began_s))
+        why = GONE if self._is_left else LATE if training.step > self._meet_at else None
+        speaks = rank() == 0 or not training.is_shared
+        payload = self._order(began_s, is_over=is_over).encode() if speaks else ""
+        decided = training.decide(self._topic, why if training.is_shared else None, payload)
+        if decided.refusal is not None:
+            self._leave_blocks(decided.refusal)
+            return
+        order = Order.decode(decided.payload)
+        if order.meet_at:
+            self._meet_at = order.meet_at
+            return
+        self._read_wall_clock(lasted)
         self._stop_wall_clock()
-        block = blocks.take()
-        if block is None:
-            self._leave_blocks("no block is left")
-            return
+        blocks.current = order.begin
+        if order.begin is None:
+            self._leave_blocks(order.ends)
+        else:
+            self._turn_to(order.begin, began_s)
+
+    def _turn_to(self, block: Block, began_s: float) -> None:
+        """Begin the block."""
+        levers, decision = self._training.levers, f"{self._topic}.begin"
         try:
-            wanted = training.levers.resolve(blocks.baseline | block.changes)
-        except Refusal as refusal:
-            self._refuse(str(refusal))
-            blocks.current = None
+            wanted = levers.resolve(self._blocks.baseline | block.changes)
+        except Refusal as error:
+            self._training.decide(decision, str(error))
+            self._refuse(str(error))
+            self._blocks.current = None
+            self._meet_at = self._training.step + 1
             return
-        changes = difference(training.levers.settings, wanted)
-        self._switch(_Switch(wanted, changes, began_s))
+        changes = difference(levers.settings, wanted)
+        self._switch(_Switch(wanted, changes, began_s, topic=decision))
 
     def _leave_blocks(self, why: str) -> None:
         """Go back to the settings from before the blocks."""
@@ -357,7 +482,8 @@ class Watch:
 
     def _switch(self, switch: _Switch) -> None:
         """Enter the settings, at once or, where a rehearsal needs a call, after a step."""
-        if self._training.levers.needs_call(switch.wanted):
+        shared = self._training.is_shared  # then a call was kept, at the step before
+        if not shared and self._training.levers.needs_call(switch.wanted):
             self._stop_wall_clock()
             self._training.keep_calls(keep=True)
             self._training.look_closely(2)
@@ -368,17 +494,14 @@ class Watch:
     def _enter(self, switch: _Switch) -> None:
         began_s = time.monotonic() if switch.after_step else switch.began_s  # it trained meanwhile
         training, blocks = self._training, self._blocks
-        try:
-            training.levers.enter(switch.wanted)
-        except Refusal as refusal:
+        refusal = self._try(switch)
+        if refusal is not None:
             if switch.asked is not None or not switch.leaves:
-                self._refuse(str(refusal), switch.asked)
+                self._refuse(refusal, switch.asked)
                 self._go_on_after_refusal(switch)
                 return
             training.levers.restore()  # a way back that there always is
             training.requested = {}
-        finally:
-            training.keep_calls(keep=False)
         if switch.leaves:
             blocks.current = None
         training.begin_segment()
@@ -387,10 +510,38 @@ class Watch:
         if switch.leaves:
             self._line.send(blocks.end(time.monotonic(), switch.leaves))
 
+    def _try(self, switch: _Switch) -> str | None:
+        """Enter the settings; return why that cannot be here, or on another rank."""
+        training, before, refusal = self._training, self._training.levers.settings, None
+        try:
+            training.levers.enter(switch.wanted)
+        except Refusal as error:
+            refusal = str(error)
+        finally:
+            training.keep_calls(keep=False)
+        if not switch.topic:
+            return refusal
+        is_block = switch.asked is None
+        plan = self._planned_from_here() if is_block and refusal is None else ""
+        decided = training.decide(switch.topic, refusal, plan)
+        if decided.refusal is None:
+            self._meet_at = int(decided.payload) if is_block else self._meet_at
+        elif refusal is None:
+            self._put_back(before)
+        return decided.refusal
+
+    def _put_back(self, before: Settings) -> None:
+        try:
+            self._training.levers.enter(before)
+        except Refusal:
+            self._training.levers.restore()
+            self._training.requested = {}
+
     def _go_on_after_refusal(self, switch: _Switch) -> None:
         """Go on as before, with the next block if it was one that cannot be."""
         if switch.asked is None:
             self._blocks.current = None
+            self._meet_at = self._training.step + 1
         self._begin_block()
 
     def _say(self, switch: _Switch, began_s: float) -> None:
@@ -433,10 +584,10 @@ class Watch:
             self._training.unwatch()
         self._timing = _Timing(block, time.monotonic(), self._training.step)
 
-    def _read_wall_clock(self) -> None:
+    def _read_wall_clock(self, lasted: Block | None) -> None:
         """Tell how long the block took that is over."""
         timing = self._timing
-        if timing is None or self._blocks.current is not timing.block:
+        if timing is None or lasted is not timing.block:
             return
         self._training.synchronize()
         now_s, number = time.monotonic(), timing.block.number

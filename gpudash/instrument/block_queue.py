@@ -1,7 +1,7 @@
 """Which block of a run of blocks is in progress, and when it is over. No I/O, no clock."""
 
+import math
 from collections import deque
-from math import inf
 
 from gpudash.protocol import Block, Blocks, BlocksEnded, Settings
 
@@ -20,7 +20,7 @@ class BlockQueue:
         self.baseline: Settings = {}
         """The settings to go back to."""
         self._from_step = 0  # the block in progress is measured after this step …
-        self._from_s = inf  # … and from the moment that step was seen
+        self._from_s = math.inf  # … and from the moment that step was seen
         self._burst_steps = 1
 
     @property
@@ -60,7 +60,7 @@ class BlockQueue:
         a new loader's always begin alike, and a part of one would be off by as much each time.
         """
         self._from_step = step + warmup_steps
-        self._from_s = inf
+        self._from_s = math.inf
         self._burst_steps = burst_steps
 
     def is_over(self, step: int, now_s: float) -> bool:
@@ -74,13 +74,34 @@ class BlockQueue:
         if step < self._from_step:
             return False
         self._from_s = min(self._from_s, now_s)
-        measured, burst = step - self._from_step - 1, self._burst_steps
-        least = max(self.current.min_steps, 2 * burst if burst > 1 else 1)
+        measured = step - self._from_step - 1
         return (
-            measured >= least
-            and measured % burst == 0
+            measured >= self._least(self.current)
+            and measured % self._burst_steps == 0
             and now_s - self._from_s >= self.current.min_s
         )
+
+    def pace_s(self, step: int, now_s: float) -> float | None:
+        """Return what a step of the block in progress takes; None before it is warm."""
+        steps, seconds = step - self._from_step, now_s - self._from_s
+        return seconds / steps if steps > 0 and seconds > 0 else None
+
+    def steps_left(self, step: int, now_s: float, step_s: float) -> int:
+        """Return after how many more steps it will have lasted long enough at this pace."""
+        if self.current is None:
+            return 1
+        warm_step = max(step, self._from_step)
+        left_s = self.current.min_s - max(0.0, now_s - self._from_s)
+        measured = max(
+            self._least(self.current), warm_step - self._from_step - 1 + math.ceil(left_s / step_s)
+        )
+        whole = math.ceil(measured / self._burst_steps) * self._burst_steps
+        return max(1, self._from_step + 1 + whole - step)
+
+    def _least(self, block: Block) -> int:
+        """Return how many steps of it are measured at least."""
+        burst = self._burst_steps
+        return max(block.min_steps, 2 * burst if burst > 1 else 1)
 
     def end(self, at_s: float, why: str) -> BlocksEnded:
         """Forget the run in progress; return what is to be said of its end."""

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from gpudash.protocol import (
     Ability,
     AnyCommand,
+    Changed,
     Envelope,
     Event,
     Failed,
@@ -50,6 +51,7 @@ OUTPUT_S, TYPING_S = 0.2, 2.0
 """How often output is read, and for how long after something was typed at each turn."""
 BURST_BYTES, SUSTAINED_BYTES_PER_S = 1 << 20, 1 << 16
 """Of what is printed, so much is shown and recorded at once, and so much in the long run."""
+PUT_BACK = "the training was started again: its levers are as the script has them"
 MOST_LINES = 32
 """Of a message, as of a worker's."""
 
@@ -87,6 +89,7 @@ class ScriptSource(Source):
         self._is_closed = False
         self._waiting: list[Event] = [Hello(can=can), Status(text=f"starting {name}")]
         self._status = ""
+        self._has_moved = False  # a lever, by somebody who asked for it
 
     @property
     def filenos(self) -> tuple[int, ...]:
@@ -159,12 +162,20 @@ class ScriptSource(Source):
             body, rank = envelope.body, envelope.rank
             if isinstance(body, Started):
                 self.started, body = True, replace(body, workload=self.name)
+            if isinstance(body, Started | Changed) and rank == 0:
+                self._note_levers(body)
             if isinstance(body, Offered) and rank == 0:
                 self.offered = body
             if isinstance(body, Progress) and rank == 0:
                 self.total_steps = body.total_steps
             told.append(self._stamped(envelope.source, rank, envelope.sent_s, body))
         return told
+
+    def _note_levers(self, told: Started | Changed) -> None:
+        """Say so where levers were moved, and the training that began again knows nothing of it."""
+        if isinstance(told, Started) and self._has_moved and not told.requested:
+            self._waiting.append(Notice(text=PUT_BACK))
+        self._has_moved = len(told.requested) > 0
 
     def _stamped(self, source: str, rank: int, sent_s: float, body: object) -> Envelope:
         self._seqs[source, rank] += 1

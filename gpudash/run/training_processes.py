@@ -1,13 +1,16 @@
 """The processes that train: found by their sockets, or told of by other nodes, read, and told."""
 
 import itertools
+import math
 import os
 import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections import deque
+from collections.abc import Callable, Hashable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
@@ -21,12 +24,15 @@ from gpudash.protocol import (
     Envelope,
     Event,
     Hello,
+    Memory,
     Notice,
     Pause,
     Profile,
+    Progress,
     Refused,
     Resume,
     Resumed,
+    Started,
 )
 from gpudash.rendezvous import Rendezvous
 from gpudash.run.arrivals import Arrivals
@@ -39,6 +45,11 @@ TURN_BYTES = 1 << 20
 """One turn reads no more of one process."""
 PATIENCE_S = 1.0
 """A process that has ended is worth a word once its command has lived on for so long."""
+GATHER_S = 3.0
+"""Ranks that train together are connected within so long."""
+AHEAD_S, AHEAD_STEPS = 0.5, 3
+"""How far ahead the step is at which all ranks are to change: the command has to reach each of
+them before, and none looks at its socket within a step."""
 CREDENTIALS = struct.Struct("3i")
 Key: TypeAlias = Hashable
 """Tells processes, and their sockets, apart."""
@@ -54,6 +65,9 @@ class TrainingProcesses:
         self._refused: set[Key] = set()  # processes and sockets that make no sense
         self.parted_s: float | None = None
         """When the last one hung up; None while one trains."""
+        self._unsent: deque[tuple[AnyCommand, float]] = deque()  # and until when ranks may come
+        self._asked: dict[int, _Asked] = {}  # by its id
+        self._at_step = 0  # of the newest command for all ranks
         self._gone: list[_Member] = []  # of some it is not known whether they have ended
         self._sentences: list[str] = []
 
@@ -74,6 +88,7 @@ class TrainingProcesses:
             try:
                 for envelope in member.read():
                     rank = self._rank_of(member, envelope)
+                    self._note_answer(envelope, rank)
                     if not isinstance(envelope.body, Hello):
                         found.append(msgspec.structs.replace(envelope, rank=rank))
             except (SourceError, msgspec.MsgspecError) as error:
@@ -82,8 +97,7 @@ class TrainingProcesses:
                 member.close()
             if member.ended:
                 self._part_with(member)
-                found += member.unheard("the training has ended, or was lost")
-        return found
+        return [*found, *self._send_on(), *self._left_over()]
 
     def notices(self) -> list[Notice]:
         """Return what the user should know: which processes have ended while the command lives."""
@@ -98,12 +112,71 @@ class TrainingProcesses:
         return notices
 
     def send(self, command: AnyCommand) -> list[Envelope]:
-        """Hand it to rank 0; return the answer where there is none."""
-        for member in self._members:
-            if member.rank == 0:
-                member.send(command)
-                return []
-        return _unheard([command], "nothing is training")
+        """Hand it to rank 0, and what changes levers to all; return the answer if there is none.
+
+        One answer is told: rank 0's, or where it is lost, another's.
+        """
+        self._unsent.append((command, time.monotonic() + GATHER_S))
+        return self._send_on()
+
+    def _send_on(self) -> list[Envelope]:
+        """Hand on what has been asked, in its order, as soon as all who are to hear it are here."""
+        unheard = []
+        while self._unsent:
+            command, until_s = self._unsent[0]
+            speaker = next((member for member in self._members if member.rank == 0), None)
+            ranks = [speaker] if speaker is not None else []
+            needed = 1
+            if speaker is not None and isinstance(command, Change | Blocks):
+                needed = speaker.world_size
+                if needed > 1:
+                    ranks = [one for one in self._members if one.world_size == needed]
+            if len(ranks) >= needed:
+                self._hand_over(command, ranks)
+            elif speaker is None:
+                unheard.append(_unheard(command, "nothing is training"))
+            elif time.monotonic() > until_s:
+                why = f"{len(ranks)} of {needed} ranks are connected"
+                unheard.append(_unheard(command, f"{why}, and a lever moves on all at once"))
+            else:
+                break
+            self._unsent.popleft()
+        return unheard
+
+    def _hand_over(self, command: AnyCommand, ranks: "list[_Member]") -> None:
+        if len(ranks) > 1 and isinstance(command, Change | Blocks):
+            command = msgspec.structs.replace(command, at_step=self._step_for_all(ranks))
+        self._asked[command.id] = _Asked(command, {member.key for member in ranks})
+        for member in ranks:
+            member.send(command)
+
+    def _step_for_all(self, members: "list[_Member]") -> int:
+        """Return the step after which all are to change, none of them being so far."""
+        ahead = max(one.steps_in(AHEAD_S) for one in members) + AHEAD_STEPS
+        newest = max(member.step_now() for member in members)
+        self._at_step = max(self._at_step, newest + ahead)
+        return self._at_step
+
+    def _note_answer(self, envelope: Envelope, rank: int) -> None:
+        for number in getattr(envelope.body, "answers", ()):
+            asked = self._asked.get(number)
+            if asked is not None and rank == 0:
+                del self._asked[number]
+            elif asked is not None:
+                asked.answer = asked.answer or envelope
+
+    def _left_over(self) -> list[Envelope]:
+        """Return the answers to what rank 0 will not answer any more."""
+        found = []
+        here = {member.key: member.rank for member in self._members}
+        for number, asked in list(self._asked.items()):
+            left = asked.told & here.keys()
+            if 0 in {here[key] for key in left} or (left and asked.answer is None):
+                continue
+            del self._asked[number]
+            answer = asked.answer or _unheard(asked.command, "the training has ended, or was lost")
+            found.append(msgspec.structs.replace(answer, rank=0))
+        return found
 
     def kill(self) -> None:
         """Kill those of this machine that are connected."""
@@ -164,6 +237,17 @@ class TrainingProcesses:
             self._gone.append(member)
 
 
+@dataclass(slots=True)
+class _Asked:
+    """A command that has no answer so far."""
+
+    command: AnyCommand
+    told: set[Key]
+    """Whom, by their keys."""
+    answer: Envelope | None = None
+    """Another rank's, in case that rank 0 gives none."""
+
+
 class _Member:
     """One process, and the connection to it."""
 
@@ -190,7 +274,11 @@ class _Member:
         self._decoder = Decoder("it")
         self._partial = b""
         self._unsent = bytearray()
-        self._unanswered: dict[int, AnyCommand] = {}
+        self.world_size = 1
+        """How many processes train together with it, as it says."""
+        self._steps = 0
+        self._until_s = time.monotonic()
+        self._step_s = 0.0  # of late; 0: none was seen
 
     @property
     def described(self) -> str:
@@ -224,19 +312,32 @@ class _Member:
         *lines, self._partial = bytes(received).split(b"\n")
         envelopes = [self._taken(self._decoder.decode(line)) for line in lines]
         for envelope in envelopes:
-            for number in getattr(envelope.body, "answers", ()):
-                self._unanswered.pop(number, None)
+            self._note(envelope)
         return envelopes
 
     def send(self, command: AnyCommand) -> None:
         """Hand the command over; a process that is busy does not hold us up."""
-        self._unanswered[command.id] = command
         self._unsent += msgspec.json.encode(command) + b"\n"
         self._flush()
 
-    def unheard(self, why: str) -> list[Envelope]:
-        """Return the answers that it did not give."""
-        return _unheard(self._unanswered.values(), why)
+    def steps_in(self, seconds: float) -> int:
+        """Return how many steps it trains in so long, at its newest pace."""
+        return math.ceil(seconds / self._step_s) if self._step_s else 0
+
+    def step_now(self) -> int:
+        """Return which step it is at, as far as its newest message tells."""
+        return self._steps + self.steps_in(min(time.monotonic() - self._until_s, AHEAD_S))
+
+    def _note(self, envelope: Envelope) -> None:
+        body = envelope.body
+        if isinstance(body, Started):
+            self.world_size = body.world_size
+            self._steps, self._until_s, self._step_s = 0, time.monotonic(), 0.0
+        elif isinstance(body, Progress):
+            if body.steps:
+                total_ms = sum(step.step_ms * step.count for step in body.steps)
+                self._step_s = total_ms / 1e3 / sum(step.count for step in body.steps)
+            self._steps, self._until_s = body.total_steps, time.monotonic()
 
     def close(self) -> None:
         self.ended = True
@@ -254,21 +355,20 @@ def _peer(connection: socket.socket) -> int:
     return int(CREDENTIALS.unpack(credentials)[0])
 
 
-def _unheard(commands: Iterable[AnyCommand], why: str) -> list[Envelope]:
-    """Return an answer to each: a command is answered once, by whomever."""
-    now_s = time.monotonic()
-    answers: list[Event] = []
-    for command in commands:
-        mine = (command.id,)
-        match command:
-            case Change(settings=settings):
-                refused = Refused(answers=mine, kind="bad_setting", changes=settings, reason=why)
-                answers.append(refused)
-            case Blocks(run=run):
-                answers.append(BlocksEnded(at_s=now_s, answers=mine, run=run, why=why))
-            case Profile():
-                refused = Refused(answers=mine, kind="no_profile", changes={}, reason=why)
-                answers.append(refused)
-            case Pause() | Resume():
-                answers.append(Resumed(at_s=now_s, answers=mine))
-    return [Envelope(source="training", seq=0, sent_s=now_s, body=body) for body in answers]
+def _unheard(command: AnyCommand, why: str) -> Envelope:
+    """Return an answer to a command that nobody answers."""
+    now_s, mine = time.monotonic(), (command.id,)
+    body: Event
+    match command:
+        case Blocks(run=run):
+            body = BlocksEnded(at_s=now_s, answers=mine, run=run, why=why)
+        case Profile():
+            body = Refused(answers=mine, kind="no_profile", changes={}, reason=why)
+        case Memory():
+            body = Refused(answers=mine, kind="no_memory_owners", changes={}, reason=why)
+        case Pause() | Resume():
+            body = Resumed(at_s=now_s, answers=mine)
+        case _:
+            changes = command.settings if isinstance(command, Change) else {}
+            body = Refused(answers=mine, kind="bad_setting", changes=changes, reason=why)
+    return Envelope(source="training", seq=0, sent_s=now_s, body=body)

@@ -540,6 +540,17 @@ def step_takes_a_number(toy):
         optimizer.step(2)
 
 
+@shape(400, asked=[123, 257])
+def borders_asked_for(toy):
+    model, optimizer = made()
+    toy.tracker.border_at = 123
+    for batch in data(3200):
+        backward(model, batch)
+        if toy.borders and toy.borders[-1] == 123:
+            toy.tracker.border_at = 257
+        optimizer.step()
+
+
 def count_compiled():
     return torch._dynamo.utils.counters["stats"]["unique_graphs"], sum(
         torch._dynamo.utils.counters["graph_break"].values()

@@ -36,6 +36,12 @@ def test_alike_steps_are_timed_together_and_all_but_the_first_are(told, shape):
     assert sum(counts) == one["records"][-1]["step"] - 1
 
 
+def test_a_step_that_is_asked_for_has_a_border_of_its_own(told):
+    one = told["borders_asked_for"]
+    assert len(one["borders"]) < one["steps"]
+    assert set(one["asked"]) <= set(one["borders"])
+
+
 def test_their_samples_are_those_of_all_of_them(told):
     for shape, batch in (("loader", 8), ("no_loader", 16)):
         for record in told[shape]["records"]:

@@ -85,6 +85,7 @@ class Script:
     def __init__(self, folder: Path, world_size: int = 1) -> None:
         self.clock, self.losses = instruments(torch.device("cpu"), PHASES)
         self.closely_until = 0.0
+        self.border_at = 0
         self.redirects: WeakKeyDictionary = WeakKeyDictionary()
         self.active = False
         self.interrupts = 0

@@ -149,3 +149,24 @@ def test_another_change_forgets_everything(taken):
     assert queue.take() is None
     take_in(queue, [block(2)], {"pipelined": "on"})
     assert queue.baseline == {"pipelined": "on"}  # what is active now
+
+
+@pytest.mark.parametrize("burst", [1, 4])
+@pytest.mark.parametrize(("min_steps", "min_s"), [(3, 0.0), (3, 0.5), (200, 0.5), (3, 0.004)])
+def test_the_steps_left_are_those_after_which_the_block_is_over(min_steps, min_s, burst):
+    queue, step_s = queue_of(0, min_steps=min_steps, min_s=min_s), 0.01
+    queue.take()
+    queue.entered(10, 2, burst)
+    said = [queue.steps_left(step, step * step_s, step_s) + step for step in range(10, 13)]
+    ends = next(step for step in itertools.count(10) if queue.is_over(step, step * step_s))
+    assert said == [ends] * 3
+    assert queue.pace_s(ends, ends * step_s) == pytest.approx(step_s)
+
+
+def test_a_block_that_was_expected_to_be_over_has_steps_left():
+    queue = queue_of(0, min_s=1.0)
+    queue.take()
+    queue.entered(0, 0)
+    assert not queue.is_over(0, 0.0)
+    assert not queue.is_over(50, 0.5)  # half as long a step as was thought
+    assert queue.steps_left(50, 0.5, 0.01) == 50

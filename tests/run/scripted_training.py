@@ -47,8 +47,9 @@ LEVERS = (
 class Training:
     """Serves one dashboard at a time between its steps."""
 
-    def __init__(self, place, rank):
+    def __init__(self, place, rank, world_size=1):
         self.worker, self.rank, self.seq = Worker(), rank, 0
+        self.world_size = world_size
         self.worker.now_s = time.monotonic()
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(place.socket(os.getpid())))
@@ -76,7 +77,9 @@ class Training:
         self.connection = connection
         self.tell(Hello(can=("levers", "pause", "blocks", "record", "leave"), pid=os.getpid()))
         self.tell(Offered(found="SGD, root Net", levers=LEVERS))
-        self.tell(msgspec.structs.replace(self.worker.start(), pid=os.getpid()))
+        started = self.worker.start()
+        facts = {"pid": os.getpid(), "world_size": self.world_size}
+        self.tell(msgspec.structs.replace(started, **facts))
 
     def hear(self):
         if self.connection is None:
@@ -112,6 +115,7 @@ def main():
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--step-s", type=float, default=0.01)
     parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--world-size", type=int, default=1)
     parser.add_argument("--exit", type=int, default=0)
     parser.add_argument("--fork", action="store_true", help="two train, as under torchrun")
     arguments = parser.parse_args()
@@ -122,7 +126,7 @@ def main():
     place.mark("python")
     place.mark("torch")
     print("training", os.getpid(), flush=True)
-    training = Training(place, arguments.rank)
+    training = Training(place, arguments.rank, arguments.world_size)
     for _ in range(arguments.steps):
         training.turn()
         time.sleep(arguments.step_s)

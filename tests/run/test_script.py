@@ -28,6 +28,7 @@ from gpudash.protocol import (
     Paused,
     Plan,
     Printed,
+    Profile,
     Progress,
     Refused,
     Resume,
@@ -36,9 +37,9 @@ from gpudash.protocol import (
     Status,
     Stop,
 )
-from gpudash.run import keeper
+from gpudash.run import keeper, training_processes
 from gpudash.run.held import Child, keep
-from gpudash.run.script import ScriptSource
+from gpudash.run.script import PUT_BACK, ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.user_command import UserCommand, understand
@@ -188,6 +189,82 @@ def test_a_rank_that_is_killed_is_named_and_the_others_go_on(run):
     watched.until(lambda: len(watched.bodies(Progress, 1 - rank)) > steps)
 
 
+TWO_RANKS = (
+    "import subprocess, sys\n"
+    f"words = [sys.executable, {TRAINING!r}, '--world-size', '2', '--rank']\n"
+    "for one in [subprocess.Popen([*words, rank]) for rank in '01']: one.wait()"
+)
+
+
+def test_a_change_goes_to_every_rank_with_one_step_for_all(run, monkeypatch):
+    watched = run("-c", TWO_RANKS)
+    for rank in (0, 1):
+        watched.first(Progress, rank)
+    members = watched.source._processes._members
+    sent = {member.rank: [] for member in members}
+    for member in members:
+        monkeypatch.setattr(member, "send", sent[member.rank].append)
+    newest = max(one.total_steps for one in watched.bodies(Progress))
+    for command in (Change(id=1, settings={"num_workers": "4"}), Blocks(id=2, run=1, blocks=())):
+        watched.source.send(command)
+    watched.source.send(Profile(id=3, steps=3, path="trace.json"))
+    assert sent[0][:2] == sent[1]
+    assert [type(one) for one in sent[0]] == [Change, Blocks, Profile]
+    first, second = [one.at_step for one in sent[1]]
+    assert newest < first <= second
+
+
+def test_a_change_that_not_every_rank_could_hear_of_is_refused(run, monkeypatch):
+    monkeypatch.setattr(training_processes, "GATHER_S", 0.2)
+    watched = run(TRAINING, "--fork", "--world-size", "3")
+    for rank in (0, 1):
+        watched.first(Progress, rank)
+    watched.source.send(Change(id=1, settings={"num_workers": "4"}))
+    said = "2 of 3 ranks are connected, and a lever moves on all at once"
+    assert watched.first(Refused).reason == said
+
+
+def test_a_change_waits_for_ranks_that_come_a_little_later(run):
+    watched = run("-c", TWO_RANKS)
+    for rank in (0, 1):
+        watched.first(Started, rank)
+    members = watched.source._processes._members
+    late = next(member for member in members if member.rank == 1)
+    members.remove(late)
+    watched.source.send(Change(id=1, settings={"num_workers": "4"}))
+    members.append(late)
+    for rank in (0, 1):
+        watched.first(Changed, rank)
+
+
+def test_where_rank_0_is_lost_another_ranks_answer_is_told_once(run):
+    watched = run("-c", TWO_RANKS)
+    of_rank = {rank: watched.first(Started, rank).pid for rank in (0, 1)}
+    os.kill(of_rank[0], signal.SIGSTOP)
+    watched.source.send(Change(id=1, settings={"num_workers": "4"}))
+    watched.first(Changed, 1)
+    assert not watched.bodies(Changed, 0)
+    os.kill(of_rank[0], signal.SIGKILL)
+    assert watched.first(Changed, 0).answers == (1,)
+    watched.source._processes.kill()
+    watched.end()
+    assert len(watched.bodies(Changed, 0)) == 1
+    assert not watched.bodies(Refused)
+
+
+def test_where_rank_0_is_lost_and_the_others_say_nothing_it_is_refused(run):
+    watched = run("-c", TWO_RANKS)
+    of_rank = {rank: watched.first(Started, rank).pid for rank in (0, 1)}
+    for pid in of_rank.values():
+        os.kill(pid, signal.SIGSTOP)
+    watched.source.send(Change(id=1, settings={"num_workers": "4"}))
+    for pid in of_rank.values():
+        os.kill(pid, signal.SIGKILL)
+    assert watched.first(Refused).reason == "the training has ended, or was lost"
+    watched.end()
+    assert len(watched.bodies(Refused)) == 1
+
+
 def test_a_training_that_hung_up_is_reached_again(run):
     watched = run(TRAINING)
     pid = watched.first(Started).pid
@@ -209,6 +286,19 @@ def test_a_second_training_after_the_first_is_another_start(run):
     watched.end()
     first, second = watched.bodies(Started, 0)
     assert first.pid != second.pid
+
+
+def test_levers_that_a_restart_put_back_are_said_to_be(run):
+    program = (
+        f"import subprocess, sys; words = [sys.executable, {TRAINING!r}, '--steps']\n"
+        "for steps in '200', '20': subprocess.run([*words, steps])"
+    )
+    watched = run("-c", program)
+    watched.first(Started)
+    watched.source.send(Change(id=1, settings={"num_workers": "4"}))
+    watched.first(Changed)
+    watched.end()
+    assert watched.sentences().count(PUT_BACK) == 1
 
 
 def test_the_end_tells_when_the_training_hung_up(run):

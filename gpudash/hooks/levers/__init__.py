@@ -189,8 +189,6 @@ class ScriptLevers:
 
 def _bar(found: Found) -> str | None:
     """Return why no lever at all may be moved; None: they may."""
-    if found.world_size > 1:
-        return f"the training has {found.world_size} processes"
     if found.graphs:
         return "the script replays its steps as CUDA graphs"
     return None

@@ -43,6 +43,7 @@ class ChannelsLast:
     def update(self, found: Found) -> None:
         """See Family."""
         self._roots = found.roots
+        self._is_shared = found.world_size > 1
         self._optimizers = [weakref.ref(optimizer) for optimizer in found.optimizers]
         if self._on is None:
             self._on = self._default = any(map(_is_channels_last, self._weights()))
@@ -100,6 +101,8 @@ class ChannelsLast:
         weights = list(self._weights())
         if not weights:
             return "the model has no 4-D weights"
+        if self._is_shared:
+            return "the ranks exchange gradients in the order that the weights had at first"
         if any(weight.untyped_storage().nbytes() != weight.nbytes for weight in weights):
             return "the weights are views of one storage"
         if any(weight.device.type == "cpu" and weight.is_shared() for weight in weights):  # type: ignore[no-untyped-call]  # in torch

@@ -45,6 +45,7 @@ class Compile:
         """See Family."""
         self._roots = found.roots
         self._device = found.device
+        self._is_shared = found.world_size > 1
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -97,6 +98,8 @@ class Compile:
     def _refusal(self) -> str | None:
         if not modules_of(self._roots):
             return "no model was found"
+        if self._is_shared:
+            return "each rank would compile for itself, and a slow one lets collectives time out"
         for root in self._roots:
             why = _refusal(root)
             if why:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from gpudash.hooks.found import Call, Found, modules_of
+from gpudash.hooks.levers.compile import WRAPPED
 from gpudash.hooks.levers.offers import Option, Refusal, choice
 from gpudash.hooks.levers.tensors import each_tensor
 from gpudash.protocol import Settings
@@ -28,6 +29,7 @@ class Precision:
         self._device = found.device
         self._roots = found.roots
         self._scaler = found.scaler
+        self._is_shared = found.world_size > 1
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -79,6 +81,8 @@ class Precision:
     def _no_tf32(self) -> str | None:
         if self._device.type != "cuda":
             return "TF32 needs a GPU"
+        if sharded := self._sharded():
+            return sharded
         if torch.cuda.get_device_capability(self._device) < (8, 0):
             return "this GPU has no TF32"
         return None
@@ -90,11 +94,24 @@ class Precision:
         weights = [weight for module in modules for weight in module.parameters()]
         if not weights:
             return "no model was found"
+        if sharded := self._sharded():
+            return sharded
         if any(weight.is_floating_point() and weight.dtype != torch.float32 for weight in weights):
             return "the model's weights are not all float32"
         if self._device.type == "cuda" and not torch.cuda.is_bf16_supported(False):
             return "this GPU does not compute in bf16"
         return None
+
+    def _sharded(self) -> str | None:
+        """Return why the model cannot be rehearsed on one rank; None: it can."""
+        if not self._is_shared:
+            return None
+        modules = [one for root in modules_of(self._roots) for one in root.modules()]
+        kinds = {kind.__name__ for module in modules for kind in type(module).__mro__}
+        weights = (type(one).__name__ for module in modules for one in module.parameters(False))
+        if "DTensor" in weights:
+            return "the weights are spread over the ranks"
+        return next((why for name, why in WRAPPED.items() if name in kinds), None)
 
 
 def _autocast(device_type: str, call: Call) -> Call:

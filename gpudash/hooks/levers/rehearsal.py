@@ -2,22 +2,30 @@
 
 Random numbers and buffers are put back, and gradients go nowhere. What else a script's `forward`
 keeps in Python, such as a counter of calls, is changed by the rehearsal too.
+
+Of a model in DistributedDataParallel the inner one is called: the wrapper would wait for a backward
+pass. A collective in a rehearsal is a refusal: on a rank whose rehearsal fails before it, nobody
+would take part in it.
 """
 
 import random
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from gpudash.hooks.found import Call, Root
 from gpudash.hooks.levers.offers import Refusal
 from gpudash.hooks.signals import is_from_handler
 
+COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional")
+"""Namespaces of operators that other ranks take part in."""
 MAX_REASON = 160
 """Characters of an error that become a refusal's reason."""
 
@@ -27,10 +35,11 @@ def rehearse(root: Root, around: Callable[[Call], Call]) -> None:
     module, newest = root.module, root.newest
     if module is None or newest is None:
         raise Refusal("the model was not called in the newest step")
-    call = around(module._call_impl)  # noqa: SLF001  # its call without the tracker's own
+    called: Any = module.module if isinstance(module, DistributedDataParallel) else module
+    call = around(called._call_impl)  # noqa: SLF001  # its call without the tracker's own
     why = None
     try:
-        with undone(module), torch.inference_mode(False), torch.enable_grad():
+        with undone(module), _alone(), torch.inference_mode(False), torch.enable_grad():
             with torch.autocast(*newest.autocast) if newest.autocast else nullcontext():
                 outputs = call(*newest.args, **newest.kwargs)
             _backward(module, outputs)
@@ -42,6 +51,27 @@ def rehearse(root: Root, around: Callable[[Call], Call]) -> None:
         why = reason(error)
     if why:  # the error is gone by now, and what its frames held
         raise Refusal(why)
+
+
+class _NoCollectives(TorchDispatchMode):  # type: ignore[no-untyped-call]  # in torch
+    """Raises Refusal at a collective, before any rank is asked for its part."""
+
+    def __torch_dispatch__(
+        self,
+        func: Any,  # torch's signature
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func.namespace in COLLECTIVES:
+            raise Refusal(f"the model's forward pass waits for other ranks ({func.__name__})")
+        return func(*args, **(kwargs or {}))
+
+
+def _alone() -> AbstractContextManager[object]:
+    distributed = torch.distributed
+    is_shared = distributed.is_available() and distributed.is_initialized()
+    return _NoCollectives() if is_shared else nullcontext()  # type: ignore[no-untyped-call]  # same
 
 
 def reason(error: BaseException) -> str:

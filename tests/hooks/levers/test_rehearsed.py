@@ -313,16 +313,57 @@ def test_optimizers_that_flatten_gradients_keep_channels_last_away():
     )
 
 
-@pytest.mark.parametrize(
-    ("facts", "why"),
-    [
-        ({"world_size": 2}, "the training has 2 processes"),
-        ({"graphs": True}, "the script replays its steps as CUDA graphs"),
-    ],
-)
-def test_with_several_processes_or_graphs_every_lever_is_refused(facts, why):
-    offers = [offer for offer in Training().levers(**facts).offers if offer.name != "batch_size"]
-    assert {offer.refusal for offer in offers} == {why}
+def test_with_graphs_every_lever_is_refused():
+    levers = Training().levers(graphs=True)
+    offers = [offer for offer in levers.offers if offer.name != "batch_size"]
+    assert {offer.refusal for offer in offers} == {"the script replays its steps as CUDA graphs"}
+
+
+def test_with_several_processes_those_are_refused_that_the_ranks_would_not_survive():
+    training = Training()
+    moved = training.step().levers(world_size=2)
+    offers = {offer.name: offer.refusal or "" for offer in moved.offers}
+    assert "each rank would compile for itself" in offers["compile"]
+    assert "exchange gradients in the order" in offers["channels_last"]
+    assert not offers["precision"]
+    assert not offers["fused_optimizer"]
+
+
+class Averaged(nn.Linear):
+    """A model whose forward pass has a collective in it, as SyncBatchNorm's."""
+
+    def forward(self, batch):
+        torch.distributed.all_reduce(batch.mean())
+        return super().forward(batch)
+
+
+@pytest.fixture
+def alone_in_a_group():
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def test_a_collective_in_a_rehearsal_is_refused_before_another_rank_has_to_take_part(
+    alone_in_a_group,
+):
+    model = Averaged(4, 4)
+    moved = levers(model, world_size=2)
+    model(torch.randn(2, 4))
+    with pytest.raises(Refusal, match="the model's forward pass waits for other ranks"):
+        move(moved, precision="bf16")
+
+
+def test_a_model_in_ddp_is_rehearsed_without_ddp_that_waits_for_a_backward_pass(alone_in_a_group):
+    inner = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    inner.register_parameter("unused", nn.Parameter(torch.zeros(2)))
+    model = nn.parallel.DistributedDataParallel(inner, find_unused_parameters=True)
+    moved = levers(model, world_size=2)
+    model(torch.randn(2, 4)).sum().backward()
+    move(moved, precision="bf16")
+    model(torch.randn(2, 4)).sum().backward()
+    assert inner[0].weight.grad is not None
 
 
 def test_batch_size_is_the_scripts():

@@ -1,0 +1,115 @@
+"""Ranks that decide together: all do the same, whoever refuses, comes late or not at all."""
+
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from torch.distributed import (  # type: ignore[attr-defined]  # documented, not declared
+    HashStore,
+    TCPStore,
+)
+
+from gpudash.instrument.agreement import GROUP, Agreement, Decision
+
+LONG_S, SHORT_S = 30.0, 0.1
+"""Patience that no test may need, and one that runs out."""
+
+
+def all_ranks(
+    world_size: int, decide: Callable[[Agreement, int], Decision], patience_s: float = LONG_S
+) -> list[Decision]:
+    store = HashStore()
+    ranks = range(world_size)
+    agreements = [Agreement(store, rank, world_size, patience_s) for rank in ranks]
+    with ThreadPoolExecutor(world_size) as pool:
+        return list(pool.map(decide, agreements, ranks))
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 5, GROUP, GROUP + 1, 3 * GROUP - 1])
+def test_what_no_rank_refuses_is_done_with_what_rank_0_says(world_size: int) -> None:
+    decided = all_ranks(world_size, lambda one, rank: one.decide("7", None, f"until {rank + 90}"))
+    assert decided == [Decision(None, "until 90")] * world_size
+
+
+def test_what_one_rank_refuses_is_refused_on_all() -> None:
+    def decide(one: Agreement, rank: int) -> Decision:
+        return one.decide("7", "no loader" if rank == 2 else None)
+
+    decided = all_ranks(4, decide)
+    assert decided[2] == Decision("no loader")
+    assert [decided[rank] for rank in (0, 1, 3)] == [Decision("rank 2: no loader")] * 3
+
+
+def test_a_rank_that_does_not_come_costs_the_others_their_patience_and_is_named() -> None:
+    def decide(one: Agreement, rank: int) -> Decision:
+        return one.decide("7", None) if rank != 1 else Decision("absent")
+
+    decided = all_ranks(3, decide, SHORT_S)
+    assert {decided[0], decided[2]} == {Decision("rank 1 did not answer within 0.1 s")}
+
+
+def test_of_many_that_do_not_come_some_are_named() -> None:
+    alone = Agreement(HashStore(), 40, 70, SHORT_S)
+    sentence = alone.decide("7", None).refusal
+    assert sentence == "ranks 0, 1, 2, 3 and 65 more did not answer within 0.1 s"
+
+
+def test_a_rank_that_comes_after_the_others_have_given_up_is_told_so() -> None:
+    store = HashStore()
+    given_up = Agreement(store, 0, 2, SHORT_S).decide("7", None)
+    # it is not the last one: it came too late
+    assert Agreement(store, 1, 2, SHORT_S).decide("7", None) == given_up
+
+
+def test_a_rank_that_refuses_does_not_wait() -> None:
+    began_s = time.monotonic()
+    Agreement(HashStore(), 1, 2, LONG_S).decide("7", "too late")
+    assert time.monotonic() - began_s < LONG_S / 2
+
+
+def test_one_topic_says_nothing_of_the_next() -> None:
+    def decide(one: Agreement, rank: int) -> Decision:
+        one.decide("7", "no" if rank == 1 else None)
+        return one.decide("8", None, "8 it is")
+
+    assert all_ranks(3, decide) == [Decision(None, "8 it is")] * 3
+
+
+def test_whoever_runs_out_of_patience_at_that_moment_all_do_the_same() -> None:
+    delays = random.Random(16)
+    for topic in range(20):
+        late_s = [delays.uniform(0, 2 * SHORT_S / 5) for _ in range(3)]
+
+        def decide(
+            one: Agreement, rank: int, topic: int = topic, late_s: list[float] = late_s
+        ) -> Decision:
+            time.sleep(late_s[rank])
+            return one.decide(str(topic), None)
+
+        assert len(set(all_ranks(3, decide, SHORT_S / 5))) == 1
+
+
+def test_a_store_that_is_gone_is_a_refusal() -> None:
+    kept = [TCPStore("127.0.0.1", 0, 1, is_master=True, wait_for_workers=False)]
+    store = TCPStore("127.0.0.1", kept[0].port, 1, is_master=False)
+    agreement = Agreement(store, 1, 2, SHORT_S)
+    assert "rank 0 did not" in (agreement.decide("7", None).refusal or "")
+    kept.clear()
+    assert "store" in (agreement.decide("8", None).refusal or "")
+
+
+def test_clients_of_one_server_agree() -> None:
+    with_server = TCPStore("127.0.0.1", 0, 1, is_master=True, wait_for_workers=False)
+
+    def decide(rank: int) -> Decision:
+        store = TCPStore("127.0.0.1", with_server.port, 1, is_master=False)
+        agreement = Agreement(store, rank, 4, LONG_S)
+        decided = [agreement.decide(str(topic), None, f"p{topic}") for topic in range(20)]
+        assert [one.payload for one in decided] == [f"p{topic}" for topic in range(20)]
+        return agreement.decide("last", "mine" if rank == 3 else None)
+
+    with ThreadPoolExecutor(4) as pool:
+        decided = list(pool.map(decide, range(4)))
+    assert [one.refusal for one in decided] == ["rank 3: mine"] * 3 + ["mine"]

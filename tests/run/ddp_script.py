@@ -1,0 +1,75 @@
+"""One of torchrun's processes: trains until a file is there, then compares the ranks' weights.
+
+`--no-workers R`: on rank R a loader worker fails.
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+from torch import distributed, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, get_worker_info
+
+from gpudash.hooks import training
+
+training.PATIENCE_S = 2.0
+CLASSES, SIDE = 10, 8
+
+
+class Images(Dataset):
+    """Random images, that a rank's loader workers cannot make if it is told so."""
+
+    def __init__(self, *, fails_in_workers):
+        self._images, self._answers = torch.randn(512, 3, SIDE, SIDE), torch.arange(512) % CLASSES
+        self._fails = fails_in_workers
+
+    def __len__(self):
+        return len(self._answers)
+
+    def __getitem__(self, at):
+        if self._fails and get_worker_info() is not None:
+            raise OSError("no such file")
+        return self._images[at], self._answers[at]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("until", type=Path)
+    parser.add_argument("--no-workers", type=int, default=-1)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo")
+    rank = distributed.get_rank()
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, CLASSES)
+    )
+    model = DistributedDataParallel(net)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    data = Images(fails_in_workers=rank == arguments.no_workers)
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, batch_size=8, sampler=sampler)
+    is_over = torch.zeros(())
+    epoch = 0
+    while not is_over:
+        sampler.set_epoch(epoch)
+        for images, answers in loader:
+            optimizer.zero_grad()
+            cross_entropy(model(images), answers).backward()
+            optimizer.step()
+        epoch += 1
+        is_over.fill_(arguments.until.exists())
+        distributed.all_reduce(is_over)
+    weights = torch.cat([one.detach().flatten() for one in model.parameters()])
+    of_ranks = [torch.empty_like(weights) for _ in range(distributed.get_world_size())]
+    distributed.all_gather(of_ranks, weights)
+    if rank == 0:
+        equal = all(torch.equal(one, weights) for one in of_ranks)
+        print("weights", "equal" if equal else "differ", flush=True)
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""Levers of a DDP training that torchrun starts: all ranks switch at the same step, or none."""
+
+import sys
+import time
+from collections import defaultdict
+from itertools import count, cycle, pairwise
+from pathlib import Path
+from signal import SIGKILL
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from gpudash import rendezvous
+from gpudash.protocol import (
+    Block,
+    Blocks,
+    BlocksEnded,
+    Change,
+    Changed,
+    Printed,
+    Profile,
+    Profiled,
+    Progress,
+    Refused,
+    Started,
+)
+from gpudash.run.held import keep
+from gpudash.run.script import ScriptSource
+from gpudash.run.user_command import UserCommand
+
+SCRIPT = str(Path(__file__).with_name("ddp_script.py"))
+WAIT_S = 60.0
+FUSED, SINGLE = {"fused_optimizer": "fused"}, {"fused_optimizer": "single"}
+
+
+class Ranks:
+    """A training of several ranks, and what its dashboards have heard."""
+
+    def __init__(self, folder, world_size, *words):
+        self.world_size = world_size
+        self.ids, self.forms = count(1), cycle(("fused", "foreach", "single"))
+        self.place = rendezvous.begin()
+        self.end_file = folder / "end"
+        torchrun = (sys.executable, "-m", "torch.distributed.run")
+        how = ("--standalone", f"--nproc-per-node={world_size}", SCRIPT, str(self.end_file))
+        self.held = keep(UserCommand("train.py", (*torchrun, *how, *words)), self.place)
+        self.join()
+
+    def join(self):
+        """Watch it, and no longer as the dashboard before."""
+        self.envelopes = []
+        self.source = ScriptSource("train.py", self.held, self.place)
+        self.until(lambda: len(self.of(Started)) == self.world_size)
+        self.trains_on()
+
+    def trains_on(self):
+        heard = len(self.envelopes)
+        self.until(
+            lambda: {
+                one.rank for one in self.envelopes[heard:] if isinstance(one.body, Progress)
+            }.issuperset(range(self.world_size))
+        )
+
+    def leave(self):
+        """Leave it without a word, as a dashboard that is killed."""
+        self.source._processes.close()
+
+    def until(self, condition):
+        end_s = time.monotonic() + WAIT_S
+        while not condition():
+            assert time.monotonic() < end_s, [self.of(Refused), self.of(BlocksEnded)]
+            self.envelopes += self.source.read()
+            time.sleep(0.01)
+
+    def of(self, kind, rank=None):
+        return [
+            one.body
+            for one in self.envelopes
+            if isinstance(one.body, kind) and rank in (None, one.rank)
+        ]
+
+    def answers(self, number):
+        return {
+            one.rank: one.body
+            for one in self.envelopes
+            if number in getattr(one.body, "answers", ())
+        }
+
+    def ask(self, command):
+        """Return every rank's answer."""
+        self.source.send(command)
+        self.until(lambda: len(self.answers(command.id)) == self.world_size)
+        return list(self.answers(command.id).values())
+
+    def ask_one(self, rank, command):
+        member = next(one for one in self.source._processes._members if one.rank == rank)
+        member.send(command)
+
+    def switch(self):
+        """Change a lever: nothing that was asked before is in the way."""
+        change = Change(id=next(self.ids), settings={"fused_optimizer": next(self.forms)})
+        assert len(steps_of(self.ask(change))) == 1
+
+    def settings(self):
+        ranks = range(self.world_size)
+        return [self.of(Started | Changed, rank)[-1].settings for rank in ranks]
+
+    def says_at_its_end(self):
+        self.end_file.touch()
+        self.until(self.source.ended)
+        printed = [line for one in self.of(Printed) for line in one.lines]
+        return [line for line in printed if line.startswith("weights")]
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    started = []
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory(dir="/tmp") as short_path:
+        patch.setenv("XDG_RUNTIME_DIR", short_path)
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+        patch.setenv("OMP_NUM_THREADS", "1")
+
+        def begin(world_size, *words):
+            started.append(Ranks(tmp_path_factory.mktemp("ranks"), world_size, *words))
+            return started[-1]
+
+        yield begin
+        for one in started:
+            one.source._processes.kill()
+            one.held.signal(SIGKILL)
+            one.source.close()
+
+
+@pytest.fixture(scope="module")
+def two(start):
+    """Two ranks, the second of which can have no loader workers."""
+    training = start(2, "--no-workers", "1")
+    yield training
+    assert training.says_at_its_end() == ["weights equal"]
+
+
+def steps_of(answers):
+    assert {type(one) for one in answers} == {Changed}, answers
+    return {one.after_step for one in answers}
+
+
+def ab(number, run, *, min_steps=5):
+    blocks = [
+        Block(number=i, changes=one, min_steps=min_steps, min_s=0.05)
+        for i, one in enumerate((FUSED, SINGLE, SINGLE, FUSED))
+    ]
+    return Blocks(id=number, run=run, blocks=tuple(blocks))
+
+
+def test_all_ranks_change_at_the_same_step_and_keep_equal_weights(start):
+    training = start(3)
+    changes = (FUSED, {"precision": "bf16"}, {"num_workers": "1"}, {"precision": "script"})
+    at = [
+        steps_of(training.ask(Change(id=number, settings=settings)))
+        for number, settings in enumerate(changes)
+    ]
+    assert [len(steps) for steps in at] == [1] * len(changes)
+    assert sorted(at, key=min) == at
+
+    training.ask(ab(10, 1))
+    by_rank = defaultdict(list)
+    for one in training.envelopes:
+        if isinstance(one.body, Changed) and one.body.run == 1:
+            by_rank[one.rank].append((one.body.block, one.body.after_step, one.body.settings))
+    assert [block for block, *_ in by_rank[0]] == [0, 1, 2, 3, None]
+    assert all(by_rank[rank] == by_rank[0] for rank in range(3))
+    warmup_steps = training.of(Changed, 0)[-1].warmup_steps
+    lengths = [after[1] - before[1] for before, after in pairwise(by_rank[0])]
+    assert min(lengths) >= 5 + 1 + warmup_steps
+    assert training.says_at_its_end() == ["weights equal"]
+
+
+def test_what_one_rank_cannot_take_is_put_back_on_all(two):
+    refused = two.ask(Change(id=next(two.ids), settings={"num_workers": "1"}))
+    assert sorted(one.reason for one in refused) == [
+        "OSError: no such file",
+        "rank 1: OSError: no such file",
+    ]
+    two.leave()
+    two.join()
+    assert [one["num_workers"] for one in two.settings()] == ["0", "0"]
+    two.switch()
+
+
+def test_a_rank_that_never_hears_of_it_costs_the_others_their_patience_alone(two):
+    number, step = next(two.ids), two.of(Progress, 0)[-1].total_steps
+    two.ask_one(0, Change(id=number, settings={"precision": "bf16"}, at_step=step + 200))
+    two.until(lambda: two.answers(number))
+    assert two.answers(number)[0].reason == "rank 1 did not answer within 2 s"
+    two.switch()
+
+
+def test_a_rank_that_hears_of_it_too_late_refuses_it_for_all(two):
+    change = Change(id=next(two.ids), settings={"precision": "bf16"}, at_step=1)
+    two.ask_one(1, change)
+    two.until(lambda: two.answers(change.id))
+    assert two.answers(change.id)[1].reason == "it was heard of after its step"
+    two.switch()
+
+
+def test_a_dashboard_that_is_killed_before_the_step_of_a_change_leaves_all_ranks_alike(two):
+    two.source.send(Change(id=next(two.ids), settings={"fused_optimizer": next(two.forms)}))
+    two.leave()
+    two.join()
+    one, other = two.settings()
+    assert one == other
+    two.switch()
+
+
+def test_a_dashboard_that_is_killed_in_a_block_has_all_ranks_go_back_at_the_same_step(two):
+    before = two.settings()
+    two.source.send(ab(next(two.ids), 1, min_steps=10**6))
+    two.until(lambda: len(two.of(Changed)) == 2)
+    two.leave()
+    two.join()
+    assert two.settings() == before
+    two.switch()
+
+
+def test_a_profile_of_rank_0_alone_keeps_no_rank_from_training(two, tmp_path):
+    number = next(two.ids)
+    two.source.send(Profile(id=number, steps=3, path=str(tmp_path / "trace.json")))
+    two.until(lambda: two.answers(number))
+    assert isinstance(two.answers(number)[0], Profiled)
+    two.trains_on()
+    two.switch()
