@@ -17,9 +17,10 @@ class Tracing:
 
     _newest: ClassVar["Tracing | None"] = None
 
-    def __init__(self, training: Training, asked: Profile) -> None:
+    def __init__(self, training: Training, asked: Profile, untraced_step_ms: float | None) -> None:
         """Begin at a border. Raises NoProfile."""
         self.asked = asked
+        self._untraced_step_ms = untraced_step_ms
         self._training = training
         self._thread = get_native_id()  # another one in a forked child
         self._counting = ExitStack()
@@ -53,7 +54,8 @@ class Tracing:
     def end(self) -> Profiled:
         """Stop, and tell what was traced. Raises NoProfile."""
         self._stop_counting()
-        profiled = self._profiler.end(self._training.precision, self._training.flops)
+        training = self._training
+        profiled = self._profiler.end(training.precision, training.flops, self._untraced_step_ms)
         return replace(profiled, answers=(self.asked.id,))
 
     def abandon(self) -> None:

@@ -136,7 +136,12 @@ class Profiler:
         if self._torch is not None:
             self._torch.__exit__(None, None, None)
 
-    def end(self, precision: str = "", flops: Flops | None = None) -> Profiled:
+    def end(
+        self,
+        precision: str = "",
+        flops: Flops | None = None,
+        untraced_step_ms: float | None = None,
+    ) -> Profiled:
         """Stop, write the trace and return what it holds. Raises NoProfile."""
         try:
             self.stop()
@@ -156,6 +161,7 @@ class Profiler:
                 steps=self._done,
                 steps_ms=steps_s * 1e3,
                 took_ms=(now_s - self._called_s - steps_s) * 1e3,
+                untraced_step_ms=untraced_step_ms,
                 precision=precision,
                 syncs=self._syncs,
                 peak=peak,

@@ -86,13 +86,17 @@ def account(trace: Trace) -> Summary:
 
 
 def mfu_pct(profiled: Profiled | None) -> float | None:
-    """Return model flops in percent of what this device reached; None where the two do not fit."""
+    """Return model flops in percent of what this device reached; None where the two do not fit.
+
+    A step lasts as long as it does untraced, where that is known.
+    """
     if profiled is None or profiled.flops is None or profiled.peak is None:
         return None
     peak_tflops = profiled.peak.matmul_tflops.get(profiled.precision, 0.0)
-    if peak_tflops <= 0 or profiled.steps_ms <= 0:
+    step_ms = profiled.untraced_step_ms or profiled.steps_ms / max(profiled.steps, 1)
+    if peak_tflops <= 0 or step_ms <= 0:
         return None
-    tflops = profiled.flops.step_gflop * profiled.steps / profiled.steps_ms
+    tflops = profiled.flops.step_gflop / step_ms
     return 100 * tflops / peak_tflops if tflops <= peak_tflops else None
 
 

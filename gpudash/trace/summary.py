@@ -111,7 +111,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     exposed_ms: float | None = None
     """Of communication: nothing else ran on the device meanwhile."""
     mfu_pct: float | None = None
-    """Model flops against the measured peak; None where either is unknown."""
+    """Model flops against the measured peak, in a step as long as `profiled.untraced_step_ms`, or
+    as a traced one where that is None; None where flops or peak are unknown."""
     dropped: int = 0
     profiled: Profiled | None = None
     device: str = ""

@@ -294,7 +294,8 @@ class Loop:
                 while not is_over:
                     training.step()
                     is_over = profiler.step(is_last=self._done() or self._commands.wait(0))
-                profiled = profiler.end(settings.get("precision", ""), counter.flops())
+                precision, step_ms = settings.get("precision", ""), self._reports.step_ms
+                profiled = profiler.end(precision, counter.flops(), step_ms)
                 self._send(msgspec.structs.replace(profiled, answers=answers))
             except NoProfile as why:
                 self._refuse("no_profile", {}, str(why), answers)
