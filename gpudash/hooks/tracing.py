@@ -24,7 +24,8 @@ class Tracing:
         self._training = training
         self._thread = get_native_id()  # another one in a forked child
         self._counting = ExitStack()
-        self._profiler = Profiler(training.found.device, asked.steps, Path(asked.path))
+        roots, _ = training.owned()
+        self._profiler = Profiler(training.found.device, asked.steps, Path(asked.path), roots)
         training.look_closely(asked.steps + 1)
         Tracing._newest = self
         if training.flops is None:

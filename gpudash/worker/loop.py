@@ -265,7 +265,8 @@ class Loop:
             return
         began_s, step = self._start_wall_clock()
         self._send(Paused(at_s=began_s, after_step=step, why="profile"))
-        profiler = Profiler(self._training.device, command.steps, Path(command.path))
+        roots, _ = self._training.owned()
+        profiler = Profiler(self._training.device, command.steps, Path(command.path), roots)
         try:
             fits = self._fits(lambda: self._trace(profiler, answers))
         finally:
