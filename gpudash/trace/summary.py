@@ -104,9 +104,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     tensor_core_pct: float | None = None
     """Of kernel time, in kernels that use tensor cores by their names."""
     syncs: tuple[SyncUse, ...] = ()
-    """The longest first; calls that waited at least a moment, and those that torch warned of."""
+    """The longest first; calls that waited at least a moment, and those that torch warned of. With
+    them copies from or to memory that is not pinned, which hold the host up as well."""
     blocked_ms: float | None = None
-    """The host waited for the device, all syncs together."""
+    """The host waited for the device, all syncs together; what copies took it is `copy_call_ms`."""
     communication_ms: float | None = None
     exposed_ms: float | None = None
     """Of communication: nothing else ran on the device meanwhile."""
