@@ -355,6 +355,9 @@ class Profiled(Record, frozen=True, kw_only=True):
     took_ms: float
     """How long the training stood still besides: to start and stop the profiler, to write the trace
     and to measure the device. The first profile of a process takes longer than further ones."""
+    untraced_step_ms: float | None = None
+    """Mean of steps shortly before, under the same settings: tracing makes launching slower. None
+    where it is not known."""
     precision: str = ""
     """Of the matmuls, as `Peak` names them; empty where it is not known."""
     syncs: tuple[SyncCall, ...] = ()

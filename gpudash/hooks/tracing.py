@@ -17,13 +17,15 @@ class Tracing:
 
     _newest: ClassVar["Tracing | None"] = None
 
-    def __init__(self, training: Training, asked: Profile) -> None:
+    def __init__(self, training: Training, asked: Profile, untraced_step_ms: float | None) -> None:
         """Begin at a border. Raises NoProfile."""
         self.asked = asked
+        self._untraced_step_ms = untraced_step_ms
         self._training = training
         self._thread = get_native_id()  # another one in a forked child
         self._counting = ExitStack()
-        self._profiler = Profiler(training.found.device, asked.steps, Path(asked.path))
+        roots, _ = training.owned()
+        self._profiler = Profiler(training.found.device, asked.steps, Path(asked.path), roots)
         training.look_closely(asked.steps + 1)
         Tracing._newest = self
         if training.flops is None:
@@ -53,7 +55,8 @@ class Tracing:
     def end(self) -> Profiled:
         """Stop, and tell what was traced. Raises NoProfile."""
         self._stop_counting()
-        profiled = self._profiler.end(self._training.precision, self._training.flops)
+        training = self._training
+        profiled = self._profiler.end(training.precision, training.flops, self._untraced_step_ms)
         return replace(profiled, answers=(self.asked.id,))
 
     def abandon(self) -> None:

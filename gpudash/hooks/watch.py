@@ -379,7 +379,7 @@ class Watch:
         self._reports.send()
         began_s = time.monotonic()
         try:
-            self._tracing = Tracing(self._training, command)
+            self._tracing = Tracing(self._training, command, self._reports.step_ms)
         except NoProfile as why_not:
             self._refuse(str(why_not), command)
             return

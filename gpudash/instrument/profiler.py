@@ -7,7 +7,7 @@ import mmap
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
@@ -17,9 +17,11 @@ from weakref import WeakSet
 
 import msgspec
 import torch
+from torch import nn
 from torch.autograd import profiler as autograd
 from torch.profiler import ProfilerActivity
 
+from gpudash.instrument.module_marks import ModuleMarks
 from gpudash.instrument.peak import ALL, begin_measuring
 from gpudash.instrument.syncs import SyncWindow
 from gpudash.protocol import PROFILE_LIMIT_S, Flops, Profiled, SyncCall
@@ -49,7 +51,10 @@ class Profiler:
     _inherited: ClassVar["Profiler | None"] = None
     """In a forked child, its parent's, to be destroyed there alone."""
 
-    def __init__(self, device: torch.device, steps: int, path: Path) -> None:
+    def __init__(
+        self, device: torch.device, steps: int, path: Path, roots: Iterable[nn.Module] = ()
+    ) -> None:
+        """Trace so many steps; the calls of these modules, and of those in them, are marked."""
         self._device = device
         self._is_cuda = device.type == "cuda"
         self._steps = steps
@@ -59,6 +64,7 @@ class Profiler:
         self._thread = 0
         self._annotation: Any = None  # of the step in progress
         self._window = SyncWindow()
+        self._marks = ModuleMarks(roots)
         self._syncs: tuple[SyncCall, ...] = ()
         self._others: dict[str, Callable[..., Any]] = {}  # how other profilers begin
         self._first_step = self._done = 0
@@ -96,6 +102,7 @@ class Profiler:
         try:
             self._window.start()
             self._torch.__enter__()
+            self._marks.start()
         except BaseException as error:  # a signal's handler of the script's may raise here
             if not _is_active():
                 self._torch = None  # to end what never began could crash
@@ -128,6 +135,7 @@ class Profiler:
         Profiler._on = None
         self.let_others_begin()
         is_within = self._annotation is not None
+        self._marks.stop()
         self._close_annotation()
         self._syncs = self._window.stop()
         if self._is_cuda:
@@ -136,7 +144,12 @@ class Profiler:
         if self._torch is not None:
             self._torch.__exit__(None, None, None)
 
-    def end(self, precision: str = "", flops: Flops | None = None) -> Profiled:
+    def end(
+        self,
+        precision: str = "",
+        flops: Flops | None = None,
+        untraced_step_ms: float | None = None,
+    ) -> Profiled:
         """Stop, write the trace and return what it holds. Raises NoProfile."""
         try:
             self.stop()
@@ -156,6 +169,7 @@ class Profiler:
                 steps=self._done,
                 steps_ms=steps_s * 1e3,
                 took_ms=(now_s - self._called_s - steps_s) * 1e3,
+                untraced_step_ms=untraced_step_ms,
                 precision=precision,
                 syncs=self._syncs,
                 peak=peak,

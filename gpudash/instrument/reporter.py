@@ -4,6 +4,7 @@ About 20 reports a second; the totals let a reader that is late lose nothing.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 
 import torch
@@ -21,6 +22,8 @@ REPORT_EVERY_S = 0.05
 LOSS_EVERY_S = 0.25
 STATE_EVERY_S = 0.5
 """How often memory and collectives are read."""
+RECENT_STEPS = 40
+"""That a mean is taken of, and not of less than half as many."""
 
 
 class Reports:
@@ -53,6 +56,7 @@ class Reports:
         self.memory = UNKNOWN
         """As of the last report."""
         self._finished: list[tuple[Step, Tensor | None]] = []
+        self._recent: deque[Step] = deque(maxlen=RECENT_STEPS)
         self._newest: tuple[int, Tensor] | None = None  # step and loss
         self._total_samples: int | None = 0
         self._skipped_samples = 0
@@ -63,6 +67,15 @@ class Reports:
         """Steps the device has finished, as of the last report."""
         self.spent_s = 0.0
         """Host time since the last report that is no step's, besides the clock's own."""
+
+    @property
+    def step_ms(self) -> float | None:
+        """Mean of the newest steps reported under these settings; None where they are too few."""
+        steps = [step for step in self._recent if step.segment == self._clock.segment]
+        count = sum(step.count for step in steps)
+        if count < RECENT_STEPS // 2:
+            return None
+        return sum(step.step_ms * step.count for step in steps) / count
 
     def look(self) -> None:
         """Take in the steps that the device has finished."""
@@ -87,6 +100,7 @@ class Reports:
         self.look()
         finished, self._finished = self._finished, []
         steps = tuple(step for step, _ in finished)
+        self._recent += steps
         loss_step, loss = self._losses.newest() or (None, None)
         if finished:
             newest = ((step.step, loss) for step, loss in reversed(finished) if loss is not None)

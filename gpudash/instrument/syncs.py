@@ -2,10 +2,12 @@
 
 torch warns of most such calls when it is asked to, from inside the call, once that has waited.
 The warning is caught by a filter of ours, so that the script sees none. torch does not warn
-where a script waits for the whole device or for an event: those functions are exchanged meanwhile.
-`torch.Event.synchronize` cannot be: a trace shows it, without its line.
+where a script waits for the whole device or for an event, nor where it copies from memory that is
+not pinned, `non_blocking` or not: those functions are exchanged meanwhile.
 """
 
+import ctypes
+import gc
 import sys
 import threading
 import time
@@ -29,6 +31,11 @@ WAITING: tuple[tuple[Any, str], ...] = (
     (torch._C, "_accelerator_synchronizeDevice"),  # noqa: SLF001
     (torch.cuda.Stream, "synchronize"),
     (torch.cuda.Event, "synchronize"),
+    (torch.Event, "synchronize"),
+    (torch.Stream, "synchronize"),
+)
+COPYING: tuple[tuple[Any, str], ...] = tuple(
+    (torch.Tensor.__base__, name) for name in ("to", "cuda", "copy_")
 )
 MOST_CALLS = 10_000
 """More lines than anybody reads; what comes after them is left out."""
@@ -64,6 +71,8 @@ class SyncWindow:
         add(*self._filter, append=False)
         for owner, name in WAITING:
             self._exchange(owner, name, self._noting(getattr(owner, name)))
+        for owner, name in COPYING:
+            self._exchange(owner, name, self._noting_copy(getattr(owner, name)))
         if torch.cuda.get_sync_debug_mode() == OFF:  # else the script wants warnings, or errors
             self._warns = True
             torch.cuda.set_sync_debug_mode(WARN)
@@ -77,7 +86,7 @@ class SyncWindow:
         self._is_on = False
         for owner, name, ours, before in reversed(self._exchanged):
             if getattr(owner, name) is ours:  # else somebody has exchanged it too, and calls ours
-                setattr(owner, name, before)
+                _set(owner, name, before)
         with suppress(ValueError):
             warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
         calls = [_call(seen) for seen in self._seen]
@@ -107,7 +116,7 @@ class SyncWindow:
 
     def _exchange(self, owner: Any, name: str, ours: Callable[..., Any]) -> None:
         self._exchanged.append((owner, name, ours, getattr(owner, name)))
-        setattr(owner, name, ours)
+        _set(owner, name, ours)
 
     def _noting(self, wait: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(wait)
@@ -118,6 +127,17 @@ class SyncWindow:
             finally:
                 if self._is_on and not self._noted_since(before):
                     self._note(sys._getframe(1))  # noqa: SLF001
+
+        return uncompiled(noting, deeply=False)
+
+    def _noting_copy(self, copy: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(copy)
+        def noting(*args: Any, **kwargs: Any) -> Any:
+            before = len(self._seen)
+            target = copy(*args, **kwargs)
+            if self._is_on and waits_for_memory(target, args) and not self._noted_since(before):
+                self._note(sys._getframe(1))  # noqa: SLF001
+            return target
 
         return uncompiled(noting, deeply=False)
 
@@ -132,6 +152,23 @@ class SyncWindow:
                 add(*self._filter, append=False)
 
         return add_after_ours
+
+
+def waits_for_memory(target: Any, tensors: tuple[Any, ...]) -> bool:
+    """Return whether the last of these was copied to a device from memory that is not pinned."""
+    if not getattr(target, "is_cuda", False):
+        return False
+    source = next((one for one in reversed(tensors) if isinstance(one, torch.Tensor)), target)
+    return not (source.is_cuda or source.is_pinned())
+
+
+def _set(owner: Any, name: str, value: Any) -> None:
+    """Set an attribute, also of a type of C's that refuses to be changed."""
+    try:
+        setattr(owner, name, value)
+    except TypeError:
+        gc.get_referents(vars(owner))[0][name] = value  # the dict behind what may only be read
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
 
 
 def _call(seen: _Seen) -> SyncCall:

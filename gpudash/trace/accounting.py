@@ -1,6 +1,6 @@
 """How a summary is counted from a trace's columns."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from gpudash.protocol import Profiled
 from gpudash.trace.idle import Gaps, gaps_of
 from gpudash.trace.model import ON_DEVICE, Events, Trace
+from gpudash.trace.modules import modules_around
 from gpudash.trace.names import MODULE, Direction, copied, uses_tensor_cores
 from gpudash.trace.nesting import innermost
 from gpudash.trace.spans import Spans, overlap_us, union
@@ -86,13 +87,17 @@ def account(trace: Trace) -> Summary:
 
 
 def mfu_pct(profiled: Profiled | None) -> float | None:
-    """Return model flops in percent of what this device reached; None where the two do not fit."""
+    """Return model flops in percent of what this device reached; None where the two do not fit.
+
+    A step lasts as long as it does untraced, where that is known.
+    """
     if profiled is None or profiled.flops is None or profiled.peak is None:
         return None
     peak_tflops = profiled.peak.matmul_tflops.get(profiled.precision, 0.0)
-    if peak_tflops <= 0 or profiled.steps_ms <= 0:
+    step_ms = profiled.untraced_step_ms or profiled.steps_ms / max(profiled.steps, 1)
+    if peak_tflops <= 0 or step_ms <= 0:
         return None
-    tflops = profiled.flops.step_gflop * profiled.steps / profiled.steps_ms
+    tflops = profiled.flops.step_gflop / step_ms
     return 100 * tflops / peak_tflops if tflops <= peak_tflops else None
 
 
@@ -181,9 +186,9 @@ class _PerStep:
     def kernels(self) -> tuple[KernelUse, ...]:
         """Return kernels with who launched them."""
         events, names = self._trace.events, self._trace.names
-        are_modules = np.array([name.startswith(MODULE) for name in names])[events.name]
-        operator = self._around(events.are("operator"))
-        module = self._around(events.are("python", "annotation") & are_modules)
+        operators = events.are("operator")
+        operator = self._most(lambda calls: innermost(events, operators, calls))
+        module = self._most(lambda calls: modules_around(self._trace, calls))
         found = [
             KernelUse(
                 name=names[name],
@@ -197,14 +202,16 @@ class _PerStep:
         ]
         return tuple(sorted(found, key=lambda one: -one.ms))
 
-    def _around(self, containers: NDArray[np.bool_]) -> dict[int, str]:
+    def _most(
+        self, around_calls: Callable[[NDArray[np.bool_]], NDArray[np.intp]]
+    ) -> dict[int, str]:
         """Return by a kernel's name the name of what most of its launches lie in; `""` in none."""
         events = self._trace.events
         launch = events.launch[self._kernels]
         are_calls = np.zeros(len(events), np.bool_)
         are_calls[launch[launch >= 0]] = True
         around = np.full(len(events), -1)
-        around[are_calls] = innermost(events, containers, are_calls)
+        around[are_calls] = around_calls(are_calls)
         around = np.where(launch >= 0, around[launch], -1)
         name_around = np.where(around >= 0, events.name[around] + 1, 0)  # 0: none
         pairs = events.name[self._kernels].astype(np.int64) << 32 | name_around

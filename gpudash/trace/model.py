@@ -96,6 +96,19 @@ class Events(msgspec.Struct, frozen=True):
         )
 
 
+class Links(msgspec.Struct, frozen=True):
+    """From operators of a forward pass to those of the backward pass that belong to them.
+
+    Each column has shape (n,).
+    """
+
+    forward_us: NDArray[np.float64]
+    """When it begins, since the trace's first event."""
+    forward_lane: NDArray[np.int16]
+    backward_us: NDArray[np.float64]
+    backward_lane: NDArray[np.int16]
+
+
 class TraceStep(msgspec.Struct, frozen=True):
     """A profiled step on the trace's time axis."""
 
@@ -112,6 +125,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...]
     lanes: tuple[TraceLane, ...]
     events: Events
+    links: Links | None = None
+    """None where there is no backward pass."""
     steps: tuple[TraceStep, ...] = ()
     """From torch's `ProfilerStep#N` annotations; none where the trace has none."""
     began_ns: int | None = None

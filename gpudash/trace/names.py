@@ -6,6 +6,8 @@ from typing import Literal, TypeAlias
 Direction: TypeAlias = Literal["to device", "to host", "on device", "other"]
 MODULE = "nn.Module: "
 """torch puts it before a module's name."""
+BACKWARD = re.compile(r"autograd::engine::evaluate_function\b.*", re.DOTALL)
+"""How autograd names what it does for one operator of the forward pass."""
 STEP = re.compile(r"ProfilerStep#(\d{1,15})")
 """How torch names the annotation of a step."""
 _DIRECTIONS: dict[str, Direction] = {

@@ -26,14 +26,19 @@ from gpudash.trace.model import (
     ON_DEVICE,
     Events,
     LaneKind,
+    Links,
     Trace,
     TraceLane,
     TraceStep,
     are,
 )
-from gpudash.trace.names import STEP
+from gpudash.trace.names import MODULE, STEP
 
 PIECE_BYTES = 512 << 10
+BETWEEN_PASSES = "fwdbwd"
+"""The category of an arrow from an operator to what the backward pass does for it."""
+BESIDES = frozenset({"", BETWEEN_PASSES})
+"""Categories of what is no event, and tells of others."""
 LARGEST_BYTES = 1 << 30
 """Of a file that is decoded at once."""
 MOST_LANES = 2**15 - 1
@@ -59,6 +64,7 @@ SYNC = re.compile(
     r"(cuda|hip)((Stream|Device|Event)Synchronize|Memcpy(2D|3D)?|Free(Host)?)(_v\d+|_ptds|_ptsz)*$"
     r"|cu(Stream|Event|Ctx)Synchronize"
 )
+CALL_OF_MODULE = re.compile(re.escape(MODULE))
 COLLECTIVE = re.compile(r"(nccl|rccl)(Dev)?(Kernel|Symk)", re.IGNORECASE)
 
 
@@ -85,6 +91,7 @@ class _Event(msgspec.Struct, frozen=True, gc=False):
     tid: int | str = 0
     ts: float = 0.0
     dur: float = 0.0
+    id: Any = 0
     args: _Args = _Args()
 
 
@@ -202,6 +209,7 @@ class _Columns:
         self._places: defaultdict[Place, int] = defaultdict()
         self._places.default_factory = self._places.__len__
         self._columns: dict[str, list[NDArray[Any]]] = defaultdict(list)
+        self._passes: dict[str, dict[Any, tuple[float, Place]]] = {"s": {}, "f": {}}
         self._labels: dict[Place, str] = {}
         self._devices: tuple[_Device, ...] = ()
         self._base_ns: int | None = None
@@ -224,8 +232,10 @@ class _Columns:
             self._profiled = msgspec.json.decode(document.gpudash, type=Profiled)
 
     def _add_events(self, events: list[_Event]) -> None:
-        for one in [one for one in events if not one.cat]:
-            if one.name == "thread_name":
+        for one in [one for one in events if one.cat in BESIDES]:
+            if one.cat:
+                self._passes.setdefault(one.ph, {})[str(one.id)] = one.ts, (one.pid, one.tid)
+            elif one.name == "thread_name":
                 self._labels[one.pid, one.tid] = str(one.args.name).strip()
             elif one.name == "Record Window End":
                 self._until_us = one.ts
@@ -276,6 +286,7 @@ class _Columns:
             names=names,
             lanes=(*lanes, *_drawn_besides(kept)),
             events=kept,
+            links=self._links(place, first_us),
             steps=_steps(kept, names),
             began_ns=None if self._base_ns is None else self._base_ns + round(first_us * 1000),
             dropped=len(events) - len(kept),
@@ -301,12 +312,33 @@ class _Columns:
         place[[index for _, index, _ in found]] = np.arange(len(found))
         return [lane for _, _, lane in found], place
 
+    def _links(self, place: NDArray[np.int16], first_us: float) -> Links | None:
+        begun, went_on = self._passes["s"], self._passes["f"]
+        pairs = [
+            (*begun[number], *went_on[number])
+            for number in begun.keys() & went_on.keys()
+            if begun[number][1] in self._places and went_on[number][1] in self._places
+        ]
+        if not pairs:
+            return None
+        forward_us, forward_at, backward_us, backward_at = zip(*pairs, strict=True)
+        return Links(
+            forward_us=np.array(forward_us) - first_us,
+            forward_lane=place[[self._places[one] for one in forward_at]],
+            backward_us=np.array(backward_us) - first_us,
+            backward_lane=place[[self._places[one] for one in backward_at]],
+        )
+
 
 def _refined(
     kind: NDArray[np.uint8], name: NDArray[np.int32], names: tuple[str, ...]
 ) -> NDArray[np.uint8]:
-    """Tell calls that wait from others, and NCCL's kernels, by their names."""
-    for old, new, pattern in (("runtime", "sync", SYNC), ("kernel", "collective", COLLECTIVE)):
+    """Tell calls that wait, NCCL's kernels and calls of modules from others, by their names."""
+    for old, new, pattern in (
+        ("runtime", "sync", SYNC),
+        ("kernel", "collective", COLLECTIVE),
+        ("operator", "annotation", CALL_OF_MODULE),
+    ):
         matches = np.array([pattern.match(one) is not None for one in names])
         kind = np.where((kind == KINDS.index(old)) & matches[name], KINDS.index(new), kind)
     return kind.astype(np.uint8)

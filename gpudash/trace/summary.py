@@ -104,14 +104,16 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     tensor_core_pct: float | None = None
     """Of kernel time, in kernels that use tensor cores by their names."""
     syncs: tuple[SyncUse, ...] = ()
-    """The longest first; calls that waited at least a moment, and those that torch warned of."""
+    """The longest first; calls that waited at least a moment, and those that torch warned of. With
+    them copies from or to memory that is not pinned, which hold the host up as well."""
     blocked_ms: float | None = None
-    """The host waited for the device, all syncs together."""
+    """The host waited for the device, all syncs together; what copies took it is `copy_call_ms`."""
     communication_ms: float | None = None
     exposed_ms: float | None = None
     """Of communication: nothing else ran on the device meanwhile."""
     mfu_pct: float | None = None
-    """Model flops against the measured peak; None where either is unknown."""
+    """Model flops against the measured peak, in a step as long as `profiled.untraced_step_ms`, or
+    as a traced one where that is None; None where flops or peak are unknown."""
     dropped: int = 0
     profiled: Profiled | None = None
     device: str = ""

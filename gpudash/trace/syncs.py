@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gpudash.protocol import SyncCall
 from gpudash.trace.model import Trace
-from gpudash.trace.names import STEP
+from gpudash.trace.names import BACKWARD, STEP
 from gpudash.trace.summary import SyncUse
 
 Indices: TypeAlias = NDArray[np.int64]
@@ -27,7 +27,6 @@ Noted: TypeAlias = Sequence[tuple[float, SyncCall]]
 
 OPERATOR = re.compile(r"(?!autograd::)\w+::\w+")
 """As torch's dispatcher names one."""
-AUTOGRAD = re.compile(r"autograd::engine::evaluate_function\b.*", re.DOTALL)
 STAGED = re.compile(r"Memcpy .*Pageable.*")
 """A copy from or to memory that is not pinned: the call that launches it waits."""
 NOTED_WITHIN_US = 10_000.0
@@ -116,7 +115,7 @@ def _claims(trace: Trace, groups: Indices, noted: Noted) -> dict[int, SyncCall]:
 
     idle_us = np.array([at_us for at_us, _ in idle])
     idle_step = _step_of(trace, idle_us)
-    in_backward = groups[_outermost(trace, AUTOGRAD, groups) >= 0]
+    in_backward = groups[_outermost(trace, BACKWARD, groups) >= 0]
     for group, step in zip(in_backward, _step_of(trace, begins_us[in_backward]), strict=True):
         after = int(np.searchsorted(idle_us, begins_us[group]))
         if group not in claims and after < len(idle) and idle_step[after] == step:

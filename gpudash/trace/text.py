@@ -59,7 +59,8 @@ def _summary(summary: Summary, most: int) -> Iterator[str]:
             yield _row("communication", summary.communication_ms, step_ms)
             yield _row("  nothing else ran meanwhile", summary.exposed_ms, step_ms)
         yield f"{'kernel time in tensor cores':{LABEL}}{percent(summary.tensor_core_pct):>18}"
-        yield f"{'model flops of measured peak':{LABEL}}{percent(summary.mfu_pct):>18}"
+        mfu = f"{'model flops of measured peak':{LABEL}}{percent(summary.mfu_pct):>18}"
+        yield f"{mfu}  {_untraced(summary)}"
     yield from _table("syncs", "ms", map(_sync, summary.syncs[:most]), len(summary.syncs))
     yield from _table(
         "kernels (* in tensor cores)",
@@ -102,6 +103,14 @@ def _row(
     times = f"  {_count(count)} times" if count is not None else ""
     unit = "" if ms is None else "ms"
     return f"{clip(what, LABEL - 1):{LABEL}}{milliseconds(ms):>7} {unit:2}{share:>8}{times}"
+
+
+def _untraced(summary: Summary) -> str:
+    """Return which step the flops are of."""
+    if summary.mfu_pct is None or summary.profiled is None:
+        return ""
+    untraced_ms = summary.profiled.untraced_step_ms
+    return f"untraced: {milliseconds(untraced_ms)} ms" if untraced_ms else "while traced"
 
 
 def _table(title: str, unit: str, rows: Iterator[str], there_are: int) -> Iterator[str]:

@@ -50,7 +50,6 @@ from workloads import CATALOGUE
 from workloads.levers import Lever, LeverError, Switch
 
 if TYPE_CHECKING:  # they load numpy, which most runs of the dashboard never need
-    from gpudash.trace.summary import Summary
     from gpudash.tui.profiles import Shown
     from gpudash.tui.screens.timeline import TimelineScreen
 
@@ -497,19 +496,23 @@ class Dashboard(ContainedApp):
 
     @work(exclusive=True, group="profile")
     async def _read_profile(self, profile: Profiled) -> None:
-        """Read a trace in a thread, and show it."""
-        before = self._shown.summary if self._shown else None
+        """Read a trace in a thread and show it; sum it up in another, which takes as long again."""
+        before = self._shown
         of = self.control.snapshot.profile_of  # by now the settings may be others
         self._say_of_profile("reading the profile …")
         try:
-            self._shown = await asyncio.to_thread(_loaded, Path(profile.path), before)
+            shown = await asyncio.to_thread(_loaded, Path(profile.path))
         except (GpudashError, OSError) as error:
             self._say_of_profile(str(error))
             return
-        self._profile = profile
-        self._main.profiled = ProfiledWith(*of, self._shown.summary)
+        self._profile, self._shown = profile, shown
         self._say_of_profile("")
-        self._show_profile(self._shown)
+        self._show_profile(shown)
+        self._shown = await asyncio.to_thread(_summed_up, shown, before)
+        if self._shown.summary is not None:
+            self._main.profiled = ProfiledWith(*of, self._shown.summary)
+        if self._timeline is not None:
+            self._timeline.take(self._shown)
 
     def _say_of_profile(self, line: str) -> None:
         self.control.profile_told = line
@@ -700,12 +703,18 @@ class Dashboard(ContainedApp):
         return SystemCommand(title, help_, lambda: self.call_later(self.run_action, action))
 
 
-def _loaded(path: Path, before: "Summary | None") -> "Shown":
+def _loaded(path: Path) -> "Shown":
     """Return what is shown of a trace: for a thread, which imports what that needs too."""
     from gpudash.tui.profiles import load  # noqa: PLC0415  # it loads numpy
 
     importlib.import_module("gpudash.tui.screens.timeline")
-    return load(path, before)
+    return load(path)
+
+
+def _summed_up(shown: "Shown", before: "Shown | None") -> "Shown":
+    from gpudash.tui.profiles import sum_up  # noqa: PLC0415  # as above
+
+    return sum_up(shown, before)
 
 
 def run_dashboard(

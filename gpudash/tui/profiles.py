@@ -14,15 +14,26 @@ class Shown(msgspec.Struct, frozen=True):
 
     path: Path
     timeline: Timeline
-    summary: Summary
+    summary: Summary | None = None
+    """None until it is summed up."""
     before: Summary | None = None
     """Of the profile before it."""
 
 
-def load(path: Path, before: Summary | None = None) -> Shown:
-    """Return what is shown of a trace. Raises UsageError with a line for one that is none.
+# both take seconds for a trace of a gigabyte: they are not for the event loop
 
-    It takes seconds for a trace of a gigabyte: not for the event loop.
-    """
-    trace = read(path)
-    return Shown(path, timeline_of(trace), summarise(trace), before)
+
+def load(path: Path) -> Shown:
+    """Return the timeline of a trace. Raises UsageError with a line for one that is none."""
+    return Shown(path, timeline_of(read(path)))
+
+
+def sum_up(shown: Shown, before: Shown | None) -> Shown:
+    """Return it with its summary, and that of the profile before it."""
+    return msgspec.structs.replace(
+        shown, summary=_summary(shown), before=None if before is None else _summary(before)
+    )
+
+
+def _summary(shown: Shown) -> Summary:
+    return shown.summary or summarise(shown.timeline.trace)

@@ -265,7 +265,8 @@ class Loop:
             return
         began_s, step = self._start_wall_clock()
         self._send(Paused(at_s=began_s, after_step=step, why="profile"))
-        profiler = Profiler(self._training.device, command.steps, Path(command.path))
+        roots, _ = self._training.owned()
+        profiler = Profiler(self._training.device, command.steps, Path(command.path), roots)
         try:
             fits = self._fits(lambda: self._trace(profiler, answers))
         finally:
@@ -294,7 +295,8 @@ class Loop:
                 while not is_over:
                     training.step()
                     is_over = profiler.step(is_last=self._done() or self._commands.wait(0))
-                profiled = profiler.end(settings.get("precision", ""), counter.flops())
+                precision, step_ms = settings.get("precision", ""), self._reports.step_ms
+                profiled = profiler.end(precision, counter.flops(), step_ms)
                 self._send(msgspec.structs.replace(profiled, answers=answers))
             except NoProfile as why:
                 self._refuse("no_profile", {}, str(why), answers)

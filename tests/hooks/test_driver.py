@@ -21,6 +21,7 @@ from gpudash.hooks.levers.offers import UNKNOWN
 from gpudash.hooks.watch import Watch
 from gpudash.instrument import flops
 from gpudash.instrument import profiler as profiler_module
+from gpudash.instrument.reporter import RECENT_STEPS
 from gpudash.protocol import (
     AnyCommand,
     Block,
@@ -688,7 +689,7 @@ def test_a_script_that_has_emptied_its_arguments_is_watched(training, tmp_path, 
 
 def test_profiled_steps_are_counted_and_in_no_rate(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+    training.until(lambda: len(dashboard.reported) > RECENT_STEPS)
     dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=5))
     training.until(lambda: dashboard.of(Profiled))
     (found,) = dashboard.of(Profiled)
@@ -696,6 +697,8 @@ def test_profiled_steps_are_counted_and_in_no_rate(training, tmp_path) -> None:
     training.until(lambda: dashboard.reported[-1].step > last + 2)
     traced = range(found.first_step, last + 1)
     assert (found.answers, found.steps, found.precision) == ((1,), 5, "fp32")
+    before_ms = [one.step_ms for one in dashboard.reported if one.step < found.first_step]
+    assert min(before_ms) <= found.untraced_step_ms <= max(before_ms)
     assert [one.step for one in dashboard.reported if one.step in traced] == []
     first = next(one for one in dashboard.reported if one.step > last)
     assert first.step == last + 1

@@ -11,7 +11,13 @@ from torch import Tensor
 from gpudash.instrument import reporter
 from gpudash.instrument.loss import HostLoss
 from gpudash.instrument.memory import DeviceMemory
-from gpudash.instrument.reporter import LOSS_EVERY_S, REPORT_EVERY_S, STATE_EVERY_S, Reports
+from gpudash.instrument.reporter import (
+    LOSS_EVERY_S,
+    RECENT_STEPS,
+    REPORT_EVERY_S,
+    STATE_EVERY_S,
+    Reports,
+)
 from gpudash.protocol import Progress, Step
 
 
@@ -57,13 +63,21 @@ class Run:
     def _synchronize(self) -> None:
         self.waited += 1
 
-    def finish(self, step: int, samples: int = 8, *, loss: float | None = None) -> None:
+    def finish(
+        self,
+        step: int,
+        samples: int = 8,
+        *,
+        loss: float | None = None,
+        step_ms: float = 1.0,
+        segment: int = 0,
+    ) -> None:
         record = Step(
             step=step,
-            segment=0,
+            segment=segment,
             samples=samples,
             finished_s=self.now_s,
-            step_ms=1.0,
+            step_ms=step_ms,
             data_ms=0.0,
             host_ms=0.0,
         )
@@ -113,6 +127,18 @@ def test_the_newest_step_is_returned_and_none_where_none_has_finished(run: Run) 
     assert newest is not None
     assert newest.step == 2
     assert run.reports.send() is None
+
+
+def test_a_step_lasts_as_long_as_the_newest_did_under_these_settings(run: Run) -> None:
+    for step in range(1, 2 * RECENT_STEPS + 1):
+        run.finish(step, step_ms=9.0 if step <= RECENT_STEPS else 1.0 + step % 2)
+    assert run.reports.step_ms is None  # not reported so far
+    run.send()
+    assert run.reports.step_ms == pytest.approx(1.5)
+    run.clock.segment += 1
+    run.finish(1000, step_ms=4.0, segment=1)
+    run.send()
+    assert run.reports.step_ms is None  # too few
 
 
 def test_a_loss_is_asked_for_now_and_then_and_told_once(run: Run) -> None:

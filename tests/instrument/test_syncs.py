@@ -9,8 +9,17 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gpudash.instrument import callsite
-from gpudash.instrument.syncs import OFF, PROTOTYPE, SYNC, WAITING, WARN, SyncWindow
+from gpudash.instrument import callsite, syncs
+from gpudash.instrument.syncs import (
+    COPYING,
+    OFF,
+    PROTOTYPE,
+    SYNC,
+    WAITING,
+    WARN,
+    SyncWindow,
+    waits_for_memory,
+)
 
 TEXT = f"{SYNC} (Triggered internally at /pytorch/c10/cuda/CUDAFunctions.cpp:195.)"
 wait = partial(warnings.warn, TEXT)
@@ -126,6 +135,50 @@ def test_waiting_for_the_whole_device_is_seen_though_torch_does_not_warn(window)
     assert (call.file, call.line, call.what) == (__file__, here(-2), "synchronize")
 
 
+@pytest.mark.parametrize("kind", [torch.Event, torch.Stream])
+def test_waiting_by_the_accelerators_own_types_is_seen_and_they_are_as_before(debug_mode, kind):
+    """They are types of C's, which refuse to be changed."""
+    before = kind.synchronize
+    syncs._set(kind, "synchronize", lambda _self: None)
+    try:
+        double = kind.synchronize
+        window = SyncWindow()
+        window.start()
+        kind.synchronize(None)
+        (call,) = window.stop()
+        assert kind.synchronize is double
+    finally:
+        syncs._set(kind, "synchronize", before)
+    assert kind.synchronize is before
+    assert (call.file, call.line, call.what) == (__file__, here(-6), "synchronize")
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [lambda t: t.to(torch.float64), lambda t: t.copy_(torch.ones(2)), lambda t: t.to("cpu")],
+)
+def test_a_copy_that_waits_for_memory_is_seen_though_torch_does_not_warn(window, monkeypatch, copy):
+    monkeypatch.setattr(syncs, "waits_for_memory", lambda _target, _tensors: True)
+    copy(torch.zeros(2))
+    (call,) = window.stop()
+    assert (call.file, call.line) == (__file__, copy.__code__.co_firstlineno)
+    assert call.what in ("to", "copy_")
+
+
+class OnDevice(torch.Tensor):
+    is_cuda = True
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_only_memory_that_is_not_pinned_holds_a_copy_up(monkeypatch, is_pinned):
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda _self: is_pinned)
+    here_, there = torch.zeros(2), torch.zeros(2).as_subclass(OnDevice)
+    assert waits_for_memory(there, (here_, "cuda")) is not is_pinned
+    assert waits_for_memory(there, (there, here_)) is not is_pinned
+    assert not waits_for_memory(here_, (there, "cpu"))
+    assert not waits_for_memory(there, (there, there))
+
+
 def test_what_torch_warns_of_and_we_see_as_well_counts_once(debug_mode, monkeypatch):
     monkeypatch.setattr(torch._C, "_cuda_synchronize", wait)
     window = SyncWindow()
@@ -233,7 +286,7 @@ def test_a_location_that_has_warned_before_is_seen_again(debug_mode):
 
 def test_afterwards_everything_is_as_it_was(debug_mode):
     filters = [*warnings.filters]
-    functions = [getattr(owner, name) for owner, name in WAITING]
+    functions = [getattr(owner, name) for owner, name in (*WAITING, *COPYING)]
     showing, adding = warnings.showwarning, warnings._add_filter
     window = SyncWindow()
     window.start()
@@ -241,7 +294,7 @@ def test_afterwards_everything_is_as_it_was(debug_mode):
     window.stop()
     assert debug_mode.now == OFF
     assert warnings.filters == filters
-    assert [getattr(owner, name) for owner, name in WAITING] == functions
+    assert [getattr(owner, name) for owner, name in (*WAITING, *COPYING)] == functions
     assert (warnings.showwarning, warnings._add_filter) == (showing, adding)
     assert window.stop() == ()
 

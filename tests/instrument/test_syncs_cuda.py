@@ -33,6 +33,8 @@ PLANTED = {
     "synchronize, the device": lambda t: torch.cuda.synchronize(),
     "synchronize, a stream": lambda t: torch.cuda.current_stream().synchronize(),
     "synchronize, an event": lambda t: torch.cuda.current_stream().record_event().synchronize(),
+    "synchronize, an event of any device": lambda t: recorded(t).synchronize(),
+    "to, unpinned": lambda t: torch.arange(1000).to(t.device, non_blocking=True),
     "backward": lambda t: masked_sum(t).backward(),
     "clip_grad_norm_": lambda t: nn.utils.clip_grad_norm_([t], 1.0, error_if_nonfinite=True),
 }
@@ -47,6 +49,12 @@ ASYNCHRONOUS = {
     "wait_stream": lambda t: torch.cuda.current_stream().wait_stream(torch.cuda.Stream()),
     "query": lambda t: torch.cuda.current_stream().query(),
 }
+
+
+def recorded(t: torch.Tensor) -> torch.Event:
+    event = torch.Event(t.device)
+    event.record()
+    return event
 
 
 def masked_sum(t: torch.Tensor) -> torch.Tensor:

@@ -268,7 +268,7 @@ def test_communication_is_exposed_where_nothing_else_runs(tmp_path):
 # ── model flops ─────────────────────────────────────────────────────────────────────────
 
 
-def profiled(*, gflop=100.0, steps_ms=10.0, precision="bf16"):
+def profiled(*, gflop=100.0, steps_ms=10.0, precision="bf16", untraced_step_ms=None):
     return Profiled(
         at_s=0.0,
         path="t.json",
@@ -277,6 +277,7 @@ def profiled(*, gflop=100.0, steps_ms=10.0, precision="bf16"):
         steps_ms=steps_ms,
         took_ms=1.0,
         precision=precision,
+        untraced_step_ms=untraced_step_ms,
         peak=Peak(matmul_tflops={"bf16": 80.0}, memory_gb_s=3000.0),
         flops=Flops(step_gflop=gflop, covered_pct=99.0),
     )
@@ -284,6 +285,10 @@ def profiled(*, gflop=100.0, steps_ms=10.0, precision="bf16"):
 
 def test_mfu_is_model_flops_of_the_measured_peak():
     assert mfu_pct(profiled()) == pytest.approx(25)  # 2 · 100 GFLOP in 10 ms of 80 TFLOP/s
+
+
+def test_mfu_is_of_the_step_as_it_is_without_tracing_where_that_is_known():
+    assert mfu_pct(profiled(untraced_step_ms=2.5)) == pytest.approx(50)
 
 
 @pytest.mark.parametrize(

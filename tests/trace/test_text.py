@@ -1,6 +1,7 @@
 import msgspec
 import pytest
 
+from gpudash.protocol import Profiled
 from gpudash.trace.compare import compare
 from gpudash.trace.read import read
 from gpudash.trace.summary import CopyUse, KernelUse, Summary, SyncUse, summarise
@@ -90,6 +91,24 @@ def test_no_line_is_wider_than_a_terminal(real):
     lines = [*summary_lines(real, most=500), *comparison_lines(compare(real, real))]
     assert max(map(len, lines)) <= WIDTH
     assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("untraced_ms", "which"), [(4.2, "untraced: 4.20 ms"), (None, "while traced")]
+)
+def test_of_which_step_the_flops_are_is_said(untraced_ms, which):
+    noted = Profiled(
+        at_s=0.0,
+        path="",
+        first_step=1,
+        steps=1,
+        steps_ms=5.0,
+        took_ms=1.0,
+        untraced_step_ms=untraced_ms,
+    )
+    summary = Summary(steps=1, step_ms=5.0, on_device=True, mfu_pct=40.0, profiled=noted)
+    line = f"model flops of measured peak                    40 %  {which}"
+    assert line in summary_lines(summary)
 
 
 def test_of_a_long_table_the_rest_is_counted(real):

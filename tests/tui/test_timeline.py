@@ -36,13 +36,18 @@ def traces(monkeypatch, tmp_path):
     """Traces by their path; what is not here cannot be read."""
     known = {}
 
-    def load(path: Path, before=None):
+    def load(path: Path):
         if path not in known:
             raise UsageError(f"{path} is no trace of torch.profiler")
         assert threading.current_thread() is not threading.main_thread()
-        return changed(shown(known[path], before), path=path)
+        return changed(shown(known[path]), path=path, summary=None)
+
+    def summary(_trace):
+        assert threading.current_thread() is not threading.main_thread()
+        return SUMMARY
 
     monkeypatch.setattr("gpudash.tui.profiles.load", load)
+    monkeypatch.setattr("gpudash.tui.profiles.summarise", summary)
     monkeypatch.setattr("gpudash.tui.traces.folder", lambda: tmp_path / "traces")
     return known
 
@@ -55,10 +60,14 @@ def is_open(d):
     return isinstance(d.app.screen, TimelineScreen)
 
 
-async def until_open(d):
-    while not is_open(d):
+async def until(d, predicate):
+    while not predicate():
         await d.pilot.pause(0.01)
     await d.settle()
+
+
+async def until_open(d):
+    await until(d, lambda: is_open(d))
 
 
 async def asked(d) -> Path:
@@ -143,9 +152,27 @@ async def test_a_new_profile_takes_the_place_of_the_one_shown_and_knows_it(trace
         assert f"profiling {PROFILED_STEPS} steps …" in d.text()
         await d.show(changed(snapshot, profile=profiled(2, str(second))))
         await d.until("2 steps")
-        assert d.app.screen._shown.before == SUMMARY
+        await until(d, lambda: d.app.screen._shown.before == SUMMARY)
         await d.press("escape")
         assert d.app.screen is d.app._main
+
+
+@pytest.mark.parametrize("key", ["s", "c"])
+async def test_the_timeline_does_not_wait_for_the_summary(traces, monkeypatch, key):
+    is_asked_for = threading.Event()
+    monkeypatch.setattr(
+        "gpudash.tui.profiles.summarise", lambda _trace: is_asked_for.wait(60) and SUMMARY
+    )
+    traces[Path("/traces/trace.json")] = training_trace()
+    async with dashboard(snapshot=changed(RUNNING, profile=profiled())) as d:
+        await d.press("t")
+        await until_open(d)
+        assert "stream 7" in d.text()
+        await d.press(key)
+        assert "the trace is being summed up …" in d.text()
+        is_asked_for.set()
+        await d.until("device busy")
+        assert d.notices() == []
 
 
 async def test_the_answer_rests_on_a_profile_only_with_the_settings_that_it_was_made_with(traces):
@@ -159,6 +186,8 @@ async def test_the_answer_rests_on_a_profile_only_with_the_settings_that_it_was_
     async with dashboard(snapshot=others) as d:  # changed as soon as it was there
         await d.press("t")
         await until_open(d)
+        assert d.app._main.profile is None
+        await until(d, lambda: d.app._main.profiled is not None)
         assert d.app._main.profile is None
         await d.show(made)
         assert d.app._main.profile == SUMMARY

@@ -19,7 +19,7 @@ from gpudash.tui.screens.help import Help
 from gpudash.tui.trace_view import TraceView, view_of
 from gpudash.tui.widgets.bar import Bar
 from gpudash.tui.widgets.profile_tables import change_rows, summary_rows
-from gpudash.tui.widgets.tables import Tables
+from gpudash.tui.widgets.tables import Painter, Tables
 from gpudash.tui.widgets.timeline import Lanes
 from gpudash.tui.widgets.trace_rows import duration, facts
 
@@ -84,11 +84,25 @@ class TimelineScreen(Contained, Screen[None]):
     def _turn_to(self, page: Page) -> None:
         self._page = page
         self.lanes.display, self.tables.display = page == "lanes", page != "lanes"
-        if page == "summary":
-            self.tables.show(partial(summary_rows, self._shown.summary))
-        elif page == "changes" and self._shown.before is not None:
-            self.tables.show(partial(change_rows, self._shown.before, self._shown.summary))
+        if page != "lanes":
+            self.tables.show(self._table(page))
         self.show_bars()
+
+    def _table(self, page: Page) -> Painter:
+        summary, before = self._shown.summary, self._shown.before
+        if summary is None:
+            return lambda _width: ((("the trace is being summed up …", "dim"),),)
+        if page == "changes" and before is not None:
+            return partial(change_rows, before, summary)
+        return partial(summary_rows, summary)
+
+    def take(self, shown: Shown) -> None:
+        """Show it as it is known by now, if it is the one that is shown."""
+        if shown.timeline is not self._shown.timeline:
+            return
+        self._shown = shown
+        if self._page != "lanes" and self.is_mounted:
+            self._turn_to("summary" if shown.before is None else self._page)
 
     def show_bars(self) -> None:
         """Bring header and footer up to date."""
@@ -199,7 +213,7 @@ class TimelineScreen(Contained, Screen[None]):
 
     def action_show(self, page: Page) -> None:
         """Show a page, or the lanes again."""
-        if page == "changes" and self._shown.before is None:
+        if page == "changes" and self._shown.summary is not None and self._shown.before is None:
             self.app.notify("there is no profile before this one in this session", markup=False)
         else:
             self._turn_to("lanes" if page == self._page else page)

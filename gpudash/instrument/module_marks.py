@@ -1,0 +1,74 @@
+"""Says in a trace which module of a training is being called, for a few steps.
+
+By hooks that return nothing, so no number changes. What the compiler has made is left alone: it
+would be made anew for a hook, and its kernels are no single module's.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch import nn
+
+from gpudash.instrument.uncompiled import uncompiled
+
+MARK = "nn.Module: "
+"""As torch itself names them where it records stacks."""
+MOST_MODULES = 10_000
+
+
+class ModuleMarks:
+    """From `start` to `stop`; afterwards nothing of it is left on."""
+
+    def __init__(self, roots: Iterable[nn.Module]) -> None:
+        self._roots = tuple(roots)
+        self._handles: list[Any] = []
+        self._open: dict[tuple[int, int], list[Any]] = {}  # by thread and module
+        self._names: dict[int, str] = {}
+
+    def start(self) -> None:
+        """Mark calls, from here on."""
+        from gpudash.instrument.flops import anything_compiled  # noqa: PLC0415  # as for flops
+
+        if anything_compiled():
+            return
+        begin, end = uncompiled(self._begin), uncompiled(self._end)
+        for root in self._roots:
+            for path, module in root.named_modules():
+                if id(module) in self._names or len(self._names) >= MOST_MODULES:
+                    continue
+                self._names[id(module)] = MARK + name_of(path, module)
+                with suppress(Exception):  # a scripted module may take none
+                    self._handles.append(module.register_forward_pre_hook(begin, prepend=True))
+                    self._handles.append(module.register_forward_hook(end, always_call=True))
+
+    def stop(self) -> None:
+        """Mark no more; again: nothing."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        mine = [key for key in self._open if key[0] == get_ident()]
+        for mark in [one for key in mine for one in self._open[key]][::-1]:  # within a call
+            mark.__exit__(None, None, None)
+        self._open.clear()
+
+    def _begin(self, module: nn.Module, _args: Any) -> None:
+        private: Any = torch._C  # noqa: SLF001  # a third of what record_function takes
+        mark = private._profiler._RecordFunctionFast(self._names[id(module)])  # noqa: SLF001
+        mark.__enter__()
+        self._open.setdefault((get_ident(), id(module)), []).append(mark)
+
+    def _end(self, module: nn.Module, _args: Any, _output: Any) -> None:
+        if marks := self._open.get((get_ident(), id(module))):
+            marks.pop().__exit__(None, None, None)
+
+
+def name_of(path: str, module: nn.Module) -> str:
+    """Return what layers that are alike have in common: `layers.3.linear` is `layers.linear`."""
+    parts = path.split(".")
+    kept = [part for part in parts if part and not part.isdecimal()]
+    if not path or parts[-1].isdecimal():
+        kept.append(type(module).__name__)
+    return ".".join(kept)
