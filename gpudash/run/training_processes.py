@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,13 +22,17 @@ from gpudash.protocol import (
     Event,
     Hello,
     Notice,
+    Parted,
     Pause,
     Profile,
     Refused,
     Resume,
     Resumed,
+    Stack,
+    Stacks,
 )
 from gpudash.rendezvous import Rendezvous
+from gpudash.run import stacks
 from gpudash.run.keeper import began_ticks
 from gpudash.run.source import Decoder
 
@@ -38,6 +43,10 @@ LOOK_S = 1.0
 """How often the directory is looked at where it has not changed: one may not listen so far."""
 SETTLED_NS = 50_000_000
 """Of a directory that changed so lately, another change may bear the same time."""
+MOST_RANKS = 1 << 16
+"""No job has more: a process that says a higher rank, or one below 0, makes no sense."""
+STACK_PATIENCE_S = 2.0
+"""So long a process may take to write its stack."""
 PATIENCE_S = 1.0
 """A process that has ended is worth a word once its command has lived on for so long."""
 CREDENTIALS = struct.Struct("3i")
@@ -57,6 +66,7 @@ class TrainingProcesses:
         """When the last one hung up; None while one trains."""
         self._gone: list[_Member] = []  # of some it is not known whether they have ended
         self._sentences: list[str] = []
+        self._asked: _Asked | None = None
 
     def came_to(self, what: str) -> bool:
         """Tell whether a process of the command has left this mark."""
@@ -79,16 +89,10 @@ class TrainingProcesses:
             if member.ended:
                 self._part_with(member)
                 found += member.unheard("the training has ended, or was lost")
-        return found
+        return [*found, *self._departed(), *self._stacks()]
 
     def notices(self) -> list[Notice]:
         """Return what the user should know: which processes have ended while the command lives."""
-        now_s = time.monotonic()
-        for gone in [one for one in self._gone if began_ticks(one.pid) < 0]:
-            if now_s - gone.parted_s > PATIENCE_S:
-                self._gone.remove(gone)
-                which = f"training process {gone.pid} (rank {gone.rank}) has ended"
-                self._sentences.append(which + ("; the others go on" if self._members else ""))
         notices = [Notice(text=sentence) for sentence in self._sentences]
         self._sentences.clear()
         return notices
@@ -100,6 +104,11 @@ class TrainingProcesses:
                 member.send(command)
                 return []
         return _unheard([command], "nothing is training")
+
+    def ask_for_stacks(self, command: Stacks) -> None:
+        """Ask each process where it is: `read` returns the answers, all at once."""
+        asked = {one: stacks.ask(self._place, one.pid) for one in self._members}
+        self._asked = _Asked(command.id, time.monotonic(), asked, {})
 
     def kill(self) -> None:
         """Kill those that are connected."""
@@ -141,6 +150,8 @@ class TrainingProcesses:
     def _rank_of(self, member: "_Member", envelope: Envelope) -> int:
         """Return the rank that the process says, or the next that no other has."""
         if member.rank is None:
+            if not 0 <= envelope.rank < MOST_RANKS:
+                raise SourceError(f"it says that its rank is {envelope.rank}; it is left out")
             taken = {one.rank for one in self._members}
             free = (rank for rank in itertools.count(envelope.rank) if rank not in taken)
             member.rank = next(free)
@@ -155,6 +166,57 @@ class TrainingProcesses:
         if member.rank is not None and member.key not in self._refused:
             member.parted_s = time.monotonic()
             self._gone.append(member)
+
+    def _departed(self) -> list[Envelope]:
+        """Return which processes have ended while their command lives on."""
+        found, now_s = [], time.monotonic()
+        for gone in [one for one in self._gone if began_ticks(one.pid) < 0]:
+            if now_s - gone.parted_s <= PATIENCE_S:
+                continue
+            self._gone.remove(gone)
+            which = f"training process {gone.pid} (rank {gone.rank}) has ended"
+            self._sentences.append(which + ("; the others go on" if self._members else ""))
+            if gone.rank not in {one.rank for one in self._members}:  # else another has its place
+                body = Parted(at_s=gone.parted_s, pid=gone.pid)
+                found.append(_envelope(body, gone.rank or 0))
+        return found
+
+    def _stacks(self) -> list[Envelope]:
+        """Return the answers of those that were asked, once none is waited for any more."""
+        if self._asked is None:
+            return []
+        number, asked_s, asked, written = self._asked
+        texts = {one: stacks.answered(file) if file else "" for one, file in asked.items()}
+        is_whole = texts == written and all(texts[one] for one, file in asked.items() if file)
+        if not is_whole and time.monotonic() - asked_s < STACK_PATIENCE_S:
+            self._asked = self._asked._replace(written=texts)
+            return []
+        self._asked = None
+        return [
+            _envelope(
+                Stack(
+                    at_s=asked_s,
+                    answers=(number,),
+                    text=text,
+                    why="" if text else stacks.why_not(one.pid),
+                ),
+                one.rank,
+            )
+            for one, text in texts.items()
+            if one.rank is not None
+        ]
+
+
+class _Asked(NamedTuple):
+    """Processes that were asked for their stacks."""
+
+    number: int
+    """Of the command."""
+    asked_s: float
+    asked: "dict[_Member, stacks.Asked | None]"
+    """None for one that cannot be asked."""
+    written: "dict[_Member, str]"
+    """When it was looked at last: a stack that grows no more is whole."""
 
 
 class _Member:
@@ -231,4 +293,9 @@ def _unheard(commands: Iterable[AnyCommand], why: str) -> list[Envelope]:
                 answers.append(refused)
             case Pause() | Resume():
                 answers.append(Resumed(at_s=now_s, answers=mine))
-    return [Envelope(source="training", seq=0, sent_s=now_s, body=body) for body in answers]
+    return [_envelope(body, 0) for body in answers]
+
+
+def _envelope(body: Event, rank: int) -> Envelope:
+    """Return what is told for a process; who relays it gives it a number."""
+    return Envelope(source="training", rank=rank, seq=0, sent_s=time.monotonic(), body=body)
