@@ -66,6 +66,7 @@ class TrainingProcesses:
         """When the last one hung up; None while one trains."""
         self._gone: list[_Member] = []  # of some it is not known whether they have ended
         self._sentences: list[str] = []
+        self._pids: dict[int, int] = {}  # of each rank, its newest process
         self._asked: _Asked | None = None
 
     def came_to(self, what: str) -> bool:
@@ -83,7 +84,7 @@ class TrainingProcesses:
                     if not isinstance(envelope.body, Hello):
                         found.append(msgspec.structs.replace(envelope, rank=rank))
             except (SourceError, msgspec.MsgspecError) as error:
-                self._sentences.append(f"training process {member.pid}: {error}")
+                self._sentences.append(f"training process {member.pid} is left out: {error}")
                 self._refused.add(member.key)
                 member.close()
             if member.ended:
@@ -151,10 +152,15 @@ class TrainingProcesses:
         """Return the rank that the process says, or the next that no other has."""
         if member.rank is None:
             if not 0 <= envelope.rank < MOST_RANKS:
-                raise SourceError(f"it says that its rank is {envelope.rank}; it is left out")
+                raise SourceError(f"it says that its rank is {envelope.rank}")
             taken = {one.rank for one in self._members}
             free = (rank for rank in itertools.count(envelope.rank) if rank not in taken)
             member.rank = next(free)
+            before = self._pids.get(member.rank, member.pid)
+            self._pids[member.rank] = member.pid
+            if before != member.pid:
+                which = f"rank {member.rank} began again: training process {member.pid}"
+                self._sentences.append(f"{which} follows {before}")
         return member.rank
 
     def _part_with(self, member: "_Member") -> None:

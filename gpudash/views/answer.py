@@ -12,6 +12,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.snapshot import ENDED, Snapshot, aside, is_script, silence
 from gpudash.trace.summary import Summary
+from gpudash.views import hangs
 from gpudash.views.evidence import Measured, evidence_of
 from gpudash.views.lanes import Lane, lanes_of
 from gpudash.views.recent_step import MEASURED_STEPS, RecentStep, recent_step, steps_needed
@@ -93,6 +94,9 @@ def _interrupted(snapshot: Snapshot, before: Answer | None) -> Answer | None:
     """Return what is going on where nothing can be measured; None where steps come."""
     if snapshot.state in ("starting", "training") and not snapshot.total_steps:
         return Answer(kind="starting", title="starting")
+    if snapshot.state == "training" and snapshot.hang is not None and snapshot.hang.stacks:
+        hang = snapshot.hang
+        return Answer(kind="silent", title=hangs.title(hang), evidence=hangs.clauses(hang))
     going_on = _meanwhile(snapshot)
     if going_on is not None:
         return _holding(before, *going_on)

@@ -87,6 +87,8 @@ class Hangs:
             return None
         ranks = sorted(self._ranks.items())
         stacks = tuple(rank.stack for _, rank in ranks if rank.stack is not None)
+        if all(rank.has_parted for rank in self._ranks.values() if rank.stack is not None):
+            stacks = ()  # the others have not answered so far
         return Hang(for_s=for_s, missing=missing(stacks), stacks=stacks)
 
     def _for_s(self, now_s: float) -> float | None:

@@ -44,7 +44,7 @@ class Frame(NamedTuple):
 
 def frames(text: str) -> tuple[Frame, ...]:
     """Return the calls of the stack, innermost first; what is no frame is passed over."""
-    found = []
+    found: list[Frame] = []
     for line in text.splitlines():
         frame = FRAME.fullmatch(line)
         if frame is not None and len(found) < MOST_FRAMES:
