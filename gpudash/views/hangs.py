@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from gpudash import format as fmt
 from gpudash.protocol import (
     Changed,
@@ -22,7 +24,7 @@ from gpudash.protocol import (
     Stopped,
 )
 from gpudash.snapshot import Hang, RankStack
-from gpudash.views.stacks import collective, doing, frames
+from gpudash.views.stacks import BACKWARD, collective, doing, frames
 
 KeyT = TypeVar("KeyT")
 
@@ -174,9 +176,19 @@ def clauses(hang: Hang) -> tuple[str, ...]:
     """Return where the ranks are, those first that the others wait for."""
     if len(hang.stacks) == 1:
         return (f"it {fmt.plain(hang.stacks[0].doing)}",)
+    if not hang.missing:
+        return tuple(_of_groups(hang.stacks, "all ranks"))
     absent = [one for one in hang.stacks if one.rank in hang.missing]
-    others = [one for one in hang.stacks if one.rank not in hang.missing]
-    return (*_of_groups(absent, ""), *_of_groups(others, "the others" if absent else "all ranks"))
+    others = [_waiting(one) for one in hang.stacks if one.rank not in hang.missing]
+    return (*_of_groups(absent, ""), *_of_groups(others, "the others"))
+
+
+def _waiting(stack: RankStack) -> RankStack:
+    """Say of a backward pass that it waits, where another rank is not in it."""
+    is_backward = stack.collective == BACKWARD
+    return (
+        replace(stack, doing=stack.doing.replace("is in", "waits in", 1)) if is_backward else stack
+    )
 
 
 def log_lines(hang: Hang) -> Iterator[str]:
