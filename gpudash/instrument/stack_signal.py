@@ -8,6 +8,7 @@ are left out: to walk the frames of one that runs can crash the process.
 import faulthandler
 import os
 import signal
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,13 +27,9 @@ def answer(rendezvous: Rendezvous) -> None:
     pid, path = os.getpid(), rendezvous.stack(os.getpid())
     if _answering is not None and _answering[0] == pid:
         return
-    number = _answering[1] if _answering is not None else _unused()  # a fork has its parent's
+    # a fork has its parent's, and its handler
+    number = _answering[1] if _answering is not None else _reserved()
     if number is None:
-        return
-    try:
-        # for after the interpreter: a signal that comes late must not kill
-        signal.signal(number, signal.SIG_IGN)
-    except ValueError:  # not the main thread
         return
     fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_TRUNC, 0o600)
     faulthandler.register(number, fd, all_threads=False, chain=False)
@@ -47,8 +44,11 @@ def give_way() -> None:
             _answering[2].unlink()
 
 
-def _unused() -> int | None:
-    """Return a real-time signal that is neither handled, nor ignored, nor blocked here."""
+def _reserved() -> int | None:
+    """Return a real-time signal that was neither handled, nor ignored, nor blocked here.
+
+    It is ignored now: so it will be once the interpreter has ended, where it would kill.
+    """
     used = 0
     for line in Path("/proc/self/status").read_text().splitlines():
         name, _, mask = line.partition(":")
@@ -56,4 +56,8 @@ def _unused() -> int | None:
             used |= int(mask, 16)
     # the first and the last are what others choose
     numbers = range(signal.SIGRTMAX - 1, signal.SIGRTMIN, -1)
-    return next((number for number in numbers if not used >> number - 1 & 1), None)
+    number = next((number for number in numbers if not used >> number - 1 & 1), None)
+    if number is None or threading.current_thread() is not threading.main_thread():
+        return None
+    signal.signal(number, signal.SIG_IGN)
+    return number

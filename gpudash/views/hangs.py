@@ -44,6 +44,7 @@ PLURALS = {"is": "are", "has": "have", "does": "do", "waits": "wait", "compiles"
 @dataclass
 class _Rank:
     steps: int = 0
+    on_gpu: bool = False
     pauses: bool = False
     has_parted: bool = False
     stack: RankStack | None = None
@@ -109,6 +110,8 @@ class Hangs:
                 self._move_on(at_s)
                 self._usual_s = None
                 rank.pauses = rank.has_parted = False
+                if isinstance(body, Started):
+                    rank.on_gpu = body.device.kind == "cuda"
             case Paused():
                 rank.pauses = True
             case Resumed(at_s=at_s):
@@ -122,7 +125,7 @@ class Hangs:
                     usual_s = step_s if self._usual_s is None else self._usual_s
                     self._usual_s = usual_s + SMOOTHING * (step_s - usual_s)
             case Stack():
-                rank.stack = _rank_stack(number, rank.steps, body)
+                rank.stack = _rank_stack(number, rank, body)
             case Parted():
                 rank.has_parted = True
                 rank.stack = RankStack(rank=number, steps=rank.steps, doing="has ended")
@@ -137,13 +140,15 @@ class Hangs:
                 rank.stack = None
 
 
-def _rank_stack(rank: int, steps: int, told: Stack) -> RankStack:
+def _rank_stack(number: int, rank: _Rank, told: Stack) -> RankStack:
     found = frames(told.text)
+    waits_in = collective(found)
     return RankStack(
-        rank=rank,
-        steps=steps,
+        rank=number,
+        steps=rank.steps,
         lines=tuple(map(str, found)),
-        collective=collective(found),
+        # on a GPU a backward pass hands its collectives over and goes on
+        collective="" if rank.on_gpu and waits_in == BACKWARD else waits_in,
         doing=doing(found) if found else told.why or "does not tell where it is",
     )
 
@@ -156,11 +161,19 @@ def missing(stacks: Sequence[RankStack]) -> tuple[int, ...]:
     absent = [one.rank for one in stacks if not one.collective]
     if 0 < len(absent) < len(stacks):
         return tuple(absent)
-    places = {one.rank: one.collective or one.doing for one in stacks}
-    for most, count in Counter(places.values()).most_common(1):
-        if 2 * count > len(places):
-            return tuple(rank for rank, place in places.items() if place != most)
+    for place in (_line, _function):
+        for most, count in Counter(map(place, stacks)).most_common(1):
+            if 2 * count > len(stacks):
+                return tuple(one.rank for one in stacks if place(one) != most)
     return ()
+
+
+def _line(stack: RankStack) -> str:
+    return stack.collective or stack.doing
+
+
+def _function(stack: RankStack) -> str:
+    return stack.collective or stack.doing.rpartition(":")[0]
 
 
 # ── in words ────────────────────────────────────────────────────────────────────────────
@@ -207,7 +220,7 @@ def _of_groups(stacks: Sequence[RankStack], all_of_them: str) -> Iterator[str]:
         is_all = len(groups) == 1 and len(ranks) > 1 and all_of_them
         yield f"{all_of_them if is_all else _names(ranks)} {_said_of(len(ranks), doing_)}"
     if left := sum(len(ranks) for _, ranks in groups[MOST_NAMED:]):
-        yield f"{left} more are elsewhere"
+        yield f"{left:,} more are elsewhere"
 
 
 def _said_of(count: int, clause: str) -> str:
