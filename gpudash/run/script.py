@@ -107,15 +107,16 @@ class ScriptSource(Source):
         """Return what was printed and what the training tells; at the end, how it ended."""
         if self._is_closed or self._why is not None:
             return []
+        own = self._own()  # numbered in the order in which they are returned
         printed = self._output()
         told = self._told()
         if not self._held.over:
             self._say_how_far()
             self._waiting += self._processes.notices()
-            return [*self._own(), *printed, *told]
+            return [*own, *printed, *told]
         while more := self._told():
             told += more
-        return [*self._own(), *printed, *told, *self._end()]
+        return [*own, *printed, *told, *self._own(), *self._end()]
 
     def send(self, command: AnyCommand, /) -> None:
         """Hand it to the training; a Stop is the command's."""

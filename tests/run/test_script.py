@@ -169,6 +169,26 @@ def test_a_rank_that_is_killed_is_named_and_the_others_go_on(run):
     watched.until(lambda: len(watched.bodies(Progress, 1 - rank)) > steps)
 
 
+def test_what_it_says_itself_is_numbered_before_what_the_training_tells_next(run):
+    """A number below one that was seen is a repetition, and passed over."""
+    watched = run(TRAINING, "--fork")
+    of_rank = {rank: watched.first(Started, rank).pid for rank in (0, 1)}
+    os.kill(next(pid for pid in of_rank.values() if pid != watched.facts()["pid"]), signal.SIGKILL)
+    watched.until(watched.sentences)
+    seqs = [one.seq for one in watched.envelopes if (one.source, one.rank) == ("training", 0)]
+    assert seqs == sorted(set(seqs))
+
+
+@pytest.mark.parametrize("rank", [-1, 1 << 40])
+def test_a_rank_that_no_job_has_is_said_and_left_out(run, rank):
+    watched = run(TRAINING, "--rank", str(rank))
+    watched.until(watched.sentences)
+    (sentence,) = watched.sentences()
+    assert sentence.startswith("training process ")
+    assert sentence.endswith(f" is left out: it says that its rank is {rank}")
+    assert watched.bodies(Started) == []
+
+
 def test_a_training_that_hung_up_is_reached_again(run):
     watched = run(TRAINING)
     pid = watched.first(Started).pid
