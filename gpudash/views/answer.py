@@ -92,11 +92,11 @@ def _asked(
 
 def _interrupted(snapshot: Snapshot, before: Answer | None) -> Answer | None:
     """Return what is going on where nothing can be measured; None where steps come."""
+    hang = snapshot.hang
+    if snapshot.state == "training" and hang is not None and hang.stacks:
+        return Answer(kind="silent", title=hangs.title(hang), evidence=hangs.clauses(hang))
     if snapshot.state in ("starting", "training") and not snapshot.total_steps:
         return Answer(kind="starting", title="starting")
-    if snapshot.state == "training" and snapshot.hang is not None and snapshot.hang.stacks:
-        hang = snapshot.hang
-        return Answer(kind="silent", title=hangs.title(hang), evidence=hangs.clauses(hang))
     going_on = _meanwhile(snapshot)
     if going_on is not None:
         return _holding(before, *going_on)

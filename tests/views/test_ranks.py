@@ -116,10 +116,10 @@ def test_a_restart_is_counted_by_its_process():
 
 
 def test_a_process_that_ended_while_the_others_live_has_ended_until_another_comes():
-    gone = said(1, Parted(at_s=BEGAN_S + 1, pid=42))
-    _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *gone)
+    told = [*trained(0, 50.0), *trained(1, 50.0), *said(1, Parted(at_s=BEGAN_S + 1, pid=42))]
+    _, second = rows(*told)
     assert (second.state, second.steps, second.steps_per_s) == ("ended", 20, None)
-    _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *gone, *trained(1, 50.0))
+    _, second = rows(*told, *trained(1, 50.0))
     assert second.state == "training"
 
 
