@@ -70,6 +70,7 @@ def train(monkeypatch, short_path, tmp_path):
         end_s = time.monotonic() + WAIT_S
         while not session.wait(0.1):
             assert time.monotonic() < end_s, screen.log
+        session.close()  # its last snapshot is whole
         return screen
 
     yield run
