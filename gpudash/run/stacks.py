@@ -5,6 +5,7 @@ it, and that still has the file open which it answers into: neither another proc
 number nor another program in the same process has.
 """
 
+import ctypes
 import os
 import re
 import signal
@@ -47,10 +48,19 @@ def ask(place: Rendezvous, pid: int) -> Asked | None:
         writes_there = Path(f"/proc/{pid}/fd/{fd}").readlink() == path.resolve()
         if number < signal.SIGRTMIN or not (writes_there and _handles(pid, number)):
             return None
-        os.kill(pid, number)
+        _signal_main_thread(pid, number)
     except (OSError, ValueError):
         return None
     return Asked(path, head.end())
+
+
+def _signal_main_thread(pid: int, number: int) -> None:
+    """Send it to the main thread, whose stack is wanted; a signal to the process may go astray."""
+    tgkill = getattr(ctypes.CDLL(None), "tgkill", None)  # glibc has had it since 2.30
+    if tgkill is None:
+        os.kill(pid, number)
+    else:
+        tgkill(pid, pid, number)
 
 
 def answered(asked: Asked) -> str:
