@@ -12,7 +12,7 @@ import msgspec
 PROTOCOL_VERSION = 2
 """Raised whenever a reader of older messages would misread a new one."""
 Ability: TypeAlias = Literal[
-    "levers", "pause", "restart", "blocks", "record", "profile", "memory", "leave", "type"
+    "levers", "pause", "restart", "blocks", "record", "profile", "memory", "leave", "type", "stacks"
 ]
 """What may be asked of a source; `leave`: to train on unwatched; `type`: to take what is typed."""
 Settings: TypeAlias = dict[str, str]
@@ -402,6 +402,24 @@ class MemoryOwners(Record, frozen=True, kw_only=True):
     """The largest first; small ones are left out."""
 
 
+class Stack(Record, frozen=True, kw_only=True):
+    """Where the main thread of a training process is, told by whoever watches the process."""
+
+    at_s: float
+    answers: tuple[int, ...] = ()
+    text: str = ""
+    """As Python's faulthandler writes it; empty where the process did not answer."""
+    why: str = ""
+    """Why it did not, as a clause that the rank is the subject of."""
+
+
+class Parted(Record, frozen=True, kw_only=True):
+    """A training process has ended while its command lives."""
+
+    at_s: float
+    pid: int
+
+
 class Finished(Record, frozen=True, kw_only=True):
     """The planned number of steps or time is reached, or a Stop obeyed; the worker exits."""
 
@@ -516,7 +534,11 @@ class Memory(Command, frozen=True, kw_only=True):
     """Tell who owns device memory, over the next steps; MemoryOwners or a Refused answers it."""
 
 
-AnyCommand: TypeAlias = Change | Pause | Resume | Stop | Blocks | Profile | Memory
+class Stacks(Command, frozen=True, kw_only=True):
+    """Tell where each training process is; a Stack of each answers it. The script goes on."""
+
+
+AnyCommand: TypeAlias = Change | Pause | Resume | Stop | Blocks | Profile | Memory | Stacks
 
 # ── telemetry → session ─────────────────────────────────────────────────────────────────
 
@@ -684,6 +706,8 @@ Event: TypeAlias = (
     | Resumed
     | Profiled
     | MemoryOwners
+    | Stack
+    | Parted
     | Finished
     | Failed
     | AnyCommand

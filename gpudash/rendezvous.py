@@ -49,6 +49,13 @@ class Rendezvous:
         """Return where this process listens once it trains."""
         return self.path / f"{pid}.sock"
 
+    def stack(self, pid: int) -> Path:
+        """Return where this process writes its stack, if it is asked to.
+
+        The first line tells by which signal it is asked, and its descriptor of the file.
+        """
+        return self.path / f"{pid}.stack"
+
 
 def of_environment() -> Rendezvous | None:
     """Return the rendezvous of the run that this process belongs to; None outside of one."""

@@ -30,7 +30,7 @@ State: TypeAlias = Literal[
 ]
 Values: TypeAlias = tuple[float | None, ...]
 
-ENDED: frozenset[State] = frozenset({"finished", "failed", "stopped"})
+ENDED: frozenset[str] = frozenset({"finished", "failed", "stopped"})
 """No worker lives."""
 STEP_CLASS = 1.02
 """The longest step of a class of the histogram over its shortest: 2 % apart."""
@@ -114,13 +114,18 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """A comparison's verdict, which stands in `configuration`: nothing else is set."""
 
 
+RankState: TypeAlias = State | Literal["ended", "silent"]
+"""`silent`: nothing is heard of it, while others tell of their steps."""
+
+
 class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     """One of several processes that train together. Times are means of its last few steps."""
 
     rank: int
     pid: int | None = None
-    state: State = "starting"
+    state: RankState = "starting"
     steps: int = 0
+    """Of the present process."""
     steps_per_s: float | None = None
     step_ms_p50: float | None = None
     data_ms: float | None = None
@@ -137,6 +142,8 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     """Of a step; samples where no tokens are known."""
     gpu: GpuReading | None = None
     """The GPU that it trains on."""
+    restarts: int = 0
+    """How many processes had this rank before."""
     collective_mib: float | None = None
     collective_ms: float | None = None
     """Of a step, as in `protocol.Progress`."""
@@ -169,6 +176,8 @@ class RankStack(msgspec.Struct, frozen=True, kw_only=True):
     """Innermost first: `file:line function`; empty where it did not answer."""
     collective: str = ""
     """In which one it waits; empty where it is in none."""
+    doing: str = ""
+    """What it does, as a clause that the rank is the subject of."""
 
 
 class Hang(msgspec.Struct, frozen=True, kw_only=True):

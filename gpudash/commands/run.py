@@ -28,6 +28,8 @@ from gpudash.run.script import HEADLESS, ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.source import Source
 from gpudash.run.user_command import UserCommand, understand
+from gpudash.snapshot import Hang
+from gpudash.views import hangs
 
 LAST_LINES = 20
 """Of what a command printed, left on the terminal when the dashboard closes after its end."""
@@ -204,6 +206,7 @@ class HeadlessScript:
         self.source: ScriptSource | None = None
         """Once it is started."""
         self.interrupted = self.was_stopped = False
+        self._hang_told: tuple[str, ...] = ()
 
     @contextmanager
     def session(self, plan: Plan, arguments: argparse.Namespace) -> Iterator[Session]:
@@ -252,6 +255,7 @@ class HeadlessScript:
         stops, over_since_s, patience_s = 0, None, IMPATIENCE_S
         while not session.wait(REDRAW_S):
             show()
+            self._say_hang(news.snapshot.hang)
             if over_since_s is None and over():
                 over_since_s = time.monotonic()
                 patience_s = IMPATIENCE_S[self.interrupted :]  # it has had its Ctrl-C
@@ -263,6 +267,13 @@ class HeadlessScript:
                 stops += 1
         session.close()
         self._wait()  # whatever became of the session
+
+    def _say_hang(self, hang: Hang | None) -> None:
+        """Say once where the processes are that finish no step."""
+        told = hangs.clauses(hang) if hang is not None else ()
+        if hang is not None and hang.stacks and told != self._hang_told:
+            complain(f"gpudash: {hangs.title(hang)}: {', '.join(told)}")
+        self._hang_told = told
 
     def own_failure(self, missing: str) -> int | None:
         """Say that a command which failed by itself leaves this missing; return its exit code.

@@ -24,6 +24,7 @@ from gpudash.hooks.tracing import Tracing
 from gpudash.hooks.training import Levers, Tracks, Training, rank
 from gpudash.hooks.watch import Watch
 from gpudash.hooks.wording import found_line
+from gpudash.instrument import stack_signal
 from gpudash.instrument.device import describe_device, versions
 from gpudash.instrument.memory import device_memory
 from gpudash.instrument.memory_history import observe
@@ -198,6 +199,8 @@ class Driver:
             self._training = Training(self.tracker, found, levers)
             self._rendezvous.mark("trained")
             self._endpoint = Endpoint(self._rendezvous.socket(os.getpid()))
+            with contextlib.suppress(OSError):
+                stack_signal.answer(self._rendezvous)  # it may be a fork of the one that began
             observe(found.device, self._ran_out)
             # as `atexit`, but in processes of multiprocessing too
             Finalize(None, self.close, exitpriority=0)
@@ -282,6 +285,7 @@ class Driver:
         self._due_s = began_s + DUE_EVERY_S
         if self._training is None or self._endpoint is None:
             return
+        stack_signal.give_way()
         if self._watch is not None:
             self._watch.read()
             if self._watch.is_tracing:  # these steps are nobody's

@@ -1,6 +1,7 @@
 """Brings tracker, driver and levers together, once in a process that trains."""
 
 import os
+from contextlib import suppress
 
 from gpudash.hooks import explicit
 from gpudash.hooks.driver import Driver
@@ -8,6 +9,7 @@ from gpudash.hooks.levers import ScriptLevers
 from gpudash.hooks.observer import PHASES
 from gpudash.hooks.patches import patch
 from gpudash.hooks.tracker import Tracker
+from gpudash.instrument import stack_signal
 from gpudash.rendezvous import Rendezvous
 
 
@@ -19,3 +21,5 @@ def start(rendezvous: Rendezvous) -> None:
     os.register_at_fork(after_in_child=driver.forget)
     patch(tracker)
     explicit.listener = tracker
+    with suppress(OSError):  # a full disk: then without
+        stack_signal.answer(rendezvous)

@@ -23,6 +23,7 @@ from gpudash.protocol import (
     Offered,
     Printed,
     Progress,
+    Stacks,
     Started,
     Status,
     Stop,
@@ -43,8 +44,9 @@ ON_SCREEN: tuple[Ability, ...] = (
     "leave",
     "type",
     "profile",
+    "stacks",
 )
-HEADLESS: tuple[Ability, ...] = ("record", "profile")
+HEADLESS: tuple[Ability, ...] = ("record", "profile", "stacks")
 STOPS = (SIGINT, SIGTERM, SIGKILL)
 """What each further request to end the command sends it."""
 OUTPUT_S, TYPING_S = 0.2, 2.0
@@ -130,6 +132,8 @@ class ScriptSource(Source):
         if isinstance(command, Stop):
             self._answers.append(command.id)
             self._stop()
+        elif isinstance(command, Stacks):
+            self._processes.ask_for_stacks(command)
         elif not self._is_closed:
             self._waiting += [one.body for one in self._processes.send(command)]  # type: ignore[misc]  # no readings
 

@@ -50,6 +50,7 @@ from gpudash.protocol import (
     Restarted,
     Resume,
     Settings,
+    Stacks,
     Started,
     Stop,
     Stopped,
@@ -65,7 +66,9 @@ from gpudash.run.normalise import Normaliser
 from gpudash.run.source import Ended, Source
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.worker_process import WorkerProcess
-from gpudash.snapshot import Listener, Snapshot
+from gpudash.snapshot import Hang, Listener, Snapshot
+from gpudash.views import hangs
+from gpudash.views.hangs import LEAST_S, Hangs
 from gpudash.views.live import LiveView
 from gpudash.views.memory import owner_lines, owners_title
 from gpudash.views.ranks import Ranks
@@ -81,6 +84,9 @@ STOP_TIMEOUT_S = 5.0
 
 class Session:
     """A run that can be watched, changed, recorded, restarted and ended."""
+
+    hang_s = LEAST_S
+    """A hang is suspected where no step finishes for so long, and for many steps' time."""
 
     def __init__(
         self,
@@ -123,6 +129,7 @@ class Session:
         self._block_runs = 0
         self._greeted = False  # the present source of the training has said Hello
         self._records = True  # what it tells may be recorded
+        self._tells_stacks = False  # where its processes are
         self._types = False  # what is typed reaches it, so what it prints is no log of ours
         self._last_command = 0
         self._comparison: ComparisonShown | None = None
@@ -141,6 +148,8 @@ class Session:
         self._normaliser = Normaliser()
         self._live = LiveView(self.plan, began_s)
         self._ranks = Ranks(lambda sentence: self._say(Notice(text=sentence)))
+        self._hangs = Hangs(self.hang_s)
+        self._hang_told: tuple[str, ...] = ()
         self._time = TimeAccount()
         self._whole_run = WholeRun()
         self._intervals: Intervals | None = None
@@ -426,7 +435,9 @@ class Session:
                 self._tell(lambda listener: listener.on_rewind())
             self._greeted, self._records = True, "record" in envelope.body.can
             self._types = "type" in envelope.body.can
+            self._tells_stacks = "stacks" in envelope.body.can
         self._ranks.take(envelope)
+        self._hangs.take(envelope)
         self._recordings.take(envelope)
         item = self._normaliser.take(envelope)
         if item is not None:
@@ -434,7 +445,9 @@ class Session:
 
     def _say(self, event: Event) -> None:
         """Take what the session itself knows as a message too: so a log holds all that is shown."""
-        self._recordings.take(self._of_session(event))
+        envelope = self._of_session(event)
+        self._recordings.take(envelope)
+        self._hangs.take(envelope)
         self._fold(self._normaliser.stamp(event))
 
     def _of_session(self, event: Event) -> Envelope:
@@ -507,9 +520,21 @@ class Session:
             last_command=self._last_command,
             ranks=self._ranks.rows(now_s),
             straggler=self._ranks.straggler,
+            hang=self._look_for_hang(now_s),
             recording=self._recordings.shown,
             unattributed_pct=None if unattributed is None else 100 * unattributed,
         )
+
+    def _look_for_hang(self, now_s: float) -> Hang | None:
+        """Return the hang, if one is suspected; ask where the processes are, and log it."""
+        hang = self._hangs.hang(now_s)
+        if self._tells_stacks and self._hangs.asks(now_s):
+            self._send(Stacks(id=next(self._ids)))
+        told = hangs.clauses(hang) if hang is not None else ()
+        if hang is not None and hang.stacks and told != self._hang_told:
+            self._log([*hangs.log_lines(hang)])
+        self._hang_told = told
+        return hang
 
     # ── the listener ────────────────────────────────────────────────────────────────────
 

@@ -12,6 +12,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.snapshot import ENDED, Snapshot, Straggler, aside, is_script, silence
 from gpudash.trace.summary import Summary
+from gpudash.views import hangs
 from gpudash.views.evidence import Measured, beside, evidence_of
 from gpudash.views.lanes import Lane, lanes_of
 from gpudash.views.recent_step import MEASURED_STEPS, RecentStep, recent_step, steps_needed
@@ -92,6 +93,9 @@ def _asked(
 
 def _interrupted(snapshot: Snapshot, before: Answer | None) -> Answer | None:
     """Return what is going on where nothing can be measured; None where steps come."""
+    hang = snapshot.hang
+    if snapshot.state == "training" and hang is not None and hang.stacks:
+        return Answer(kind="silent", title=hangs.title(hang), evidence=hangs.clauses(hang))
     if snapshot.state in ("starting", "training") and not snapshot.total_steps:
         return Answer(kind="starting", title="starting")
     going_on = _meanwhile(snapshot)

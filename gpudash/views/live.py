@@ -312,6 +312,8 @@ class LiveView:
             self._mark(paused.at_s, paused.why)
 
     def _start(self, event: Started) -> None:
+        if self._pid not in (None, event.pid):  # as torchrun starts all ranks anew where one fails
+            self._mark(event.at_s, "restart")
         self._phase, self._sentence = "training", "training"
         self._pid, self._device, self._notes = event.pid, event.device, event.notes
         self._workload, self._settings = event.workload, event.settings

@@ -8,12 +8,13 @@ from gpudash.protocol import (
     Finished,
     GpuReading,
     HostReading,
+    Parted,
     Paused,
     Progress,
     Resumed,
     Started,
 )
-from gpudash.snapshot import ENDED, RankRow, State, Straggler
+from gpudash.snapshot import ENDED, RankRow, RankState, Straggler
 from gpudash.statistics import Means, mean
 from gpudash.views.stragglers import Stragglers
 from gpudash.views.throughput import IDLE, UNKNOWN, RecentSteps
@@ -22,6 +23,8 @@ TRAINING = "training"
 """The source that training processes speak as."""
 MOST_RANKS = 1024
 """Those beyond are not followed: nobody reads so many rows, and each costs time."""
+SILENT_S = 10.0
+"""A rank is silent that has said nothing for so much longer than another one."""
 
 
 class Ranks:
@@ -70,7 +73,8 @@ class Ranks:
     def rows(self, now_s: float) -> tuple[RankRow, ...]:
         """Return a row for each rank; none for a single one."""
         ranks = sorted(self._ranks.items()) if len(self._ranks) > 1 else ()
-        return tuple(rank.row(now_s) for _, rank in ranks)
+        heard_s = max((rank.heard_s for _, rank in ranks), default=0.0)
+        return tuple(rank.row(now_s, heard_s) for _, rank in ranks)
 
 
 class _Rank:
@@ -79,8 +83,11 @@ class _Rank:
     def __init__(self, rank: int) -> None:
         self._rank = rank
         self._newest = -1  # `seq`: what is told again is known
-        self.state: State = "starting"
+        self.state: RankState = "starting"
+        self.heard_s = 0.0
+        """When the newest message was sent."""
         self._pid: int | None = None
+        self._restarts = 0
         self._begin(0.0)
 
     def _begin(self, at_s: float) -> None:
@@ -93,13 +100,16 @@ class _Rank:
         """Take what it says; tell whether that is new."""
         if envelope.seq <= self._newest:
             return False
-        self._newest = envelope.seq
+        self._newest, self.heard_s = envelope.seq, envelope.sent_s
         match envelope.body:
             case Started() as started:
                 self._begin(started.at_s)
+                self._restarts += self._pid not in (None, started.pid)
                 self.state, self._pid = "training", started.pid
             case Progress() as progress:
                 self._progress(progress)
+            case Parted():
+                self.state = "ended"
             case Paused():
                 self.state = "paused"
             case Resumed() as resumed:
@@ -119,11 +129,12 @@ class _Rank:
         if progress.loss is not None:
             self._loss = progress.loss
 
-    def row(self, now_s: float) -> RankRow:
+    def row(self, now_s: float, others_heard_s: float) -> RankRow:
+        is_silent = self.state == "training" and others_heard_s - self.heard_s > SILENT_S
         rate = self._recent.rate(now_s - self._busy_since_s)
         if self.state != "training":
             rate = IDLE if self.state == "paused" else UNKNOWN
-        steps = [] if self.state in ENDED else list(self._recent)
+        steps = [] if self.state in (*ENDED, "ended") else list(self._recent)
         phases = Means()
         for step in steps:
             if step.phases_ms:
@@ -131,7 +142,8 @@ class _Rank:
         return RankRow(
             rank=self._rank,
             pid=self._pid,
-            state=self.state,
+            state="silent" if is_silent else self.state,
+            restarts=self._restarts,
             steps=self._steps,
             steps_per_s=rate.steps_per_s,
             step_ms_p50=rate.step_ms_p50,

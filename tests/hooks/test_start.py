@@ -21,7 +21,10 @@ def test_they_are_brought_together_and_a_forked_child_forgets(tmp_path, monkeypa
     monkeypatch.setattr(explicit, "listener", None)
     patched: list[Tracker] = []
     monkeypatch.setattr(start, "patch", patched.append)
+    answering: list[Rendezvous] = []
+    monkeypatch.setattr(start.stack_signal, "answer", answering.append)
     start.start(Rendezvous(tmp_path))
+    assert [one.path for one in answering] == [tmp_path]
     (tracker,) = patched
     assert tracker.observer.tracker is tracker
     assert tracker.failed == tracker.observer.failed

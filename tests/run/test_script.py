@@ -37,7 +37,7 @@ from gpudash.protocol import (
     Status,
     Stop,
 )
-from gpudash.run import keeper, training_processes
+from gpudash.run import job_commands, keeper
 from gpudash.run.held import Child, keep
 from gpudash.run.script import PUT_BACK, ScriptSource
 from gpudash.run.session import Session
@@ -215,7 +215,7 @@ def test_a_change_goes_to_every_rank_with_one_step_for_all(run, monkeypatch):
 
 
 def test_a_change_that_not_every_rank_could_hear_of_is_refused(run, monkeypatch):
-    monkeypatch.setattr(training_processes, "GATHER_S", 0.2)
+    monkeypatch.setattr(job_commands, "GATHER_S", 0.2)
     watched = run(TRAINING, "--fork", "--world-size", "3")
     for rank in (0, 1):
         watched.first(Progress, rank)
@@ -263,6 +263,26 @@ def test_where_rank_0_is_lost_and_the_others_say_nothing_it_is_refused(run):
     assert watched.first(Refused).reason == "the training has ended, or was lost"
     watched.end()
     assert len(watched.bodies(Refused)) == 1
+
+
+def test_what_it_says_itself_is_numbered_before_what_the_training_tells_next(run):
+    """A number below one that was seen is a repetition, and passed over."""
+    watched = run(TRAINING, "--fork")
+    of_rank = {rank: watched.first(Started, rank).pid for rank in (0, 1)}
+    os.kill(next(pid for pid in of_rank.values() if pid != watched.facts()["pid"]), signal.SIGKILL)
+    watched.until(watched.sentences)
+    seqs = [one.seq for one in watched.envelopes if (one.source, one.rank) == ("training", 0)]
+    assert seqs == sorted(set(seqs))
+
+
+@pytest.mark.parametrize("rank", [-1, 1 << 40])
+def test_a_rank_that_no_job_has_is_said_and_left_out(run, rank):
+    watched = run(TRAINING, "--rank", str(rank))
+    watched.until(watched.sentences)
+    (sentence,) = watched.sentences()
+    assert sentence.startswith("training process ")
+    assert sentence.endswith(f" is left out: it says that its rank is {rank}")
+    assert watched.bodies(Started) == []
 
 
 def test_a_training_that_hung_up_is_reached_again(run):

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import ComparisonShown, Device, GpuReading, HostReading, Phase
-from gpudash.snapshot import Marker, RankRow, Series, Snapshot, Straggler
+from gpudash.snapshot import (
+    Hang,
+    Marker,
+    RankRow,
+    RankStack,
+    Series,
+    Snapshot,
+    Straggler,
+)
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from gpudash.views.answer import answer
 from gpudash.views.lanes import Part, lane
@@ -579,6 +587,20 @@ def test_before_the_first_step_it_is_starting():
 def test_where_no_step_comes_it_says_for_how_long():
     found = ask(changed(gpu_step(), quiet_s=12.0))
     assert (found.kind, found.title) == ("silent", "no step for 12 s")
+
+
+def test_where_it_is_known_it_says_where_the_ranks_are_also_before_the_first_step():
+    stacks = (
+        RankStack(rank=0, steps=0, doing="waits in barrier (train.py:7)", collective="barrier"),
+        RankStack(rank=1, steps=0, doing="is in load (data.py:41)"),
+    )
+    hang = Hang(for_s=34.0, missing=(1,), stacks=stacks)
+    for shown in (Snapshot(state="training", hang=hang), changed(gpu_step(), hang=hang)):
+        found = ask(shown)
+        assert (found.kind, found.title) == ("silent", "no rank has finished a step for 34 s")
+        assert found.evidence[0] == "rank 1 is in load (data.py:41)"
+    unanswered = changed(gpu_step(), hang=Hang(for_s=12.0), quiet_s=12.0)
+    assert ask(unanswered).title == "no step for 12 s"
 
 
 # ── lanes ───────────────────────────────────────────────────────────────────────────────

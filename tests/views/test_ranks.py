@@ -5,7 +5,7 @@ from itertools import count
 import msgspec
 import pytest
 
-from gpudash.protocol import Envelope, Failed
+from gpudash.protocol import Envelope, Failed, Parted
 from gpudash.views.ranks import MOST_RANKS, Ranks
 from tests import simulated_ranks
 from tests.scripted_run import BEGAN_S, Trainer, gpu
@@ -105,6 +105,29 @@ def test_rank_0_tells_the_end_for_all():
 def test_another_process_of_the_same_rank_begins_anew():
     _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *trained(1, 100.0, steps=3))
     assert (second.steps, second.step_ms_p50) == (3, 100.0)
+
+
+def test_a_restart_is_counted_by_its_process():
+    again = Trainer()
+    other = msgspec.structs.replace(again.start(), pid=43)
+    _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *said(1, other, *again.steps(3)))
+    assert (second.pid, second.restarts, second.steps) == (43, 1, 3)
+    _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *trained(1, 50.0))
+    assert second.restarts == 0  # the same process, reached again
+
+
+def test_a_process_that_ended_while_the_others_live_has_ended_until_another_comes():
+    told = [*trained(0, 50.0), *trained(1, 50.0), *said(1, Parted(at_s=BEGAN_S + 1, pid=42))]
+    _, second = rows(*told)
+    assert (second.state, second.steps, second.steps_per_s) == ("ended", 20, None)
+    _, second = rows(*told, *trained(1, 50.0))
+    assert second.state == "training"
+
+
+def test_a_rank_is_silent_that_says_nothing_while_another_one_does():
+    later = [msgspec.structs.replace(one, sent_s=10.5) for one in trained(0, 50.0)]
+    assert [row.state for row in rows(*trained(1, 50.0), *later)] == ["training", "silent"]
+    assert [row.state for row in rows(*trained(0, 50.0), *trained(1, 50.0))] == ["training"] * 2
 
 
 def test_what_is_told_again_counts_once():

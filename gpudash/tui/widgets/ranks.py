@@ -32,7 +32,7 @@ def _columns(phases: Iterable[Phase]) -> dict[str, Callable[[RankRow], str]]:
     return {
         "rank": lambda row: str(row.rank),
         "pid": lambda row: str(row.pid or fmt.ABSENT),
-        "state": lambda row: row.state,
+        "state": _state,
         "steps": lambda row: fmt.count(row.steps),
         "steps/s": lambda row: fmt.significant(row.steps_per_s),
         "p50 ms": lambda row: fmt.milliseconds(row.step_ms_p50),
@@ -40,6 +40,10 @@ def _columns(phases: Iterable[Phase]) -> dict[str, Callable[[RankRow], str]]:
         **{f"{fmt.plain(one.label)} ms": _phase(one.name) for one in phases},
         "loss": lambda row: fmt.ABSENT if row.loss is None else f"{row.loss:.4g}",
     }
+
+
+def _state(row: RankRow) -> str:
+    return f"{row.state}, restart {row.restarts}" if row.restarts else row.state
 
 
 def _phase(name: str) -> Callable[[RankRow], str]:

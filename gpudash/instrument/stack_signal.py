@@ -1,0 +1,63 @@
+"""Has this process write the stack of its main thread into a file when a signal asks for it.
+
+`faulthandler` writes it inside the signal's handler, so it needs no thread, no GIL and no torch:
+a process that waits in C++ for the other ranks answers too, and goes on to wait. Other threads
+are left out: to walk the frames of one that runs can crash the process.
+"""
+
+import faulthandler
+import os
+import signal
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from gpudash.rendezvous import Rendezvous
+
+_answering: tuple[int, int, Path] | None = None
+"""Of which process, to which signal, and into which file."""
+
+
+def answer(rendezvous: Rendezvous) -> None:
+    """Answer from now on, to a signal that nobody uses. Raises OSError where no file can be made.
+
+    Nobody is told of the signal where there is none left, or this is not the main thread.
+    """
+    global _answering  # noqa: PLW0603  # a process has its signals once
+    pid, path = os.getpid(), rendezvous.stack(os.getpid())
+    if _answering is not None and _answering[0] == pid:
+        return
+    # a fork has its parent's, and its handler
+    number = _answering[1] if _answering is not None else _reserved()
+    if number is None:
+        return
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_TRUNC, 0o600)
+    faulthandler.register(number, fd, all_threads=False, chain=False)
+    os.write(fd, f"{number} {fd}\n".encode())
+    _answering = (pid, number, path)
+
+
+def give_way() -> None:
+    """Answer no more where the script has since set a handler of its own for that signal."""
+    if _answering is not None and signal.getsignal(_answering[1]) is not signal.SIG_IGN:
+        with suppress(OSError):
+            _answering[2].unlink()
+
+
+def _reserved() -> int | None:
+    """Return a real-time signal that was neither handled, nor ignored, nor blocked here.
+
+    It is ignored now: so it will be once the interpreter has ended, where it would kill.
+    """
+    used = 0
+    for line in Path("/proc/self/status").read_text().splitlines():
+        name, _, mask = line.partition(":")
+        if name in ("SigCgt", "SigIgn", "SigBlk"):
+            used |= int(mask, 16)
+    # the first and the last are what others choose
+    numbers = range(signal.SIGRTMAX - 1, signal.SIGRTMIN, -1)
+    number = next((number for number in numbers if not used >> number - 1 & 1), None)
+    if number is None or threading.current_thread() is not threading.main_thread():
+        return None
+    signal.signal(number, signal.SIG_IGN)
+    return number

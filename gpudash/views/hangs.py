@@ -1,0 +1,250 @@
+"""No rank finishes a step for long: since when, where each of them is, whom the others wait for."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from gpudash import format as fmt
+from gpudash.protocol import (
+    Changed,
+    Envelope,
+    Failed,
+    Finished,
+    Parted,
+    Paused,
+    Progress,
+    Restarted,
+    Resumed,
+    Stack,
+    Stacks,
+    Started,
+    Stopped,
+)
+from gpudash.snapshot import Hang, RankStack
+from gpudash.views.stacks import BACKWARD, collective, doing, frames
+
+KeyT = TypeVar("KeyT")
+
+LEAST_S = 10.0
+"""A hang is suspected from then on, and from so many steps:"""
+STEPS = 20
+FIRST_STEP = 3
+"""The first step after a start or a change takes so many times `LEAST_S`: it may compile."""
+AGAIN_S = 30.0
+"""How often stacks are asked for while it lasts."""
+SMOOTHING = 1 / 16
+MOST_NAMED = 3
+"""Ranks that are named one by one, and groups of them."""
+PLURALS = {"is": "are", "has": "have", "does": "do", "waits": "wait", "compiles": "compile"}
+
+
+@dataclass
+class _Rank:
+    steps: int = 0
+    on_gpu: bool = False
+    pauses: bool = False
+    has_parted: bool = False
+    stack: RankStack | None = None
+
+
+class Hangs:
+    """Takes the envelopes of all ranks, in order of arrival."""
+
+    def __init__(self, least_s: float = LEAST_S) -> None:
+        self._least_s = least_s
+        self._ranks: dict[int, _Rank] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._ranks.clear()
+        self._newest_s: float | None = None  # when a step ended, or training began
+        self._usual_s: float | None = None  # a step, lately
+        self._asked_s: float | None = None
+
+    def take(self, envelope: Envelope) -> None:
+        """Take one envelope."""
+        body = envelope.body
+        match body:
+            case Stacks():
+                self._asked_s = envelope.sent_s
+            case Restarted() | Finished() | Stopped():
+                self._begin()
+            case Failed() if envelope.rank == 0:
+                self._begin()
+            case Started() | Changed() | Resumed() | Paused() | Progress() | Stack() | Parted():
+                self._of_rank(self._ranks.setdefault(envelope.rank, _Rank()), envelope.rank, body)
+
+    def asks(self, now_s: float) -> bool:
+        """Tell whether it is time to ask for stacks."""
+        if self._for_s(now_s) is None:
+            return False
+        return self._asked_s is None or now_s - self._asked_s >= AGAIN_S
+
+    def hang(self, now_s: float) -> Hang | None:
+        """Return the hang that is suspected; None while steps come."""
+        for_s = self._for_s(now_s)
+        if for_s is None:
+            return None
+        ranks = sorted(self._ranks.items())
+        stacks = tuple(rank.stack for _, rank in ranks if rank.stack is not None)
+        if all(rank.has_parted for rank in self._ranks.values() if rank.stack is not None):
+            stacks = ()  # the others have not answered so far
+        return Hang(for_s=for_s, missing=missing(stacks), stacks=stacks)
+
+    def _for_s(self, now_s: float) -> float | None:
+        if self._newest_s is None or all(
+            rank.pauses or rank.has_parted for rank in self._ranks.values()
+        ):
+            return None
+        for_s = now_s - self._newest_s
+        if self._usual_s is None:
+            return for_s if for_s >= FIRST_STEP * self._least_s else None
+        return for_s if for_s >= max(self._least_s, STEPS * self._usual_s) else None
+
+    def _of_rank(self, rank: _Rank, number: int, body: object) -> None:
+        match body:
+            case Started(at_s=at_s) | Changed(at_s=at_s):
+                self._move_on(at_s)
+                self._usual_s = None
+                rank.pauses = rank.has_parted = False
+                if isinstance(body, Started):
+                    rank.on_gpu = body.device.kind == "cuda"
+            case Paused():
+                rank.pauses = True
+            case Resumed(at_s=at_s):
+                rank.pauses = False
+                self._move_on(at_s)
+            case Progress():
+                rank.steps = body.total_steps
+                for step in body.steps:
+                    self._move_on(step.finished_s)
+                    step_s = step.step_ms / 1000
+                    usual_s = step_s if self._usual_s is None else self._usual_s
+                    self._usual_s = usual_s + SMOOTHING * (step_s - usual_s)
+            case Stack():
+                rank.stack = _rank_stack(number, rank, body)
+            case Parted():
+                rank.has_parted = True
+                rank.stack = RankStack(rank=number, steps=rank.steps, doing="has ended")
+
+    def _move_on(self, at_s: float) -> None:
+        """Take that there was no hang so far."""
+        if self._newest_s is not None and at_s <= self._newest_s:
+            return
+        self._newest_s, self._asked_s = at_s, None
+        for rank in self._ranks.values():
+            if rank.stack is not None and not rank.has_parted:
+                rank.stack = None
+
+
+def _rank_stack(number: int, rank: _Rank, told: Stack) -> RankStack:
+    found = frames(told.text)
+    waits_in = collective(found)
+    return RankStack(
+        rank=number,
+        steps=rank.steps,
+        lines=tuple(map(str, found)),
+        # on a GPU a backward pass hands its collectives over and goes on
+        collective="" if rank.on_gpu and waits_in == BACKWARD else waits_in,
+        doing=doing(found) if found else told.why or "does not tell where it is",
+    )
+
+
+def missing(stacks: Sequence[RankStack]) -> tuple[int, ...]:
+    """Return the ranks that the others wait for: those in no collective, or in another one.
+
+    On a GPU the host waits in none: there it is those that are elsewhere than most.
+    """
+    absent = [one.rank for one in stacks if not one.collective]
+    if 0 < len(absent) < len(stacks):
+        return tuple(absent)
+    for place in (_line, _function):
+        for most, count in Counter(map(place, stacks)).most_common(1):
+            if 2 * count > len(stacks):
+                return tuple(one.rank for one in stacks if place(one) != most)
+    return ()
+
+
+def _line(stack: RankStack) -> str:
+    return stack.collective or stack.doing
+
+
+def _function(stack: RankStack) -> str:
+    return stack.collective or stack.doing.rpartition(":")[0]
+
+
+# ── in words ────────────────────────────────────────────────────────────────────────────
+
+
+def title(hang: Hang) -> str:
+    """Return for how long there was no step."""
+    whose = "no rank has finished a step" if len(hang.stacks) > 1 else "no step"
+    return f"{whose} for {hang.for_s:.0f} s"
+
+
+def clauses(hang: Hang) -> tuple[str, ...]:
+    """Return where the ranks are, those first that the others wait for."""
+    if len(hang.stacks) == 1:
+        return (f"it {fmt.plain(hang.stacks[0].doing)}",)
+    if not hang.missing:
+        return tuple(_of_groups(hang.stacks, "all ranks"))
+    absent = [one for one in hang.stacks if one.rank in hang.missing]
+    others = [_waiting(one) for one in hang.stacks if one.rank not in hang.missing]
+    return (*_of_groups(absent, ""), *_of_groups(others, "the others"))
+
+
+def _waiting(stack: RankStack) -> RankStack:
+    """Say of a backward pass that it waits, where another rank is not in it."""
+    is_backward = stack.collective == BACKWARD
+    return (
+        replace(stack, doing=stack.doing.replace("is in", "waits in", 1)) if is_backward else stack
+    )
+
+
+def log_lines(hang: Hang) -> Iterator[str]:
+    """Yield all that is known, one call a line; stacks that are alike once."""
+    yield ": ".join(filter(None, (title(hang), ", ".join(clauses(hang)))))
+    for lines, ranks in _grouped(hang.stacks, lambda one: one.lines):
+        if lines:
+            yield f"{_names(ranks)}:" if len(hang.stacks) > 1 else "its calls, innermost first:"
+            yield from (f"  {fmt.plain(line)}" for line in lines)
+
+
+def _of_groups(stacks: Sequence[RankStack], all_of_them: str) -> Iterator[str]:
+    """Yield a clause for each group of ranks that do the same."""
+    groups = _grouped(stacks, lambda one: one.doing)
+    for doing_, ranks in groups[:MOST_NAMED]:
+        is_all = len(groups) == 1 and len(ranks) > 1 and all_of_them
+        yield f"{all_of_them if is_all else _names(ranks)} {_said_of(len(ranks), doing_)}"
+    if left := sum(len(ranks) for _, ranks in groups[MOST_NAMED:]):
+        yield f"{left:,} more are elsewhere"
+
+
+def _said_of(count: int, clause: str) -> str:
+    verb, _, rest = fmt.plain(clause).partition(" ")
+    if count == 1:
+        return f"{verb} {rest}"
+    return f"{PLURALS.get(verb, verb)} {rest.replace('its loader', 'their loader')}"
+
+
+def _names(ranks: Sequence[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if len(ranks) > MOST_NAMED + 1:
+        named, last = ranks[:MOST_NAMED], f"{len(ranks) - MOST_NAMED} more"
+    else:
+        named, last = ranks[:-1], str(ranks[-1])
+    return f"ranks {', '.join(map(str, named))} and {last}"
+
+
+def _grouped(
+    stacks: Iterable[RankStack], key: Callable[[RankStack], KeyT]
+) -> list[tuple[KeyT, list[int]]]:
+    """Return the ranks that have this in common, the smallest rank's group first."""
+    groups: dict[KeyT, list[int]] = defaultdict(list)
+    for one in stacks:
+        groups[key(one)].append(one.rank)
+    return list(groups.items())

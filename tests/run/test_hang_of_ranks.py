@@ -1,0 +1,118 @@
+"""Ranks that torchrun starts, of which one is late or dies: seen by a session, with real stacks."""
+
+import signal
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+import pytest
+
+from gpudash import rendezvous
+from gpudash.protocol import Plan
+from gpudash.run.held import keep
+from gpudash.run.script import ScriptSource
+from gpudash.run.session import Session
+from gpudash.run.user_command import UserCommand
+from gpudash.views.answer import answer
+
+SCRIPT = str(Path(__file__).parents[1] / "hooks" / "scripts" / "hangs.py")
+TORCHRUN = str(Path(sysconfig.get_path("scripts")) / "torchrun")
+HANG_S = 1.0
+WAIT_S = 90.0
+
+
+class Screen:
+    """What a session shows: each hang, each line. Lets the script go on once it has seen this."""
+
+    def __init__(self, file, seen):
+        self.hangs, self.log, self.newest = [], [], None
+        self.file, self.seen = file, seen
+
+    def on_snapshot(self, snapshot):
+        self.newest = snapshot
+        if snapshot.hang is not None and snapshot.hang.stacks:
+            self.hangs.append((snapshot.hang, answer(snapshot, ())))
+        if self.seen(snapshot):
+            self.file.touch()
+
+    def on_log(self, lines):
+        self.log += lines
+
+    def on_output(self, lines, _replaces):
+        self.log += lines
+
+    def on_rewind(self):
+        pass
+
+    def on_failure(self, _failure):
+        pass
+
+
+@pytest.fixture
+def train(monkeypatch, short_path, tmp_path):
+    """Run the script to its end; it waits until this was seen."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setattr(Session, "hang_s", HANG_S)
+    started = []
+
+    def run(*words, seen):
+        file = tmp_path / "go on"
+        place = rendezvous.begin()
+        held = keep(UserCommand("hangs.py", (*words, str(file))), place)
+        source = ScriptSource("hangs.py", held, place)
+        plan = Plan(workload="hangs.py", settings={})
+        session = Session(plan, rate_hz=20, start_source=lambda _: source, beside=())
+        screen = Screen(file, seen)
+        started.append((held, session))
+        session.start(screen)
+        end_s = time.monotonic() + WAIT_S
+        while not session.wait(0.1):
+            assert time.monotonic() < end_s, screen.log
+        session.close()  # its last snapshot is whole
+        return screen
+
+    yield run
+    for held, session in started:
+        held.signal(signal.SIGKILL)
+        session.close()
+
+
+def stacks_of(snapshot):
+    return len(snapshot.hang.stacks) if snapshot.hang is not None else 0
+
+
+def test_the_rank_that_the_others_wait_for_is_named_and_all_train_on(train):
+    screen = train(TORCHRUN, "--nproc-per-node=3", SCRIPT, "late", seen=lambda s: stacks_of(s) == 3)
+    hang, shown = screen.hangs[0]
+    assert hang.missing == (2,)
+    assert [one.collective for one in hang.stacks] == ["backward", "backward", ""]
+    assert hang.stacks[2].lines[0].endswith(" load")
+    assert shown.kind == "silent"
+    assert shown.title.startswith("no rank has finished a step for ")
+    late, others = shown.evidence
+    assert late.startswith("rank 2 is in load (hangs.py:")
+    assert others.startswith("the others wait in backward (hangs.py:")
+    assert any(line.endswith(" load") for line in screen.log)
+    assert sum("no rank has finished a step" in line for line in screen.log) == 1
+    assert "trained on" in screen.log  # every rank went on, unharmed, to the end
+    assert screen.newest.state == "finished"
+
+
+def test_a_rank_that_torchrun_starts_again_is_shown_as_such(train):
+    words = (TORCHRUN, "--nproc-per-node=2", "--max-restarts=1", SCRIPT, "dies")
+    screen = train(*words, seen=lambda s: [row.steps > 0 for row in s.ranks] == [True, True])
+    assert screen.newest.state == "finished"
+    assert [(row.restarts, row.steps) for row in screen.newest.ranks] == [(1, 60), (1, 60)]
+    assert [marker.label for marker in screen.newest.markers] == ["restart"]
+    for rank in (0, 1):
+        assert sum(f"rank {rank} began again" in line for line in screen.log) == 1
+
+
+def test_a_single_process_says_where_it_is(train):
+    screen = train(sys.executable, SCRIPT, "late", seen=lambda s: stacks_of(s) == 1)
+    _, shown = screen.hangs[0]
+    assert shown.title.startswith("no step for ")
+    assert shown.evidence[0].startswith("it is in load (hangs.py:")
+    assert screen.newest.state == "finished"

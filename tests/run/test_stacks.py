@@ -1,0 +1,218 @@
+"""Asking a process where it is does it no harm, whatever it is at, and whatever it has become."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpudash.rendezvous import ENVIRONMENT, Rendezvous
+from gpudash.run import stacks
+
+WAIT_S = 20.0
+BEGIN = """
+import os, signal, socket, sys, threading, time
+from gpudash import rendezvous
+from gpudash.instrument import stack_signal
+
+def ready(text="ready"):
+    print(text, flush=True)
+
+def answer():
+    stack_signal.answer(rendezvous.of_environment())
+
+"""
+
+
+@pytest.fixture
+def place(short_path):
+    return Rendezvous(short_path)
+
+
+@pytest.fixture
+def start(place):
+    started = []
+
+    def begin(program):
+        child = subprocess.Popen(
+            [sys.executable, "-c", BEGIN + program],
+            env=os.environ | {ENVIRONMENT: str(place.path), "PYTHONPATH": str(Path.cwd())},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(child)
+        child.stdout.readline()
+        return child
+
+    yield begin
+    for child in started:
+        child.kill()
+        child.communicate()
+
+
+def asked(place, pid):
+    """Return its answer; None where it was not asked."""
+    question = stacks.ask(place, pid)
+    if question is None:
+        return None
+    end_s = time.monotonic() + WAIT_S
+    while not stacks.answered(question).endswith("<module>\n"):
+        if stacks.why_not(pid) == "has ended":
+            break
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+    return stacks.answered(question)
+
+
+WAITS = {
+    "in a sleep": "began_s = time.time(); time.sleep(1); assert time.time() - began_s > 0.99",
+    "for a socket": "later(lambda: b.send(b'x')); assert a.recv(1) == b'x'",
+    "for a socket with a timeout": (
+        "a.settimeout(60); later(lambda: b.send(b'x')); assert a.recv(1) == b'x'"
+    ),
+    "for a lock": "lock.acquire(); later(lock.release); lock.acquire()",
+    "for its input": "sys.stdin.readline()",
+}
+LATER = """
+a, b = socket.socketpair()
+lock = threading.Lock()
+
+def later(action):
+    threading.Thread(target=lambda: (sys.stdin.readline(), action())).start()
+
+"""
+
+
+@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
+def test_who_waits_says_where_and_waits_on(place, start, wait):
+    child = start(f"{LATER}answer()\ndef load():\n    ready(); {wait}\nload()\n")
+    texts = [asked(place, child.pid) or "" for _ in range(5)]
+    assert any(" in load\n" in text for text in texts)
+    child.communicate("\n")
+    assert child.returncode == 0
+
+
+def test_a_process_that_has_left_no_word_is_not_asked(place, start):
+    child = start("ready(); sys.stdin.read()")
+    assert asked(place, child.pid) is None
+    place.stack(child.pid).write_text("nonsense")
+    assert asked(place, child.pid) is None
+    place.stack(child.pid).write_text("63 7\n")  # a former process of this number did
+    assert asked(place, child.pid) is None
+    place.stack(child.pid).write_text("9 0\n")
+    assert asked(place, child.pid) is None
+    child.communicate()
+    assert child.returncode == 0
+    assert asked(place, child.pid) is None
+
+
+@pytest.mark.parametrize(
+    "becomes",
+    [
+        "os.execvp('cat', ['cat'])",
+        "os.closerange(3, 100); sys.stdin.read()",
+        "signal.signal(stack_signal._answering[1], signal.SIG_DFL); sys.stdin.read()",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {stack_signal._answering[1]}); sys.stdin.read()",
+    ],
+    ids=[
+        "another program",
+        "one that closed all files",
+        "one without a handler",
+        "one that blocks",
+    ],
+)
+def test_what_it_has_become_is_not_asked(place, start, becomes):
+    child = start(f"answer(); ready(); {becomes}")
+    for _ in range(20):
+        stacks.ask(place, child.pid)
+        time.sleep(0.01)
+    assert stacks.ask(place, child.pid) is None
+    child.communicate()
+    assert child.returncode == 0
+
+
+def test_a_program_that_it_starts_finds_the_signal_as_without_us(place, start):
+    grep = ["grep", r"Sig[IC]g", "/proc/self/status"]
+    child = start(f"import subprocess; answer(); ready(); subprocess.run({grep})")
+    told = child.stdout.read()
+    assert told == subprocess.check_output(
+        [sys.executable, "-c", f"import subprocess; subprocess.run({grep})"], text=True
+    )
+
+
+def test_a_forked_child_is_its_parents_until_it_answers_itself(place, start):
+    child = start(
+        "answer()\npid = os.fork()\n"
+        "def load():\n    ready(); sys.stdin.readline()\n"
+        "if not pid:\n    answer(); load(); os._exit(0)\n"
+        "os.waitpid(pid, 0)\n"
+    )
+    (forked,) = {int(path.stem) for path in place.path.iterdir()} - {child.pid}
+    assert " in load\n" in asked(place, forked)
+    assert " in load\n" not in asked(place, child.pid)
+    child.communicate("\n")
+    assert child.returncode == 0  # its own, too, has a handler: nothing was killed
+
+
+def test_a_handler_of_the_scripts_is_never_replaced(place, start):
+    """All signals but one are taken: that one is used; where all are, none."""
+    child = start(
+        "called = []\n"
+        "mine = [n for n in range(signal.SIGRTMIN, signal.SIGRTMAX + 1) if n != 50]\n"
+        "for n in mine: signal.signal(n, lambda n, f: called.append(n))\n"
+        "answer(); ready(); sys.stdin.readline()\n"
+        "for n in mine: os.kill(os.getpid(), n)\n"
+        "assert called == mine, called\n"
+    )
+    assert place.stack(child.pid).read_text().startswith("50 ")
+    assert asked(place, child.pid)
+    child.communicate("\n")
+    assert child.returncode == 0
+    none_left = start(
+        "for n in range(signal.SIGRTMIN, signal.SIGRTMAX + 1): signal.signal(n, print)\n"
+        "answer(); ready(); sys.stdin.read()"
+    )
+    assert asked(place, none_left.pid) is None
+
+
+def test_it_gives_way_to_a_handler_that_the_script_sets_later(place, start):
+    child = start(
+        "answer(); stack_signal.give_way()\n"
+        "assert rendezvous.of_environment().stack(os.getpid()).exists()\n"
+        "signal.signal(stack_signal._answering[1], lambda *_: os._exit(3))\n"
+        "stack_signal.give_way(); ready(); sys.stdin.read()"
+    )
+    assert asked(place, child.pid) is None
+    child.communicate()
+    assert child.returncode == 0
+
+
+def test_a_signal_that_comes_when_the_interpreter_ends_kills_nothing(place, start):
+    child = start("answer(); ready(); sys.stdin.readline()")
+    number = int(place.stack(child.pid).read_text().split()[0])
+    child.stdin.write("\n")
+    child.stdin.flush()
+    while child.poll() is None:
+        os.kill(child.pid, number)
+        time.sleep(0.0005)
+    assert child.returncode == 0
+
+
+def test_outside_of_the_main_thread_nothing_is_set_up(place, start):
+    child = start("t = threading.Thread(target=answer); t.start(); t.join(); ready(); input()")
+    assert not place.stack(child.pid).exists()
+
+
+def test_why_there_is_no_answer_is_what_the_kernel_tells(place, start):
+    child = start("ready(); sys.stdin.read()")
+    assert stacks.why_not(child.pid) == "does not tell where it is"
+    os.kill(child.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+    assert stacks.why_not(child.pid) == "is stopped by a signal"
+    child.kill()
+    child.wait()
+    assert stacks.why_not(child.pid) == "has ended"

@@ -1,0 +1,222 @@
+"""No rank finishes a step: when that is a hang, where each of them is, whom the others wait for."""
+
+from itertools import count
+
+import pytest
+from msgspec.structs import replace
+
+from gpudash.protocol import Device, Envelope, Failed, Parted, Stack, Stacks
+from gpudash.snapshot import Hang, RankStack
+from gpudash.views.hangs import Hangs, clauses, log_lines, missing, title
+from tests.scripted_run import BEGAN_S, Trainer
+
+SEQ = count()
+LOAD = 'Stack (most recent call first):\n  File "/home/u/data.py", line 41 in load\n'
+REDUCE = (
+    "Stack (most recent call first):\n"
+    '  File "/v/site-packages/torch/distributed/distributed_c10d.py", line 9 in all_reduce\n'
+    '  File "/home/u/train.py", line 7 in step\n'
+)
+BACKWARD = (
+    "Stack (most recent call first):\n"
+    '  File "/v/site-packages/torch/autograd/graph.py", line 9 in _engine_run_backward\n'
+    '  File "/home/u/train.py", line 8 in step\n'
+)
+
+
+class Job:
+    """Some ranks in lockstep, on a made-up clock."""
+
+    def __init__(self, ranks=3, step_ms=50.0, steps=20, device="cpu"):
+        self.hangs = Hangs()
+        self.ranks = {rank: Trainer() for rank in range(ranks)}
+        for rank, trainer in self.ranks.items():
+            started = trainer.start()
+            self.say(rank, replace(started, device=Device(kind=device, name="")))
+        self.train(steps, step_ms)
+
+    @property
+    def ended_s(self):
+        return self.ranks[0].now_s
+
+    def train(self, steps, step_ms=50.0):
+        for _ in range(steps):
+            for rank, trainer in self.ranks.items():
+                self.say(rank, trainer.step(step_ms))
+
+    def say(self, rank, body, at_s=BEGAN_S, source="training"):
+        self.hangs.take(Envelope(source=source, rank=rank, seq=next(SEQ), sent_s=at_s, body=body))
+
+    def tell(self, *texts, why=""):
+        for rank, text in enumerate(texts):
+            self.say(rank, Stack(at_s=self.ended_s, text=text, why="" if text else why))
+
+    def after(self, seconds):
+        return self.hangs.hang(self.ended_s + seconds)
+
+
+def told(*texts, why="", device="cpu"):
+    job = Job(len(texts), device=device)
+    job.tell(*texts, why=why)
+    return job.after(34)
+
+
+def test_it_is_suspected_after_ten_seconds_and_twenty_steps():
+    assert Job().after(9.9) is None
+    assert Job().after(10.1).for_s == pytest.approx(10.1)
+    slow = Job(step_ms=2000.0)
+    assert slow.after(39.0) is None
+    assert slow.after(41.0)
+
+
+def test_a_first_step_may_take_longer():
+    job = Job(steps=0)
+    assert job.after(29.0) is None
+    assert job.after(31.0)
+    job.train(1)
+    assert job.after(11.0)
+    job.say(0, job.ranks[0].change(compile="on"))
+    assert job.after(29.0) is None
+
+
+def test_one_rank_that_goes_on_is_no_hang():
+    job = Job()
+    ahead = job.ranks[2]
+    for _ in range(400):
+        job.say(2, ahead.step())
+    assert job.hangs.hang(ahead.now_s + 5.0) is None
+
+
+def test_an_evaluation_of_all_ranks_is_none_of_one_rank_it_may_be():
+    job = Job(2)
+    job.say(0, job.ranks[0].pause())
+    assert job.after(60.0)
+    job.say(1, job.ranks[1].pause())
+    assert job.after(60.0) is None
+
+
+def test_nothing_is_suspected_before_training_and_after_its_end():
+    assert Hangs().hang(1e9) is None
+    job = Job(2)
+    job.say(0, Failed(at_s=job.ended_s, kind="error", sentence="it died"))
+    assert job.after(60.0) is None
+    job = Job(2)
+    for rank in (0, 1):
+        job.say(rank, Parted(at_s=job.ended_s, pid=42))
+    assert job.after(60.0) is None
+
+
+def test_stacks_are_asked_for_once_and_again_every_thirty_seconds():
+    job = Job()
+    asks = [job.hangs.asks(job.ended_s + 5), job.hangs.asks(job.ended_s + 11)]
+    job.say(0, Stacks(id=1), job.ended_s + 11, source="session")
+    asks += [job.hangs.asks(job.ended_s + 40), job.hangs.asks(job.ended_s + 42)]
+    assert asks == [False, True, False, True]
+
+
+def test_a_step_ends_it_and_the_next_one_is_asked_anew():
+    job = Job()
+    job.say(0, Stacks(id=1), job.ended_s + 11, source="session")
+    job.tell(LOAD, REDUCE, REDUCE)
+    assert len(job.after(12).stacks) == 3
+    job.train(1)
+    assert job.after(1) is None
+    assert job.after(11).stacks == ()
+    assert job.hangs.asks(job.ended_s + 11)
+
+
+@pytest.mark.parametrize(
+    ("texts", "absent", "said"),
+    [
+        (
+            (REDUCE, REDUCE, LOAD),
+            (2,),
+            ("rank 2 is in load (data.py:41)", "the others wait in all_reduce (train.py:7)"),
+        ),
+        (
+            (BACKWARD, LOAD),
+            (1,),
+            ("rank 1 is in load (data.py:41)", "rank 0 waits in backward (train.py:8)"),
+        ),
+        (
+            (BACKWARD, BACKWARD, REDUCE),
+            (2,),
+            (
+                "rank 2 waits in all_reduce (train.py:7)",
+                "the others wait in backward (train.py:8)",
+            ),
+        ),
+        ((BACKWARD, BACKWARD), (), ("all ranks are in backward (train.py:8)",)),
+        (
+            (BACKWARD, REDUCE),
+            (),
+            ("rank 0 is in backward (train.py:8)", "rank 1 waits in all_reduce (train.py:7)"),
+        ),
+        (
+            (REDUCE, "", REDUCE),
+            (1,),
+            ("rank 1 is stopped by a signal", "the others wait in all_reduce (train.py:7)"),
+        ),
+        ((LOAD,), (), ("it is in load (data.py:41)",)),
+    ],
+)
+def test_the_ranks_that_the_others_wait_for_are_named_first(texts, absent, said):
+    hang = told(*texts, why="is stopped by a signal")
+    assert (hang.missing, clauses(hang)) == (absent, said)
+
+
+def test_on_a_gpu_where_no_host_waits_in_a_collective_most_are_at_the_same_line():
+    item = LOAD.replace("data.py", "train.py").replace("load", "step")
+    hang = told(item, item, item, LOAD, device="cuda")
+    assert hang.missing == (3,)
+    assert clauses(hang)[1] == "the others are in step (train.py:41)"
+    assert told(item, LOAD, device="cuda").missing == ()
+
+
+def test_or_most_are_in_the_same_function_where_each_has_been_held_up_elsewhere():
+    lines = [LOAD.replace("data.py", "train.py").replace("41", str(line)) for line in (5, 6, 7)]
+    assert told(*lines, LOAD, device="cuda").missing == (3,)
+    assert told(lines[0], lines[0], lines[1]).missing == (2,)
+
+
+def test_on_a_gpu_a_backward_pass_waits_for_nobody():
+    item = LOAD.replace("data.py", "train.py")
+    assert told(BACKWARD, item, item, device="cuda").missing == (0,)
+    assert told(BACKWARD, item, item).missing == (1, 2)
+
+
+def test_a_rank_that_has_ended_is_missing():
+    job = Job(2)
+    job.say(1, Parted(at_s=job.ended_s, pid=42))
+    assert job.after(12).stacks == ()  # it is not known yet who waits for it
+    job.say(0, Stack(at_s=job.ended_s, text=REDUCE))
+    hang = job.after(12)
+    assert clauses(hang) == ("rank 1 has ended", "rank 0 waits in all_reduce (train.py:7)")
+
+
+def test_the_title_says_for_how_long():
+    assert title(told(REDUCE, LOAD)) == "no rank has finished a step for 34 s"
+    assert title(told(LOAD)) == "no step for 34 s"
+
+
+def test_the_log_has_every_call_and_stacks_that_are_alike_once():
+    hang = told(REDUCE, REDUCE, LOAD)
+    assert [*log_lines(hang)] == [
+        f"no rank has finished a step for 34 s: {', '.join(clauses(hang))}",
+        "ranks 0 and 1:",
+        "  /v/site-packages/torch/distributed/distributed_c10d.py:9 all_reduce",
+        "  /home/u/train.py:7 step",
+        "rank 2:",
+        "  /home/u/data.py:41 load",
+    ]
+
+
+def test_ten_thousand_ranks_are_a_few_words():
+    stacks = [RankStack(rank=rank, steps=1, doing=f"is at x.py:{rank}") for rank in range(9_990)]
+    stacks += [RankStack(rank=9_990 + one, steps=1, doing="waits in barrier") for one in range(10)]
+    said = clauses(Hang(for_s=20.0, missing=missing(stacks), stacks=tuple(stacks)))
+    assert said[-1] == "9,987 more are elsewhere"
+    alike = [RankStack(rank=rank, steps=1, doing="is at x.py:1") for rank in range(5)]
+    alike += [RankStack(rank=9, steps=1, doing="waits in barrier", collective="barrier")]
+    said = clauses(Hang(for_s=20.0, missing=missing(alike), stacks=tuple(alike)))
+    assert said == ("ranks 0, 1, 2 and 2 more are at x.py:1", "rank 9 waits in barrier")
