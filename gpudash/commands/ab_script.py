@@ -64,9 +64,10 @@ class Trial:
     def is_over(self) -> bool:
         """Begin it once the training trains; tell whether the command is needed no longer."""
         source = self._script.source
-        if self.comparison is None and source is not None and source.started:
+        # another rank may have started before the one that offers
+        if self.comparison is None and source is not None and source.offered is not None:
             try:
-                self._begin(source.offered.levers if source.offered else ())
+                self._begin(source.offered.levers)
             except (UsageError, LeverError) as error:
                 self.refusal = error
         is_done = self.comparison is not None and self.comparison.done
