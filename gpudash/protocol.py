@@ -330,7 +330,6 @@ class Peak(Record, frozen=True, kw_only=True, tag=False):
     """By precision: `fp32`, `tf32`, `bf16`."""
     memory_gb_s: float
     """A copy within device memory, bytes read and written together."""
-    sm_clock_mhz: float | None = None
 
 
 class Flops(Record, frozen=True, kw_only=True, tag=False):

@@ -14,6 +14,7 @@ ENVIRONMENT = "GPUDASH_RUN"
 """Names the directory to every process of the script."""
 PREFIX = "run-"
 """Of the directories' names."""
+ENDING = "ending"
 LONGEST_FOLDER = 60
 """Bytes of the folder that all of it is made in."""
 
@@ -44,6 +45,15 @@ class Rendezvous:
     def marked(self, what: str) -> set[int]:
         """Return the processes that came so far."""
         return set(self.marks().get(what, ()))
+
+    def end(self) -> None:
+        """Note that gpudash, and no user, is about to interrupt the script."""
+        (self.path / ENDING).touch(mode=0o600)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether that was noted."""
+        return (self.path / ENDING).exists()
 
     def socket(self, pid: int) -> Path:
         """Return where this process listens once it trains."""

@@ -262,6 +262,9 @@ class HeadlessScript:
             if over_since_s is None or stops == len(patience_s):
                 continue
             if time.monotonic() - over_since_s >= patience_s[stops]:
+                if not self.interrupted:
+                    with suppress(OSError):  # it has ended by itself
+                        self._place.end()
                 session.stop()
                 self.was_stopped = True
                 stops += 1

@@ -21,7 +21,7 @@ from gpudash.hooks.meeting import LATE, MEET_EVERY_S, SPARE, Order, Paces, due, 
 from gpudash.hooks.tracing import Tracing
 from gpudash.hooks.training import Training, rank
 from gpudash.instrument.block_queue import BlockQueue, difference
-from gpudash.instrument.memory_history import MemoryHistory
+from gpudash.instrument.memory_history import TRACED, MemoryHistory
 from gpudash.instrument.profiler import NoProfile
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports
 from gpudash.protocol import (
@@ -158,6 +158,7 @@ class Watch:
             profile = self._tracing.asked
             self._tracing.abandon()
             self._refuse(f"{why} before {profile.steps} steps were traced", profile)
+            self._line.send(Resumed(at_s=time.monotonic()))
         for command in asked:
             self._refuse(why, command)
         self._stay_away(asked, why)
@@ -375,6 +376,7 @@ class Watch:
             why = "the training is paused" if self.paused else "an A/B is running"
             self._refuse(f"{why}: profile it afterwards", command)
             return
+        self._history.stop(TRACED)
         self._training.synchronize()
         self._reports.send()
         began_s = time.monotonic()

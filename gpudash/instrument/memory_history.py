@@ -30,6 +30,8 @@ MOST_EVENTS = 200_000
 INSIDE = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1]))
 """Folders whose lines own nothing: torch's and gpudash's own."""
 
+TRACED = "a profile began, which this would slow down: ask again after it"
+"""Why the owners of memory are not told."""
 Owned = tuple[Iterable[nn.Module], Iterable[Optimizer]]
 
 

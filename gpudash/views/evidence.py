@@ -225,8 +225,8 @@ def _cores(step: RecentStep) -> str:
 
 
 def place(sync: SyncUse) -> str:
-    """Return where it waits and for what: `at loss.py:41 nonzero`."""
-    where = f"at {fmt.plain(sync.file.rpartition('/')[2])}:{sync.line}" if sync.file else "in"
+    """Return where it waits and for what: `at losses/masked.py:41 nonzero`."""
+    where = f"at {fmt.plain(fmt.source_line(sync.file, sync.line))}" if sync.file else "in"
     return f"{where} {fmt.plain(sync.what)}".rstrip()
 
 

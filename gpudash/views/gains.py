@@ -158,12 +158,12 @@ def _larger_batch(case: Case) -> Gain | None:
 def _working_ms(case: Case) -> tuple[float, str] | None:
     """Return how long the GPU works on a step, and how that is known."""
     step = case.step
-    if case.profile is not None and (busy := busy_ms(step, case.profile)) is not None:
-        return busy, f"the GPU works {fmt.milliseconds(busy)} ms of a step"
+    if case.profile is not None and (at_work_ms := busy_ms(step, case.profile)) is not None:
+        return at_work_ms, f"the GPU works {fmt.milliseconds(at_work_ms)} ms of a step"
     if step.gpu_util_pct is None or not step.step_ms:
         return None
-    busy = step.step_ms * step.gpu_util_pct / 100
-    return busy, f"a kernel runs {fmt.percent(step.gpu_util_pct)} of the time"
+    at_work_ms = step.step_ms * step.gpu_util_pct / 100
+    return at_work_ms, f"a kernel runs {fmt.percent(step.gpu_util_pct)} of the time"
 
 
 def _one_kernel(case: Case) -> Gain | None:

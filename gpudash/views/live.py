@@ -64,6 +64,9 @@ STALL_S = 2.0
 ticks it lies in are drawn once it is finished. Beyond, they are drawn as standing still."""
 QUIET_S = 5.0
 """As long, and three times the longest lately, is not worth a word: a first step takes seconds."""
+PASSING_S = 10.0
+"""Why there is no look into the training is said for so long: nothing of the training hangs on it,
+and the log keeps it."""
 MOST_MARKERS = 200
 MOST_BLOCKS = 400
 """Five comparisons of forty pairs."""
@@ -195,6 +198,7 @@ class LiveView:
         self._phase: _Phase = "starting"
         self._sentence = sentence
         self._notice = ""  # what the user should know beside the state, until its next turn
+        self._passing = ("", 0.0)  # such a notice, and until when it is shown
         self._paused: Paused | None = None
         self._found = ""
         self._levers: tuple[LeverOffer, ...] = ()
@@ -378,12 +382,17 @@ class LiveView:
         self._sentence = "training"
         if event.kind == "no_profile":
             self._profile_refusal = event.reason
+        if event.kind in ("no_profile", "no_memory_owners"):
+            self._passing = reason, self._busy_since_s + PASSING_S
         if event.block is None:
             self._notice = reason
         else:
             self._verdict = reason
 
     def _progress(self, event: Progress) -> None:
+        passing, until_s = self._passing
+        if self._notice == passing and event.until_s > until_s:
+            self._notice = ""
         for step in event.steps:
             self._recent.add(step, in_block=self._in_blocks)
             self._ticks.step(step)

@@ -152,14 +152,16 @@ def _by_host(step: RecentStep, kind: Limit) -> tuple[Rule]:
 
 
 def _by_profile(step: RecentStep, profile: Summary, waits: Collection[str]) -> tuple[Rule, ...]:
-    exposed, waited = step.share_pct(profile.exposed_ms), step.share_pct(profile.blocked_ms)
-    saved, idle = step.share_pct(saved_ms(step, profile)), step.share_pct(idle_ms(step, profile))
-    avoidable = Rule("sync", "the host waits, and a lever avoids it", waited, WAITS_PCT)
+    waited_pct = step.share_pct(profile.blocked_ms)
+    avoidable = Rule("sync", "the host waits, and a lever avoids it", waited_pct, WAITS_PCT)
+    exposed_pct = step.share_pct(profile.exposed_ms)
+    saved_pct = step.share_pct(saved_ms(step, profile))
+    idle_pct = step.share_pct(idle_ms(step, profile))
     return (
-        Rule("communication", "the GPU only communicates", exposed, LOST_PCT),
-        Rule("sync", "would go if the host never waited", saved, LOST_PCT),
+        Rule("communication", "the GPU only communicates", exposed_pct, LOST_PCT),
+        Rule("sync", "would go if the host never waited", saved_pct, LOST_PCT),
         *((avoidable,) if waits else ()),
-        Rule("launch", "the GPU has no work launched", idle, LOST_PCT),
+        Rule("launch", "the GPU has no work launched", idle_pct, LOST_PCT),
     )
 
 
@@ -212,10 +214,10 @@ def idle_ms(step: RecentStep, profile: Summary) -> float | None:
 
     Profiling makes the host slower, so it is no more than what a step leaves beside the work.
     """
-    busy, seen = busy_ms(step, profile), profile.idle_ms.get("host")
-    if busy is None or seen is None or step.step_ms is None:
+    at_work_ms, seen_ms = busy_ms(step, profile), profile.idle_ms.get("host")
+    if at_work_ms is None or seen_ms is None or step.step_ms is None:
         return None
-    return max(min(seen, step.step_ms - busy) - (step.starved_ms or 0.0), 0.0)
+    return max(min(seen_ms, step.step_ms - at_work_ms) - (step.starved_ms or 0.0), 0.0)
 
 
 def saved_ms(step: RecentStep, profile: Summary) -> float | None:
@@ -223,8 +225,8 @@ def saved_ms(step: RecentStep, profile: Summary) -> float | None:
 
     The host would go on launching meanwhile; the step lasts as long as the longer of the two.
     """
-    busy, waited = busy_ms(step, profile), profile.blocked_ms
-    if busy is None or waited is None or step.step_ms is None or step.host_ms is None:
+    at_work_ms, waited_ms = busy_ms(step, profile), profile.blocked_ms
+    if at_work_ms is None or waited_ms is None or step.step_ms is None or step.host_ms is None:
         return None
-    working = max(step.host_ms - waited, 0.0) + (step.starved_ms or 0.0)
-    return max(min(waited, step.step_ms - max(busy, working)), 0.0)
+    launching_ms = max(step.host_ms - waited_ms, 0.0) + (step.starved_ms or 0.0)
+    return max(min(waited_ms, step.step_ms - max(at_work_ms, launching_ms)), 0.0)

@@ -16,7 +16,7 @@ from gpudash import format as fmt
 from gpudash.forecast import Need, forecast
 from gpudash.instrument.block_queue import BlockQueue, difference
 from gpudash.instrument.memory import capacity_mib, device_memory, give_back, reset_peak
-from gpudash.instrument.memory_history import MemoryHistory
+from gpudash.instrument.memory_history import TRACED, MemoryHistory
 from gpudash.instrument.pipes import CommandPipe
 from gpudash.instrument.profiler import NoProfile, Profiler
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports, instruments
@@ -263,6 +263,7 @@ class Loop:
             why = "the training is paused" if self._paused else "an A/B is running"
             self._refuse("no_profile", {}, f"{why}: profile it afterwards", answers)
             return
+        self._history.stop(TRACED)
         began_s, step = self._start_wall_clock()
         self._send(Paused(at_s=began_s, after_step=step, why="profile"))
         roots, _ = self._training.owned()
@@ -497,7 +498,7 @@ class Loop:
             yield str(expected)
         largest = next((one for one in told.owners if one.file), None) if told else None
         if largest is not None:
-            place = f"{Path(largest.file).name}:{largest.line}"
+            place = fmt.source_line(largest.file, largest.line)
             yield f"most at {place}, {fmt.memory(largest.mib)} of {largest.use}"
 
     def _refuse(

@@ -770,8 +770,9 @@ def test_a_failure_of_ours_ends_a_profile(training, tmp_path) -> None:
     training.until(torch.autograd._profiler_enabled)
     training.driver.failed("backward", ValueError("x"))
     assert not torch.autograd._profiler_enabled()
-    training.until(lambda: dashboard.of(Refused))
+    training.until(lambda: dashboard.of(Resumed))
     assert dashboard.of(Refused)[0].answers == (1,)
+    assert [one.why for one in dashboard.of(Paused)] == ["profile"]
 
 
 @pytest.mark.parametrize("at_work", [torch.autograd._profiler_enabled, is_counting])

@@ -479,12 +479,12 @@ def test_a_wait_is_told_with_its_line_and_what_a_step_without_waits_would_bring(
     waiting = profiled(blocked_ms=2.0, syncs=(WAIT, SyncUse("", 0, "", "aten::item", 1.0, 0.1)))
     found = deepened(measured(host_ms=10.0), waiting)
     assert found.evidence == (
-        "waits 1.90 of 10.0 ms at loss.py:41 nonzero",
+        "waits 1.90 of 10.0 ms at me/loss.py:41 nonzero",
         "without its waits up to +25 %",
         "0.10 ms in aten::item",
     )
     lines = why_lines(found, measured(host_ms=10.0), 8, waiting)
-    assert "  waits 1.90 ms at loss.py:41 nonzero" in lines
+    assert "  waits 1.90 ms at me/loss.py:41 nonzero" in lines
 
 
 def test_while_steps_are_profiled_the_answer_from_before_is_shown():

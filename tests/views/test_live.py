@@ -27,7 +27,14 @@ from gpudash.protocol import (
     Stopped,
     Verdict,
 )
-from gpudash.views.live import MOST_BLOCKS, MOST_MARKERS, MOST_VERDICTS, STALL_S, LiveView
+from gpudash.views.live import (
+    MOST_BLOCKS,
+    MOST_MARKERS,
+    MOST_VERDICTS,
+    PASSING_S,
+    STALL_S,
+    LiveView,
+)
 from tests.scripted_run import BEGAN_S, DEVICE, PLAN, SETTINGS, Trainer, gpu, host
 
 
@@ -751,6 +758,15 @@ def test_a_profile_is_of_the_settings_that_it_was_made_with():
     shown = watched.now()
     assert shown.settings != before
     assert shown.profile_of == (shown.workload, before)
+
+
+@pytest.mark.parametrize("kind", ["no_profile", "no_memory_owners"])
+def test_why_there_is_no_look_is_not_said_for_ever(kind):
+    watched = Watched().trained()
+    watched.feed(Refused(kind=kind, changes={}, reason="the training is on the CPU"))
+    assert watched.now().status == "training – refused: the training is on the CPU"
+    watched.feed(*watched.run.steps(2, 1e3 * PASSING_S))
+    assert watched.now().status == "training"
 
 
 def test_why_there_is_no_profile_is_shown_until_the_next_is_asked_for():

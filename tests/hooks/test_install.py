@@ -1,0 +1,20 @@
+import pytest
+
+from gpudash.hooks.install import without_our_interrupt
+from gpudash.rendezvous import Rendezvous
+
+
+@pytest.mark.parametrize(
+    ("error", "is_ours", "is_told"),
+    [
+        (KeyboardInterrupt(), True, False),
+        (KeyboardInterrupt(), False, True),
+        (ValueError("no data"), True, True),
+    ],
+)
+def test_an_interrupt_of_ours_alone_leaves_no_traceback(tmp_path, error, is_ours, is_told):
+    place, told = Rendezvous(tmp_path), []
+    if is_ours:
+        place.end()
+    without_our_interrupt(place, lambda *what: told.append(what))(type(error), error, None)
+    assert bool(told) is is_told
