@@ -18,6 +18,7 @@ from workloads.batches import BatchSource, InputReport, batches_held, make_batch
 from workloads.compute_options import EAGER_BEFORE_CAPTURE, ComputeOptions
 from workloads.levers import AUTO, Effect, LeverError, Value, phrase, resolve
 from workloads.memory import available_host_bytes
+from workloads.processes import ALONE, Processes, first_alone
 from workloads.schedule import DualStream, Schedule, Serial, side_stream, training_stream
 from workloads.workload import Mark, Workload, unmarked
 
@@ -55,8 +56,15 @@ class Training:
     To be stepped from the thread that made it, whose current CUDA stream it sets for good.
     """
 
-    def __init__(self, entry: Entry, settings: Mapping[str, str], device: torch.device) -> None:
+    def __init__(
+        self,
+        entry: Entry,
+        settings: Mapping[str, str],
+        device: torch.device,
+        processes: Processes = ALONE,
+    ) -> None:
         self._entry = entry
+        self._processes = processes
         self._kind = entry.build()
         self.device = device
         if device.type == "cuda":
@@ -77,7 +85,9 @@ class Training:
         self._side_stream = side_stream(device)
         self._cursor = 0  # samples trained on since the model was built
         self._skipped = 0  # by feeds that are gone, and not reported so far
-        self._workload = self._build_workload()
+        with first_alone(processes):  # it may write files
+            self._workload = self._kind(self._values, self.device)
+        self._workload.configure(self._values)
         self._built = self.settings  # what the workload was built with
         self._batches: BatchSource | None = self._build_batches()
         self._schedule = self._build_schedule()
@@ -116,7 +126,14 @@ class Training:
             notes["pipelined"] = self._schedule.note
         if self._values["pin_memory"] and self.device.type == "cpu":
             notes["pin_memory"] = "pin_memory=on: does nothing on a CPU"
+        if self._processes.count > 1:
+            notes["batch_size"] = self._batch_note()
         return notes
+
+    def _batch_note(self) -> str:
+        own, count = int(self.settings["batch_size"]), self._processes.count
+        note = f"batch_size={own}: of each of {count} processes, {own * count} samples in a step"
+        return f"{note}; {self._entry.shared_loss}" if self._entry.shared_loss else note
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -219,7 +236,7 @@ class Training:
             return None
         samples = int(self.settings["batch_size"])
         self.trained_steps += 1
-        self._cursor += samples
+        self._cursor += samples * self._processes.count
         return Trained(loss, samples)
 
     @property
@@ -261,6 +278,7 @@ class Training:
     def _check_memory(self, settings: Mapping[str, str], available: int) -> None:
         """Refuse what cannot fit before the system kills for it. Raises LeverError."""
         batches, training = self._host_bytes(settings)
+        available //= self._processes.count  # the others take as much
         if batches + training > available:
             raise LeverError(
                 f"batch_size={settings['batch_size']}: needs about "
@@ -286,7 +304,7 @@ class Training:
 
     def _build_batches(self) -> BatchSource:
         samples = self._workload.samples(self._values)
-        return make_batches(samples, self._values, self.device, self._cursor)
+        return make_batches(samples, self._values, self.device, self._cursor, self._processes)
 
     def _build_schedule(self) -> Schedule:
         if self._values["pipelined"]:
