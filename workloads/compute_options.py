@@ -123,8 +123,8 @@ class Net:
 
     def average(self, how: GradientOptions | None) -> None:
         """Average gradients over all processes that way, in buckets made anew."""
-        self._averaged, self._compiled = self.module, None
         if how is not None:
+            self._averaged, self._compiled = self.module, None  # what was before lets go first
             self._averaged = how.averaged(self.module, self._device)
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -163,6 +163,10 @@ class TrainStep(ABC):
         self._arrange_optimizer(options)
         if options.cuda_graph and self._graph is None:
             self._graph = GraphedStep(self._step)
+
+    def average_anew(self) -> None:
+        """Forget a step that failed half-way: some of its gradients may be averaged."""
+        self._net.average(self._options.gradients)
 
     def _arrange_optimizer(self, options: ComputeOptions) -> None:
         for group in self._optimizer.param_groups:

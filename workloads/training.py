@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from workloads import Entry
 from workloads.batches import BatchSource, InputReport, batches_held, make_batches
-from workloads.compute_options import EAGER_BEFORE_CAPTURE, ComputeOptions
+from workloads.compute_options import EAGER_BEFORE_CAPTURE, ComputeOptions, TrainStep
 from workloads.levers import AUTO, Effect, LeverError, Value, phrase, resolve
 from workloads.memory import available_host_bytes
 from workloads.processes import ALONE, Processes, first_alone
@@ -203,6 +203,9 @@ class Training:
         _drop_failed_backward()
         self.settings = dict(settings)
         self._rebuild()
+        for part in vars(self._workload).values() if self._processes.count > 1 else ():
+            if isinstance(part, TrainStep):
+                part.average_anew()
         self._workload.configure(self._values)
         self._schedule = self._build_schedule()
 

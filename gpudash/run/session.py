@@ -64,7 +64,7 @@ from gpudash.recording.writer import RecordingWriter
 from gpudash.run.normalise import Normaliser
 from gpudash.run.source import Ended, Source
 from gpudash.run.telemetry_source import TelemetrySource
-from gpudash.run.worker_process import WorkerProcess
+from gpudash.run.rank_processes import start
 from gpudash.snapshot import Listener, Snapshot
 from gpudash.views.live import LiveView
 from gpudash.views.memory import owner_lines, owners_title
@@ -90,7 +90,7 @@ class Session:
         rate_hz: float = 4.0,
         command: Sequence[str] = (),
         set_by: Mapping[str, str] | None = None,
-        start_source: Callable[[Plan], Source] = WorkerProcess,
+        start_source: Callable[[Plan], Source] = start,
         beside: Sequence[Source] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import torch
@@ -50,6 +51,7 @@ from workloads.levers import LeverError, phrase
 from workloads.memory import is_out_of_memory
 from workloads.training import Training
 
+ResultT = TypeVar("ResultT")
 DUE_EVERY_S = 0.025
 """How often the loop looks for commands and for a report that is due: a system call for each
 step would cost short steps more than some lever gains."""
@@ -67,6 +69,8 @@ WATCHED_STEPS = 2
 class Loop:
     """Steps a training until its plan is fulfilled or it is told to stop."""
 
+    phases = PHASES
+
     def __init__(
         self, training: Training, plan: Plan, commands: CommandPipe, send: Callable[[Event], None]
     ) -> None:
@@ -74,7 +78,7 @@ class Loop:
         self._plan = plan
         self._commands = commands
         self._send = send
-        self._clock, losses = instruments(training.device, PHASES)
+        self._clock, losses = instruments(training.device, self.phases)
         reported = training.input_report, training.synchronize
         memory = partial(device_memory, training.device)
         self._reports = Reports(self._clock, losses, *reported, send, memory)
@@ -160,7 +164,15 @@ class Loop:
             return True
         if plan.steps is not None and training.trained_steps + training.pending >= plan.steps:
             return True
-        return plan.duration_s is not None and (time.monotonic() - self._began_s >= plan.duration_s)
+        return plan.duration_s is not None and self._now() - self._began_s >= plan.duration_s
+
+    def _now(self) -> float:
+        """Return the time by which it is judged how long something has lasted."""
+        return time.monotonic()
+
+    def _together(self, act: Callable[[], ResultT]) -> ResultT:
+        """Do what may be refused: with other ranks, on all of them or on none."""
+        return act()
 
     def _far_ahead(self) -> bool:
         """Look; tell whether the host has enqueued more than the device needs to stay busy."""
@@ -316,10 +328,9 @@ class Loop:
         began_s, answers = time.monotonic(), (command.id,)
         changes = self._way_back() | command.settings
         try:
-            if self._blocks.running:  # then any change ends them, whatever is active just now
-                wanted = self._training.resolve(changes)
-            else:
-                wanted = self._training.check(changes)
+            # with blocks, any change ends them, whatever is active just now
+            resolve = self._training.resolve if self._blocks.running else self._training.check
+            wanted = self._together(lambda: resolve(changes))
         except LeverError as error:
             self._refuse("bad_setting", command.settings, str(error), answers)
             return
@@ -342,7 +353,7 @@ class Loop:
             # in its warm-up, in which nothing is measured, memory may run out
             self._history.watch(self._training.trained_steps + WATCHED_STEPS)
         try:
-            fits = self._fits(lambda: self._training.enter(wanted))
+            fits = self._fits(lambda: self._together(lambda: self._training.enter(wanted)))
         except LeverError as error:  # found while building: a data directory that is gone
             self._roll_back(began_s, answers, str(error))
             return
@@ -378,7 +389,7 @@ class Loop:
             self._leave_blocks("no block is left")
             return
         try:
-            wanted = training.resolve(blocks.baseline | block.changes)
+            wanted = self._together(lambda: training.resolve(blocks.baseline | block.changes))
         except LeverError as error:
             self._refuse("bad_setting", block.changes, str(error))
             blocks.current = None
@@ -431,7 +442,7 @@ class Loop:
     def _block_is_over(self) -> bool:
         last_step = self._training.trained_steps + self._training.pending
         over = self._blocks.current is None or (
-            not self._paused and self._blocks.is_over(last_step, time.monotonic())
+            not self._paused and self._blocks.is_over(last_step, self._now())
         )
         return over or self._done()
 
