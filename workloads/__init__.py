@@ -59,7 +59,7 @@ class Entry:
     def of_processes(self) -> "Entry":
         """Return it as several processes train it: with the levers that only they have."""
         other = copy.copy(self)
-        other.levers = (*self.levers, *PROCESSES)
+        other.levers = (*(one for one in self.levers if one not in PROCESSES), *PROCESSES)
         return other
 
     def build(self) -> "type[Workload]":

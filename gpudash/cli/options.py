@@ -11,6 +11,7 @@ from workloads.nearest import not_valid
 if TYPE_CHECKING:
     from pathlib import Path
 
+MOST_PROCESSES = 1024
 DEVICES = ("auto", "cpu", "cuda", "cuda:N")
 
 
@@ -34,6 +35,12 @@ def add_training_options(parser: argparse.ArgumentParser, default: str | None = 
         default="auto",
         metavar="DEVICE",
         help="auto (default), cpu, cuda or cuda:N",
+    )
+    group.add_argument(
+        "--nproc",
+        type=whole("--nproc", 1, MOST_PROCESSES),
+        metavar="N",
+        help="train in N processes with DDP, each on a GPU of its own; batch_size is of each",
     )
 
 
