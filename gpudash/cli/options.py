@@ -125,6 +125,19 @@ def whole(option: str, minimum: int, maximum: int) -> Callable[[str], int]:
     return lambda text: int(as_number(text))
 
 
+def wholes(option: str, minimum: int, maximum: int) -> Callable[[str], tuple[int, ...]]:
+    """Return the type of different whole numbers between commas. It raises UsageError."""
+    one = whole(option, minimum, maximum)
+
+    def parse(text: str) -> tuple[int, ...]:
+        numbers = tuple(one(part) for part in text.split(","))
+        if len(set(numbers)) < len(numbers):
+            raise UsageError(f"{option} {text} names a number twice; valid: each once")
+        return numbers
+
+    return parse
+
+
 def number(
     option: str, minimum: float, maximum: float, unit: str = "", *, whole: bool = False
 ) -> Callable[[str], float]:
