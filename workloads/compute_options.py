@@ -64,14 +64,21 @@ class ComputeOptions:
         if self.cuda_graph and self.gradients is not None:
             return "cuda_graph=on: not with several processes, whose all-reduce is not recorded"
         if device.type != "cuda":
-            if self.precision == "tf32":
-                return "precision=tf32: a CPU has no TF32; valid here: fp32, bf16"
-            if self.cuda_graph:
-                return "cuda_graph=on: needs a CUDA device"
-            if self.backward_thread == "autograd":
-                return "backward_thread=autograd: on a CPU the caller's thread runs it in any case"
-        elif self.precision == "bf16" and not torch.cuda.is_bf16_supported(False):
+            return self._refusal_on_cpu() or self._refusal_to_compile(device)
+        if self.precision == "bf16" and not torch.cuda.is_bf16_supported(False):
             return "precision=bf16: this GPU computes in fp32 and tf32 only"
+        return self._refusal_to_compile(device)
+
+    def _refusal_on_cpu(self) -> str | None:
+        if self.precision == "tf32":
+            return "precision=tf32: a CPU has no TF32; valid here: fp32, bf16"
+        if self.cuda_graph:
+            return "cuda_graph=on: needs a CUDA device"
+        if self.backward_thread == "autograd":
+            return "backward_thread=autograd: on a CPU the caller's thread runs it in any case"
+        return None
+
+    def _refusal_to_compile(self, device: torch.device) -> str | None:
         if self.compile and not _can_compile(device):
             return "compile=on: torch.compile finds no C++ compiler here (or, on a GPU, no triton)"
         return None
@@ -101,7 +108,7 @@ class Net:
 
     def __init__(self, module: nn.Module, device: torch.device, *, trained: bool = False) -> None:
         self.module = module
-        self._averaged = module  # over several processes its gradients are, if it is trained
+        self.averaged = module  # over several processes its gradients are, if it is trained
         self._trained = trained
         self._device = device
         self._compiled: Callable[[Tensor], Tensor] | None = None
@@ -119,13 +126,13 @@ class Net:
         convolutions = torch.backends.cudnn.conv  # type: ignore[attr-defined]  # made at run time
         convolutions.fp32_precision = "ieee" if options.precision == "fp32" else "tf32"
         if options.compile and self._compiled is None:
-            self._compiled = _compiled(self._averaged)
+            self._compiled = _compiled(self.averaged)
 
     def average(self, how: GradientOptions | None) -> None:
         """Average gradients over all processes that way, in buckets made anew."""
         if how is not None:
-            self._averaged, self._compiled = self.module, None  # what was before lets go first
-            self._averaged = how.averaged(self.module, self._device)
+            self.averaged, self._compiled = self.module, None  # what was before lets go first
+            self.averaged = how.averaged(self.module, self._device)
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the model's output for images (B, C, H, W)."""
@@ -137,7 +144,7 @@ class Net:
     def forward(self) -> Callable[..., Any]:
         """The model to call: compiled, where it is to be."""
         compiled = self._compiled if self._options.compile else None
-        return compiled or self._averaged
+        return compiled or self.averaged
 
 
 class TrainStep(ABC):
@@ -149,6 +156,11 @@ class TrainStep(ABC):
         self._device = device
         self._options = ComputeOptions()
         self._graph: GraphedStep | None = None  # lives on while only cuda_graph is off
+
+    @property
+    def module(self) -> nn.Module:
+        """The model; over several processes, wrapped in what averages its gradients."""
+        return self._net.averaged
 
     @abstractmethod
     def _loss(self, *inputs: Any) -> Tensor:

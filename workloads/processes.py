@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import distributed, nn
@@ -19,7 +18,8 @@ from torch.nn.parallel import DistributedDataParallel
 from workloads.levers import LeverError, Value
 
 
-class Processes(NamedTuple):
+@dataclass(frozen=True)
+class Processes:
     """Which of how many this one is."""
 
     rank: int = 0

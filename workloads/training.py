@@ -88,6 +88,11 @@ class Training:
         with first_alone(processes):  # it may write files
             self._workload = self._kind(self._values, self.device)
         self._workload.configure(self._values)
+        if processes.count > 1 and not self._train_steps():
+            raise LeverError(
+                f"workload {entry.name}: a class of your own averages no gradients over several "
+                "processes; valid with --nproc: a function"
+            )
         self._built = self.settings  # what the workload was built with
         self._batches: BatchSource | None = self._build_batches()
         self._schedule = self._build_schedule()
@@ -203,9 +208,8 @@ class Training:
         _drop_failed_backward()
         self.settings = dict(settings)
         self._rebuild()
-        for part in vars(self._workload).values() if self._processes.count > 1 else ():
-            if isinstance(part, TrainStep):
-                part.average_anew()
+        for part in self._train_steps() if self._processes.count > 1 else ():
+            part.average_anew()
         self._workload.configure(self._values)
         self._schedule = self._build_schedule()
 
@@ -226,6 +230,14 @@ class Training:
         held += [one for thing in held for one in getattr(thing, "__dict__", {}).values()]
         modules = [one for one in held if isinstance(one, nn.Module)]
         return modules, [one for one in held if isinstance(one, Optimizer)]
+
+    @property
+    def averaged(self) -> nn.Module:
+        """The module that is called in training; over several processes, one that averages."""
+        return self._train_steps()[0].module
+
+    def _train_steps(self) -> list[TrainStep]:
+        return [part for part in vars(self._workload).values() if isinstance(part, TrainStep)]
 
     def close(self) -> None:
         """End loader workers."""

@@ -19,8 +19,9 @@ def make_plan(
 ) -> Plan:
     """Return an endless plan of the training that is meant; note who has set its levers.
 
-    `nproc` is the number of processes, where the command line names several. `decided` are the levers that the command line decides elsewhere: for them, what is configured
-    does not count. Raises LeverError or UsageError.
+    `decided` are the levers that the command line decides elsewhere: for them, what is configured
+    does not count. `nproc` is the number of processes where it names several. Raises LeverError or
+    UsageError.
     """
     nproc = nproc or arguments.nproc or 1
     entry = entry_of(arguments.workload)

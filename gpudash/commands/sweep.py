@@ -302,9 +302,8 @@ def vary(entry: Entry, texts: Sequence[str]) -> tuple[tuple[Settings, ...], tupl
 class RecordedSweep:
     """A sweep as the session runs it: every block goes to the file first."""
 
-    def __init__(self, sweep: Sweep, file: SweepFile | None, plan: Plan | None = None) -> None:
+    def __init__(self, sweep: Sweep, file: SweepFile | None) -> None:
         self._sweep = sweep
-        self._plan = plan
         self._file = file
         self._began_s: float | None = None
         self._done_before = sweep.blocks_done
@@ -356,7 +355,7 @@ class RecordedSweep:
         self.done, self.failure = self._sweep.done, self._sweep.failure
         return blocks
 
-    def is_over(self, session: Session) -> bool:
+    def is_over(self, session: Session, plan: Plan) -> bool:
         """Go on with the next number of processes; return whether there is none."""
         is_last = self._count + 1 >= len(self._sweep.grid.counts)
         if not self.done or is_last or self.failure is not None or self.refusal is not None:
@@ -364,7 +363,7 @@ class RecordedSweep:
         self._count += 1
         self._sweep.nproc = self._sweep.grid.counts[self._count]
         self._waits, self.done = True, False
-        session.restart(of_count(self._plan, self._sweep.grid, self._count))
+        session.restart(of_count(plan, self._sweep.grid, self._count))
         session.conduct(self)
         return False
 
@@ -408,10 +407,11 @@ def run_sweep(
 ) -> int:
     """Run what is missing of the sweep and print its table. Returns the exit code."""
     news = News(quiet=quiet)
-    recorded = RecordedSweep(sweep, file, session.plan)
+    recorded = RecordedSweep(sweep, file)
+    plan = msgspec.structs.replace(session.plan, settings=provenance.settings)
     session.conduct(recorded)
     try:
-        interrupted = follow(session, news, recorded.line, lambda: recorded.is_over(session))
+        interrupted = follow(session, news, recorded.line, lambda: recorded.is_over(session, plan))
         recorded.conclude()
     finally:
         if file is not None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gpudash.instrument.clock import PHASES_EVERY_S, Clock
+from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.loss import DeviceLoss, HostLoss, LossReader
 from gpudash.instrument.memory import UNKNOWN, DeviceMemory
 from gpudash.instrument.timestamps import EventTimestamps, HostTimestamps
@@ -18,7 +19,8 @@ from gpudash.statistics import total
 
 REPORT_EVERY_S = 0.05
 LOSS_EVERY_S = 0.25
-MEMORY_EVERY_S = 0.5
+STATE_EVERY_S = 0.5
+"""How often memory and collectives are read."""
 
 
 class Reports:
@@ -32,12 +34,13 @@ class Reports:
         synchronize: Callable[[], None],
         send: Callable[[Event], None],
         read_memory: Callable[[], DeviceMemory] = DeviceMemory,
+        read_collectives: Callable[[], Collectives] = Collectives,
     ) -> None:
         """Report to `send`.
 
         `input_report` returns `transform_ms` of `Progress` and how many samples were skipped, since
         its last call; `synchronize` waits until the device has finished everything enqueued;
-        `read_memory` is called at most twice a second.
+        `read_memory` and `read_collectives` are called at most twice a second.
         """
         self._clock = clock
         self._losses = losses
@@ -45,7 +48,8 @@ class Reports:
         self._synchronize = synchronize
         self._send = send
         self._read_memory = read_memory
-        self._memory_due_s = 0.0
+        self._read_collectives = read_collectives
+        self._state_due_s = 0.0
         self.memory = UNKNOWN
         """As of the last report."""
         self._finished: list[tuple[Step, Tensor | None]] = []
@@ -94,7 +98,9 @@ class Reports:
             self._total_samples = total((self._total_samples, *(step.samples for step in steps)))
         transform_ms, skipped = self._input_report()
         self._skipped_samples += skipped
-        self.memory = self._due_memory(steps, began_s)
+        self.memory, collectives = UNKNOWN, Collectives()
+        if self._is_state_due(steps, began_s):
+            self.memory, collectives = self._read_memory(), self._read_collectives()
         self._send(
             Progress(
                 until_s=self._clock.until_s,
@@ -109,18 +115,20 @@ class Reports:
                 mem_reserved_mib=self.memory.reserved_mib,
                 mem_allocated_mib=self.memory.allocated_mib,
                 mem_peak_mib=self.memory.peak_mib,
+                collective_mib=collectives.mib,
+                collective_ms=collectives.ms,
             )
         )
         self._clock.spent_s = 0.0  # within what follows
         self.spent_s = time.monotonic() - began_s
         return steps[-1] if steps else None
 
-    def _due_memory(self, steps: tuple[Step, ...], now_s: float) -> DeviceMemory:
-        """Read it, unless that was done lately or the steps seen are from before a change."""
-        if now_s < self._memory_due_s or not steps or steps[-1].segment != self._clock.segment:
-            return UNKNOWN
-        self._memory_due_s = now_s + MEMORY_EVERY_S
-        return self._read_memory()
+    def _is_state_due(self, steps: tuple[Step, ...], now_s: float) -> bool:
+        """Whether it was not read lately, nor are the steps seen from before a change."""
+        if now_s < self._state_due_s or not steps or steps[-1].segment != self._clock.segment:
+            return False
+        self._state_due_s = now_s + STATE_EVERY_S
+        return True
 
     def send_last(self) -> None:
         """Report what is left, the loss of the last step included; waits for the device."""

@@ -28,7 +28,7 @@ class RankProcesses(WorkerProcess):
         self._ranks = TrainingProcesses(Rendezvous(Path(self._scratch.name)))
         self._seqs: Counter[tuple[str, int]] = Counter()
         self._unheard: list[Envelope] = []
-        self._failures: list[Envelope] = []
+        self._failures: list[tuple[Failed, Envelope]] = []
 
     def send(self, command: AnyCommand, /) -> None:
         """Hand it to the ranks."""
@@ -38,12 +38,15 @@ class RankProcesses(WorkerProcess):
         """Return what has arrived; after the end of all, which rank has failed first, and why."""
         has_ended = self.exit_code() is not None
         unheard, self._unheard = self._unheard, []
-        found = [*super().read(), *unheard, *self._ranks.read()]
-        self._failures += [one for one in found if isinstance(one.body, Failed)]
-        found = [one for one in found if not isinstance(one.body, Failed)]
+        told = []
+        for envelope in (*super().read(), *unheard, *self._ranks.read()):
+            if isinstance(envelope.body, Failed):
+                self._failures.append((envelope.body, envelope))
+            else:
+                told.append(envelope)
         if has_ended and self._failures:
-            found.append(self._first_failure())
-        return [self._numbered(one) for one in found]
+            told.append(self._first_failure())
+        return [self._numbered(one) for one in told]
 
     def close(self) -> None:
         """End all of them."""
@@ -52,11 +55,11 @@ class RankProcesses(WorkerProcess):
 
     def _first_failure(self) -> Envelope:
         """Return it as rank 0's: what the others say came of it."""
-        first = min(self._failures, key=lambda one: one.body.at_s)  # type: ignore[union-attr]  # a Failed
-        alike = {one.body.sentence for one in self._failures} == {first.body.sentence}
+        first, envelope = min(self._failures, key=lambda one: one[0].at_s)
+        if len({failed.sentence for failed, _ in self._failures}) > 1:
+            first = replace(first, sentence=f"rank {envelope.rank}: {first.sentence}")
         self._failures = []
-        sentence = first.body.sentence if alike else f"rank {first.rank}: {first.body.sentence}"
-        return replace(first, rank=0, body=replace(first.body, sentence=sentence))
+        return replace(envelope, rank=0, body=first)
 
     def _numbered(self, envelope: Envelope) -> Envelope:
         key = envelope.source, envelope.rank

@@ -62,9 +62,9 @@ from gpudash.recording.recordings import Recordings
 from gpudash.recording.stream import Form, RowStream
 from gpudash.recording.writer import RecordingWriter
 from gpudash.run.normalise import Normaliser
+from gpudash.run.rank_processes import start
 from gpudash.run.source import Ended, Source
 from gpudash.run.telemetry_source import TelemetrySource
-from gpudash.run.rank_processes import start
 from gpudash.snapshot import Listener, Snapshot
 from gpudash.views.live import LiveView
 from gpudash.views.memory import owner_lines, owners_title

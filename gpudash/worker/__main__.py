@@ -118,9 +118,7 @@ def announce(plan: Plan, device: "torch.device", events: EventPipe) -> Device:
     return described
 
 
-def started(
-    training: "Training", plan: Plan, device: Device, phases: tuple[Phase, ...]
-) -> Started:
+def started(training: "Training", plan: Plan, device: Device, phases: tuple[Phase, ...]) -> Started:
     """Return what is told of a training that is ready."""
     from gpudash.instrument.device import versions  # noqa: PLC0415  # imports torch
 

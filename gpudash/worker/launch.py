@@ -39,7 +39,7 @@ def main() -> int:
     rank = [sys.executable, "-P", "-m", "gpudash.worker.rank", directory, plan_json]
     how = ["--standalone", f"--nproc-per-node={plan.nproc}", "--local-addr=127.0.0.1"]
     try:
-        run(parse_args([*how, "--no-python", *rank]))
+        run(parse_args([*how, "--no-python", *rank]))  # type: ignore[no-untyped-call]  # in torch
     except ChildFailedError as error:
         number, first = error.get_first_failure()
         if first.exitcode < 0:

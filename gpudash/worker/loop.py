@@ -17,6 +17,8 @@ import torch
 from gpudash import format as fmt
 from gpudash.forecast import forecast
 from gpudash.instrument.block_queue import BlockQueue, difference
+from gpudash.instrument.clock import Mark
+from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.memory import capacity_mib, device_memory, reset_peak
 from gpudash.instrument.memory_history import MemoryHistory
 from gpudash.instrument.pipes import CommandPipe
@@ -81,7 +83,7 @@ class Loop:
         self._clock, losses = instruments(training.device, self.phases)
         reported = training.input_report, training.synchronize
         memory = partial(device_memory, training.device)
-        self._reports = Reports(self._clock, losses, *reported, send, memory)
+        self._reports = Reports(self._clock, losses, *reported, send, memory, self._collectives)
         self._noted = set(training.notes.values())  # the session has been told at the start
         self._requested = plan.settings
         self._last_good = dict(training.settings)  # settings with which a step went through …
@@ -183,7 +185,7 @@ class Loop:
     def _iterate(self) -> None:
         training, before = self._training, self._training.trained_steps
         try:
-            trained = training.step(self._clock.begin())
+            trained = training.step(self._begin())
         except (RuntimeError, MemoryError) as error:
             if not self._may_roll_back(error):
                 raise
@@ -199,6 +201,14 @@ class Loop:
         steps = training.trained_steps - before  # two streams: trained, then failed to prepare
         self._reports.count(steps, steps * int(training.settings["batch_size"]))
         self._roll_back(self._clock.began_s)
+
+    def _begin(self) -> Mark:
+        """Open an iteration; return what it is to be marked with."""
+        return self._clock.begin()
+
+    def _collectives(self) -> Collectives:
+        """Return what a step exchanges with other processes."""
+        return Collectives()
 
     def _break(self) -> None:
         """Begin anew: neither the time until now nor the pace so far is the next step's."""
@@ -222,7 +232,7 @@ class Loop:
     def _drain(self) -> None:
         training = self._training
         if training.pending:
-            trained = training.drain(self._clock.begin())
+            trained = training.drain(self._begin())
             assert trained is not None, "it was pending"
             self._clock.end(training.trained_steps, trained.samples, trained.loss)
 

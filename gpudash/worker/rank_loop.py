@@ -12,9 +12,13 @@ from typing import TypeVar
 import msgspec
 
 from gpudash.instrument.agreement import Agreement
+from gpudash.instrument.clock import Mark
+from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.pipes import CommandPipe
 from gpudash.protocol import Event, Plan, Settings
+from gpudash.worker.exchange import Exchange
 from gpudash.worker.loop import Loop
+from gpudash.worker.phases import phases_of_ranks
 from gpudash.worker.turns import Follower, Leader
 from workloads.levers import LeverError
 from workloads.memory import is_out_of_memory
@@ -26,7 +30,9 @@ ResultT = TypeVar("ResultT")
 class RankLoop(Loop):
     """Steps one rank's part of a training."""
 
-    def __init__(  # noqa: PLR0913  # what a loop has, and the others
+    phases = phases_of_ranks()
+
+    def __init__(  # what a loop has, and the others
         self,
         training: Training,
         plan: Plan,
@@ -41,6 +47,7 @@ class RankLoop(Loop):
         self._told_s: float | None = None  # the time, as of the newest turn
         self._next_turn = 0  # batches taken when it comes
         self._has_resumed = False
+        self._exchange = Exchange(training.averaged)
         super().__init__(training, plan, commands, send)
 
     @property
@@ -50,6 +57,12 @@ class RankLoop(Loop):
 
     def _now(self) -> float:
         return self._began_s if self._told_s is None else self._told_s
+
+    def _begin(self) -> Mark:
+        return self._exchange.marked(super()._begin())
+
+    def _collectives(self) -> Collectives:
+        return self._exchange.collectives()
 
     def _rest(self, at_most_s: float) -> None:
         if self._paused:
@@ -136,6 +149,8 @@ class RankLoop(Loop):
     ) -> None:
         super()._entered_segment(changes, began_s, answers)
         self._next_turn = self._taken  # steps may be slower now
+        if self._exchange.module is not self._training.averaged:
+            self._exchange = Exchange(self._training.averaged)
 
     def _topic(self) -> str:
         return f"worker {next(self._decisions)}"

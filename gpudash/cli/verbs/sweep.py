@@ -20,9 +20,9 @@ def add_arguments(parser: Parser) -> None:
     add_training_options(parser, default=None)  # a preset brings its own workload
     parser.options["nproc"].type = wholes("--nproc", 1, MOST_PROCESSES)
     parser.options["nproc"].metavar = "N,…"
-    parser.options["nproc"].help = (
-        "train in N processes with DDP; several numbers: a training each, and how they scale"
-    )
+    parser.options[
+        "nproc"
+    ].help = "train in N processes with DDP; several numbers: a training each, and how they scale"
     table = parser.add_argument_group("table")
     table.add_argument(
         "--vary",

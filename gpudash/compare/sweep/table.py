@@ -6,8 +6,8 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.compare.paired_t import Estimate
-from gpudash.compare.unpaired_t import Ratio
 from gpudash.compare.sweep.grid import CellResult, Grid
+from gpudash.compare.unpaired_t import Ratio
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Settings
 
@@ -81,7 +81,8 @@ def legend(grid: Grid) -> str:
         else ""
     )
     return (
-        f"{unit(grid)}, {efficiency}change of the throughput against the first variant [95 % interval] "
+        f"{unit(grid)}, {efficiency}"
+        "change of the throughput against the first variant [95 % interval] "
         "(utilisation, time the host was busy with a step, "
         f"time waited for a core from {CORE_WAIT_WARNS_PCT:.0f} % on)"
     )
