@@ -28,7 +28,8 @@ class RankProcesses(WorkerProcess):
         self._ranks = TrainingProcesses(Rendezvous(Path(self._scratch.name)))
         self._seqs: Counter[tuple[str, int]] = Counter()
         self._unheard: list[Envelope] = []
-        self._failures: list[tuple[Failed, Envelope]] = []
+        self._failures: list[tuple[int, Failed]] = []  # and whose each is
+        self._death: Failed | None = None  # of a rank, without a word of its own
 
     def send(self, command: AnyCommand, /) -> None:
         """Hand it to the ranks."""
@@ -39,13 +40,20 @@ class RankProcesses(WorkerProcess):
         has_ended = self.exit_code() is not None
         unheard, self._unheard = self._unheard, []
         told = []
-        for envelope in (*super().read(), *unheard, *self._ranks.read()):
+        for envelope in (*super().read(), *unheard):
             if isinstance(envelope.body, Failed):
-                self._failures.append((envelope.body, envelope))
+                self._death = envelope.body
             else:
                 told.append(envelope)
-        if has_ended and self._failures:
-            told.append(self._first_failure())
+        for envelope in self._ranks.read():
+            if isinstance(envelope.body, Failed):
+                self._failures.append((envelope.rank, envelope.body))
+            else:
+                told.append(envelope)
+        why = self._death or self._first_failure()
+        if has_ended and why is not None:
+            self._death, self._failures = None, []
+            told.append(Envelope(source="training", seq=0, sent_s=why.at_s, body=why))
         return [self._numbered(one) for one in told]
 
     def close(self) -> None:
@@ -53,13 +61,13 @@ class RankProcesses(WorkerProcess):
         super().close()
         self._ranks.close()
 
-    def _first_failure(self) -> Envelope:
-        """Return it as rank 0's: what the others say came of it."""
-        first, envelope = min(self._failures, key=lambda one: one[0].at_s)
-        if len({failed.sentence for failed, _ in self._failures}) > 1:
-            first = replace(first, sentence=f"rank {envelope.rank}: {first.sentence}")
-        self._failures = []
-        return replace(envelope, rank=0, body=first)
+    def _first_failure(self) -> Failed | None:
+        """Return what went wrong first: what the other ranks say came of it."""
+        if not self._failures:
+            return None
+        rank, first = min(self._failures, key=lambda one: one[1].at_s)
+        is_alone = len({failed.sentence for _, failed in self._failures}) == 1
+        return first if is_alone else replace(first, sentence=f"rank {rank}: {first.sentence}")
 
     def _numbered(self, envelope: Envelope) -> Envelope:
         key = envelope.source, envelope.rank

@@ -6,13 +6,14 @@ the dashboard's.
 
 import logging
 import os
-import signal
 import sys
+import time
+from signal import SIGTERM, Signals
 
 import msgspec
 
 from gpudash.instrument.pipes import EventPipe
-from gpudash.protocol import Hello, Plan, Status
+from gpudash.protocol import Failed, Hello, Plan, Status
 from gpudash.worker.__main__ import CAN
 from workloads.lifetime import die_with
 from workloads.standard_levers import usable_cores
@@ -41,10 +42,14 @@ def main() -> int:
     try:
         run(parse_args([*how, "--no-python", *rank]))  # type: ignore[no-untyped-call]  # in torch
     except ChildFailedError as error:
-        number, first = error.get_first_failure()
-        if first.exitcode < 0:
-            name = signal.Signals(-first.exitcode).name
-            sys.stderr.write(f"rank {number} was killed by {name}\n")
+        deaths = [
+            f"rank {rank} was killed by {Signals(-one.exitcode).name}"
+            for rank, one in error.failures.items()
+            if one.exitcode < 0 and -one.exitcode != SIGTERM  # as torchrun ends the others
+        ]
+        if deaths:  # what the others say came of it
+            sentence = "; ".join(deaths)
+            events.send(Failed(at_s=time.monotonic(), kind="error", sentence=sentence))
         return 1
     return 0
 
