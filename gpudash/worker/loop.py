@@ -482,10 +482,13 @@ class Loop:
                 block=blocks.current.number if blocks.current else None,
             )
         )
-        for note in training.notes.values():
-            if note not in self._noted:  # told once, however often a comparison switches
-                print(note, flush=True)
-        self._noted.update(training.notes.values())
+        new = [note for note in training.notes.values() if note not in self._noted]
+        self._noted.update(new)  # told once, however often a comparison switches
+        self._say(new)
+
+    def _say(self, notes: list[str]) -> None:
+        for note in notes:
+            print(note, flush=True)
 
     def _roll_back(self, began_s: float, answers: tuple[int, ...] = (), why: str = "") -> None:
         """Go back to the settings that were last seen to work; `why`, if not for memory.

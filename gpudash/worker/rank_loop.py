@@ -152,5 +152,9 @@ class RankLoop(Loop):
         if self._exchange.module is not self._training.averaged:
             self._exchange = Exchange(self._training.averaged)
 
+    def _say(self, notes: list[str]) -> None:
+        if isinstance(self._turns, Leader):  # for all
+            super()._say(notes)
+
     def _topic(self) -> str:
         return f"worker {next(self._decisions)}"
