@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -178,3 +179,41 @@ def test_what_no_rank_can_do_is_said_once():
     assert failed.kind == "bad_setting"
     assert failed.sentence.startswith("--nproc 2 is not valid")
     assert not others
+
+
+TOO_LARGE = """
+import torch
+from gpudash import workload
+
+@workload()
+def mine(values, device):
+    model = torch.nn.Linear(4, 1).to(device)
+    data = torch.utils.data.TensorDataset(torch.randn(64, 4))
+
+    def loss(model, batch):
+        if len(batch[0]) == 16:
+            raise torch.OutOfMemoryError("out of memory")
+        return model(batch[0]).mean()
+
+    return model, torch.optim.SGD(model.parameters(), lr=1e-3), data, loss
+"""
+
+
+def test_where_all_run_out_of_memory_all_go_back(tmp_path: Path):
+    file = tmp_path / "mine.py"
+    file.write_text(TOO_LARGE)
+    levers = {"num_workers": "0", "batch_size": "8"}
+    ranks = Ranks(Plan(workload=str(file), settings=levers, device="cpu", nproc=2))
+    try:
+        ranks.train()
+        ranks.train()
+        ranks.ask(Change(id=1, settings={"batch_size": "16"}), Changed)
+        ranks.until(lambda: all(len(one) == 2 for one in ranks.of(Changed)))
+        back = [one[-1] for one in ranks.of(Changed)]
+        refusals = [one.kind for said in ranks.of(Refused) for one in said]
+        ranks.train()
+    finally:
+        ranks.link.close()
+    assert [one.settings["batch_size"] for one in back] == ["8", "8"]
+    assert back[0].after_step == back[1].after_step
+    assert refusals == ["out_of_memory", "out_of_memory"]
