@@ -16,6 +16,7 @@ from gpudash.tui.keymap import FIXED, name_of
 from gpudash.tui.keys import GROUPS, KEYS, PLAYER_KEYS, SHOWN, TIMELINE_KEYS, Key
 from workloads import CATALOGUE
 from workloads.levers import Lever
+from workloads.standard_levers import PROCESSES
 
 FOLDER = Path(__file__).parent / "reference"
 MADE = "Made from the program by `make reference`."
@@ -102,6 +103,13 @@ LEVERS_HEAD = f"""\
 
 “Takes effect” says when a running training uses a new value.
 """
+SEVERAL = """
+## Every workload, with `--nproc N`
+
+They say how several processes average their gradients. [Several GPUs](../guide/several_gpus.md)
+tells more.
+
+"""
 SCHEMAS_HEAD = f"""\
 # JSON documents
 
@@ -166,7 +174,7 @@ def levers() -> str:
     for entry in entries:
         parts.append(f"\n## `{entry.name}`\n\n{entry.summary} Source: {entry.source}\n\n")
         parts.append(_levers([lever for lever in entry.levers if lever not in shared]))
-    return "".join(parts)
+    return "".join([*parts, SEVERAL, _levers(PROCESSES)])
 
 
 def schemas() -> str:
@@ -178,7 +186,7 @@ def schemas() -> str:
     return SCHEMAS_HEAD + "".join(rows)
 
 
-def _levers(levers: list[Lever]) -> str:
+def _levers(levers: Iterable[Lever]) -> str:
     head = "| lever | values | default | takes effect | what it does |\n|---|---|---|---|---|\n"
     rows = [
         f"| `{lever.name}` | {lever.valid} | {DEFAULTS.get(lever.name, lever.default_text)} "

@@ -456,6 +456,8 @@ class Plan(Record, frozen=True, kw_only=True):
     """`auto`, `cpu`, `cuda` or `cuda:N`."""
     steps: int | None = None
     duration_s: float | None = None
+    nproc: int = 1
+    """Processes that train the workload together, on one machine."""
     command: tuple[str, ...] = ()
     """A command of the user's, as it is started; empty for a workload."""
 

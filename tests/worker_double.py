@@ -70,7 +70,8 @@ class RealTime(Worker):
         super().__init__(behind=0, refuses=self.refusal)
         self.plan = plan
         self.over = False
-        self.levers = find(plan.workload).levers
+        entry = find(plan.workload)
+        self.levers = (entry if plan.nproc == 1 else entry.of_processes()).levers
         if reason := self.refusal(plan.settings):
             raise LeverError(reason)
         self.settings = resolve(self.levers, plan.settings)

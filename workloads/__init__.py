@@ -4,6 +4,7 @@ Importing it costs no torch: an entry holds what a command line or a screen need
 workload and check its levers; `Entry.build` imports the implementation when training starts.
 """
 
+import copy
 import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from workloads.standard_levers import (
     JPEG,
     MASKS,
     OPTIMIZATIONS,
+    PROCESSES,
     SEED,
     STREAMS,
     batch_size,
@@ -39,6 +41,7 @@ class Entry:
         module: str,
         on_cpu: Mapping[str, str],
         prepares: str = "prepare",
+        shared_loss: str = "",
     ) -> None:
         self.name = name
         self.summary = summary
@@ -49,6 +52,15 @@ class Entry:
         """Defaults that differ on a CPU."""
         self.prepares = prepares
         """The word for what it does to a batch before it trains on it."""
+        self.shared_loss = shared_loss
+        """Why several processes compute another loss than one would of all their samples, as a
+        clause; empty where they compute the same."""
+
+    def of_processes(self) -> "Entry":
+        """Return it as several processes train it: with the levers that only they have."""
+        other = copy.copy(self)
+        other.levers = (*(one for one in self.levers if one not in PROCESSES), *PROCESSES)
+        return other
 
     def build(self) -> "type[Workload]":
         """Import the implementation, and with it torch."""
@@ -123,6 +135,8 @@ CATALOGUE: dict[str, Entry] = {
             "for the device.",
             source=MASKS,
             module="workloads.masked_loss",
+            shared_loss="each averages over its own pixels that count, so the loss is not quite "
+            "that of one process with all samples",
             levers=(
                 pipelined("Copy batch n+1 on one CUDA stream while n trains on another."),
                 batch_size(256),

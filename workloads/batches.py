@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Sampler
 
 from workloads.levers import LeverError, Value
 from workloads.lifetime import die_with
+from workloads.processes import ALONE, Processes
 from workloads.workload import Batch, Samples
 
 CACHED_BATCHES = 4
@@ -48,18 +49,24 @@ class BatchSource(Protocol):
 
 
 class Consecutive(Sampler[list[int]]):
-    """Endless index lists of `batch_size`, in order from `cursor`, wrapping at the end."""
+    """Endless index lists of `batch_size`, in order from `cursor`, wrapping at the end.
 
-    def __init__(self, size: int, batch_size: int, cursor: int) -> None:
+    Several processes share out the batch that one would make of all their samples.
+    """
+
+    def __init__(
+        self, size: int, batch_size: int, cursor: int, processes: Processes = ALONE
+    ) -> None:
         self._size = size
         self._batch_size = batch_size
-        self._cursor = cursor
+        self._cursor = cursor + processes.rank * batch_size
+        self._stride = processes.count * batch_size
 
     def __iter__(self) -> Iterator[list[int]]:
         start = self._cursor
         while True:
             yield [(start + i) % self._size for i in range(self._batch_size)]
-            start += self._batch_size
+            start += self._stride
 
 
 class _Reports:
@@ -173,10 +180,11 @@ def make_batches(
     values: Mapping[str, Value],
     device: torch.device,
     cursor: int,
+    processes: Processes = ALONE,
 ) -> BatchSource:
     """Return the batches that the levers ask for, starting at sample `cursor`."""
     batch_size = int(values["batch_size"])
-    indices = Consecutive(len(dataset), batch_size, cursor)
+    indices = Consecutive(len(dataset), batch_size, cursor, processes)
     pin_memory = bool(values["pin_memory"]) and device.type == "cuda"
     if values["data"] == "loader":
         return LoaderBatches(

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from workloads.levers import Value
+from workloads.processes import GradientOptions
 from workloads.schedule import training_stream
 from workloads.workload import Mark
 
@@ -42,6 +43,8 @@ class ComputeOptions:
     backward_thread: str = "caller"
     compile: bool = False
     cuda_graph: bool = False
+    gradients: GradientOptions | None = None
+    """How several processes average them; None where one trains alone."""
 
     @classmethod
     def of(cls, values: Mapping[str, Value]) -> "ComputeOptions":
@@ -53,19 +56,29 @@ class ComputeOptions:
             backward_thread=str(values["backward_thread"]),
             compile=bool(values["compile"]),
             cuda_graph=bool(values["cuda_graph"]),
+            gradients=GradientOptions.of(values),
         )
 
     def refusal(self, device: torch.device) -> str | None:
         """Return why this device cannot compute that way; None if it can."""
+        if self.cuda_graph and self.gradients is not None:
+            return "cuda_graph=on: not with several processes, whose all-reduce is not recorded"
         if device.type != "cuda":
-            if self.precision == "tf32":
-                return "precision=tf32: a CPU has no TF32; valid here: fp32, bf16"
-            if self.cuda_graph:
-                return "cuda_graph=on: needs a CUDA device"
-            if self.backward_thread == "autograd":
-                return "backward_thread=autograd: on a CPU the caller's thread runs it in any case"
-        elif self.precision == "bf16" and not torch.cuda.is_bf16_supported(False):
+            return self._refusal_on_cpu() or self._refusal_to_compile(device)
+        if self.precision == "bf16" and not torch.cuda.is_bf16_supported(False):
             return "precision=bf16: this GPU computes in fp32 and tf32 only"
+        return self._refusal_to_compile(device)
+
+    def _refusal_on_cpu(self) -> str | None:
+        if self.precision == "tf32":
+            return "precision=tf32: a CPU has no TF32; valid here: fp32, bf16"
+        if self.cuda_graph:
+            return "cuda_graph=on: needs a CUDA device"
+        if self.backward_thread == "autograd":
+            return "backward_thread=autograd: on a CPU the caller's thread runs it in any case"
+        return None
+
+    def _refusal_to_compile(self, device: torch.device) -> str | None:
         if self.compile and not _can_compile(device):
             return "compile=on: torch.compile finds no C++ compiler here (or, on a GPU, no triton)"
         return None
@@ -93,22 +106,33 @@ class ComputeOptions:
 class Net:
     """A model, computed as the optimizations say."""
 
-    def __init__(self, module: nn.Module, device: torch.device) -> None:
+    def __init__(self, module: nn.Module, device: torch.device, *, trained: bool = False) -> None:
         self.module = module
+        self.averaged = module  # over several processes its gradients are, if it is trained
+        self._trained = trained
         self._device = device
         self._compiled: Callable[[Tensor], Tensor] | None = None
         self._options = ComputeOptions()
 
     def configure(self, options: ComputeOptions) -> None:
         """Compute that way from now on."""
-        if options.channels_last != self._options.channels_last:
+        reordered = options.channels_last != self._options.channels_last
+        if reordered:
             self._compiled = None  # it was compiled for weights in the other order
-        self._options = options
         options.arrange(self.module)
+        if self._trained and (reordered or options.gradients != self._options.gradients):
+            self.average(options.gradients)
+        self._options = options
         convolutions = torch.backends.cudnn.conv  # type: ignore[attr-defined]  # made at run time
         convolutions.fp32_precision = "ieee" if options.precision == "fp32" else "tf32"
         if options.compile and self._compiled is None:
-            self._compiled = _compiled(self.module)
+            self._compiled = _compiled(self.averaged)
+
+    def average(self, how: GradientOptions | None) -> None:
+        """Average gradients over all processes that way, in buckets made anew."""
+        if how is not None:
+            self.averaged, self._compiled = self.module, None  # what was before lets go first
+            self.averaged = how.averaged(self.module, self._device)
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the model's output for images (B, C, H, W)."""
@@ -120,7 +144,7 @@ class Net:
     def forward(self) -> Callable[..., Any]:
         """The model to call: compiled, where it is to be."""
         compiled = self._compiled if self._options.compile else None
-        return compiled or self.module
+        return compiled or self.averaged
 
 
 class TrainStep(ABC):
@@ -128,10 +152,15 @@ class TrainStep(ABC):
 
     def __init__(self, model: nn.Module, optimizer: Optimizer, device: torch.device) -> None:
         self._optimizer = optimizer
-        self._net = Net(model, device)
+        self._net = Net(model, device, trained=True)
         self._device = device
         self._options = ComputeOptions()
         self._graph: GraphedStep | None = None  # lives on while only cuda_graph is off
+
+    @property
+    def module(self) -> nn.Module:
+        """The model; over several processes, wrapped in what averages its gradients."""
+        return self._net.averaged
 
     @abstractmethod
     def _loss(self, *inputs: Any) -> Tensor:
@@ -146,6 +175,10 @@ class TrainStep(ABC):
         self._arrange_optimizer(options)
         if options.cuda_graph and self._graph is None:
             self._graph = GraphedStep(self._step)
+
+    def average_anew(self) -> None:
+        """Forget a step that failed half-way: some of its gradients may be averaged."""
+        self._net.average(self._options.gradients)
 
     def _arrange_optimizer(self, options: ComputeOptions) -> None:
         for group in self._optimizer.param_groups:

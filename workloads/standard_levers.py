@@ -17,6 +17,8 @@ JPEG = (
 )
 MASKS = "C. Rand, PyTorch Model Performance Analysis and Optimization, Part 3 (2023)"
 
+DDP = "torch.nn.parallel.DistributedDataParallel"
+
 
 def usable_cores() -> int:
     """Return how many cores this process may run on."""
@@ -156,6 +158,44 @@ OPTIMIZATIONS: tuple[Lever, ...] = (
     ),
 )
 """The optimizations: how a model is computed, never what."""
+
+PROCESSES: tuple[Lever, ...] = (
+    Count(
+        name="bucket_cap_mb",
+        default=25,
+        minimum=1,
+        maximum=4096,
+        effect="next step",
+        summary="MiB of gradients that are averaged in one all-reduce: small buckets start early "
+        "and hide behind the backward pass, large ones use the links better.",
+        source=DDP,
+    ),
+    Switch(
+        name="gradient_as_bucket_view",
+        default=False,
+        effect="next step",
+        summary="Have gradients lie in the buckets: saves a copy of each and the memory of all.",
+        source=DDP,
+    ),
+    Switch(
+        name="static_graph",
+        default=False,
+        effect="next step",
+        summary="Promise that each step uses the same weights in the same order: less to find out "
+        "in every step.",
+        source=DDP,
+    ),
+    Choice(
+        name="gradient_compression",
+        default="none",
+        choices=("none", "bf16"),
+        effect="next step",
+        summary="What gradients are averaged in: bf16 halves the bytes on the links and rounds "
+        "what it averages. Helps where communication is exposed.",
+        source="torch.distributed.algorithms.ddp_comm_hooks",
+    ),
+)
+"""How several processes average their gradients; one alone has none of these."""
 
 SEED = Count(
     name="seed",

@@ -15,9 +15,10 @@ from torch.optim import Optimizer
 
 from workloads import Entry
 from workloads.batches import BatchSource, InputReport, batches_held, make_batches
-from workloads.compute_options import EAGER_BEFORE_CAPTURE, ComputeOptions
+from workloads.compute_options import EAGER_BEFORE_CAPTURE, ComputeOptions, TrainStep
 from workloads.levers import AUTO, Effect, LeverError, Value, phrase, resolve
 from workloads.memory import available_host_bytes
+from workloads.processes import ALONE, Processes, first_alone
 from workloads.schedule import DualStream, Schedule, Serial, side_stream, training_stream
 from workloads.workload import Mark, Workload, unmarked
 
@@ -55,8 +56,15 @@ class Training:
     To be stepped from the thread that made it, whose current CUDA stream it sets for good.
     """
 
-    def __init__(self, entry: Entry, settings: Mapping[str, str], device: torch.device) -> None:
+    def __init__(
+        self,
+        entry: Entry,
+        settings: Mapping[str, str],
+        device: torch.device,
+        processes: Processes = ALONE,
+    ) -> None:
         self._entry = entry
+        self._processes = processes
         self._kind = entry.build()
         self.device = device
         if device.type == "cuda":
@@ -77,7 +85,14 @@ class Training:
         self._side_stream = side_stream(device)
         self._cursor = 0  # samples trained on since the model was built
         self._skipped = 0  # by feeds that are gone, and not reported so far
-        self._workload = self._build_workload()
+        with first_alone(processes):  # it may write files
+            self._workload = self._kind(self._values, self.device)
+        self._workload.configure(self._values)
+        if processes.count > 1 and not self._train_steps():
+            raise LeverError(
+                f"workload {entry.name}: a class of your own averages no gradients over several "
+                "processes; valid with --nproc: a function"
+            )
         self._built = self.settings  # what the workload was built with
         self._batches: BatchSource | None = self._build_batches()
         self._schedule = self._build_schedule()
@@ -116,7 +131,14 @@ class Training:
             notes["pipelined"] = self._schedule.note
         if self._values["pin_memory"] and self.device.type == "cpu":
             notes["pin_memory"] = "pin_memory=on: does nothing on a CPU"
+        if self._processes.count > 1:
+            notes["batch_size"] = self._batch_note()
         return notes
+
+    def _batch_note(self) -> str:
+        own, count = int(self.settings["batch_size"]), self._processes.count
+        note = f"batch_size={own}: of each of {count} processes, {own * count} samples in a step"
+        return f"{note}; {self._entry.shared_loss}" if self._entry.shared_loss else note
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -186,6 +208,8 @@ class Training:
         _drop_failed_backward()
         self.settings = dict(settings)
         self._rebuild()
+        for part in self._train_steps() if self._processes.count > 1 else ():
+            part.average_anew()
         self._workload.configure(self._values)
         self._schedule = self._build_schedule()
 
@@ -207,6 +231,14 @@ class Training:
         modules = [one for one in held if isinstance(one, nn.Module)]
         return modules, [one for one in held if isinstance(one, Optimizer)]
 
+    @property
+    def averaged(self) -> nn.Module:
+        """The module that is called in training; over several processes, one that averages."""
+        return self._train_steps()[0].module
+
+    def _train_steps(self) -> list[TrainStep]:
+        return [part for part in vars(self._workload).values() if isinstance(part, TrainStep)]
+
     def close(self) -> None:
         """End loader workers."""
         if self._batches is not None:
@@ -219,7 +251,7 @@ class Training:
             return None
         samples = int(self.settings["batch_size"])
         self.trained_steps += 1
-        self._cursor += samples
+        self._cursor += samples * self._processes.count
         return Trained(loss, samples)
 
     @property
@@ -261,6 +293,7 @@ class Training:
     def _check_memory(self, settings: Mapping[str, str], available: int) -> None:
         """Refuse what cannot fit before the system kills for it. Raises LeverError."""
         batches, training = self._host_bytes(settings)
+        available //= self._processes.count  # the others take as much
         if batches + training > available:
             raise LeverError(
                 f"batch_size={settings['batch_size']}: needs about "
@@ -286,7 +319,7 @@ class Training:
 
     def _build_batches(self) -> BatchSource:
         samples = self._workload.samples(self._values)
-        return make_batches(samples, self._values, self.device, self._cursor)
+        return make_batches(samples, self._values, self.device, self._cursor, self._processes)
 
     def _build_schedule(self) -> Schedule:
         if self._values["pipelined"]:

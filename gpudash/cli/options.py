@@ -11,6 +11,7 @@ from workloads.nearest import not_valid
 if TYPE_CHECKING:
     from pathlib import Path
 
+MOST_PROCESSES = 1024
 DEVICES = ("auto", "cpu", "cuda", "cuda:N")
 
 
@@ -34,6 +35,12 @@ def add_training_options(parser: argparse.ArgumentParser, default: str | None = 
         default="auto",
         metavar="DEVICE",
         help="auto (default), cpu, cuda or cuda:N",
+    )
+    group.add_argument(
+        "--nproc",
+        type=whole("--nproc", 1, MOST_PROCESSES),
+        metavar="N",
+        help="train in N processes with DDP, each on a GPU of its own; batch_size is of each",
     )
 
 
@@ -133,6 +140,19 @@ def whole(option: str, minimum: int, maximum: int) -> Callable[[str], int]:
     """Return the type of a whole number within bounds. It raises UsageError."""
     as_number = number(option, minimum, maximum, whole=True)
     return lambda text: int(as_number(text))
+
+
+def wholes(option: str, minimum: int, maximum: int) -> Callable[[str], tuple[int, ...]]:
+    """Return the type of different whole numbers between commas. It raises UsageError."""
+    one = whole(option, minimum, maximum)
+
+    def parse(text: str) -> tuple[int, ...]:
+        numbers = tuple(one(part) for part in text.split(","))
+        if len(set(numbers)) < len(numbers):
+            raise UsageError(f"{option} {text} names a number twice; valid: each once")
+        return numbers
+
+    return parse
 
 
 def number(

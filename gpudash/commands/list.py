@@ -13,6 +13,7 @@ from gpudash.format import plain
 from workloads import CATALOGUE, DEFAULT, Entry
 from workloads.levers import Effect, Lever
 from workloads.own.names import installed
+from workloads.standard_levers import PROCESSES
 
 WIDTH = 96
 
@@ -50,6 +51,8 @@ class Catalogue(msgspec.Struct, frozen=True):
     schema_version: int = 1
     installed: dict[str, str] = {}
     """Workloads of installed packages: name → `package.module:attribute`."""
+    of_processes: tuple[DescribedLever, ...] = ()
+    """Levers that each workload has besides where several processes train it."""
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -68,13 +71,18 @@ def main(arguments: argparse.Namespace) -> int:
 def as_text(entries: Sequence[Entry], others: Mapping[str, str]) -> str:
     """Return workloads as text, one paragraph a lever; of installed ones where they come from."""
     parts = [_workload(entry) for entry in entries]
+    parts.append("\n".join(["with --nproc N besides:", *map(_lever, PROCESSES)]))
     parts += [plain(f"{name}: installed, from {value}") for name, value in others.items()]
     return "\n\n".join(parts)
 
 
 def catalogue(entries: Sequence[Entry], others: Mapping[str, str]) -> Catalogue:
     """Return workloads as data."""
-    return Catalogue(tuple(map(_described, entries)), installed=dict(others))
+    return Catalogue(
+        tuple(map(_described, entries)),
+        installed=dict(others),
+        of_processes=tuple(map(_described_lever, PROCESSES)),
+    )
 
 
 def _workload(entry: Entry) -> str:
@@ -100,16 +108,17 @@ def _described(entry: Entry) -> DescribedWorkload:
         summary=entry.summary,
         source=entry.source,
         default=entry.name == DEFAULT,
-        levers=tuple(
-            DescribedLever(
-                name=lever.name,
-                default=lever.default_text,
-                valid=lever.valid,
-                choices=lever.values or None,
-                effect=lever.effect,
-                summary=lever.summary,
-                source=lever.source,
-            )
-            for lever in entry.levers
-        ),
+        levers=tuple(map(_described_lever, entry.levers)),
+    )
+
+
+def _described_lever(lever: Lever) -> DescribedLever:
+    return DescribedLever(
+        name=lever.name,
+        default=lever.default_text,
+        valid=lever.valid,
+        choices=lever.values or None,
+        effect=lever.effect,
+        summary=lever.summary,
+        source=lever.source,
     )

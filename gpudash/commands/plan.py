@@ -7,25 +7,33 @@ from gpudash.commands import COMMAND_LINE
 from gpudash.commands.stdout import passing
 from gpudash.errors import UsageError
 from gpudash.protocol import Plan, Settings
-from workloads import CATALOGUE, Entry
+from workloads import CATALOGUE, Entry, add
 from workloads.levers import AUTO, Lever, find
+from workloads.standard_levers import PROCESSES
 
-OF_WORKLOADS = ("set", "batch_size", "pipelined", "serial", "seed")
+OF_WORKLOADS = ("set", "batch_size", "pipelined", "serial", "seed", "nproc")
 
 
-def make_plan(arguments: argparse.Namespace, decided: Collection[str] = ()) -> Plan:
+def make_plan(
+    arguments: argparse.Namespace, decided: Collection[str] = (), *, nproc: int | None = None
+) -> Plan:
     """Return an endless plan of the training that is meant; note who has set its levers.
 
     `decided` are the levers that the command line decides elsewhere: for them, what is configured
-    does not count. Raises LeverError or UsageError.
+    does not count. `nproc` is the number of processes where it names several. Raises LeverError or
+    UsageError.
     """
+    nproc = nproc or arguments.nproc or 1
     entry = entry_of(arguments.workload)
+    if nproc > 1:
+        entry = together(entry, arguments.device)
     shorthands = {
         "batch_size": arguments.batch_size,
         "seed": arguments.seed,
         "pipelined": "on" if arguments.pipelined else "off" if arguments.serial else None,
     }
     asked = [_pair(text) for text in arguments.set]
+    _check_alone(nproc, [name for name, _ in asked])
     asked += [(name, value) for name, value in shorthands.items() if value is not None]
     settings = _settings(entry, asked)
     configured: Mapping[str, tuple[str, str]] = arguments.levers(entry)
@@ -34,7 +42,26 @@ def make_plan(arguments: argparse.Namespace, decided: Collection[str] = ()) -> P
             settings[name] = find(entry.levers, name).canonical(value)
             arguments.set_by[f"levers.{name}"] = by
     arguments.set_by |= {f"levers.{name}": COMMAND_LINE for name, _ in asked}
-    return Plan(workload=entry.name, settings=settings, device=arguments.device)
+    return Plan(workload=entry.name, settings=settings, device=arguments.device, nproc=nproc)
+
+
+def together(entry: Entry, device: str) -> Entry:
+    """Have this process know all workloads as several processes train them; return this one."""
+    if ":" in device:
+        raise UsageError(
+            f"--device {device} is one GPU, and --nproc takes one for each process; "
+            "valid with it: auto, cpu, cuda"
+        )
+    for known in list(CATALOGUE.values()):
+        add(known.of_processes())
+    return CATALOGUE[entry.name]
+
+
+def _check_alone(nproc: int, names: Iterable[str]) -> None:
+    """Refuse levers that one process does not have. Raises UsageError."""
+    for lever in PROCESSES if nproc == 1 else ():
+        if lever.name in names:
+            raise UsageError(f"lever {lever.name} goes with several processes: --nproc N")
 
 
 def check_with_command(arguments: argparse.Namespace) -> None:

@@ -54,10 +54,10 @@ def look_up(what: str, workload: str | None) -> Shown:
 def _levers(workload: str | None) -> tuple[Lever, ...]:
     """Return the levers of one workload, or each that any has."""
     if workload is not None:
-        return entry_of(workload).levers
+        return entry_of(workload).of_processes().levers
     named: dict[str, Lever] = {}
     for entry in CATALOGUE.values():
-        for lever in entry.levers:
+        for lever in entry.of_processes().levers:
             named.setdefault(lever.name, lever)
     return tuple(named.values())
 

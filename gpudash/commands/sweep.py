@@ -20,7 +20,7 @@ from gpudash.commands.stdout import complain, say, say_json
 from gpudash.compare.sweep import plot
 from gpudash.compare.sweep import table as sweep_table
 from gpudash.compare.sweep.file import Provenance, SweepFile, writing
-from gpudash.compare.sweep.grid import Grid, Sweep
+from gpudash.compare.sweep.grid import NPROC, Grid, Sweep
 from gpudash.compare.sweep.presets import ON_CPU, ON_GPU, Preset
 from gpudash.errors import Exit, RecordingError, UsageError
 from gpudash.protocol import Block, Event, Plan, Progress, Reading, Settings, Started
@@ -34,6 +34,7 @@ from gpudash.telemetry.nvml import GpuUnavailable
 from workloads import DEFAULT, Entry, find_workload
 from workloads.levers import find, resolve
 from workloads.nearest import unknown
+from workloads.standard_levers import PROCESSES
 
 MIN_S = 1.0
 """A block lasts this long besides: utilisation is read five times a second."""
@@ -44,6 +45,7 @@ SWITCHES = {
     "rebuilt model": "each change builds the model anew",
 }
 """What makes a sweep longer than its blocks, by a lever's effect."""
+OF_SEVERAL = frozenset(lever.name for lever in PROCESSES)
 BY_MACHINE = "num_workers"
 """The lever whose default depends on the machine."""
 
@@ -80,7 +82,7 @@ def main(arguments: argparse.Namespace) -> int:
     if file and earlier and earlier.device and sweep.blocks_done == sweep.blocks_planned:
         file.close()
         return print_measured(sweep, earlier, outputs)
-    session = Session(plan, command=arguments.command, set_by=arguments.set_by)
+    session = Session(of_count(plan, grid), command=arguments.command, set_by=arguments.set_by)
     try:
         return run_sweep(session, sweep, provenance, file, outputs, quiet=arguments.quiet)
     finally:
@@ -100,7 +102,9 @@ def foreseen(provenance: Provenance) -> str:
         f"{provenance.workload}: {settings}, {grid.rounds} rounds: {blocks} blocks",
         f"each block measures {measured} at least: {least} in all, and the warm-up of each block",
     ]
-    levers = {name for cell in range(grid.cells) for name in grid.changes(cell)}
+    if grid.counts:
+        lines.append("nproc: each number of processes is a training of its own")
+    levers = {name for cell in range(grid.cells) for name in grid.levers(cell)}
     effects = {
         name: find(find_workload(provenance.workload).levers, name).effect for name in levers
     }
@@ -120,7 +124,8 @@ def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
             f"preset {arguments.preset} sweeps {preset.workload}, not {arguments.workload}"
         )
     arguments.workload = preset.workload if preset else arguments.workload or DEFAULT
-    plan = make_plan(arguments, decided_by(preset, arguments.vary))
+    counts: Sequence[int] = arguments.nproc or (1,)
+    plan = make_plan(arguments, decided_by(preset, arguments.vary), nproc=max(counts))
     entry = find_workload(plan.workload)
     steps = arguments.steps
     if preset is None:
@@ -130,15 +135,41 @@ def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
         plan = msgspec.structs.replace(plan, settings=preset.settings | plan.settings)
         rows = _other_rows(entry, arguments.vary)
         preset = (ON_GPU if trains_on_gpu(plan.device) else ON_CPU)[arguments.preset]
+    rows = rows or preset.rows
+    if len(counts) > 1:
+        rows = tuple({NPROC: str(count)} | row for count in counts for row in rows)
     grid = Grid(
-        rows=rows or preset.rows,
+        rows=rows,
         columns=preset.columns,
         rounds=arguments.rounds or preset.rounds,
         min_steps=steps or preset.min_steps,
         min_s=0.0 if steps else MIN_S,
     )
     check_grid(entry, plan.settings, grid)
+    if grid.counts:
+        _check_scaling(grid, resume=arguments.resume)
     return plan, grid
+
+
+def of_count(plan: Plan, grid: Grid, nth: int = 0) -> Plan:
+    """Return the plan of the training with the nth number of processes; as it is without any."""
+    if not grid.counts:
+        return plan
+    settings = dict(plan.settings)
+    if grid.counts[nth] == 1:
+        settings = {name: value for name, value in settings.items() if name not in OF_SEVERAL}
+    return msgspec.structs.replace(plan, nproc=grid.counts[nth], settings=settings)
+
+
+def _check_scaling(grid: Grid, *, resume: bool) -> None:
+    """Refuse what goes with one number of processes alone. Raises UsageError."""
+    if 1 not in grid.counts:
+        raise UsageError("--nproc with several numbers needs 1 too, which the others scale from")
+    varied = {name for cell in range(grid.cells) for name in grid.levers(cell)} & OF_SEVERAL
+    if varied:
+        raise UsageError(f"--vary {min(varied)}: one process does not have it; valid: one --nproc")
+    if resume:
+        raise UsageError("--resume does not go with several numbers of processes")
 
 
 def decided_by(preset: Preset | None, varied: Sequence[str]) -> set[str]:
@@ -149,7 +180,7 @@ def decided_by(preset: Preset | None, varied: Sequence[str]) -> set[str]:
 
 def _preset(arguments: argparse.Namespace) -> Preset | None:
     """Return the preset that is meant; workload and settings are the same for every size."""
-    if arguments.preset is None and not arguments.vary:
+    if arguments.preset is None and not arguments.vary and len(arguments.nproc or ()) < 2:
         raise UsageError(f"say what to sweep: --vary LEVER=A,B,… or --preset {'|'.join(ON_GPU)}")
     if arguments.preset is None:
         return None
@@ -285,13 +316,16 @@ class RecordedSweep:
         """Why it ended early."""
         self.started: Started | None = None
         """What the worker said when it was ready."""
+        self._count = 0  # of the numbers of processes, which is trained
+        self._waits = False  # for the training with the next
+        self._sweep.nproc = next(iter(sweep.grid.counts), None)
         self.refusal: str | None = None
         """Why it was not begun: the file's blocks were measured elsewhere."""
 
     def begin(self, started: Started, run: int, /) -> tuple[Block, ...]:
         """Return what the worker is to run, under this number."""
-        self._began_s = time.monotonic()
-        self.started = started
+        self._began_s = self._began_s or time.monotonic()
+        self.started, self._waits = started, False
         try:
             if self._file is not None:
                 self._file.started_on(started)
@@ -300,13 +334,13 @@ class RecordedSweep:
             return ()
         except RecordingError as error:
             return self._fail(str(error))
-        blocks = self._sweep.begin(run)
+        blocks = self._sweep.begin(run, started.world_size)
         self.done = self._sweep.done
         return blocks
 
     def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
         """Take one record."""
-        if self.done:
+        if self.done or self._waits:
             return None
         if isinstance(item, Progress):
             self.skipped_samples = self._skipped_before + item.skipped_samples
@@ -320,6 +354,18 @@ class RecordedSweep:
             return self._fail(str(error))
         self.done, self.failure = self._sweep.done, self._sweep.failure
         return blocks
+
+    def is_over(self, session: Session, plan: Plan) -> bool:
+        """Go on with the next number of processes; return whether there is none."""
+        is_last = self._count + 1 >= len(self._sweep.grid.counts)
+        if not self.done or is_last or self.failure is not None or self.refusal is not None:
+            return self.done
+        self._count += 1
+        self._sweep.nproc = self._sweep.grid.counts[self._count]
+        self._waits, self.done = True, False
+        session.restart(of_count(plan, self._sweep.grid, self._count))
+        session.conduct(self)
+        return False
 
     def shown(self) -> None:
         """Return nothing: a sweep has no place on the dashboard."""
@@ -362,9 +408,10 @@ def run_sweep(
     """Run what is missing of the sweep and print its table. Returns the exit code."""
     news = News(quiet=quiet)
     recorded = RecordedSweep(sweep, file)
+    plan = msgspec.structs.replace(session.plan, settings=provenance.settings)
     session.conduct(recorded)
     try:
-        interrupted = follow(session, news, recorded.line, lambda: recorded.done)
+        interrupted = follow(session, news, recorded.line, lambda: recorded.is_over(session, plan))
         recorded.conclude()
     finally:
         if file is not None:
@@ -402,7 +449,8 @@ def title_of(ran: Provenance) -> str:
     says, and the one whose default is this machine's; the worker's notes tell of some of them.
     """
     varied = ran.grid.varied
-    notes = [both for both in zip_longest(ran.notes, ran.noted) if both[1] not in varied]
+    silent = varied | {"batch_size"} if NPROC in varied else varied  # it tells the last number's
+    notes = [both for both in zip_longest(ran.notes, ran.noted) if both[1] not in silent]
     told = {lever for _, lever in notes}
     default = {lever.name: lever.default_text for lever in find_workload(ran.workload).levers}
     fixed = {
@@ -440,7 +488,7 @@ def check_grid(entry: Entry, settings: Settings, grid: Grid) -> None:
     Raises LeverError, and UsageError for a lever that is both fixed and varied.
     """
     for cell in range(grid.cells):
-        changes = grid.changes(cell)
+        changes = grid.levers(cell)
         both = settings.keys() & changes.keys()
         if both:
             raise UsageError(f"lever {min(both)} is both set and varied; valid: one of the two")

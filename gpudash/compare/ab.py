@@ -98,14 +98,14 @@ class Comparison:
         """The A/A check so far."""
         return same_setting_check(self._pairs, self._orders[: len(self._pairs)])
 
-    def begin(self, _started: Started, run: int, /) -> tuple[Block, ...]:
+    def begin(self, started: Started, run: int, /) -> tuple[Block, ...]:
         """Return what the worker is to run, under this number."""
         question = self.question
         blocks = tuple(
             question.block(number, question.a if side == "A" else question.b)
             for number, side in enumerate("".join(self._orders))
         )
-        self._log = BlockLog(run, blocks)
+        self._log = BlockLog(run, blocks, started.world_size)
         return blocks
 
     def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:

@@ -94,8 +94,10 @@ class BlockLog:
     A block that was left before its least number of steps has none: another change cut it off.
     """
 
-    def __init__(self, run: int = -1, blocks: Iterable[Block] = ()) -> None:
+    def __init__(self, run: int = -1, blocks: Iterable[Block] = (), ranks: int = 1) -> None:
+        """Of several ranks one tells for all: the others train on as many samples."""
         self._run = run
+        self._ranks = ranks
         self._blocks = {block.number: block for block in blocks}
         self._open: deque[_Open] = deque()
         self._readings: deque[Reading] = deque(maxlen=2 * SAMPLES_KEPT)  # of GPU and host
@@ -154,7 +156,7 @@ class BlockLog:
     def _measured(self, one: _Open, last_step: int) -> Measured | None:
         block = self._blocks[one.number]
         if block.wall_clock is not None:
-            return _timed(one, block)
+            return self._timed(one, block)
         kept = (without(step, int(step.step >= last_step)) for step in one.steps)
         steps = [step for step in kept if step is not None]
         counts = [step.count for step in steps]
@@ -167,7 +169,7 @@ class BlockLog:
             number=one.number,
             settings=one.settings,
             steps=sum(counts),
-            samples=total(step.samples for step in steps),
+            samples=self._of_all(total(step.samples for step in steps)),
             busy_s=sum(step.count * step.step_ms for step in steps) / 1e3,
             host_ms=mean((step.host_ms for step in steps), counts),
             util_pct=mean(reading.number("gpu_util_pct") for reading in readings),
@@ -175,15 +177,17 @@ class BlockLog:
             core_wait_pct=mean(reading.number("core_wait_pct") for reading in readings),
         )
 
+    def _timed(self, one: _Open, block: Block) -> Measured | None:
+        timed = one.timed
+        if timed is None or timed.steps < block.min_steps:
+            return None
+        return Measured(
+            number=one.number,
+            settings=one.settings,
+            steps=timed.steps,
+            samples=self._of_all(timed.samples),
+            busy_s=timed.seconds,
+        )
 
-def _timed(one: _Open, block: Block) -> Measured | None:
-    timed = one.timed
-    if timed is None or timed.steps < block.min_steps:
-        return None
-    return Measured(
-        number=one.number,
-        settings=one.settings,
-        steps=timed.steps,
-        samples=timed.samples,
-        busy_s=timed.seconds,
-    )
+    def _of_all(self, samples: int | None) -> int | None:
+        return None if samples is None else samples * self._ranks

@@ -63,9 +63,9 @@ from gpudash.recording.recordings import Recordings
 from gpudash.recording.stream import Form, RowStream
 from gpudash.recording.writer import RecordingWriter
 from gpudash.run.normalise import Normaliser
+from gpudash.run.rank_processes import start
 from gpudash.run.source import Ended, Source
 from gpudash.run.telemetry_source import TelemetrySource
-from gpudash.run.worker_process import WorkerProcess
 from gpudash.snapshot import Hang, Listener, Snapshot
 from gpudash.views import hangs
 from gpudash.views.hangs import LEAST_S, Hangs
@@ -96,7 +96,7 @@ class Session:
         rate_hz: float = 4.0,
         command: Sequence[str] = (),
         set_by: Mapping[str, str] | None = None,
-        start_source: Callable[[Plan], Source] = WorkerProcess,
+        start_source: Callable[[Plan], Source] = start,
         beside: Sequence[Source] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

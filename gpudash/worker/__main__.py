@@ -11,15 +11,26 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from multiprocessing.util import get_temp_dir
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
-from gpudash.protocol import Ability, Failed, Hello, Note, Plan, Started, Status
+from gpudash.protocol import (
+    Ability,
+    Device,
+    Failed,
+    Hello,
+    Note,
+    Phase,
+    Plan,
+    Started,
+    Status,
+)
 from gpudash.worker.phases import phases
 from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, phrase
@@ -28,6 +39,8 @@ from workloads.own.loading import find, located, said
 from workloads.own.names import parts
 
 if TYPE_CHECKING:
+    import torch
+
     from workloads.training import Training
 
 CAN: tuple[Ability, ...] = (
@@ -48,14 +61,24 @@ def main() -> int:
     die_with(int(parent_pid))
     keep_sockets_in(scratch)
     keep_compiled_code()
-    events = EventPipe(int(events_fd))
     plan = msgspec.json.decode(plan_json, type=Plan)
+    commands = CommandPipe(sys.stdin.fileno())
+    return work(plan, EventPipe(int(events_fd)), build, partial(train, commands=commands))
+
+
+def work(
+    plan: Plan,
+    events: EventPipe,
+    build: Callable[[Plan, EventPipe], "Training"],
+    train: Callable[["Training", Plan, EventPipe], None],
+) -> int:
+    """Build what is planned, train it, and tell how that ends. Returns the exit code."""
     training = None
     try:
         events.send(Hello(can=CAN, pid=os.getpid()))
         events.send(Status(text="loading torch"))
         training = build(plan, events)
-        train(training, plan, events, CommandPipe(sys.stdin.fileno()))
+        train(training, plan, events)
     except ParentGone:
         return 1
     except Exception as error:  # noqa: BLE001  # the parent must hear of every one
@@ -77,28 +100,40 @@ def keep_sockets_in(directory: str) -> None:
 def build(plan: Plan, events: EventPipe) -> "Training":
     """Build the workload and report it. Raises what goes wrong on the way."""
     # here and not above: this is what takes the seconds
-    from gpudash.instrument.device import describe_device, versions  # noqa: PLC0415  # see above
     from workloads.training import Training, pick_device  # noqa: PLC0415  # see above
 
-    device = pick_device(plan.device)
+    device, entry = pick_device(plan.device), find(plan.workload)
+    described = announce(plan, device, events)
+    training = Training(entry, plan.settings, device)
+    events.send(started(training, plan, described, phases(entry.prepares)))
+    return training
+
+
+def announce(plan: Plan, device: "torch.device", events: EventPipe) -> Device:
+    """Say what is built, and return what it is built on."""
+    from gpudash.instrument.device import describe_device  # noqa: PLC0415  # imports torch
+
     described = describe_device(device)
     events.send(Status(text=f"building {plan.workload} on {described.name}"))
-    entry = find(plan.workload)
-    training = Training(entry, plan.settings, device)
-    started = Started(
+    return described
+
+
+def started(training: "Training", plan: Plan, device: Device, phases: tuple[Phase, ...]) -> Started:
+    """Return what is told of a training that is ready."""
+    from gpudash.instrument.device import versions  # noqa: PLC0415  # imports torch
+
+    return Started(
         at_s=time.monotonic(),
         pid=os.getpid(),
         workload=plan.workload,
-        device=described,
+        device=device,
         settings=dict(training.settings),
         requested=plan.settings,
         warmup_steps=training.warmup_steps,
         versions=versions(),
         notes=tuple(Note(lever=lever, text=text) for lever, text in training.notes.items()),
-        phases=phases(entry.prepares),
+        phases=phases,
     )
-    events.send(started)
-    return training
 
 
 def train(training: "Training", plan: Plan, events: EventPipe, commands: CommandPipe) -> None:

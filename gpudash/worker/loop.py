@@ -9,12 +9,15 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from gpudash import format as fmt
 from gpudash.forecast import Need, forecast
 from gpudash.instrument.block_queue import BlockQueue, difference
+from gpudash.instrument.clock import Mark
+from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.memory import capacity_mib, device_memory, give_back, reset_peak
 from gpudash.instrument.memory_history import TRACED, MemoryHistory
 from gpudash.instrument.pipes import CommandPipe
@@ -49,6 +52,7 @@ from workloads.levers import LeverError, phrase
 from workloads.memory import is_out_of_memory
 from workloads.training import Training
 
+ResultT = TypeVar("ResultT")
 DUE_EVERY_S = 0.025
 """How often the loop looks for commands and for a report that is due: a system call for each
 step would cost short steps more than some lever gains."""
@@ -66,6 +70,8 @@ WATCHED_STEPS = 2
 class Loop:
     """Steps a training until its plan is fulfilled or it is told to stop."""
 
+    phases = PHASES
+
     def __init__(
         self, training: Training, plan: Plan, commands: CommandPipe, send: Callable[[Event], None]
     ) -> None:
@@ -73,10 +79,10 @@ class Loop:
         self._plan = plan
         self._commands = commands
         self._send = send
-        self._clock, losses = instruments(training.device, PHASES)
+        self._clock, losses = instruments(training.device, self.phases)
         reported = training.input_report, training.synchronize
         memory = partial(device_memory, training.device)
-        self._reports = Reports(self._clock, losses, *reported, send, memory)
+        self._reports = Reports(self._clock, losses, *reported, send, memory, self._collectives)
         self._noted = set(training.notes.values())  # the session has been told at the start
         self._requested = plan.settings
         self._last_good = dict(training.settings)  # settings with which a step went through …
@@ -159,7 +165,15 @@ class Loop:
             return True
         if plan.steps is not None and training.trained_steps + training.pending >= plan.steps:
             return True
-        return plan.duration_s is not None and (time.monotonic() - self._began_s >= plan.duration_s)
+        return plan.duration_s is not None and self._now() - self._began_s >= plan.duration_s
+
+    def _now(self) -> float:
+        """Return the time by which it is judged how long something has lasted."""
+        return time.monotonic()
+
+    def _together(self, act: Callable[[], ResultT]) -> ResultT:
+        """Do what may be refused: with other ranks, on all of them or on none."""
+        return act()
 
     def _far_ahead(self) -> bool:
         """Look; tell whether the host has enqueued more than the device needs to stay busy."""
@@ -170,7 +184,7 @@ class Loop:
     def _iterate(self) -> None:
         training, before = self._training, self._training.trained_steps
         try:
-            trained = training.step(self._clock.begin())
+            trained = training.step(self._begin())
         except (RuntimeError, MemoryError) as error:
             if not self._may_roll_back(error):
                 raise
@@ -186,6 +200,14 @@ class Loop:
         steps = training.trained_steps - before  # two streams: trained, then failed to prepare
         self._reports.count(steps, steps * int(training.settings["batch_size"]))
         self._roll_back(self._clock.began_s)
+
+    def _begin(self) -> Mark:
+        """Open an iteration; return what it is to be marked with."""
+        return self._clock.begin()
+
+    def _collectives(self) -> Collectives:
+        """Return what a step exchanges with other processes."""
+        return Collectives()
 
     def _break(self) -> None:
         """Begin anew: neither the time until now nor the pace so far is the next step's."""
@@ -209,7 +231,7 @@ class Loop:
     def _drain(self) -> None:
         training = self._training
         if training.pending:
-            trained = training.drain(self._clock.begin())
+            trained = training.drain(self._begin())
             assert trained is not None, "it was pending"
             self._clock.end(training.trained_steps, trained.samples, trained.loss)
 
@@ -319,10 +341,9 @@ class Loop:
         began_s, answers = time.monotonic(), (command.id,)
         changes = self._way_back() | command.settings
         try:
-            if self._blocks.running:  # then any change ends them, whatever is active just now
-                wanted = self._training.resolve(changes)
-            else:
-                wanted = self._training.check(changes)
+            # with blocks, any change ends them, whatever is active just now
+            resolve = self._training.resolve if self._blocks.running else self._training.check
+            wanted = self._together(lambda: resolve(changes))
         except LeverError as error:
             self._refuse("bad_setting", command.settings, str(error), answers)
             return
@@ -345,7 +366,7 @@ class Loop:
             # in its warm-up, in which nothing is measured, memory may run out
             self._history.watch(self._training.trained_steps + WATCHED_STEPS)
         try:
-            fits = self._fits(lambda: self._training.enter(wanted))
+            fits = self._fits(lambda: self._together(lambda: self._training.enter(wanted)))
         except LeverError as error:  # found while building: a data directory that is gone
             self._roll_back(began_s, answers, str(error))
             return
@@ -381,7 +402,7 @@ class Loop:
             self._leave_blocks("no block is left")
             return
         try:
-            wanted = training.resolve(blocks.baseline | block.changes)
+            wanted = self._together(lambda: training.resolve(blocks.baseline | block.changes))
         except LeverError as error:
             self._refuse("bad_setting", block.changes, str(error))
             blocks.current = None
@@ -434,7 +455,7 @@ class Loop:
     def _block_is_over(self) -> bool:
         last_step = self._training.trained_steps + self._training.pending
         over = self._blocks.current is None or (
-            not self._paused and self._blocks.is_over(last_step, time.monotonic())
+            not self._paused and self._blocks.is_over(last_step, self._now())
         )
         return over or self._done()
 
@@ -466,10 +487,13 @@ class Loop:
                 block=blocks.current.number if blocks.current else None,
             )
         )
-        for note in training.notes.values():
-            if note not in self._noted:  # told once, however often a comparison switches
-                print(note, flush=True)
-        self._noted.update(training.notes.values())
+        new = [note for note in training.notes.values() if note not in self._noted]
+        self._noted.update(new)  # told once, however often a comparison switches
+        self._say(new)
+
+    def _say(self, notes: list[str]) -> None:
+        for note in notes:
+            print(note, flush=True)
 
     def _roll_back(self, began_s: float, answers: tuple[int, ...] = (), why: str = "") -> None:
         """Go back to the settings that were last seen to work; `why`, if not for memory.

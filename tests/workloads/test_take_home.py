@@ -3,8 +3,10 @@
 What is run is the text that is shown, character by character.
 """
 
+import multiprocessing
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -20,17 +22,27 @@ from workloads.batches import CACHED_BATCHES
 from workloads.compute_options import EAGER_BEFORE_CAPTURE
 from workloads.jpeg_files import JpegFiles
 from workloads.levers import Lever
+from workloads.standard_levers import PROCESSES
 from workloads.take_home import recipe, recipes
 from workloads.training import Training
 
 ENTRY = CATALOGUE["masked_loss"]
-LEVERS = {lever.name: lever for entry in CATALOGUE.values() for lever in entry.levers}
+SHARED = {lever.name: lever for lever in PROCESSES}
+LEVERS = {
+    lever.name: lever for entry in CATALOGUE.values() for lever in entry.of_processes().levers
+}
 VALUES = [(name, value) for name, lever in LEVERS.items() for value in lever.values]
 STEPS = 6
 """More than data=cached replays, and more than are run eagerly before a graph is recorded."""
-NUMBERS = {"batch_size": "3", "num_workers": "2", "prefetch_factor": "3", "seed": "7"}
-OWN_CODE = {*take_home.BEFORE, "model_scale"}
-"""Levers whose recipes are no training loop, or are none."""
+NUMBERS = {
+    "bucket_cap_mb": "4",
+    "batch_size": "3",
+    "num_workers": "2",
+    "prefetch_factor": "3",
+    "seed": "7",
+}
+OWN_CODE = {*take_home.BEFORE, *SHARED, "model_scale"}
+"""Levers whose recipes are no training loop, or are none, or are one of several processes."""
 LOOPS = [
     (name, value)
     for name, lever in LEVERS.items()
@@ -300,3 +312,30 @@ def test_each_way_to_make_a_sample_makes_the_workloads(value: str, written: Jpeg
         jpeg_stages.run(steps, path, key)[0] for path, key in zip(written.paths, keys, strict=False)
     ]
     torch.testing.assert_close(batch, torch.stack(expected), rtol=0, atol=1e-5)
+
+
+# ── over several processes ──────────────────────────────────────────────────────────────
+
+
+def losses_of_one_rank(name: str, value: str, store: str) -> list[Tensor]:
+    """Return what the lines train, as the only process of a group."""
+    torch.set_num_threads(1)  # the parent's threads were not forked
+    join = torch.distributed.init_process_group
+    torch.distributed.init_process_group = lambda: join(
+        "gloo", f"file://{store}", rank=0, world_size=1
+    )
+    return run(name, value)["losses"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name, lever in SHARED.items() for value in lever.values or ("4",)],
+)
+def test_the_lines_of_averaging_train_as_one_process_does(
+    name: str, value: str, tmp_path: Path
+) -> None:
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        arguments = (name, value, str(tmp_path / "store"))
+        losses = pool.apply_async(losses_of_one_rank, arguments).get(timeout=90)
+    close = 1e-3 if name == "gradient_compression" else 1e-6
+    torch.testing.assert_close(losses, trained_here("seed", "0"), rtol=close, atol=close)

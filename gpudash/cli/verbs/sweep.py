@@ -1,11 +1,13 @@
 """`gpudash sweep`."""
 
 from gpudash.cli.options import (
+    MOST_PROCESSES,
     FileName,
     add_profile_option,
     add_quiet,
     add_training_options,
     whole,
+    wholes,
 )
 from gpudash.cli.parser import Parser, Verb
 from gpudash.compare.lengths import ROUNDS
@@ -16,6 +18,11 @@ from gpudash.errors import Exit
 def add_arguments(parser: Parser) -> None:
     """Add what `sweep` takes."""
     add_training_options(parser, default=None)  # a preset brings its own workload
+    parser.options["nproc"].type = wholes("--nproc", 1, MOST_PROCESSES)
+    parser.options["nproc"].metavar = "N,…"
+    parser.options[
+        "nproc"
+    ].help = "train in N processes with DDP; several numbers: a training each, and how they scale"
     table = parser.add_argument_group("table")
     table.add_argument(
         "--vary",
@@ -63,6 +70,7 @@ VERB = Verb(
     add_arguments=add_arguments,
     examples=(
         ("gpudash sweep --vary pipelined=off,on --vary batch_size=4,8", "a table of four settings"),
+        ("gpudash sweep encdec --nproc 1,2", "how much faster are two GPUs?"),
         ("gpudash sweep --preset encdec --csv s.csv --plot s.svg", "a source's table, as files"),
     ),
     exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED, Exit.INTERRUPTED),

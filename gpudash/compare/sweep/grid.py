@@ -2,16 +2,23 @@
 
 A cell is a row's settings and a column's together. The first column is what the others of
 its row are compared with, round by round, so what drifts between rounds cancels.
+
+Rows may name numbers of processes. Each number is a training of its own, so what it scales by is
+compared between two trainings that followed each other (`unpaired_t.py`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from gpudash.compare.blocks import BlockLog, Measured, Outcome
 from gpudash.compare.paired_t import Estimate, estimate, round_order
+from gpudash.compare.unpaired_t import Part, Ratio, rate, ratio, spread_of_blocks
 from gpudash.protocol import Block, Event, Reading, RefusalKind, Settings
 from gpudash.statistics import mean
+
+NPROC = "nproc"
+"""Stands among a row's settings as levers do: how many processes train."""
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +35,21 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         """Return the levers of a cell, counted row by row."""
         row, column = divmod(cell, len(self.columns))
         return self.rows[row] | self.columns[column]
+
+    def levers(self, cell: int) -> Settings:
+        """Return what a training is told of a cell's settings."""
+        return {name: value for name, value in self.changes(cell).items() if name != NPROC}
+
+    def nproc(self, cell: int) -> int | None:
+        """Return how many processes train a cell; None where no cell says."""
+        named = self.changes(cell).get(NPROC)
+        return None if named is None else int(named)
+
+    @property
+    def counts(self) -> list[int]:
+        """The numbers of processes, each once; none where no cell says."""
+        found = dict.fromkeys(self.nproc(cell) for cell in range(self.cells))
+        return [count for count in found if count is not None]
 
     @property
     def cells(self) -> int:
@@ -98,6 +120,8 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
     core_wait_pct: float | None = None
     change: Estimate | None = None
     """Throughput against the row's first column; None for that one, or if not measured."""
+    efficiency: Ratio | None = None
+    """Throughput over that of one process times the number of processes; None for one process."""
     failure: str | None = None
     out_of_memory: bool = False
     """That is why it failed."""
@@ -115,6 +139,8 @@ class Sweep:
         for row in known:
             self._keep(row)
         self._numbers: dict[int, tuple[int, int]] = {}
+        self.nproc: int | None = None
+        """Where cells say how many processes train them: those of this number are run."""
         self.done = False
         """Nothing more of it is being run."""
         self.failure: str | None = None
@@ -123,7 +149,7 @@ class Sweep:
     @property
     def blocks_done(self) -> int:
         """Blocks that need not be run any more."""
-        return self.blocks_planned - len(self._missing())
+        return self.blocks_planned - len(list(self._missing()))
 
     @property
     def blocks_planned(self) -> int:
@@ -138,12 +164,12 @@ class Sweep:
             return []
         return list(dict.fromkeys(row.failure for row in rows if row.failure is not None))
 
-    def begin(self, run: int) -> tuple[Block, ...]:
+    def begin(self, run: int, ranks: int = 1) -> tuple[Block, ...]:
         """Return what the worker is to run, under this number."""
-        self._numbers = dict(enumerate(self._missing()))
+        self._numbers = dict(enumerate(self._to_run()))
         self.done = not self._numbers
         blocks = self._blocks()
-        self._log = BlockLog(run, blocks)
+        self._log = BlockLog(run, blocks, ranks)
         return blocks
 
     def fold(self, item: Event | Reading) -> tuple[list[BlockRow], tuple[Block, ...] | None]:
@@ -153,7 +179,7 @@ class Sweep:
         rows = [row for outcome in self._log.fold(item) if (row := self._take(outcome))]
         if self._log.over is not None:
             self.done = True
-            self.failure = self._log.over if self._missing() else None
+            self.failure = self._log.over if self._to_run() else None
             return rows, None
         return rows, self._blocks() if any(row.failure for row in rows) else None
 
@@ -166,11 +192,11 @@ class Sweep:
         ]
 
     def _blocks(self) -> tuple[Block, ...]:
-        grid, missing = self.grid, set(self._missing())
+        grid, missing = self.grid, set(self._to_run())
         return tuple(
             Block(
                 number=number,
-                changes=grid.changes(cell),
+                changes=grid.levers(cell),
                 min_steps=grid.min_steps,
                 min_s=grid.min_s,
             )
@@ -178,15 +204,17 @@ class Sweep:
             if (turn, cell) in missing
         )
 
-    def _missing(self) -> list[tuple[int, int]]:
-        """Return the rounds and cells still to be run, in their order."""
+    def _to_run(self) -> list[tuple[int, int]]:
+        """Return the rounds and cells that this training has still to run, in their order."""
+        return [one for one in self._missing() if self.grid.nproc(one[1]) == self.nproc]
+
+    def _missing(self) -> Iterator[tuple[int, int]]:
+        """Yield all that are still to be run."""
         orders = round_order(self.grid.cells, self.grid.rounds, self.grid.seed)
-        return [
-            (turn, cell)
-            for turn, order in enumerate(orders)
-            for cell in order
-            if (turn, cell) not in self._known and cell not in self.failures
-        ]
+        for turn, order in enumerate(orders):
+            for cell in order:
+                if (turn, cell) not in self._known and cell not in self.failures:
+                    yield turn, cell
 
     def _take(self, outcome: Outcome) -> BlockRow | None:
         """Keep what came of a block; None for a cell that has failed before."""
@@ -239,9 +267,30 @@ class Sweep:
             cpu_pct=mean(row.cpu_pct for row in own.values()),
             core_wait_pct=mean(row.core_wait_pct for row in own.values()),
             change=estimate(costs) if costs and cell != base else None,
+            efficiency=self._efficiency(cell),
             failure=failure,
             out_of_memory=out_of_memory,
         )
+
+    def _efficiency(self, cell: int) -> Ratio | None:
+        count = self.grid.nproc(cell)
+        if count in (None, 1):
+            return None
+        alone = self.grid.changes(cell) | {NPROC: "1"}
+        cells = range(self.grid.cells)
+        base = next((one for one in cells if self.grid.changes(one) == alone), cell)
+        own, first = self._parts(cell), self._parts(base)
+        rates = rate(first), rate(own)
+        if base == cell or count is None or rates[0] is None or rates[1] is None:
+            return None
+        found = ratio(rates[0], rates[1], spread_of_blocks(first), spread_of_blocks(own))
+        low, high = (None if end is None else end / count for end in (found.low, found.high))
+        return Ratio(ratio=found.ratio / count, low=low, high=high)
+
+    def _parts(self, cell: int) -> list[Part]:
+        """Return the samples of a cell's blocks, and how long they took."""
+        rows = self._rounds(cell).values()
+        return [Part(row.samples, row.busy_s) for row in rows if row.samples and row.busy_s]
 
     def _rounds(self, cell: int) -> dict[int, BlockRow]:
         return {turn: row for (turn, one), row in sorted(self._known.items()) if one == cell}

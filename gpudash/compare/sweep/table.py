@@ -7,8 +7,12 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.sweep.grid import CellResult, Grid
+from gpudash.compare.unpaired_t import Ratio
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Settings
+
+OF_ALL = "steps/s and samples/s of all processes"
+"""The unit where rows name numbers of processes."""
 
 
 class SettingResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +36,11 @@ class SettingResult(msgspec.Struct, frozen=True, kw_only=True):
     failure: str | None
     """Why it could not be measured."""
     out_of_memory: bool
+    efficiency: float | None = None
+    """Samples/s over those of one process times the number of processes."""
+    efficiency_low: float | None = None
+    efficiency_high: float | None = None
+    """Its 95 % interval."""
 
 
 def data(grid: Grid, results: Sequence[Sequence[CellResult]]) -> tuple[SettingResult, ...]:
@@ -44,7 +53,7 @@ def data(grid: Grid, results: Sequence[Sequence[CellResult]]) -> tuple[SettingRe
 
 
 def _measured(settings: Settings, result: CellResult) -> SettingResult:
-    found = result.change
+    found, scaled = result.change, result.efficiency
     return SettingResult(
         settings=settings,
         steps_per_s=result.steps_per_s,
@@ -58,13 +67,22 @@ def _measured(settings: Settings, result: CellResult) -> SettingResult:
         core_wait_pct=result.core_wait_pct,
         failure=result.failure,
         out_of_memory=result.out_of_memory,
+        efficiency=None if scaled is None else scaled.ratio,
+        efficiency_low=None if scaled is None else scaled.low,
+        efficiency_high=None if scaled is None else scaled.high,
     )
 
 
 def legend(grid: Grid) -> str:
     """Return what a cell holds."""
+    efficiency = (
+        "efficiency: samples/s over those of one process times the number [95 % interval], "
+        if grid.counts
+        else ""
+    )
     return (
-        f"{unit(grid)}, change of the throughput against the first variant [95 % interval] "
+        f"{unit(grid)}, {efficiency}"
+        "change of the throughput against the first variant [95 % interval] "
         "(utilisation, time the host was busy with a step, "
         f"time waited for a core from {CORE_WAIT_WARNS_PCT:.0f} % on)"
     )
@@ -72,6 +90,8 @@ def legend(grid: Grid) -> str:
 
 def unit(grid: Grid) -> str:
     """Return the rate's unit: steps of different batch sizes are not worth the same."""
+    if grid.counts:
+        return OF_ALL
     sizes = {column.get("batch_size") for column in grid.columns}
     return "samples/s" if len(sizes) > 1 else "steps/s"
 
@@ -115,6 +135,10 @@ def cell(result: CellResult, unit: str = "steps/s") -> str:
     if rate is None:
         return fmt.ABSENT
     text = fmt.figure(rate)
+    if unit == OF_ALL:
+        text = f"{fmt.figure(result.steps_per_s)} steps/s, {fmt.figure(rate)} samples/s"
+    if result.efficiency is not None:
+        text += f", efficiency {efficiency(result.efficiency)}"
     if result.change is not None:
         text += f", {change(result.change)}"
     beside = []
@@ -137,6 +161,14 @@ def why_not(result: CellResult) -> str:
 def change(found: Estimate) -> str:
     """Return a change with its interval, in percent."""
     return fmt.change(found.change, found.low, found.high)
+
+
+def efficiency(found: Ratio) -> str:
+    """Return an efficiency with its interval, in percent."""
+    text = f"{100 * found.ratio:.1f} %"
+    if found.low is None or found.high is None:
+        return text
+    return f"{text} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
 
 
 def as_text(table: Sequence[Sequence[str]], columns: int = 1000) -> str:

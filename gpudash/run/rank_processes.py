@@ -1,0 +1,75 @@
+"""Several ranks of a workload as one source: torchrun's process, and theirs, which it starts."""
+
+from collections import Counter
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from gpudash.protocol import AnyCommand, Envelope, Failed, Plan
+from gpudash.rendezvous import Rendezvous
+from gpudash.run.source import Source
+from gpudash.run.training_processes import TrainingProcesses
+from gpudash.run.worker_process import WorkerProcess
+
+LAUNCHER = ("-m", "gpudash.worker.launch")
+
+
+def start(plan: Plan) -> Source:
+    """Start what the plan asks for: one process, or several. Raises WorkerError."""
+    return WorkerProcess(plan) if plan.nproc == 1 else RankProcesses(plan)
+
+
+class RankProcesses(WorkerProcess):
+    """The launcher with its pipes, and a line to each of the ranks."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Start them. Raises WorkerError."""
+        super().__init__(plan, LAUNCHER)
+        self._ranks = TrainingProcesses(Rendezvous(Path(self._scratch.name)))
+        self._seqs: Counter[tuple[str, int]] = Counter()
+        self._unheard: list[Envelope] = []
+        self._failures: list[tuple[int, Failed]] = []  # and whose each is
+        self._death: Failed | None = None  # of a rank, without a word of its own
+
+    def send(self, command: AnyCommand, /) -> None:
+        """Hand it to the ranks."""
+        self._unheard += self._ranks.send(command)
+
+    def read(self) -> list[Envelope]:
+        """Return what has arrived; after the end of all, which rank has failed first, and why."""
+        has_ended = self.exit_code() is not None
+        unheard, self._unheard = self._unheard, []
+        told = []
+        for envelope in (*super().read(), *unheard):
+            if isinstance(envelope.body, Failed):
+                self._death = envelope.body
+            else:
+                told.append(envelope)
+        for envelope in self._ranks.read():
+            if isinstance(envelope.body, Failed):
+                self._failures.append((envelope.rank, envelope.body))
+            else:
+                told.append(envelope)
+        why = self._death or self._first_failure()
+        if has_ended and why is not None:
+            self._death, self._failures = None, []
+            told.append(Envelope(source="training", seq=0, sent_s=why.at_s, body=why))
+        return [self._numbered(one) for one in told]
+
+    def close(self) -> None:
+        """End all of them."""
+        super().close()
+        self._ranks.close()
+
+    def _first_failure(self) -> Failed | None:
+        """Return what went wrong first: what the other ranks say came of it."""
+        if not self._failures:
+            return None
+        rank, first = min(self._failures, key=lambda one: one[1].at_s)
+        is_alone = len({failed.sentence for _, failed in self._failures}) == 1
+        return first if is_alone else replace(first, sentence=f"rank {rank}: {first.sentence}")
+
+    def _numbered(self, envelope: Envelope) -> Envelope:
+        key = envelope.source, envelope.rank
+        self._seqs[key] += 1
+        return replace(envelope, seq=self._seqs[key])

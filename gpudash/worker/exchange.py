@@ -1,0 +1,43 @@
+"""How a rank's loop tells what the ranks exchange: the exposed part as a phase, the whole of it."""
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from gpudash.instrument.clock import Mark
+from gpudash.instrument.collectives import Collectives, collectives_of
+from gpudash.instrument.last_gradient import LastGradient
+from gpudash.worker.phases import COMMUNICATION
+
+
+class Exchange:
+    """One module, whose gradients are averaged."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self._last = LastGradient(module, self._tell)
+        self._mark: Mark = _unmarked
+
+    def marked(self, mark: Mark) -> Mark:
+        """Return what to mark an iteration with: the last gradient ends what is computed."""
+        self._mark = mark
+        return self._begin
+
+    def collectives(self) -> Collectives:
+        """Return those of a step."""
+        if isinstance(self.module, DistributedDataParallel):
+            return collectives_of(self.module)
+        return Collectives()
+
+    def _begin(self, phase: str, /) -> None:
+        if phase == "optimizer":
+            self._last.end()
+        self._mark(phase)
+        if phase == "backward":
+            self._last.begin()
+
+    def _tell(self) -> None:
+        self._mark(COMMUNICATION)
+
+
+def _unmarked(_phase: str, /) -> None:
+    """Mark nothing: no iteration is measured."""

@@ -1,0 +1,58 @@
+"""Starts the ranks: `python -m gpudash.worker.launch EVENTS_FD PARENT_PID DIRECTORY PLAN_JSON`.
+
+torchrun does it, and ends all of them where one fails. All die with this process, as it does with
+the dashboard's.
+"""
+
+import logging
+import os
+import sys
+import time
+from signal import SIGTERM, Signals
+
+import msgspec
+
+from gpudash.instrument.pipes import EventPipe
+from gpudash.protocol import Failed, Hello, Plan, Status
+from gpudash.worker.__main__ import CAN
+from workloads.lifetime import die_with
+from workloads.standard_levers import usable_cores
+
+LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+"""All ranks are on this machine: nothing of theirs leaves it."""
+
+
+def main() -> int:
+    """Run them to their end. Returns 0 where all have ended well."""
+    events_fd, parent_pid, directory, plan_json = sys.argv[1:]
+    die_with(int(parent_pid))
+    plan = msgspec.json.decode(plan_json, type=Plan)
+    events = EventPipe(int(events_fd))
+    events.send(Hello(can=CAN, pid=os.getpid()))
+    events.send(Status(text=f"torchrun starts {plan.nproc} processes"))
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415  # slow
+    from torch.distributed.run import parse_args, run  # noqa: PLC0415  # slow
+
+    # the ranks tell what has gone wrong themselves
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    os.environ |= LOOPBACK
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // plan.nproc)))
+    rank = [sys.executable, "-P", "-m", "gpudash.worker.rank", directory, plan_json]
+    how = ["--standalone", f"--nproc-per-node={plan.nproc}", "--local-addr=127.0.0.1"]
+    try:
+        run(parse_args([*how, "--no-python", *rank]))  # type: ignore[no-untyped-call]  # in torch
+    except ChildFailedError as error:
+        deaths = [
+            f"rank {rank} was killed by {Signals(-one.exitcode).name}"
+            for rank, one in error.failures.items()
+            if one.exitcode < 0 and -one.exitcode != SIGTERM  # as torchrun ends the others
+        ]
+        if deaths:  # what the others say came of it
+            sentence = "; ".join(deaths)
+            events.send(Failed(at_s=time.monotonic(), kind="error", sentence=sentence))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

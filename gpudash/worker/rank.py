@@ -1,0 +1,103 @@
+"""One of several ranks: `python -m gpudash.worker.rank DIRECTORY PLAN_JSON`, as torchrun starts it.
+
+It listens in the directory as a process of a user's script does, and waits for its dashboard: that
+starts it, so it comes. The ranks meet there too.
+"""
+
+import faulthandler
+import os
+import platform
+import socket
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from gpudash.instrument.pipes import CommandPipe, EventPipe
+from gpudash.protocol import Plan, Status
+from gpudash.rendezvous import Rendezvous
+from gpudash.worker.__main__ import announce, keep_sockets_in, started, work
+from gpudash.worker.phases import phases_of_ranks
+from workloads.cache import keep_compiled_code
+from workloads.lifetime import die_with
+from workloads.own.loading import find
+
+if TYPE_CHECKING:
+    from workloads.training import Training
+
+LEADER = "leader"
+"""The leader's socket, in the directory."""
+
+
+def main() -> int:
+    """Train as planned. Returns 0 when the plan was fulfilled or a stop was asked for."""
+    faulthandler.enable()
+    die_with(os.getppid())
+    directory, plan_json = sys.argv[1:]
+    keep_sockets_in(directory)
+    keep_compiled_code()
+    plan = msgspec.json.decode(plan_json, type=Plan)
+    line = await_dashboard(Rendezvous(Path(directory)))
+    rank = int(os.environ["RANK"])
+    events = EventPipe(line.fileno(), rank, line.send, socket.MSG_NOSIGNAL)
+    commands = CommandPipe(line.fileno())
+    return work(
+        plan, events, build, partial(train, commands=commands, leader=Path(directory) / LEADER)
+    )
+
+
+def await_dashboard(place: Rendezvous) -> socket.socket:
+    """Return the connection to it."""
+    path = place.socket(os.getpid())
+    unseen = path.with_name(f"{path.name}~")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(unseen))
+        listening.listen()
+        unseen.rename(path)  # where it can be seen, it is listened to
+        line, _ = listening.accept()
+    path.unlink()
+    return line
+
+
+def build(plan: Plan, events: EventPipe) -> "Training":
+    """Meet the others, build the workload and report it. Raises what goes wrong on the way."""
+    from gpudash.instrument.bus import bus_gb_s  # noqa: PLC0415  # imports torch
+    from workloads import processes  # noqa: PLC0415  # imports torch
+    from workloads.training import Training  # noqa: PLC0415  # imports torch
+
+    device, entry = processes.pick_device(plan.device, plan.nproc), find(plan.workload)
+    events.send(Status(text=f"meeting the other {plan.nproc - 1} processes"))
+    joined = processes.join(device)
+    described = announce(plan, device, events)
+    training = Training(entry.of_processes(), plan.settings, device, joined)
+    said = started(training, plan, described, phases_of_ranks(entry.prepares))
+    about = {"world_size": joined.count, "node": platform.node(), "bus_gb_s": bus_gb_s(device)}
+    events.send(replace(said, **about))
+    return training
+
+
+def train(
+    training: "Training", plan: Plan, events: EventPipe, *, commands: CommandPipe, leader: Path
+) -> None:
+    """Run the loop in step with the others. Raises what goes wrong on the way."""
+    from contextlib import closing  # noqa: PLC0415
+
+    from torch import distributed  # noqa: PLC0415  # slow
+
+    from gpudash.instrument.agreement import Agreement  # noqa: PLC0415  # imports torch
+    from gpudash.worker import turns  # noqa: PLC0415
+    from gpudash.worker.rank_loop import RankLoop  # noqa: PLC0415  # imports torch
+
+    rank, world_size = distributed.get_rank(), distributed.get_world_size()
+    store = distributed.distributed_c10d._get_default_store()  # noqa: SLF001  # it has no public name
+    agreement = Agreement(store, rank, world_size)
+    with closing(training):
+        met = turns.meet(commands, leader, rank, world_size)
+        RankLoop(training, plan, commands, events.send, met, agreement).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,219 @@
+"""The real ranks, as torchrun starts them: they obey at the same step, and none lives on."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gpudash.protocol import (
+    AnyCommand,
+    Block,
+    Blocks,
+    BlocksEnded,
+    Change,
+    Changed,
+    Event,
+    Failed,
+    Finished,
+    Pause,
+    Paused,
+    Plan,
+    Progress,
+    Refused,
+    Resume,
+    Resumed,
+    Started,
+    Stop,
+)
+from gpudash.run.rank_processes import RankProcesses, start
+from gpudash.run.worker_process import WorkerProcess
+
+PATIENCE_S = 120
+SMALL = {"batch_size": "2", "num_workers": "0", "data": "cached", "model_scale": "small"}
+PLAN = Plan(workload="encdec", settings=SMALL, device="cpu", nproc=2)
+
+
+class Ranks:
+    """Two ranks and all that they have said."""
+
+    def __init__(self, plan: Plan = PLAN) -> None:
+        self.link = RankProcesses(plan)
+        self.said: dict[int, list[Event]] = {0: [], 1: []}
+
+    def of(self, kind: type[Event]) -> list[list[Event]]:
+        """Return what each rank has said of this kind."""
+        return [[one for one in said if isinstance(one, kind)] for said in self.said.values()]
+
+    def ask(self, command: AnyCommand, kind: type[Event]) -> tuple[Event, Event]:
+        """Have it obeyed; return how both ranks answered."""
+        self.link.send(command)
+        self.until(lambda: all(self._answers(command, kind)))
+        first, second = self._answers(command, kind)
+        return first[0], second[0]
+
+    def _answers(self, command: AnyCommand, kind: type[Event]) -> list[list[Event]]:
+        return [[one for one in said if command.id in one.answers] for said in self.of(kind)]
+
+    def until(self, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline, [said[-5:] for said in self.said.values()]
+            self.read()
+            time.sleep(0.005)
+
+    def read(self) -> None:
+        for envelope in self.link.read():
+            if envelope.source == "training":
+                self.said[envelope.rank].append(envelope.body)
+
+    def train(self) -> None:
+        """Wait until both train."""
+        before = [len(one) for one in self.of(Progress)]
+        self.until(
+            lambda: all(
+                any(progress.steps for progress in one[seen:])
+                for seen, one in zip(before, self.of(Progress), strict=True)
+            )
+        )
+
+    def end(self) -> None:
+        self.until(lambda: self.link.ended() is not None)
+        self.read()
+
+
+@pytest.fixture
+def ranks() -> Iterator[Ranks]:
+    running = Ranks()
+    yield running
+    running.link.close()
+
+
+def test_a_plan_of_one_process_is_trained_as_ever():
+    link = start(Plan(workload="encdec", settings=SMALL, device="cpu", steps=1))
+    assert type(link) is WorkerProcess
+    link.close()
+
+
+def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
+    ranks.train()
+    begun = [one[0] for one in ranks.of(Started)]
+    assert [(one.world_size, one.bus_gb_s > 0) for one in begun] == [(2, True), (2, True)]
+
+    changed = ranks.ask(Change(id=1, settings={"bucket_cap_mb": "1"}), Changed)
+    assert changed[0].after_step == changed[1].after_step
+
+    refused = ranks.ask(Change(id=2, settings={"cuda_graph": "on"}), Refused)
+    assert {one.reason for one in refused} == {
+        "cuda_graph=on: not with several processes, whose all-reduce is not recorded"
+    }
+
+    paused = ranks.ask(Pause(id=3), Paused)
+    assert paused[0].after_step == paused[1].after_step
+    changed = ranks.ask(Change(id=4, settings={"batch_size": "4"}), Changed)
+    assert changed[0].after_step == changed[1].after_step == paused[0].after_step
+    blocks = tuple(
+        Block(number=number, changes={"pipelined": way}, min_steps=3, min_s=0.05)
+        for number, way in enumerate(("on", "off", "off", "on"))
+    )
+    ranks.link.send(Blocks(id=5, run=1, blocks=blocks))
+    ranks.ask(Resume(id=6), Resumed)
+    ranks.until(lambda: all(ranks.of(BlocksEnded)))
+    switches = [
+        [(one.block, one.after_step, one.settings) for one in said] for said in ranks.of(Changed)
+    ]
+    assert switches[0] == switches[1]
+    assert [block for block, _, _ in switches[0]] == [None, None, 0, 1, 2, 3, None]
+
+    timed = tuple(
+        Block(number=number, changes={}, min_steps=2, min_s=0.05, wall_clock=how)
+        for number, how in enumerate(("instrumented", "uninstrumented"))
+    )
+    ranks.ask(Blocks(id=7, run=2, blocks=timed), BlocksEnded)
+    assert switches[0] == switches[1]
+
+    phases = {
+        name
+        for progress in ranks.of(Progress)[1]
+        for step in progress.steps
+        for name in step.phases_ms or ()
+    }
+    assert "communication" in phases
+
+    finished = ranks.ask(Stop(id=8), Finished)
+    assert finished[0].total_steps == finished[1].total_steps
+    ranks.end()
+    assert ranks.link.exit_code() == 0
+
+
+def test_where_one_rank_dies_the_others_end_and_it_is_said_which(ranks: Ranks):
+    ranks.train()
+    pids = [one[0].pid for one in ranks.of(Started)]
+    os.kill(pids[1], signal.SIGKILL)
+    ranks.end()
+    assert not any(map(psutil.pid_exists, pids))
+    assert [one.sentence for one in ranks.of(Failed)[0]] == ["rank 1 was killed by SIGKILL"]
+
+
+def test_no_rank_outlives_the_source(ranks: Ranks):
+    ranks.train()
+    pids = [one[0].pid for one in ranks.of(Started)]
+    children = [child.pid for pid in pids for child in psutil.Process(pid).children()]
+    ranks.link.close()
+    deadline = time.monotonic() + PATIENCE_S
+    while any(map(psutil.pid_exists, [*pids, *children])):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_no_rank_can_do_is_said_once():
+    ranks = Ranks(Plan(workload="encdec", settings=SMALL, device="cuda", nproc=2))
+    try:
+        ranks.end()
+        (failed,), others = ranks.of(Failed)
+    finally:
+        ranks.link.close()
+    assert failed.kind == "bad_setting"
+    assert failed.sentence.startswith("--nproc 2 is not valid")
+    assert not others
+
+
+TOO_LARGE = """
+import torch
+from gpudash import workload
+
+@workload()
+def mine(values, device):
+    model = torch.nn.Linear(4, 1).to(device)
+    data = torch.utils.data.TensorDataset(torch.randn(64, 4))
+
+    def loss(model, batch):
+        if len(batch[0]) == 16:
+            raise torch.OutOfMemoryError("out of memory")
+        return model(batch[0]).mean()
+
+    return model, torch.optim.SGD(model.parameters(), lr=1e-3), data, loss
+"""
+
+
+def test_where_all_run_out_of_memory_all_go_back(tmp_path: Path):
+    file = tmp_path / "mine.py"
+    file.write_text(TOO_LARGE)
+    levers = {"num_workers": "0", "batch_size": "8"}
+    ranks = Ranks(Plan(workload=str(file), settings=levers, device="cpu", nproc=2))
+    try:
+        ranks.train()
+        ranks.train()
+        ranks.ask(Change(id=1, settings={"batch_size": "16"}), Changed)
+        ranks.until(lambda: all(len(one) == 2 for one in ranks.of(Changed)))
+        back = [one[-1] for one in ranks.of(Changed)]
+        refusals = [one.kind for said in ranks.of(Refused) for one in said]
+        ranks.train()
+    finally:
+        ranks.link.close()
+    assert [one.settings["batch_size"] for one in back] == ["8", "8"]
+    assert back[0].after_step == back[1].after_step
+    assert refusals == ["out_of_memory", "out_of_memory"]

@@ -1,0 +1,106 @@
+"""Several processes that train one model together: who is in it, and how gradients are averaged.
+
+Each has the whole model and its own share of every batch; torch's DistributedDataParallel averages
+the gradients over them, bucket by bucket, while the backward pass goes on. Source: Li et al.,
+PyTorch Distributed: Experiences on Accelerating Data Parallel Training (VLDB 2020).
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import distributed, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from workloads.levers import LeverError, Value
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Which of how many this one is."""
+
+    rank: int = 0
+    count: int = 1
+
+
+ALONE = Processes()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientOptions:
+    """How the processes average their gradients."""
+
+    bucket_cap_mb: int
+    gradient_as_bucket_view: bool
+    static_graph: bool
+    compression: str
+
+    @classmethod
+    def of(cls, values: Mapping[str, Value]) -> "GradientOptions | None":
+        """Pick them out of all levers; None where one process trains alone."""
+        if "bucket_cap_mb" not in values:
+            return None
+        return cls(
+            bucket_cap_mb=int(values["bucket_cap_mb"]),
+            gradient_as_bucket_view=bool(values["gradient_as_bucket_view"]),
+            static_graph=bool(values["static_graph"]),
+            compression=str(values["gradient_compression"]),
+        )
+
+    def averaged(self, module: nn.Module, device: torch.device) -> nn.Module:
+        """Return the module to call, whose backward pass averages; all processes do it at once."""
+        for weight in module.parameters():
+            weight.grad = None  # it may be a view of the buckets of before
+        wrapped = DistributedDataParallel(
+            module,
+            device_ids=[device.index] if device.type == "cuda" else None,
+            bucket_cap_mb=self.bucket_cap_mb,
+            gradient_as_bucket_view=self.gradient_as_bucket_view,
+            static_graph=self.static_graph,
+        )
+        if self.compression == "bf16":
+            wrapped.register_comm_hook(None, bf16_compress_hook)
+        return wrapped
+
+
+def pick_device(name: str, count: int) -> torch.device:
+    """Return this process's device, of the kind that is named: GPU n for process n of its host.
+
+    Raises LeverError where there are fewer GPUs than processes.
+    """
+    gpus = torch.cuda.device_count()
+    if name == "cpu" or (name == "auto" and not gpus):
+        return torch.device("cpu")
+    if count > gpus:
+        raise LeverError(
+            f"--nproc {count} is not valid: torch sees {gpus} GPU{'' if gpus == 1 else 's'} here, "
+            f"and each process trains on its own; valid: {f'1 to {gpus}, or ' if gpus else ''}"
+            "any number with --device cpu"
+        )
+    return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+
+
+def join(device: torch.device) -> Processes:
+    """Meet the other processes that torchrun has started."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        distributed.init_process_group("nccl", device_id=device)
+    else:
+        distributed.init_process_group("gloo")
+    return Processes(distributed.get_rank(), distributed.get_world_size())
+
+
+@contextmanager
+def first_alone(processes: Processes) -> Iterator[None]:
+    """Let the first process through, then the others: what it leaves behind they find there."""
+    if processes.count == 1:
+        yield
+        return
+    if processes.rank:
+        distributed.barrier()
+    yield
+    if not processes.rank:
+        distributed.barrier()

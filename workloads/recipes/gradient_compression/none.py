@@ -1,0 +1,1 @@
+"""PyTorch's default: there is nothing to write."""
