@@ -427,6 +427,9 @@ class Session:
             self._greeted, self._records = True, "record" in envelope.body.can
             self._types = "type" in envelope.body.can
         self._ranks.take(envelope)
+        if envelope.rank and isinstance(envelope.body, Started):
+            for source in self._beside:
+                source.watch(envelope.body, envelope.rank)
         self._recordings.take(envelope)
         item = self._normaliser.take(envelope)
         if item is not None:
