@@ -11,6 +11,7 @@ import msgspec
 from gpudash.protocol import Event, GpuReading, HostReading, Progress, Reading, Step
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import MEANS, Interval
+from gpudash.recording.rank_interval import PER_STEP
 
 BESIDE_S = 1e-6
 """So far from its borders lies what belongs to an interval."""
@@ -42,6 +43,31 @@ def unfold(
     host = HostReading(at_s=at_s, values=interval.host)
     silent = interval.instruments_ms is None and not interval.steps
     return (*(() if silent else (progress,)), *readings, host)
+
+
+def unfold_ranks(interval: Interval, base: int = 0) -> Iterator[tuple[int, Progress]]:
+    """Yield (rank, progress) of every rank but the first, its steps as one of their kind."""
+    for one in interval.ranks:
+        if one.rank:
+            step = Step(
+                step=one.step,
+                segment=interval.segment - base,
+                samples=one.samples,
+                tokens=one.tokens,
+                finished_s=interval.ended_s,
+                step_ms=one.step_ms_p50 or 0.0,
+                phases_ms=one.phases_ms or None,
+                count=one.steps,
+                **{name: one.times_ms.get(name) for name in PER_STEP},
+            )
+            progress = Progress(
+                until_s=interval.ended_s,
+                steps=(step,) if one.steps else (),
+                total_steps=one.step,
+                total_samples=None,
+                loss=one.loss,
+            )
+            yield one.rank, progress
 
 
 def _steps(interval: Interval, base: int) -> Iterator[Step]:

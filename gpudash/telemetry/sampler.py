@@ -9,7 +9,7 @@ Nothing is read before `watch` says what. Whatever fails ends up in `gpu_missing
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeAlias
 
 from gpudash.protocol import HostReading, Reading
@@ -115,7 +115,7 @@ class Sampler:
 
     def _run_slow(self, stopped: threading.Event, wake: threading.Event) -> None:
         opened: Target | None = None
-        others: dict[str, WatchedGpu] = {}
+        others: Mapping[str, WatchedGpu] = {}
         try:
             for _ in ticks(self._slow_s, stopped, wake):
                 if (target := self._target) is not opened:
@@ -126,18 +126,23 @@ class Sampler:
                         opened.open(self._open_gpu, self._list_gpus)
                 if opened is not None:
                     opened.read_slow()
-                before, others = others, self._others
-                for uuid, gpu in others.items():
-                    if before.get(uuid) is not gpu:
-                        gpu.open(self._open_gpu)
-                    gpu.read_slow()
-                for uuid in before.keys() - others.keys():
-                    before[uuid].close()
+                others = self._read_others(others)
         finally:
             if opened is not None:
                 opened.close()
             for gpu in others.values():
                 gpu.close()
+
+    def _read_others(self, before: Mapping[str, WatchedGpu]) -> Mapping[str, WatchedGpu]:
+        """Open the GPUs that are new, read all, and close those that are no longer asked for."""
+        others = self._others
+        for uuid, gpu in others.items():
+            if before.get(uuid) is not gpu:
+                gpu.open(self._open_gpu)
+            gpu.read_slow()
+        for uuid in before.keys() - others.keys():
+            before[uuid].close()
+        return others
 
 
 class Target:

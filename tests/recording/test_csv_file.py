@@ -23,7 +23,8 @@ PROMISED = (
     "tensor_active_pct, dram_active_pct, pcie_rx_mib_s, pcie_tx_mib_s, power_w, energy_j, "
     "temperature_c, sm_clock_mhz, throttle, cpu_pct, worker_rss_mib, "
     "transform_ms, skipped_samples, train_s, core_wait_pct, tokens_per_s, "
-    "mem_reserved_mib, mem_allocated_mib, mem_peak_mib"
+    "mem_reserved_mib, mem_allocated_mib, mem_peak_mib, nvlink_rx_mib_s, nvlink_tx_mib_s, "
+    "rank, world_size"
 )
 
 
