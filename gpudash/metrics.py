@@ -20,7 +20,7 @@ OverTime: TypeAlias = Literal["last", "sum", "rate", "mean", "p50", "p95", "diff
 
 KINDS: dict[Kind, str] = {
     "run": "A value of a row of the CSV. With several GPUs, the row of each GPU has it.",
-    "step": "Steps of rank 0.",
+    "step": "Steps of rank 0. With several ranks, the CSV's row of each has its own times.",
     "phase": "Device time of the phases of some steps, rank 0. A workload may have other phases.",
     "input": "Loader workers of rank 0.",
     "gpu": "A value of one GPU. Each GPU has a CSV row. The screen shows the one that trains.",

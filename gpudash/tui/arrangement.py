@@ -55,11 +55,8 @@ def places(width: int, height: int, shown: Shown) -> dict[str, Region]:
     answer_rows = _answer_rows(width, height)
     answer, room = _split_rows(room, answer_rows)
     side = "device" if shown.device else "levers"
-    panels = (
-        _large(room, side, shown.pane_rows)
-        if is_roomy(width, height)
-        else _small(room, side, shown)
-    )
+    arranged = _large if is_roomy(width, height) else _small
+    panels = arranged(room, side, shown)
     return {**bars, "answer": answer, **panels}
 
 

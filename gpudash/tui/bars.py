@@ -59,7 +59,10 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
     known = () if snapshot.tokens_per_s is None else (snapshot.tokens_per_s,)
     return (
         Cell(parts=((what, "strong"), (" · ", "dim"), (fmt.clip(fmt.plain(device), 32), "text"))),
-        *(cell(f"rank {row.rank} of {len(snapshot.ranks)}", "dim") for row in snapshot.ranks[:1]),
+        *(
+            cell(f"rank {row.rank} of {len(snapshot.ranks)}", "dim", rank=2)
+            for row in snapshot.ranks[:1]
+        ),
         *(_playback(snapshot.playback) if snapshot.playback else (state,)),
         _quantity(job_samples_per_s(snapshot), "samples/s", rank=1),
         *_per_gpu(snapshot),

@@ -147,6 +147,7 @@ def ranks(count: int) -> tuple[RankRow, ...]:
             state="training",
             steps=376,
             steps_per_s=9.4 - rank / 100,
+            samples_per_s=113.0 - rank / 8,
             step_ms_p50=106.3 + rank / 10,
             data_ms=None if rank == 1 else 0.2,
             phases_ms={"forward": 31.0, "backward": 62.0 + rank, "optimizer": 9.0},

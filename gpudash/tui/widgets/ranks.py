@@ -131,7 +131,7 @@ class _Layout:
         has_past = any(row.history for row in job.ranks)
         graphs = has_past + has_waits
         graph = max(min(width // GRAPH_SHARE, MOST_BAR), LEAST_GRAPH)
-        self._numbers = _fitting(_columns(job), rows, width - graphs * (graph + GAP))
+        self._numbers = _fitting(columns_of(job), rows, width - graphs * (graph + GAP))
         left = width - sum(wide for _, wide in self._numbers.values()) - graphs * GAP
         self._spark = self._bar = 0
         if has_past and left >= LEAST_GRAPH * graphs:
@@ -166,7 +166,7 @@ class _Layout:
         return (*parts, ("".join(cells[2:]), ink))
 
 
-def _columns(job: Job) -> Cells:
+def columns_of(job: Job) -> Cells:
     """Return the columns of numbers that any rank has a value for, with the text of a row in it."""
     ranks = job.ranks
     waits: Cells = {"waits": lambda row: fmt.milliseconds(row.waits_ms)}
@@ -175,7 +175,7 @@ def _columns(job: Job) -> Cells:
     state: Cells = {"state": lambda row: row.state}
     return {
         "rank": lambda row: f"{row.rank:>{len(str(len(ranks)))}}",
-        "p50": lambda row: fmt.milliseconds(row.step_ms_p50),
+        "p50 ms": lambda row: fmt.milliseconds(row.step_ms_p50),
         **(waits if any(row.waits_ms is not None for row in ranks) else {}),
         **{
             title: _gpu(name, unit)
@@ -215,9 +215,10 @@ def _fitting(
 ) -> dict[str, tuple[Callable[[RankRow], str], int]]:
     """Return the columns that fit, with their widths."""
     wide = {
-        title: (of, GAP + max(map(len, (title, *map(of, ranks))))) for title, of in columns.items()
+        title: (of, GAP * (title != "rank") + max(map(len, (title, *map(of, ranks)))))
+        for title, of in columns.items()
     }
-    phases = [title for title in columns if title not in ("rank", "p50", *MINOR, *NOT_LAST)]
+    phases = [title for title in columns if title not in ("rank", "p50 ms", *MINOR, *NOT_LAST)]
     for title in (*MINOR, *phases[::-1], *NOT_LAST):
         if sum(taken for _, taken in wide.values()) <= width:
             break
