@@ -21,7 +21,7 @@ OverTime: TypeAlias = Literal["last", "sum", "rate", "mean", "p50", "p95", "diff
 
 KINDS: dict[Kind, str] = {
     "run": "A value of a row of the CSV. With several GPUs, the row of each GPU has it.",
-    "step": "Steps of rank 0.",
+    "step": "Steps of rank 0. With several ranks, the CSV's row of each has its own times.",
     "phase": "Device time of the phases of some steps, rank 0. A workload may have other phases.",
     "input": "Loader workers of rank 0.",
     "gpu": "A value of one GPU. Each GPU has a CSV row. The screen shows the one that trains.",
@@ -58,7 +58,7 @@ _step = partial(Metric, "step", "ms", csv=4)
 _gpu = partial(Metric, "gpu", csv=1)
 _util = partial(Metric, "gpu", "%", csv=1, window="utilisation")
 _active = partial(Metric, "gpu", "%", csv=1, window="activity")
-_pcie = partial(Metric, "gpu", "MiB/s", csv=3, window="activity")
+_link = partial(Metric, "gpu", "MiB/s", csv=3, window="activity")
 
 
 def _memory(meaning: str, label: str) -> Metric:
@@ -135,8 +135,8 @@ METRICS: dict[str, Metric] = {
         label="DRAM active",
         spark="DRAM",
     ),
-    "pcie_rx_mib_s": _pcie("PCIe traffic to the GPU.", label="PCIe"),
-    "pcie_tx_mib_s": _pcie("PCIe traffic from the GPU."),
+    "pcie_rx_mib_s": _link("PCIe traffic to the GPU.", label="PCIe"),
+    "pcie_tx_mib_s": _link("PCIe traffic from the GPU."),
     "power_w": _gpu(
         "W",
         "Power draw of the GPU.",
@@ -238,6 +238,10 @@ METRICS: dict[str, Metric] = {
         "last",
         3,
     ),
+    "nvlink_rx_mib_s": _link("NVLink traffic to the GPU, all links.", label="NVLink"),
+    "nvlink_tx_mib_s": _link("NVLink traffic from the GPU, all links."),
+    "rank": _row("Rank of the training process that the row tells of."),
+    "world_size": _row("Training processes that train together."),
     "own_cpu_pct": Metric("own", "%", "CPU time in percent of one core, over 5 s.", label="CPU"),
     "own_rss_mib": Metric("own", "MiB", "Resident memory.", label="memory"),
 }

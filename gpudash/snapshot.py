@@ -127,6 +127,8 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     steps: int = 0
     """Of the present process."""
     steps_per_s: float | None = None
+    samples_per_s: float | None = None
+    """Its own."""
     step_ms_p50: float | None = None
     data_ms: float | None = None
     phases_ms: dict[str, float] = {}
@@ -300,6 +302,15 @@ def aside(snapshot: Snapshot) -> str:
     doing = snapshot.status.partition(" – ")[0]
     by_itself = snapshot.state in ("training", "paused") and doing in ASIDES.values()
     return doing if by_itself else ""
+
+
+def job_samples_per_s(snapshot: Snapshot) -> float | None:
+    """Return what all ranks train together; None as long as one of them does not say."""
+    if not snapshot.ranks:
+        return snapshot.samples_per_s
+    rates = [row.samples_per_s for row in snapshot.ranks]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if len(known) == len(rates) else None
 
 
 def silence(snapshot: Snapshot) -> list[str]:

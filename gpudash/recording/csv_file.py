@@ -1,4 +1,4 @@
-"""The lines of the record file: one CSV row per interval and GPU.
+"""The lines of the record file: one CSV row per interval and GPU, or rank.
 
 Every row is handed to the operating system whole, so a killed process loses no row that was
 written; a last line without its line end is torn, and a reader leaves it out. An empty cell
@@ -19,6 +19,7 @@ import msgspec
 from gpudash.metrics import METRICS, Metric
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
+from gpudash.recording.rank_interval import RankInterval
 
 
 def decimals(digits: int) -> Callable[[Any], str]:
@@ -52,7 +53,7 @@ def text(value: object) -> str:
 def cells(
     interval: Interval, columns: dict[str, Metric], began_s: float, began_utc: datetime
 ) -> list[list[str]]:
-    """Return the rows of an interval: one for each GPU, or one without.
+    """Return the rows of an interval: one for each rank, else for each GPU, or one without.
 
     `began_s` (monotonic) and `began_utc` are the recording's time 0.
     """
@@ -60,18 +61,47 @@ def cells(
     row = {
         "time_s": time_s,
         "wall_time_utc": wall_time(began_utc + timedelta(seconds=time_s)),
+        "workload": interval.workload,
+        "segment": interval.segment,
         "batch_size": interval.settings.get("batch_size"),
         "levers": interval.settings,
+        "world_size": interval.world_size,
+    }
+    rates = {
+        "rank": 0,
         "steps_per_s": interval.steps_per_s,
         "samples_per_s": interval.samples_per_s,
         "tokens_per_s": interval.tokens_per_s,
     }
     phases = {f"{name}_ms": taken_ms for name, taken_ms in interval.phases_ms.items()}
-    found = ChainMap(row, interval.host, msgspec.structs.asdict(interval), phases)
+    first = ChainMap(rates, row, interval.host, msgspec.structs.asdict(interval), phases)
+    gpus = {gpu.uuid: gpu for gpu in interval.gpus}
+    length_s = interval.ended_s - interval.began_s
+    found = [
+        ChainMap(_of_gpu(gpus.get(one.gpu_uuid or "")), _of_rank(one, length_s), row)
+        if one.rank
+        else first.new_child(_of_gpu(gpus.get(one.gpu_uuid or "")))
+        for one in interval.ranks
+    ]
     return [
         [cell(one.get(name), column.csv) for name, column in columns.items()]
-        for one in (found.new_child(_of_gpu(gpu)) for gpu in interval.gpus or (None,))
+        for one in found or (first.new_child(_of_gpu(gpu)) for gpu in interval.gpus or (None,))
     ]
+
+
+def _of_rank(one: RankInterval, length_s: float) -> dict[str, Any]:
+    """Return what a rank but the first one adds: the job's steps are in the first one's row."""
+    return {
+        "rank": one.rank,
+        "step": one.step,
+        "samples_per_s": None if one.samples is None else one.samples / length_s,
+        "tokens_per_s": None if one.tokens is None else one.tokens / length_s,
+        "step_ms_p50": one.step_ms_p50,
+        "step_ms_p95": one.step_ms_p95,
+        "loss": one.loss,
+        **one.times_ms,
+        **{f"{name}_ms": taken_ms for name, taken_ms in one.phases_ms.items()},
+    }
 
 
 def _of_gpu(gpu: GpuInterval | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ row's sum, median and 95th percentile. What it cannot know is in `UNKNOWN`.
 
 import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from math import floor, inf
@@ -31,6 +31,7 @@ from gpudash.recording.log import (
     refuse_nonsense,
 )
 from gpudash.recording.provenance import Metadata, path_beside
+from gpudash.recording.rank_interval import PER_STEP
 from gpudash.statistics import total
 
 UNKNOWN = "phases, pauses, comparisons, notes and the training's own output are not in a CSV"
@@ -110,11 +111,19 @@ class CsvReader(LineReader):
             found += [*self._led_to(self._before, before), self._before]
         if not following:
             found += self._failed_before(inf)
-        return [one if isinstance(one, Interval) else self._envelope(one) for one in found]
+        return [each for one in found for each in self._told(one)]
 
-    def _envelope(self, body: Came) -> Envelope:
+    def _told(self, one: Came | Interval) -> Iterator[Logged]:
+        """Yield an interval, or the message; of a start that of each rank."""
+        yield one if isinstance(one, Interval) else self._envelope(one)
+        if isinstance(one, Started) and self._before is not None:
+            for other in self._before.ranks[1:]:
+                device = msgspec.structs.replace(one.device, uuid=other.gpu_uuid)
+                yield self._envelope(msgspec.structs.replace(one, device=device), other.rank)
+
+    def _envelope(self, body: Came, rank: int = 0) -> Envelope:
         self._seq += 1
-        return Envelope(source="training", seq=self._seq, sent_s=body.at_s, body=body)
+        return Envelope(source="training", rank=rank, seq=self._seq, sent_s=body.at_s, body=body)
 
     def _failed_before(self, at_s: float) -> list[Came]:
         found: list[Came] = []
@@ -152,6 +161,7 @@ class CsvReader(LineReader):
                 device=metadata.device or device,
                 settings=interval.settings,
                 warmup_steps=0,
+                world_size=interval.world_size,
                 versions=metadata.versions,
                 notes=(Note(lever=None, text=UNKNOWN),),
             )
@@ -195,12 +205,13 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
         "tokens": tokens,
         "gpus": [
             {"index": one["gpu_index"], "uuid": one["gpu_uuid"], "values": _values("gpu", one)}
-            for one in rows
+            for one in {one.get("gpu_uuid"): one for one in rows}.values()
             if one.get("gpu_uuid")
         ],
         "phases_ms": {
             name.removesuffix("_ms"): taken_ms for name, taken_ms in _values("phase", row).items()
         },
+        "ranks": _ranks(rows, ended_s - began_s, before),
         "host": _values("host", row),
         "transform_ms": _pairs(row.get("transform_ms", "")),
         "instruments_ms": 0.0,
@@ -214,6 +225,37 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
     if before is not None and _same_worker(interval, before):
         samples = total((samples, before.total_samples))
     return msgspec.structs.replace(interval, bursts=_bursts(interval), total_samples=samples)
+
+
+def _ranks(
+    rows: list[dict[str, str]], length_s: float, before: Interval | None
+) -> list[dict[str, object]]:
+    """Return the fields of each rank's interval; none where the rows are of one rank's GPUs."""
+    if not any(int(one.get("rank") or 0) for one in rows):
+        return []
+    steps = {one.rank: one.step for one in before.ranks} if before else {}
+    return [
+        _rank({name: cell for name, cell in one.items() if cell}, length_s, steps) for one in rows
+    ]
+
+
+def _rank(row: dict[str, str], length_s: float, before: Mapping[int, int]) -> dict[str, object]:
+    rank, step = int(row["rank"]), int(row["step"])
+    samples, tokens = (
+        round(float(row[per_s]) * length_s) if per_s in row else None
+        for per_s in ("samples_per_s", "tokens_per_s")
+    )
+    found: dict[str, object] = {"rank": rank, "gpu_uuid": row.get("gpu_uuid")}
+    if rank:
+        found["step"], found["steps"] = step, max(step - before.get(rank, 0), 0)
+        found["samples"], found["tokens"] = samples, tokens
+        found["times_ms"] = {name: float(row[name]) for name in PER_STEP if name in row}
+        found["phases_ms"] = {
+            name.removesuffix("_ms"): taken_ms for name, taken_ms in _values("phase", row).items()
+        }
+        told = ("step_ms_p50", "step_ms_p95", "loss")
+        found |= {name: row[name] for name in told if name in row}
+    return found
 
 
 def _same_worker(interval: Interval, before: Interval) -> bool:

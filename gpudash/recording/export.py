@@ -16,7 +16,10 @@ from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LARGEST, LineReader, Origin
 from gpudash.recording.writer import RecordingWriter
 
-WHOLE = {"segment", "batch_size", "step", "steps", "gpu_index", "skipped_samples"}
+WHOLE = {
+    *("segment", "batch_size", "step", "steps", "gpu_index", "skipped_samples"),
+    *("rank", "world_size"),
+}
 TEXT = {"wall_time_utc", "workload", "levers", "gpu_uuid", "throttle", "transform_ms"}
 BATCH = 4096
 """Rows that are held at once."""

@@ -39,6 +39,7 @@ from gpudash.recording.gpu_interval import (
     over_time,
     take,
 )
+from gpudash.recording.rank_interval import RankInterval, RankTracks
 from gpudash.statistics import Means, mean, percentiles, total
 
 GRACE_S = 0.5
@@ -107,6 +108,10 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     """Unreadable ones that the worker has passed over since its start."""
     instruments_ms: float | None = None
     """Host time that measuring took, of what was reported in the row; None where nothing was."""
+    ranks: tuple[RankInterval, ...] = ()
+    """Where several processes train together, each of them."""
+    world_size: int = 1
+    """How many they are."""
     train_s: float
     """Seconds in which the training was not paused, switching, starting or restarting."""
 
@@ -143,10 +148,12 @@ class Intervals:
 
     One fold lives as long as the run; a recording begun later takes the rows from then on.
     Records come in order of arrival: the worker's in its own order, samples in theirs, at most
-    `GRACE_S` late. Of the training, only rank 0 is told.
+    `GRACE_S` late. Of the training, only rank 0 is told; the others are in `ranks`.
     """
 
-    def __init__(self, began_s: float, interval_s: float = 0.5) -> None:
+    def __init__(
+        self, began_s: float, interval_s: float = 0.5, ranks: RankTracks | None = None
+    ) -> None:
         if not (isfinite(interval_s) and interval_s > 0):
             raise ValueError(f"an interval needs a positive length, not {interval_s}")
         self._began_s = began_s
@@ -171,6 +178,7 @@ class Intervals:
         self._skipped_samples: int | None = None
         self._gpus: dict[str, GpuTrack] = {}
         self._host: list[HostReading] = []
+        self._ranks = ranks or RankTracks()
         self._closed = False
 
     def fold(self, item: Event | Reading) -> tuple[Interval, ...]:
@@ -211,6 +219,7 @@ class Intervals:
         return rows
 
     def _start(self, event: Started) -> None:
+        self._ranks.take(0, event)
         worker = self._latest.worker + 1
         if worker == 0:  # the rows since the run began are the first worker's too
             began_s = self._began_s
@@ -242,7 +251,8 @@ class Intervals:
         overdue_s = self._known_s - GRACE_S
         metered_s = min((track.metered_s for track in self._gpus.values()), default=inf)
         sampled_s = max(self._sampled_s, overdue_s)
-        return min(self._known_s, sampled_s, max(metered_s, overdue_s - ENERGY_REACH_S))
+        ranks_s = max(self._ranks.known_s, overdue_s)
+        return min(self._known_s, ranks_s, sampled_s, max(metered_s, overdue_s - ENERGY_REACH_S))
 
     @property
     def _latest(self) -> _Segment:
@@ -358,6 +368,8 @@ class Intervals:
             transform_ms=transform_ms,
             skipped_samples=self._skipped_samples,
             instruments_ms=instruments_ms,
+            ranks=self._ranks.intervals(end_s),
+            world_size=self._ranks.world_size,
             train_s=self._train_s(began_s, end_s),
         )
 

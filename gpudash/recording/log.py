@@ -82,6 +82,8 @@ Logged: TypeAlias = Envelope | Interval | Closed
 """What a line of a log, or several, hold."""
 COMMON = ("workload", "segment", "settings")
 """The fields of an interval that its line leaves to `RowNames`."""
+LISTS = ("gpus", "ranks")
+"""Those that hold records."""
 DIGITS = {name: metric.csv for name, metric in METRICS.items() if isinstance(metric.csv, int)}
 """The decimals of the CSV: a row made of the log then reads the same."""
 _LINE = tuple[str, int, int, float, Any]
@@ -225,7 +227,7 @@ class LogReader(LineReader):
         if self._common is None:
             raise ValueError("values without names")
         fields = _nested(zip(self._common.names, values, strict=True))
-        fields["gpus"] = list(fields.get("gpus", {}).values())
+        fields |= {name: list(fields.get(name, {}).values()) for name in LISTS}
         fields |= {name: getattr(self._common, name) for name in COMMON}
         interval = msgspec.convert(fields, Interval)
         counts = [n for burst in interval.bursts for _, n in burst.step_times]
@@ -263,7 +265,7 @@ def _origin(path: Path, line: bytes) -> Origin:
 
 def _flat(value: Any, way: Way = ()) -> Iterator[tuple[Way, Any]]:
     """Yield every value that is in an interval's fields, with the way to it."""
-    if way == ("gpus",):
+    if len(way) == 1 and way[0] in LISTS:
         value = dict(enumerate(value))
     if isinstance(value, dict):
         for name, one in value.items():

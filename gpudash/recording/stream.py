@@ -48,7 +48,7 @@ class RowStream:
             self._lines.put(csv_lines(cells(item, columns(), origin.began_s, origin.began_utc)))
         else:
             self._lines.put(json_lines(objects(item, origin)))
-        self.rows += max(1, len(item.gpus))
+        self.rows += len(item.ranks or item.gpus) or 1
 
     def close(self, account: TimeBreakdown | None = None) -> None:  # noqa: ARG002  # as a file's
         """End it after the rows that are there."""

@@ -44,6 +44,33 @@ def unfold(
     return (*(() if silent else (progress,)), *readings, host)
 
 
+def unfold_ranks(interval: Interval, base: int = 0) -> Iterator[tuple[int, Progress]]:
+    """Yield (rank, progress) of every rank but the first, its steps as one of their kind."""
+    for one in interval.ranks:
+        if one.rank:
+            step = Step(
+                step=one.step,
+                segment=interval.segment - base,
+                samples=one.samples,
+                tokens=one.tokens,
+                finished_s=interval.ended_s,
+                step_ms=one.step_ms_p50 or 0.0,
+                phases_ms=one.phases_ms or None,
+                count=one.steps,
+                data_ms=one.times_ms.get("data_ms"),
+                host_ms=one.times_ms.get("host_ms"),
+                device_ms=one.times_ms.get("device_ms"),
+            )
+            progress = Progress(
+                until_s=interval.ended_s,
+                steps=(step,) if one.steps else (),
+                total_steps=one.step,
+                total_samples=None,
+                loss=one.loss,
+            )
+            yield one.rank, progress
+
+
 def _steps(interval: Interval, base: int) -> Iterator[Step]:
     """Lay the bins back to back; each step is the row's mean step, stretched to its length."""
     times = [one for burst in interval.bursts for one in burst.step_times]

@@ -27,6 +27,7 @@ from gpudash.tui.axes import means
 from gpudash.tui.sparks import Reading, quantity, readings
 from gpudash.tui.stacks import Part
 from gpudash.tui.timeview import TimeView
+from gpudash.tui.widgets.ranks import columns_of, job_of
 from gpudash.tui.widgets.results import Table, table_of
 from gpudash.views.answer import answer
 
@@ -73,6 +74,7 @@ def page(run: Replayed, command: Sequence[str]) -> str:
         *_failures(run),
         *_charts(snapshot, bins),
         *_changes(snapshot),
+        *_ranks(snapshot),
         *_results(snapshot),
         *_verdicts(snapshot),
         *_account(run),
@@ -241,6 +243,21 @@ def _changes(snapshot: Snapshot) -> Iterator[Element]:
             open="" if len(rows) <= FEW else None,
         )
         yield _section("Lever changes and pauses", inside)
+
+
+def _ranks(snapshot: Snapshot) -> Iterator[Element]:
+    """Yield a row for each of several ranks."""
+    if not snapshot.ranks:
+        return
+    columns = columns_of(job_of(snapshot))
+    head = element("tr", *(_th(title) for title in columns))
+    rows = (
+        element("tr", *(element("td", text_of(row)) for text_of in columns.values()))
+        for row in snapshot.ranks
+    )
+    whole = element("table", element("thead", head), element("tbody", *rows), class_="numbers")
+    about = "the last steps of each process; waits is the time in a step for the collectives"
+    yield _section("Ranks", _scrolling(whole), about=about)
 
 
 def _results(snapshot: Snapshot) -> Iterator[Element]:

@@ -32,7 +32,7 @@ from gpudash.protocol import (
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed
-from gpudash.recording.unfold import unfold
+from gpudash.recording.unfold import unfold, unfold_ranks
 from gpudash.run.source import Source
 from gpudash.run.speeds import SPEEDS
 from gpudash.views.live import LiveView
@@ -254,7 +254,11 @@ class Replay(Source):
             self._segment = max(self._segment, one.segment)
             bodies = unfold(one, self._gpus, self._base or 0)
             read = [body for body in bodies if getattr(body, "values", True)]  # else as before
-            return [self._envelope("training", one.ended_s, body) for body in read]
+            first = [self._envelope("training", one.ended_s, body) for body in read]
+            others = unfold_ranks(one, self._base or 0)
+            return first + [
+                self._envelope("training", one.ended_s, body, rank) for rank, body in others
+            ]
         match one.body:
             case Hello():
                 return []

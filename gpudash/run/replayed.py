@@ -15,6 +15,7 @@ from gpudash.run.normalise import Normaliser
 from gpudash.run.replay import LATE_S, NOTHING, Player, Replay
 from gpudash.snapshot import Snapshot
 from gpudash.views.live import LiveView
+from gpudash.views.ranks import Ranks
 from gpudash.views.throughput import WholeRun
 from gpudash.views.time_breakdown import TimeAccount, TimeBreakdown
 
@@ -57,7 +58,9 @@ def replayed(path: Path) -> Replayed:
                 fold.take(replay)
         except SourceError as error:
             raise UsageError(str(error)) from error
-        snapshot = fold.live.snapshot(replay.now())
+        now_s = replay.now()
+        ranks = fold.ranks.rows(now_s)
+        snapshot = msgspec.structs.replace(fold.live.snapshot(now_s), ranks=ranks)
     metadata = read(beside(source))
     known = metadata.account if metadata else None  # the run's own, of single steps
     return Replayed(
@@ -81,6 +84,7 @@ class _Fold:
     def __init__(self, began_s: float) -> None:
         self.at_end = False
         self.live = LiveView(NOTHING, began_s)
+        self.ranks = Ranks()
         self.time = TimeAccount()
         self.whole_run = WholeRun()
         self.started: Started | None = None
@@ -93,6 +97,7 @@ class _Fold:
         """Fold what is due; at the end nothing is but where the replay stands."""
         *told, _playback = replay.read()
         for envelope in told:
+            self.ranks.take(envelope)
             item = self._normaliser.take(envelope)
             if item is not None:
                 self.live.fold(item)

@@ -45,6 +45,7 @@ from gpudash.protocol import (
     Plan,
     Printed,
     Profile,
+    Progress,
     Reading,
     Refused,
     Restarted,
@@ -59,6 +60,7 @@ from gpudash.protocol import (
 from gpudash.recording.files import shown
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
+from gpudash.recording.rank_interval import RankTracks
 from gpudash.recording.recordings import Recordings
 from gpudash.recording.stream import Form, RowStream
 from gpudash.recording.writer import RecordingWriter
@@ -150,6 +152,7 @@ class Session:
         self._ranks = Ranks(lambda sentence: self._say(Notice(text=sentence)))
         self._hangs = Hangs(self.hang_s)
         self._hang_told: tuple[str, ...] = ()
+        self._rank_tracks = RankTracks()
         self._time = TimeAccount()
         self._whole_run = WholeRun()
         self._intervals: Intervals | None = None
@@ -438,10 +441,20 @@ class Session:
             self._tells_stacks = "stacks" in envelope.body.can
         self._ranks.take(envelope)
         self._hangs.take(envelope)
+        if envelope.rank and isinstance(envelope.body, Started | Progress):
+            self._take_rank(envelope.rank, envelope.body)
         self._recordings.take(envelope)
         item = self._normaliser.take(envelope)
         if item is not None:
             self._fold(item)
+
+    def _take_rank(self, rank: int, body: Started | Progress) -> None:
+        """Take what views of rank 0 are not told: another one's start, and what it trained."""
+        if isinstance(body, Started):
+            for source in self._beside:
+                source.watch(body, rank)
+        if isinstance(body, Started) or self._intervals is not None:  # else nobody takes them
+            self._rank_tracks.take(rank, body)
 
     def _say(self, event: Event) -> None:
         """Take what the session itself knows as a message too: so a log holds all that is shown."""
@@ -464,7 +477,8 @@ class Session:
                 self._started = item
                 for source in self._beside:
                     source.watch(item)
-                rows = Intervals(item.at_s, self._interval_s) if self._records else None
+                tracks = self._rank_tracks
+                rows = Intervals(item.at_s, self._interval_s, tracks) if self._records else None
                 self._intervals = self._intervals or rows
                 self._log([note.text for note in item.notes])
             case Refused() | Notice() | MemoryOwners():

@@ -42,8 +42,8 @@ class Source(ABC):
     def type(self, text: str, /) -> None:  # noqa: B027  # most have no keyboard
         """Type on the terminal of what runs."""
 
-    def watch(self, started: Started, /) -> None:  # noqa: B027  # most know no device
-        """Tell of this training from now on, if it tells of one."""
+    def watch(self, started: Started, /, rank: int = 0) -> None:  # noqa: B027  # most know no device
+        """Tell of this rank's training from now on, if it tells of one."""
 
     def ended(self) -> Ended | None:
         """Return how it ended; None while more may come."""

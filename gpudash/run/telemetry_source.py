@@ -19,17 +19,24 @@ class TelemetrySource(Source):
         self._arrived: SimpleQueue[Envelope] = SimpleQueue()
         self._sampler = Sampler(self._put)
         self._missing: str | None = None
+        self._gpus: dict[int, str | None] = {}  # of each rank
         self._put(Hello())
 
-    def watch(self, started: Started, /) -> None:
-        """Read this training's processes and its GPU from now on, from two threads.
+    def watch(self, started: Started, /, rank: int = 0) -> None:
+        """Read rank 0's processes, and the GPU of each rank, from now on, from two threads.
 
         Another node's are read there.
         """
         if started.node not in ("", platform.node()):
             return
+        self._gpus[rank] = started.device.uuid
+        if started.world_size > 1:
+            self._gpus = {one: uuid for one, uuid in self._gpus.items() if one < started.world_size}
         self._sampler.start()
-        self._sampler.watch(started.pid, started.device.uuid)
+        if rank == 0:
+            self._sampler.watch(started.pid, started.device.uuid)
+        others = {uuid for uuid in self._gpus.values() if uuid is not None}
+        self._sampler.watch_others(others - {self._gpus.get(0)})
 
     def read(self) -> list[Envelope]:
         """Return what came since the last call: readings, and why there is none of a GPU."""

@@ -1,4 +1,4 @@
-"""What the SMs, tensor cores, memory and PCIe link did between two moments (NVML's GPM).
+"""What the SMs, tensor cores, memory, PCIe and NVLink did between two moments (NVML's GPM).
 
 Hopper and newer. The driver keeps running counters; a metric is a difference of two of its
 samples, so nothing here is a snapshot and nothing needs a profiler's permission to the GPU.
@@ -16,6 +16,8 @@ METRICS = {
     "dram_active_pct": 10,
     "pcie_tx_mib_s": 20,
     "pcie_rx_mib_s": 21,
+    "nvlink_rx_mib_s": 60,
+    "nvlink_tx_mib_s": 61,
 }
 """Metric → GPM's number of it. NVML gives percent and MiB/s, transmission seen from the GPU."""
 

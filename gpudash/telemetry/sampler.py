@@ -1,7 +1,7 @@
-"""The stream of samples: threads that read the watched GPU and processes at a steady pace.
+"""The stream of samples: threads that read the watched GPUs and processes at a steady pace.
 
 Two threads, so that a slow driver call delays no sample: `fast` reads the host and what the
-GPU tells in microseconds, and emits; `slow` opens the GPU, reads the rest, and closes it,
+GPUs tell in microseconds, and emits; `slow` opens the GPUs, reads the rest, and closes them,
 or finds out once whether there is one that is not trained on.
 Nothing is read before `watch` says what. Whatever fails ends up in `gpu_missing`.
 """
@@ -9,15 +9,13 @@ Nothing is read before `watch` says what. Whatever fails ends up in `gpu_missing
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeAlias
 
-import msgspec
-
-from gpudash.protocol import GpuReading, HostReading, Reading
+from gpudash.protocol import HostReading, Reading
 from gpudash.telemetry.gpu import Gpu, GpuName, list_gpus, open_gpu
-from gpudash.telemetry.nvml import GpuUnavailable
 from gpudash.telemetry.processes import HostReader
+from gpudash.telemetry.watched_gpu import WatchedGpu, sentence
 
 FAST_S = 0.2
 SLOW_S = 1.0
@@ -52,6 +50,7 @@ class Sampler:
         self._open_gpu = open_gpu
         self._list_gpus = list_gpus
         self._target: Target | None = None
+        self._others: dict[str, WatchedGpu] = {}  # replaced as a whole: two threads go through it
         self._stopped = threading.Event()
         self._wake = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -66,12 +65,22 @@ class Sampler:
         self._target = Target(pid, gpu_uuid)
         self._wake.set()
 
+    def watch_others(self, gpu_uuids: Collection[str]) -> None:
+        """Read these GPUs too from now on, and no others but the worker's.
+
+        One that cannot be read is left out: it may be in another machine.
+        """
+        known = self._others
+        self._others = {uuid: known.get(uuid) or WatchedGpu(uuid) for uuid in gpu_uuids}
+        self._wake.set()
+
     def start(self) -> None:
         """Start reading; nothing happens when it runs already. May follow a `stop`."""
         if self._threads:
             return
         if self._target is not None:  # a target belongs to the threads that opened it
             self._target = Target(self._target.pid, self._target.gpu_uuid)
+        self._others = {uuid: WatchedGpu(uuid) for uuid in self._others}
         self._stopped, self._wake = threading.Event(), threading.Event()
         self._threads = [
             threading.Thread(target=loop, args=(self._stopped, self._wake), name=name, daemon=True)
@@ -95,14 +104,18 @@ class Sampler:
 
     def _run_fast(self, stopped: threading.Event, _wake: threading.Event) -> None:
         for _ in ticks(self._fast_s, stopped, stopped):
-            if (target := self._target) is None:
-                continue
-            for sample in target.read_fast(self._stale_s):
-                if not stopped.is_set() and target is self._target:
-                    self._emit(sample)
+            if (target := self._target) is not None:
+                for sample in target.read_fast(self._stale_s):
+                    if not stopped.is_set() and target is self._target:
+                        self._emit(sample)
+            for gpu in self._others.values():
+                other = gpu.read_fast(self._stale_s)
+                if other is not None and not stopped.is_set():
+                    self._emit(other)
 
     def _run_slow(self, stopped: threading.Event, wake: threading.Event) -> None:
         opened: Target | None = None
+        others: Mapping[str, WatchedGpu] = {}
         try:
             for _ in ticks(self._slow_s, stopped, wake):
                 if (target := self._target) is not opened:
@@ -113,9 +126,23 @@ class Sampler:
                         opened.open(self._open_gpu, self._list_gpus)
                 if opened is not None:
                     opened.read_slow()
+                others = self._read_others(others)
         finally:
             if opened is not None:
                 opened.close()
+            for gpu in others.values():
+                gpu.close()
+
+    def _read_others(self, before: Mapping[str, WatchedGpu]) -> Mapping[str, WatchedGpu]:
+        """Open the GPUs that are new, read all, and close those that are no longer asked for."""
+        others = self._others
+        for uuid, gpu in others.items():
+            if before.get(uuid) is not gpu:
+                gpu.open(self._open_gpu)
+            gpu.read_slow()
+        for uuid in before.keys() - others.keys():
+            before[uuid].close()
+        return others
 
 
 class Target:
@@ -124,45 +151,36 @@ class Target:
     def __init__(self, pid: int, gpu_uuid: str | None) -> None:
         self.pid = pid
         self.gpu_uuid = gpu_uuid
-        self.missing: str | None = "the GPU is being opened" if gpu_uuid else ON_CPU
+        self.gpu = WatchedGpu(gpu_uuid) if gpu_uuid else None
+        self._on_cpu = ON_CPU
         self._host = HostReader(pid)
-        self._gpu: Gpu | None = None
-        self._slow: GpuReading | None = None
-        self._in_use = threading.Lock()  # the GPU is not closed while it is read
+
+    @property
+    def missing(self) -> str | None:
+        """Why no GPU is read, as a sentence; None while one is."""
+        return self.gpu.missing if self.gpu else self._on_cpu
 
     def open(self, open_gpu: Callable[[str], Gpu], list_gpus: ListGpus) -> None:
         """Open the GPU; if none is trained on, find out whether there is one."""
-        if self.gpu_uuid is None:
-            self.missing = _on_cpu(list_gpus)
-            return
-        try:
-            self._gpu = open_gpu(self.gpu_uuid)
-        except Exception as error:  # noqa: BLE001  # told to the user, and the thread lives on
-            self.missing = _sentence(error)
+        if self.gpu:
+            self.gpu.open(open_gpu)
         else:
-            self.missing = None
+            self._on_cpu = _on_cpu(list_gpus)
 
     def close(self) -> None:
-        """Close the GPU, if one is open; `missing` keeps what it said."""
-        with self._in_use:
-            gpu, self._gpu = self._gpu, None
-        if gpu is not None:
-            gpu.close()
+        """Close the GPU, if one is open."""
+        if self.gpu:
+            self.gpu.close()
 
     def read_slow(self) -> None:
         """Take the slow values, for the next fast readings to carry."""
-        if self._gpu is None or self.missing is not None:
-            return
-        try:
-            self._slow = self._gpu.slow()
-        except Exception as error:  # noqa: BLE001  # told to the user, and the thread lives on
-            self.missing = _sentence(error)
+        if self.gpu:
+            self.gpu.read_slow()
 
     def read_fast(self, stale_s: float) -> Iterator[Reading]:
         """Host and GPU now, each stamped with its own time."""
         yield self._read_host()
-        with self._in_use:
-            sample = self._read_gpu(stale_s)
+        sample = self.gpu.read_fast(stale_s) if self.gpu else None
         if sample is not None:
             yield sample
 
@@ -171,20 +189,6 @@ class Target:
             return self._host.read()
         except Exception:  # noqa: BLE001  # an unreadable /proc must not end the GPU's samples
             return HostReading(at_s=time.monotonic())
-
-    def _read_gpu(self, stale_s: float) -> Reading | None:
-        if self._gpu is None or self.missing is not None:
-            return None
-        slow = self._slow  # before the fast values: a sample holds nothing from after its time
-        try:
-            sample = self._gpu.fast()
-        except Exception as error:  # noqa: BLE001  # told to the user, and the thread lives on
-            self.missing = _sentence(error)
-            return None
-        if slow is None or sample.at_s - slow.at_s > stale_s:
-            return sample
-        both = sample.values | slow.values
-        return msgspec.structs.replace(slow, at_s=sample.at_s, values=both)
 
 
 def ticks(period_s: float, stopped: threading.Event, wake: threading.Event) -> Iterator[None]:
@@ -209,14 +213,8 @@ def _on_cpu(list_gpus: ListGpus) -> str:
     try:
         _, gpus = list_gpus()
     except Exception as error:  # noqa: BLE001  # told to the user, and the thread lives on
-        return f"{ON_CPU}: {_sentence(error)}"
+        return f"{ON_CPU}: {sentence(error)}"
     if not gpus:
         return f"{ON_CPU}: no NVIDIA GPU is present"
     more = f" and {len(gpus) - 1} more" if len(gpus) > 1 else ""
     return f"{ON_CPU}, though NVML lists {gpus[0].name}{more}"
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, GpuUnavailable):
-        return str(error)
-    return f"reading the GPU failed: {type(error).__name__}: {error}"

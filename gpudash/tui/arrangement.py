@@ -19,6 +19,9 @@ WIDE, TALL = 110, 34
 LANES_FROM_ROWS = 20
 """Fewer rows show the answer without its lanes."""
 
+LEAST_CHARTS, LEAST_CHARTS_LARGE = 6, 16
+"""Rows that the charts keep, one beside the other and in two rows, where the pane wants more."""
+
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """What the user wants to see."""
@@ -30,6 +33,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     zoomed: str = ""
     """The panel that has all of the room; empty for none."""
     scrubber: bool = False
+    pane_rows: int = 0
+    """What the pane would like to have, where that is more than its share."""
 
 
 def places(width: int, height: int, shown: Shown) -> dict[str, Region]:
@@ -50,7 +55,8 @@ def places(width: int, height: int, shown: Shown) -> dict[str, Region]:
     answer_rows = _answer_rows(width, height)
     answer, room = _split_rows(room, answer_rows)
     side = "device" if shown.device else "levers"
-    panels = _large(room, side) if is_roomy(width, height) else _small(room, side, shown.chosen)
+    arranged = _large if is_roomy(width, height) else _small
+    panels = arranged(room, side, shown)
     return {**bars, "answer": answer, **panels}
 
 
@@ -76,10 +82,11 @@ def _answer_rows(width: int, height: int) -> int:
     return 4 if height >= LANES_FROM_ROWS else 1
 
 
-def _large(room: Region, side: str) -> dict[str, Region]:
+def _large(room: Region, side: str, shown: Shown) -> dict[str, Region]:
     """Charts and activity above, the step's time below them, levers beside, the pane beneath."""
     # seven rows inside it hold an A/B; what a tall terminal has more, charts fill better
     pane_rows = min(max(room.height // 4, min(room.height * 3 // 10, 9), 8), 18)
+    pane_rows = max(pane_rows, min(shown.pane_rows, room.height - LEAST_CHARTS_LARGE))
     upper, pane = _split_rows(room, room.height - pane_rows)
     left, right = _split_columns(upper, room.width - min(max(room.width * 2 // 7, 34), 42))
     charts, step = _split_rows(left, left.height * 6 // 11)
@@ -87,11 +94,13 @@ def _large(room: Region, side: str) -> dict[str, Region]:
     return {"throughput": rate, "activity": activity, "step": step, side: right, "pane": pane}
 
 
-def _small(room: Region, side: str, chosen: Part) -> dict[str, Region]:
+def _small(room: Region, side: str, shown: Shown) -> dict[str, Region]:
     """Charts side by side, and below them the panel chosen; two where it is wide."""
     below = min(max(room.height * 8 // 17, 5), 14)
+    if shown.chosen == "pane" or is_wide(room.width):
+        below = max(below, min(shown.pane_rows, room.height - LEAST_CHARTS))
     charts, bottom = _split_rows(room, room.height - below)
-    chosen_id = side if chosen in ("levers", "device") else chosen
+    chosen_id = side if shown.chosen in ("levers", "device") else shown.chosen
     if is_wide(room.width):
         rate, rest = _split_columns(charts, room.width // 3)
         activity, step = _split_columns(rest, room.width // 3)

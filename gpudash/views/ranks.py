@@ -15,12 +15,15 @@ from gpudash.protocol import (
     Started,
 )
 from gpudash.snapshot import ENDED, RankRow, RankState, Straggler
-from gpudash.statistics import Means, mean
+from gpudash.statistics import Means, mean, total
+from gpudash.views.step_history import StepHistory
 from gpudash.views.stragglers import Stragglers
-from gpudash.views.throughput import IDLE, UNKNOWN, RecentSteps
+from gpudash.views.throughput import IDLE, UNKNOWN, RecentReadings, RecentSteps
 
 TRAINING = "training"
 """The source that training processes speak as."""
+WAITING = "communication"
+"""The phase in which a rank waits for the collectives: not hidden behind computation."""
 MOST_RANKS = 1024
 """Those beyond are not followed: nobody reads so many rows, and each costs time."""
 SILENT_S = 10.0
@@ -35,13 +38,16 @@ class Ranks:
         self._tell = tell
         self._ranks: dict[int, _Rank] = {}
         self._stragglers = Stragglers()
+        self._gpus: dict[str, RecentReadings[GpuReading]] = {}
         self._beyond = False  # there are more than can be followed
 
     def take(self, envelope: Envelope) -> None:
-        """Take one envelope; but for readings, what no training process says is passed over.
+        """Take one envelope: of a training process, or a reading.
 
         Rank 0 tells the end for all.
         """
+        if isinstance(envelope.body, GpuReading):
+            self._gpus.setdefault(envelope.body.uuid, RecentReadings()).add(envelope.body)
         if isinstance(envelope.body, GpuReading | HostReading):
             self._stragglers.take(envelope.rank, envelope.body)
         if envelope.source != TRAINING:
@@ -74,7 +80,8 @@ class Ranks:
         """Return a row for each rank; none for a single one."""
         ranks = sorted(self._ranks.items()) if len(self._ranks) > 1 else ()
         heard_s = max((rank.heard_s for _, rank in ranks), default=0.0)
-        return tuple(rank.row(now_s, heard_s) for _, rank in ranks)
+        gpus = {uuid: readings.now() for uuid, readings in self._gpus.items()} if ranks else {}
+        return tuple(rank.row(now_s, heard_s, gpus.get(rank.gpu_uuid)) for _, rank in ranks)
 
 
 class _Rank:
@@ -88,13 +95,16 @@ class _Rank:
         """When the newest message was sent."""
         self._pid: int | None = None
         self._restarts = 0
+        self._node = self.gpu_uuid = ""
         self._begin(0.0)
 
     def _begin(self, at_s: float) -> None:
         self._busy_since_s = at_s
         self._recent = RecentSteps()
+        self._history = StepHistory()
         self._steps = 0
         self._loss: float | None = None
+        self._collective: tuple[float | None, float | None] = (None, None)  # MiB, ms
 
     def take(self, envelope: Envelope) -> bool:
         """Take what it says; tell whether that is new."""
@@ -106,6 +116,7 @@ class _Rank:
                 self._begin(started.at_s)
                 self._restarts += self._pid not in (None, started.pid)
                 self.state, self._pid = "training", started.pid
+                self._node, self.gpu_uuid = started.node, started.device.uuid or ""
             case Progress() as progress:
                 self._progress(progress)
             case Parted():
@@ -124,12 +135,15 @@ class _Rank:
     def _progress(self, progress: Progress) -> None:
         for step in progress.steps:
             self._recent.add(step)
+            self._history.add(step)
             self._busy_since_s = max(self._busy_since_s, step.finished_s)
         self._steps = progress.total_steps
         if progress.loss is not None:
             self._loss = progress.loss
+        if progress.collective_mib is not None or progress.collective_ms is not None:
+            self._collective = (progress.collective_mib, progress.collective_ms)
 
-    def row(self, now_s: float, others_heard_s: float) -> RankRow:
+    def row(self, now_s: float, others_heard_s: float, gpu: GpuReading | None) -> RankRow:
         is_silent = self.state == "training" and others_heard_s - self.heard_s > SILENT_S
         rate = self._recent.rate(now_s - self._busy_since_s)
         if self.state != "training":
@@ -139,6 +153,11 @@ class _Rank:
         for step in steps:
             if step.phases_ms:
                 phases.add(step.phases_ms, step.count)
+        count = sum(step.count for step in steps)
+        samples = total(step.samples for step in steps)
+        tokens = total(step.tokens for step in steps)
+        size = samples if tokens is None else tokens
+        collective_mib, collective_ms = self._collective
         return RankRow(
             rank=self._rank,
             pid=self._pid,
@@ -146,8 +165,16 @@ class _Rank:
             restarts=self._restarts,
             steps=self._steps,
             steps_per_s=rate.steps_per_s,
+            samples_per_s=rate.samples_per_s,
             step_ms_p50=rate.step_ms_p50,
             data_ms=mean((step.data_ms for step in steps), (step.count for step in steps)),
             phases_ms=phases.values(),
             loss=self._loss,
+            node=self._node,
+            waits_ms=phases.values().get(WAITING),
+            history=self._history.values(now_s),
+            tokens=size / count if count and size is not None else None,
+            gpu=gpu,
+            collective_mib=collective_mib,
+            collective_ms=collective_ms,
         )

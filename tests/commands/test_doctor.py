@@ -11,6 +11,7 @@ import pytest
 from gpudash.cli.main import main
 from gpudash.commands import doctor
 from gpudash.commands.doctor import READINGS, Check, examine, report
+from gpudash.telemetry import gpm
 from tests.telemetry.shim import FIRST, SECOND, Driver, build
 
 ACTIVITY = "SM, tensor and DRAM activity"
@@ -88,7 +89,7 @@ def test_the_configuration_that_is_obeyed_or_what_is_wrong_with_it_is_told(
         ("nvmlGpmSampleGet.error 4", ACTIVITY, "the NVIDIA driver refuses permission"),
         ("nvmlGpmMetricsGet.error 999", ACTIVITY, "the NVIDIA driver answers “Unknown Error”"),
         (
-            "gpm.2 nan\ngpm.3 nan\ngpm.5 nan\ngpm.10 nan\ngpm.20 nan\ngpm.21 nan",
+            "\n".join(f"gpm.{number} nan" for number in gpm.METRICS.values()),
             ACTIVITY,
             "the NVIDIA driver gives no value",
         ),

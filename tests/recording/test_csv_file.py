@@ -24,7 +24,8 @@ PROMISED = (
     "temperature_c, sm_clock_mhz, throttle, cpu_pct, worker_rss_mib, "
     "transform_ms, skipped_samples, train_s, core_wait_pct, tokens_per_s, "
     "mem_reserved_mib, mem_allocated_mib, mem_peak_mib, "
-    "communication_ms, collective_mib, collective_ms"
+    "communication_ms, collective_mib, collective_ms, "
+    "nvlink_rx_mib_s, nvlink_tx_mib_s, rank, world_size"
 )
 
 

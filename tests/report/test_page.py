@@ -23,7 +23,7 @@ from gpudash.report.page import POLICY
 from gpudash.snapshot import Marker, Result, Series, Snapshot
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.report.pages import FAILED, METADATA, page_of
-from tests.tui import scenes
+from tests.tui import scenes, scripts
 
 EVIL = "<script>alert(1)</script>\x1b[2J'\"&"
 SCENES = ("starting", "running", "serial", "comparing", "decided", "without_gpu", "failed")
@@ -266,3 +266,10 @@ def test_markup_escapes_and_rounds():
         '<!DOCTYPE html>\n<p class="x" data-at="1.2">a&lt;b<b>&amp;</b> c</p>\n'
     )
     assert [number(value) for value in (1.0, 1.04, 1.06, -0.5)] == ["1", "1", "1.1", "-0.5"]
+
+
+def test_several_ranks_are_a_table_and_one_is_none():
+    text = " ".join(Read(page_of(scripts.of_gpus(4))).texts)
+    assert "Ranks" in text
+    assert "1,410" in text
+    assert "Ranks" not in " ".join(Read(page_of(scenes.running())).texts)

@@ -32,6 +32,8 @@ SLOW = {
     "dram_active_pct": 3.0,
     "pcie_tx_mib_s": 120.0,
     "pcie_rx_mib_s": 1500.0,
+    "nvlink_rx_mib_s": 21000.0,
+    "nvlink_tx_mib_s": 20500.0,
     "energy_j": 12345.678,
 }
 GPM_IDS = {
@@ -41,6 +43,8 @@ GPM_IDS = {
     "dram_active_pct": 10,
     "pcie_tx_mib_s": 20,
     "pcie_rx_mib_s": 21,
+    "nvlink_rx_mib_s": 60,
+    "nvlink_tx_mib_s": 61,
 }
 
 

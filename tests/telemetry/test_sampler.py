@@ -288,3 +288,35 @@ def test_a_driver_that_hangs_does_not_hang_the_stop(stream: Stream, driver: Driv
     emitted = len(stream.samples)
     until(lambda: driver.asked("nvmlShutdown"))  # the thread ends by itself once the call returns
     assert len(stream.samples) == emitted
+
+
+# ── the GPUs of other ranks ─────────────────────────────────────────────────────────────
+
+
+def test_every_gpu_that_is_trained_on_is_read(stream: Stream):
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.watch_others({SECOND})
+    stream.sampler.start()
+    until(lambda: {one.uuid for one in stream.gpu if one.number("energy_j")} == {FIRST, SECOND})
+
+
+def test_another_gpu_may_come_and_go_while_the_first_is_read(stream: Stream, driver: Driver):
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.start()
+    until(lambda: stream.gpu)
+    stream.sampler.watch_others({SECOND})
+    until(lambda: stream.gpu[-1].uuid == SECOND)
+    stream.sampler.watch_others(())
+    until(lambda: driver.asked("nvmlShutdown"))
+    stream.samples.clear()
+    until(lambda: len(stream.gpu) > 3)
+    assert {one.uuid for one in stream.gpu[1:]} == {FIRST}
+
+
+def test_a_gpu_of_another_machine_is_left_out_without_a_word(stream: Stream):
+    stream.sampler.watch(ME, FIRST)
+    stream.sampler.watch_others({"GPU-elsewhere"})
+    stream.sampler.start()
+    until(lambda: len(stream.gpu) > 3)
+    assert {one.uuid for one in stream.gpu} == {FIRST}
+    assert stream.sampler.gpu_missing is None

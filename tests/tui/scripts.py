@@ -1,7 +1,7 @@
 """What a training that nobody wrote for us looks like: a small GPT, from its public script."""
 
 from gpudash.protocol import HostReading, LeverOffer, Phase
-from gpudash.snapshot import RankRow, Snapshot
+from gpudash.snapshot import RankRow, Snapshot, Straggler
 from tests.tui.fake_engine import CPU, H200, gpu_sample
 from tests.tui.scenes import Stretch, changed, row_of, series_of
 
@@ -147,6 +147,7 @@ def ranks(count: int) -> tuple[RankRow, ...]:
             state="training",
             steps=376,
             steps_per_s=9.4 - rank / 100,
+            samples_per_s=113.0 - rank / 8,
             step_ms_p50=106.3 + rank / 10,
             data_ms=None if rank == 1 else 0.2,
             phases_ms={"forward": 31.0, "backward": 62.0 + rank, "optimizer": 9.0},
@@ -154,6 +155,40 @@ def ranks(count: int) -> tuple[RankRow, ...]:
         )
         for rank in range(count)
     )
+
+
+SLOW = 3
+"""The rank that the others of `of_gpus` wait for."""
+
+
+def of_gpus(count: int) -> Snapshot:
+    """As many ranks, each on a GPU; one of them is held down by its temperature."""
+    rows = tuple(
+        changed(
+            row,
+            samples_per_s=150.0,
+            step_ms_p50=6.91 + rank % 3 / 100,
+            waits_ms=0.02 if rank == SLOW else 2.5 + rank % 5 / 50,
+            history=tuple(6.9 + (rank * 7 + second * 5) % 11 / 9 for second in range(60)),
+            gpu=gpu_sample(
+                gpu_util_pct=99.0,
+                power_w=412.0 if rank == SLOW else 540.0 - rank % 8,
+                sm_clock_mhz=1410.0 if rank == SLOW else 1980.0,
+                mem_used_mib=21_504.0,
+                temperature_c=84.0 if rank == SLOW else 61.0,
+            ),
+        )
+        for rank, row in enumerate(ranks(count))
+    )
+    straggler = Straggler(
+        rank=SLOW,
+        phase="backward",
+        excess_ms=2.5,
+        slower_pct=36.0,
+        others_wait_ms=2.5,
+        why="clock 1,410 MHz, the others 1,980; held down by temperature, 84 °C",
+    )
+    return training(ranks=rows, straggler=straggler if count > SLOW else None)
 
 
 def of_ranks(count: int) -> Snapshot:

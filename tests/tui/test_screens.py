@@ -30,9 +30,14 @@ STATES: dict[str, Callable[[], Snapshot]] = {
     "script-starting": scripts.starting,
     "script": scripts.training,
     "script-ranks": lambda: scripts.of_ranks(8),
+    "script-gpus": lambda: scripts.of_gpus(8),
     "script-ended": scripts.ended,
 }
-TAB = {"comparing": "ab", "decided": "ab", "failed": "log", "script-ranks": "ranks"}
+TAB = {
+    **dict.fromkeys(("comparing", "decided"), "ab"),
+    **dict.fromkeys(("script-ranks", "script-gpus"), "ranks"),
+    "failed": "log",
+}
 """What the user, or the app, has opened."""
 
 
@@ -73,6 +78,7 @@ async def arrive(d: Driver, name: str) -> None:
     if name in TAB:
         d.app._main.open_tab(TAB[name])
         await d.settle()
+        await d.settle()  # the panels may have other places now
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")

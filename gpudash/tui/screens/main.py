@@ -214,6 +214,7 @@ class MainScreen(Contained, Screen[None]):
         with self.pane.contained() as pane:
             pane.show(snapshot, mail.lines, rewound=mail.rewound)
             pane.print(mail.output, mail.replaces)
+        self._rearrange(pane_rows=self.pane.wanted_rows)
         for scrubber in self.query(Scrubber):
             with scrubber.contained():
                 scrubber.show(snapshot.playback)
@@ -299,6 +300,7 @@ class MainScreen(Contained, Screen[None]):
     def open_tab(self, tab: Tab) -> None:
         """Show this tab of the pane."""
         self.pane.open(tab)
+        self._rearrange(pane_rows=self.pane.wanted_rows)
         self.action_panel_number(5)
         self._show_footer()
 
@@ -362,6 +364,7 @@ class MainScreen(Contained, Screen[None]):
         elif focused == "pane":
             if columns:
                 self.pane.next_tab(columns)
+                self._rearrange(pane_rows=self.pane.wanted_rows)
                 self.choose_tab(self.pane.tab)
             else:
                 self.pane.scroll_rows(rows)

@@ -26,8 +26,14 @@ TEXT_WIDTH = 30
 TWO_COLUMNS = 68
 """Columns from which the lines stand in two where they would not fit in one."""
 NOW = TimeView()
-BESIDE = {"mem_used_mib": (" of ", "mem_total_mib"), "pcie_rx_mib_s": (" in, ", "pcie_tx_mib_s")}
+BESIDE = {
+    "mem_used_mib": (" of ", "mem_total_mib"),
+    "pcie_rx_mib_s": (" in, ", "pcie_tx_mib_s"),
+    "nvlink_rx_mib_s": (" in, ", "nvlink_tx_mib_s"),
+}
 """What stands in the row of another reading, and the words between: a row less each."""
+IF_THERE = {"nvlink_rx_mib_s"}
+"""Most machines have none: no row says so."""
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -62,7 +68,7 @@ def _gpu(snapshot: Snapshot) -> Iterator[Line]:
         yield from map(Text, textwrap.wrap(sentence, TEXT_WIDTH))
         return
     for metric, known in METRICS.items():
-        if known.kind == "gpu" and known.label:
+        if known.kind == "gpu" and known.label and (metric in gpu.values or metric not in IF_THERE):
             one = reading(snapshot, metric, known.spark or known.label, NOW)
             beside = BESIDE.get(metric)
             if beside is not None and metric in gpu.values:

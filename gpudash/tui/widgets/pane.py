@@ -11,10 +11,10 @@ from itertools import zip_longest
 from rich.segment import Segment
 
 from gpudash import format as fmt
-from gpudash.protocol import ComparisonShown, Phase
-from gpudash.snapshot import KEPT_LINES, RankRow, Result, Snapshot
+from gpudash.protocol import ComparisonShown
+from gpudash.snapshot import KEPT_LINES, Result, Snapshot
 from gpudash.tui.bars import button
-from gpudash.tui.cells import Cell, Parts, cell
+from gpudash.tui.cells import Cell, Parts, cell, fitted
 from gpudash.tui.keys import key_for, why_not
 from gpudash.tui.preferences import Tab
 from gpudash.tui.scroll import Scroll
@@ -22,7 +22,8 @@ from gpudash.tui.widgets.comparison import comparison_rows, forest_rows
 from gpudash.tui.widgets.log import is_trouble, kept, log_rows
 from gpudash.tui.widgets.painted import Row, Scrolled
 from gpudash.tui.widgets.panel import MARGIN, Frame, Panel
-from gpudash.tui.widgets.ranks import rank_rows
+from gpudash.tui.widgets.ranks import Job, job_of, rank_rows, spread, verdict
+from gpudash.tui.widgets.ranks import in_sight as ranks_in_sight
 from gpudash.tui.widgets.results import PINNED, Table, in_sight, result_rows, table_of
 
 TITLES: dict[Tab, tuple[str, str]] = {
@@ -42,6 +43,8 @@ BESIDE = 64
 """Columns that they take there."""
 LEAST_BELOW = 4
 """Rows that a list below a comparison needs: a blank one, an axis, and two comparisons."""
+RANKS_FRAME = 3
+"""Rows of the ranks' table besides theirs: its frame and its head."""
 VALUE = 12
 """Columns of a lever's value in a border."""
 ENTER = "screen.enter"
@@ -69,8 +72,7 @@ class Pane(Panel, Scrolled):
         self._can_compare = True
         self._can_type = False
         self._profile = profile_line(Snapshot())
-        self._ranks: tuple[RankRow, ...] = ()
-        self._phases: tuple[Phase, ...] = ()
+        self._job = Job()
         self.lines: dict[Tab, deque[str]] = {
             "log": deque(maxlen=KEPT_LINES),
             "output": deque(maxlen=KEPT_LINES),
@@ -94,9 +96,10 @@ class Pane(Panel, Scrolled):
         can_compare = "blocks" in snapshot.can
         can_type = "type" in snapshot.can
         profile = profile_line(snapshot)
+        job = job_of(snapshot)
         told = (
             *(snapshot.results, on_gpu, snapshot.comparison, snapshot.verdicts),
-            *(snapshot.ranks, snapshot.phases, can_compare, can_type, profile),
+            *(job, can_compare, can_type, profile),
         )
         if told != self._told:
             self._told = told
@@ -104,7 +107,7 @@ class Pane(Panel, Scrolled):
             self._comparison, self._verdicts = snapshot.comparison, snapshot.verdicts
             self._can_compare, self._can_type = can_compare, can_type
             self._profile = profile
-            self._ranks, self._phases = snapshot.ranks, snapshot.phases
+            self._job = job
         elif not (lines or rewound):
             return
         self.repaint()
@@ -140,7 +143,7 @@ class Pane(Panel, Scrolled):
     def tabs(self) -> tuple[Tab, ...]:
         """Those that this run has something for, and the open one."""
         there = {
-            "ranks": bool(self._ranks),
+            "ranks": bool(self._job.ranks),
             "output": self._can_type or bool(self.lines["output"]),
         }
         return tuple(tab for tab in TITLES if there.get(tab, True) or tab == self.tab)
@@ -149,6 +152,11 @@ class Pane(Panel, Scrolled):
         """Show the tab right of the open one (+1) or left of it (-1); after the last the first."""
         tabs = self.tabs
         self.open(tabs[(tabs.index(self.tab) + direction) % len(tabs)])
+
+    @property
+    def wanted_rows(self) -> int:
+        """How high it would like to be, its frame included; 0 where it does not care."""
+        return len(self._job.ranks) + RANKS_FRAME if self.tab == "ranks" else 0
 
     # ── the place where it is read ──────────────────────────────────────────────────────
 
@@ -188,7 +196,7 @@ class Pane(Panel, Scrolled):
         if self.tab == "results":
             return [row.configuration for row in self._table.results]
         if self.tab == "ranks":
-            return [f"rank {row.rank}" for row in self._ranks]
+            return [f"rank {row.rank}" for row in self._job.ranks]
         return list(self.lines.get(self.tab, ()))
 
     @property
@@ -200,7 +208,7 @@ class Pane(Panel, Scrolled):
     def _count(self) -> int:
         if self.tab == "results":
             return len(self._table.results)
-        return len(self._ranks if self.tab == "ranks" else self.lines.get(self.tab, ()))
+        return len(self._job.ranks if self.tab == "ranks" else self.lines.get(self.tab, ()))
 
     @property
     def _height(self) -> int:
@@ -252,10 +260,11 @@ class Pane(Panel, Scrolled):
             if width < WIDE and height - len(rows) >= LEAST_BELOW:
                 yield ()
                 yield from forest_rows(earlier, width, height - len(rows) - 1)
-        elif self.tab == "ranks" and self._ranks:
+        elif self.tab == "ranks" and self._job.ranks:
             cursor = self._scroll.chosen(self._count) if self.has_focus else None
             in_view = self._scroll.in_sight(self._count, height - 1)
-            yield from rank_rows(self._ranks, self._phases, in_view, width, cursor=cursor)
+            shown = ranks_in_sight(self._job, in_view)
+            yield from rank_rows(self._job, shown, width, cursor=cursor)
         elif self.lines.get(self.tab):
             ink = "text" if self.tab == "output" else "dim"
             yield from log_rows(
@@ -275,6 +284,8 @@ class Pane(Panel, Scrolled):
             right, below = _comparison_cells(self._comparison, can=self._can_compare)
             return Frame(top=tabs, top_right=right, bottom=below)
         right = self._beyond() if self.tab in ("results", "ranks", *self.lines) else ()
+        if self.tab == "ranks":
+            return Frame(top=tabs, **self._about_ranks())
         if self.tab == "output" and self._can_type:
             below = (button("type a line", "type_line", key_of=ENTER),) if self.has_focus else ()
             return Frame(top=tabs, top_right=right, bottom=below)
@@ -282,6 +293,14 @@ class Pane(Panel, Scrolled):
             return Frame(top=tabs, top_right=right)
         note = cell("rows are means, one after another: only an A/B proves", "dim")
         return Frame(top=tabs, top_right=right, bottom=(note,), bottom_right=self._row_keys())
+
+    def _about_ranks(self) -> dict[str, tuple[Cell, ...]]:
+        """Return what a border says of the ranks: their spread, and who holds the others up."""
+        apart, held_up, right = spread(self._job), verdict(self._job), self._beyond()
+        room = self.size.width - 2 * MARGIN - sum(one.width + MARGIN for one in right)
+        below = cell(fitted(held_up or apart, max(room, 1)).rstrip(), "busy" if held_up else "dim")
+        above = (cell(apart, "dim", rank=2),) if held_up else ()
+        return {"top_right": above, "bottom": (below,), "bottom_right": right}
 
     def _row_keys(self) -> tuple[Cell, ...]:
         """Return what can be done with the row under the cursor."""
@@ -296,7 +315,7 @@ class Pane(Panel, Scrolled):
         counts = {
             "results": f" {self._table.settings:,}",
             "ab": f" {len(self._verdicts)}",
-            "ranks": f" {len(self._ranks)}",
+            "ranks": f" {len(self._job.ranks)}",
             "output": "!" * ("output" in self._trouble),
             "log": f" {self._unread['log']:,}{'!' * ('log' in self._trouble)}",
         }

@@ -1,44 +1,199 @@
-"""Several training processes side by side: a row for each rank."""
+"""Several training processes side by side: a row for each rank, all on one scale."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import msgspec
 
 from gpudash import format as fmt
 from gpudash.protocol import Phase
-from gpudash.snapshot import RankRow
+from gpudash.snapshot import Hang, RankRow, Snapshot, Straggler, Values
 from gpudash.tui.cells import Parts
+from gpudash.tui.sparks import LEVELS
 
 GAP = 2
+LEAST_GRAPH, MOST_SPARK, MOST_BAR = 8, 60, 40
+"""Columns of a sparkline and of a bar."""
+GRAPH_SHARE = 6
+"""Each of them has at least this part of the width before numbers that matter less."""
+SPARK_TOP = 1.6
+"""What a sparkline's top stands for, in medians of the slowest rank: a first step is cut off."""
+SPARK, BAR = "step ms, last minute", "ready for the all-reduce"
+SHORT = {SPARK: "step ms", BAR: "ready"}
+"""Titles where there is little room."""
+OF_GPU = {
+    "GPU %": ("gpu_util_pct", 1.0),
+    "W": ("power_w", 1.0),
+    "MHz": ("sm_clock_mhz", 1.0),
+    "GiB": ("mem_used_mib", 1024.0),
+    "°C": ("temperature_c", 1.0),
+}
+MINOR = ("pid", "loss", "steps", "steps/s")
+NOT_LAST = ("data ms", "°C", "GiB", "MHz", "node", "state", "W", "GPU %", "waits")
+"""What a narrow table goes without, the first one first; between the two go phases."""
+Cells: TypeAlias = dict[str, Callable[[RankRow], str]]
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """All ranks, and what is the same for each of them."""
+
+    ranks: tuple[RankRow, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    straggler: Straggler | None = None
+    hang: Hang | None = None
+
+    @property
+    def marked(self) -> int | None:
+        """The index of the rank that the others wait for; None where none is named."""
+        rank = self.straggler.rank if self.straggler else None
+        return next((i for i, row in enumerate(self.ranks) if row.rank == rank), None)
+
+    @property
+    def step_ms(self) -> float:
+        """The slowest rank's; 0 where nothing was measured."""
+        return max((row.step_ms_p50 or 0.0 for row in self.ranks), default=0.0)
+
+
+def job_of(snapshot: Snapshot) -> Job:
+    """Return what is shown of a snapshot's ranks."""
+    return Job(
+        ranks=snapshot.ranks,
+        phases=snapshot.phases,
+        straggler=snapshot.straggler,
+        hang=snapshot.hang,
+    )
+
+
+def spread(job: Job) -> str:
+    """Return how far the ranks are apart, as a clause; empty where it was not measured."""
+    waits = [row.waits_ms for row in job.ranks if row.waits_ms is not None]
+    times = [row.step_ms_p50 for row in job.ranks if row.step_ms_p50 is not None]
+    if not times:
+        return ""
+    low, high = fmt.milliseconds(min(times)), fmt.milliseconds(max(times))
+    steps = f"step {high} ms" if low == high else f"step {low} to {high} ms"
+    if not waits:
+        return steps
+    return (
+        f"{steps}, {fmt.milliseconds(min(waits))} to {fmt.milliseconds(max(waits))} of it waiting"
+    )
+
+
+def verdict(job: Job) -> str:
+    """Return which rank holds the others up, as a sentence; empty where none is named."""
+    slow = job.straggler
+    if slow is None:
+        return ""
+    label = next((one.label for one in job.phases if one.name == slow.phase), slow.phase)
+    where = f" in {label}" if label else ""
+    said = f"rank {slow.rank} is {slow.slower_pct:.0f} % slow{where}"
+    if slow.kind == "wandering":
+        said = f"now rank {slow.rank}, another one every now and then, is slow{where}"
+    elif slow.kind == "imbalance":
+        said = f"rank {slow.rank} has more to work on: {slow.slower_pct:.0f} % longer{where}"
+    if slow.others_wait_ms is not None:
+        said += f"; the others wait {fmt.milliseconds(slow.others_wait_ms)} ms a step"
+    return fmt.plain(f"{said}; {slow.why}" if slow.why else said)
+
+
+def in_sight(job: Job, scrolled: range) -> list[int]:
+    """Return which rows are shown: those scrolled to, and the one that the others wait for."""
+    shown, marked = list(scrolled), job.marked
+    if marked is not None and marked not in shown and len(shown) > 1:
+        edge = 0 if marked < shown[0] else -1
+        shown[edge] = marked
+    return shown
 
 
 def rank_rows(
-    ranks: Sequence[RankRow],
-    phases: Iterable[Phase],
-    shown: Iterable[int],
-    width: int,
-    *,
-    cursor: int | None = None,
+    job: Job, shown: Sequence[int], width: int, *, cursor: int | None = None
 ) -> Iterator[Parts]:
-    """Yield the head and the rows `shown`, with a `>` before the one under the cursor."""
-    columns = _fitting(_columns(phases), ranks, width - 2)
-    yield ((f" {''.join(f'{title:>{wide}}' for title, (_, wide) in columns.items())}", "head"),)
+    """Yield the head and the rows `shown`.
+
+    A `>` is before the one under the cursor, a `▸` before the one that the others wait for.
+    """
+    layout = _Layout(job, [job.ranks[index] for index in shown], width - 2)
+    yield ((f"  {layout.head()}", "head"),)
     for index in shown:
-        cells = "".join(f"{of(ranks[index]):>{wide}}" for of, wide in columns.values())
-        mark, ink = (">", "cursor") if index == cursor else (" ", "text")
-        yield ((f"{mark}{cells}", ink),)
+        is_marked = index == job.marked
+        mark = ">" if index == cursor else "▸" if is_marked else " "
+        ink = "busy" if is_marked else "text"
+        line: Parts = ((f"{mark} ", ink), *layout.row(job.ranks[index], ink))
+        yield tuple((text, "cursor") for text, _ in line) if index == cursor else line
 
 
-def _columns(phases: Iterable[Phase]) -> dict[str, Callable[[RankRow], str]]:
-    """Return the columns in their order, each with the text of a row in it."""
+class _Layout:
+    """How wide each column is; the sparkline and the bar share what the numbers leave."""
+
+    def __init__(self, job: Job, rows: Sequence[RankRow], width: int) -> None:
+        self._job = job
+        has_waits = any(row.waits_ms is not None for row in job.ranks)
+        has_past = any(row.history for row in job.ranks)
+        graphs = has_past + has_waits
+        graph = max(min(width // GRAPH_SHARE, MOST_BAR), LEAST_GRAPH)
+        self._numbers = _fitting(columns_of(job), rows, width - graphs * (graph + GAP))
+        left = width - sum(wide for _, wide in self._numbers.values()) - graphs * GAP
+        self._spark = self._bar = 0
+        if has_past and left >= LEAST_GRAPH * graphs:
+            self._spark = min(left // graphs, MOST_SPARK)
+        if has_waits and left - self._spark >= LEAST_GRAPH:
+            self._bar = min(left - self._spark, MOST_BAR)
+        self._top_ms = SPARK_TOP * job.step_ms
+
+    def head(self) -> str:
+        """Return the titles."""
+        cells = [f"{title:>{wide}}" for title, (_, wide) in self._numbers.items()]
+        return "".join(
+            [
+                cells[0],
+                _titled(SPARK, self._spark),
+                *cells[1:2],
+                _titled(BAR, self._bar),
+                *cells[2:],
+            ]
+        )
+
+    def row(self, row: RankRow, ink: str) -> Parts:
+        """Return the cells of a rank."""
+        cells = [f"{of(row):>{wide}}" for of, wide in self._numbers.values()]
+        parts: list[tuple[str, str]] = [(cells[0], ink)]
+        if self._spark:
+            past = _sparkline(row.history, self._top_ms, self._spark)
+            parts += [(" " * GAP, ink), (past, "rate" if ink == "text" else ink)]
+        parts += [(cell, ink) for cell in cells[1:2]]
+        if self._bar:
+            parts += [(" " * GAP, ink), *_ready(row, self._job.step_ms, self._bar)]
+        return (*parts, ("".join(cells[2:]), ink))
+
+
+def columns_of(job: Job) -> Cells:
+    """Return the columns of numbers that any rank has a value for, with the text of a row in it."""
+    ranks = job.ranks
+    waits: Cells = {"waits": lambda row: fmt.milliseconds(row.waits_ms)}
+    data: Cells = {"data ms": lambda row: fmt.milliseconds(row.data_ms)}
+    node: Cells = {"node": lambda row: fmt.plain(row.node) or fmt.ABSENT}
+    state: Cells = {"state": _state}
     return {
-        "rank": lambda row: str(row.rank),
-        "pid": lambda row: str(row.pid or fmt.ABSENT),
-        "state": _state,
-        "steps": lambda row: fmt.count(row.steps),
-        "steps/s": lambda row: fmt.significant(row.steps_per_s),
+        "rank": lambda row: f"{row.rank:>{len(str(len(ranks)))}}",
         "p50 ms": lambda row: fmt.milliseconds(row.step_ms_p50),
-        "data ms": lambda row: fmt.milliseconds(row.data_ms),
-        **{f"{fmt.plain(one.label)} ms": _phase(one.name) for one in phases},
+        **(waits if any(row.waits_ms is not None for row in ranks) else {}),
+        **{
+            title: _gpu(name, unit)
+            for title, (name, unit) in OF_GPU.items()
+            if any(row.gpu is not None and name in row.gpu.values for row in ranks)
+        },
+        **(state if len({_state(row) for row in ranks}) > 1 else {}),
+        "steps/s": lambda row: fmt.significant(row.steps_per_s),
+        **(data if any(row.data_ms is not None for row in ranks) else {}),
+        **{
+            f"{fmt.plain(one.label)} ms": _phase(one.name)
+            for one in job.phases
+            if any(one.name in row.phases_ms for row in ranks)
+        },
+        "steps": lambda row: fmt.count(row.steps),
         "loss": lambda row: fmt.ABSENT if row.loss is None else f"{row.loss:.4g}",
+        "pid": lambda row: str(row.pid or fmt.ABSENT),
+        **(node if len({row.node for row in ranks}) > 1 else {}),
     }
 
 
@@ -46,25 +201,63 @@ def _state(row: RankRow) -> str:
     return f"{row.state}, restart {row.restarts}" if row.restarts else row.state
 
 
+def _gpu(name: str, unit: float) -> Callable[[RankRow], str]:
+    def text(row: RankRow) -> str:
+        value = row.gpu.number(name) if row.gpu else None
+        decimals = 1 if unit > 1 else 0
+        return fmt.ABSENT if value is None else f"{value / unit:,.{decimals}f}"
+
+    return text
+
+
 def _phase(name: str) -> Callable[[RankRow], str]:
     return lambda row: fmt.milliseconds(row.phases_ms.get(name))
 
 
 def _fitting(
-    columns: dict[str, Callable[[RankRow], str]], ranks: Sequence[RankRow], width: int
+    columns: Cells, ranks: Sequence[RankRow], width: int
 ) -> dict[str, tuple[Callable[[RankRow], str], int]]:
-    """Return the columns that fit, with their widths; pid and phases are the first to go."""
+    """Return the columns that fit, with their widths."""
     wide = {
-        title: (of, GAP + max(len(title), *(len(of(row)) for row in ranks)))
+        title: (of, GAP * (title != "rank") + max(map(len, (title, *map(of, ranks)))))
         for title, of in columns.items()
     }
-    kept = ("rank", "steps/s", "p50 ms", "state", "steps", "loss", "data ms")
-    for title in (
-        "pid",
-        *reversed([one for one in columns if one not in ("pid", *kept)]),
-        *kept[::-1],
-    ):
-        if sum(columns_wide for _, columns_wide in wide.values()) <= width:
+    phases = [title for title in columns if title not in ("rank", "p50 ms", *MINOR, *NOT_LAST)]
+    for title in (*MINOR, *phases[::-1], *NOT_LAST):
+        if sum(taken for _, taken in wide.values()) <= width:
             break
-        del wide[title]
+        wide.pop(title, None)
     return wide
+
+
+def _titled(title: str, width: int) -> str:
+    if not width:
+        return ""
+    return " " * GAP + f"{title if len(title) <= width else SHORT[title]:<{width}}"
+
+
+def _sparkline(past: Values, top_ms: float, width: int) -> str:
+    """Return the newest seconds, or as many together as fit a column, up to the right end."""
+    each = -(-len(past) // width) or 1
+    cells = ""
+    for end in range(len(past), 0, -each):
+        known = [ms for ms in past[max(end - each, 0) : end] if ms is not None]
+        if known and top_ms:
+            share = min(sum(known) / len(known) / top_ms, 1.0)
+            cells = LEVELS[min(int(share * len(LEVELS)), len(LEVELS) - 1)] + cells
+        else:
+            cells = " " + cells
+    return f"{cells:>{width}}"
+
+
+def _ready(row: RankRow, step_ms: float, width: int) -> Iterator[tuple[str, str]]:
+    """Yield a bar of a step: how long it computes until it is ready, and then waits."""
+    if row.waits_ms is None or row.step_ms_p50 is None or not step_ms:
+        yield f"{row.state if row.state != 'training' else fmt.ABSENT:<{width}}", "dim"
+        return
+    waits = min(max(round(width * row.waits_ms / step_ms), 0), width)
+    full = min(round(width * row.step_ms_p50 / step_ms), width)
+    computes = max(full - waits, 0)
+    yield "■" * computes, "rate"
+    yield "·" * (full - computes), "dim"
+    yield " " * (width - full), "dim"

@@ -1,0 +1,115 @@
+"""What one of several ranks did during one interval."""
+
+from collections import deque
+from math import inf
+
+import msgspec
+
+from gpudash.protocol import Progress, Started, Step
+from gpudash.statistics import Means, percentiles, total
+
+PER_STEP = ("data_ms", "host_ms", "device_ms")
+"""Told as the mean over the steps that they were measured in."""
+
+
+class RankInterval(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank during one interval. Of rank 0 only its GPU: the rest is the interval's own."""
+
+    rank: int
+    gpu_uuid: str | None = None
+    """The GPU that it trains on."""
+    step: int = 0
+    """Its count of steps at the end."""
+    steps: int = 0
+    """Steps that it finished."""
+    samples: int | None = None
+    """Of these."""
+    tokens: int | None = None
+    step_ms_p50: float | None = None
+    step_ms_p95: float | None = None
+    times_ms: dict[str, float] = {}
+    """`PER_STEP` by name; absent where it was not measured."""
+    phases_ms: dict[str, float] = {}
+    loss: float | None = None
+    """The newest that it told."""
+
+
+class RankTrack:
+    """The steps of one rank that belong to intervals still open."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._gpu_uuid: str | None = None
+        self._steps: deque[Step] = deque()
+        self._told_s = -inf  # steps up to then were told: others are not told again
+        self._step = 0
+        self._loss: float | None = None
+        self.known_s: float | None = None
+        """Every step finished before is known; None before it has told of any."""
+
+    def take(self, message: Started | Progress) -> None:
+        """Take how it started, or what it trained."""
+        if isinstance(message, Started):
+            self._gpu_uuid, self._step, self._loss = message.device.uuid, 0, None
+            return
+        new = [step for step in message.steps if step.finished_s > self._told_s]
+        self._steps += new
+        self._told_s = max([self._told_s, *(step.finished_s for step in new)])
+        self._loss = self._loss if message.loss is None else message.loss
+        self.known_s = message.until_s
+
+    def interval(self, ended_s: float) -> RankInterval:
+        """Return what it did up to then, and forget it."""
+        steps = []
+        while self._steps and self._steps[0].finished_s <= ended_s:
+            steps.append(self._steps.popleft())
+        counts = [step.count for step in steps]
+        p50, p95 = percentiles((step.step_ms for step in steps), (50, 95), counts)
+        times, phases = Means(), Means()
+        for step in steps:
+            times.add({name: getattr(step, name) for name in PER_STEP}, step.count)
+            phases.add(step.phases_ms or {}, step.count)
+            self._step = step.step
+        return RankInterval(
+            rank=self._rank,
+            gpu_uuid=self._gpu_uuid,
+            step=self._step,
+            steps=sum(counts),
+            samples=total(step.samples for step in steps) if steps else None,
+            tokens=total(step.tokens for step in steps) if steps else None,
+            step_ms_p50=p50,
+            step_ms_p95=p95,
+            times_ms=times.values(),
+            phases_ms=phases.values(),
+            loss=self._loss,
+        )
+
+
+class RankTracks:
+    """Those of all ranks."""
+
+    def __init__(self) -> None:
+        self._tracks: dict[int, RankTrack] = {}
+        self._world_size = 1
+
+    def take(self, rank: int, message: Started | Progress) -> None:
+        """Take how a rank started, or what it trained; of rank 0 only how it started."""
+        if isinstance(message, Started):
+            self._world_size = message.world_size
+        self._tracks.setdefault(rank, RankTrack(rank)).take(message)
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks there are, those included that are not heard of."""
+        return max(self._world_size, len(self._tracks))
+
+    @property
+    def known_s(self) -> float:
+        """Up to when nothing is missing of any rank."""
+        known = (track.known_s for track in self._tracks.values())
+        return min((one for one in known if one is not None), default=inf)
+
+    def intervals(self, ended_s: float) -> tuple[RankInterval, ...]:
+        """Return what each did up to then; none for a single one."""
+        tracks = sorted(self._tracks.items()) if len(self._tracks) > 1 else ()
+        return tuple(track.interval(ended_s) for _, track in tracks)

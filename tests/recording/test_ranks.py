@@ -1,0 +1,132 @@
+"""Several processes that train together, in a recording: a row for each, and back again."""
+
+import csv
+from contextlib import closing
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from gpudash.protocol import Envelope, Started
+from gpudash.recording.csv_reader import open_recording
+from gpudash.recording.export import export
+from gpudash.recording.intervals import GRACE_S, Interval, Intervals
+from gpudash.recording.log import Origin
+from gpudash.recording.rank_interval import RankTracks
+from gpudash.recording.writer import RecordingWriter
+from gpudash.run.replayed import replayed
+from tests.scripted_run import BEGAN_S, Trainer, gpu
+
+OTHER = "GPU-2222"
+
+
+def started(rank: int, run: Trainer) -> Started:
+    event = run.start()
+    if not rank:
+        return msgspec.structs.replace(event, world_size=2)
+    device = msgspec.structs.replace(event.device, uuid=OTHER)
+    return msgspec.structs.replace(event, device=device, world_size=2)
+
+
+def two_ranks() -> list[tuple[int, object]]:
+    """Return what rank 0 tells, 20 steps of 50 ms, and rank 1, 20 of 48 ms."""
+    runs = Trainer(), Trainer()
+    told = [(rank, started(rank, run)) for rank, run in enumerate(runs)]
+    for _ in range(20):
+        told += [(0, runs[0].step(50.0)), (1, runs[1].step(48.0))]
+        at_s = runs[0].now_s
+        told += [(0, gpu(at_s, power_w=500.0)), (0, gpu(at_s, uuid=OTHER, index=1, power_w=400.0))]
+    return told
+
+
+def rows_of(told: list[tuple[int, object]], close_s: float = BEGAN_S + 1.0) -> list[Interval]:
+    tracks = RankTracks()
+    intervals = Intervals(BEGAN_S, 0.5, tracks)
+    rows = []
+    for rank, body in told:
+        if rank:
+            tracks.take(rank, body)
+        else:
+            rows += intervals.fold(body)
+    return [*rows, *intervals.close(close_s)]
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Return the CSV of both ranks; its log is beside it."""
+    path = tmp_path / "run.csv"
+    began_utc = datetime(2026, 1, 2, tzinfo=UTC)
+    origin = Origin(began_s=BEGAN_S, began_utc=began_utc, interval_s=0.5, command=())
+    writer = RecordingWriter(path, origin)
+    told = two_ranks()
+    for seq, (rank, body) in enumerate(told[:2]):
+        writer.take(Envelope(source="training", rank=rank, seq=seq, sent_s=BEGAN_S, body=body))
+    for row in rows_of(told):
+        writer.take(row)
+    writer.close()
+    return path
+
+
+def read(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_each_rank_has_a_row_with_its_own_times_and_its_gpu(recorded):
+    rows = read(recorded)
+    assert [(row["rank"], row["world_size"]) for row in rows] == [("0", "2"), ("1", "2")] * 2
+    first, second = rows[2:]
+    assert (first["step_ms_p50"], second["step_ms_p50"]) == ("50.0000", "48.0000")
+    assert (first["gpu_uuid"], second["gpu_uuid"]) == ("GPU-1111", OTHER)
+    assert (first["power_w"], second["power_w"]) == ("500.0", "400.0")
+    assert (first["time_s"], second["time_s"]) == ("1.000", "1.000")
+
+
+def test_rates_can_be_summed_over_the_rows(recorded):
+    first, second = read(recorded)[:2]
+    assert (first["steps"], second["steps"]) == ("10", "")
+    assert (first["steps_per_s"], second["steps_per_s"]) == ("20.0000", "")
+    assert (first["samples_per_s"], second["samples_per_s"]) == ("160.000", "160.000")
+
+
+def test_a_single_process_is_rank_0_of_1():
+    run = Trainer()
+    (row,) = rows_of([(0, run.start()), *((0, one) for one in run.steps(10))], BEGAN_S + 0.5)
+    assert (row.ranks, row.world_size) == ((), 1)
+
+
+def test_a_row_waits_for_the_steps_of_every_rank_but_not_for_long():
+    run, tracks = Trainer(), RankTracks()
+    intervals = Intervals(BEGAN_S, 0.5, tracks)
+    tracks.take(1, started(1, Trainer()))
+    tracks.take(1, Trainer().progress())
+    assert [row for item in [started(0, run), *run.steps(12)] for row in intervals.fold(item)] == []
+    late = [row for item in run.steps(int(GRACE_S * 20)) for row in intervals.fold(item)]
+    assert [row.steps for row in late] == [10]
+
+
+def test_steps_that_are_told_again_count_once():
+    told = two_ranks()
+    again = [(rank, body) for rank, body in told if rank]
+    rows = rows_of([*told[:20], *again[:5], *told[20:]])
+    assert [row.ranks[1].steps for row in rows] == [10, 10]
+
+
+def test_the_log_holds_what_the_rows_say(recorded):
+    with closing(open_recording(recorded.with_suffix(".jsonl"))) as reader:
+        rows = [one for one in reader if isinstance(one, Interval)]
+    again = recorded.with_name("again.csv")
+    export(recorded.with_suffix(".jsonl"), again)
+    assert again.read_text() == recorded.read_text()
+    assert [one.rank for one in rows[0].ranks] == [0, 1]
+
+
+@pytest.mark.parametrize("with_log", [True, False])
+def test_a_replay_shows_every_rank_and_its_gpu(recorded, with_log):
+    if not with_log:
+        recorded.with_suffix(".jsonl").unlink()
+    first, second = replayed(recorded).snapshot.ranks
+    assert (first.step_ms_p50, second.step_ms_p50) == pytest.approx((50.0, 48.0))
+    assert second.samples_per_s == pytest.approx(8 / 0.048, rel=0.01)
+    assert first.gpu.number("power_w") == 500.0
+    assert second.gpu.number("power_w") == 400.0

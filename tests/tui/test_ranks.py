@@ -1,0 +1,133 @@
+"""The ranks side by side: who waits, who is waited for, and what fits at which size."""
+
+import pytest
+from msgspec.structs import replace
+
+from gpudash.snapshot import RankRow
+from gpudash.tui.bars import header
+from gpudash.tui.widgets.ranks import Job, in_sight, job_of, rank_rows, spread, verdict
+from tests.tui import scripts
+from tests.tui.test_script import script
+
+
+def lines(job, width=120, shown=None, cursor=None):
+    rows = rank_rows(job, range(len(job.ranks)) if shown is None else shown, width, cursor=cursor)
+    return ["".join(text for text, _ in parts) for parts in rows]
+
+
+def job(count=4, **changes):
+    return job_of(scripts.changed(scripts.of_gpus(count), **changes))
+
+
+def test_a_bar_is_a_step_until_the_rank_is_ready_then_it_waits():
+    _, first, *_, slow = lines(job())
+    assert first.count("■") < slow.count("■")
+    assert "·" in first
+    assert "·" not in slow
+
+
+def test_the_rank_that_the_others_wait_for_is_marked():
+    assert [line[0] for line in lines(job())] == [" ", " ", " ", " ", "▸"]
+    assert [line[0] for line in lines(job(straggler=None), cursor=1)] == [" ", " ", ">", " ", " "]
+
+
+def test_sparklines_have_one_scale():
+    rows = job().ranks
+    calm, busy = (replace(rows[0], history=(ms,) * 60) for ms in (3.0, 9.0))
+    _, low, high = lines(Job(ranks=(calm, busy)))
+    assert "▂" in low
+    assert "▆" in high
+
+
+def test_a_second_without_a_step_is_blank():
+    row = replace(job().ranks[0], history=(6.9, None, 6.9))
+    assert "▅ ▅" in lines(Job(ranks=(row, row)))[1]
+
+
+@pytest.mark.parametrize("width", [18, 40, 58, 78, 118, 198, 398])
+@pytest.mark.parametrize("count", [2, 8])
+def test_rows_fit_and_numbers_are_whole(width, count):
+    told = lines(job(count), width)
+    assert max(map(len, told)) <= width
+    for line in told[1:]:
+        assert "6.9" in line
+
+
+def test_what_was_not_measured_is_unknown_or_has_no_column():
+    measured, blind = job().ranks[0], RankRow(rank=1, state="starting")
+    head, _, other = lines(Job(ranks=(measured, blind)))
+    assert "starting" in other
+    assert "–" in other
+    assert "GPU %" not in lines(Job(ranks=(blind, blind)))[0]
+    assert "GPU %" in head
+
+
+def test_where_nobody_knows_the_waits_there_is_no_bar():
+    head, *_ = lines(job_of(scripts.of_ranks(4)))
+    assert "ready" not in head
+    assert "waits" not in head
+
+
+def test_the_slow_rank_stays_in_sight_wherever_the_list_is_read():
+    assert in_sight(job(64), range(20, 24)) == [scripts.SLOW, 21, 22, 23]
+    assert in_sight(job(64), range(6)) == [*range(6)]
+    assert in_sight(job(64, straggler=None), range(20, 24)) == [20, 21, 22, 23]
+
+
+def test_the_spread_of_steps_and_waits_is_told():
+    assert spread(job()) == "step 6.91 to 6.93 ms, 0.02 to 2.54 of it waiting"
+    assert spread(job_of(scripts.of_ranks(2))) == "step 106 ms"
+    assert spread(Job()) == ""
+
+
+def test_the_slow_rank_is_named_with_phase_cost_and_cause():
+    slow = job().straggler
+    told = verdict(job())
+    assert told.startswith("rank 3 is 36 % slow in backward; the others wait 2.50 ms a step; clock")
+    imbalance = replace(slow, kind="imbalance", why="", others_wait_ms=None)
+    assert (
+        verdict(job(straggler=imbalance)) == "rank 3 has more to work on: 36 % longer in backward"
+    )
+    wandering = replace(imbalance, kind="wandering", phase="")
+    said = "now rank 3, another one every now and then, is slow"
+    assert verdict(job(straggler=wandering)) == said
+    assert verdict(job(straggler=None)) == ""
+
+
+def text_of(snapshot):
+    return "  ".join(text for cell in header(snapshot) for text, _ in cell.parts)
+
+
+def test_the_header_has_the_whole_jobs_rate_and_each_ranks_batch():
+    told = text_of(scripts.of_gpus(8))
+    assert "rank 0 of 8" in told
+    assert " 1,200   samples/s" in told
+    assert "8 × 12 a step" in told
+
+
+def test_a_job_of_which_a_rank_says_nothing_has_no_rate():
+    snapshot = scripts.of_gpus(2)
+    first, second = snapshot.ranks
+    silent = scripts.changed(snapshot, ranks=(first, replace(second, samples_per_s=None)))
+    assert "–   samples/s" in text_of(silent)
+
+
+async def test_the_pane_grows_for_the_ranks_and_shrinks_again():
+    async with script(scripts.of_gpus(16), size=(120, 40)) as d:
+        usual = d.app._main.pane.size.height
+        d.app._main.open_tab("ranks")
+        await d.settle()
+        await d.settle()
+        assert d.app._main.pane.size.height > usual
+        d.app._main.open_tab("results")
+        await d.settle()
+        await d.settle()
+        assert d.app._main.pane.size.height == usual
+
+
+@pytest.mark.parametrize("size", [(20, 5), (60, 16), (80, 24), (120, 40), (400, 120)])
+@pytest.mark.parametrize("count", [2, 64])
+async def test_no_size_throws(size, count):
+    async with script(scripts.of_gpus(count), size=size) as d:
+        d.app._main.open_tab("ranks")
+        await d.press("down", "pagedown", "end", "home")
