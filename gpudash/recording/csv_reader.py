@@ -242,10 +242,11 @@ def _rank(row: dict[str, str], length_s: float, before: Mapping[int, int]) -> di
         round(float(row[per_s]) * length_s) if per_s in row else None
         for per_s in ("samples_per_s", "tokens_per_s")
     )
-    found: dict[str, object] = {"rank": rank, "gpu_uuid": row.get("gpu_uuid")}
     if rank == 0:
-        return found
-    return found | {
+        return {"rank": rank, "gpu_uuid": row.get("gpu_uuid")}
+    return {
+        "rank": rank,
+        "gpu_uuid": row.get("gpu_uuid"),
         "step": step,
         "steps": max(step - before.get(rank, 0), 0),
         "samples": samples,

@@ -265,7 +265,7 @@ def _origin(path: Path, line: bytes) -> Origin:
 
 def _flat(value: Any, way: Way = ()) -> Iterator[tuple[Way, Any]]:
     """Yield every value that is in an interval's fields, with the way to it."""
-    if way in ((name,) for name in LISTS):
+    if len(way) == 1 and way[0] in LISTS:
         value = dict(enumerate(value))
     if isinstance(value, dict):
         for name, one in value.items():

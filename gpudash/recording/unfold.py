@@ -11,7 +11,6 @@ import msgspec
 from gpudash.protocol import Event, GpuReading, HostReading, Progress, Reading, Step
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import MEANS, Interval
-from gpudash.recording.rank_interval import PER_STEP
 
 BESIDE_S = 1e-6
 """So far from its borders lies what belongs to an interval."""
@@ -56,9 +55,11 @@ def unfold_ranks(interval: Interval, base: int = 0) -> Iterator[tuple[int, Progr
                 tokens=one.tokens,
                 finished_s=interval.ended_s,
                 step_ms=one.step_ms_p50 or 0.0,
+                data_ms=one.times_ms.get("data_ms"),
+                host_ms=one.times_ms.get("host_ms"),
+                device_ms=one.times_ms.get("device_ms"),
                 phases_ms=one.phases_ms or None,
                 count=one.steps,
-                **{name: one.times_ms.get(name) for name in PER_STEP},
             )
             progress = Progress(
                 until_s=interval.ended_s,
