@@ -67,17 +67,18 @@ CSV_HEAD = f"""\
 {MADE}
 
 There is one row for each interval (`--interval`, 0.5 s) and GPU. Where several processes train
-together there is one for each interval and rank, with that rank's GPU. Numbers are plain decimals, the
-text is UTF-8, lines end with `\\n`. An empty cell was not measured. New columns are added only at
-the end.
+together there is one for each interval and rank, with that rank's GPU. Numbers are plain decimals,
+the text is UTF-8, lines end with `\\n`. An empty cell was not measured. New columns are added only
+at the end.
 
 - To get the rate of a setting, divide the sum of `steps` by the sum of `train_s` of its rows. With
   several GPUs and one rank, count the rows of one of them.
 - With several ranks, the row of rank 0 has `steps`, `steps_per_s` and `train_s`. They are the whole
-  job's, as all ranks train a step together. In the rows of the others they are empty, so a sum over
-  all rows counts no step twice. `step`, `samples_per_s`, `tokens_per_s`, `loss`, the times of a step
-  and the GPU are each rank's own. The sum of `samples_per_s` over the ranks is the whole job's rate.
-  What is read of processes (`cpu_pct`, memory, loader) stands in rank 0's row.
+  job's: all ranks train a step together. In the rows of the others they are empty, so a sum over
+  all rows counts no step twice.
+- `step`, `samples_per_s`, `tokens_per_s`, `loss`, the times of a step and the GPU are each rank's
+  own. The sum of `samples_per_s` over the ranks is the whole job's rate. What is read of processes
+  (`cpu_pct`, memory, loader) stands in rank 0's row.
 - A row also ends when the settings change. A switch of 10 ms or more has rows of its own, with
   `steps=0`.
 - Utilisation and activity are means over up to a second. They are empty if that second began before

@@ -86,7 +86,7 @@ class Training:
         self._cursor = 0  # samples trained on since the model was built
         self._skipped = 0  # by feeds that are gone, and not reported so far
         with first_alone(processes):  # it may write files
-            self._workload = self._kind(self._values, self.device)
+            self._workload = self._make_workload()
         self._workload.configure(self._values)
         if processes.count > 1 and not self._train_steps():
             raise LeverError(
@@ -307,15 +307,14 @@ class Training:
         self.synchronize()  # sync: old batches and weights are let go of below
         self.close()
         if self._touched(self._built, self.settings, "rebuilt model"):
-            self._workload = self._build_workload()
+            self._workload = self._make_workload()
+            self._workload.configure(self._values)
             self._built = self.settings
             self._cursor = 0
         self._batches = self._build_batches()
 
-    def _build_workload(self) -> Workload:
-        workload = self._kind(self._values, self.device)
-        workload.configure(self._values)
-        return workload
+    def _make_workload(self) -> Workload:
+        return self._kind(self._values, self.device)
 
     def _build_batches(self) -> BatchSource:
         samples = self._workload.samples(self._values)

@@ -55,11 +55,11 @@ def unfold_ranks(interval: Interval, base: int = 0) -> Iterator[tuple[int, Progr
                 tokens=one.tokens,
                 finished_s=interval.ended_s,
                 step_ms=one.step_ms_p50 or 0.0,
-                phases_ms=one.phases_ms or None,
-                count=one.steps,
                 data_ms=one.times_ms.get("data_ms"),
                 host_ms=one.times_ms.get("host_ms"),
                 device_ms=one.times_ms.get("device_ms"),
+                phases_ms=one.phases_ms or None,
+                count=one.steps,
             )
             progress = Progress(
                 until_s=interval.ended_s,

@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 
 from gpudash.errors import SourceError, UsageError
-from gpudash.protocol import Failed, Notice, Started
+from gpudash.protocol import Envelope, Failed, Finished, Notice, Started
 from gpudash.recording.csv_reader import UNKNOWN, log_or_csv, open_recording
 from gpudash.recording.log import Origin
 from gpudash.recording.provenance import Failure, Metadata, beside, read
 from gpudash.run.normalise import Normaliser
 from gpudash.run.replay import LATE_S, NOTHING, Player, Replay
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import RankRow, Snapshot
 from gpudash.views.live import LiveView
 from gpudash.views.ranks import Ranks
 from gpudash.views.throughput import WholeRun
@@ -59,7 +59,7 @@ def replayed(path: Path) -> Replayed:
         except SourceError as error:
             raise UsageError(str(error)) from error
         now_s = replay.now()
-        ranks = fold.ranks.rows(now_s)
+        ranks = fold.last_ranks or fold.ranks.rows(now_s)
         snapshot = msgspec.structs.replace(fold.live.snapshot(now_s), ranks=ranks)
     metadata = read(beside(source))
     known = metadata.account if metadata else None  # the run's own, of single steps
@@ -85,6 +85,8 @@ class _Fold:
         self.at_end = False
         self.live = LiveView(NOTHING, began_s)
         self.ranks = Ranks()
+        self.last_ranks: tuple[RankRow, ...] = ()
+        """Where the training has ended, what the ranks did last."""
         self.time = TimeAccount()
         self.whole_run = WholeRun()
         self.started: Started | None = None
@@ -97,7 +99,7 @@ class _Fold:
         """Fold what is due; at the end nothing is but where the replay stands."""
         *told, _playback = replay.read()
         for envelope in told:
-            self.ranks.take(envelope)
+            self._take_ranks(envelope)
             item = self._normaliser.take(envelope)
             if item is not None:
                 self.live.fold(item)
@@ -105,6 +107,14 @@ class _Fold:
                 self.whole_run.fold(item)
                 self._keep(item)
         self.at_end = replay.at_file_end and not told
+
+    def _take_ranks(self, envelope: Envelope) -> None:
+        match envelope.body:
+            case Started():
+                self.last_ranks = ()
+            case Finished() | Failed():
+                self.last_ranks = self.last_ranks or self.ranks.rows(envelope.sent_s)
+        self.ranks.take(envelope)
 
     def _keep(self, item: object) -> None:
         match item:

@@ -35,8 +35,8 @@ class TelemetrySource(Source):
         self._sampler.start()
         if rank == 0:
             self._sampler.watch(started.pid, started.device.uuid)
-        others = {uuid for uuid in self._gpus.values() if uuid is not None}
-        self._sampler.watch_others(others - {self._gpus.get(0)})
+        others = set(self._gpus.values()) - {self._gpus.get(0)}
+        self._sampler.watch_others({uuid for uuid in others if uuid is not None})
 
     def read(self) -> list[Envelope]:
         """Return what came since the last call: readings, and why there is none of a GPU."""

@@ -40,14 +40,15 @@ NEVER_STANDING = {
         "jsonl",
         "once",
         "quiet",
+        "nproc",
     },
     "run": {
         *("python", "record", "watch", "live", "every_step", "force", "quiet"),
         *("listen", "connect", "token_file"),
     },
     "attach": {"run", "listen", "token_file"},
-    "profile": {"steps", "trace", "force", "read", "against", "json", "quiet"},
-    "ab": {"lever", "no_instruments", "json", "exit_code", "quiet"},
+    "profile": {"steps", "trace", "force", "read", "against", "json", "quiet", "nproc"},
+    "ab": {"lever", "no_instruments", "json", "exit_code", "quiet", "nproc"},
     "sweep": {
         *(
             "vary",
@@ -60,6 +61,7 @@ NEVER_STANDING = {
             "json",
             "dry_run",
             "quiet",
+            "nproc",
         ),
     },
     "replay": {"file"},

@@ -11,7 +11,7 @@ from gpudash.protocol import Envelope, Started
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.export import export
 from gpudash.recording.intervals import GRACE_S, Interval, Intervals
-from gpudash.recording.log import Origin
+from gpudash.recording.log import Origin, line_of
 from gpudash.recording.rank_interval import RankTracks
 from gpudash.recording.writer import RecordingWriter
 from gpudash.run.replayed import replayed
@@ -130,3 +130,12 @@ def test_a_replay_shows_every_rank_and_its_gpu(recorded, with_log):
     assert second.samples_per_s == pytest.approx(8 / 0.048, rel=0.01)
     assert first.gpu.number("power_w") == 500.0
     assert second.gpu.number("power_w") == 400.0
+
+
+def test_what_the_ranks_did_last_is_still_known_at_the_end(recorded):
+    log = recorded.with_suffix(".jsonl")
+    run = Trainer(BEGAN_S + 1.0)
+    ended = Envelope(source="training", seq=9, sent_s=run.now_s, body=run.finish())
+    *lines, closed = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join([*lines, line_of(ended), closed]))
+    assert [row.step_ms_p50 for row in replayed(recorded).snapshot.ranks] == [50.0, 48.0]

@@ -274,7 +274,7 @@ def test_a_rank_that_is_taken_is_refused_and_its_process_let_go(here, node):
     here.until(lambda: here.processes._members)
     other.tell(Hello(), rank=8, process=99)
     words = "it says it is rank 8, which another process is"
-    assert here.hears("rank 8") == f"training process 99 on gpu3: {words}"
+    assert here.hears("rank 8") == f"training process 99 on gpu3 is left out: {words}"
     assert other.hear() == b"99 \n"
     other.tell(Resumed(at_s=1.0), rank=8, process=99)
     node.tell(Resumed(at_s=2.0))
@@ -302,7 +302,7 @@ def test_a_rank_here_that_another_node_has_already_is_told(here, node, place):
 def test_a_process_speaks_as_a_training_alone(here, node, source):
     node.tell(Hello())
     node.tell(Resumed(at_s=1.0), source=source)
-    here.hears("training process 412 (rank 8) on gpu2: it speaks as ")
+    here.hears("training process 412 (rank 8) on gpu2 is left out: it speaks as ")
     assert not here.told
 
 

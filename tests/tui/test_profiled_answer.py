@@ -36,9 +36,11 @@ async def asked():
 
 
 async def read(d, snapshot):
-    """Have the profile arrive, and leave its timeline."""
+    """Have the profile arrive and summed up, and leave its timeline."""
+    main = d.app.screen
+    before = main.profiled
     await d.show(snapshot)
-    while not isinstance(d.app.screen, TimelineScreen):
+    while not isinstance(d.app.screen, TimelineScreen) or main.profiled is before:
         await d.pilot.pause(0.01)
     await d.press("escape")
 

@@ -9,7 +9,7 @@ from workloads import __main__ as bare
 from workloads.training import Training
 
 
-@pytest.mark.parametrize("when", ["_build_workload", "_build_batches", "step"])
+@pytest.mark.parametrize("when", ["_make_workload", "_build_batches", "step"])
 @pytest.mark.parametrize(
     "error",
     [
@@ -42,7 +42,7 @@ def test_another_failure_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch):
     def fail(_training: Training) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(Training, "_build_workload", fail)
+    monkeypatch.setattr(Training, "_make_workload", fail)
     monkeypatch.setattr(sys, "argv", ["python -m workloads", "encdec", "--device", "cpu"])
     with pytest.raises(RuntimeError, match="a bug"):
         bare.main()
