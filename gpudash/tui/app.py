@@ -511,6 +511,7 @@ class Dashboard(ContainedApp):
         self._shown = await asyncio.to_thread(_summed_up, shown, before)
         if self._shown.summary is not None:
             self._main.profiled = ProfiledWith(*of, self._shown.summary)
+            self._main.show()
         if self._timeline is not None:
             self._timeline.take(self._shown)
 

@@ -258,7 +258,7 @@ def test_a_model_that_cannot_be_built_leaves_the_old_one_and_its_weights(
     def fail() -> None:
         raise MemoryError
 
-    monkeypatch.setattr(training, "_build_workload", fail)
+    monkeypatch.setattr(training, "_make_workload", fail)
     with pytest.raises(MemoryError):
         training.change({"seed": "1"})
     training.recover(before)
