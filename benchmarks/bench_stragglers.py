@@ -79,9 +79,11 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first case: 80 hold 60 and 20")
     parser.add_argument("--cases", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=25.0, help="of a case")
+    parser.add_argument("--keep", type=Path, help="folder for the recording")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        log, schedule = Path(place) / "run.jsonl", Path(place) / "schedule.json"
+    with tempfile.TemporaryDirectory() as folder:
+        place = options.keep or Path(folder)
+        log, schedule = place / "run.jsonl", place / "schedule.json"
         told = [f"--{name}={getattr(options, name)}" for name in ("first", "cases", "seconds")]
         torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={options.ranks}"]
         watched = [sys.executable, "-m", "gpudash", "run", "-q", "--every-step"]
