@@ -10,7 +10,15 @@ from gpudash.trace.summary import Summary, SyncUse
 from gpudash.views.lanes import prepares
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.remedies import waiting_levers
-from gpudash.views.rules import DATA_PCT, Limit, at_work_pct, copy_ms, idle_ms, saved_ms
+from gpudash.views.rules import (
+    DATA_PCT,
+    Limit,
+    at_work_pct,
+    copy_ms,
+    exposed_ms,
+    idle_ms,
+    saved_ms,
+)
 
 ASK_PROFILE = "t profiles some steps and tells"
 MOST_WAITS = 5
@@ -117,9 +125,9 @@ def _copy(measured: Measured) -> Iterator[str]:
 
 
 def _communication(measured: Measured) -> Iterator[str]:
+    exposed = fmt.milliseconds(exposed_ms(measured.step, measured.profile))
+    yield f"only communicates {exposed} {measured.of_step}"
     if measured.profile is not None:
-        exposed = fmt.milliseconds(measured.profile.exposed_ms)
-        yield f"only communicates {exposed} {measured.of_step}"
         yield f"the GPU is busy {measured.share(measured.profile.busy_ms)} of it"
 
 
@@ -172,7 +180,8 @@ def _gpu(measured: Measured) -> Iterator[str]:
     snapshot, step = measured.snapshot, measured.step
     yield f"busy {fmt.percent(at_work_pct(step, measured.profile))} {measured.of_step}"
     yield from _units(measured)
-    if len(snapshot.ranks) > 1 and measured.profile is None:
+    is_unseen = measured.profile is None and exposed_ms(step, None) is None
+    if len(snapshot.ranks) > 1 and is_unseen:
         asks = f"; {ASK_PROFILE}" if "profile" in snapshot.can else ""
         yield f"communication counts as work{asks}"
     if step.overlap_ms is not None:
