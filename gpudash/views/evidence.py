@@ -7,6 +7,7 @@ from gpudash import format as fmt
 from gpudash.protocol import Phase
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary, SyncUse
+from gpudash.views.collectives import collectives_line
 from gpudash.views.lanes import prepares
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.remedies import waiting_levers
@@ -127,6 +128,7 @@ def _copy(measured: Measured) -> Iterator[str]:
 def _communication(measured: Measured) -> Iterator[str]:
     exposed = fmt.milliseconds(exposed_ms(measured.step, measured.profile))
     yield f"only communicates {exposed} {measured.of_step}"
+    yield collectives_line(measured.snapshot)
     if measured.profile is not None:
         yield f"the GPU is busy {measured.share(measured.profile.busy_ms)} of it"
 
