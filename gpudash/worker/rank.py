@@ -44,9 +44,14 @@ def main() -> int:
     rank = int(os.environ["RANK"])
     events = EventPipe(line.fileno(), rank, line.send, socket.MSG_NOSIGNAL)
     commands = CommandPipe(line.fileno())
-    return work(
+    code = work(
         plan, events, build, partial(train, commands=commands, leader=Path(directory) / LEADER)
     )
+    if code == 0:  # else the others may wait in a collective, and so would this one
+        from workloads.processes import leave  # noqa: PLC0415  # imports torch
+
+        leave()
+    return code
 
 
 def await_dashboard(place: Rendezvous) -> socket.socket:
