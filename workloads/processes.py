@@ -93,11 +93,6 @@ def join(device: torch.device) -> Processes:
     return Processes(distributed.get_rank(), distributed.get_world_size())
 
 
-def leave() -> None:
-    """Let go of the other processes, after the last step of all."""
-    distributed.destroy_process_group()
-
-
 @contextmanager
 def first_alone(processes: Processes) -> Iterator[None]:
     """Let the first process through, then the others: what it leaves behind they find there."""

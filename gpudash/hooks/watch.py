@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpudash.hooks.endpoint import Line
 from gpudash.hooks.levers import Refusal
 from gpudash.hooks.meeting import LATE, MEET_EVERY_S, SPARE, Order, Paces, due, topic
 from gpudash.hooks.tracing import Tracing
 from gpudash.hooks.training import Training, rank
 from gpudash.instrument.block_queue import BlockQueue, difference
+from gpudash.instrument.endpoint import Line
 from gpudash.instrument.memory_history import TRACED, MemoryHistory
 from gpudash.instrument.profiler import NoProfile
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports

@@ -9,6 +9,7 @@ import os
 import platform
 import socket
 import sys
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from gpudash.instrument.endpoint import Endpoint
 from gpudash.instrument.pipes import CommandPipe, EventPipe
 from gpudash.protocol import Plan, Status
 from gpudash.rendezvous import Rendezvous
@@ -47,24 +49,15 @@ def main() -> int:
     code = work(
         plan, events, build, partial(train, commands=commands, leader=Path(directory) / LEADER)
     )
-    if code == 0:  # else the others may wait in a collective, and so would this one
-        from workloads.processes import leave  # noqa: PLC0415  # imports torch
-
+    if code == 0:
         leave()
     return code
 
 
 def await_dashboard(place: Rendezvous) -> socket.socket:
     """Return the connection to it."""
-    path = place.socket(os.getpid())
-    unseen = path.with_name(f"{path.name}~")
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(unseen))
-        listening.listen()
-        unseen.rename(path)  # where it can be seen, it is listened to
-        line, _ = listening.accept()
-    path.unlink()
-    return line
+    with closing(Endpoint(place.socket(os.getpid()))) as endpoint:
+        return endpoint.wait()
 
 
 def build(plan: Plan, events: EventPipe) -> "Training":
@@ -88,8 +81,6 @@ def train(
     training: "Training", plan: Plan, events: EventPipe, *, commands: CommandPipe, leader: Path
 ) -> None:
     """Run the loop in step with the others. Raises what goes wrong on the way."""
-    from contextlib import closing  # noqa: PLC0415
-
     from torch import distributed  # noqa: PLC0415  # slow
 
     from gpudash.instrument.agreement import Agreement  # noqa: PLC0415  # imports torch
@@ -102,6 +93,13 @@ def train(
     with closing(training):
         met = turns.meet(commands, leader, rank, world_size)
         RankLoop(training, plan, commands, events.send, met, agreement).run()
+
+
+def leave() -> None:
+    """Let go of the other ranks. After a failure they may still wait in a collective."""
+    from torch import distributed  # noqa: PLC0415  # slow
+
+    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
