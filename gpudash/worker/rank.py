@@ -1,7 +1,7 @@
 """One of several ranks: `python -m gpudash.worker.rank DIRECTORY PLAN_JSON`, as torchrun starts it.
 
 It listens in the directory as a process of a user's script does, and waits for its dashboard: that
-starts it, so it comes. The ranks meet there too.
+starts it, so it comes. The ranks connect to each other there too.
 """
 
 import faulthandler
@@ -61,13 +61,13 @@ def await_dashboard(place: Rendezvous) -> socket.socket:
 
 
 def build(plan: Plan, events: EventPipe) -> "Training":
-    """Meet the others, build the workload and report it. Raises what goes wrong on the way."""
+    """Join the others, build the workload and report it. Raises what goes wrong on the way."""
     from gpudash.instrument.bus import bus_gb_s  # noqa: PLC0415  # imports torch
     from workloads import processes  # noqa: PLC0415  # imports torch
     from workloads.training import Training  # noqa: PLC0415  # imports torch
 
     device, entry = processes.pick_device(plan.device, plan.nproc), find(plan.workload)
-    events.send(Status(text=f"meeting the other {plan.nproc - 1} processes"))
+    events.send(Status(text=f"waiting for the other {plan.nproc - 1} processes"))
     joined = processes.join(device)
     described = announce(plan, device, events)
     training = Training(entry.of_processes(), plan.settings, device, joined)
@@ -84,15 +84,15 @@ def train(
     from torch import distributed  # noqa: PLC0415  # slow
 
     from gpudash.instrument.agreement import Agreement  # noqa: PLC0415  # imports torch
-    from gpudash.worker import turns  # noqa: PLC0415
+    from gpudash.worker import lockstep  # noqa: PLC0415
     from gpudash.worker.rank_loop import RankLoop  # noqa: PLC0415  # imports torch
 
     rank, world_size = distributed.get_rank(), distributed.get_world_size()
     store = distributed.distributed_c10d._get_default_store()  # noqa: SLF001  # it has no public name
     agreement = Agreement(store, rank, world_size)
     with closing(training):
-        met = turns.meet(commands, leader, rank, world_size)
-        RankLoop(training, plan, commands, events.send, met, agreement).run()
+        ranks = lockstep.connect(commands, leader, rank, world_size)
+        RankLoop(training, plan, commands, events.send, ranks, agreement).run()
 
 
 def leave() -> None:
