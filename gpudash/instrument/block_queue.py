@@ -28,6 +28,10 @@ class BlockQueue:
         """Whether blocks are being run."""
         return self.run is not None
 
+    def begins(self, command: Blocks) -> bool:
+        """Tell whether the command is of another run than the one in progress."""
+        return len(command.blocks) > 0 and command.run != self.run
+
     def take_in(self, command: Blocks, settings: Settings) -> bool:
         """Take the run's blocks still to be run; `settings` are the active ones.
 
