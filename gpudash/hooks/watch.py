@@ -45,6 +45,7 @@ from gpudash.protocol import (
 )
 
 GONE = "the dashboard is gone"
+FAILED = "gpudash failed there"
 NO_STOP = "a script of your own ends by itself or by a signal, not at a step"
 
 
@@ -269,13 +270,13 @@ class Watch:
         self._switch(_Switch(wanted, changes, began_s, command, leaves, topic=entered))
 
     def _take_blocks(self, command: Blocks) -> bool:
-        run = self._blocks.run
-        if self._blocks.begins(command):
+        run, begins = self._blocks.run, self._blocks.begins(command)
+        if begins:
             refusal = self._training.decide(topic(command)).refusal
             if refusal is not None:
                 self._refuse(refusal, command)
                 return True
-        if run is not None and command.run > run:
+        if run is not None and begins:
             self._leave_blocks("other blocks began")
             if self._waiting is not None:
                 return False
@@ -460,6 +461,10 @@ class Watch:
             training.levers.enter(switch.wanted)
         except Refusal as error:
             refusal = str(error)
+        except BaseException:  # our part ends with it: nobody is to wait for this rank
+            if switch.topic:
+                training.decide(switch.topic, FAILED)
+            raise
         finally:
             training.keep_calls(keep=False)
         if not switch.topic:
