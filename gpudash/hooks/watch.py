@@ -19,6 +19,7 @@ from gpudash.hooks.decision_steps import LATE, DecisionSteps, Instruction, due, 
 from gpudash.hooks.levers import Refusal
 from gpudash.hooks.tracing import Tracing
 from gpudash.hooks.training import Training, rank
+from gpudash.hooks.wall_clock import WallClock
 from gpudash.instrument.block_queue import BlockQueue, difference
 from gpudash.instrument.endpoint import Line
 from gpudash.instrument.memory_history import TRACED, MemoryHistory
@@ -41,7 +42,6 @@ from gpudash.protocol import (
     Resumed,
     Settings,
     Stop,
-    Timed,
 )
 
 GONE = "the dashboard is gone"
@@ -64,14 +64,6 @@ class _Switch(NamedTuple):
     """Of the ranks' decision; empty for a way back, which needs none."""
 
 
-class _Timing(NamedTuple):
-    """A block under the wall clock."""
-
-    block: Block
-    began_s: float
-    after_step: int
-
-
 class Watch:
     """One dashboard, from its coming until nothing that it asked for is left in progress."""
 
@@ -84,7 +76,7 @@ class Watch:
         self._inbox: deque[AnyCommand] = deque()
         self._waiting: _Switch | None = None
         self._decisions = DecisionSteps(training, self._blocks)
-        self._timing: _Timing | None = None
+        self._wall_clock = WallClock(training, reports, line.send)
         self._tracing: Tracing | None = None
         self._paused: Paused | None = None
         self._is_left = False
@@ -166,7 +158,8 @@ class Watch:
         self._history.tell_lack()
         self._history.stop(why)
         self._inbox.clear()
-        self._waiting = self._timing = self._tracing = self._paused = None
+        self._waiting = self._tracing = self._paused = None
+        self._wall_clock.abandon()
         self._training.keep_calls(keep=False)
 
     def _leave(self) -> None:
@@ -379,8 +372,8 @@ class Watch:
         if told.decide_at:
             self._decisions.block_at = told.decide_at
             return
-        self._read_wall_clock(lasted)
-        self._stop_wall_clock()
+        self._wall_clock.read(lasted)
+        self._wall_clock.stop()
         blocks.current = told.begin
         if told.begin is None:
             self._leave_blocks(told.ends)
@@ -418,9 +411,9 @@ class Watch:
         # a block ends with a whole burst, which has to be seen to end
         whole = block is not None and levers.burst_steps > 1
         self._training.look_closely(math.inf if whole else levers.warmup_steps + 1)
-        self._stop_wall_clock()
+        self._wall_clock.stop()
         if block is not None and block.wall_clock is not None:
-            self._start_wall_clock(block)
+            self._wall_clock.start(block)
 
     # ── settings ────────────────────────────────────────────────────────────────────────
 
@@ -428,7 +421,7 @@ class Watch:
         """Enter the settings, at once or, where a rehearsal needs a call, after a step."""
         shared = self._training.is_shared  # then a call was kept, at the step before
         if not shared and self._training.levers.needs_call(switch.wanted):
-            self._stop_wall_clock()
+            self._wall_clock.stop()
             self._training.keep_calls(keep=True)
             self._training.look_closely(2)
             self._waiting = switch._replace(after_step=self._training.step)
@@ -521,35 +514,6 @@ class Watch:
             took_ms=0.0,
             warmup_steps=training.levers.warmup_steps,
         )
-
-    # ── the wall clock ──────────────────────────────────────────────────────────────────
-
-    def _start_wall_clock(self, block: Block) -> None:
-        """Time the block from an idle device on, everything before it reported."""
-        self._training.synchronize()
-        self._reports.send()
-        if block.wall_clock == "uninstrumented":
-            self._training.unwatch()
-        self._timing = _Timing(block, time.monotonic(), self._training.step)
-
-    def _read_wall_clock(self, lasted: Block | None) -> None:
-        """Tell how long the block took that is over."""
-        timing = self._timing
-        if timing is None or lasted is not timing.block:
-            return
-        self._training.synchronize()
-        now_s, number = time.monotonic(), timing.block.number
-        steps, seconds = self._training.step - timing.after_step, now_s - timing.began_s
-        # nobody counts samples without instruments
-        timed = Timed(at_s=now_s, block=number, steps=steps, samples=None, seconds=seconds)
-        self._line.send(timed)
-
-    def _stop_wall_clock(self) -> None:
-        """Have everything measured again."""
-        timing, self._timing = self._timing, None
-        if timing is not None and timing.block.wall_clock == "uninstrumented":
-            self._reports.count(self._training.step - timing.after_step, None)
-            self._training.watch()
 
 
 def _phrase(settings: Settings) -> str:
