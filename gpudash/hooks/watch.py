@@ -196,13 +196,12 @@ class Watch:
 
         What is for all ranks holds up what was asked after it, until its step has come.
         """
-        asked, self._inbox = self._inbox, deque()
         is_held_up = False
-        for command in asked:
+        for command in list(self._inbox):
             its_turn = self._waiting is None or isinstance(command, Pause | Resume)
             is_held_up = is_held_up or self.is_tracing or self._decisions.is_early(command)
-            if is_held_up or not (its_turn and self._obey(command)):
-                self._inbox.append(command)
+            if not is_held_up and its_turn and self._obey(command):
+                self._inbox.remove(command)  # only now: after a failure it is to be answered
 
     def _obey(self, command: AnyCommand) -> bool:
         """Obey; return False where another switch has to come first."""

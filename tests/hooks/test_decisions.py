@@ -11,7 +11,7 @@ from torch.distributed import HashStore
 from gpudash.hooks import training as training_module
 from gpudash.hooks.training import Training
 from gpudash.instrument.agreement import Decision
-from gpudash.protocol import Change
+from gpudash.protocol import Change, Refused
 from tests.hooks.toy_script import Dashboard, script
 
 
@@ -25,7 +25,7 @@ def test_it_waits_no_longer_than_the_collectives_of_the_others_can(
     assert training.decide("1").refusal == "rank 1 did not answer within 0.05 s"
 
 
-def test_a_rank_whose_lever_breaks_says_no_before_it_gives_up(
+def test_a_rank_whose_lever_breaks_says_no_to_all_that_was_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusals = {}
@@ -41,5 +41,7 @@ def test_a_rank_whose_lever_breaks_says_no_before_it_gives_up(
         training.levers.fails = RuntimeError
         step = training.steps + 20
         dashboard.send(Change(id=7, settings={"precision": "bf16"}, at_step=step))
-        training.until(lambda: refusals.get(f"{step}.7.entered"))
-    assert refusals == {f"{step}.7": None, f"{step}.7.entered": "gpudash failed there"}
+        dashboard.send(Change(id=8, settings={"compile": "off"}, at_step=step))
+        training.until(lambda: len(dashboard.of(Refused)) == 2)
+    assert refusals[f"{step}.7.entered"] == "gpudash failed there"
+    assert refusals[f"{step}.8"].startswith("gpudash stopped measuring")
