@@ -16,7 +16,6 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TypeAlias
 
-from gpudash.hooks.endpoint import Endpoint, Line
 from gpudash.hooks.forked import never_destroy
 from gpudash.hooks.found import Found, Redirects
 from gpudash.hooks.signals import is_from_handler
@@ -26,6 +25,7 @@ from gpudash.hooks.watch import Watch
 from gpudash.hooks.wording import found_line
 from gpudash.instrument import stack_signal
 from gpudash.instrument.device import describe_device, versions
+from gpudash.instrument.endpoint import Endpoint, Line
 from gpudash.instrument.memory import device_memory
 from gpudash.instrument.memory_history import observe
 from gpudash.instrument.reporter import Reports

@@ -87,8 +87,8 @@ class Found(NamedTuple):
     """CUDA graphs were captured: what they replay knows nothing of a lever."""
     declared: bool = False
     """The script says where a step begins and ends."""
-    untold: str = ""
-    """What of the processes' communication cannot be told, as a clause."""
+    unmeasured: str = ""
+    """What of the processes' communication cannot be measured, as a clause."""
 
     @property
     def optimizers(self) -> tuple[Optimizer, ...]:

@@ -13,11 +13,11 @@ from weakref import WeakKeyDictionary
 import torch
 
 from gpudash.hooks.asides import Asides
-from gpudash.hooks.exchange import Exchange
 from gpudash.hooks.feeds import Feeds
 from gpudash.hooks.findings import Findings
 from gpudash.hooks.forked import never_destroy
 from gpudash.hooks.found import Redirects, modules_of
+from gpudash.hooks.gradient_sync import GradientSync
 from gpudash.hooks.observer import PHASES, Observer
 from gpudash.hooks.tally import Tally, total
 from gpudash.instrument.clock import Clock, Mark
@@ -37,7 +37,7 @@ class Steps:
 
     _known: Findings
     """Made where the models' calls are heard of."""
-    _exchange: Exchange
+    _gradient_sync: GradientSync
     """Made where backward passes are."""
 
     def __init__(self, observer: Observer) -> None:
@@ -98,7 +98,7 @@ class Steps:
 
     def collectives(self) -> Collectives:
         """Return those of a step, as far as they are known."""
-        return self._exchange.collectives()
+        return self._gradient_sync.collectives()
 
     def finish(self) -> None:
         """Close the steps that were skipped: the training is over."""
@@ -115,7 +115,7 @@ class Steps:
         self._is_on = self.hears_calls = False
         self._optimizing = 0
         with suppress(Exception):
-            self._exchange.pass_ends()
+            self._gradient_sync.pass_ends()
         with suppress(Exception):
             self.failed(what, error)
 
@@ -141,14 +141,14 @@ class Steps:
         self._asides.border()
         if self._is_on and not self.is_skipping:
             self._known.learn(tally, timed=self._is_timed)
-            self._exchange.step_ends()
+            self._gradient_sync.step_ends()
         samples = self._count_samples(tally, samples)
         listened_to, self._thread = self._thread, NOBODY  # what is done now is not the script's
         try:
             if self._is_timed:
                 tokens = self._tokens(tally) if tokens is None else tokens
                 self._time(tally, samples, tokens)
-            if self._known.is_news or self._exchange.is_news:
+            if self._known.is_news or self._gradient_sync.is_news:
                 self._tell(tally)
             self._observer.border(self.steps)
         finally:
@@ -163,8 +163,8 @@ class Steps:
         """Tell the observer what was found; at first, make the instruments."""
         found = self._known.found(tally.loss, self._feeds.feed)
         if found.world_size > 1:
-            self._exchange.update(modules_of(found.roots))
-            found = found._replace(untold=self._exchange.untold())
+            self._gradient_sync.update(modules_of(found.roots))
+            found = found._replace(unmeasured=self._gradient_sync.unmeasured())
         if self.clock is None:
             self.clock, self.losses = instruments(found.device, PHASES)
         if self.may_skip is None:
@@ -258,7 +258,7 @@ class Steps:
         tally, self._is_split = self._before_split, False
         if self._is_on:
             self._known.learn(tally, timed=self._is_timed)
-            self._exchange.step_ends()
+            self._gradient_sync.step_ends()
         samples = self._count_samples(tally)
         if self._is_timed:
             assert self.clock is not None

@@ -16,9 +16,9 @@ from torch.optim import Optimizer
 
 from gpudash.hooks.batches import Batches
 from gpudash.hooks.event import event
-from gpudash.hooks.exchange import Exchange
 from gpudash.hooks.findings import Findings
 from gpudash.hooks.found import NewestCall, Root
+from gpudash.hooks.gradient_sync import GradientSync
 from gpudash.hooks.roots import Survey
 from gpudash.hooks.rounds import GOES_ON, HERE, Begun, Ended, Rounds
 from gpudash.hooks.samples import first_dimension
@@ -38,7 +38,7 @@ class Tracker(Batches):
         """Know nothing of a training."""
         super().begin_anew()
         self._known = Findings(self)
-        self._exchange = Exchange(self, self.gradient_came)
+        self._gradient_sync = GradientSync(self, self.gradient_came)
         self._rounds = Rounds()
         self._loss_s = 0.0
         self._waiting = 0  # for other processes, how deep
@@ -162,7 +162,7 @@ class Tracker(Batches):
         if self._is_on:
             self._mark("backward")
         if self._is_timed:
-            self._exchange.pass_begins()
+            self._gradient_sync.pass_begins()
         return True
 
     @event("backward")
@@ -176,7 +176,7 @@ class Tracker(Batches):
         tally = self._tally
         tally.backwards += 1
         tally.is_open = True
-        if self._exchange.pass_ends() and self._mark is not nothing:
+        if self._gradient_sync.pass_ends() and self._mark is not nothing:
             assert self.clock is not None
             self.clock.rename("communication")
         if self._is_on:

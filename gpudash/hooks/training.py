@@ -16,6 +16,8 @@ from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.loss import LossReader
 from gpudash.protocol import Flops, LeverOffer, Settings
 
+PATIENCE_SHARE = 0.25
+"""Of the process group's timeout, where that is short."""
 SHORT = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
@@ -129,7 +131,9 @@ class Training:
         store = process_store()
         if store is None:
             return Decision(refusal or "the process group has no store")
-        agreement = Agreement(store, rank(), self.found.world_size, PATIENCE_S)
+        # meanwhile other ranks may wait in a collective, which must not time out
+        patience_s = min(PATIENCE_S, store.timeout.total_seconds() * PATIENCE_SHARE)
+        agreement = Agreement(store, rank(), self.found.world_size, patience_s)
         return agreement.decide(topic, refusal, payload)
 
     def watch(self) -> None:

@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpudash.hooks.endpoint import Line
+from gpudash.hooks.decision_steps import LATE, DecisionSteps, Instruction, due, topic
 from gpudash.hooks.levers import Refusal
-from gpudash.hooks.meeting import LATE, MEET_EVERY_S, SPARE, Order, Paces, due, topic
 from gpudash.hooks.tracing import Tracing
 from gpudash.hooks.training import Training, rank
+from gpudash.hooks.wall_clock import WallClock
 from gpudash.instrument.block_queue import BlockQueue, difference
+from gpudash.instrument.endpoint import Line
 from gpudash.instrument.memory_history import TRACED, MemoryHistory
 from gpudash.instrument.profiler import NoProfile
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports
@@ -41,11 +42,10 @@ from gpudash.protocol import (
     Resumed,
     Settings,
     Stop,
-    Timed,
 )
 
 GONE = "the dashboard is gone"
-NO_STEP = "it does not say at which step all ranks change it"
+FAILED = "gpudash failed there"
 NO_STOP = "a script of your own ends by itself or by a signal, not at a step"
 
 
@@ -64,14 +64,6 @@ class _Switch(NamedTuple):
     """Of the ranks' decision; empty for a way back, which needs none."""
 
 
-class _Timing(NamedTuple):
-    """A block under the wall clock."""
-
-    block: Block
-    began_s: float
-    after_step: int
-
-
 class Watch:
     """One dashboard, from its coming until nothing that it asked for is left in progress."""
 
@@ -83,9 +75,8 @@ class Watch:
         self._history = MemoryHistory(training.found.device, training.owned, line.send)
         self._inbox: deque[AnyCommand] = deque()
         self._waiting: _Switch | None = None
-        self._meet_at = 0  # the ranks, about the block in progress, after this step
-        self._paces = Paces()
-        self._timing: _Timing | None = None
+        self._decisions = DecisionSteps(training, self._blocks)
+        self._wall_clock = WallClock(training, reports, line.send)
         self._tracing: Tracing | None = None
         self._paused: Paused | None = None
         self._is_left = False
@@ -136,7 +127,7 @@ class Watch:
         if self._blocks.running and self._waiting is None and not self.paused:
             self._turn_blocks()
         if self._training.is_shared:
-            self._prepare_meeting()
+            self._decisions.prepare(self._inbox)
 
     def notice(self, before: Settings) -> None:
         """Tell of settings that are others since, and that nobody has changed: a new loader's."""
@@ -167,7 +158,8 @@ class Watch:
         self._history.tell_lack()
         self._history.stop(why)
         self._inbox.clear()
-        self._waiting = self._timing = self._tracing = self._paused = None
+        self._waiting = self._tracing = self._paused = None
+        self._wall_clock.abandon()
         self._training.keep_calls(keep=False)
 
     def _leave(self) -> None:
@@ -185,7 +177,7 @@ class Watch:
         if self._tracing is not None:
             self._tracing.abandon()
             self._measure_again()
-        if self._blocks.running and not self._training.is_shared:  # else where the ranks meet
+        if self._blocks.running and not self._training.is_shared:  # else where the ranks decide
             self._leave_blocks(GONE)
 
     def _stay_away(self, asked: Iterable[AnyCommand], why: str) -> None:
@@ -195,7 +187,7 @@ class Watch:
                 if due(command) is not None:
                     self._training.decide(topic(command), why)
             if self._blocks.running:
-                self._training.decide(self._topic, why)
+                self._training.decide(self._decisions.block_topic, why)
 
     # ── commands ────────────────────────────────────────────────────────────────────────
 
@@ -204,20 +196,19 @@ class Watch:
 
         What is for all ranks holds up what was asked after it, until its step has come.
         """
-        asked, self._inbox = self._inbox, deque()
         is_held_up = False
-        for command in asked:
+        for command in list(self._inbox):
             its_turn = self._waiting is None or isinstance(command, Pause | Resume)
-            is_held_up = is_held_up or self.is_tracing or self._is_early(command)
-            if is_held_up or not (its_turn and self._obey(command)):
-                self._inbox.append(command)
+            is_held_up = is_held_up or self.is_tracing or self._decisions.is_early(command)
+            if not is_held_up and its_turn and self._obey(command):
+                self._inbox.remove(command)  # only now: after a failure it is to be answered
 
     def _obey(self, command: AnyCommand) -> bool:
         """Obey; return False where another switch has to come first."""
-        late = self._why_too_late(command)
-        if late is not None:
-            self._training.decide(topic(command), late)
-            self._refuse(late, command)
+        why_not = self._decisions.why_not_now(command)
+        if why_not is not None:
+            self._training.decide(topic(command), why_not)
+            self._refuse(why_not, command)
             return True
         match command:
             case Change():
@@ -271,25 +262,21 @@ class Watch:
         self._switch(_Switch(wanted, changes, began_s, command, leaves, topic=entered))
 
     def _take_blocks(self, command: Blocks) -> bool:
-        run = self._blocks.run
-        if self._begins(command):
+        run, begins = self._blocks.run, self._blocks.begins(command)
+        if begins:
             refusal = self._training.decide(topic(command)).refusal
             if refusal is not None:
                 self._refuse(refusal, command)
                 return True
-        if run is not None and command.run > run:
+        if run is not None and begins:
             self._leave_blocks("other blocks began")
             if self._waiting is not None:
                 return False
         if not self._blocks.take_in(command, self._training.levers.settings):
             self._refuse("it had ended before", command)
         elif self._blocks.run != run:
-            self._meet_at = self._training.step
+            self._decisions.block_at = self._training.step
         return True
-
-    def _begins(self, command: Blocks) -> bool:
-        """Tell whether it begins a run: all ranks have to; the run's own are rank 0's to read."""
-        return command.run != self._blocks.run and len(command.blocks) > 0
 
     def _refuse(self, reason: str, command: AnyCommand | None = None) -> None:
         """Say what cannot be: what was asked, or the block in progress."""
@@ -312,61 +299,6 @@ class Watch:
                 block=block.number,
             )
         self._line.send(refused)
-
-    # ── other ranks ─────────────────────────────────────────────────────────────────────
-
-    def _for_all(self, command: AnyCommand) -> bool:
-        """Tell whether the ranks have to meet for it."""
-        shared = self._training.is_shared
-        return shared and (
-            isinstance(command, Change) or (isinstance(command, Blocks) and self._begins(command))
-        )
-
-    def _is_early(self, command: AnyCommand) -> bool:
-        return self._for_all(command) and self._training.step < (due(command) or 0)
-
-    def _why_too_late(self, command: AnyCommand) -> str | None:
-        """Return why the ranks cannot meet for it; None: they can, here and now."""
-        if not self._for_all(command) or due(command) == self._training.step:
-            return None
-        return NO_STEP if due(command) is None else LATE
-
-    def _prepare_meeting(self) -> None:
-        """See to it that there is a border where the ranks meet, and a call to rehearse with."""
-        training = self._training
-        steps = [at for command in self._inbox if (at := due(command)) and self._for_all(command)]
-        steps += [self._meet_at] if self._blocks.running else []
-        next_step = min((step for step in steps if step > training.step), default=0)
-        is_next = next_step == training.step + 1
-        tracker = training.tracker
-        tracker.border_at = next_step if is_next else next_step - 1
-        training.keep_calls(keep=is_next)
-        if is_next:
-            tracker.closely_until = max(tracker.closely_until, next_step + 1)
-
-    @property
-    def _topic(self) -> str:
-        """What the ranks' next decision on the run of blocks is known by."""
-        return f"{self._meet_at}.run{self._blocks.run}"
-
-    def _order(self, now_s: float, *, is_over: bool) -> Order:
-        """Return what rank 0 says where the ranks meet."""
-        if not is_over:
-            return Order(meet_at=self._planned(now_s))
-        block = self._blocks.take()
-        return Order(ends="no block is left") if block is None else Order(begin=block)
-
-    def _planned(self, now_s: float) -> int:
-        """Return when to meet: the block in progress has then probably lasted long enough."""
-        step, step_s = self._training.step, self._paces.step_s(self._training.levers.settings)
-        left = self._blocks.steps_left(step, now_s, step_s / SPARE)
-        return step + min(left, math.ceil(MEET_EVERY_S / step_s))
-
-    def _planned_from_here(self) -> str:
-        """Return the same of a block that begins, as it travels."""
-        levers = self._training.levers
-        self._blocks.entered(self._training.step, levers.warmup_steps, levers.burst_steps)
-        return str(self._planned(time.monotonic()))
 
     # ── a profile ───────────────────────────────────────────────────────────────────────
 
@@ -423,38 +355,40 @@ class Watch:
         blocks, training = self._blocks, self._training
         began_s, lasted = time.monotonic(), blocks.current
         is_over = blocks.is_over(training.step, began_s)
-        if training.step < self._meet_at if training.is_shared else not is_over:
+        if training.step < self._decisions.block_at if training.is_shared else not is_over:
             return
-        self._paces.note(training.levers.settings, blocks.pace_s(training.step, began_s))
-        why = GONE if self._is_left else LATE if training.step > self._meet_at else None
+        self._decisions.note_pace(began_s)
+        why = GONE if self._is_left else LATE if training.step > self._decisions.block_at else None
         speaks = rank() == 0 or not training.is_shared
-        payload = self._order(began_s, is_over=is_over).encode() if speaks else ""
-        decided = training.decide(self._topic, why if training.is_shared else None, payload)
+        payload = self._decisions.instruction(began_s, is_over=is_over).encode() if speaks else ""
+        decided = training.decide(
+            self._decisions.block_topic, why if training.is_shared else None, payload
+        )
         if decided.refusal is not None:
             self._leave_blocks(decided.refusal)
             return
-        order = Order.decode(decided.payload)
-        if order.meet_at:
-            self._meet_at = order.meet_at
+        told = Instruction.decode(decided.payload)
+        if told.decide_at:
+            self._decisions.block_at = told.decide_at
             return
-        self._read_wall_clock(lasted)
-        self._stop_wall_clock()
-        blocks.current = order.begin
-        if order.begin is None:
-            self._leave_blocks(order.ends)
+        self._wall_clock.read(lasted)
+        self._wall_clock.stop()
+        blocks.current = told.begin
+        if told.begin is None:
+            self._leave_blocks(told.ends)
         else:
-            self._turn_to(order.begin, began_s)
+            self._turn_to(told.begin, began_s)
 
     def _turn_to(self, block: Block, began_s: float) -> None:
         """Begin the block."""
-        levers, decision = self._training.levers, f"{self._topic}.begin"
+        levers, decision = self._training.levers, f"{self._decisions.block_topic}.begin"
         try:
             wanted = levers.resolve(self._blocks.baseline | block.changes)
         except Refusal as error:
             self._training.decide(decision, str(error))
             self._refuse(str(error))
             self._blocks.current = None
-            self._meet_at = self._training.step + 1
+            self._decisions.block_at = self._training.step + 1
             return
         changes = difference(levers.settings, wanted)
         self._switch(_Switch(wanted, changes, began_s, topic=decision))
@@ -476,9 +410,9 @@ class Watch:
         # a block ends with a whole burst, which has to be seen to end
         whole = block is not None and levers.burst_steps > 1
         self._training.look_closely(math.inf if whole else levers.warmup_steps + 1)
-        self._stop_wall_clock()
+        self._wall_clock.stop()
         if block is not None and block.wall_clock is not None:
-            self._start_wall_clock(block)
+            self._wall_clock.start(block)
 
     # ── settings ────────────────────────────────────────────────────────────────────────
 
@@ -486,7 +420,7 @@ class Watch:
         """Enter the settings, at once or, where a rehearsal needs a call, after a step."""
         shared = self._training.is_shared  # then a call was kept, at the step before
         if not shared and self._training.levers.needs_call(switch.wanted):
-            self._stop_wall_clock()
+            self._wall_clock.stop()
             self._training.keep_calls(keep=True)
             self._training.look_closely(2)
             self._waiting = switch._replace(after_step=self._training.step)
@@ -519,17 +453,21 @@ class Watch:
             training.levers.enter(switch.wanted)
         except Refusal as error:
             refusal = str(error)
+        except BaseException:  # our part ends with it: nobody is to wait for this rank
+            if switch.topic:
+                training.decide(switch.topic, FAILED)
+            raise
         finally:
             training.keep_calls(keep=False)
         if not switch.topic:
             return refusal
         is_block = switch.asked is None
-        plan = self._planned_from_here() if is_block and refusal is None else ""
+        plan = self._decisions.planned_from_here() if is_block and refusal is None else ""
         decided = training.decide(switch.topic, refusal, plan)
-        if decided.refusal is None:
-            self._meet_at = int(decided.payload) if is_block else self._meet_at
-        elif refusal is None:
+        if decided.refusal is not None and refusal is None:
             self._put_back(before)
+        elif decided.refusal is None and is_block:
+            self._decisions.block_at = int(decided.payload)
         return decided.refusal
 
     def _put_back(self, before: Settings) -> None:
@@ -543,7 +481,7 @@ class Watch:
         """Go on as before, with the next block if it was one that cannot be."""
         if switch.asked is None:
             self._blocks.current = None
-            self._meet_at = self._training.step + 1
+            self._decisions.block_at = self._training.step + 1
         self._begin_block()
 
     def _say(self, switch: _Switch, began_s: float) -> None:
@@ -575,35 +513,6 @@ class Watch:
             took_ms=0.0,
             warmup_steps=training.levers.warmup_steps,
         )
-
-    # ── the wall clock ──────────────────────────────────────────────────────────────────
-
-    def _start_wall_clock(self, block: Block) -> None:
-        """Time the block from an idle device on, everything before it reported."""
-        self._training.synchronize()
-        self._reports.send()
-        if block.wall_clock == "uninstrumented":
-            self._training.unwatch()
-        self._timing = _Timing(block, time.monotonic(), self._training.step)
-
-    def _read_wall_clock(self, lasted: Block | None) -> None:
-        """Tell how long the block took that is over."""
-        timing = self._timing
-        if timing is None or lasted is not timing.block:
-            return
-        self._training.synchronize()
-        now_s, number = time.monotonic(), timing.block.number
-        steps, seconds = self._training.step - timing.after_step, now_s - timing.began_s
-        # nobody counts samples without instruments
-        timed = Timed(at_s=now_s, block=number, steps=steps, samples=None, seconds=seconds)
-        self._line.send(timed)
-
-    def _stop_wall_clock(self) -> None:
-        """Have everything measured again."""
-        timing, self._timing = self._timing, None
-        if timing is not None and timing.block.wall_clock == "uninstrumented":
-            self._reports.count(self._training.step - timing.after_step, None)
-            self._training.watch()
 
 
 def _phrase(settings: Settings) -> str:

@@ -13,8 +13,8 @@ def found_line(found: Found) -> str:
         parts.insert(1, "GradScaler")
     if found.declared:
         parts.append("steps as the script declares them")
-    if found.untold:
-        parts.append(found.untold)
+    if found.unmeasured:
+        parts.append(found.unmeasured)
     return ", ".join(parts)
 
 

@@ -28,13 +28,17 @@ class BlockQueue:
         """Whether blocks are being run."""
         return self.run is not None
 
+    def begins(self, command: Blocks) -> bool:
+        """Tell whether the command begins a run, maybe in place of the one in progress."""
+        return len(command.blocks) > 0 and command.run > self._newest_run
+
     def take_in(self, command: Blocks, settings: Settings) -> bool:
         """Take the run's blocks still to be run; `settings` are the active ones.
 
         None at all end the block in progress too; else it is run to its end. Returns False,
         and does nothing, for a run that has ended or is not to begin.
         """
-        if not self.running and command.blocks and command.run > self._newest_run:
+        if not self.running and self.begins(command):
             self.run = self._newest_run = command.run
             self.baseline = dict(settings)
             self._answers, self._newest = (), -1

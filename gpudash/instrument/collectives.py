@@ -20,16 +20,16 @@ class Collectives(NamedTuple):
 
 
 def collectives_of(module: DistributedDataParallel) -> Collectives:
-    """Return those of a backward pass that exchanges gradients, newest numbers: about 10 µs."""
-    told: dict[str, Any] = module._get_ddp_logging_data()  # type: ignore[no-untyped-call]  # noqa: SLF001  # documented
-    return Collectives(_mib(told), (told.get("backward_comm_time") or 0) / 1e6 or None)
+    """Return those of a pass that synchronises gradients, by the newest numbers: about 10 µs."""
+    logged: dict[str, Any] = module._get_ddp_logging_data()  # type: ignore[no-untyped-call]  # noqa: SLF001  # documented
+    return Collectives(_mib(logged), (logged.get("backward_comm_time") or 0) / 1e6 or None)
 
 
-def _mib(told: dict[str, Any]) -> float | None:
-    sizes = str(told.get("rebuilt_bucket_sizes") or told.get("bucket_sizes") or "")
+def _mib(logged: dict[str, Any]) -> float | None:
+    sizes = str(logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes") or "")
     mib = sum(int(size) for size in sizes.split(",") if size.strip()) / MIB
-    hook = str(told.get("comm_hook") or "").lower()
+    hook = str(logged.get("comm_hook") or "").lower()
     if hook:  # of other hooks nobody knows what they send
-        halves = "16_compress" in hook and told.get("dtypes") == "float"
+        halves = "16_compress" in hook and logged.get("dtypes") == "float"
         return mib / 2 if halves and mib else None
     return mib or None

@@ -110,6 +110,8 @@ def given_token(path: Path | None) -> str | None:
         return None
     token, where = (said, VARIABLE) if path is None else (_read(path), f"--token-file {path}")
     token = token.strip()
+    if not token.isprintable():  # as bytes that are no UTF-8 are
+        raise UsageError(f"the token in {where} holds no text")
     if len(token) < SHORTEST:
         raise UsageError(f"the token in {where} is too short; valid: {SHORTEST} characters or more")
     return token
@@ -129,4 +131,4 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise UsageError(f"cannot read --token-file {path}: {reason(error)}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"--token-file {path} holds no text") from error
+        raise UsageError(f"the token in --token-file {path} holds no text") from error

@@ -16,6 +16,10 @@ class Lost(Exception):  # noqa: N818  # it is an event, not an error
     """The connection is of no use any more; the text says why, as a clause."""
 
 
+class HungUp(Lost):
+    """Nothing else is wrong with it."""
+
+
 class Lines:
     """One end."""
 
@@ -57,7 +61,7 @@ class Lines:
             raise Lost("a line of it is too long")
         lines, self._arrived = self._arrived + lines, []
         if ended and not lines:
-            raise Lost("it has hung up")
+            raise HungUp("it has hung up")
         return lines
 
     def read_one(self) -> bytes | None:

@@ -5,26 +5,38 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Hashable
-from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
+from gpudash.errors import SourceError
 from gpudash.protocol import AnyCommand, Envelope, Progress, Started
 from gpudash.run.keeper import began_ticks
+from gpudash.run.lines import HungUp, Lost
 from gpudash.run.source import Decoder
 
-if TYPE_CHECKING:
-    from gpudash.run.nodes import Channel
-
-READ_BYTES = 1 << 16
-TURN_BYTES = 1 << 20
-"""One turn reads no more of one process."""
 AHEAD_S = 0.5
 """No process is taken to train on for longer than this after its newest message."""
 CREDENTIALS = struct.Struct("3i")
 Key: TypeAlias = Hashable
 """Tells processes, and their sockets, apart."""
+
+
+class NodeLost(HungUp):
+    """Its node is, and how it fares is not known."""
+
+
+class Connection(Protocol):
+    """What is needed of one: `Lines`, or a relay's channel."""
+
+    def read(self) -> list[bytes]:
+        """Return the lines that have arrived. Raises Lost."""
+
+    def send(self, line: bytes) -> None:
+        """Say a line, now or later. Raises Lost."""
+
+    def close(self) -> None:
+        """Hang up."""
 
 
 class Member:
@@ -34,7 +46,7 @@ class Member:
         self,
         key: Key,
         pid: int,
-        connection: "socket.socket | Channel",
+        connection: Connection,
         node: str = "",
         taken: Callable[[Envelope], Envelope] = lambda envelope: envelope,
     ) -> None:
@@ -46,13 +58,11 @@ class Member:
         """None until it has said something."""
         self.ended = False
         self.is_lost = False
-        """Its node is, and how it fares is not known."""
+        """As `NodeLost`."""
         self.parted_s = 0.0
         self._connection = connection
         self._taken = taken
         self._decoder = Decoder("it")
-        self._partial = b""
-        self._unsent = bytearray()
         self.world_size = 1
         """How many processes train together with it, as it says."""
         self._steps = 0
@@ -76,20 +86,13 @@ class Member:
 
     def read(self) -> list[Envelope]:
         """Return what has arrived. Raises SourceError or MsgspecError for what makes no sense."""
-        self._flush()
-        received = bytearray(self._partial)
-        while not self.ended and len(received) < TURN_BYTES:
-            try:
-                chunk = self._connection.recv(READ_BYTES)
-            except BlockingIOError:
-                break
-            except ConnectionAbortedError:
-                chunk, self.is_lost = b"", True
-            except OSError:
-                chunk = b""
-            self.ended = not chunk
-            received += chunk
-        *lines, self._partial = bytes(received).split(b"\n")
+        try:
+            lines = self._connection.read()
+        except HungUp as error:
+            self.ended, self.is_lost = True, isinstance(error, NodeLost)
+            return []
+        except Lost as error:
+            raise SourceError(str(error)) from error
         envelopes = [self._taken(self._decoder.decode(line)) for line in lines]
         for envelope in envelopes:
             self._note(envelope)
@@ -97,8 +100,10 @@ class Member:
 
     def send(self, command: AnyCommand) -> None:
         """Hand the command over; a process that is busy does not hold us up."""
-        self._unsent += msgspec.json.encode(command) + b"\n"
-        self._flush()
+        try:
+            self._connection.send(msgspec.json.encode(command))
+        except Lost:
+            self.ended = True
 
     def steps_in(self, seconds: float) -> int:
         """Return how many steps it trains in so long, at its newest pace."""
@@ -123,11 +128,6 @@ class Member:
         """Let go of it."""
         self.ended = True
         self._connection.close()
-
-    def _flush(self) -> None:
-        if self._unsent and not self.ended:
-            with suppress(OSError):  # full, or gone
-                del self._unsent[: self._connection.send(self._unsent)]
 
 
 def peer(connection: socket.socket) -> int:

@@ -7,7 +7,6 @@ trusted as far as its training goes: what it says may only be a training's words
 import selectors
 import socket
 import time
-from collections import deque
 from contextlib import suppress
 
 import msgspec
@@ -19,7 +18,7 @@ from gpudash.run import handshake
 from gpudash.run.addresses import Address, found, why_not
 from gpudash.run.clocks import Difference, moved
 from gpudash.run.handshake import Answer, Challenge, Denied
-from gpudash.run.lines import LINE_BYTES, Lines, Lost
+from gpudash.run.lines import LINE_BYTES, HungUp, Lines, Lost
 from gpudash.run.link import (
     OURSELVES,
     PING_S,
@@ -32,6 +31,7 @@ from gpudash.run.link import (
     own_line,
     parsed,
 )
+from gpudash.run.member import NodeLost
 
 STRANGER_S = 5.0
 STRANGER_BYTES = 1024
@@ -174,29 +174,27 @@ class Channel:
         self.process = process
         self.node = node.name
         self._node = node
-        self._arrived: deque[bytes] = deque()
+        self._arrived: list[bytes] = []
         self.ended = False
 
     def put(self, said: bytes) -> None:
         """Take a line that it has said; an empty one is its last."""
+        if said and not self.ended:
+            self._arrived.append(said)
         self.ended = self.ended or not said
-        self._arrived.append(said + b"\n" if said else b"")
 
-    def recv(self, _most_bytes: int, /) -> bytes:
-        """Return what has arrived, as a socket would."""
-        if self._arrived:
-            return self._arrived.popleft()
-        if self._node.is_closed:
-            raise ConnectionAbortedError
-        if self.ended:
-            return b""
-        raise BlockingIOError
+    def read(self) -> list[bytes]:
+        """Return the lines that have arrived. Raises HungUp."""
+        lines, self._arrived = self._arrived, []
+        if not lines and self._node.is_closed:
+            raise NodeLost
+        if not lines and self.ended:
+            raise HungUp
+        return lines
 
-    def send(self, commands: bytes | bytearray, /) -> int:
-        """Hand over whole lines."""
-        for command in commands.splitlines():
-            self._node.say(line_of(self.process, bytes(command)))
-        return len(commands)
+    def send(self, line: bytes) -> None:
+        """Hand it over."""
+        self._node.say(line_of(self.process, line))
 
     def close(self) -> None:
         """Hang up."""

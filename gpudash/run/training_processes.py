@@ -14,6 +14,7 @@ from gpudash.rendezvous import Rendezvous
 from gpudash.run import stacks
 from gpudash.run.arrivals import Arrivals
 from gpudash.run.job_commands import JobCommands
+from gpudash.run.lines import Lines
 from gpudash.run.member import Key, Member, peer
 from gpudash.run.nodes import Nodes
 
@@ -104,7 +105,7 @@ class TrainingProcesses:
         """Take in those that have come."""
         known = self._refused | {member.key for member in self._members}
         for key, connection in self._arrivals.look(known):
-            self._add(Member(key, peer(connection) or key[0], connection))
+            self._add(Member(key, peer(connection) or key[0], Lines(connection)))
         if self._nodes is not None:
             for channel in self._nodes.turn():
                 self._add(Member(channel, channel.process, channel, channel.node, channel.taken))

@@ -15,9 +15,10 @@ from gpudash.trace.summary import Summary
 from gpudash.views import hangs
 from gpudash.views.evidence import Measured, beside, evidence_of
 from gpudash.views.lanes import Lane, lanes_of
+from gpudash.views.profiled_step import of_device
 from gpudash.views.recent_step import MEASURED_STEPS, RecentStep, recent_step, steps_needed
 from gpudash.views.remedies import Try, known_waits, tries, waiting_levers
-from gpudash.views.rules import Limit, Rule, limit_of, of_device, rules
+from gpudash.views.rules import Limit, Rule, limit_of, rules
 from workloads.levers import Lever, phrase
 
 Meanwhile: TypeAlias = Literal["comparing", "paused", "profiling", "switching"]

@@ -9,17 +9,10 @@ from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary, SyncUse
 from gpudash.views.collectives import collectives_line
 from gpudash.views.lanes import prepares
+from gpudash.views.profiled_step import at_work_pct, copy_ms, exposed_ms, idle_ms, saved_ms
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.remedies import waiting_levers
-from gpudash.views.rules import (
-    DATA_PCT,
-    Limit,
-    at_work_pct,
-    copy_ms,
-    exposed_ms,
-    idle_ms,
-    saved_ms,
-)
+from gpudash.views.rules import DATA_PCT, Limit
 
 ASK_PROFILE = "t profiles some steps and tells"
 MOST_WAITS = 5

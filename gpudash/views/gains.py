@@ -12,8 +12,9 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.protocol import Phase
 from gpudash.trace.summary import Summary
+from gpudash.views.profiled_step import busy_ms, copy_ms, exposed_ms
 from gpudash.views.recent_step import RecentStep
-from gpudash.views.rules import DEVICE_PCT, busy_ms, copy_ms, exposed_ms
+from gpudash.views.rules import DEVICE_PCT
 
 ADDED_WORKER = 0.5
 """The least that a worker more makes, of what one makes now: two hardware threads share a core."""

@@ -8,9 +8,10 @@ from gpudash.trace.summary import Summary
 from gpudash.views.answer import Answer, Kind
 from gpudash.views.collectives import collectives_line
 from gpudash.views.evidence import ASK_PROFILE, MOST_WAITS, place
+from gpudash.views.profiled_step import of_device
 from gpudash.views.recent_step import RecentStep, recent_step
 from gpudash.views.remedies import Try, known_waits
-from gpudash.views.rules import Rule, of_device, rules
+from gpudash.views.rules import Rule, rules
 
 
 def why_lines(

@@ -6,19 +6,17 @@ after it.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from gpudash import format as fmt
-from gpudash.forecast import Need, forecast
 from gpudash.instrument.block_queue import BlockQueue, difference
 from gpudash.instrument.clock import Mark
 from gpudash.instrument.collectives import Collectives
-from gpudash.instrument.memory import capacity_mib, device_memory, give_back, reset_peak
+from gpudash.instrument.memory import device_memory, give_back, reset_peak
 from gpudash.instrument.memory_history import TRACED, MemoryHistory
 from gpudash.instrument.pipes import CommandPipe
 from gpudash.instrument.profiler import NoProfile, Profiler
@@ -33,7 +31,6 @@ from gpudash.protocol import (
     Event,
     Finished,
     Memory,
-    MemoryOwners,
     Note,
     Pause,
     Paused,
@@ -47,6 +44,7 @@ from gpudash.protocol import (
     Stop,
     Timed,
 )
+from gpudash.worker.memory_needs import MemoryNeeds
 from gpudash.worker.phases import PHASES
 from workloads.levers import LeverError, phrase
 from workloads.memory import is_out_of_memory
@@ -88,7 +86,7 @@ class Loop:
         self._last_good = dict(training.settings)  # settings with which a step went through …
         self._last_good_requested = plan.settings  # … and how they had been asked for
         self._warm_from_step = 0  # from here on they have shown what they need
-        self._needs: dict[frozenset[tuple[str, str]], dict[int, Need]] = {}  # by batch size
+        self._needs = MemoryNeeds(training.device)
         self._history = MemoryHistory(training.device, training.owned, send)
         self._blocks = BlockQueue()
         self._paused: Paused | None = None
@@ -107,7 +105,7 @@ class Loop:
         except (RuntimeError, MemoryError) as error:
             if is_out_of_memory(error):
                 told = self._history.tell()
-                for known in self._why_it_did_not_fit(self._training.settings, told):
+                for known in self._needs.why_not(self._training.settings, told):
                     error.add_note(known)
             raise
 
@@ -240,11 +238,7 @@ class Loop:
         if newest and newest.segment == self._clock.segment and newest.step > self._warm_from_step:
             self._last_good = dict(self._training.settings)
             self._last_good_requested = self._requested
-            memory = self._reports.memory
-            if memory.peak_mib is not None and memory.reserved_mib is not None:
-                others, batch_size = _by_batch_size(self._training.settings)
-                need = Need(memory.peak_mib, memory.reserved_mib)
-                self._needs.setdefault(others, {})[batch_size] = need
+            self._needs.note(self._training.settings, self._reports.memory)
 
     def _obey(self, command: AnyCommand) -> None:
         match command:
@@ -507,23 +501,12 @@ class Loop:
         give_back(self._training.device)
         self._requested = self._last_good_requested
         kind: RefusalKind = "bad_setting" if why else "out_of_memory"
-        known = () if why else self._why_it_did_not_fit(failed, told)
+        known = () if why else self._needs.why_not(failed, told)
         why = why or f"out of memory with {phrase(changes)}"
         reason = "; ".join((f"{why}: went back to {phrase(restored)}", *known))
         self._refuse(kind, changes, reason, answers)
         self._blocks.current = None
         self._entered_segment(restored, began_s)
-
-    def _why_it_did_not_fit(self, failed: Settings, told: MemoryOwners | None) -> Iterator[str]:
-        """Yield which batch would have fitted, and who owned most, as far as that is known."""
-        others, _ = _by_batch_size(failed)
-        expected = forecast(self._needs.get(others, {}), capacity_mib(self._training.device))
-        if expected is not None:
-            yield str(expected)
-        largest = next((one for one in told.owners if one.file), None) if told else None
-        if largest is not None:
-            place = fmt.source_line(largest.file, largest.line)
-            yield f"most at {place}, {fmt.memory(largest.mib)} of {largest.use}"
 
     def _refuse(
         self, kind: RefusalKind, changes: Settings, reason: str, answers: tuple[int, ...] = ()
@@ -534,9 +517,3 @@ class Loop:
         if block is not None and not answers:
             refused = msgspec.structs.replace(refused, run=self._blocks.run, block=block.number)
         self._send(refused)
-
-
-def _by_batch_size(settings: Settings) -> tuple[frozenset[tuple[str, str]], int]:
-    """Return all other settings, and the batch size."""
-    others = frozenset(one for one in settings.items() if one[0] != "batch_size")
-    return others, int(settings["batch_size"])

@@ -1,7 +1,7 @@
 """One of several ranks: `python -m gpudash.worker.rank DIRECTORY PLAN_JSON`, as torchrun starts it.
 
 It listens in the directory as a process of a user's script does, and waits for its dashboard: that
-starts it, so it comes. The ranks meet there too.
+starts it, so it comes. The ranks connect to each other there too.
 """
 
 import faulthandler
@@ -9,6 +9,7 @@ import os
 import platform
 import socket
 import sys
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from gpudash.instrument.endpoint import Endpoint
 from gpudash.instrument.pipes import CommandPipe, EventPipe
 from gpudash.protocol import Plan, Status
 from gpudash.rendezvous import Rendezvous
@@ -44,32 +46,28 @@ def main() -> int:
     rank = int(os.environ["RANK"])
     events = EventPipe(line.fileno(), rank, line.send, socket.MSG_NOSIGNAL)
     commands = CommandPipe(line.fileno())
-    return work(
+    code = work(
         plan, events, build, partial(train, commands=commands, leader=Path(directory) / LEADER)
     )
+    if code == 0:
+        leave()
+    return code
 
 
 def await_dashboard(place: Rendezvous) -> socket.socket:
     """Return the connection to it."""
-    path = place.socket(os.getpid())
-    unseen = path.with_name(f"{path.name}~")
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(unseen))
-        listening.listen()
-        unseen.rename(path)  # where it can be seen, it is listened to
-        line, _ = listening.accept()
-    path.unlink()
-    return line
+    with closing(Endpoint(place.socket(os.getpid()))) as endpoint:
+        return endpoint.wait()
 
 
 def build(plan: Plan, events: EventPipe) -> "Training":
-    """Meet the others, build the workload and report it. Raises what goes wrong on the way."""
+    """Join the others, build the workload and report it. Raises what goes wrong on the way."""
     from gpudash.instrument.bus import bus_gb_s  # noqa: PLC0415  # imports torch
     from workloads import processes  # noqa: PLC0415  # imports torch
     from workloads.training import Training  # noqa: PLC0415  # imports torch
 
     device, entry = processes.pick_device(plan.device, plan.nproc), find(plan.workload)
-    events.send(Status(text=f"meeting the other {plan.nproc - 1} processes"))
+    events.send(Status(text=f"waiting for the other {plan.nproc - 1} processes"))
     joined = processes.join(device)
     described = announce(plan, device, events)
     training = Training(entry.of_processes(), plan.settings, device, joined)
@@ -83,20 +81,25 @@ def train(
     training: "Training", plan: Plan, events: EventPipe, *, commands: CommandPipe, leader: Path
 ) -> None:
     """Run the loop in step with the others. Raises what goes wrong on the way."""
-    from contextlib import closing  # noqa: PLC0415
-
     from torch import distributed  # noqa: PLC0415  # slow
 
     from gpudash.instrument.agreement import Agreement  # noqa: PLC0415  # imports torch
-    from gpudash.worker import turns  # noqa: PLC0415
+    from gpudash.worker import lockstep  # noqa: PLC0415
     from gpudash.worker.rank_loop import RankLoop  # noqa: PLC0415  # imports torch
 
     rank, world_size = distributed.get_rank(), distributed.get_world_size()
     store = distributed.distributed_c10d._get_default_store()  # noqa: SLF001  # it has no public name
     agreement = Agreement(store, rank, world_size)
     with closing(training):
-        met = turns.meet(commands, leader, rank, world_size)
-        RankLoop(training, plan, commands, events.send, met, agreement).run()
+        ranks = lockstep.connect(commands, leader, rank, world_size)
+        RankLoop(training, plan, commands, events.send, ranks, agreement).run()
+
+
+def leave() -> None:
+    """Let go of the other ranks. After a failure they may still wait in a collective."""
+    from torch import distributed  # noqa: PLC0415  # slow
+
+    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The loop of one of several ranks: it changes its levers, pauses and ends at the others' step.
 
-Two things make sure of that. Commands and the time are taken in turns, in which the leader's are
-everyone's (`turns.py`). And where a rank may refuse what the others do, all of them agree first.
+Two things make sure of that. Commands and the time come from rank 0 at sync points (`lockstep.py`).
+And where a rank may refuse what the others do, all of them agree first (`instrument/agreement.py`).
 """
 
 import itertools
@@ -16,10 +16,10 @@ from gpudash.instrument.clock import Mark
 from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.pipes import CommandPipe
 from gpudash.protocol import Event, Plan, Settings
-from gpudash.worker.exchange import Exchange
+from gpudash.worker.gradient_sync import GradientSync
+from gpudash.worker.lockstep import Follower, Leader
 from gpudash.worker.loop import Loop
 from gpudash.worker.phases import phases_of_ranks
-from gpudash.worker.turns import Follower, Leader
 from workloads.levers import LeverError
 from workloads.memory import is_out_of_memory
 from workloads.training import Training
@@ -38,16 +38,16 @@ class RankLoop(Loop):
         plan: Plan,
         commands: CommandPipe,
         send: Callable[[Event], None],
-        turns: Leader | Follower,
+        lockstep: Leader | Follower,
         agreement: Agreement,
     ) -> None:
-        self._turns = turns
+        self._lockstep = lockstep
         self._agreement = agreement
         self._decisions = itertools.count()
-        self._told_s: float | None = None  # the time, as of the newest turn
-        self._next_turn = 0  # batches taken when it comes
+        self._shared_s: float | None = None  # the time, as of the newest sync point
+        self._next_sync = 0  # batches taken at the next one
         self._has_resumed = False
-        self._exchange = Exchange(training.averaged)
+        self._gradient_sync = GradientSync(training.averaged)
         super().__init__(training, plan, commands, send)
 
     @property
@@ -56,17 +56,17 @@ class RankLoop(Loop):
         return self._training.trained_steps + self._training.pending
 
     def _now(self) -> float:
-        return self._began_s if self._told_s is None else self._told_s
+        return self._began_s if self._shared_s is None else self._shared_s
 
     def _begin(self) -> Mark:
-        return self._exchange.marked(super()._begin())
+        return self._gradient_sync.marked(super()._begin())
 
     def _collectives(self) -> Collectives:
-        return self._exchange.collectives()
+        return self._gradient_sync.collectives()
 
     def _rest(self, at_most_s: float) -> None:
         if self._paused:
-            self._turns.wait(at_most_s)
+            self._lockstep.wait(at_most_s)
             self._due_s = 0.0
         else:
             time.sleep(at_most_s)
@@ -74,42 +74,42 @@ class RankLoop(Loop):
     def _obey_commands(self) -> None:
         """While paused; else just before a step, where all ranks take the same next one."""
         if self._paused:
-            self._take_turn()
+            self._sync()
 
     def _iterate(self) -> None:
         if self._has_resumed:  # blocks that wait begin first
             self._has_resumed = False
             return
-        if self._taken >= self._next_turn:
-            self._take_turn()
+        if self._taken >= self._next_sync:
+            self._sync()
             if self._paused or self._done():
                 return
         super()._iterate()
 
-    def _take_turn(self) -> None:
+    def _sync(self) -> None:
         busy = self._blocks.running
-        turn = self._turns.take(self._taken, paused=self._paused is not None, busy=busy)
-        if turn is None:
+        point = self._lockstep.sync(self._taken, paused=self._paused is not None, busy=busy)
+        if point is None:
             return
-        if self._told_s is None:
-            self._began_s = turn.at_s
-        self._told_s, self._next_turn = turn.at_s, turn.until
+        if self._shared_s is None:
+            self._began_s = point.at_s
+        self._shared_s, self._next_sync = point.at_s, point.next_at
         was_paused = self._paused is not None
-        for command in turn.commands:
+        for command in point.commands:
             self._obey(command)
         self._has_resumed = was_paused and self._paused is None
 
     def _block_is_over(self) -> bool:
         block = self._blocks.current
         if block is not None and block.wall_clock == "uninstrumented" and not self._paused:
-            self._keep_time()
+            self._sync_time()
         return super()._block_is_over()
 
-    def _keep_time(self) -> None:
-        """Take a turn in a block that runs step by step, with no look at anything between."""
-        if self._taken >= self._next_turn and not self._done():
-            turn = self._turns.keep_time(self._taken)
-            self._told_s, self._next_turn = turn.at_s, turn.until
+    def _sync_time(self) -> None:
+        """Sync the time in a block that runs step by step, and looks at nothing between."""
+        if self._taken >= self._next_sync and not self._done():
+            point = self._lockstep.sync_time(self._taken)
+            self._shared_s, self._next_sync = point.at_s, point.next_at
 
     def _together(self, act: Callable[[], ResultT]) -> ResultT:
         """Do it on all ranks. Raises LeverError on all of them where one cannot."""
@@ -148,12 +148,12 @@ class RankLoop(Loop):
         self, changes: Settings, began_s: float, answers: tuple[int, ...] = ()
     ) -> None:
         super()._entered_segment(changes, began_s, answers)
-        self._next_turn = self._taken  # steps may be slower now
-        if self._exchange.module is not self._training.averaged:
-            self._exchange = Exchange(self._training.averaged)
+        self._next_sync = self._taken  # steps may be slower now
+        if self._gradient_sync.module is not self._training.averaged:
+            self._gradient_sync = GradientSync(self._training.averaged)
 
     def _say(self, notes: list[str]) -> None:
-        if isinstance(self._turns, Leader):  # for all
+        if isinstance(self._lockstep, Leader):  # for all
             super()._say(notes)
 
     def _topic(self) -> str:

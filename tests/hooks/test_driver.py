@@ -562,7 +562,7 @@ def test_another_dashboard_is_turned_away_until_the_first_has_gone(training, tmp
 def test_a_dashboard_that_reads_nothing_holds_no_step_up_and_may_come_again(
     training, tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.setattr("gpudash.hooks.endpoint.MOST_BYTES", 1 << 12)
+    monkeypatch.setattr("gpudash.instrument.endpoint.MOST_BYTES", 1 << 12)
     with socket.socket(socket.AF_UNIX) as silent:
         silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 10)
         silent.connect(str(path(tmp_path)))

@@ -88,18 +88,18 @@ def test_it_is_told_whichever_gradient_is_the_last(told, shape):
         assert usual(rank, "communication") > 0
 
 
-def test_of_an_exchange_by_hand_it_is_said_that_it_cannot_be_told(told):
+def test_of_collectives_called_by_hand_it_is_said_that_they_cannot_be_measured(told):
     for rank in told["unwrapped"]:
         assert rank["found"].endswith(
-            "exposed communication cannot be told: "
+            "exposed communication cannot be measured: "
             "neither DistributedDataParallel nor fully_shard is seen"
         )
         assert usual(rank, "communication") == 0
 
 
-def test_nothing_is_said_where_all_is_told(told):
+def test_nothing_is_said_where_all_is_measured(told):
     for shape in ("slow_in_data", "sharded", "no_sync"):
-        assert not any("told" in rank["found"] for rank in told[shape])
+        assert not any("measured" in rank["found"] for rank in told[shape])
 
 
 def test_nothing_is_compiled_again(told):

@@ -170,3 +170,15 @@ def test_a_block_that_was_expected_to_be_over_has_steps_left():
     assert not queue.is_over(0, 0.0)
     assert not queue.is_over(50, 0.5)  # half as long a step as was thought
     assert queue.steps_left(50, 0.5, 0.01) == 50
+
+
+def test_a_run_begins_once():
+    first, second = (Blocks(id=run, run=run, blocks=(block(0),)) for run in (1, 2))
+    queue = BlockQueue()
+    assert queue.begins(first)
+    queue.take_in(first, HOME)
+    assert not queue.begins(first)
+    assert queue.begins(second)  # in its place
+    assert not queue.begins(Blocks(id=3, run=2, blocks=()))
+    queue.end(1.0, "")
+    assert not queue.begins(first)  # what comes late asks no other rank

@@ -1,11 +1,13 @@
 """Two ends prove that they hold the same token, and a token is kept from others."""
 
+import os
+
 import pytest
 from msgspec.structs import replace
 
 from gpudash.errors import UsageError
 from gpudash.run import handshake
-from gpudash.run.handshake import Answer, Challenge, Welcome, given_token
+from gpudash.run.handshake import VARIABLE, Answer, Challenge, Welcome, given_token
 
 TOKEN = "correct horse battery"
 
@@ -99,6 +101,12 @@ def test_what_is_no_token_is_refused(tmp_path, content, why):
     path.chmod(0o600)
     with pytest.raises(UsageError, match=why):
         given_token(path)
+
+
+def test_a_token_of_the_environment_that_is_no_text_is_refused(monkeypatch):
+    monkeypatch.setenv(VARIABLE, os.fsdecode(b"\xff" * 40))
+    with pytest.raises(UsageError, match=f"the token in {VARIABLE} holds no text"):
+        given_token(None)
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path):

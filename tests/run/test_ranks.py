@@ -199,7 +199,7 @@ def test_a_rank_that_hears_of_it_too_late_refuses_it_for_all(two):
     change = Change(id=next(two.ids), settings={"precision": "bf16"}, at_step=1)
     two.ask_one(1, change)
     two.until(lambda: two.answers(change.id))
-    assert two.answers(change.id)[1].reason == "it was heard of after its step"
+    assert two.answers(change.id)[1].reason == "the command came after its step"
     two.switch()
 
 

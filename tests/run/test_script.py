@@ -289,7 +289,7 @@ def test_a_training_that_hung_up_is_reached_again(run):
     watched = run(TRAINING)
     pid = watched.first(Started).pid
     (member,) = watched.source._processes._members
-    member._connection.shutdown(socket.SHUT_RDWR)
+    member._connection._connection.shutdown(socket.SHUT_RDWR)
     watched.until(lambda: len(watched.bodies(Started, 0)) == 2)
     assert {one.pid for one in watched.bodies(Started)} == {pid}
     time.sleep(1.1)

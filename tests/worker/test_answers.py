@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpudash.forecast import Need
 from gpudash.instrument import reporter
 from gpudash.instrument.memory import DeviceMemory
 from gpudash.protocol import (
@@ -30,7 +29,7 @@ from gpudash.protocol import (
     Resumed,
     Stop,
 )
-from gpudash.worker import loop
+from gpudash.worker import memory_needs
 from gpudash.worker.__main__ import describe
 from tests.answers import answers_in, blocks
 from tests.worker.in_process import SETTINGS, FakeEntry, Run
@@ -180,7 +179,7 @@ def test_what_did_not_fit_says_which_batch_would_have(monkeypatch: pytest.Monkey
             run.stop()
 
     monkeypatch.setattr(reporter, "STATE_EVERY_S", 0.0)
-    monkeypatch.setattr(loop, "capacity_mib", lambda _device: 1395.0)
+    monkeypatch.setattr(memory_needs, "capacity_mib", lambda _device: 1395.0)
     run = Run(FakeEntry(during={"forward": work}), react)
     run._loop._reports._read_memory = lambda: peak(run)
     (refused,) = run.until_stopped().of(Refused)
@@ -201,14 +200,15 @@ def stop_after(kind: type[Event], count: int):  # a reaction, as above
 def test_memory_that_runs_out_for_good_says_which_batch_would_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop, "capacity_mib", lambda _device: 1000.0 + 100.0 * 12)
+    monkeypatch.setattr(memory_needs, "capacity_mib", lambda _device: 1000.0 + 100.0 * 12)
     run = Run(
         FakeEntry(during={"forward": work}),
         lambda _run, _event: None,
         {**SETTINGS, "batch_size": "4"},
     )
-    others, _ = loop._by_batch_size(run.training.settings)
-    run._loop._needs[others] = {2: Need(1200.0, 1200.0), 3: Need(1300.0, 1300.0)}
+    for size, mib in ((2, 1200.0), (3, 1300.0)):
+        settings = run.training.settings | {"batch_size": str(size)}
+        run._loop._needs.note(settings, DeviceMemory(reserved_mib=mib, peak_mib=mib))
     with pytest.raises(torch.OutOfMemoryError) as raised:
         run.until_stopped()
     failed = describe(raised.value, "fake", {"batch_size": "4"})

@@ -1,11 +1,12 @@
-"""Where a dashboard reaches the training: a Unix socket that is only looked at, never waited for.
+"""Where a dashboard reaches a training process: a Unix socket.
 
-One dashboard at a time, and of this user alone. A dashboard that reads too little is let go of:
-it may come again.
+One dashboard at a time, and of this user alone. In a user's script nothing waits for it, and one
+that reads too little is let go of: it may come again.
 """
 
 import contextlib
 import os
+import select
 import socket
 import struct
 from pathlib import Path
@@ -95,6 +96,14 @@ class Endpoint:
             connection.close()
             return None
         connection.setblocking(False)  # a script may have set a timeout for all new sockets
+        return connection
+
+    def wait(self) -> socket.socket:
+        """Return the first connection of this user's, however long that takes."""
+        arrived = select.poll()
+        arrived.register(self._listening, select.POLLIN)
+        while (connection := self.accept()) is None:
+            arrived.poll()
         return connection
 
     def close(self) -> None:

@@ -1,15 +1,17 @@
 """The socket of a training process: one dashboard, of this user, that never holds a step up."""
 
 import os
+import select
 import socket
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from gpudash.hooks import endpoint
-from gpudash.hooks.endpoint import Endpoint, Line
+from gpudash.instrument import endpoint
+from gpudash.instrument.endpoint import Endpoint, Line
 from gpudash.protocol import Notice, Pause
 
 
@@ -43,6 +45,17 @@ def test_it_takes_the_place_of_a_process_that_had_its_number(path) -> None:
 
 def test_looking_for_a_dashboard_does_not_wait(path) -> None:
     assert Endpoint(path).accept() is None
+
+
+def test_a_process_with_nothing_else_to_do_waits_for_its_dashboard(path) -> None:
+    listening = Endpoint(path)
+    with ThreadPoolExecutor() as pool, socket.socket(socket.AF_UNIX) as dashboard:
+        waiting = pool.submit(listening.wait)
+        dashboard.connect(str(path))
+        with waiting.result(timeout=30) as accepted:
+            dashboard.send(b"x")
+            assert select.select([accepted], [], [], 30)[0]
+            assert accepted.recv(1) == b"x"
 
 
 def test_another_user_is_turned_away(path, monkeypatch) -> None:

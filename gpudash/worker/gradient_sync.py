@@ -1,4 +1,4 @@
-"""How a rank's loop tells what the ranks exchange: the exposed part as a phase, the whole of it."""
+"""Gradient synchronisation as a rank reports it: the exposed part is a phase; and its size."""
 
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -9,7 +9,7 @@ from gpudash.instrument.last_gradient import LastGradient
 from gpudash.worker.phases import COMMUNICATION
 
 
-class Exchange:
+class GradientSync:
     """One module, whose gradients are averaged."""
 
     def __init__(self, module: nn.Module) -> None:

@@ -1,4 +1,4 @@
-"""How the processes of a training exchange gradients, and what of it can be told."""
+"""How the processes of a training synchronise gradients, and what of that can be measured."""
 
 import weakref
 from collections.abc import Callable, Iterable
@@ -10,13 +10,13 @@ from gpudash.hooks.waits import Waits, listen
 from gpudash.instrument.collectives import Collectives, collectives_of
 from gpudash.instrument.last_gradient import LastGradient
 
-TOLD = {"DistributedDataParallel", "FSDPModule"}
+MEASURED = {"DistributedDataParallel", "FSDPModule"}
 WITHIN = {
     "FullyShardedDataParallel": "FullyShardedDataParallel communicates within forward and backward",
     "SyncBatchNorm": "SyncBatchNorm communicates within forward and backward",
     "DTensor": "tensor parallelism communicates within forward and backward",
 }
-"""By type: what has the device wait where that cannot be told from work."""
+"""By type: what makes the device wait where that cannot be told from work."""
 
 
 class _Reducer:
@@ -25,8 +25,8 @@ class _Reducer:
     def __init__(self, module: DistributedDataParallel, on_last: Callable[[], object]) -> None:
         self.module = weakref.ref(module)
         self.last = LastGradient(module, self._came)
-        self.sends = False
-        """In this pass: it was not within `no_sync`."""
+        self.syncs = False
+        """Whether this pass does: it is not within `no_sync`."""
         self.passes = 0
         """That sent gradients, in the step in progress."""
         self.passes_a_step = 0
@@ -34,15 +34,15 @@ class _Reducer:
 
     def _came(self) -> None:
         module = self.module()
-        self.sends = module is not None and module.require_forward_param_sync
-        if self.sends:
+        self.syncs = module is not None and module.require_forward_param_sync
+        if self.syncs:
             self._on_last()
 
 
-class Exchange:
-    """Told of the backward passes that are measured; `waits` hears of waits elsewhere.
+class GradientSync:
+    """Hears of the backward passes that are measured; `waits` hears of waits elsewhere.
 
-    `on_last` is called on autograd's thread where gradients are about to be sent, maybe the last.
+    `on_last` is called on autograd's thread where an all-reduce is about to begin, maybe the last.
     """
 
     def __init__(self, waits: Waits, on_last: Callable[[], object]) -> None:
@@ -51,7 +51,7 @@ class Exchange:
         self._reducers: list[_Reducer] = []
         self._kinds: set[str] = set()
         self.is_news = False
-        """`untold` has become something else."""
+        """`unmeasured` has become something else."""
 
     def update(self, models: Iterable[nn.Module]) -> None:
         """Attend these models, of a training of several processes."""
@@ -68,32 +68,32 @@ class Exchange:
             if isinstance(module, DistributedDataParallel)
         ]
 
-    def untold(self) -> str:
-        """Return what of it cannot be told, as a clause; empty where all can."""
+    def unmeasured(self) -> str:
+        """Return what of it cannot be measured, as a clause; empty where all can."""
         self.is_news = False
         within = [why for kind, why in WITHIN.items() if kind in self._kinds]
         if "FSDPModule" in self._kinds:
             within = [why for why in within if why != WITHIN["DTensor"]]
         if any(one.last.is_lost for one in self._reducers):
             within = ["gradients come to no parameter of DistributedDataParallel"]
-        elif not self._kinds.isdisjoint(TOLD):
-            return f"exposed communication is told in part: {within[0]}" if within else ""
+        elif not self._kinds.isdisjoint(MEASURED):
+            return f"exposed communication is measured in part: {within[0]}" if within else ""
         why = (*within, "neither DistributedDataParallel nor fully_shard is seen")[0]
-        return f"exposed communication cannot be told: {why}"
+        return f"exposed communication cannot be measured: {why}"
 
     def pass_begins(self) -> None:
         """Take that a backward pass begins."""
         for one in self._reducers:
-            one.sends = False
+            one.syncs = False
             one.last.begin()
 
     def pass_ends(self) -> bool:
-        """Take that it is over; return whether the newest `on_last` was where sending began."""
+        """Take that it is over; return whether the newest `on_last` began the last all-reduce."""
         exposes = False
         for one in self._reducers:
             was_lost = one.last.is_lost
-            exposes |= one.last.end() and one.sends
-            one.passes += one.sends
+            exposes |= one.last.end() and one.syncs
+            one.passes += one.syncs
             self.is_news |= one.last.is_lost != was_lost
         return exposes
 

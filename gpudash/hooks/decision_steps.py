@@ -1,0 +1,143 @@
+"""After which steps all ranks of a training decide together, and what rank 0 then says.
+
+A rank that is asked to change levers goes on until the step that travels with the command. Blocks
+need no message between them: where a block begins, rank 0 says after which step the ranks decide
+next. There it says whether the block has lasted long enough. It plans by the block's pace so far.
+"""
+
+import math
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from gpudash.hooks.training import Training
+from gpudash.instrument.block_queue import BlockQueue
+from gpudash.protocol import AnyCommand, Block, Blocks, Change, Settings
+
+LATE = "the command came after its step"
+NO_STEP = "the command names no step at which all ranks obey it"
+SPARE = 1.05
+"""A block planned so much longer seldom needs more steps at its end."""
+DECIDE_EVERY_S = 2.0
+"""At least, also in a long block: a run of blocks can end only where the ranks decide."""
+GUESS_S = 0.1
+"""A step, before one was timed: shorter ones make a first block too short, which lasts on."""
+
+
+class Instruction(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What rank 0 has all ranks do in a run of blocks; one of the three."""
+
+    begin: Block | None = None
+    ends: str = ""
+    """The run of blocks is over, and why."""
+    decide_at: int = 0
+    """The block lasts on; the ranks decide again after this step."""
+
+    def encode(self) -> str:
+        """Return it as it travels."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def decode(cls, text: str) -> "Instruction":
+        """Return what `encode` made a text of."""
+        return msgspec.json.decode(text, type=cls)
+
+
+class DecisionSteps:
+    """Those of one rank; all ranks have the same."""
+
+    def __init__(self, training: Training, blocks: BlockQueue) -> None:
+        self._training = training
+        self._blocks = blocks
+        self._paces = Paces()
+        self.block_at = 0
+        """After this step all ranks decide whether the block in progress is over."""
+
+    @property
+    def block_topic(self) -> str:
+        """What that decision is known by."""
+        return f"{self.block_at}.run{self._blocks.run}"
+
+    def is_early(self, command: AnyCommand) -> bool:
+        """Tell whether the step of this command is still to come."""
+        return self._for_all(command) and self._training.step < (due(command) or 0)
+
+    def why_not_now(self, command: AnyCommand) -> str | None:
+        """Return why the ranks cannot decide on it; None: they can, here and now."""
+        if not self._for_all(command) or due(command) == self._training.step:
+            return None
+        return NO_STEP if due(command) is None else LATE
+
+    def prepare(self, inbox: Iterable[AnyCommand]) -> None:
+        """Have a border after the next decision's step, and a call to rehearse with."""
+        training = self._training
+        steps = [at for command in inbox if (at := due(command)) and self._for_all(command)]
+        steps += [self.block_at] if self._blocks.running else []
+        next_step = min((step for step in steps if step > training.step), default=0)
+        is_next = next_step == training.step + 1
+        tracker = training.tracker
+        tracker.border_at = next_step if is_next else next_step - 1
+        training.keep_calls(keep=is_next)
+        if is_next:
+            tracker.closely_until = max(tracker.closely_until, next_step + 1)
+
+    def note_pace(self, now_s: float) -> None:
+        """Take how long a step of the block in progress takes."""
+        step_s = self._blocks.pace_s(self._training.step, now_s)
+        self._paces.note(self._training.levers.settings, step_s)
+
+    def instruction(self, now_s: float, *, is_over: bool) -> Instruction:
+        """Return what rank 0 says of the block in progress."""
+        if not is_over:
+            return Instruction(decide_at=self._planned(now_s))
+        block = self._blocks.take()
+        return Instruction(ends="no block is left") if block is None else Instruction(begin=block)
+
+    def planned_from_here(self) -> str:
+        """Return the step for a block that begins, as it travels."""
+        levers = self._training.levers
+        self._blocks.entered(self._training.step, levers.warmup_steps, levers.burst_steps)
+        return str(self._planned(time.monotonic()))
+
+    def _planned(self, now_s: float) -> int:
+        """Return the step: the block in progress has then probably lasted long enough."""
+        step, step_s = self._training.step, self._paces.step_s(self._training.levers.settings)
+        left = self._blocks.steps_left(step, now_s, step_s / SPARE)
+        return step + min(left, math.ceil(DECIDE_EVERY_S / step_s))
+
+    def _for_all(self, command: AnyCommand) -> bool:
+        """Tell whether all ranks decide on it."""
+        begins = isinstance(command, Blocks) and self._blocks.begins(command)
+        return self._training.is_shared and (isinstance(command, Change) or begins)
+
+
+class Paces:
+    """How long a step takes, under settings that blocks have run with."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[str, str], ...], float] = {}
+        self._newest_s = GUESS_S
+
+    def note(self, settings: Settings, step_s: float | None) -> None:
+        """Take what a step has taken under these settings; None: it is not known."""
+        if step_s is not None:
+            self._newest_s = self._known[_key(settings)] = step_s
+
+    def step_s(self, settings: Settings) -> float:
+        """Return what a step takes under these, or took last."""
+        return self._known.get(_key(settings), self._newest_s)
+
+
+def due(command: AnyCommand) -> int | None:
+    """Return the step that a command for all ranks waits for; None: it waits for none."""
+    return command.at_step if isinstance(command, Change | Blocks) else None
+
+
+def topic(command: AnyCommand) -> str:
+    """Return what its decision is known by; steps count up, and ids within a dashboard."""
+    return f"{due(command)}.{command.id}"
+
+
+def _key(settings: Settings) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(settings.items()))

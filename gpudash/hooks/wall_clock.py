@@ -1,0 +1,57 @@
+"""A block under the wall clock: from an idle device to an idle one, maybe without instruments."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gpudash.hooks.training import Training
+from gpudash.instrument.reporter import Reports
+from gpudash.protocol import Block, Timed
+
+
+class _Timing(NamedTuple):
+    block: Block
+    began_s: float
+    after_step: int
+
+
+class WallClock:
+    """Times one block at a time."""
+
+    def __init__(
+        self, training: Training, reports: Reports, send: Callable[[Timed], object]
+    ) -> None:
+        self._training = training
+        self._reports = reports
+        self._send = send
+        self._timing: _Timing | None = None
+
+    def start(self, block: Block) -> None:
+        """Time the block from an idle device on, everything before it reported."""
+        self._training.synchronize()
+        self._reports.send()
+        if block.wall_clock == "uninstrumented":
+            self._training.unwatch()
+        self._timing = _Timing(block, time.monotonic(), self._training.step)
+
+    def read(self, lasted: Block | None) -> None:
+        """Tell how long the block took that is over."""
+        timing = self._timing
+        if timing is None or lasted is not timing.block:
+            return
+        self._training.synchronize()
+        now_s, number = time.monotonic(), timing.block.number
+        steps, seconds = self._training.step - timing.after_step, now_s - timing.began_s
+        # nobody counts samples without instruments
+        self._send(Timed(at_s=now_s, block=number, steps=steps, samples=None, seconds=seconds))
+
+    def stop(self) -> None:
+        """Have everything measured again."""
+        timing, self._timing = self._timing, None
+        if timing is not None and timing.block.wall_clock == "uninstrumented":
+            self._reports.count(self._training.step - timing.after_step, None)
+            self._training.watch()
+
+    def abandon(self) -> None:
+        """Forget the block: nothing is measured any more."""
+        self._timing = None

@@ -1,0 +1,42 @@
+"""What settings were seen to need of device memory, and so why others did not fit."""
+
+from collections.abc import Iterator
+
+import torch
+
+from gpudash import format as fmt
+from gpudash.forecast import Need, forecast
+from gpudash.instrument.memory import DeviceMemory, capacity_mib
+from gpudash.protocol import MemoryOwners, Settings
+
+
+class MemoryNeeds:
+    """Of one training; by batch size, all other settings being equal."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._needs: dict[frozenset[tuple[str, str]], dict[int, Need]] = {}
+
+    def note(self, settings: Settings, memory: DeviceMemory) -> None:
+        """Take what a training with these settings holds, where that is known."""
+        if memory.peak_mib is not None and memory.reserved_mib is not None:
+            others, batch_size = _by_batch_size(settings)
+            need = Need(memory.peak_mib, memory.reserved_mib)
+            self._needs.setdefault(others, {})[batch_size] = need
+
+    def why_not(self, failed: Settings, told: MemoryOwners | None) -> Iterator[str]:
+        """Yield which batch would have fitted, and who owned most, as far as that is known."""
+        others, _ = _by_batch_size(failed)
+        expected = forecast(self._needs.get(others, {}), capacity_mib(self._device))
+        if expected is not None:
+            yield str(expected)
+        largest = next((one for one in told.owners if one.file), None) if told else None
+        if largest is not None:
+            place = fmt.source_line(largest.file, largest.line)
+            yield f"most at {place}, {fmt.memory(largest.mib)} of {largest.use}"
+
+
+def _by_batch_size(settings: Settings) -> tuple[frozenset[tuple[str, str]], int]:
+    """Return all other settings, and the batch size."""
+    others = frozenset(one for one in settings.items() if one[0] != "batch_size")
+    return others, int(settings["batch_size"])

@@ -1,0 +1,47 @@
+"""What one of several ranks does where all of them decide together."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from torch.distributed import HashStore
+
+from gpudash.hooks import training as training_module
+from gpudash.hooks.training import Training
+from gpudash.instrument.agreement import Decision
+from gpudash.protocol import Change, Refused
+from tests.hooks.toy_script import Dashboard, script
+
+
+def test_it_waits_no_longer_than_the_collectives_of_the_others_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = HashStore()
+    store.set_timeout(timedelta(seconds=0.2))
+    monkeypatch.setattr(training_module, "process_store", lambda: store)
+    training = Training(None, SimpleNamespace(world_size=2), None)
+    assert training.decide("1").refusal == "rank 1 did not answer within 0.05 s"
+
+
+def test_a_rank_whose_lever_breaks_says_no_to_all_that_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = {}
+
+    def decide(_training: Training, topic: str, refusal: str | None = None, payload: str = ""):
+        refusals[topic] = refusal
+        return Decision(refusal, payload)
+
+    monkeypatch.setattr(Training, "decide", decide)
+    with script(tmp_path, world_size=2) as training:
+        dashboard = Dashboard(tmp_path / f"{os.getpid()}.sock")
+        training.until(lambda: dashboard.reported)
+        training.levers.fails = RuntimeError
+        step = training.steps + 20
+        dashboard.send(Change(id=7, settings={"precision": "bf16"}, at_step=step))
+        dashboard.send(Change(id=8, settings={"compile": "off"}, at_step=step))
+        training.until(lambda: len(dashboard.of(Refused)) == 2)
+    assert refusals[f"{step}.7.entered"] == "gpudash failed there"
+    assert refusals[f"{step}.8"].startswith("gpudash stopped measuring")

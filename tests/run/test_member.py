@@ -1,0 +1,55 @@
+"""The connection to a process that trains."""
+
+import socket
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from gpudash.errors import SourceError
+from gpudash.protocol import Envelope, Hello, Notice, Pause
+from gpudash.run import lines
+from gpudash.run.lines import Lines
+from gpudash.run.member import Member
+
+LONGEST_BYTES = 1000
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Member, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    member = Member("key", 1, Lines(ours, LONGEST_BYTES))
+    with ours, theirs:
+        yield member, theirs
+
+
+def line(seq: int, body: object) -> bytes:
+    envelope = Envelope(source="training", seq=seq, sent_s=0.0, body=body)
+    return msgspec.json.encode(envelope) + b"\n"
+
+
+def test_its_last_words_are_heard_before_its_end(pair) -> None:
+    member, process = pair
+    process.sendall(line(0, Hello()) + line(1, Notice(text="bye")))
+    process.close()
+    assert [type(one.body) for one in member.read()] == [Hello, Notice]
+    assert member.read() == []
+    assert member.ended
+    assert not member.is_lost
+
+
+def test_a_line_without_end_makes_no_sense(pair) -> None:
+    member, process = pair
+    process.sendall(b"x" * 2 * LONGEST_BYTES)
+    with pytest.raises(SourceError, match="a line of it is too long"):
+        member.read()
+
+
+def test_a_process_that_reads_no_commands_is_let_go_of(pair, monkeypatch) -> None:
+    monkeypatch.setattr(lines, "UNSENT_BYTES", 100)
+    member, _process = pair
+    for number in range(100_000):
+        member.send(Pause(id=number))
+        if member.ended:
+            break
+    assert member.ended

@@ -1,0 +1,30 @@
+"""One of several ranks, as a process."""
+
+import socket
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from torch import distributed
+
+from gpudash.protocol import Plan
+from gpudash.worker import rank
+
+
+@pytest.mark.parametrize(("code", "times"), [(0, 1), (1, 0)])
+def test_it_leaves_the_process_group_where_its_training_has_ended_well(
+    code: int, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = []
+    ours, dashboard = socket.socketpair()
+    plan = msgspec.json.encode(Plan(workload="encdec", settings={}, nproc=2)).decode()
+    monkeypatch.setattr(sys, "argv", ["rank", str(tmp_path), plan])
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setattr(rank, "die_with", lambda _parent: None)
+    monkeypatch.setattr(rank, "await_dashboard", lambda _place: ours)
+    monkeypatch.setattr(rank, "work", lambda *_args: code)
+    monkeypatch.setattr(distributed, "destroy_process_group", lambda: left.append(True))
+    with ours, dashboard:
+        assert rank.main() == code
+    assert len(left) == times
