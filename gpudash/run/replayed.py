@@ -13,7 +13,8 @@ from gpudash.recording.log import Origin
 from gpudash.recording.provenance import Failure, Metadata, beside, read
 from gpudash.run.normalise import Normaliser
 from gpudash.run.replay import LATE_S, NOTHING, Player, Replay
-from gpudash.snapshot import RankRow, Snapshot
+from gpudash.snapshot import RankRow, Snapshot, Straggler
+from gpudash.views.job_steps import JobSteps
 from gpudash.views.live import LiveView
 from gpudash.views.ranks import Ranks
 from gpudash.views.throughput import WholeRun
@@ -60,7 +61,11 @@ def replayed(path: Path) -> Replayed:
             raise UsageError(str(error)) from error
         now_s = replay.now()
         ranks = fold.last_ranks or fold.ranks.rows(now_s)
-        snapshot = msgspec.structs.replace(fold.live.snapshot(now_s), ranks=ranks)
+        snapshot = msgspec.structs.replace(
+            fold.live.snapshot(now_s),
+            ranks=ranks,
+            straggler=fold.last_straggler or fold.ranks.straggler,
+        )
     metadata = read(beside(source))
     known = metadata.account if metadata else None  # the run's own, of single steps
     return Replayed(
@@ -85,8 +90,10 @@ class _Fold:
         self.at_end = False
         self.live = LiveView(NOTHING, began_s)
         self.ranks = Ranks()
+        self._job_steps = JobSteps()
         self.last_ranks: tuple[RankRow, ...] = ()
-        """Where the training has ended, what the ranks did last."""
+        self.last_straggler: Straggler | None = None
+        """Where the training has ended, what the ranks did last, and which was the slow one."""
         self.time = TimeAccount()
         self.whole_run = WholeRun()
         self.started: Started | None = None
@@ -102,7 +109,7 @@ class _Fold:
             self._take_ranks(envelope)
             item = self._normaliser.take(envelope)
             if item is not None:
-                self.live.fold(item)
+                self.live.fold(self._job_steps.of_job(item))
                 self.time.fold(item)
                 self.whole_run.fold(item)
                 self._keep(item)
@@ -111,10 +118,12 @@ class _Fold:
     def _take_ranks(self, envelope: Envelope) -> None:
         match envelope.body:
             case Started():
-                self.last_ranks = ()
+                self.last_ranks, self.last_straggler = (), None
             case Finished() | Failed():
                 self.last_ranks = self.last_ranks or self.ranks.rows(envelope.sent_s)
+                self.last_straggler = self.last_straggler or self.ranks.straggler
         self.ranks.take(envelope)
+        self._job_steps.take(envelope)
 
     def _keep(self, item: object) -> None:
         match item:

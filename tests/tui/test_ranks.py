@@ -99,17 +99,19 @@ def text_of(snapshot):
 
 
 def test_the_header_has_the_whole_jobs_rate_and_each_ranks_batch():
-    told = text_of(scripts.of_gpus(8))
-    assert "rank 0 of 8" in told
-    assert " 1,200   samples/s" in told
-    assert "8 × 12 a step" in told
+    told = text_of(scripts.of_ranks(8))
+    assert "8 ranks" in told
+    assert "   904   samples/s" in told
+    assert "12 samples a step and rank" in told
 
 
-def test_a_job_of_which_a_rank_says_nothing_has_no_rate():
-    snapshot = scripts.of_gpus(2)
+def test_ranks_whose_batches_differ_have_the_least_and_the_most_in_the_header():
+    snapshot = scripts.of_ranks(2)
     first, second = snapshot.ranks
-    silent = scripts.changed(snapshot, ranks=(first, replace(second, samples_per_s=None)))
-    assert "–   samples/s" in text_of(silent)
+    more = replace(second, samples_per_s=3 * second.samples_per_s)
+    assert "12 to 36 samples a step and rank" in text_of(
+        scripts.changed(snapshot, ranks=(first, more))
+    )
 
 
 async def test_the_pane_grows_for_the_ranks_and_shrinks_again():
