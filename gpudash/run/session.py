@@ -154,6 +154,7 @@ class Session:
         self._job_steps = JobSteps()
         self._hangs = Hangs(self.hang_s)
         self._hang_told: tuple[str, ...] = ()
+        self._hang_since_s: float | None = None  # while one is told of
         self._rank_tracks = RankTracks()
         self._time = TimeAccount()
         self._whole_run = WholeRun()
@@ -550,6 +551,12 @@ class Session:
         told = hangs.clauses(hang) if hang is not None else ()
         if hang is not None and hang.stacks and told != self._hang_told:
             self._log([*hangs.log_lines(hang)])
+            self._hang_since_s = self._hangs.newest_s
+        newest_s, since_s = self._hangs.newest_s, self._hang_since_s
+        if hang is None and since_s is not None:
+            if newest_s is not None and newest_s > since_s:
+                self._log([f"steps come again; for {newest_s - since_s:.0f} s none had finished"])
+            self._hang_since_s = None
         self._hang_told = told
         return hang
 

@@ -51,10 +51,9 @@ def _asides(measured: Measured) -> Iterator[str]:
 def _other_jobs(measured: Measured) -> Iterator[str]:
     step = measured.step
     yield f"{measured.who} waits for a core {fmt.percent(step.core_wait_pct)} of the time"
+    yield "other ranks or other jobs have it" if len(measured.snapshot.ranks) > 1 else ""
     yield _cores(measured)
     if (step.share_pct(step.starved_ms) or 0.0) < DATA_PCT:
-        several = len(measured.snapshot.ranks) > 1
-        yield "other ranks or other jobs have it" if several else ""
         yield "no lever changes that"
     else:  # a loader may wait for a core too, or for something that a lever changes
         yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} {measured.of_step}"

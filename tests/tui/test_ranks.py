@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from gpudash.snapshot import RankRow
+from gpudash.snapshot import Hang, RankRow, RankStack
 from gpudash.tui.bars import header
 from gpudash.tui.widgets.ranks import Job, in_sight, job_of, rank_rows, spread, verdict
 from tests.tui import scripts
@@ -75,7 +75,7 @@ def test_the_slow_rank_stays_in_sight_wherever_the_list_is_read():
 
 
 def test_the_spread_of_steps_and_waits_is_told():
-    assert spread(job()) == "step 6.91 to 6.93 ms, 0.02 to 2.54 of it waiting"
+    assert spread(job()) == "step 6.91 to 6.93 ms, 0.02 to 2.54 ms of it waiting"
     assert spread(job_of(scripts.of_ranks(2))) == "step 106 ms"
     assert spread(Job()) == ""
 
@@ -92,6 +92,21 @@ def test_the_slow_rank_is_named_with_phase_cost_and_cause():
     said = "now rank 3, another one every now and then, is slow"
     assert verdict(job(straggler=wandering)) == said
     assert verdict(job(straggler=None)) == ""
+
+
+def test_while_no_rank_finishes_a_step_it_says_where_they_are():
+    stacks = (
+        RankStack(
+            rank=0, steps=7, collective="all_reduce", doing="waits in all_reduce (train.py:57)"
+        ),
+        RankStack(rank=1, steps=7, doing="is in load (data.py:41)"),
+    )
+    assert verdict(job(2, hang=Hang(for_s=34.0, missing=(1,), stacks=stacks))) == (
+        "no rank has finished a step for 34 s; rank 1 is in load (data.py:41); "
+        "rank 0 waits in all_reduce (train.py:57)"
+    )
+    not_asked = Hang(for_s=11.0)
+    assert verdict(job(2, hang=not_asked)) == ""
 
 
 def text_of(snapshot):

@@ -278,8 +278,8 @@ def test_ranks_may_take_the_cores_from_each_other():
     assert found.title == "short of cores"
     assert found.evidence == (
         "rank 0 waits for a core 50 % of the time",
-        "rank 0 uses 1.3 of 8 cores",
         "other ranks or other jobs have it",
+        "rank 0 uses 1.3 of 8 cores",
         "no lever changes that",
     )
 
