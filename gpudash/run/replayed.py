@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from gpudash.errors import SourceError, UsageError
-from gpudash.protocol import Envelope, Failed, Finished, Notice, Started
+from gpudash.protocol import Envelope, Failed, Finished, Notice, Parted, Started
 from gpudash.recording.csv_reader import UNKNOWN, log_or_csv, open_recording
 from gpudash.recording.log import Origin
 from gpudash.recording.provenance import Failure, Metadata, beside, read
@@ -60,11 +60,12 @@ def replayed(path: Path) -> Replayed:
         except SourceError as error:
             raise UsageError(str(error)) from error
         now_s = replay.now()
-        ranks = fold.last_ranks or fold.ranks.rows(now_s)
+        ranks = tuple(fold.last_rows.get(row.rank, row) for row in fold.ranks.rows(now_s))
+        straggler = fold.last_straggler or fold.ranks.straggler
         snapshot = msgspec.structs.replace(
             fold.live.snapshot(now_s),
             ranks=ranks,
-            straggler=fold.last_straggler or fold.ranks.straggler,
+            straggler=straggler,
         )
     metadata = read(beside(source))
     known = metadata.account if metadata else None  # the run's own, of single steps
@@ -91,9 +92,10 @@ class _Fold:
         self.live = LiveView(NOTHING, began_s)
         self.ranks = Ranks()
         self._job_steps = JobSteps()
-        self.last_ranks: tuple[RankRow, ...] = ()
+        self.last_rows: dict[int, RankRow] = {}
+        """Of each rank that has ended, what it did last."""
         self.last_straggler: Straggler | None = None
-        """Where the training has ended, what the ranks did last, and which was the slow one."""
+        """Where one has ended."""
         self.time = TimeAccount()
         self.whole_run = WholeRun()
         self.started: Started | None = None
@@ -118,9 +120,13 @@ class _Fold:
     def _take_ranks(self, envelope: Envelope) -> None:
         match envelope.body:
             case Started():
-                self.last_ranks, self.last_straggler = (), None
-            case Finished() | Failed():
-                self.last_ranks = self.last_ranks or self.ranks.rows(envelope.sent_s)
+                self.last_rows.pop(envelope.rank, None)
+                self.last_straggler = None
+            case Finished() | Failed() | Parted() as end:
+                rows = {row.rank: row for row in self.ranks.rows(end.at_s)}
+                if isinstance(end, Parted):
+                    rows = {envelope.rank: rows[envelope.rank]} if rows else {}
+                self.last_rows = rows | self.last_rows
                 self.last_straggler = self.last_straggler or self.ranks.straggler
         self.ranks.take(envelope)
         self._job_steps.take(envelope)
