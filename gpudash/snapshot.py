@@ -246,6 +246,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     steps_per_s: float | None = None
     """Over the last few seconds, as the device finished them."""
     samples_per_s: float | None = None
+    """As tokens and `total_samples`, of all ranks."""
     tokens_per_s: float | None = None
     step_ms_p50: float | None = None
     step_ms_p95: float | None = None
@@ -304,15 +305,6 @@ def aside(snapshot: Snapshot) -> str:
     doing = snapshot.status.partition(" – ")[0]
     by_itself = snapshot.state in ("training", "paused") and doing in ASIDES.values()
     return doing if by_itself else ""
-
-
-def job_samples_per_s(snapshot: Snapshot) -> float | None:
-    """Return what all ranks train together; None as long as one of them does not say."""
-    if not snapshot.ranks:
-        return snapshot.samples_per_s
-    rates = [row.samples_per_s for row in snapshot.ranks]
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if len(known) == len(rates) else None
 
 
 def silence(snapshot: Snapshot) -> list[str]:

@@ -7,13 +7,14 @@ from pathlib import Path
 import msgspec
 
 from gpudash.errors import SourceError, UsageError
-from gpudash.protocol import Envelope, Failed, Finished, Notice, Started
+from gpudash.protocol import Envelope, Failed, Finished, Notice, Parted, Started
 from gpudash.recording.csv_reader import UNKNOWN, log_or_csv, open_recording
 from gpudash.recording.log import Origin
 from gpudash.recording.provenance import Failure, Metadata, beside, read
 from gpudash.run.normalise import Normaliser
 from gpudash.run.replay import LATE_S, NOTHING, Player, Replay
-from gpudash.snapshot import RankRow, Snapshot
+from gpudash.snapshot import RankRow, Snapshot, Straggler
+from gpudash.views.job_steps import JobSteps
 from gpudash.views.live import LiveView
 from gpudash.views.ranks import Ranks
 from gpudash.views.throughput import WholeRun
@@ -59,8 +60,13 @@ def replayed(path: Path) -> Replayed:
         except SourceError as error:
             raise UsageError(str(error)) from error
         now_s = replay.now()
-        ranks = fold.last_ranks or fold.ranks.rows(now_s)
-        snapshot = msgspec.structs.replace(fold.live.snapshot(now_s), ranks=ranks)
+        ranks = tuple(fold.last_rows.get(row.rank, row) for row in fold.ranks.rows(now_s))
+        straggler = fold.last_straggler or fold.ranks.straggler
+        snapshot = msgspec.structs.replace(
+            fold.live.snapshot(now_s),
+            ranks=ranks,
+            straggler=straggler,
+        )
     metadata = read(beside(source))
     known = metadata.account if metadata else None  # the run's own, of single steps
     return Replayed(
@@ -85,8 +91,11 @@ class _Fold:
         self.at_end = False
         self.live = LiveView(NOTHING, began_s)
         self.ranks = Ranks()
-        self.last_ranks: tuple[RankRow, ...] = ()
-        """Where the training has ended, what the ranks did last."""
+        self._job_steps = JobSteps()
+        self.last_rows: dict[int, RankRow] = {}
+        """Of each rank that has ended, what it did last."""
+        self.last_straggler: Straggler | None = None
+        """Where one has ended."""
         self.time = TimeAccount()
         self.whole_run = WholeRun()
         self.started: Started | None = None
@@ -102,7 +111,7 @@ class _Fold:
             self._take_ranks(envelope)
             item = self._normaliser.take(envelope)
             if item is not None:
-                self.live.fold(item)
+                self.live.fold(self._job_steps.of_job(item))
                 self.time.fold(item)
                 self.whole_run.fold(item)
                 self._keep(item)
@@ -111,10 +120,16 @@ class _Fold:
     def _take_ranks(self, envelope: Envelope) -> None:
         match envelope.body:
             case Started():
-                self.last_ranks = ()
-            case Finished() | Failed():
-                self.last_ranks = self.last_ranks or self.ranks.rows(envelope.sent_s)
+                self.last_rows.pop(envelope.rank, None)
+                self.last_straggler = None
+            case Finished() | Failed() | Parted() as end:
+                rows = {row.rank: row for row in self.ranks.rows(end.at_s)}
+                if isinstance(end, Parted):
+                    rows = {envelope.rank: rows[envelope.rank]} if rows else {}
+                self.last_rows = rows | self.last_rows
+                self.last_straggler = self.last_straggler or self.ranks.straggler
         self.ranks.take(envelope)
+        self._job_steps.take(envelope)
 
     def _keep(self, item: object) -> None:
         match item:

@@ -3,9 +3,10 @@
 It never ends a command that nobody has asked it to end: closing it is leaving.
 """
 
+import re
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from signal import SIGINT, SIGKILL, SIGTERM, Signals
 
 from msgspec.structs import replace
@@ -54,6 +55,7 @@ OUTPUT_S, TYPING_S = 0.2, 2.0
 BURST_BYTES, SUSTAINED_BYTES_PER_S = 1 << 20, 1 << 16
 """Of what is printed, so much is shown and recorded at once, and so much in the long run."""
 PUT_BACK = "the training was started again: its levers are as the script has them"
+TORCHRUN_REPORT = re.compile(r"^ *rank +: (\d+) \(.*\n *exitcode +: (-?\d+) \(", re.MULTILINE)
 MOST_LINES = 32
 """Of a message, as of a worker's."""
 
@@ -255,10 +257,8 @@ class ScriptSource(Source):
             return f"{self.name} was interrupted"
         if code < 0:
             return f"{self.name} was killed by {_signal_name(-code)}"
-        # not the rule under torchrun's report
-        said = (one for one in reversed(self.last_lines) if any(map(str.isalnum, one)))
-        last = next(said, "")
-        return f"{self.name} exited with {code}{last and f': {last.strip()}'}"
+        last = _failed_rank(self.last_lines) or _last_words(self.last_lines)
+        return f"{self.name} exited with {code}{last and f': {last}'}"
 
     def why_no_step(self) -> str:
         """Return why there is nothing to show."""
@@ -273,6 +273,22 @@ class ScriptSource(Source):
         if self._processes.came_to("python"):
             return "no training step was seen: torch was never imported"
         return "no training step was seen: gpudash was not loaded; is this python -I, or no Python?"
+
+
+def _last_words(lines: Sequence[str]) -> str:
+    """Return the last line that is no rule."""
+    return next((one.strip() for one in reversed(lines) if any(map(str.isalnum, one))), "")
+
+
+def _failed_rank(lines: Sequence[str]) -> str:
+    """Return which rank failed first, as torchrun reports it at the end; empty without a report."""
+    found = TORCHRUN_REPORT.findall("\n".join(lines))
+    if not found:
+        return ""
+    rank, code = found[-1]
+    number = int(code)
+    how = f"was killed by {_signal_name(-number)}" if number < 0 else f"exited with {number}"
+    return f"rank {rank} {how}"
 
 
 def _signal_name(number: int) -> str:

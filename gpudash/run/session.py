@@ -71,6 +71,7 @@ from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.snapshot import Hang, Listener, Snapshot
 from gpudash.views import hangs
 from gpudash.views.hangs import LEAST_S, Hangs
+from gpudash.views.job_steps import JobSteps
 from gpudash.views.live import LiveView
 from gpudash.views.memory import owner_lines, owners_title
 from gpudash.views.ranks import Ranks
@@ -150,8 +151,10 @@ class Session:
         self._normaliser = Normaliser()
         self._live = LiveView(self.plan, began_s)
         self._ranks = Ranks(lambda sentence: self._say(Notice(text=sentence)))
+        self._job_steps = JobSteps()
         self._hangs = Hangs(self.hang_s)
         self._hang_told: tuple[str, ...] = ()
+        self._hang_since_s: float | None = None  # while one is told of
         self._rank_tracks = RankTracks()
         self._time = TimeAccount()
         self._whole_run = WholeRun()
@@ -440,6 +443,7 @@ class Session:
             self._types = "type" in envelope.body.can
             self._tells_stacks = "stacks" in envelope.body.can
         self._ranks.take(envelope)
+        self._job_steps.take(envelope)
         self._hangs.take(envelope)
         if envelope.rank and isinstance(envelope.body, Started | Progress):
             self._take_rank(envelope.rank, envelope.body)
@@ -490,7 +494,7 @@ class Session:
                 self._tell_failure(item)
         if self._intervals is not None:
             self._recordings.write(self._intervals.fold(item))
-        self._live.fold(item)
+        self._live.fold(self._job_steps.of_job(item))
         self._time.fold(item)
         self._whole_run.fold(item)
         self._fold_experiment(item)
@@ -547,6 +551,12 @@ class Session:
         told = hangs.clauses(hang) if hang is not None else ()
         if hang is not None and hang.stacks and told != self._hang_told:
             self._log([*hangs.log_lines(hang)])
+            self._hang_since_s = self._hangs.newest_s
+        newest_s, since_s = self._hangs.newest_s, self._hang_since_s
+        if hang is None and since_s is not None:
+            if newest_s is not None and newest_s > since_s:
+                self._log([f"steps come again; for {newest_s - since_s:.0f} s none had finished"])
+            self._hang_since_s = None
         self._hang_told = told
         return hang
 

@@ -11,7 +11,6 @@ from gpudash.snapshot import (
     Snapshot,
     State,
     aside,
-    job_samples_per_s,
     silence,
     unreadable,
 )
@@ -59,12 +58,9 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
     known = () if snapshot.tokens_per_s is None else (snapshot.tokens_per_s,)
     return (
         Cell(parts=((what, "strong"), (" · ", "dim"), (fmt.clip(fmt.plain(device), 32), "text"))),
-        *(
-            cell(f"rank {row.rank} of {len(snapshot.ranks)}", "dim", rank=2)
-            for row in snapshot.ranks[:1]
-        ),
+        *([cell(f"{len(snapshot.ranks)} ranks", "dim", rank=2)] if snapshot.ranks else ()),
         *(_playback(snapshot.playback) if snapshot.playback else (state,)),
-        _quantity(job_samples_per_s(snapshot), "samples/s", rank=1),
+        _quantity(snapshot.samples_per_s, "samples/s", rank=1),
         *_per_gpu(snapshot),
         *(_quantity(tokens, "tokens/s", rank=2) for tokens in known),
         _quantity(snapshot.steps_per_s, "steps/s", rank=2),
@@ -103,11 +99,16 @@ def _playback(playback: Playback) -> tuple[Cell, ...]:
 
 def _per_gpu(snapshot: Snapshot) -> list[Cell]:
     """Return, of several ranks, how many samples each of them trains in a step."""
-    samples_per_s, steps_per_s = snapshot.samples_per_s, snapshot.steps_per_s
-    if not snapshot.ranks or not samples_per_s or not steps_per_s:
+    batches = [
+        round(row.samples_per_s / row.steps_per_s)
+        for row in snapshot.ranks
+        if row.samples_per_s and row.steps_per_s
+    ]
+    if not batches:
         return []
-    batch = samples_per_s / steps_per_s
-    return [cell(f"{len(snapshot.ranks)} × {batch:.3g} a step", "dim", rank=5)]
+    least, most = min(batches), max(batches)
+    each = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    return [cell(f"{each} samples a step and rank", "dim", rank=5)]
 
 
 def _quantity(value: float | None, unit: str, *, rank: int) -> Cell:

@@ -117,6 +117,8 @@ def why_not(ability: Ability, snapshot: Snapshot) -> str | None:
             return f"{script} has ended"
         if ability in ("levers", "blocks") and not snapshot.levers:
             return "levers are known from the first training step on"
+        if ability == "pause" and snapshot.ranks:
+            return "several ranks are not paused: in a pause their collectives would time out"
     if ability in snapshot.can:
         return None
     return RECORDED if snapshot.playback else WHY_NOT[ability]

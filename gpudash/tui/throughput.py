@@ -25,8 +25,6 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the chart shows. Two equal ones look the same."""
 
     unit: str = "samples/s"
-    of: str = ""
-    """Whose it is, where that is not the whole job's."""
     now: float | None = None
     """Over the last few seconds."""
     steps_per_s: float | None = None
@@ -60,7 +58,6 @@ def throughput(snapshot: Snapshot) -> Throughput:
     going = snapshot.state in ("starting", "switching", "training")
     return Throughput(
         unit="samples/s" if samples else "steps/s",
-        of="rank 0" if samples and snapshot.ranks else "",
         now=snapshot.samples_per_s if samples else snapshot.steps_per_s,
         steps_per_s=snapshot.steps_per_s,
         series=series,

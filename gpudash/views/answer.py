@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.snapshot import ENDED, Snapshot, Straggler, aside, is_script, silence
+from gpudash.snapshot import ENDED, Snapshot, aside, is_script, silence
 from gpudash.trace.summary import Summary
 from gpudash.views import hangs
 from gpudash.views.evidence import Measured, beside, evidence_of
@@ -72,7 +72,7 @@ def answer(
         return Answer(kind=kind, title=title, evidence=evidence, step_ms=step.step_ms, lanes=lanes)
     ours = bool(levers) and not snapshot.levers
     limit = limit_of(_asked(snapshot, step, profile, ours=ours), before.kind if before else None)
-    title = _title(limit, snapshot.straggler)
+    title = _title(limit, snapshot)
     return Answer(
         kind="ended" if ended else limit,
         title=f"{snapshot.state}; it was {title}" if ended else title,
@@ -157,8 +157,11 @@ TITLES: dict[Limit, str] = {
 }
 
 
-def _title(limit: Limit, straggler: Straggler | None) -> str:
-    """Return it; a rank that is always the slow one is named."""
+def _title(limit: Limit, snapshot: Snapshot) -> str:
+    """Return it; a rank that is always the slow one is named, and ranks may lack cores alone."""
+    straggler = snapshot.straggler
+    if limit == "cores" and len(snapshot.ranks) > 1:
+        return "short of cores"
     if limit != "straggler" or straggler is None or straggler.kind == "wandering":
         return TITLES[limit]
     if straggler.kind == "imbalance":

@@ -1,5 +1,7 @@
 """What several processes exchange in a step, in words: how much, how fast, how much of it shows."""
 
+from math import inf
+
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot
 
@@ -12,12 +14,14 @@ def collectives_line(snapshot: Snapshot) -> str:
 
     The rank whose collectives take the shortest waits least in them: its time is the links'.
     """
-    told = [row for row in snapshot.ranks if row.collective_mib and row.collective_ms]
+    told = [row for row in snapshot.ranks if row.collective_mib]
     if not told:
         return ""
-    row = min(told, key=lambda one: one.collective_ms or 0.0)
-    mib, ms = row.collective_mib or 0.0, row.collective_ms or 0.0
-    parts = [f"collectives {fmt.significant(mib)} MiB a step in {fmt.milliseconds(ms)} ms"]
+    row = min(told, key=lambda one: one.collective_ms or inf)
+    mib, ms = row.collective_mib or 0.0, row.collective_ms
+    if not ms:
+        return f"each rank sends {fmt.significant(mib)} MiB a step"
+    parts = [f"each rank sends {fmt.significant(mib)} MiB a step in {fmt.milliseconds(ms)} ms"]
     if row.waits_ms is not None:
         parts.append(f"{fmt.percent(min(100 * row.waits_ms / ms, 100.0))} of it exposed")
     processes = len(snapshot.ranks)

@@ -27,6 +27,11 @@ class Measured(NamedTuple):
     profile: Summary | None
 
     @property
+    def who(self) -> str:
+        """Return whose processes are read: of several ranks those of rank 0."""
+        return "rank 0" if len(self.snapshot.ranks) > 1 else "the training"
+
+    @property
     def of_step(self) -> str:
         """Return `of 3.40 ms`."""
         return f"of {fmt.milliseconds(self.step.step_ms)} ms"
@@ -46,10 +51,10 @@ def _asides(measured: Measured) -> Iterator[str]:
 
 
 def _other_jobs(measured: Measured) -> Iterator[str]:
-    waited = fmt.percent(measured.step.core_wait_pct)
-    yield f"the training waits for a core {waited} of the time"
-    yield _cores(measured.step)
     step = measured.step
+    yield f"{measured.who} waits for a core {fmt.percent(step.core_wait_pct)} of the time"
+    yield "other ranks or other jobs have it" if len(measured.snapshot.ranks) > 1 else ""
+    yield _cores(measured)
     if (step.share_pct(step.starved_ms) or 0.0) < DATA_PCT:
         yield "no lever changes that"
     else:  # a loader may wait for a core too, or for something that a lever changes
@@ -109,7 +114,7 @@ def _input(measured: Measured) -> Iterator[str]:
     if transforms:
         name, ms = max(transforms.items(), key=lambda one: one[1])
         yield f"slowest transform: {fmt.plain(name)}, {fmt.milliseconds(ms)} ms a sample"
-    yield _cores(measured.step) if measured.step.all_cores_busy else ""
+    yield _cores(measured) if measured.step.all_cores_busy else ""
 
 
 def _copy(measured: Measured) -> Iterator[str]:
@@ -175,7 +180,7 @@ def _gpu(measured: Measured) -> Iterator[str]:
     snapshot, step = measured.snapshot, measured.step
     yield f"busy {fmt.percent(at_work_pct(step, measured.profile))} {measured.of_step}"
     yield from _units(measured)
-    is_unseen = measured.profile is None and exposed_ms(step, None) is None
+    is_unseen = exposed_ms(step, measured.profile) is None and measured.profile is None
     if len(snapshot.ranks) > 1 and is_unseen:
         asks = f"; {ASK_PROFILE}" if "profile" in snapshot.can else ""
         yield f"communication counts as work{asks}"
@@ -203,14 +208,15 @@ def _units(measured: Measured) -> Iterator[str]:
 
 def _cpu(measured: Measured) -> Iterator[str]:
     yield f"computing {fmt.percent(at_work_pct(measured.step, None))} {measured.of_step}"
-    yield _cores(measured.step)
+    yield _cores(measured)
 
 
 def _shares(measured: Measured) -> Iterator[str]:
     """Yield what the step goes into; host and device work at the same time."""
     step = measured.step
     shares = {
-        "GPU" if step.on_gpu else "computing": step.device_ms,
+        "GPU" if step.on_gpu else "computing": step.computing_ms,
+        "communication": step.communication_ms,
         "host": step.host_ms if step.on_gpu else None,
         "data": step.starved_ms,
         "unattributed": step.unattributed_ms,
@@ -222,10 +228,11 @@ def _nothing(_measured: Measured) -> Iterator[str]:
     yield from ()
 
 
-def _cores(step: RecentStep) -> str:
+def _cores(measured: Measured) -> str:
+    step = measured.step
     if step.busy_cores is None:
         return ""
-    return f"the training uses {fmt.cores(100 * step.busy_cores, step.cores)}"
+    return f"{measured.who} uses {fmt.cores(100 * step.busy_cores, step.cores)}"
 
 
 def place(sync: SyncUse) -> str:

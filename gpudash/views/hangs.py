@@ -60,7 +60,8 @@ class Hangs:
 
     def _begin(self) -> None:
         self._ranks.clear()
-        self._newest_s: float | None = None  # when a step ended, or training began
+        self.newest_s: float | None = None
+        """When a step ended last, or training began; None where neither is known."""
         self._usual_s: float | None = None  # a step, lately
         self._asked_s: float | None = None
 
@@ -95,11 +96,11 @@ class Hangs:
         return Hang(for_s=for_s, missing=missing(stacks), stacks=stacks)
 
     def _for_s(self, now_s: float) -> float | None:
-        if self._newest_s is None or all(
+        if self.newest_s is None or all(
             rank.pauses or rank.has_parted for rank in self._ranks.values()
         ):
             return None
-        for_s = now_s - self._newest_s
+        for_s = now_s - self.newest_s
         if self._usual_s is None:
             return for_s if for_s >= FIRST_STEP * self._least_s else None
         return for_s if for_s >= max(self._least_s, STEPS * self._usual_s) else None
@@ -132,9 +133,9 @@ class Hangs:
 
     def _move_on(self, at_s: float) -> None:
         """Take that there was no hang so far."""
-        if self._newest_s is not None and at_s <= self._newest_s:
+        if self.newest_s is not None and at_s <= self.newest_s:
             return
-        self._newest_s, self._asked_s = at_s, None
+        self.newest_s, self._asked_s = at_s, None
         for rank in self._ranks.values():
             if rank.stack is not None and not rank.has_parted:
                 rank.stack = None

@@ -16,7 +16,7 @@ def at_work_pct(step: RecentStep, profile: Summary | None) -> float | None:
     """
     if profile is not None:
         return step.share_pct(busy_ms(step, profile))
-    between, most = step.share_pct(step.device_ms), step.gpu_util_pct
+    between, most = step.share_pct(step.computing_ms), step.gpu_util_pct
     beside = step.share_pct(step.copy_alone_ms)
     if not step.on_gpu:
         most, beside = step.busy_cores and 100 * step.busy_cores, step.core_wait_pct
@@ -36,7 +36,7 @@ def exposed_ms(step: RecentStep, profile: Summary | None) -> float | None:
     """Return how long a rank communicates with nothing beside it; a profile sees all of it."""
     if profile is not None and profile.exposed_ms is not None:
         return profile.exposed_ms
-    return step.phases_ms.get("communication")
+    return step.communication_ms
 
 
 def copy_ms(step: RecentStep, profile: Summary | None) -> float | None:

@@ -16,14 +16,13 @@ from gpudash.protocol import (
 )
 from gpudash.snapshot import ENDED, RankRow, RankState, Straggler
 from gpudash.statistics import Means, mean, total
+from gpudash.views.same_steps import WAIT
 from gpudash.views.step_history import StepHistory
 from gpudash.views.stragglers import Stragglers
 from gpudash.views.throughput import IDLE, UNKNOWN, RecentReadings, RecentSteps
 
 TRAINING = "training"
 """The source that training processes speak as."""
-WAITING = "communication"
-"""The phase in which a rank waits for the collectives: not hidden behind computation."""
 MOST_RANKS = 1024
 """Those beyond are not followed: nobody reads so many rows, and each costs time."""
 SILENT_S = 10.0
@@ -171,7 +170,7 @@ class _Rank:
             phases_ms=phases.values(),
             loss=self._loss,
             node=self._node,
-            waits_ms=phases.values().get(WAITING),
+            waits_ms=phases.values().get(WAIT),
             history=self._history.values(now_s),
             tokens=size / count if count and size is not None else None,
             gpu=gpu,

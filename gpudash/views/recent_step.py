@@ -10,6 +10,7 @@ import msgspec
 
 from gpudash.protocol import Aside
 from gpudash.snapshot import ASIDES, Snapshot
+from gpudash.views.same_steps import WAIT
 from gpudash.views.throughput import NOW_S, NOW_STEPS
 
 WARMUP_STEPS = 5
@@ -86,11 +87,23 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
         return None if copy_ms is None else max(copy_ms - (self.overlap_ms or 0.0), 0.0)
 
     @property
+    def communication_ms(self) -> float | None:
+        """Of several ranks: nothing was left to compute, and gradients were still exchanged."""
+        return self.phases_ms.get(WAIT)
+
+    @property
     def throttled_pct(self) -> float | None:
         """How much of its clock the GPU is denied; 0 where nothing holds it down."""
         if not self.sm_clock_mhz or not self.top_clock_mhz:
             return None
         return 100 * (1 - self.sm_clock_mhz / self.top_clock_mhz) if self.throttle else 0.0
+
+    @property
+    def computing_ms(self) -> float | None:
+        """The device had work other than to exchange gradients."""
+        if self.device_ms is None:
+            return None
+        return max(self.device_ms - (self.communication_ms or 0.0), 0.0)
 
     @property
     def all_cores_busy(self) -> bool:

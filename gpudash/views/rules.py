@@ -97,20 +97,18 @@ def rules(
     at_work = at_work_pct(step, profile)
     first = (
         Rule("asides", "evaluation and checkpoints", step.aside_pct, ASIDES_PCT),
-        Rule("cores", "the training waits for a core", step.core_wait_pct, CORE_WAIT_WARNS_PCT),
-        *(_by_rank(step, straggler) if straggler is not None else ()),
+        *sorted(_by_cores_or_rank(step, straggler), key=lambda one: -(one.value_pct or 0.0)),
         Rule("data", "the step waits for data", step.share_pct(step.starved_ms), DATA_PCT),
     )
-    exposed = step.share_pct(exposed_ms(step, profile))
-    communicates = Rule("communication", "the device only communicates", exposed, LOST_PCT)
-    exchange = () if exposed is None else (communicates,)
+    exposed_pct = step.share_pct(exposed_ms(step, profile))
+    exposed = Rule("communication", "the step only communicates", exposed_pct, LOST_PCT)
     if not step.on_gpu:
-        return (*first, *exchange, Rule("cpu", "the CPU computes", at_work, DEVICE_PCT))
+        return (*first, exposed, Rule("cpu", "the CPU computes", at_work, DEVICE_PCT))
     copies = step.share_pct(copy_ms(step, profile))
     return (
         *first,
         Rule("copy", "a copy runs, and nothing beside it", copies, COPY_PCT),
-        *exchange,
+        exposed,
         *(_by_profile(step, profile, waits) if profile is not None else ()),
         *(_by_host(step, "sync") if profile is None and waits else ()),
         Rule("throttled", "of its clock the GPU is denied", step.throttled_pct, THROTTLED_PCT),
@@ -133,6 +131,12 @@ def limit_of(asked: Iterable[Rule], before: str | None = None) -> Limit:
             return rule.kind
         within_step |= rule.value_pct is not None and rule.kind not in BESIDE
     return "none" if within_step else "unknown"
+
+
+def _by_cores_or_rank(step: RecentStep, straggler: Straggler | None) -> tuple[Rule, ...]:
+    """Return the rules for what lies outside of a rank: of the two, the larger one comes first."""
+    cores = Rule("cores", "the training waits for a core", step.core_wait_pct, CORE_WAIT_WARNS_PCT)
+    return (cores, *(_by_rank(step, straggler) if straggler is not None else ()))
 
 
 def _by_rank(step: RecentStep, straggler: Straggler) -> tuple[Rule, ...]:
@@ -159,11 +163,9 @@ def _by_host(step: RecentStep, kind: Limit) -> tuple[Rule]:
 def _by_profile(step: RecentStep, profile: Summary, waits: Collection[str]) -> tuple[Rule, ...]:
     waited_pct = step.share_pct(profile.blocked_ms)
     avoidable = Rule("sync", "the host waits, and a lever avoids it", waited_pct, WAITS_PCT)
-    exposed_pct = step.share_pct(profile.exposed_ms)
     saved_pct = step.share_pct(saved_ms(step, profile))
     idle_pct = step.share_pct(idle_ms(step, profile))
     return (
-        Rule("communication", "the GPU only communicates", exposed_pct, LOST_PCT),
         Rule("sync", "would go if the host never waited", saved_pct, LOST_PCT),
         *((avoidable,) if waits else ()),
         Rule("launch", "the GPU has no work launched", idle_pct, LOST_PCT),

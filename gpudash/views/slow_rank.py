@@ -52,7 +52,7 @@ class Readings:
         waits_pct = self._host.number("core_wait_pct") if self._host is not None else None
         if straggler.phase not in ON_HOST or (waits_pct or 0.0) < CORE_WAIT_WARNS_PCT:
             return []
-        return [f"the training waits for a core {fmt.percent(waits_pct)} of the time"]
+        return [f"cores are short: rank 0 waits for one {fmt.percent(waits_pct)} of the time"]
 
     def _gpu_is_slow(self, rank: int) -> Iterator[str]:
         trained_on = {one: self._gpus.get(uuid) for one, uuid in self._uuid_of.items()}

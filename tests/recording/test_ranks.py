@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from gpudash.protocol import Envelope, Started
+from gpudash.protocol import Envelope, Parted, Started
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.export import export
 from gpudash.recording.intervals import GRACE_S, Interval, Intervals
@@ -15,6 +15,7 @@ from gpudash.recording.log import Origin, line_of
 from gpudash.recording.rank_interval import RankTracks
 from gpudash.recording.writer import RecordingWriter
 from gpudash.run.replayed import replayed
+from tests import simulated_ranks
 from tests.scripted_run import BEGAN_S, Trainer, gpu
 
 OTHER = "GPU-2222"
@@ -132,10 +133,45 @@ def test_a_replay_shows_every_rank_and_its_gpu(recorded, with_log):
     assert second.gpu.number("power_w") == 400.0
 
 
-def test_what_the_ranks_did_last_is_still_known_at_the_end(recorded):
-    log = recorded.with_suffix(".jsonl")
-    run = Trainer(BEGAN_S + 1.0)
-    ended = Envelope(source="training", seq=9, sent_s=run.now_s, body=run.finish())
+def say_at_the_end(path, *told):
+    """Put into the log, as its last messages, what these ranks tell."""
+    log = path.with_suffix(".jsonl")
+    said = [
+        line_of(Envelope(source="training", rank=rank, seq=9, sent_s=BEGAN_S + 5.0, body=body))
+        for rank, body in told
+    ]
     *lines, closed = log.read_bytes().splitlines(keepends=True)
-    log.write_bytes(b"".join([*lines, line_of(ended), closed]))
+    log.write_bytes(b"".join([*lines, *said, closed]))
+
+
+def test_what_the_ranks_did_last_is_still_known_at_the_end(recorded):
+    say_at_the_end(recorded, (0, Trainer(BEGAN_S + 1.0).finish()))
     assert [row.step_ms_p50 for row in replayed(recorded).snapshot.ranks] == [50.0, 48.0]
+
+
+def test_what_the_ranks_did_last_is_known_also_where_their_processes_ended_before(recorded):
+    parted = [(rank, Parted(at_s=BEGAN_S + 1.0, pid=1)) for rank in (0, 1)]
+    say_at_the_end(recorded, *parted, (0, Trainer(BEGAN_S + 5.0).finish()))
+    rows = replayed(recorded).snapshot.ranks
+    assert [row.step_ms_p50 for row in rows] == [50.0, 48.0]
+    assert [row.steps_per_s for row in rows] == pytest.approx([20.0, 20.0], rel=0.1)
+
+
+def test_the_rate_of_a_replay_is_that_of_all_ranks(recorded):
+    shown = replayed(recorded).snapshot
+    assert shown.samples_per_s == pytest.approx(2 * 8 * shown.steps_per_s)
+
+
+def test_a_replay_names_the_slow_rank(tmp_path):
+    path = tmp_path / "run.csv"
+    origin = Origin(
+        began_s=0.0, began_utc=datetime(2026, 1, 2, tzinfo=UTC), interval_s=0.5, command=()
+    )
+    slow = simulated_ranks.Ranks(delay=lambda _, rank: {"backward": 3.0} if rank == 2 else {})
+    writer = RecordingWriter(path, origin)
+    starts = [(rank, simulated_ranks.start(rank)) for rank in range(4)]
+    for envelope in simulated_ranks.enveloped([*starts, *slow.train(20)]):
+        writer.take(envelope)
+    writer.close()
+    found = replayed(path.with_suffix(".jsonl")).snapshot.straggler
+    assert (found.rank, found.phase) == (2, "backward")

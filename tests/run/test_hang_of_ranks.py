@@ -96,6 +96,7 @@ def test_the_rank_that_the_others_wait_for_is_named_and_all_train_on(train):
     assert others.startswith("the others wait in backward (hangs.py:")
     assert any(line.endswith(" load") for line in screen.log)
     assert sum("no rank has finished a step" in line for line in screen.log) == 1
+    assert sum(line.startswith("steps come again; for ") for line in screen.log) == 1
     assert "trained on" in screen.log  # every rank went on, unharmed, to the end
     assert screen.newest.state == "finished"
 

@@ -414,6 +414,20 @@ def test_what_is_typed_reaches_it(run):
         ("raise ValueError('no data')", "train.py exited with 1: ValueError: no data"),
         ("raise SystemExit(7)", "train.py exited with 7"),
         ("print('rank 1 died', '====', sep='\\n'); exit(1)", "train.py exited with 1: rank 1 died"),
+        (
+            (
+                "print('  rank      : 3 (local_rank: 1)', '  exitcode  : -9 (pid: 5720)',"
+                " '  traceback : Signal 9', '=====', sep='\\n'); exit(1)"
+            ),
+            "train.py exited with 1: rank 3 was killed by SIGKILL",
+        ),
+        (
+            (
+                "print('  rank      : 2 (local_rank: 2)', '  exitcode  : 7 (pid: 5720)',"
+                " '  traceback : To enable', '=====', sep='\\n'); exit(1)"
+            ),
+            "train.py exited with 1: rank 2 exited with 7",
+        ),
         ("import os; os.kill(os.getpid(), 9)", "train.py was killed by SIGKILL"),
         ("import os; os.kill(os.getpid(), 11)", "train.py was killed by SIGSEGV"),
     ],

@@ -157,6 +157,13 @@ def ranks(count: int) -> tuple[RankRow, ...]:
     )
 
 
+def of_job(*, ranks: tuple[RankRow, ...], **changes: object) -> Snapshot:
+    """These train together: a step has the samples of all of them."""
+    series = series_of((changed(NOW, batch=NOW.batch * len(ranks)),))
+    rate = 113.0 * len(ranks)
+    return training(ranks=ranks, series=series, samples_per_s=rate, **changes)
+
+
 SLOW = 3
 """The rank that the others of `of_gpus` wait for."""
 
@@ -166,7 +173,6 @@ def of_gpus(count: int) -> Snapshot:
     rows = tuple(
         changed(
             row,
-            samples_per_s=150.0,
             step_ms_p50=6.91 + rank % 3 / 100,
             waits_ms=0.02 if rank == SLOW else 2.5 + rank % 5 / 50,
             history=tuple(6.9 + (rank * 7 + second * 5) % 11 / 9 for second in range(60)),
@@ -188,13 +194,13 @@ def of_gpus(count: int) -> Snapshot:
         others_wait_ms=2.5,
         why="clock 1,410 MHz, the others 1,980; held down by temperature, 84 °C",
     )
-    return training(ranks=rows, straggler=straggler if count > SLOW else None)
+    return of_job(ranks=rows, straggler=straggler if count > SLOW else None)
 
 
 def of_ranks(count: int) -> Snapshot:
     """Several processes train: levers are not offered there."""
     why = f"{count} processes train together"
-    return training(
+    return of_job(
         ranks=ranks(count),
         levers=tuple(changed(offer, refusal=offer.refusal or why) for offer in OFFERS),
     )

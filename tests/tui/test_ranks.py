@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from gpudash.snapshot import RankRow
+from gpudash.snapshot import Hang, RankRow, RankStack
 from gpudash.tui.bars import header
 from gpudash.tui.widgets.ranks import Job, in_sight, job_of, rank_rows, spread, verdict
 from tests.tui import scripts
@@ -75,7 +75,7 @@ def test_the_slow_rank_stays_in_sight_wherever_the_list_is_read():
 
 
 def test_the_spread_of_steps_and_waits_is_told():
-    assert spread(job()) == "step 6.91 to 6.93 ms, 0.02 to 2.54 of it waiting"
+    assert spread(job()) == "step 6.91 to 6.93 ms, 0.02 to 2.54 ms of it waiting"
     assert spread(job_of(scripts.of_ranks(2))) == "step 106 ms"
     assert spread(Job()) == ""
 
@@ -94,22 +94,39 @@ def test_the_slow_rank_is_named_with_phase_cost_and_cause():
     assert verdict(job(straggler=None)) == ""
 
 
+def test_while_no_rank_finishes_a_step_it_says_where_they_are():
+    stacks = (
+        RankStack(
+            rank=0, steps=7, collective="all_reduce", doing="waits in all_reduce (train.py:57)"
+        ),
+        RankStack(rank=1, steps=7, doing="is in load (data.py:41)"),
+    )
+    assert verdict(job(2, hang=Hang(for_s=34.0, missing=(1,), stacks=stacks))) == (
+        "no rank has finished a step for 34 s; rank 1 is in load (data.py:41); "
+        "rank 0 waits in all_reduce (train.py:57)"
+    )
+    not_asked = Hang(for_s=11.0)
+    assert verdict(job(2, hang=not_asked)) == ""
+
+
 def text_of(snapshot):
     return "  ".join(text for cell in header(snapshot) for text, _ in cell.parts)
 
 
 def test_the_header_has_the_whole_jobs_rate_and_each_ranks_batch():
-    told = text_of(scripts.of_gpus(8))
-    assert "rank 0 of 8" in told
-    assert " 1,200   samples/s" in told
-    assert "8 × 12 a step" in told
+    told = text_of(scripts.of_ranks(8))
+    assert "8 ranks" in told
+    assert "   904   samples/s" in told
+    assert "12 samples a step and rank" in told
 
 
-def test_a_job_of_which_a_rank_says_nothing_has_no_rate():
-    snapshot = scripts.of_gpus(2)
+def test_ranks_whose_batches_differ_have_the_least_and_the_most_in_the_header():
+    snapshot = scripts.of_ranks(2)
     first, second = snapshot.ranks
-    silent = scripts.changed(snapshot, ranks=(first, replace(second, samples_per_s=None)))
-    assert "–   samples/s" in text_of(silent)
+    more = replace(second, samples_per_s=3 * second.samples_per_s)
+    assert "12 to 36 samples a step and rank" in text_of(
+        scripts.changed(snapshot, ranks=(first, more))
+    )
 
 
 async def test_the_pane_grows_for_the_ranks_and_shrinks_again():

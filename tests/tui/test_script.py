@@ -100,7 +100,16 @@ async def test_where_several_processes_train_every_lever_is_refused():
         await d.press("right")
         assert d.notices() == ["precision: 2 processes train together"]
         assert "2 processes train" in d.text()
-        assert "rank 0 of 2" in d.text()
+        assert "2 ranks" in d.text()
+
+
+async def test_where_several_processes_train_a_pause_is_refused():
+    async with script(scripts.of_ranks(2)) as d:
+        await d.press("space")
+        assert d.engine.told("pause") == []
+        assert d.notices() == [
+            "several ranks are not paused: in a pause their collectives would time out"
+        ]
 
 
 def test_what_is_proposed_is_what_can_be_moved():

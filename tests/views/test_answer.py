@@ -266,8 +266,60 @@ def test_where_all_wait_longer_for_data_that_comes_first():
     assert ask(behind(measured(data_ms=4.0), others_wait_ms=2.0)).kind == "straggler"
 
 
-def test_other_jobs_come_before_a_slow_rank():
+def test_of_other_jobs_and_a_slow_rank_the_one_that_costs_more_is_the_limit():
     assert ask(behind(measured(core_wait_pct=50.0))).kind == "cores"
+    assert ask(behind(measured(core_wait_pct=50.0), others_wait_ms=6.0)).kind == "straggler"
+
+
+RANKS = (RankRow(rank=0, collective_mib=0.41), RankRow(rank=1))
+
+
+def test_ranks_may_take_the_cores_from_each_other():
+    found = ask(changed(measured(core_wait_pct=50.0), ranks=RANKS))
+    assert found.title == "short of cores"
+    assert found.evidence == (
+        "rank 0 waits for a core 50 % of the time",
+        "other ranks or other jobs have it",
+        "rank 0 uses 1.3 of 8 cores",
+        "no lever changes that",
+    )
+
+
+# ── communication, without a profile ────────────────────────────────────────────────────
+
+
+EXCHANGED = Phase(name="communication", label="communication", lane="train")
+
+
+def exchanging(ms, **changes):
+    snapshot = measured(device_ms=9.9, communication_ms=ms, **changes)
+    return changed(snapshot, ranks=RANKS, phases=(*PHASES, EXCHANGED))
+
+
+@pytest.mark.parametrize("device", [CPU, GPU])
+def test_a_step_that_only_waits_for_gradients_is_communication_bound(device):
+    found = ask(exchanging(4.5, device=device))
+    assert found.title == "communication-bound"
+    assert found.evidence == (
+        "only communicates 4.50 of 10.0 ms",
+        "each rank sends 0.41 MiB a step",
+    )
+    assert [one.lever for one in found.tries][-1] == "batch_size"
+
+
+def test_little_communication_is_no_limit_and_no_work():
+    found = ask(exchanging(0.5))
+    assert found.title == "GPU-bound"
+    assert found.evidence[0] == "busy 94 % of 10.0 ms"
+    assert not any("counts as work" in one for one in found.evidence)
+
+
+def test_an_unclear_step_tells_computing_from_communication():
+    snapshot = exchanging(0.9, device=CPU, data_ms=0.0)
+    host = HostReading(at_s=0.0, values={"cpu_pct": 30.0})
+    found = ask(changed(snapshot, host=host))
+    assert found.kind == "none"
+    assert found.evidence[:2] == ("computing 90 %", "communication 9 %")
 
 
 def test_the_rule_of_a_slow_rank_is_among_the_reasons():

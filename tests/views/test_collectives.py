@@ -12,7 +12,7 @@ TWO = Snapshot(ranks=(ROW, changed(ROW, rank=1, collective_ms=1.2)), bus_gb_s=28
 
 def test_the_links_time_is_that_of_the_rank_that_waits_least():
     assert collectives_line(TWO) == (
-        "collectives 171 MiB a step in 0.84 ms, 67 % of it exposed, "
+        "each rank sends 171 MiB a step in 0.84 ms, 67 % of it exposed, "
         "213 of 287 measured GB/s on the bus"
     )
 
@@ -25,7 +25,7 @@ def test_an_all_reduce_of_more_ranks_carries_more_over_each_link():
 def test_what_was_not_measured_is_left_out():
     bare = changed(TWO, bus_gb_s=None, ranks=(changed(ROW, waits_ms=None), RankRow(rank=1)))
     assert collectives_line(bare) == (
-        "collectives 171 MiB a step in 0.84 ms, 213 GB/s on the bus"
+        "each rank sends 171 MiB a step in 0.84 ms, 213 GB/s on the bus"
     )
 
 

@@ -224,7 +224,7 @@ def test_what_all_gpus_show_is_no_reason():
 
 def test_a_host_that_waits_for_a_core_is_told_of_what_the_host_does():
     host = HostReading(at_s=0.0, values={"core_wait_pct": 48.0})
-    assert why(host, part="data") == "the training waits for a core 48 % of the time"
+    assert why(host, part="data") == "cores are short: rank 0 waits for one 48 % of the time"
     assert why(host) == ""
 
 

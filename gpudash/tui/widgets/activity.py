@@ -32,14 +32,15 @@ class Activity(TimePanel):
         self._series = Series()
         self._view = TimeView()
         self._reason = ""
+        self._of_rank_0 = False  # others train too
 
     def show(self, snapshot: Snapshot, view: TimeView) -> None:
         """Take new values; nothing is painted where none of them changed."""
-        before = (self._readings, self._series.at_s, self._view, self._reason)
+        before = (self._readings, self._series.at_s, self._view, self._reason, self._of_rank_0)
         self._readings = readings(snapshot, view)
         self._series, self._view = snapshot.series, view
-        self._reason = no_gpu(snapshot)
-        if before != (self._readings, self._series.at_s, view, self._reason):
+        self._reason, self._of_rank_0 = no_gpu(snapshot), bool(snapshot.ranks)
+        if before != (self._readings, self._series.at_s, view, self._reason, self._of_rank_0):
             self.repaint()
 
     def time_at(self, x: int) -> float | None:
@@ -63,8 +64,9 @@ class Activity(TimePanel):
         columns = _layout(shown, width)[1]
         begin = begin_cells(range_of(self._series, columns, view)) if columns else ()
         scales = ", ".join([one.scale for one in shown if one.scale and any(one.past)][:2])
+        whose = [cell("rank 0", "dim", rank=2)] * self._of_rank_0
         return Frame(
-            top=(cell(f"²{title}", "strong"),),
+            top=(cell(f"²{title}", "strong"), *whose),
             top_right=(*at, button("all", "screen.device", rank=1)),
             bottom=begin if self._series.at_s else (),
             bottom_right=(cell(f"█ = {scales}", "dim", rank=1),) if columns and scales else (),

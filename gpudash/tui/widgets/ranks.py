@@ -10,6 +10,7 @@ from gpudash.protocol import Phase
 from gpudash.snapshot import Hang, RankRow, Snapshot, Straggler, Values
 from gpudash.tui.cells import Parts
 from gpudash.tui.sparks import LEVELS
+from gpudash.views import hangs
 
 GAP = 2
 LEAST_GRAPH, MOST_SPARK, MOST_BAR = 8, 60, 40
@@ -74,13 +75,14 @@ def spread(job: Job) -> str:
     steps = f"step {high} ms" if low == high else f"step {low} to {high} ms"
     if not waits:
         return steps
-    return (
-        f"{steps}, {fmt.milliseconds(min(waits))} to {fmt.milliseconds(max(waits))} of it waiting"
-    )
+    least, most = fmt.milliseconds(min(waits)), fmt.milliseconds(max(waits))
+    return f"{steps}, {least if least == most else f'{least} to {most}'} ms of it waiting"
 
 
 def verdict(job: Job) -> str:
-    """Return which rank holds the others up, as a sentence; empty where none is named."""
+    """Return where the ranks hang, or which one holds the others up; empty where none is named."""
+    if job.hang is not None and job.hang.stacks:
+        return "; ".join((hangs.title(job.hang), *hangs.clauses(job.hang)))
     slow = job.straggler
     if slow is None:
         return ""

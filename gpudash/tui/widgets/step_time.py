@@ -77,13 +77,14 @@ class StepTime(TimePanel):
             ),
         )
         title = cell("³step, ms", "strong")
+        whose = [cell("rank 0", "dim", rank=3)] * bool(snapshot.ranks)
         if not snapshot.series.at_s:
-            return Frame(top=(title,), top_right=values)
+            return Frame(top=(title, *whose), top_right=values)
         time_range = self._range(self.size.width - 2)
         newest_s = snapshot.series.at_s[-1]
         end = f"live {fmt.minutes(newest_s)}" if view.end_s is None else fmt.minutes(view.end_s)
         return Frame(
-            top=(title,),
+            top=(title, *whose),
             top_right=values,
             bottom=begin_cells(time_range),
             bottom_right=(cell(end, "dim"),),
@@ -176,6 +177,7 @@ def _shown(snapshot: Snapshot) -> tuple[object, ...]:
         snapshot.state,
         snapshot.step_ms_p50,
         snapshot.step_ms_p95,
+        bool(snapshot.ranks),
     )
 
 

@@ -98,7 +98,7 @@ class ThroughputChart(TimePanel):
         keys = cell("   ".join(texts), "dim", rank=4)
         roomy = self.size.width >= BESIDE[0]
         return Frame(
-            top=(cell(f"¹{data.unit}", "strong"), *[cell(data.of, "dim", rank=2)] * bool(data.of)),
+            top=(cell(f"¹{data.unit}", "strong"),),
             top_right=tuple(self._values()),
             bottom=(*begin_cells(self.time_range), *[keys] * roomy),
             bottom_right=(cell(end, "dim" if view.end_s is None else "busy"),),
