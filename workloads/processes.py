@@ -84,7 +84,7 @@ def pick_device(name: str, count: int) -> torch.device:
 
 
 def join(device: torch.device) -> Processes:
-    """Meet the other processes that torchrun has started."""
+    """Join the other processes that torchrun has started."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
         distributed.init_process_group("nccl", device_id=device)
