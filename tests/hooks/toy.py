@@ -1,5 +1,9 @@
 """An observer that writes down what it is told, for scripts that the tests run."""
 
+import gc
+
+import torch
+
 from gpudash.hooks.patches import patch
 from gpudash.hooks.tracker import Tracker
 from gpudash.hooks.wording import found_line
@@ -41,6 +45,8 @@ class Toy:
 
 
 def watched():
+    torch.compiler.reset()  # imports the compiler, as the first optimizer does
+    gc.freeze()  # it and torch are not gone through at each look for models
     toy = Toy()
     toy.tracker = Tracker(toy)
     toy.tracker.failed = lambda what, error: toy.failures.append(f"{what}: {error!r}")
