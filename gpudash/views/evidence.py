@@ -7,8 +7,9 @@ from gpudash import format as fmt
 from gpudash.protocol import Phase
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary, SyncUse
+from gpudash.views.collectives import collectives_line
 from gpudash.views.lanes import prepares
-from gpudash.views.profiled_step import at_work_pct, copy_ms, idle_ms, saved_ms
+from gpudash.views.profiled_step import at_work_pct, copy_ms, exposed_ms, idle_ms, saved_ms
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.remedies import waiting_levers
 from gpudash.views.rules import DATA_PCT, Limit
@@ -118,9 +119,10 @@ def _copy(measured: Measured) -> Iterator[str]:
 
 
 def _communication(measured: Measured) -> Iterator[str]:
+    exposed = fmt.milliseconds(exposed_ms(measured.step, measured.profile))
+    yield f"only communicates {exposed} {measured.of_step}"
+    yield collectives_line(measured.snapshot)
     if measured.profile is not None:
-        exposed = fmt.milliseconds(measured.profile.exposed_ms)
-        yield f"only communicates {exposed} {measured.of_step}"
         yield f"the GPU is busy {measured.share(measured.profile.busy_ms)} of it"
 
 
@@ -173,7 +175,8 @@ def _gpu(measured: Measured) -> Iterator[str]:
     snapshot, step = measured.snapshot, measured.step
     yield f"busy {fmt.percent(at_work_pct(step, measured.profile))} {measured.of_step}"
     yield from _units(measured)
-    if len(snapshot.ranks) > 1 and measured.profile is None:
+    is_unseen = measured.profile is None and exposed_ms(step, None) is None
+    if len(snapshot.ranks) > 1 and is_unseen:
         asks = f"; {ASK_PROFILE}" if "profile" in snapshot.can else ""
         yield f"communication counts as work{asks}"
     if step.overlap_ms is not None:

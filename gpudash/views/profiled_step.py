@@ -32,6 +32,13 @@ def busy_ms(step: RecentStep, profile: Summary) -> float | None:
     return min(profile.busy_ms, step.step_ms)
 
 
+def exposed_ms(step: RecentStep, profile: Summary | None) -> float | None:
+    """Return how long a rank communicates with nothing beside it; a profile sees all of it."""
+    if profile is not None and profile.exposed_ms is not None:
+        return profile.exposed_ms
+    return step.phases_ms.get("communication")
+
+
 def copy_ms(step: RecentStep, profile: Summary | None) -> float | None:
     """Return how long a batch is copied with nothing beside it; a script may have no such phase."""
     if step.copy_alone_ms is not None or profile is None or profile.overlap_ms is not None:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.snapshot import Straggler
 from gpudash.trace.summary import Summary
-from gpudash.views.profiled_step import at_work_pct, copy_ms, idle_ms, saved_ms
+from gpudash.views.profiled_step import at_work_pct, copy_ms, exposed_ms, idle_ms, saved_ms
 from gpudash.views.recent_step import RecentStep
 
 Limit: TypeAlias = Literal[
@@ -101,12 +101,16 @@ def rules(
         *(_by_rank(step, straggler) if straggler is not None else ()),
         Rule("data", "the step waits for data", step.share_pct(step.starved_ms), DATA_PCT),
     )
+    exposed = step.share_pct(exposed_ms(step, profile))
+    communicates = Rule("communication", "the device only communicates", exposed, LOST_PCT)
+    communication = () if exposed is None else (communicates,)
     if not step.on_gpu:
-        return (*first, Rule("cpu", "the CPU computes", at_work, DEVICE_PCT))
+        return (*first, *communication, Rule("cpu", "the CPU computes", at_work, DEVICE_PCT))
     copies = step.share_pct(copy_ms(step, profile))
     return (
         *first,
         Rule("copy", "a copy runs, and nothing beside it", copies, COPY_PCT),
+        *communication,
         *(_by_profile(step, profile, waits) if profile is not None else ()),
         *(_by_host(step, "sync") if profile is None and waits else ()),
         Rule("throttled", "of its clock the GPU is denied", step.throttled_pct, THROTTLED_PCT),
