@@ -158,17 +158,6 @@ def test_where_one_rank_dies_the_others_end_and_it_is_said_which(ranks: Ranks):
     assert [one.sentence for one in ranks.of(Failed)[0]] == ["rank 1 was killed by SIGKILL"]
 
 
-def test_no_rank_outlives_the_source(ranks: Ranks):
-    ranks.train()
-    pids = [one[0].pid for one in ranks.of(Started)]
-    children = [child.pid for pid in pids for child in psutil.Process(pid).children()]
-    ranks.link.close()
-    deadline = time.monotonic() + PATIENCE_S
-    while any(map(psutil.pid_exists, [*pids, *children])):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_what_no_rank_can_do_is_said_once():
     ranks = Ranks(Plan(workload="encdec", settings=SMALL, device="cuda", nproc=2))
     try:
@@ -199,7 +188,7 @@ def mine(values, device):
 """
 
 
-def test_where_all_run_out_of_memory_all_go_back(tmp_path: Path):
+def test_where_all_run_out_of_memory_all_go_back_and_no_rank_outlives_the_source(tmp_path: Path):
     file = tmp_path / "mine.py"
     file.write_text(TOO_LARGE)
     levers = {"num_workers": "0", "batch_size": "8"}
@@ -212,8 +201,14 @@ def test_where_all_run_out_of_memory_all_go_back(tmp_path: Path):
         back = [one[-1] for one in ranks.of(Changed)]
         refusals = [one.kind for said in ranks.of(Refused) for one in said]
         ranks.train()
+        pids = [one[0].pid for one in ranks.of(Started)]
+        children = [child.pid for pid in pids for child in psutil.Process(pid).children()]
     finally:
         ranks.link.close()
     assert [one.settings["batch_size"] for one in back] == ["8", "8"]
     assert back[0].after_step == back[1].after_step
     assert refusals == ["out_of_memory", "out_of_memory"]
+    deadline = time.monotonic() + PATIENCE_S
+    while any(map(psutil.pid_exists, [*pids, *children])):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
