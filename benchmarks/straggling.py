@@ -139,9 +139,9 @@ def main() -> None:
         with torch.autocast(DEVICE.type, torch.bfloat16, enabled=ON_GPU):
             loss = model(x).square().mean()
         loss.backward()
-        delays.late("host")
         optimizer.step()
         loss.item()  # as many scripts log it: the host cannot run ahead and hide a delay
+        delays.late("host")
         if step == LEARNING // 2:
             began_s = time.monotonic()
         if step == LEARNING:

@@ -221,6 +221,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Those that such a script's training has, movable or not."""
     ranks: tuple[RankRow, ...] = ()
     """Where several processes train together, each of them."""
+    bus_gb_s: float | None = None
+    """What their links reached in a short all-reduce at the start; as `protocol.Started`."""
     straggler: Straggler | None = None
     hang: Hang | None = None
     settings: Settings = msgspec.field(default_factory=dict)

@@ -14,9 +14,9 @@ def main() -> None:
     """Train."""
     at = setting(__doc__)
     with joined(at.device) as device:
-        width = at.size(4096, 256)
+        width = at.size(64, 256)
         model = DistributedDataParallel(mlp(width, 2).to(device))
-        batch = torch.randn(at.size(16_384, 1024), width, device=device)
+        batch = torch.randn(at.size(1 << 21, 1024), width, device=device)
 
         def loss_of(batch: Tensor) -> Tensor:
             out: Tensor = model(batch)

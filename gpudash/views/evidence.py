@@ -7,10 +7,19 @@ from gpudash import format as fmt
 from gpudash.protocol import Phase
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary, SyncUse
+from gpudash.views.collectives import collectives_line
 from gpudash.views.lanes import prepares
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.remedies import waiting_levers
-from gpudash.views.rules import DATA_PCT, Limit, at_work_pct, copy_ms, idle_ms, saved_ms
+from gpudash.views.rules import (
+    DATA_PCT,
+    Limit,
+    at_work_pct,
+    copy_ms,
+    exposed_ms,
+    idle_ms,
+    saved_ms,
+)
 
 ASK_PROFILE = "t profiles some steps and tells"
 MOST_WAITS = 5
@@ -122,15 +131,11 @@ def _copy(measured: Measured) -> Iterator[str]:
 
 
 def _communication(measured: Measured) -> Iterator[str]:
-    step, profile = measured.step, measured.profile
-    exposed_ms = profile.exposed_ms if profile is not None else step.communication_ms
-    yield f"only communicates {fmt.milliseconds(exposed_ms)} {measured.of_step}"
-    if profile is not None:
-        yield f"the GPU is busy {measured.share(profile.busy_ms)} of it"
-        return
-    for row in measured.snapshot.ranks[:1]:
-        if row.collective_mib is not None:
-            yield f"each rank sends {fmt.significant(row.collective_mib)} MiB a step"
+    exposed = fmt.milliseconds(exposed_ms(measured.step, measured.profile))
+    yield f"only communicates {exposed} {measured.of_step}"
+    yield collectives_line(measured.snapshot)
+    if measured.profile is not None:
+        yield f"the GPU is busy {measured.share(measured.profile.busy_ms)} of it"
 
 
 def _sync(measured: Measured) -> Iterator[str]:
@@ -182,7 +187,8 @@ def _gpu(measured: Measured) -> Iterator[str]:
     snapshot, step = measured.snapshot, measured.step
     yield f"busy {fmt.percent(at_work_pct(step, measured.profile))} {measured.of_step}"
     yield from _units(measured)
-    if len(snapshot.ranks) > 1 and measured.profile is None and step.communication_ms is None:
+    is_unseen = measured.profile is None and exposed_ms(step, None) is None
+    if len(snapshot.ranks) > 1 and is_unseen:
         asks = f"; {ASK_PROFILE}" if "profile" in snapshot.can else ""
         yield f"communication counts as work{asks}"
     if step.overlap_ms is not None:

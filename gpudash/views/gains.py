@@ -13,7 +13,7 @@ from gpudash import format as fmt
 from gpudash.protocol import Phase
 from gpudash.trace.summary import Summary
 from gpudash.views.recent_step import RecentStep
-from gpudash.views.rules import DEVICE_PCT, busy_ms, copy_ms
+from gpudash.views.rules import DEVICE_PCT, busy_ms, copy_ms, exposed_ms
 
 ADDED_WORKER = 0.5
 """The least that a worker more makes, of what one makes now: two hardware threads share a core."""
@@ -175,6 +175,15 @@ def _one_kernel(case: Case) -> Gain | None:
     return _up_to(case, optimizer_ms, source)
 
 
+def _half_the_bytes(case: Case) -> Gain | None:
+    """Send half as much: at best half of the exposed communication goes."""
+    exposed = exposed_ms(case.step, case.profile)
+    if not exposed:
+        return None
+    source = f"nothing but communication runs {fmt.milliseconds(exposed)} ms"
+    return _up_to(case, exposed / 2, source)
+
+
 def _up_to(case: Case, removed_ms: float, source: str) -> Gain:
     step_ms = case.step.step_ms or 0.0
     return Gain(None, _faster_pct(step_ms, step_ms - removed_ms), f"{source} of {_ms(case)}")
@@ -200,5 +209,6 @@ _DERIVED: Mapping[str, Callable[[Case], Gain | None]] = {
     "cuda_graph": _replayed,
     "batch_size": _larger_batch,
     "fused_optimizer": _one_kernel,
+    "gradient_compression": _half_the_bytes,
 }
 """Levers that act on a part that was measured. Of others, such as `precision`, nothing tells."""

@@ -100,6 +100,7 @@ class LiveView:
         self._gpu = RecentReadings[GpuReading]()
         self._host = RecentReadings[HostReading]()
         self._phases: tuple[Phase, ...] = ()
+        self._bus_gb_s: float | None = None
         self._playback: Playback | None = None
         self._profile: Profiled | None = None
         self._profile_of = Snapshot().profile_of
@@ -171,6 +172,7 @@ class LiveView:
             quiet_s=self._quiet_s(now_s),
             loss=self._loss,
             phases=self._phases,
+            bus_gb_s=self._bus_gb_s,
             gpu=self._gpu.now(),
             gpu_missing=self._gpu_missing,
             host=self._host_now(),
@@ -322,6 +324,7 @@ class LiveView:
         self._pid, self._device, self._notes = event.pid, event.device, event.notes
         self._workload, self._settings = event.workload, event.settings
         self._requested, self._phases = event.requested, event.phases
+        self._bus_gb_s = event.bus_gb_s
         self._busy_since_s = self._trains_since_s = event.at_s
         self._ticks.begin(event.at_s)
         self._results.start(event.segment, event.workload, event.settings, event.warmup_steps)

@@ -106,7 +106,9 @@ REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
         _Remedy("augment_on", "gpu", "a quarter of the bytes to copy"),
     ),
     "communication": (
-        _Remedy("gradient_compression", "bf16", "half the bytes to send", "cuda"),
+        _Remedy("gradient_compression", "bf16", "half the bytes on the links"),
+        _Remedy("gradient_as_bucket_view", "on", "saves a copy of each gradient"),
+        _Remedy("bucket_cap_mb", NEXT, "fewer and larger collectives"),
         _Remedy("batch_size", NEXT, "more work for each exchange"),
     ),
     "sync": UNWAITED,

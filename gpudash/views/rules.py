@@ -99,15 +99,16 @@ def rules(
         *sorted(_by_cores_or_rank(step, straggler), key=lambda one: -(one.value_pct or 0.0)),
         Rule("data", "the step waits for data", step.share_pct(step.starved_ms), DATA_PCT),
     )
-    exposed_pct = step.share_pct(profile.exposed_ms if profile else step.communication_ms)
-    exposed = Rule("communication", "the step only communicates", exposed_pct, LOST_PCT)
+    exposed = step.share_pct(exposed_ms(step, profile))
+    communicates = Rule("communication", "the device only communicates", exposed, LOST_PCT)
+    exchange = () if exposed is None else (communicates,)
     if not step.on_gpu:
-        return (*first, exposed, Rule("cpu", "the CPU computes", at_work, DEVICE_PCT))
+        return (*first, *exchange, Rule("cpu", "the CPU computes", at_work, DEVICE_PCT))
     copies = step.share_pct(copy_ms(step, profile))
     return (
         *first,
         Rule("copy", "a copy runs, and nothing beside it", copies, COPY_PCT),
-        exposed,
+        *exchange,
         *(_by_profile(step, profile, waits) if profile is not None else ()),
         *(_by_host(step, "sync") if profile is None and waits else ()),
         Rule("throttled", "of its clock the GPU is denied", step.throttled_pct, THROTTLED_PCT),
@@ -206,6 +207,13 @@ def busy_ms(step: RecentStep, profile: Summary) -> float | None:
     if profile.busy_ms is None or step.step_ms is None:
         return None
     return min(profile.busy_ms, step.step_ms)
+
+
+def exposed_ms(step: RecentStep, profile: Summary | None) -> float | None:
+    """Return how long a rank communicates with nothing beside it; a profile sees all of it."""
+    if profile is not None and profile.exposed_ms is not None:
+        return profile.exposed_ms
+    return step.communication_ms
 
 
 def copy_ms(step: RecentStep, profile: Summary | None) -> float | None:

@@ -19,7 +19,11 @@ MOST_SAMPLES = 64
 ODD = 2.0
 """A step so many times as long as usual is left out, on every rank: a checkpoint, a compilation."""
 WAIT = "communication"
-"""The phase in which a rank waits for the others."""
+"""The phase in which a rank waits for the others, …"""
+BESIDE = "backward"
+"""… and the one that collectives run beside. There they slow down what computes, above all while
+they wait: on two H200s, of 0.42 ms that one rank was late in its forward pass, the other one spent
+0.37 in its backward pass and 0.03 in `WAIT` (benchmarks/RESULTS.md)."""
 REST = ""
 """The part of a step that is in no phase: the device had nothing to do."""
 
@@ -32,7 +36,9 @@ class RankMeans(msgspec.Struct, frozen=True, gc=False):
     wait_ms: float
     least_wait_ms: float
     """In the step in which it was the last."""
-    wait_error_ms: float
+    apart_ms: float
+    """Without its waits and without `BESIDE`: no other rank has a part in it."""
+    apart_error_ms: float
     """How sure that mean is."""
     phases_ms: dict[str, float]
     """Without `WAIT`, with `REST`."""
@@ -52,7 +58,7 @@ class Block(msgspec.Struct, frozen=True):
     step_ms: float
     ranks: dict[int, RankMeans]
     late_ms: dict[int, float]
-    """By how much the other ranks wait longer than this one."""
+    """By how much the other ranks are longer in `WAIT` and `BESIDE` than what this one computes."""
     data_ms: dict[int, float]
     """By how much it waits longer for data than the others."""
     host_ms: dict[int, float]
@@ -101,13 +107,14 @@ class SameSteps:
         ranks = {rank: _means(steps) for rank, steps in usual if len(steps) > 1}
         if len(ranks) < 2:
             return None
-        waits = over_others({rank: one.wait_ms for rank, one in ranks.items()})
+        apart = over_others({rank: one.apart_ms for rank, one in ranks.items()})
+        beside = over_others({rank: one.phases_ms.get(BESIDE, 0.0) for rank, one in ranks.items()})
         busy = over_others({rank: one.host_ms for rank, one in ranks.items()})
         taken = over_others({rank: one.host_ms + one.data_ms for rank, one in ranks.items()})
         return Block(
             step_ms=usual_ms,
             ranks=ranks,
-            late_ms={rank: -ms for rank, ms in waits.items()},
+            late_ms={rank: ms + max(beside[rank], 0.0) for rank, ms in apart.items()},
             data_ms=over_others({rank: one.data_ms for rank, one in ranks.items()}),
             host_ms={rank: min(ms, taken[rank]) for rank, ms in busy.items()},
         )
@@ -143,6 +150,8 @@ def _means(steps: Sequence[Step]) -> RankMeans:
     wait_ms = means.pop(WAIT)
     waits_ms = [(step.phases_ms or {}).get(WAIT, 0.0) for step in steps]
     own_ms = [step.step_ms - ms for step, ms in zip(steps, waits_ms, strict=True)]
+    beside_ms = [(step.phases_ms or {}).get(BESIDE, 0.0) for step in steps]
+    apart_ms = [own - beside for own, beside in zip(own_ms, beside_ms, strict=True)]
     work = _work(steps)
     own_deviation_ms = _covariance(own_ms, own_ms) ** 0.5
     work_deviation = _covariance(work, work) ** 0.5
@@ -150,7 +159,8 @@ def _means(steps: Sequence[Step]) -> RankMeans:
         own_ms=step_ms - wait_ms,
         wait_ms=wait_ms,
         least_wait_ms=min(waits_ms),
-        wait_error_ms=(_covariance(waits_ms, waits_ms) / count) ** 0.5,
+        apart_ms=fsum(apart_ms) / count,
+        apart_error_ms=(_covariance(apart_ms, apart_ms) / count) ** 0.5,
         own_deviation_ms=own_deviation_ms,
         by_work_ms=_covariance(own_ms, work) / work_deviation if work_deviation else 0.0,
         phases_ms=means | {REST: max(rest_ms, 0.0)},

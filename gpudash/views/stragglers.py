@@ -19,9 +19,9 @@ from gpudash.snapshot import Straggler
 from gpudash.views.same_steps import REST, Block, SameSteps, over_others
 from gpudash.views.slow_rank import Readings
 
-WINDOWS = (10, 20)
+WINDOWS = (8, 20)
 """Blocks that a rank is judged by: the shorter shows a large delay soon, the longer a small one."""
-LEAST_PCT = 1.5
+LEAST_PCT = 1.0
 """Of the step: two GPUs of a kind may well differ by less."""
 LEAST_MS = 0.05
 HIDDEN_HOST_PCT = 3.0
@@ -225,7 +225,7 @@ def _unequal(blocks: Sequence[Block]) -> Straggler | None:
 
 def _late_in(block: Block) -> int | None:
     rank = max(block.late_ms, key=lambda one: block.late_ms[one])
-    error_ms = median(one.wait_error_ms for one in block.ranks.values())
+    error_ms = median(one.apart_error_ms for one in block.ranks.values())
     least_ms = max(WANDERING_PCT / 100 * block.step_ms, WANDERING_ERRORS * error_ms, LEAST_MS)
     return rank if block.late_ms[rank] > least_ms else None
 

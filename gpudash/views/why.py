@@ -6,6 +6,7 @@ from gpudash import format as fmt
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
 from gpudash.views.answer import Answer, Kind
+from gpudash.views.collectives import collectives_line
 from gpudash.views.evidence import ASK_PROFILE, MOST_WAITS, place
 from gpudash.views.recent_step import RecentStep, recent_step
 from gpudash.views.remedies import Try, known_waits
@@ -27,6 +28,7 @@ def why_lines(
         *(_rule_line(rule, answer.kind, width) for rule in asked),
         "",
         f"means over {step.steps:,.0f} steps; the first rule that matches is the answer",
+        *filter(None, (collectives_line(snapshot),)),
         *(_profile_lines(profile) if profile is not None else _only_a_profile(snapshot, step)),
         *(line for one in answer.tries for line in _try_lines(one)),
     ]

@@ -20,8 +20,9 @@ from gpudash.snapshot import (
 )
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from gpudash.views.answer import answer
+from gpudash.views.gains import Case, gain_of
 from gpudash.views.lanes import Part, lane
-from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
+from gpudash.views.recent_step import MEASURED_STEPS, RecentStep, recent_step, steps_needed
 from gpudash.views.rules import (
     DATA_PCT,
     DEVICE_PCT,
@@ -270,7 +271,7 @@ def test_of_other_jobs_and_a_slow_rank_the_one_that_costs_more_is_the_limit():
     assert ask(behind(measured(core_wait_pct=50.0), others_wait_ms=6.0)).kind == "straggler"
 
 
-RANKS = (RankRow(rank=0, collective_mib=0.41), RankRow(rank=1))
+RANKS = (RankRow(rank=0), RankRow(rank=1))
 
 
 def test_ranks_may_take_the_cores_from_each_other():
@@ -299,10 +300,7 @@ def exchanging(ms, **changes):
 def test_a_step_that_only_waits_for_gradients_is_communication_bound(device):
     found = ask(exchanging(4.5, device=device))
     assert found.title == "communication-bound"
-    assert found.evidence == (
-        "only communicates 4.50 of 10.0 ms",
-        "each rank sends 0.41 MiB a step",
-    )
+    assert found.evidence[0] == "only communicates 4.50 of 10.0 ms"
     assert [one.lever for one in found.tries][-1] == "batch_size"
 
 
@@ -435,6 +433,27 @@ def test_where_ranks_train_together_communication_is_said_to_count_as_work():
     assert said in ask(together).evidence
     assert said not in ask(alone).evidence
     assert said not in deepened(together, profiled(busy_ms=9.9)).evidence
+
+
+EXCHANGE = (*PHASES, Phase(name="communication", label="communication", lane="train"))
+
+
+def test_exposed_communication_is_a_limit_without_a_profile_too():
+    found = ask(changed(measured(device_ms=9.9, communication_ms=2.0), phases=EXCHANGE))
+    assert found.title == "communication-bound"
+    assert found.evidence[0] == "only communicates 2.00 of 10.0 ms"
+
+
+def test_on_a_cpu_too_where_processes_train_together():
+    slow = measured(device=CPU, device_ms=9.9, communication_ms=2.0)
+    assert ask(changed(slow, phases=EXCHANGE)).title == "communication-bound"
+
+
+def test_half_the_bytes_bring_half_of_the_exposed_communication_at_most():
+    step = RecentStep(step_ms=10.0, phases_ms={"communication": 2.0})
+    found = gain_of("gradient_compression", Case(a="none", b="bf16", step=step))
+    assert found is not None
+    assert (found.low_pct, round(found.high_pct, 1)) == (None, 11.1)
 
 
 def test_a_clock_held_far_below_the_highest_seen_is_the_limit():

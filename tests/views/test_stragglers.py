@@ -1,11 +1,13 @@
 """The rank that the others wait for: who is named, in what, when, and when nobody is."""
 
+import csv
 import random
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace as changed
 
-from gpudash.protocol import GpuReading, HostReading
+from gpudash.protocol import GpuReading, HostReading, Progress, Step
 from gpudash.views.same_steps import over_others
 from gpudash.views.stragglers import Stragglers
 from tests.simulated_ranks import STEP_MS, Ranks, start
@@ -224,3 +226,52 @@ def test_a_host_that_waits_for_a_core_is_told_of_what_the_host_does():
     host = HostReading(at_s=0.0, values={"core_wait_pct": 48.0})
     assert why(host, part="data") == "cores are short: rank 0 waits for one 48 % of the time"
     assert why(host) == ""
+
+
+# ── two H200s ───────────────────────────────────────────────────────────────────────────
+
+
+def recorded(slow_in):
+    """Steps of two real ranks, one of them slower by 5 % of a step of 14.1 ms."""
+    with Path(__file__).with_name("h200_ranks.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["slow_in"] == slow_in:
+                ms = {name: float(cell) for name, cell in row.items() if name not in NOT_MS}
+                phases = {name: took for name, took in ms.items() if not name.endswith("_ms")}
+                times = {name: took for name, took in ms.items() if name.endswith("_ms")}
+                step = Step(
+                    step=int(row["step"]),
+                    segment=0,
+                    finished_s=0.0,
+                    phases_ms=phases,
+                    **times,
+                )
+                told = Progress(until_s=0.0, steps=(step,), total_steps=0, total_samples=0)
+                yield row["slow_rank"], int(row["rank"]), told
+
+
+NOT_MS = ("slow_in", "slow_rank", "rank", "step")
+
+
+@pytest.mark.parametrize("slow_in", ["data", "forward", "backward", "optimizer"])
+def test_of_two_real_ranks_the_slow_one_is_named_whose_delay_slows_the_others_backward_pass(
+    slow_in,
+):
+    stragglers, slow_rank = Stragglers(), ""
+    for rank in (0, 1):
+        stragglers.take(rank, start(rank, world_size=2))
+    for slow_rank, rank, told in recorded(slow_in):
+        expected = slow_rank
+        stragglers.take(rank, told)
+    found = stragglers.found()
+    assert found is not None
+    assert (str(found.rank), found.phase) == (expected, slow_in)
+
+
+def test_of_two_real_ranks_that_are_alike_nobody_is_named():
+    stragglers = Stragglers()
+    for rank in (0, 1):
+        stragglers.take(rank, start(rank, world_size=2))
+    for _, rank, told in recorded("quiet"):
+        stragglers.take(rank, told)
+        assert stragglers.found() is None

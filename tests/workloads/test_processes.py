@@ -40,7 +40,8 @@ def train_rank(
 
 def together(folder: Path, workload: str, **levers: str) -> list[tuple[list, list]]:
     """Return what comes of two ranks."""
-    context = multiprocessing.get_context("fork")
+    # what autograd has begun for a GPU does not survive a fork
+    context = multiprocessing.get_context("spawn" if torch.cuda.is_available() else "fork")
     each = [(rank, 2, folder / "store", workload, levers, STEPS) for rank in range(2)]
     with context.Pool(2) as pool:
         return pool.starmap_async(train_rank, each, chunksize=1).get(timeout=90)

@@ -1,0 +1,37 @@
+"""What several processes exchange in a step is told with how much of it shows, and how fast."""
+
+import msgspec
+
+from gpudash.snapshot import RankRow, Snapshot
+from gpudash.views.collectives import collectives_line
+
+changed = msgspec.structs.replace
+ROW = RankRow(rank=0, collective_mib=170.7, collective_ms=0.84, waits_ms=0.56)
+TWO = Snapshot(ranks=(ROW, changed(ROW, rank=1, collective_ms=1.2)), bus_gb_s=287.0)
+
+
+def test_the_links_time_is_that_of_the_rank_that_waits_least():
+    assert collectives_line(TWO) == (
+        "collectives 171 MiB a step in 0.84 ms, 67 % of it exposed, "
+        "213 of 287 measured GB/s on the bus"
+    )
+
+
+def test_an_all_reduce_of_more_ranks_carries_more_over_each_link():
+    four = changed(TWO, ranks=tuple(changed(ROW, rank=rank) for rank in range(4)))
+    assert collectives_line(four).endswith("320 of 287 measured GB/s on the bus")
+
+
+def test_what_was_not_measured_is_left_out():
+    bare = changed(TWO, bus_gb_s=None, ranks=(changed(ROW, waits_ms=None), RankRow(rank=1)))
+    assert collectives_line(bare) == ("collectives 171 MiB a step in 0.84 ms, 213 GB/s on the bus")
+
+
+def test_nothing_is_said_where_nothing_is_known():
+    assert collectives_line(Snapshot()) == ""
+    assert collectives_line(Snapshot(ranks=(RankRow(rank=0), RankRow(rank=1)))) == ""
+
+
+def test_a_wait_for_a_late_rank_is_no_more_than_all_of_it():
+    late = changed(TWO, ranks=(changed(ROW, waits_ms=5.0), changed(ROW, rank=1)))
+    assert ", 100 % of it exposed" in collectives_line(late)
