@@ -36,7 +36,7 @@ Limit: TypeAlias = Literal[
 ASIDES_PCT = 50.0
 """The larger part of the time."""
 STRAGGLER_PCT = 1.0
-"""A rank is named from 1.5 % of the step on, and remains so for half of that."""
+"""A rank is named from 1 % of the step on, and remains so for half of that."""
 DATA_PCT = 10.0
 """In use elsewhere: an input wait of 10 % of the step warns, 20 % is critical."""
 COPY_PCT = 20.0
