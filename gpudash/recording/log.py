@@ -297,7 +297,9 @@ def _short(way: Way, value: Any) -> Any:
         return value
     if not isfinite(value):
         return None
-    digits = DIGITS.get(str(way[0]), DIGITS.get(str(way[-1])))
+    is_phase = "phases_ms" in way[:-1]
+    name = f"{way[-1]}_ms" if is_phase else str(way[-1])
+    digits = DIGITS.get(str(way[0]), DIGITS.get(name))
     return _significant(value) if digits is None else round(value, digits)
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from gpudash.protocol import Envelope, Parted, Started
+from gpudash.protocol import Envelope, Parted, Progress, Started
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.export import export
 from gpudash.recording.intervals import GRACE_S, Interval, Intervals
@@ -29,12 +29,22 @@ def started(rank: int, run: Trainer) -> Started:
     return msgspec.structs.replace(event, device=device, world_size=2)
 
 
+def waiting(progress: Progress, wait_ms: float) -> Progress:
+    """Return the progress of a rank that waited so long for the other in each step."""
+    phases_ms = {"communication": wait_ms}
+    steps = (msgspec.structs.replace(step, phases_ms=phases_ms) for step in progress.steps)
+    return msgspec.structs.replace(progress, steps=tuple(steps))
+
+
 def two_ranks() -> list[tuple[int, object]]:
     """Return what rank 0 tells, 20 steps of 50 ms, and rank 1, 20 of 48 ms."""
     runs = Trainer(), Trainer()
     told = [(rank, started(rank, run)) for rank, run in enumerate(runs)]
     for _ in range(20):
-        told += [(0, runs[0].step(50.0)), (1, runs[1].step(48.0))]
+        told += [
+            (0, waiting(runs[0].step(50.0), 12.49265)),
+            (1, waiting(runs[1].step(48.0), 10.16)),
+        ]
         at_s = runs[0].now_s
         told += [(0, gpu(at_s, power_w=500.0)), (0, gpu(at_s, uuid=OTHER, index=1, power_w=400.0))]
     return told
