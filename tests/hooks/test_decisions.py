@@ -39,7 +39,7 @@ def test_a_rank_whose_lever_breaks_says_no_to_all_that_was_asked(
         dashboard = Dashboard(tmp_path / f"{os.getpid()}.sock")
         training.until(lambda: dashboard.reported)
         training.levers.fails = RuntimeError
-        step = training.steps + 20
+        step = training.steps + 500  # the command has to be there before
         dashboard.send(Change(id=7, settings={"precision": "bf16"}, at_step=step))
         dashboard.send(Change(id=8, settings={"compile": "off"}, at_step=step))
         training.until(lambda: len(dashboard.of(Refused)) == 2)
