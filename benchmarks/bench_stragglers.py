@@ -52,12 +52,10 @@ def judge(log: Path, schedule: Path, options: argparse.Namespace) -> tuple[int, 
             body = envelope.body
             if isinstance(body, Progress):
                 within = [one for one in body.steps if first < one.step <= first + steps_a_case]
-                envelope = msgspec.structs.replace(  # noqa: PLW2901
-                    envelope, body=msgspec.structs.replace(body, steps=tuple(within))
-                )
+                body = msgspec.structs.replace(body, steps=tuple(within))
             elif not isinstance(body, Started):
                 continue
-            ranks.take(envelope)
+            ranks.take(msgspec.structs.replace(envelope, body=body))
             found = ranks.straggler
             if found is not None:
                 named[found.rank, found.phase, found.kind] = found

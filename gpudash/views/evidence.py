@@ -180,7 +180,7 @@ def _gpu(measured: Measured) -> Iterator[str]:
     snapshot, step = measured.snapshot, measured.step
     yield f"busy {fmt.percent(at_work_pct(step, measured.profile))} {measured.of_step}"
     yield from _units(measured)
-    is_unseen = exposed_ms(step, measured.profile) is None and measured.profile is None
+    is_unseen = measured.profile is None and step.communication_ms is None
     if len(snapshot.ranks) > 1 and is_unseen:
         asks = f"; {ASK_PROFILE}" if "profile" in snapshot.can else ""
         yield f"communication counts as work{asks}"

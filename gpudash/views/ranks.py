@@ -148,10 +148,11 @@ class _Rank:
         if self.state != "training":
             rate = IDLE if self.state == "paused" else UNKNOWN
         steps = [] if self.state in (*ENDED, "ended") else list(self._recent)
-        phases = Means()
+        means = Means()
         for step in steps:
             if step.phases_ms:
-                phases.add(step.phases_ms, step.count)
+                means.add(step.phases_ms, step.count)
+        phases_ms = means.values()
         count = sum(step.count for step in steps)
         samples = total(step.samples for step in steps)
         tokens = total(step.tokens for step in steps)
@@ -167,10 +168,10 @@ class _Rank:
             samples_per_s=rate.samples_per_s,
             step_ms_p50=rate.step_ms_p50,
             data_ms=mean((step.data_ms for step in steps), (step.count for step in steps)),
-            phases_ms=phases.values(),
+            phases_ms=phases_ms,
             loss=self._loss,
             node=self._node,
-            waits_ms=phases.values().get(WAIT),
+            waits_ms=phases_ms.get(WAIT),
             history=self._history.values(now_s),
             tokens=size / count if count and size is not None else None,
             gpu=gpu,

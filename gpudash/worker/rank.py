@@ -21,6 +21,7 @@ from gpudash.instrument.endpoint import Endpoint
 from gpudash.instrument.pipes import CommandPipe, EventPipe
 from gpudash.protocol import Plan, Status
 from gpudash.rendezvous import Rendezvous
+from gpudash.worker import lockstep
 from gpudash.worker.__main__ import announce, keep_sockets_in, started, work
 from gpudash.worker.phases import phases_of_ranks
 from workloads.cache import keep_compiled_code
@@ -84,7 +85,6 @@ def train(
     from torch import distributed  # noqa: PLC0415  # slow
 
     from gpudash.instrument.agreement import Agreement  # noqa: PLC0415  # imports torch
-    from gpudash.worker import lockstep  # noqa: PLC0415
     from gpudash.worker.rank_loop import RankLoop  # noqa: PLC0415  # imports torch
 
     rank, world_size = distributed.get_rank(), distributed.get_world_size()
