@@ -130,7 +130,7 @@ class Script:
         for images, answers in islice(self.batches, steps):
             self.optimizer.zero_grad()
             loss = cross_entropy(self.model(images.to(self.device)), answers.to(self.device))
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()  # type: ignore[no-untyped-call]  # in torch
             self.optimizer.step()
 
     def cost(self, steps: int) -> Cost:

@@ -51,7 +51,7 @@ class Delays:
 
 def spin(cycles: int) -> None:
     """Keep the GPU busy."""
-    torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]  # noqa: SLF001
+    torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]  # noqa: SLF001  # as in torch's own tests
 
 
 def timed_ms(work: Callable[[], None]) -> float:
@@ -100,7 +100,7 @@ class Net(nn.Module):
 class Sgd(torch.optim.SGD):
     """Is late before it steps."""
 
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure is passed here
         """Step."""
         Late.delays.late("optimizer")
         super().step(closure)

@@ -62,7 +62,7 @@ def train(
     with suppress(KeyboardInterrupt):  # the benchmark has seen enough
         for step, batch in enumerate(batches):
             optimizer.zero_grad()
-            loss_of(batch).backward()  # type: ignore[no-untyped-call]
+            loss_of(batch).backward()  # type: ignore[no-untyped-call]  # in torch
             optimizer.step()
             after_step(step)
             if time.monotonic() > until_s:

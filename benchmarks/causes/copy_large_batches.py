@@ -10,7 +10,7 @@ class Ready(Dataset[Tensor]):
     """The same batch each time, in memory that loader workers share."""
 
     def __init__(self, rows: int) -> None:
-        self._batch: Tensor = torch.randn(rows, 4096).share_memory_()  # type: ignore[no-untyped-call]
+        self._batch: Tensor = torch.randn(rows, 4096).share_memory_()  # type: ignore[no-untyped-call]  # in torch
 
     def __len__(self) -> int:
         return 1 << 16

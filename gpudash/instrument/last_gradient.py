@@ -61,7 +61,7 @@ class LastGradient:
             return
         for parameter in [one for ref in self._known.values() if (one := ref()) is not None]:
             if parameter.requires_grad:
-                handle = parameter.register_post_accumulate_grad_hook(self._tell)  # type: ignore[no-untyped-call]
+                handle = parameter.register_post_accumulate_grad_hook(self._tell)  # type: ignore[no-untyped-call]  # in torch
                 self._handles.append(handle)
         self._until_watch -= 1
         self._is_watching = self._until_watch < 0
@@ -69,7 +69,7 @@ class LastGradient:
             self._watched = self._parameters()
             for parameter in self._watched:
                 note = partial(self._note, id(parameter))
-                self._handles.append(parameter.register_hook(note))  # type: ignore[no-untyped-call]
+                self._handles.append(parameter.register_hook(note))  # type: ignore[no-untyped-call]  # in torch
 
     def end(self) -> bool:
         """Take that it is over, or has failed; return whether the newest `on_last` was right."""

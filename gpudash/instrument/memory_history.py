@@ -154,7 +154,7 @@ def observe(device: torch.device, ran_out: Callable[[int], None]) -> None:
     """Have it told the bytes of each request that fails, for good: torch lets go of no observer."""
     if device.type == "cuda":
         with suppress(Exception):  # a torch that has no such door
-            attach = torch._C._cuda_attach_out_of_memory_observer  # type: ignore[attr-defined]  # noqa: SLF001
+            attach = torch._C._cuda_attach_out_of_memory_observer  # type: ignore[attr-defined]  # noqa: SLF001  # no public name
             attach(lambda _device, asked_bytes, *_: ran_out(asked_bytes))
 
 

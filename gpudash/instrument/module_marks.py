@@ -56,7 +56,7 @@ class ModuleMarks:
 
     def _begin(self, module: nn.Module, _args: Any) -> None:
         private: Any = torch._C  # noqa: SLF001  # a third of what record_function takes
-        mark = private._profiler._RecordFunctionFast(self._names[id(module)])  # noqa: SLF001
+        mark = private._profiler._RecordFunctionFast(self._names[id(module)])  # noqa: SLF001  # as above
         mark.__enter__()
         self._open.setdefault((get_ident(), id(module)), []).append(mark)
 

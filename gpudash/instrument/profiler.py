@@ -272,7 +272,7 @@ def note(path: Path, profiled: Profiled) -> None:
 def _is_active() -> bool:
     """Return whether somebody's profiler is on. Nothing public tells."""
     private: Any = torch.autograd
-    return bool(autograd._is_profiler_enabled or private._profiler_enabled())  # noqa: SLF001
+    return bool(autograd._is_profiler_enabled or private._profiler_enabled())  # noqa: SLF001  # nothing public tells
 
 
 def _is_warming_up() -> bool:
@@ -292,7 +292,7 @@ def _note_prepared() -> None:
         _prepared.add(profile)
         return prepare(profile)
 
-    autograd.profile._prepare_trace = noting  # type: ignore[method-assign]  # noqa: SLF001
+    autograd.profile._prepare_trace = noting  # type: ignore[method-assign]  # noqa: SLF001  # how any profiler begins
 
 
 _note_prepared()
@@ -300,9 +300,9 @@ _note_prepared()
 
 def _trace_alone() -> Any:
     """Have no events made for Python, which nobody reads here; None where torch always does."""
-    private: Any = torch._C  # noqa: SLF001
+    private: Any = torch._C  # noqa: SLF001  # where torch keeps the option
     try:
-        return private._profiler._ExperimentalConfig(trace_only=True)  # noqa: SLF001
+        return private._profiler._ExperimentalConfig(trace_only=True)  # noqa: SLF001  # as above
     except TypeError:  # of an older torch
         return None
 

@@ -28,7 +28,7 @@ PROTOTYPE = "Synchronization debug mode is a prototype feature"
 """torch says so once, to whoever asks for its warnings."""
 WAITING: tuple[tuple[Any, str], ...] = (
     (torch._C, "_cuda_synchronize"),  # noqa: SLF001  # the lowest that Python can reach
-    (torch._C, "_accelerator_synchronizeDevice"),  # noqa: SLF001
+    (torch._C, "_accelerator_synchronizeDevice"),  # noqa: SLF001  # what the public one calls
     (torch.cuda.Stream, "synchronize"),
     (torch.cuda.Event, "synchronize"),
     (torch.Event, "synchronize"),
@@ -66,7 +66,7 @@ class SyncWindow:
         self._is_on = True
         self._retries = _retries()
         # whatever filters the script adds meanwhile, "error" above all, come after ours
-        add: Any = warnings._add_filter  # type: ignore[attr-defined]  # noqa: SLF001
+        add: Any = warnings._add_filter  # type: ignore[attr-defined]  # noqa: SLF001  # all filters go through it
         self._exchange(warnings, "_add_filter", self._ours_stay_first(add))
         add(*self._filter, append=False)
         for owner, name in WAITING:
@@ -103,7 +103,7 @@ class SyncWindow:
             return False
         if text.startswith(SYNC):
             # ours hand on what the script does, and make no call that torch warns of
-            self._note(sys._getframe(1), through_ours=True)  # noqa: SLF001
+            self._note(sys._getframe(1), through_ours=True)  # noqa: SLF001  # the short way to the caller
             return self._warns
         return text.startswith(PROTOTYPE)
 
@@ -126,7 +126,7 @@ class SyncWindow:
                 return wait(*args, **kwargs)
             finally:
                 if self._is_on and not self._noted_since(before):
-                    self._note(sys._getframe(1))  # noqa: SLF001
+                    self._note(sys._getframe(1))  # noqa: SLF001  # the short way to the caller
 
         return uncompiled(noting, deeply=False)
 
@@ -136,7 +136,7 @@ class SyncWindow:
             before = len(self._seen)
             target = copy(*args, **kwargs)
             if self._is_on and waits_for_memory(target, args) and not self._noted_since(before):
-                self._note(sys._getframe(1))  # noqa: SLF001
+                self._note(sys._getframe(1))  # noqa: SLF001  # the short way to the caller
             return target
 
         return uncompiled(noting, deeply=False)

@@ -18,10 +18,10 @@ def uncompiled(function: Callable[P, R], *, deeply: bool = True) -> Callable[P, 
     own = cast(FunctionType, function)
     own.__dict__["_torchdynamo_disable"] = True  # where a graph would take it in
     with suppress(ImportError, AttributeError):
-        from torch._C._dynamo import eval_frame  # noqa: PLC0415
+        from torch._C._dynamo import eval_frame  # noqa: PLC0415  # not in every torch
 
         private: Any = eval_frame
-        skip, default = private._FrameAction.SKIP, private._FrameAction.DEFAULT  # noqa: SLF001
-        strategy = private._FrameExecStrategy(skip, skip if deeply else default)  # noqa: SLF001
+        skip, default = private._FrameAction.SKIP, private._FrameAction.DEFAULT  # noqa: SLF001  # torch names them no other way
+        strategy = private._FrameExecStrategy(skip, skip if deeply else default)  # noqa: SLF001  # as above
         private.set_code_exec_strategy(own.__code__, strategy)
     return function
