@@ -28,7 +28,7 @@ from gpudash.run.held import keep
 from gpudash.run.script import ScriptSource
 from gpudash.run.user_command import UserCommand
 
-SCRIPT = str(Path(__file__).with_name("ddp_script.py"))
+SCRIPT = str(Path(__file__).parents[1] / "run" / "ddp_script.py")
 WAIT_S = 60.0
 FUSED, SINGLE = {"fused_optimizer": "fused"}, {"fused_optimizer": "single"}
 
