@@ -37,6 +37,8 @@ SHORTEST_S, LONGEST_S = 0.0005, 0.02
 """Between two polls of a rank."""
 NAMED = 4
 """Missing ranks that are named."""
+GO, NO, LATE = "go", "no", "late"
+"""Decisions, as the store has them: a word, and more after it."""
 
 
 class Decision(NamedTuple):
@@ -46,6 +48,8 @@ class Decision(NamedTuple):
     """Why it is not done; None: it is."""
     payload: str = ""
     """What rank 0 has said with it; empty where it is refused."""
+    is_late: bool = False
+    """A rank heard of it after its step, and refused it for that alone."""
 
 
 class Agreement:
@@ -59,29 +63,34 @@ class Agreement:
         self._world_size = world_size
         self._patience_s = patience_s
 
-    def decide(self, topic: str, refusal: str | None, payload: str = "") -> Decision:
+    def decide(
+        self, topic: str, refusal: str | None, payload: str = "", *, is_late: bool = False
+    ) -> Decision:
         """Return what is decided; wait for the other ranks unless this one refuses.
 
-        A topic is decided once. Every rank names it alike, and comes to it at the same step.
+        A topic is decided once. Every rank names it alike, and comes to it at the same step, or
+        refuses it because it `is_late`.
         """
+        store = PrefixStore(f"gpudash/{topic}", self._store)
         try:
-            return self._decide(PrefixStore(f"gpudash/{topic}", self._store), refusal, payload)
+            if refusal is not None:  # in its own words here, with its name elsewhere
+                _write(store, f"{LATE if is_late else NO} rank {self._rank}: {refusal}")
+                return Decision(refusal, is_late=is_late)
+            return self._decide(store, payload)
         except DistError:  # the process that keeps the store has ended
-            return Decision(refusal or "the store of the process group does not answer")
+            why = refusal or "the store of the process group does not answer"
+            return Decision(why, is_late=is_late)
 
-    def _decide(self, store: Store, refusal: str | None, payload: str) -> Decision:
-        if refusal is not None:  # in its own words here, with its name elsewhere
-            _write(store, f"no rank {self._rank}: {refusal}")
-            return Decision(refusal)
+    def _decide(self, store: Store, payload: str) -> Decision:
         if self._rank == 0:
             store.set("payload", payload)
         if self._is_last(store):
-            return _read(_write(store, "go " + store.get("payload").decode()))
+            return _read(_write(store, f"{GO} {store.get('payload').decode()}"))
         began_s = time.monotonic()
         while not store.check(["decision"]):
             waited_s = time.monotonic() - began_s
             if waited_s > self._patience_s:
-                return _read(_write(store, f"no {self._missing(store)}"))
+                return _read(_write(store, f"{NO} {self._missing(store)}"))
             least_s = max(SHORTEST_S, self._world_size / POLLS_PER_S)
             time.sleep(max(least_s, min(waited_s / 10, LONGEST_S)))
         return _read(store.get("decision"))
@@ -117,4 +126,4 @@ def _write(store: Store, decision: str) -> bytes:
 
 def _read(decision: bytes) -> Decision:
     word, _, text = decision.decode().partition(" ")
-    return Decision(None, text) if word == "go" else Decision(text)
+    return Decision(None, text) if word == GO else Decision(text, is_late=word == LATE)
