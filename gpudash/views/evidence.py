@@ -68,18 +68,18 @@ def _straggler(measured: Measured) -> Iterator[str]:
         return
     rank = f"rank {straggler.rank}"
     in_what = _in_what(straggler.phase, snapshot.phases)
-    why = f" ({straggler.why})" if straggler.why else ""
-    waits = f"{fmt.milliseconds(straggler.others_wait_ms)} ms a step in the all-reduce{why}"
+    wait = fmt.milliseconds(straggler.others_wait_ms)
     match straggler.kind:
         case "persistent":
-            yield f"{rank} is {_pct(straggler.slower_pct)} slow{in_what}; the others wait {waits}"
-            yield "no lever changes that"
+            first = f"{rank} is {_pct(straggler.slower_pct)} slow{in_what}"
+            last = "no lever changes that"
         case "imbalance":
-            yield f"{rank} has more to work on{in_what}; the others wait {waits}"
-            yield "batches of equal size would even that out"
+            first = f"{rank} has more to work on{in_what}"
+            last = "batches of equal size would even that out"
         case "wandering":
-            yield f"the slow rank changes; the others wait {waits}"
-            yield f"the newest is {rank}, {_pct(straggler.slower_pct)} slow{in_what}"
+            first = "the slow rank changes"
+            last = f"the newest is {rank}, {_pct(straggler.slower_pct)} slow{in_what}"
+    yield from (first, f"the others wait {wait} ms a step in the all-reduce", straggler.why, last)
 
 
 def beside(limit: Limit, snapshot: Snapshot) -> Iterator[str]:

@@ -216,7 +216,9 @@ def test_a_slow_rank_is_the_limit_with_its_phase_the_wait_and_why():
     found = ask(behind(why="power cap on GPU 5"))
     assert (found.kind, found.title, found.tries) == ("straggler", "limited by rank 5", ())
     assert found.evidence == (
-        f"rank 5 is 11 % slow in backward; {WAITS} (power cap on GPU 5)",
+        "rank 5 is 11 % slow in backward",
+        WAITS,
+        "power cap on GPU 5",
         "no lever changes that",
     )
 
@@ -224,21 +226,22 @@ def test_a_slow_rank_is_the_limit_with_its_phase_the_wait_and_why():
 @pytest.mark.parametrize(
     ("phase", "said"),
     [
-        ("data", "rank 5 is 11 % slow in its data loading; "),
-        ("host", "rank 5 is 11 % slow on the host; "),
-        ("", "rank 5 is 11 % slow; "),
-        ("their own\x1b", "rank 5 is 11 % slow in their own␛; "),
+        ("data", "rank 5 is 11 % slow in its data loading"),
+        ("host", "rank 5 is 11 % slow on the host"),
+        ("", "rank 5 is 11 % slow"),
+        ("their own\x1b", "rank 5 is 11 % slow in their own␛"),
     ],
 )
 def test_a_slow_rank_is_slow_in_something(phase, said):
-    assert ask(behind(phase=phase)).evidence[0].startswith(said)
+    assert ask(behind(phase=phase)).evidence[0] == said
 
 
 def test_a_slow_rank_that_changes_is_not_the_one_that_is_named():
     found = ask(behind(kind="wandering"))
     assert found.title == "limited by one rank after another"
     assert found.evidence == (
-        f"the slow rank changes; {WAITS}",
+        "the slow rank changes",
+        WAITS,
         "the newest is rank 5, 11 % slow in backward",
     )
 
@@ -246,7 +249,7 @@ def test_a_slow_rank_that_changes_is_not_the_one_that_is_named():
 def test_a_rank_with_more_work_is_not_called_slow():
     found = ask(behind(kind="imbalance", phase="", why="another rank in each step"))
     assert found.title == "limited by unequal batches"
-    assert found.evidence[0] == (f"rank 5 has more to work on; {WAITS} (another rank in each step)")
+    assert found.evidence[:3] == ("rank 5 has more to work on", WAITS, "another rank in each step")
 
 
 def test_where_nobody_waits_a_delay_is_information_beside_the_limit():
