@@ -669,7 +669,8 @@ def test_where_it_is_known_it_says_where_the_ranks_are_also_before_the_first_ste
         RankStack(rank=1, steps=0, doing="is in load (data.py:41)"),
     )
     hang = Hang(for_s=34.0, missing=(1,), stacks=stacks)
-    for shown in (Snapshot(state="training", hang=hang), changed(gpu_step(), hang=hang)):
+    switching = changed(gpu_step(), state="switching", hang=hang)  # a lever that no step takes up
+    for shown in (Snapshot(state="training", hang=hang), changed(gpu_step(), hang=hang), switching):
         found = ask(shown)
         assert (found.kind, found.title) == ("silent", "no rank has finished a step for 34 s")
         assert found.evidence[0] == "rank 1 is in load (data.py:41)"
