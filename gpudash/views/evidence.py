@@ -214,14 +214,17 @@ def _cpu(measured: Measured) -> Iterator[str]:
 def _shares(measured: Measured) -> Iterator[str]:
     """Yield what the step goes into; host and device work at the same time."""
     step = measured.step
+    at_work, left = at_work_pct(step, None), step.share_pct(step.unattributed_ms)
+    if at_work is not None and left is not None:  # the script's own code may rest
+        left += (step.share_pct(step.computing_ms) or 0.0) - at_work
     shares = {
-        "GPU" if step.on_gpu else "computing": step.computing_ms,
-        "communication": step.communication_ms,
-        "host": step.host_ms if step.on_gpu else None,
-        "data": step.starved_ms,
-        "unattributed": step.unattributed_ms,
+        "GPU" if step.on_gpu else "computing": at_work,
+        "communication": step.share_pct(step.communication_ms),
+        "host": step.share_pct(step.host_ms) if step.on_gpu else None,
+        "data": step.share_pct(step.starved_ms),
+        "unattributed": left,
     }
-    yield from (f"{name} {measured.share(ms)}" for name, ms in shares.items() if ms is not None)
+    yield from (f"{name} {fmt.percent(pct)}" for name, pct in shares.items() if pct is not None)
 
 
 def _nothing(_measured: Measured) -> Iterator[str]:

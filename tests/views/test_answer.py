@@ -314,12 +314,16 @@ def test_little_communication_is_no_limit_and_no_work():
     assert not any("counts as work" in one for one in found.evidence)
 
 
-def test_an_unclear_step_tells_computing_from_communication():
+def test_an_unclear_step_tells_computing_from_communication_and_from_rest():
     snapshot = exchanging(0.9, device=CPU, data_ms=0.0)
     host = HostReading(at_s=0.0, values={"cpu_pct": 30.0})
-    found = ask(changed(snapshot, host=host))
+    snapshot = changed(snapshot, host=host)
+    found = ask(snapshot)
     assert found.kind == "none"
-    assert found.evidence[:2] == ("computing 90 %", "communication 9 %")
+    said = ("computing 30 %", "communication 9 %", "data 0 %", "unattributed 61 %")
+    assert found.evidence == said
+    computes = next(line for line in why_lines(found, snapshot) if "the CPU computes" in line)
+    assert "30 %" in computes
 
 
 def test_the_rule_of_a_slow_rank_is_among_the_reasons():
