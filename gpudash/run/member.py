@@ -85,7 +85,7 @@ class Member:
         return (self.node, self.pid) == (other.node, other.pid)
 
     def read(self) -> list[Envelope]:
-        """Return what has arrived. Raises SourceError or MsgspecError for what makes no sense."""
+        """Return what has arrived. Raises SourceError or UNDECODABLE for what makes no sense."""
         try:
             lines = self._connection.read()
         except HungUp as error:

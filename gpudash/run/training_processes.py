@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
-from gpudash.errors import SourceError
+from gpudash.errors import UNDECODABLE, SourceError
 from gpudash.protocol import AnyCommand, Envelope, Hello, Notice, Parted, Stacks
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import stacks
@@ -61,7 +61,7 @@ class TrainingProcesses:
                     self._commands.note_answer(envelope, rank)
                     if not isinstance(envelope.body, Hello):
                         found.append(msgspec.structs.replace(envelope, rank=rank))
-            except (SourceError, msgspec.MsgspecError) as error:
+            except (SourceError, *UNDECODABLE) as error:
                 self._sentences.append(f"{member.described} is left out: {error}")
                 self._refused.add(member.key)
                 member.close()

@@ -307,7 +307,16 @@ def test_a_process_speaks_as_a_training_alone(here, node, source):
 
 
 @pytest.mark.parametrize(
-    "line", [b"x", b"-1 {}", b'0 {"type":"Ping","asked_s":1}', b"0 {", b"99999999999 {}"]
+    "line",
+    [
+        b"x",
+        b"-1 {}",
+        b'0 {"type":"Ping","asked_s":1}',
+        b"0 {",
+        b"99999999999 {}",
+        b'0 {"type":"Parting","text":"\xff"}',
+        b'0 {"x":' + b"[" * 10_000,
+    ],
 )
 def test_a_node_that_makes_no_sense_is_let_go(here, node, line):
     node.say(line)
@@ -365,7 +374,17 @@ def test_who_says_nothing_is_let_go_after_a_while(here, monkeypatch):
     assert not here.nodes._strangers
 
 
-@pytest.mark.parametrize("words", [b"x" * 5000, b"GET / HTTP/1.1\r\n", b"{}\n", b"\xff\xff\n"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"x" * 5000,
+        b"GET / HTTP/1.1\r\n",
+        b"{}\n",
+        b"\xff\xff\n",
+        b'{"type":"Answer","nonce":"\xff"}\n',
+        b'{"x":' + b"[" * 1015 + b"\n",
+    ],
+)
 def test_who_says_something_else_is_let_go_at_once(here, words):
     peer = Peer(here)
     peer.hear(Challenge)

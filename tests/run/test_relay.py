@@ -290,7 +290,17 @@ def test_who_does_not_know_the_token_is_told_nothing(training, impostor, relayed
     assert heard[1] == b""
 
 
-@pytest.mark.parametrize("banner", [b"SSH-2.0-OpenSSH_9.6", b"{}", b"\xff", b"x" * 100_000])
+@pytest.mark.parametrize(
+    "banner",
+    [
+        b"SSH-2.0-OpenSSH_9.6",
+        b"{}",
+        b"\xff",
+        b"x" * 100_000,
+        b'{"type":"Challenge","nonce":"\xff"}',
+        b'{"x":' + b"[" * 10_000,
+    ],
+)
 def test_what_is_no_gpudash_is_one_line(impostor, relayed, banner):
     address, _ = impostor(banner)
     said = relayed(address)
