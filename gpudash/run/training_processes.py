@@ -32,6 +32,7 @@ class TrainingProcesses:
         self._arrivals = Arrivals(place)
         self._nodes = nodes
         self._members: list[Member] = []
+        self._ranks: dict[int, Member] = {}  # those that have said something
         self._refused: set[Key] = set()  # processes and sockets that make no sense
         self.parted_s: float | None = None
         """When the last one hung up; None while one trains."""
@@ -97,6 +98,7 @@ class TrainingProcesses:
         for member in self._members:
             member.close()
         self._members.clear()
+        self._ranks.clear()
         if self._nodes is not None:
             self._nodes.close()
             self._nodes = None
@@ -125,14 +127,14 @@ class TrainingProcesses:
         if member.rank is None:
             if not 0 <= envelope.rank < MOST_RANKS:
                 raise SourceError(f"it says that its rank is {envelope.rank}")
-            nodes = {one.rank: one.node for one in self._members}
-            asked = envelope.rank
-            if member.node and asked in nodes:
+            asked, other = envelope.rank, self._ranks.get(envelope.rank)
+            if member.node and other is not None:
                 raise SourceError(f"it says it is rank {asked}, which another process is")
-            member.rank = next(rank for rank in itertools.count(asked) if rank not in nodes)
-            if nodes.get(asked):
+            member.rank = next(rank for rank in itertools.count(asked) if rank not in self._ranks)
+            self._ranks[member.rank] = member
+            if other is not None and other.node:
                 shown = f"the one here is shown as rank {member.rank}"
-                self._sentences.append(f"rank {asked} is on {nodes[asked]} already; {shown}")
+                self._sentences.append(f"rank {asked} is on {other.node} already; {shown}")
             before = self._pids.get(member.rank, member.pid)
             self._pids[member.rank] = member.pid
             if before != member.pid:
@@ -143,6 +145,8 @@ class TrainingProcesses:
     def _part_with(self, member: Member) -> None:
         """Let go of it. If it lives it is asked again: it may have had another dashboard."""
         self._members.remove(member)
+        if member.rank is not None:
+            del self._ranks[member.rank]
         member.close()
         if not self._members:
             self.parted_s = time.monotonic()
@@ -159,7 +163,7 @@ class TrainingProcesses:
             self._gone.remove(gone)
             others = "; the others go on" if self._members else ""
             self._sentences.append(f"{gone.described} has ended{others}")
-            if gone.rank not in {one.rank for one in self._members}:  # else another has its place
+            if gone.rank not in self._ranks:  # else another has its place
                 parted = Parted(at_s=gone.parted_s, pid=gone.pid)
                 rank = gone.rank or 0
                 found.append(
