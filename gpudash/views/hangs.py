@@ -113,6 +113,7 @@ class Hangs:
                 rank.pauses = rank.has_parted = False
                 if isinstance(body, Started):
                     rank.on_gpu = body.device.kind == "cuda"
+                    self._forget_from(body.world_size)
             case Paused():
                 rank.pauses = True
             case Resumed(at_s=at_s):
@@ -130,6 +131,11 @@ class Hangs:
             case Parted():
                 rank.has_parted = True
                 rank.stack = RankStack(rank=number, steps=rank.steps, doing="has ended")
+
+    def _forget_from(self, world_size: int) -> None:
+        """Forget ranks that have ended, and that a job which began again without them has not."""
+        left = self._ranks.items()
+        self._ranks = {n: one for n, one in left if n < world_size or not one.has_parted}
 
     def _move_on(self, at_s: float) -> None:
         """Take that there was no hang so far."""

@@ -194,6 +194,18 @@ def test_a_rank_that_has_ended_is_missing():
     assert clauses(hang) == ("rank 1 has ended", "rank 0 waits in all_reduce (train.py:7)")
 
 
+def test_a_rank_that_a_smaller_job_has_no_more_is_not_missing():
+    job = Job(3)
+    for rank in range(3):
+        job.say(rank, Parted(at_s=job.ended_s, pid=rank))
+    del job.ranks[2]
+    for rank, trainer in job.ranks.items():
+        job.say(rank, replace(trainer.start(), world_size=2))
+    job.train(20)
+    job.tell(REDUCE, LOAD)
+    assert job.after(15).missing == (1,)
+
+
 def test_the_title_says_for_how_long():
     assert title(told(REDUCE, LOAD)) == "no rank has finished a step for 34 s"
     assert title(told(LOAD)) == "no step for 34 s"
