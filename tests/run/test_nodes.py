@@ -324,6 +324,13 @@ def test_a_node_that_makes_no_sense_is_let_go(here, node, line):
     assert node.is_let_go
 
 
+def test_a_process_that_tells_of_no_step_as_if_it_were_one_is_left_out(here, node):
+    node.tell(Hello())
+    step = Step(step=1, segment=0, finished_s=1.0, step_ms=1.0, count=0)
+    node.tell(Progress(until_s=1.0, steps=(step,), total_steps=1, total_samples=None))
+    here.hears("training process 412 (rank 8) on gpu2 is left out: Expected `int` >= 1")
+
+
 def test_a_line_without_end_is_read_no_further(here, node, monkeypatch):
     here.nodes._nodes[0].lines.longest = 1000
     node.say(b"412 " + b"x" * 2000)
