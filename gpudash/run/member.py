@@ -29,6 +29,9 @@ class NodeLost(HungUp):
 class Connection(Protocol):
     """What is needed of one: `Lines`, or a relay's channel."""
 
+    ended: bool
+    """Whether nothing comes after what has been read."""
+
     def read(self) -> list[bytes]:
         """Return the lines that have arrived. Raises Lost."""
 
@@ -93,6 +96,7 @@ class Member:
             return []
         except Lost as error:
             raise SourceError(str(error)) from error
+        self.ended = self.ended or self._connection.ended  # who follows may have come already
         envelopes = [self._taken(self._decoder.decode(line)) for line in lines]
         for envelope in envelopes:
             self._note(envelope)

@@ -257,6 +257,17 @@ def test_a_gpudash_that_comes_again_replaces_itself(here, node):
     assert not [one for one in here.sentences if "lost" in one or "rank" in one]
 
 
+def test_a_process_that_follows_another_of_its_rank_is_heard_where_both_come_at_once(here, node):
+    node.tell(Hello())
+    here.until(lambda: here.processes._members)
+    node.tell(Resumed(at_s=1.0))
+    node.say(line_of(412, b""))
+    node.tell(Hello(), process=413)
+    node.tell(Resumed(at_s=2.0), process=413)
+    here.until(lambda: len(here.bodies(Resumed)) == 2)
+    assert here.hears("rank 8") == "rank 8 began again: training process 413 follows 412"
+
+
 def test_a_second_gpudash_of_the_same_machine_is_another_node(here, node):
     other = connected(here, run="s")
     node.tell(Hello(), rank=8)
