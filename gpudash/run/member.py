@@ -52,11 +52,17 @@ class Member:
         connection: Connection,
         node: str = "",
         taken: Callable[[Envelope], Envelope] = lambda envelope: envelope,
+        *,
+        is_seen: bool = True,
     ) -> None:
-        """`node` is the other machine that it is on; `taken` returns its message as one of ours."""
+        """`node` is the other machine that it is on; `taken` returns its message as one of ours.
+
+        One that is not seen from here is of another namespace: `pid` is its number there.
+        """
         self.key = key
         self.pid = pid
         self.node = node
+        self.is_seen = is_seen and not node
         self.rank: int | None = None
         """None until it has said something."""
         self.ended = False
@@ -80,8 +86,8 @@ class Member:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its process has: taken for granted of another node's that has hung up."""
-        return bool(self.node) or began_ticks(self.pid) < 0
+        """Whether its process has: taken for granted of one that is not seen and has hung up."""
+        return not self.is_seen or began_ticks(self.pid) < 0
 
     def is_same_process(self, other: "Member") -> bool:
         """Whether both are of one process."""
@@ -135,6 +141,6 @@ class Member:
 
 
 def peer(connection: socket.socket) -> int:
-    """Return the process at the other end, as the kernel knows it."""
+    """Return the process at the other end, as the kernel knows it; 0: it is not seen from here."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     return int(CREDENTIALS.unpack(credentials)[0])

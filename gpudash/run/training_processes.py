@@ -87,9 +87,9 @@ class TrainingProcesses:
         self._question = stacks.Question(command, self._place, self._members)
 
     def kill(self) -> None:
-        """Kill those of this machine that are connected."""
+        """Kill those that are connected and seen from here."""
         for member in self._members:
-            if not member.node:
+            if member.is_seen:
                 with suppress(OSError):
                     os.kill(member.pid, signal.SIGKILL)
 
@@ -107,7 +107,8 @@ class TrainingProcesses:
         """Take in those that have come."""
         known = self._refused | {member.key for member in self._members}
         for key, connection in self._arrivals.look(known):
-            self._add(Member(key, peer(connection) or key[0], Lines(connection)))
+            pid = peer(connection)
+            self._add(Member(key, pid or key[0], Lines(connection), is_seen=pid > 0))
         if self._nodes is not None:
             for channel in self._nodes.turn():
                 self._add(Member(channel, channel.process, channel, channel.node, channel.taken))

@@ -360,6 +360,20 @@ def test_a_process_elsewhere_is_never_taken_for_one_here(here, name):
         bystander.kill()
 
 
+def test_a_process_counted_in_another_namespace_is_never_taken_for_the_one_of_its_number_here(
+    here, place, monkeypatch
+):
+    monkeypatch.setattr("gpudash.run.training_processes.peer", lambda _connection: 0)
+    with subprocess.Popen(["sleep", "60"]) as bystander, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(place.socket(bystander.pid)))
+        listening.listen()
+        here.until(lambda: here.processes._members)
+        here.processes.kill()
+        with pytest.raises(subprocess.TimeoutExpired):
+            bystander.wait(0.1)
+        bystander.kill()
+
+
 # ── strangers ───────────────────────────────────────────────────────────────────────────
 
 
