@@ -154,6 +154,8 @@ class TrainingProcesses:
         if member.rank is not None and member.key not in self._refused and not member.is_lost:
             member.parted_s = time.monotonic()
             self._gone.append(member)
+        if member.node:  # its node keeps it away, and its key never comes again
+            self._refused.discard(member.key)
 
     def _departed(self) -> list[Envelope]:
         """Return which processes have ended while their command lives on."""

@@ -292,6 +292,7 @@ def test_a_rank_that_is_taken_is_refused_and_its_process_let_go(here, node):
     here.until(lambda: here.bodies(Resumed))
     assert [one.rank for one in here.told] == [8]
     assert len(here.bodies(Resumed)) == 1
+    assert not here.processes._refused
 
 
 def test_a_rank_here_that_another_node_has_already_is_told(here, node, place):
