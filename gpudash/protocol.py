@@ -410,6 +410,8 @@ class Stack(Record, frozen=True, kw_only=True):
     """As Python's faulthandler writes it; empty where the process did not answer."""
     why: str = ""
     """Why it did not, as a clause that the rank is the subject of."""
+    is_known: bool = True
+    """Whether one of the two says where it is: nobody can ask a process of another node."""
 
 
 class Parted(Record, frozen=True, kw_only=True):

@@ -72,7 +72,9 @@ class Question:
     def _of(self, member: Member, text: str) -> Stack:
         why = f"is on {member.node}, where nobody asks it" if member.node else why_not(member.pid)
         why = "" if text else why
-        return Stack(at_s=self._asked_s, answers=(self._number,), text=text, why=why)
+        is_known = bool(text) or why in STATES.values()
+        answers = (self._number,)
+        return Stack(at_s=self._asked_s, answers=answers, text=text, why=why, is_known=is_known)
 
 
 def ask(place: Rendezvous, pid: int) -> Asked | None:

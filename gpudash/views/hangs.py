@@ -154,6 +154,7 @@ def _rank_stack(number: int, rank: _Rank, told: Stack) -> RankStack:
         rank=number,
         steps=rank.steps,
         lines=tuple(map(str, found)),
+        is_known=told.is_known,
         # on a GPU a backward pass hands its collectives over and goes on
         collective="" if rank.on_gpu and waits_in == BACKWARD else waits_in,
         doing=doing(found) if found else told.why or "does not tell where it is",
@@ -165,13 +166,14 @@ def missing(stacks: Sequence[RankStack]) -> tuple[int, ...]:
 
     On a GPU the host waits in none: there it is those that are elsewhere than most.
     """
-    absent = [one.rank for one in stacks if not one.collective]
-    if 0 < len(absent) < len(stacks):
+    known = [one for one in stacks if one.is_known]
+    absent = [one.rank for one in known if not one.collective]
+    if 0 < len(absent) < len(known):
         return tuple(absent)
     for place in (_line, _function):
-        for most, count in Counter(map(place, stacks)).most_common(1):
-            if 2 * count > len(stacks):
-                return tuple(one.rank for one in stacks if place(one) != most)
+        for most, count in Counter(map(place, known)).most_common(1):
+            if 2 * count > len(known):
+                return tuple(one.rank for one in known if place(one) != most)
     return ()
 
 

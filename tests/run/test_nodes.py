@@ -21,6 +21,8 @@ from gpudash.protocol import (
     Progress,
     Refused,
     Resumed,
+    Stack,
+    Stacks,
     Started,
     Step,
 )
@@ -155,6 +157,14 @@ def test_a_command_reaches_the_process_that_it_is_for(here, node):
     assert here.processes.send(Change(id=3, settings={"precision": "bf16"})) == []
     process, _, command = node.hear().partition(b" ")
     assert (process, json.loads(command)["settings"]) == (b"412", {"precision": "bf16"})
+
+
+def test_where_a_process_elsewhere_is_nobody_asks(here, node):
+    node.tell(Hello())
+    here.until(lambda: here.processes._members)
+    here.processes.ask_for_stacks(Stacks(id=4))
+    (stack,) = here.until(lambda: here.bodies(Stack))
+    assert (stack.why, stack.is_known) == ("is on gpu2, where nobody asks it", False)
 
 
 def test_a_command_to_a_node_that_is_lost_is_answered(here, node):
