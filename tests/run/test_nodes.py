@@ -378,7 +378,11 @@ def test_a_process_counted_in_another_namespace_is_never_taken_for_the_one_of_it
     with subprocess.Popen(["sleep", "60"]) as bystander, socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(place.socket(bystander.pid)))
         listening.listen()
-        here.until(lambda: here.processes._members)
+        (member,) = here.until(lambda: here.processes._members)
+        member.rank, here.processes._ranks[0] = 0, member
+        here.processes.ask_for_stacks(Stacks(id=4))
+        (stack,) = here.until(lambda: here.bodies(Stack))
+        assert (stack.why, stack.is_known) == ("is in a container, where nobody asks it", False)
         here.processes.kill()
         with pytest.raises(subprocess.TimeoutExpired):
             bystander.wait(0.1)
