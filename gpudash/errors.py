@@ -31,6 +31,11 @@ class Exit(IntEnum):
         return member
 
 
+UNDECODABLE = (ValueError, RecursionError)
+"""What msgspec raises for bytes that are no message: its own errors are ValueErrors, as that for
+text that is no UTF-8 is; what is nested too deep is neither."""
+
+
 class GpudashError(Exception):
     """Base of every error a user can cause or mend. `str(error)` is one complete line."""
 

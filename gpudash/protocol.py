@@ -5,7 +5,7 @@ A point in time, `*_s`, is in seconds of `time.monotonic()`, which all processes
 machine share. A duration carries its unit in its name. `None` means "not measured".
 """
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
@@ -184,7 +184,7 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     """What each phase took; as `overlap`, how long both streams were busy, if there are two."""
     cpu_ms: float | None = None
     """CPU time that the training process used during the step, in all threads; None on a GPU."""
-    count: int = 1
+    count: Annotated[int, msgspec.Meta(ge=1)] = 1
     """How many steps it stands for, one directly after the other; more only in a replay."""
     since_break: int = 0
     """Steps since the last start, change or pause, this one included; the session stamps it. An
@@ -416,6 +416,8 @@ class Stack(Record, frozen=True, kw_only=True):
     """As Python's faulthandler writes it; empty where the process did not answer."""
     why: str = ""
     """Why it did not, as a clause that the rank is the subject of."""
+    is_known: bool = True
+    """Whether one of the two says where it is: nobody can ask a process of another node."""
 
 
 class Parted(Record, frozen=True, kw_only=True):

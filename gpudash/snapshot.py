@@ -178,6 +178,8 @@ class RankStack(msgspec.Struct, frozen=True, kw_only=True):
     """Innermost first: `file:line function`; empty where it did not answer."""
     collective: str = ""
     """In which one it waits; empty where it is in none."""
+    is_known: bool = True
+    """Whether it is known where it is."""
     doing: str = ""
     """What it does, as a clause that the rank is the subject of."""
 

@@ -84,7 +84,6 @@ class GradientSync:
     def pass_begins(self) -> None:
         """Take that a backward pass begins."""
         for one in self._reducers:
-            one.syncs = False
             one.last.begin()
 
     def pass_ends(self) -> bool:
@@ -94,6 +93,7 @@ class GradientSync:
             was_lost = one.last.is_lost
             exposes |= one.last.end() and one.syncs
             one.passes += one.syncs
+            one.syncs = False  # the next pass may not be followed
             self.is_news |= one.last.is_lost != was_lost
         return exposes
 

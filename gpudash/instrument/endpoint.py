@@ -11,8 +11,7 @@ import socket
 import struct
 from pathlib import Path
 
-import msgspec
-
+from gpudash.errors import UNDECODABLE
 from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
 from gpudash.protocol import AnyCommand, Event
 
@@ -50,7 +49,7 @@ class Line:
             return []
         try:
             return self._commands.read()
-        except (ParentGone, msgspec.DecodeError):
+        except (ParentGone, *UNDECODABLE):
             self.close()
             return []
 

@@ -24,6 +24,7 @@ from gpudash.protocol import (
     Refused,
     Resume,
     Resumed,
+    Started,
     TooLate,
 )
 from gpudash.run.member import AHEAD_S, Key, Member
@@ -56,11 +57,13 @@ class JobCommands:
         self._ask_again(members)
         return [*self._send_on(members), *self._left_over(members)]
 
-    def note_answer(self, envelope: Envelope, rank: int) -> None:
-        """Take what a process says: perhaps it answers.
+    def note(self, envelope: Envelope, rank: int) -> None:
+        """Take what a process says: perhaps it answers, or counts its steps anew.
 
         One answer is told: rank 0's, or where it is lost, another's.
         """
+        if isinstance(envelope.body, Started):
+            self._at_step = 0
         for number in getattr(envelope.body, "answers", ()):
             asked = self._asked.get(number)
             if asked is None:

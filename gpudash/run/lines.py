@@ -31,6 +31,8 @@ class Lines:
         self._unsent = bytearray()
         self.longest = longest
         """Bytes of a line that the other end may say."""
+        self.ended = False
+        """Whether nothing comes after what has been read."""
 
     def fileno(self) -> int:
         """Return what to watch for something to read."""
@@ -45,22 +47,21 @@ class Lines:
         """Return the lines that have arrived, and send what is left. Raises Lost."""
         self._flush()
         received = bytearray(self._partial)
-        ended = False
         most = len(received) + min(TURN_BYTES, self.longest + 1)
-        while not ended and len(received) < most:
+        while not self.ended and len(received) < most:
             try:
                 chunk = self._connection.recv(READ_BYTES)
             except BlockingIOError:
                 break
             except OSError:
                 chunk = b""
-            ended = not chunk
+            self.ended = not chunk
             received += chunk
         *lines, self._partial = bytes(received).split(b"\n")
         if max(map(len, (*lines, self._partial))) > self.longest:
             raise Lost("a line of it is too long")
         lines, self._arrived = self._arrived + lines, []
-        if ended and not lines:
+        if self.ended and not lines:
             raise HungUp("it has hung up")
         return lines
 

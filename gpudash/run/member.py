@@ -29,6 +29,9 @@ class NodeLost(HungUp):
 class Connection(Protocol):
     """What is needed of one: `Lines`, or a relay's channel."""
 
+    ended: bool
+    """Whether nothing comes after what has been read."""
+
     def read(self) -> list[bytes]:
         """Return the lines that have arrived. Raises Lost."""
 
@@ -49,11 +52,17 @@ class Member:
         connection: Connection,
         node: str = "",
         taken: Callable[[Envelope], Envelope] = lambda envelope: envelope,
+        *,
+        is_seen: bool = True,
     ) -> None:
-        """`node` is the other machine that it is on; `taken` returns its message as one of ours."""
+        """`node` is the other machine that it is on; `taken` returns its message as one of ours.
+
+        One that is not seen from here is of another namespace: `pid` is its number there.
+        """
         self.key = key
         self.pid = pid
         self.node = node
+        self.is_seen = is_seen and not node
         self.rank: int | None = None
         """None until it has said something."""
         self.ended = False
@@ -77,15 +86,15 @@ class Member:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its process has: taken for granted of another node's that has hung up."""
-        return bool(self.node) or began_ticks(self.pid) < 0
+        """Whether its process has: taken for granted of one that is not seen and has hung up."""
+        return not self.is_seen or began_ticks(self.pid) < 0
 
     def is_same_process(self, other: "Member") -> bool:
         """Whether both are of one process."""
         return (self.node, self.pid) == (other.node, other.pid)
 
     def read(self) -> list[Envelope]:
-        """Return what has arrived. Raises SourceError or MsgspecError for what makes no sense."""
+        """Return what has arrived. Raises SourceError or UNDECODABLE for what makes no sense."""
         try:
             lines = self._connection.read()
         except HungUp as error:
@@ -93,6 +102,7 @@ class Member:
             return []
         except Lost as error:
             raise SourceError(str(error)) from error
+        self.ended = self.ended or self._connection.ended  # who follows may have come already
         envelopes = [self._taken(self._decoder.decode(line)) for line in lines]
         for envelope in envelopes:
             self._note(envelope)
@@ -131,6 +141,6 @@ class Member:
 
 
 def peer(connection: socket.socket) -> int:
-    """Return the process at the other end, as the kernel knows it."""
+    """Return the process at the other end, as the kernel knows it; 0: it is not seen from here."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     return int(CREDENTIALS.unpack(credentials)[0])

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import msgspec
 
-from gpudash.errors import SourceError, UsageError
+from gpudash.errors import UNDECODABLE, SourceError, UsageError
 from gpudash.format import plain
 from gpudash.protocol import Envelope, GpuReading, Started
 from gpudash.run import handshake
@@ -113,7 +113,7 @@ class Nodes:
             said = stranger.answer()
             if said is None and time.monotonic() - stranger.asked_s < STRANGER_S:
                 return True
-        except (Lost, msgspec.MsgspecError):
+        except (Lost, *UNDECODABLE):
             said = None
         self._await(stranger.lines, wanted=False)
         if said is not None and handshake.is_right(self._token, stranger.challenge, said):
@@ -145,7 +145,7 @@ class Nodes:
     def _turn_of(self, node: "_Node") -> list["Channel"]:
         try:
             new = node.turn()
-        except (Lost, msgspec.MsgspecError) as error:
+        except (Lost, *UNDECODABLE) as error:
             why = error if isinstance(error, Lost) else "a line of it makes no sense"
             self._part_with(node)
             ends = f"node {node.name} is lost: {why}; its training goes on unwatched"
@@ -224,7 +224,7 @@ class _Stranger:
         self.lines.send(msgspec.json.encode(said))
 
     def answer(self) -> Answer | None:
-        """Return its answer, once it has come. Raises Lost or MsgspecError."""
+        """Return its answer, once it has come. Raises Lost or UNDECODABLE."""
         line = self.lines.read_one()
         return None if line is None else msgspec.json.decode(line, type=Answer)
 
@@ -249,7 +249,7 @@ class _Node:
         self._heard_s = self._asked_s = time.monotonic()
 
     def turn(self) -> list[Channel]:
-        """Hear it; return the processes that are new. Raises Lost or MsgspecError."""
+        """Hear it; return the processes that are new. Raises Lost or UNDECODABLE."""
         now_s = time.monotonic()
         new = []
         for line in self.lines.read():

@@ -16,7 +16,7 @@ from functools import partial
 
 import msgspec
 
-from gpudash.errors import UsageError
+from gpudash.errors import UNDECODABLE, UsageError
 from gpudash.protocol import PROTOCOL_VERSION, Envelope, GpuReading, Started
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import handshake
@@ -99,7 +99,7 @@ class Relay:
             if told:
                 self._say(f"gpudash: connected to {self._address}")
             pause_s, told = FIRST_PAUSE_S, ""
-            with closing(_Watched(place, lines)) as watched, suppress(Lost, msgspec.MsgspecError):
+            with closing(_Watched(place, lines)) as watched, suppress(Lost, *UNDECODABLE):
                 watched.until(self._ending)
                 watched.finish(self._parting)
             self._ending.wait(FIRST_PAUSE_S)
@@ -158,7 +158,7 @@ class Relay:
                 line = lines.read_one()
                 if line is not None:
                     return DECODER.decode(line)
-        except (Lost, msgspec.MsgspecError) as error:
+        except (Lost, *UNDECODABLE) as error:
             why = f"what listens at {self._address} is no gpudash, or has just ended"
             raise _Unreachable(why) from error
         raise _Unreachable(f"no gpudash answers at {self._address}")
@@ -176,7 +176,7 @@ class _Watched:
         self._heard_s = time.monotonic()
 
     def until(self, ending: threading.Event) -> None:
-        """Relay. Raises Lost or MsgspecError where the connection is of no more use."""
+        """Relay. Raises Lost or UNDECODABLE where the connection is of no more use."""
         while not ending.is_set():
             self._turn()
 
@@ -238,7 +238,8 @@ class _Watched:
                 self._lines.send(line_of(process, b""))
 
     def _look_at_gpu(self, line: bytes) -> None:
-        with suppress(msgspec.MsgspecError):
-            started = msgspec.json.decode(line, type=Envelope).body
+        with suppress(*UNDECODABLE):
+            envelope = msgspec.json.decode(line, type=Envelope)
+            started = envelope.body
             if isinstance(started, Started) and started.device.uuid is not None:
-                self._telemetry.watch(started)
+                self._telemetry.watch(started, envelope.rank)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpudash.errors import SourceError
+from gpudash.errors import UNDECODABLE, SourceError
 from gpudash.protocol import PROTOCOL_VERSION, AnyCommand, Envelope, Started
 
 
@@ -63,7 +63,7 @@ class Decoder:
         self._decoder = msgspec.json.Decoder(Envelope)
 
     def decode(self, line: bytes) -> Envelope:
-        """Return one message. Raises SourceError."""
+        """Return one message. Raises SourceError or UNDECODABLE."""
         if not self._is_known:
             self._check(line)
         return self._decoder.decode(line)
@@ -71,7 +71,7 @@ class Decoder:
     def _check(self, line: bytes) -> None:
         try:
             version = msgspec.json.decode(line)[-1]["protocol"]
-        except (msgspec.DecodeError, LookupError, TypeError) as error:
+        except (*UNDECODABLE, LookupError, TypeError) as error:
             raise SourceError(f"{self._name} does not speak gpudash's protocol") from error
         if version != PROTOCOL_VERSION:
             raise SourceError(

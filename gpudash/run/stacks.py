@@ -46,7 +46,7 @@ class Question:
 
     def __init__(self, command: Stacks, place: Rendezvous, members: Iterable[Member]) -> None:
         self._number, self._asked_s = command.id, time.monotonic()
-        self._asked = {one: None if one.node else ask(place, one.pid) for one in members}
+        self._asked = {one: ask(place, one.pid) if one.is_seen else None for one in members}
         self._written: dict[Member, str] = {}  # a stack that grows no more is whole
 
     def answers(self) -> list[Envelope] | None:
@@ -70,9 +70,12 @@ class Question:
         ]
 
     def _of(self, member: Member, text: str) -> Stack:
-        why = f"is on {member.node}, where nobody asks it" if member.node else why_not(member.pid)
+        where = f"on {member.node}" if member.node else "in a container"
+        why = why_not(member.pid) if member.is_seen else f"is {where}, where nobody asks it"
         why = "" if text else why
-        return Stack(at_s=self._asked_s, answers=(self._number,), text=text, why=why)
+        is_known = bool(text) or why in STATES.values()
+        answers = (self._number,)
+        return Stack(at_s=self._asked_s, answers=answers, text=text, why=why, is_known=is_known)
 
 
 def ask(place: Rendezvous, pid: int) -> Asked | None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
-from gpudash.errors import SourceError
+from gpudash.errors import UNDECODABLE, SourceError
 from gpudash.protocol import AnyCommand, Envelope, Hello, Notice, Parted, Stacks, TooLate
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import stacks
@@ -32,6 +32,7 @@ class TrainingProcesses:
         self._arrivals = Arrivals(place)
         self._nodes = nodes
         self._members: list[Member] = []
+        self._ranks: dict[int, Member] = {}  # those that have said something
         self._refused: set[Key] = set()  # processes and sockets that make no sense
         self.parted_s: float | None = None
         """When the last one hung up; None while one trains."""
@@ -58,10 +59,10 @@ class TrainingProcesses:
             try:
                 for envelope in member.read():
                     rank = self._rank_of(member, envelope)
-                    self._commands.note_answer(envelope, rank)
+                    self._commands.note(envelope, rank)
                     if not isinstance(envelope.body, Hello | TooLate):
                         found.append(msgspec.structs.replace(envelope, rank=rank))
-            except (SourceError, msgspec.MsgspecError) as error:
+            except (SourceError, *UNDECODABLE) as error:
                 self._sentences.append(f"{member.described} is left out: {error}")
                 self._refused.add(member.key)
                 member.close()
@@ -86,9 +87,9 @@ class TrainingProcesses:
         self._question = stacks.Question(command, self._place, self._members)
 
     def kill(self) -> None:
-        """Kill those of this machine that are connected."""
+        """Kill those that are connected and seen from here."""
         for member in self._members:
-            if not member.node:
+            if member.is_seen:
                 with suppress(OSError):
                     os.kill(member.pid, signal.SIGKILL)
 
@@ -97,6 +98,7 @@ class TrainingProcesses:
         for member in self._members:
             member.close()
         self._members.clear()
+        self._ranks.clear()
         if self._nodes is not None:
             self._nodes.close()
             self._nodes = None
@@ -105,7 +107,8 @@ class TrainingProcesses:
         """Take in those that have come."""
         known = self._refused | {member.key for member in self._members}
         for key, connection in self._arrivals.look(known):
-            self._add(Member(key, peer(connection) or key[0], Lines(connection)))
+            pid = peer(connection)
+            self._add(Member(key, pid or key[0], Lines(connection), is_seen=pid > 0))
         if self._nodes is not None:
             for channel in self._nodes.turn():
                 self._add(Member(channel, channel.process, channel, channel.node, channel.taken))
@@ -125,14 +128,14 @@ class TrainingProcesses:
         if member.rank is None:
             if not 0 <= envelope.rank < MOST_RANKS:
                 raise SourceError(f"it says that its rank is {envelope.rank}")
-            nodes = {one.rank: one.node for one in self._members}
-            asked = envelope.rank
-            if member.node and asked in nodes:
+            asked, other = envelope.rank, self._ranks.get(envelope.rank)
+            if member.node and other is not None:
                 raise SourceError(f"it says it is rank {asked}, which another process is")
-            member.rank = next(rank for rank in itertools.count(asked) if rank not in nodes)
-            if nodes.get(asked):
+            member.rank = next(rank for rank in itertools.count(asked) if rank not in self._ranks)
+            self._ranks[member.rank] = member
+            if other is not None and other.node:
                 shown = f"the one here is shown as rank {member.rank}"
-                self._sentences.append(f"rank {asked} is on {nodes[asked]} already; {shown}")
+                self._sentences.append(f"rank {asked} is on {other.node} already; {shown}")
             before = self._pids.get(member.rank, member.pid)
             self._pids[member.rank] = member.pid
             if before != member.pid:
@@ -143,12 +146,16 @@ class TrainingProcesses:
     def _part_with(self, member: Member) -> None:
         """Let go of it. If it lives it is asked again: it may have had another dashboard."""
         self._members.remove(member)
+        if member.rank is not None:
+            del self._ranks[member.rank]
         member.close()
         if not self._members:
             self.parted_s = time.monotonic()
         if member.rank is not None and member.key not in self._refused and not member.is_lost:
             member.parted_s = time.monotonic()
             self._gone.append(member)
+        if member.node:  # its node keeps it away, and its key never comes again
+            self._refused.discard(member.key)
 
     def _departed(self) -> list[Envelope]:
         """Return which processes have ended while their command lives on."""
@@ -159,7 +166,7 @@ class TrainingProcesses:
             self._gone.remove(gone)
             others = "; the others go on" if self._members else ""
             self._sentences.append(f"{gone.described} has ended{others}")
-            if gone.rank not in {one.rank for one in self._members}:  # else another has its place
+            if gone.rank not in self._ranks:  # else another has its place
                 parted = Parted(at_s=gone.parted_s, pid=gone.pid)
                 rank = gone.rank or 0
                 found.append(

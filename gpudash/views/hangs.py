@@ -113,6 +113,7 @@ class Hangs:
                 rank.pauses = rank.has_parted = False
                 if isinstance(body, Started):
                     rank.on_gpu = body.device.kind == "cuda"
+                    self._forget_from(body.world_size)
             case Paused():
                 rank.pauses = True
             case Resumed(at_s=at_s):
@@ -131,6 +132,11 @@ class Hangs:
                 rank.has_parted = True
                 rank.stack = RankStack(rank=number, steps=rank.steps, doing="has ended")
 
+    def _forget_from(self, world_size: int) -> None:
+        """Forget ranks that have ended, and that a job which began again without them has not."""
+        left = self._ranks.items()
+        self._ranks = {n: one for n, one in left if n < world_size or not one.has_parted}
+
     def _move_on(self, at_s: float) -> None:
         """Take that there was no hang so far."""
         if self.newest_s is not None and at_s <= self.newest_s:
@@ -148,6 +154,7 @@ def _rank_stack(number: int, rank: _Rank, told: Stack) -> RankStack:
         rank=number,
         steps=rank.steps,
         lines=tuple(map(str, found)),
+        is_known=told.is_known,
         # on a GPU a backward pass hands its collectives over and goes on
         collective="" if rank.on_gpu and waits_in == BACKWARD else waits_in,
         doing=doing(found) if found else told.why or "does not tell where it is",
@@ -159,13 +166,14 @@ def missing(stacks: Sequence[RankStack]) -> tuple[int, ...]:
 
     On a GPU the host waits in none: there it is those that are elsewhere than most.
     """
-    absent = [one.rank for one in stacks if not one.collective]
-    if 0 < len(absent) < len(stacks):
+    known = [one for one in stacks if one.is_known]
+    absent = [one.rank for one in known if not one.collective]
+    if 0 < len(absent) < len(known):
         return tuple(absent)
     for place in (_line, _function):
-        for most, count in Counter(map(place, stacks)).most_common(1):
-            if 2 * count > len(stacks):
-                return tuple(one.rank for one in stacks if place(one) != most)
+        for most, count in Counter(map(place, known)).most_common(1):
+            if 2 * count > len(known):
+                return tuple(one.rank for one in known if place(one) != most)
     return ()
 
 

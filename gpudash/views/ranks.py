@@ -26,7 +26,7 @@ TRAINING = "training"
 MOST_RANKS = 1024
 """Those beyond are not followed: nobody reads so many rows, and each costs time."""
 SILENT_S = 10.0
-"""A rank is silent that has said nothing for so much longer than another one."""
+"""A rank is silent that has said nothing for so much longer than another one; so is a GPU."""
 
 
 class Ranks:
@@ -79,8 +79,14 @@ class Ranks:
         """Return a row for each rank; none for a single one."""
         ranks = sorted(self._ranks.items()) if len(self._ranks) > 1 else ()
         heard_s = max((rank.heard_s for _, rank in ranks), default=0.0)
-        gpus = {uuid: readings.now() for uuid, readings in self._gpus.items()} if ranks else {}
+        gpus = self._gpus_now() if ranks else {}
         return tuple(rank.row(now_s, heard_s, gpus.get(rank.gpu_uuid)) for _, rank in ranks)
+
+    def _gpus_now(self) -> dict[str, GpuReading]:
+        """Return what was read last of each GPU, but of those that are read no more: a node's."""
+        newest = [one for readings in self._gpus.values() if (one := readings.now()) is not None]
+        newest_s = max((one.at_s for one in newest), default=0.0)
+        return {one.uuid: one for one in newest if newest_s - one.at_s <= SILENT_S}
 
 
 class _Rank:

@@ -81,8 +81,7 @@ class SameSteps:
         self._size = self._size or _steps_in_block(step.step_ms)
         block, number = None, step.step // self._size
         if number > self._newest:
-            self._newest = number
-            for old in sorted(one for one in self._open if one < number - 1):
+            while (old := min(self._open, default=number)) < number - 1:
                 block = self._closed(self._open.pop(old).items()) or block
             number = step.step // self._size  # may be another by now
             self._newest = number

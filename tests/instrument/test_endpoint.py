@@ -92,7 +92,16 @@ def test_a_dashboard_that_reads_nothing_is_let_go_of_beyond_a_bound(path, monkey
     dashboard.close()
 
 
-@pytest.mark.parametrize("nonsense", [b"{}\n", b'"\xff"\n', b'{"type":"Reboot","id":1}\n'])
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"{}\n",
+        b'"\xff"\n',
+        b'{"type":"Reboot","id":1}\n',
+        b'{"type":"Change","id":1,"settings":{"precision":"\xff"}}\n',
+        b'{"x":' + b"[" * 10_000 + b"\n",
+    ],
+)
 def test_nonsense_ends_the_connection(path, nonsense) -> None:
     _, dashboard, line = connected(path)
     dashboard.sendall(nonsense)

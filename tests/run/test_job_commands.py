@@ -3,6 +3,7 @@
 from gpudash.protocol import Blocks, Change, Envelope, Refused, TooLate
 from gpudash.run import job_commands
 from gpudash.run.job_commands import JobCommands
+from tests import scripted_worker
 
 
 class Job:
@@ -18,9 +19,9 @@ class Job:
 
 
 class Rank:
-    """One of them, a member of a job that is at step 100."""
+    """One of them, a member of the job."""
 
-    world_size = 2
+    world_size, step = 2, 100
 
     def __init__(self, rank, job, times):
         self.rank = self.key = rank
@@ -30,7 +31,7 @@ class Rank:
         return 10
 
     def step_now(self):
-        return 100
+        return self.step
 
     def send(self, command):
         self.job.asked.append(command.at_step)
@@ -38,8 +39,11 @@ class Rank:
         mine = (command.id,)
         refused = Refused(answers=mine, kind="bad_setting", changes={}, reason="no")
         body = TooLate(answers=mine) if self.left >= 0 else refused
-        answer = Envelope(source="training", rank=self.rank, seq=1, sent_s=0.0, body=body)
-        self.job.commands.note_answer(answer, self.rank)
+        self.job.commands.note(said(self.rank, body), self.rank)
+
+
+def said(rank, body):
+    return Envelope(source="training", rank=rank, seq=1, sent_s=0.0, body=body)
 
 
 def test_what_came_too_late_is_asked_again_with_a_later_step():
@@ -48,6 +52,16 @@ def test_what_came_too_late_is_asked_again_with_a_later_step():
     first, second, third = job.asked[::2]
     assert job.asked[1::2] == [first, second, third]
     assert [second - 100, third - 100] == [2 * (first - 100), 4 * (first - 100)]
+
+
+def test_ranks_that_begin_anew_are_asked_for_a_step_that_they_will_come_to():
+    job = Job(times=0)
+    job.answers(Change(id=1, settings={}))
+    for one in job.members:
+        one.step = 5
+        job.commands.note(said(one.rank, scripted_worker.Worker().start()), one.rank)
+    job.answers(Change(id=2, settings={}))
+    assert job.asked[-1] == job.asked[0] - 95
 
 
 def test_what_always_comes_too_late_is_refused_in_the_end():

@@ -12,7 +12,7 @@ from gpudash.run import lines
 from gpudash.run.lines import Lines
 from gpudash.run.member import Member
 
-LONGEST_BYTES = 1000
+LONGEST_BYTES = 2000
 
 
 @pytest.fixture
@@ -53,3 +53,11 @@ def test_a_process_that_reads_no_commands_is_let_go_of(pair, monkeypatch) -> Non
         if member.ended:
             break
     assert member.ended
+
+
+@pytest.mark.parametrize("text", [b'"\xff"', b"[" * 1500])
+def test_a_process_that_says_what_is_no_message_makes_no_sense(pair, text) -> None:
+    member, process = pair
+    process.sendall(b'["Envelope",' + text + b"]\n")
+    with pytest.raises(SourceError, match="it does not speak gpudash's protocol"):
+        member.read()

@@ -21,6 +21,8 @@ from gpudash.protocol import (
     Progress,
     Refused,
     Resumed,
+    Stack,
+    Stacks,
     Started,
     Step,
 )
@@ -157,6 +159,14 @@ def test_a_command_reaches_the_process_that_it_is_for(here, node):
     assert (process, json.loads(command)["settings"]) == (b"412", {"precision": "bf16"})
 
 
+def test_where_a_process_elsewhere_is_nobody_asks(here, node):
+    node.tell(Hello())
+    here.until(lambda: here.processes._members)
+    here.processes.ask_for_stacks(Stacks(id=4))
+    (stack,) = here.until(lambda: here.bodies(Stack))
+    assert (stack.why, stack.is_known) == ("is on gpu2, where nobody asks it", False)
+
+
 def test_a_command_to_a_node_that_is_lost_is_answered(here, node):
     node.tell(Hello(), rank=0)
     here.until(lambda: here.processes._members and here.processes._members[0].rank == 0)
@@ -257,6 +267,17 @@ def test_a_gpudash_that_comes_again_replaces_itself(here, node):
     assert not [one for one in here.sentences if "lost" in one or "rank" in one]
 
 
+def test_a_process_that_follows_another_of_its_rank_is_heard_where_both_come_at_once(here, node):
+    node.tell(Hello())
+    here.until(lambda: here.processes._members)
+    node.tell(Resumed(at_s=1.0))
+    node.say(line_of(412, b""))
+    node.tell(Hello(), process=413)
+    node.tell(Resumed(at_s=2.0), process=413)
+    here.until(lambda: len(here.bodies(Resumed)) == 2)
+    assert here.hears("rank 8") == "rank 8 began again: training process 413 follows 412"
+
+
 def test_a_second_gpudash_of_the_same_machine_is_another_node(here, node):
     other = connected(here, run="s")
     node.tell(Hello(), rank=8)
@@ -281,6 +302,7 @@ def test_a_rank_that_is_taken_is_refused_and_its_process_let_go(here, node):
     here.until(lambda: here.bodies(Resumed))
     assert [one.rank for one in here.told] == [8]
     assert len(here.bodies(Resumed)) == 1
+    assert not here.processes._refused
 
 
 def test_a_rank_here_that_another_node_has_already_is_told(here, node, place):
@@ -307,12 +329,28 @@ def test_a_process_speaks_as_a_training_alone(here, node, source):
 
 
 @pytest.mark.parametrize(
-    "line", [b"x", b"-1 {}", b'0 {"type":"Ping","asked_s":1}', b"0 {", b"99999999999 {}"]
+    "line",
+    [
+        b"x",
+        b"-1 {}",
+        b'0 {"type":"Ping","asked_s":1}',
+        b"0 {",
+        b"99999999999 {}",
+        b'0 {"type":"Parting","text":"\xff"}',
+        b'0 {"x":' + b"[" * 10_000,
+    ],
 )
 def test_a_node_that_makes_no_sense_is_let_go(here, node, line):
     node.say(line)
     here.hears("node gpu2 is lost: a line of it makes no sense")
     assert node.is_let_go
+
+
+def test_a_process_that_tells_of_no_step_as_if_it_were_one_is_left_out(here, node):
+    node.tell(Hello())
+    step = Step(step=1, segment=0, finished_s=1.0, step_ms=1.0, count=0)
+    node.tell(Progress(until_s=1.0, steps=(step,), total_steps=1, total_samples=None))
+    here.hears("training process 412 (rank 8) on gpu2 is left out: Expected `int` >= 1")
 
 
 def test_a_line_without_end_is_read_no_further(here, node, monkeypatch):
@@ -327,6 +365,24 @@ def test_a_process_elsewhere_is_never_taken_for_one_here(here, name):
         peer = connected(here, node=name)
         peer.tell(Hello(), process=bystander.pid)
         here.until(lambda: here.processes._members)
+        here.processes.kill()
+        with pytest.raises(subprocess.TimeoutExpired):
+            bystander.wait(0.1)
+        bystander.kill()
+
+
+def test_a_process_counted_in_another_namespace_is_never_taken_for_the_one_of_its_number_here(
+    here, place, monkeypatch
+):
+    monkeypatch.setattr("gpudash.run.training_processes.peer", lambda _connection: 0)
+    with subprocess.Popen(["sleep", "60"]) as bystander, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(place.socket(bystander.pid)))
+        listening.listen()
+        (member,) = here.until(lambda: here.processes._members)
+        member.rank, here.processes._ranks[0] = 0, member
+        here.processes.ask_for_stacks(Stacks(id=4))
+        (stack,) = here.until(lambda: here.bodies(Stack))
+        assert (stack.why, stack.is_known) == ("is in a container, where nobody asks it", False)
         here.processes.kill()
         with pytest.raises(subprocess.TimeoutExpired):
             bystander.wait(0.1)
@@ -365,7 +421,17 @@ def test_who_says_nothing_is_let_go_after_a_while(here, monkeypatch):
     assert not here.nodes._strangers
 
 
-@pytest.mark.parametrize("words", [b"x" * 5000, b"GET / HTTP/1.1\r\n", b"{}\n", b"\xff\xff\n"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"x" * 5000,
+        b"GET / HTTP/1.1\r\n",
+        b"{}\n",
+        b"\xff\xff\n",
+        b'{"type":"Answer","nonce":"\xff"}\n',
+        b'{"x":' + b"[" * 1015 + b"\n",
+    ],
+)
 def test_who_says_something_else_is_let_go_at_once(here, words):
     peer = Peer(here)
     peer.hear(Challenge)

@@ -8,21 +8,24 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpudash import rendezvous
 from gpudash.errors import UsageError
-from gpudash.protocol import Change, Changed, Pause, Paused, Progress, Started
+from gpudash.protocol import Change, Changed, Device, Envelope, Pause, Paused, Progress, Started
 from gpudash.run import relay as relays
 from gpudash.run.addresses import LOOPBACK, Address
 from gpudash.run.handshake import Challenge, Welcome
+from gpudash.run.lines import Lines
 from gpudash.run.nodes import Nodes
 from gpudash.run.relay import OtherVersionError, Relay
 from gpudash.run.training_processes import TrainingProcesses
+from tests.scripted_run import started
 
 TRAINING = str(Path(__file__).with_name("scripted_training.py"))
 TOKEN = "a token of the tests"
@@ -178,6 +181,39 @@ def test_at_the_end_of_the_command_its_last_words_come_first(training, place, da
     assert there.bodies(Progress)[-1].total_steps > 0
 
 
+class Telemetry:
+    """Reads nothing, and keeps what it was to read."""
+
+    def __init__(self):
+        self.gpus = {}
+
+    def watch(self, started, /, rank=0):
+        self.gpus[rank] = started.device.uuid
+
+    def read(self):
+        return []
+
+    def close(self):
+        pass
+
+
+def test_the_gpus_of_all_ranks_of_the_node_are_read(place, monkeypatch):
+    telemetry = Telemetry()
+    monkeypatch.setattr(relays, "TelemetrySource", lambda: telemetry)
+    ours, theirs = socket.socketpair()
+    processes = [socket.socketpair() for _ in range(2)]
+    with theirs, closing(relays._Watched(place, Lines(ours))) as watched:
+        for rank, (process, connection) in enumerate(processes, start=8):
+            watched._processes[rank, 0] = Lines(connection)
+            device = Device(kind="cuda", name="x", uuid=f"GPU-{rank}")
+            body = replace(started(0.0, {}), device=device, world_size=16)
+            told = Envelope(source="training", rank=rank, seq=0, sent_s=0.0, body=body)
+            with process:
+                process.sendall(msgspec.json.encode(told) + b"\n")
+            watched._turn()
+    assert telemetry.gpus == {8: "GPU-8", 9: "GPU-9"}
+
+
 # ── whatever happens, the training goes on ──────────────────────────────────────────────
 
 
@@ -290,7 +326,17 @@ def test_who_does_not_know_the_token_is_told_nothing(training, impostor, relayed
     assert heard[1] == b""
 
 
-@pytest.mark.parametrize("banner", [b"SSH-2.0-OpenSSH_9.6", b"{}", b"\xff", b"x" * 100_000])
+@pytest.mark.parametrize(
+    "banner",
+    [
+        b"SSH-2.0-OpenSSH_9.6",
+        b"{}",
+        b"\xff",
+        b"x" * 100_000,
+        b'{"type":"Challenge","nonce":"\xff"}',
+        b'{"x":' + b"[" * 10_000,
+    ],
+)
 def test_what_is_no_gpudash_is_one_line(impostor, relayed, banner):
     address, _ = impostor(banner)
     said = relayed(address)

@@ -194,6 +194,28 @@ def test_a_rank_that_has_ended_is_missing():
     assert clauses(hang) == ("rank 1 has ended", "rank 0 waits in all_reduce (train.py:7)")
 
 
+def test_a_rank_that_a_smaller_job_has_no_more_is_not_missing():
+    job = Job(3)
+    for rank in range(3):
+        job.say(rank, Parted(at_s=job.ended_s, pid=rank))
+    del job.ranks[2]
+    for rank, trainer in job.ranks.items():
+        job.say(rank, replace(trainer.start(), world_size=2))
+    job.train(20)
+    job.tell(REDUCE, LOAD)
+    assert job.after(15).missing == (1,)
+
+
+@pytest.mark.parametrize(("texts", "absent"), [((REDUCE, LOAD), (1,)), ((REDUCE, REDUCE), ())])
+def test_a_rank_that_nobody_could_ask_is_not_said_to_be_missing(texts, absent):
+    job = Job(3)
+    job.tell(*texts)
+    why = "is on gpu2, where nobody asks it"
+    job.say(2, Stack(at_s=job.ended_s, why=why, is_known=False))
+    assert job.after(15).missing == absent
+    assert f"rank 2 {why}" in clauses(job.after(15))
+
+
 def test_the_title_says_for_how_long():
     assert title(told(REDUCE, LOAD)) == "no rank has finished a step for 34 s"
     assert title(told(LOAD)) == "no step for 34 s"

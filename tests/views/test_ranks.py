@@ -130,6 +130,18 @@ def test_a_rank_is_silent_that_says_nothing_while_another_one_does():
     assert [row.state for row in rows(*trained(0, 50.0), *trained(1, 50.0))] == ["training"] * 2
 
 
+def test_a_gpu_that_is_read_no_more_shows_nothing_while_another_one_is():
+    told = []
+    for rank in range(2):
+        start = simulated_ranks.start(rank)
+        told += said(rank, start)
+        reading = msgspec.structs.replace(gpu(BEGAN_S), uuid=start.device.uuid)
+        told += said(rank, reading, source="telemetry")
+    assert [row.gpu is not None for row in rows(*told, after_s=60.0)] == [True, True]
+    later = said(0, msgspec.structs.replace(gpu(BEGAN_S + 60), uuid="GPU-0"), source="telemetry")
+    assert [row.gpu is not None for row in rows(*told, *later, after_s=60.0)] == [True, False]
+
+
 def test_what_is_told_again_counts_once():
     told = trained(1, 50.0)
     assert rows(*trained(0, 50.0), *told, *told) == rows(*trained(0, 50.0), *told)

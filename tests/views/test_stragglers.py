@@ -166,6 +166,16 @@ def test_without_a_measured_communication_nothing_is_claimed():
     assert stragglers.found() is None
 
 
+def test_steps_may_become_faster_and_skip_blocks_at_once():
+    stragglers = begin(Ranks(2))
+    for number, step_ms in ((1, 5000.0), (8, 1.0), (9, 1.0), (12, 1.0), (13, 1.0), (24, 1.0)):
+        phases_ms = {"forward": step_ms, "communication": 0.0}
+        step = Step(step=number, segment=0, finished_s=0.0, step_ms=step_ms, phases_ms=phases_ms)
+        told = Progress(until_s=0.0, steps=(step,), total_steps=number, total_samples=None)
+        stragglers.take(0, told)
+    assert stragglers.found() is None
+
+
 def test_clocks_of_nodes_are_not_compared():
     ranks = Ranks(2, delay=slow(1, backward=2.0))
     stragglers = begin(ranks)

@@ -1,0 +1,42 @@
+"""Which backward passes have sent gradients: of one process, alone in its group."""
+
+import pytest
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from gpudash.hooks.gradient_sync import GradientSync
+
+
+class NoWaits:
+    def wait_begins(self):
+        return False
+
+    def wait_ends(self):
+        return False
+
+
+@pytest.fixture
+def model():
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield DistributedDataParallel(nn.Linear(4, 4))
+    distributed.destroy_process_group()
+
+
+def test_a_pass_that_nobody_follows_has_sent_nothing(model):
+    sync = GradientSync(NoWaits(), lambda: None)
+    sync.update([model])
+
+    def backward(*, follows):
+        loss = model(torch.ones(1, 4)).sum()
+        if follows:
+            sync.pass_begins()
+        loss.backward()
+        return sync.pass_ends()
+
+    assert [backward(follows=True) for _ in range(3)] == [False, True, True]
+    sync.step_ends()
+    assert sync.collectives().mib is not None
+    assert not backward(follows=False)
+    sync.step_ends()
+    assert sync.collectives().mib is None
