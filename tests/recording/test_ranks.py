@@ -12,7 +12,7 @@ from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.export import export
 from gpudash.recording.intervals import GRACE_S, Interval, Intervals
 from gpudash.recording.log import Origin, line_of
-from gpudash.recording.rank_interval import RankTracks
+from gpudash.recording.rank_interval import HELD_S, RankTracks
 from gpudash.recording.writer import RecordingWriter
 from gpudash.run.replayed import replayed
 from tests import simulated_ranks
@@ -121,6 +121,15 @@ def test_steps_that_are_told_again_count_once():
     again = [(rank, body) for rank, body in told if rank]
     rows = rows_of([*told[:20], *again[:5], *told[20:]])
     assert [row.ranks[1].steps for row in rows] == [10, 10]
+
+
+def test_while_rank_0_is_silent_the_newest_steps_of_the_others_are_held_and_no_more():
+    run = Trainer()
+    others = [(1, run.step(50.0)) for _ in range(1000)]
+    rows = rows_of([(0, started(0, Trainer())), (1, started(1, Trainer())), *others], run.now_s)
+    ranks = [row.ranks[1] for row in rows]
+    assert sum(one.steps for one in ranks) == pytest.approx((0.5 + HELD_S) / 0.05, abs=1)
+    assert ranks[-1].step == 1000
 
 
 def test_the_log_holds_what_the_rows_say(recorded):
