@@ -176,6 +176,16 @@ def test_what_the_ranks_did_last_is_known_also_where_their_processes_ended_befor
     assert [row.steps_per_s for row in rows] == pytest.approx([20.0, 20.0], rel=0.1)
 
 
+def test_a_rank_that_ends_before_the_last_row_keeps_no_other_from_its_last_steps(recorded):
+    ends = (1, Trainer(BEGAN_S + 0.7).finish()), (0, Trainer(BEGAN_S + 1.0).finish())
+    say_at_the_end(recorded, *ends)
+    assert [row.steps for row in replayed(recorded).snapshot.ranks] == [20, 20]
+
+
+def test_the_samples_of_a_replay_are_those_of_all_ranks(recorded):
+    assert replayed(recorded).snapshot.total_samples == 20 * 2 * 8
+
+
 def test_the_rate_of_a_replay_is_that_of_all_ranks(recorded):
     shown = replayed(recorded).snapshot
     assert shown.samples_per_s == pytest.approx(2 * 8 * shown.steps_per_s)
