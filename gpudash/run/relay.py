@@ -239,6 +239,7 @@ class _Watched:
 
     def _look_at_gpu(self, line: bytes) -> None:
         with suppress(msgspec.MsgspecError):
-            started = msgspec.json.decode(line, type=Envelope).body
+            envelope = msgspec.json.decode(line, type=Envelope)
+            started = envelope.body
             if isinstance(started, Started) and started.device.uuid is not None:
-                self._telemetry.watch(started)
+                self._telemetry.watch(started, envelope.rank)
