@@ -277,6 +277,12 @@ class Refused(Record, frozen=True, kw_only=True):
     """The block that was to run with these settings, and its run."""
 
 
+class TooLate(Record, frozen=True, kw_only=True):
+    """A command for all ranks reached one of them after its step, and is void; nobody obeyed it."""
+
+    answers: tuple[int, ...]
+
+
 class BlocksEnded(Record, frozen=True, kw_only=True):
     """A run of blocks is over; the settings are those from before it, or the user's new ones."""
 
@@ -702,6 +708,7 @@ Event: TypeAlias = (
     | Changed
     | Timed
     | Refused
+    | TooLate
     | BlocksEnded
     | Paused
     | Resumed

@@ -2,11 +2,11 @@
 
 import argparse
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, repeat
 from statistics import median
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, SupportsFloat, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -101,12 +101,50 @@ class Sums(nn.Module):
 class Late(Dataset[Tensor]):
     """The same batch each time, after a while."""
 
-    def __init__(self, batch: Tensor, late_s: float) -> None:
+    def __init__(self, batch: Tensor, late_s: SupportsFloat) -> None:
         self._batch, self._late_s = batch, late_s
 
     def __len__(self) -> int:
         return 1 << 16
 
     def __getitem__(self, _index: int) -> Tensor:
-        time.sleep(self._late_s)
+        time.sleep(float(self._late_s))
         return self._batch
+
+
+class Pace:
+    """Two rests in each step, as long as each other: a batch is late, and the script is busy.
+
+    Both are a share of the step as it just was, and what a batch takes from its worker to the
+    training is made up for. So the shares are the same on a fast host, on a slow one and on a busy
+    one.
+    """
+
+    SHARE = 0.07
+    GAIN = 0.1
+    """Of what a batch was early, the next one is later: what is prefetched comes first."""
+    LONGEST = 5.0
+    """In shares. A batch that is later was held up by something else."""
+
+    def __init__(self, setting: Setting, work_s: float) -> None:
+        self._device_s = setting.size(work_s, 0.0)  # a CPU has done its work when a call returns
+        self._came_s = self._asked_s = time.monotonic()
+        self.late_s = torch.tensor([work_s])
+        """How long the next batch takes to make."""
+        self.late_s.share_memory_()  # type: ignore[no-untyped-call]  # in torch
+
+    def timed(self, batches: Iterable[T]) -> Iterator[T]:
+        """Yield the batches; see when each came."""
+        for batch in batches:
+            self._came_s = time.monotonic()
+            yield batch
+
+    def rest(self, _step: int) -> None:
+        """Let the device finish, and rest; make the next batches later, or less late."""
+        done_s = max(time.monotonic(), self._came_s + self._device_s)
+        share_s = (done_s - self._came_s) * self.SHARE / (1 - 2 * self.SHARE)
+        early_s = share_s - (self._came_s - self._asked_s)
+        self.late_s += self.GAIN * max(early_s, -self.LONGEST * share_s)
+        self.late_s.clamp_(min=0.0)
+        time.sleep(max(done_s + share_s - time.monotonic(), 0.0))
+        self._asked_s = time.monotonic()

@@ -16,7 +16,6 @@ from gpudash.instrument.block_queue import BlockQueue
 from gpudash.protocol import AnyCommand, Block, Blocks, Change, Settings
 
 LATE = "the command came after its step"
-NO_STEP = "the command names no step at which all ranks obey it"
 SPARE = 1.05
 """A block planned so much longer seldom needs more steps at its end."""
 DECIDE_EVERY_S = 2.0
@@ -63,11 +62,9 @@ class DecisionSteps:
         """Tell whether the step of this command is still to come."""
         return self._for_all(command) and self._training.step < (due(command) or 0)
 
-    def why_not_now(self, command: AnyCommand) -> str | None:
-        """Return why the ranks cannot decide on it; None: they can, here and now."""
-        if not self._for_all(command) or due(command) == self._training.step:
-            return None
-        return NO_STEP if due(command) is None else LATE
+    def is_late(self, command: AnyCommand) -> bool:
+        """Tell whether the step of this command is over."""
+        return self._for_all(command) and self._training.step > (due(command) or 0)
 
     def prepare(self, inbox: Iterable[AnyCommand]) -> None:
         """Have a border after the next decision's step, and a call to rehearse with."""

@@ -127,7 +127,9 @@ class Training:
         """Whether other processes train with this one, and have to do as it does."""
         return self.found.world_size > 1
 
-    def decide(self, topic: str, refusal: str | None = None, payload: str = "") -> Decision:
+    def decide(
+        self, topic: str, refusal: str | None = None, payload: str = "", *, is_late: bool = False
+    ) -> Decision:
         """Return what all processes do, as `Agreement` has it; alone, what this one wants."""
         if not self.is_shared:
             return Decision(refusal, payload)
@@ -139,7 +141,7 @@ class Training:
             patience_s = min(PATIENCE_S, store.timeout.total_seconds() * PATIENCE_SHARE)
             self._store = store
             self._agreement = Agreement(store, rank(), self.found.world_size, patience_s)
-        return self._agreement.decide(topic, refusal, payload)
+        return self._agreement.decide(topic, refusal, payload, is_late=is_late)
 
     def watch(self) -> None:
         """Have the tracker measure from the next step on."""

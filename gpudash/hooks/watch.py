@@ -42,6 +42,7 @@ from gpudash.protocol import (
     Resumed,
     Settings,
     Stop,
+    TooLate,
 )
 
 GONE = "the dashboard is gone"
@@ -205,10 +206,8 @@ class Watch:
 
     def _obey(self, command: AnyCommand) -> bool:
         """Obey; return False where another switch has to come first."""
-        why_not = self._decisions.why_not_now(command)
-        if why_not is not None:
-            self._training.decide(topic(command), why_not)
-            self._refuse(why_not, command)
+        if self._decisions.is_late(command):
+            self._decide(command, LATE, is_late=True)
             return True
         match command:
             case Change():
@@ -253,9 +252,7 @@ class Watch:
                 refusal = f"{_phrase(command.settings)}: nothing changes"
         except Refusal as error:
             refusal = str(error)
-        refusal = self._training.decide(topic(command), refusal).refusal
-        if refusal is not None:
-            self._refuse(refusal, command)
+        if not self._decide(command, refusal):
             return
         leaves = "another change ended it" if self._blocks.running else ""
         entered = f"{topic(command)}.entered"
@@ -263,11 +260,8 @@ class Watch:
 
     def _take_blocks(self, command: Blocks) -> bool:
         run, begins = self._blocks.run, self._blocks.begins(command)
-        if begins:
-            refusal = self._training.decide(topic(command)).refusal
-            if refusal is not None:
-                self._refuse(refusal, command)
-                return True
+        if begins and not self._decide(command):
+            return True
         if run is not None and begins:
             self._leave_blocks("other blocks began")
             if self._waiting is not None:
@@ -277,6 +271,17 @@ class Watch:
         elif self._blocks.run != run:
             self._decisions.block_at = self._training.step
         return True
+
+    def _decide(
+        self, command: AnyCommand, refusal: str | None = None, *, is_late: bool = False
+    ) -> bool:
+        """Return whether all ranks obey it; else answer it."""
+        decided = self._training.decide(topic(command), refusal, is_late=is_late)
+        if decided.is_late:
+            self._line.send(TooLate(answers=(command.id,)))
+        elif decided.refusal is not None:
+            self._refuse(decided.refusal, command)
+        return decided.refusal is None
 
     def _refuse(self, reason: str, command: AnyCommand | None = None) -> None:
         """Say what cannot be: what was asked, or the block in progress."""

@@ -40,6 +40,8 @@ SHORTEST_S, LONGEST_S = 0.0005, 0.02
 """Between two polls of a rank."""
 NAMED = 4
 """Missing ranks that are named."""
+GO, NO, LATE = "go", "no", "late"
+"""Decisions, as the store has them: a word, and more after it."""
 
 
 class Decision(NamedTuple):
@@ -49,6 +51,8 @@ class Decision(NamedTuple):
     """Why it is not done; None: it is."""
     payload: str = ""
     """What rank 0 has said with it; empty where it is refused."""
+    is_late: bool = False
+    """A rank heard of it after its step, and refused it for that alone."""
 
 
 class Agreement:
@@ -63,16 +67,24 @@ class Agreement:
         self._patience_s = patience_s
         self._left: list[str] = []  # topics that rank 0 has come to, whose keys are there
 
-    def decide(self, topic: str, refusal: str | None, payload: str = "") -> Decision:
+    def decide(
+        self, topic: str, refusal: str | None, payload: str = "", *, is_late: bool = False
+    ) -> Decision:
         """Return what is decided; wait for the other ranks unless this one refuses.
 
-        A topic is decided once. Every rank names it alike, and comes to it at the same step.
+        A topic is decided once. Every rank names it alike, and comes to it at the same step, or
+        refuses it because it `is_late`.
         """
+        store = self._keys(topic)
         try:
-            decision = self._decide(self._keys(topic), refusal, payload)
+            if refusal is not None:  # in its own words here, with its name elsewhere
+                _write(store, f"{LATE if is_late else NO} rank {self._rank}: {refusal}")
+                return Decision(refusal, is_late=is_late)
+            decision = self._decide(store, payload)
         except DistError:  # the process that keeps the store has ended
-            return Decision(refusal or "the store of the process group does not answer")
-        if self._rank == 0 and refusal is None:  # else others may be still to come to it
+            why = refusal or "the store of the process group does not answer"
+            return Decision(why, is_late=is_late)
+        if self._rank == 0:
             with suppress(RuntimeError):  # it is decided, whatever becomes of the keys
                 self._tidy(topic, all_have_come=decision.refusal is None)
         return decision
@@ -81,7 +93,10 @@ class Agreement:
         return PrefixStore(f"gpudash/{topic}", self._store)
 
     def _tidy(self, topic: str, *, all_have_come: bool) -> None:
-        """Delete the keys of decisions that all ranks are past."""
+        """Delete the keys of decisions that all ranks are past.
+
+        What rank 0 has refused itself is not among them: others may be still to come to it.
+        """
         done = self._left if all_have_come else []
         self._left = [topic] if all_have_come else [*self._left, topic]
         groups = [f"group {number}" for number in range(self._groups)]
@@ -89,19 +104,16 @@ class Agreement:
             for key in ("decision", "payload", "groups", *groups):
                 self._keys(one).delete_key(key)
 
-    def _decide(self, store: Store, refusal: str | None, payload: str) -> Decision:
-        if refusal is not None:  # in its own words here, with its name elsewhere
-            _write(store, f"no rank {self._rank}: {refusal}")
-            return Decision(refusal)
+    def _decide(self, store: Store, payload: str) -> Decision:
         if self._rank == 0:
             store.set("payload", payload)
         if self._is_last(store):
-            return _read(_write(store, "go " + store.get("payload").decode()))
+            return _read(_write(store, f"{GO} {store.get('payload').decode()}"))
         began_s = time.monotonic()
         while not store.check(["decision"]):
             waited_s = time.monotonic() - began_s
             if waited_s > self._patience_s:
-                return _read(_write(store, f"no {self._missing(store)}"))
+                return _read(_write(store, f"{NO} {self._missing(store)}"))
             least_s = max(SHORTEST_S, self._world_size / POLLS_PER_S)
             time.sleep(max(least_s, min(waited_s / 10, LONGEST_S)))
         return _read(store.get("decision"))
@@ -140,4 +152,4 @@ def _write(store: Store, decision: str) -> bytes:
 
 def _read(decision: bytes) -> Decision:
     word, _, text = decision.decode().partition(" ")
-    return Decision(None, text) if word == "go" else Decision(text)
+    return Decision(None, text) if word == GO else Decision(text, is_late=word == LATE)

@@ -24,6 +24,7 @@ from gpudash.protocol import (
     Refused,
     Resume,
     Resumed,
+    TooLate,
 )
 from gpudash.run.member import AHEAD_S, Key, Member
 
@@ -32,6 +33,10 @@ GATHER_S = 3.0
 AHEAD_STEPS = 3
 """With `AHEAD_S` how far ahead the step is at which all ranks are to change: the command has to
 reach each of them before, and none looks at its socket within a step."""
+TRIES = 4
+"""Each with a step twice as far ahead as the one before: a busy machine takes longer to say it."""
+TOO_LATE = "each time it reached the ranks after the step at which they were to obey"
+ENDED = "the training has ended, or was lost"
 
 
 class JobCommands:
@@ -50,6 +55,7 @@ class JobCommands:
 
     def turn(self, members: Sequence[Member]) -> list[Envelope]:
         """Hand on what can be; return the answers to what nobody will answer any more."""
+        self._ask_again(members)
         return [*self._send_on(members), *self._left_over(members)]
 
     def note_answer(self, envelope: Envelope, rank: int) -> None:
@@ -59,10 +65,14 @@ class JobCommands:
         """
         for number in getattr(envelope.body, "answers", ()):
             asked = self._asked.get(number)
-            if asked is not None and rank == 0:
-                del self._asked[number]
-            elif asked is not None:
+            if asked is None:
+                continue
+            if rank != 0:
                 asked.answer = asked.answer or envelope
+            elif isinstance(envelope.body, TooLate):
+                asked.is_late = True
+            else:
+                del self._asked[number]
 
     def _send_on(self, members: Sequence[Member]) -> list[Envelope]:
         """Hand on what has been asked, in its order, as soon as all who are to hear it are here."""
@@ -89,18 +99,25 @@ class JobCommands:
             self._unsent.popleft()
         return unheard
 
-    def _hand_over(self, command: AnyCommand, ranks: list[Member]) -> None:
+    def _ask_again(self, members: Sequence[Member]) -> None:
+        """Hand on anew what nobody has obeyed because it came after its step."""
+        for asked in [one for one in self._asked.values() if one.is_late and one.tries < TRIES]:
+            told = [member for member in members if member.key in asked.told]
+            self._hand_over(asked.command, told, asked.tries + 1)
+
+    def _hand_over(self, command: AnyCommand, ranks: Sequence[Member], tries: int = 1) -> None:
         if len(ranks) > 1 and isinstance(command, Change | Blocks):
-            command = msgspec.structs.replace(command, at_step=self._step_for_all(ranks))
-        self._asked[command.id] = _Asked(command, {member.key for member in ranks})
+            at_step = self._step_for_all(ranks, 2 ** (tries - 1))
+            command = msgspec.structs.replace(command, at_step=at_step)
+        self._asked[command.id] = _Asked(command, {member.key for member in ranks}, tries)
         for member in ranks:
             member.send(command)
 
-    def _step_for_all(self, members: Iterable[Member]) -> int:
+    def _step_for_all(self, members: Iterable[Member], margin: int) -> int:
         """Return the step after which all are to change, none of them being so far."""
         ahead = max(one.steps_in(AHEAD_S) for one in members) + AHEAD_STEPS
         newest = max(member.step_now() for member in members)
-        self._at_step = max(self._at_step, newest + ahead)
+        self._at_step = max(self._at_step, newest + margin * ahead)
         return self._at_step
 
     def _left_over(self, members: Sequence[Member]) -> list[Envelope]:
@@ -109,10 +126,13 @@ class JobCommands:
         here = {member.key: member.rank for member in members}
         for number, asked in list(self._asked.items()):
             left = asked.told & here.keys()
-            if 0 in {here[key] for key in left} or (left and asked.answer is None):
+            waits = 0 in {here[key] for key in left} or (left and asked.answer is None)
+            if waits and not (asked.is_late and asked.tries == TRIES):
                 continue
             del self._asked[number]
-            answer = asked.answer or _unheard(asked.command, "the training has ended, or was lost")
+            answer = asked.answer
+            if answer is None or isinstance(answer.body, TooLate):
+                answer = _unheard(asked.command, TOO_LATE if left else ENDED)
             found.append(msgspec.structs.replace(answer, rank=0))
         return found
 
@@ -124,8 +144,11 @@ class _Asked:
     command: AnyCommand
     told: set[Key]
     """Whom, by their keys."""
+    tries: int = 1
     answer: Envelope | None = None
     """Another rank's, in case that rank 0 gives none."""
+    is_late: bool = False
+    """It came after its step, says rank 0."""
 
 
 def _unheard(command: AnyCommand, why: str) -> Envelope:

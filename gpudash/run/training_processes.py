@@ -9,7 +9,7 @@ from contextlib import suppress
 import msgspec
 
 from gpudash.errors import SourceError
-from gpudash.protocol import AnyCommand, Envelope, Hello, Notice, Parted, Stacks
+from gpudash.protocol import AnyCommand, Envelope, Hello, Notice, Parted, Stacks, TooLate
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import stacks
 from gpudash.run.arrivals import Arrivals
@@ -61,7 +61,7 @@ class TrainingProcesses:
                 for envelope in member.read():
                     rank = self._rank_of(member, envelope)
                     self._commands.note_answer(envelope, rank)
-                    if not isinstance(envelope.body, Hello):
+                    if not isinstance(envelope.body, Hello | TooLate):
                         found.append(msgspec.structs.replace(envelope, rank=rank))
             except (SourceError, msgspec.MsgspecError) as error:
                 self._sentences.append(f"{member.described} is left out: {error}")

@@ -24,23 +24,22 @@ def consistent(events: Events, until_us: float = np.inf) -> Events:
     replayed graph run side by side.
     """
     keep = events.duration_us >= 0
-    on_device = events.are(*ON_DEVICE)
+    device = np.flatnonzero(events.are(*ON_DEVICE))
     first_us = events.begin_us[events.are(*ON_HOST)].min(initial=np.inf)
+    begin_us, launch = events.begin_us[device], events.launch[device]
     from_us = np.where(
-        events.launch >= 0,
-        events.begin_us[events.launch],
-        first_us if np.isfinite(first_us) else -np.inf,
+        launch >= 0, events.begin_us[launch], first_us if np.isfinite(first_us) else -np.inf
     )
-    in_time = (events.begin_us >= from_us - ROUNDING_US) & (events.end_us <= until_us + ROUNDING_US)
-    keep &= ~on_device | in_time
-    keep[_overtaking(events, np.flatnonzero(keep & on_device))] = False
+    end_us = begin_us + events.duration_us[device]
+    keep[device] &= (begin_us >= from_us - ROUNDING_US) & (end_us <= until_us + ROUNDING_US)
+    keep[_overtaking(events, device[keep[device]])] = False
     return events if keep.all() else events.only(keep)
 
 
 def _overtaking(events: Events, device: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return events of a stream that lie within an earlier one with another launch."""
     found = []
-    for lane in np.unique(events.lane[device]):
+    for lane in np.flatnonzero(np.bincount(events.lane[device])):
         here = device[events.lane[device] == lane]
         end_us = events.end_us[here]
         before = np.concatenate(([0], ends_last(end_us)[:-1]))  # of those before each one

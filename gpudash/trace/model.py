@@ -38,9 +38,10 @@ ON_DEVICE: tuple[EventKind, ...] = ("kernel", "copy", "set", "collective")
 
 def are(kind: NDArray[np.uint8], *kinds: EventKind) -> NDArray[np.bool_]:
     """Return which of a column's entries are of these kinds."""
-    chosen = np.zeros(len(KINDS), np.bool_)
-    chosen[[KINDS.index(one) for one in kinds]] = True
-    return chosen[kind]
+    chosen = np.zeros(len(kind), np.bool_)
+    for one in kinds:  # comparing bytes is an order of magnitude faster than looking them up
+        chosen |= kind == KINDS.index(one)
+    return chosen
 
 
 class TraceLane(msgspec.Struct, frozen=True):

@@ -7,9 +7,11 @@ layout shows no such places, it is decoded at once.
 import re
 import zlib
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
+from itertools import compress
 from math import inf
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Annotated, Any, TypeAlias
 
@@ -24,6 +26,7 @@ from gpudash.trace.causality import consistent
 from gpudash.trace.model import (
     KINDS,
     ON_DEVICE,
+    EventKind,
     Events,
     LaneKind,
     Links,
@@ -47,18 +50,15 @@ BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|cat|name|pid|tid|ts)"\s*:)')
 made whole, and the file is decoded at once."""
 TAIL_BYTES = 16 << 10
 """The last border of a piece is nearly always in these."""
-CATEGORIES = {
-    category: KINDS.index(kind)
-    for category, kind in (
-        ("cpu_op", "operator"),
-        ("python_function", "python"),
-        ("user_annotation", "annotation"),
-        ("cuda_runtime", "runtime"),
-        ("cuda_driver", "runtime"),
-        ("kernel", "kernel"),
-        ("gpu_memcpy", "copy"),
-        ("gpu_memset", "set"),
-    )
+CATEGORIES: dict[str, EventKind] = {
+    "cpu_op": "operator",
+    "python_function": "python",
+    "user_annotation": "annotation",
+    "cuda_runtime": "runtime",
+    "cuda_driver": "runtime",
+    "kernel": "kernel",
+    "gpu_memcpy": "copy",
+    "gpu_memset": "set",
 }
 SYNC = re.compile(
     r"(cuda|hip)((Stream|Device|Event)Synchronize|Memcpy(2D|3D)?|Free(Host)?)(_v\d+|_ptds|_ptsz)*$"
@@ -66,6 +66,12 @@ SYNC = re.compile(
 )
 CALL_OF_MODULE = re.compile(re.escape(MODULE))
 COLLECTIVE = re.compile(r"(nccl|rccl)(Dev)?(Kernel|Symk)", re.IGNORECASE)
+BY_NAME: dict[EventKind, tuple[EventKind, re.Pattern[str]]] = {
+    "runtime": ("sync", SYNC),
+    "kernel": ("collective", COLLECTIVE),
+    "operator": ("annotation", CALL_OF_MODULE),
+}
+"""Of a category's events, those whose names match are of another kind."""
 
 
 class _NoTraceError(Exception):
@@ -75,6 +81,8 @@ class _NoTraceError(Exception):
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Place: TypeAlias = tuple[int | str, int | str]
 """A process and a thread of it, or a device and a stream."""
+_What: TypeAlias = tuple[str, str, int | str, int | str]
+"""Category, name and place: one look-up for each event tells all three."""
 
 
 class _Args(msgspec.Struct, frozen=True, gc=False):
@@ -204,10 +212,8 @@ class _Columns:
     """Events in the order of the file, until `trace` puts them into order."""
 
     def __init__(self) -> None:
-        self._names: defaultdict[str, int] = defaultdict()
-        self._names.default_factory = self._names.__len__
-        self._places: defaultdict[Place, int] = defaultdict()
-        self._places.default_factory = self._places.__len__
+        self._whats: defaultdict[_What, int] = defaultdict()
+        self._whats.default_factory = self._whats.__len__
         self._columns: dict[str, list[NDArray[Any]]] = defaultdict(list)
         self._passes: dict[str, dict[Any, tuple[float, Place]]] = {"s": {}, "f": {}}
         self._labels: dict[Place, str] = {}
@@ -241,39 +247,41 @@ class _Columns:
                 self._until_us = one.ts
         kept = [one for one in events if one.ph == "X" and one.cat in CATEGORIES]
         args = [one.args for one in kept]
-        names, places = self._names, self._places
+        whats = self._whats
         for column, values, dtype in (
             ("begin_us", [one.ts for one in kept], np.float64),
             ("duration_us", [one.dur for one in kept], np.float64),
-            ("kind", [CATEGORIES[one.cat] for one in kept], np.uint8),
-            ("name", [names[one.name] for one in kept], np.int32),
-            ("lane", [places[one.pid, one.tid] for one in kept], np.int32),
+            ("what", [whats[one.cat, one.name, one.pid, one.tid] for one in kept], np.int32),
             ("correlation", [one.correlation for one in args], np.int64),
             ("bytes", [one.bytes for one in args], np.int64),
         ):
-            self._columns[column].append(np.array(values, dtype))
+            self._columns[column].append(np.fromiter(values, dtype, len(kept)))
 
     def trace(self, name: str) -> Trace:
         """Return all of it. Raises _NoTraceError."""
         if not self._is_trace:
             raise _NoTraceError("it has no traceEvents")
-        order = np.argsort(np.concatenate(self._columns["begin_us"]), kind="stable")
-        if not len(order):
+        if not self._whats:
             raise _NoTraceError("none of its events is an operator, a CUDA call or a kernel")
-        if len(self._places) > MOST_LANES:
+        raw_names = dict.fromkeys(name for _, name, *_ in self._whats)
+        names, index_of = tuple(map(plain, raw_names)), {one: i for i, one in enumerate(raw_names)}
+        kind = np.array([_kind(one, plain(name)) for one, name, *_ in self._whats], np.uint8)
+        places = [(pid, tid) for *_, pid, tid in self._whats]
+        streams = set(compress(places, are(kind, *ON_DEVICE)))
+        lanes = self._lanes(dict.fromkeys(places), streams)
+        lane_of = {place: i for i, place in enumerate(lanes)}
+        if len(lanes) > MOST_LANES:
             raise _NoTraceError("it has more threads than can be shown")
+        order = np.argsort(np.concatenate(self._columns["begin_us"]), kind="stable")
         column = {key: np.concatenate(self._columns.pop(key))[order] for key in [*self._columns]}
-        names = tuple(map(plain, self._names))
-        kind = _refined(column["kind"], column["name"], names)
-        on_device = are(kind, *ON_DEVICE)
-        lanes, place = self._lanes(set(np.unique(column["lane"][on_device]).tolist()))
-        first_us = column["begin_us"][0]
+        first_us, what = column["begin_us"][0], column["what"]
+        kind = kind[what]
         events = Events(
             begin_us=column["begin_us"] - first_us,
             duration_us=column["duration_us"],
             kind=kind,
-            name=column["name"],
-            lane=place[column["lane"]],
+            name=np.array([index_of[name] for _, name, *_ in self._whats], np.int32)[what],
+            lane=np.array([lane_of[place] for place in places], np.int16)[what],
             launch=_launches(kind, column["correlation"]),
             bytes=column["bytes"],
         )
@@ -284,64 +292,55 @@ class _Columns:
         return Trace(
             name=plain(name),
             names=names,
-            lanes=(*lanes, *_drawn_besides(kept)),
+            lanes=(*lanes.values(), *_drawn_besides(kept)),
             events=kept,
-            links=self._links(place, first_us),
+            links=self._links(lane_of, first_us),
             steps=_steps(kept, names),
             began_ns=None if self._base_ns is None else self._base_ns + round(first_us * 1000),
             dropped=len(events) - len(kept),
             profiled=self._profiled,
-            device=plain(self._devices[0].name) if self._devices and on_device.any() else "",
+            device=plain(self._devices[0].name) if self._devices and streams else "",
             is_cut=self._is_cut,
         )
 
-    def _lanes(self, streams: set[int]) -> tuple[list[TraceLane], NDArray[np.int16]]:
-        """Return threads, the main one first, then streams; and where each place's lane is."""
+    def _lanes(self, places: Iterable[Place], streams: Collection[Place]) -> dict[Place, TraceLane]:
+        """Return threads, the main one first, then streams."""
         found = []
-        devices = {pid for (pid, _), index in self._places.items() if index in streams}
-        for (pid, tid), index in self._places.items():
-            kind: LaneKind = "stream" if index in streams else "host"
+        devices = {pid for pid, _ in streams}
+        for pid, tid in places:
+            kind: LaneKind = "stream" if (pid, tid) in streams else "host"
             label = self._labels.get((pid, tid)) or f"{'thread' if kind == 'host' else kind} {tid}"
             if kind == "stream" and len(devices) > 1:
                 label = f"GPU {pid} {label}"
             number = tid if isinstance(tid, int) else 0
-            rank = (0, pid != tid, index) if kind == "host" else (1, pid != 0, number)
-            found.append((rank, index, TraceLane(kind, plain(label), number)))
-        found.sort(key=lambda one: one[:2])
-        place = np.empty(len(found), np.int16)
-        place[[index for _, index, _ in found]] = np.arange(len(found))
-        return [lane for _, _, lane in found], place
+            rank = (0, pid != tid, 0) if kind == "host" else (1, pid != 0, number)
+            found.append((rank, (pid, tid), TraceLane(kind, plain(label), number)))
+        found.sort(key=itemgetter(0))
+        return {place: lane for _, place, lane in found}
 
-    def _links(self, place: NDArray[np.int16], first_us: float) -> Links | None:
+    def _links(self, lane_of: dict[Place, int], first_us: float) -> Links | None:
         begun, went_on = self._passes["s"], self._passes["f"]
         pairs = [
             (*begun[number], *went_on[number])
             for number in begun.keys() & went_on.keys()
-            if begun[number][1] in self._places and went_on[number][1] in self._places
+            if begun[number][1] in lane_of and went_on[number][1] in lane_of
         ]
         if not pairs:
             return None
         forward_us, forward_at, backward_us, backward_at = zip(*pairs, strict=True)
         return Links(
             forward_us=np.array(forward_us) - first_us,
-            forward_lane=place[[self._places[one] for one in forward_at]],
+            forward_lane=np.array([lane_of[one] for one in forward_at], np.int16),
             backward_us=np.array(backward_us) - first_us,
-            backward_lane=place[[self._places[one] for one in backward_at]],
+            backward_lane=np.array([lane_of[one] for one in backward_at], np.int16),
         )
 
 
-def _refined(
-    kind: NDArray[np.uint8], name: NDArray[np.int32], names: tuple[str, ...]
-) -> NDArray[np.uint8]:
-    """Tell calls that wait, NCCL's kernels and calls of modules from others, by their names."""
-    for old, new, pattern in (
-        ("runtime", "sync", SYNC),
-        ("kernel", "collective", COLLECTIVE),
-        ("operator", "annotation", CALL_OF_MODULE),
-    ):
-        matches = np.array([pattern.match(one) is not None for one in names])
-        kind = np.where((kind == KINDS.index(old)) & matches[name], KINDS.index(new), kind)
-    return kind.astype(np.uint8)
+def _kind(category: str, name: str) -> int:
+    """Return the index into KINDS."""
+    kind = CATEGORIES[category]
+    other, names = BY_NAME.get(kind, (kind, None))
+    return KINDS.index(other if names is not None and names.match(name) else kind)
 
 
 def _launches(kind: NDArray[np.uint8], correlation: NDArray[np.int64]) -> NDArray[np.int32]:

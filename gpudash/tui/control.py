@@ -219,11 +219,13 @@ class Control:
 
     @property
     def active(self) -> Settings:
-        """Every lever's active value; before anything ran, the one planned."""
+        """Every lever's active value that is known; before anything ran, the one planned."""
+        if self.snapshot.settings:
+            return self.snapshot.settings
         planned: Settings = {**self._on_cpu_values, **self.plan.settings}
         with suppress(LeverError):  # the engine will say so when it starts
             planned = resolve(self.levers, planned)
-        return {**planned, **self.snapshot.settings}
+        return planned
 
     @property
     def wanted(self) -> Settings:

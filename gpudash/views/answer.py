@@ -95,7 +95,7 @@ def _asked(
 def _interrupted(snapshot: Snapshot, before: Answer | None) -> Answer | None:
     """Return what is going on where nothing can be measured; None where steps come."""
     hang = snapshot.hang
-    if snapshot.state == "training" and hang is not None and hang.stacks:
+    if snapshot.state in ("training", "switching") and hang is not None and hang.stacks:
         return Answer(kind="silent", title=hangs.title(hang), evidence=hangs.clauses(hang))
     if snapshot.state in ("starting", "training") and not snapshot.total_steps:
         return Answer(kind="starting", title="starting")

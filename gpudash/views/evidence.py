@@ -68,18 +68,18 @@ def _straggler(measured: Measured) -> Iterator[str]:
         return
     rank = f"rank {straggler.rank}"
     in_what = _in_what(straggler.phase, snapshot.phases)
-    why = f" ({straggler.why})" if straggler.why else ""
-    waits = f"{fmt.milliseconds(straggler.others_wait_ms)} ms a step in the all-reduce{why}"
+    wait = fmt.milliseconds(straggler.others_wait_ms)
     match straggler.kind:
         case "persistent":
-            yield f"{rank} is {_pct(straggler.slower_pct)} slow{in_what}; the others wait {waits}"
-            yield "no lever changes that"
+            first = f"{rank} is {_pct(straggler.slower_pct)} slow{in_what}"
+            last = "no lever changes that"
         case "imbalance":
-            yield f"{rank} has more to work on{in_what}; the others wait {waits}"
-            yield "batches of equal size would even that out"
+            first = f"{rank} has more to work on{in_what}"
+            last = "batches of equal size would even that out"
         case "wandering":
-            yield f"the slow rank changes; the others wait {waits}"
-            yield f"the newest is {rank}, {_pct(straggler.slower_pct)} slow{in_what}"
+            first = "the slow rank changes"
+            last = f"the newest is {rank}, {_pct(straggler.slower_pct)} slow{in_what}"
+    yield from (first, f"the others wait {wait} ms a step in the all-reduce", straggler.why, last)
 
 
 def beside(limit: Limit, snapshot: Snapshot) -> Iterator[str]:
@@ -214,14 +214,17 @@ def _cpu(measured: Measured) -> Iterator[str]:
 def _shares(measured: Measured) -> Iterator[str]:
     """Yield what the step goes into; host and device work at the same time."""
     step = measured.step
+    at_work, left = at_work_pct(step, None), step.share_pct(step.unattributed_ms)
+    if at_work is not None and left is not None:  # the script's own code may rest
+        left += (step.share_pct(step.computing_ms) or 0.0) - at_work
     shares = {
-        "GPU" if step.on_gpu else "computing": step.computing_ms,
-        "communication": step.communication_ms,
-        "host": step.host_ms if step.on_gpu else None,
-        "data": step.starved_ms,
-        "unattributed": step.unattributed_ms,
+        "GPU" if step.on_gpu else "computing": at_work,
+        "communication": step.share_pct(step.communication_ms),
+        "host": step.share_pct(step.host_ms) if step.on_gpu else None,
+        "data": step.share_pct(step.starved_ms),
+        "unattributed": left,
     }
-    yield from (f"{name} {measured.share(ms)}" for name, ms in shares.items() if ms is not None)
+    yield from (f"{name} {fmt.percent(pct)}" for name, pct in shares.items() if pct is not None)
 
 
 def _nothing(_measured: Measured) -> Iterator[str]:

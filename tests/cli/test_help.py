@@ -100,6 +100,8 @@ def test_what_an_exit_code_means_may_be_a_verbs_own() -> None:
             "'all' is one word too many; usage: gpudash doctor [options]",
         ),
         (["encdec", "json"], "'json' is one word too many; did you mean --jsonl?; usage"),
+        (["encdec", "train.py"], "'train.py' is one word too many; usage"),
+        (["doctor", "--foo"], "unknown option '--foo' (see gpudash doctor --help)"),
         (["encdec", "sweep"], "; a verb comes first: gpudash sweep …"),
         (["--steps", "5", "--steps", "6"], "--steps is given twice, 5 and 6; valid: one of the"),
         (["--record", "a\0b"], r"--record 'a\x00b' is not valid; valid: a file's name"),

@@ -8,7 +8,7 @@ import pytest
 from textual import events
 from textual.app import App
 
-from gpudash.protocol import HostReading
+from gpudash.protocol import HostReading, LeverOffer
 from gpudash.tui.cells import bar_of
 from gpudash.tui.screens.chooser import Chooser, Chosen
 from gpudash.tui.values import Measured, fitting, measured_values, unit_of
@@ -26,6 +26,11 @@ BATCH_SIZE, PIPELINED, MODEL = (find(LEVERS, n) for n in ("batch_size", "pipelin
 
 def row(number, rate, /, **values):
     return result(number, "a row", rate, settings=settings(**values), samples_per_s=rate)
+
+
+def offer(name, *choices):
+    texts = {"summary": "", "source": ""}
+    return LeverOffer(name=name, kind="choice", default=choices[0], choices=choices, **texts)
 
 
 def known(lever, now, rows, verdicts=(), default="8", **active):
@@ -96,6 +101,26 @@ async def test_the_default_offered_is_the_one_on_this_device(device, default):
         control = d.app.control
         values = control.values(control.lever("batch_size"))
         assert values[-1].value == default
+
+
+async def test_what_is_known_of_a_script_s_lever_stands_where_others_are_unknown():
+    """Its recorded settings leave out what cannot be told, such as a loader that was not seen."""
+    offers = (offer("precision", "script", "bf16"), offer("num_workers", "unknown"))
+    plain = {"precision": "script"}
+    shown = compared(40, lever="precision", a="script", b="bf16", change=0.25, verdict="so")
+    snapshot = changed(
+        training(),
+        workload="train.py",
+        levers=offers,
+        settings=plain,
+        results=(changed(result(1, "a row", 100.0, settings=plain), workload="train.py"),),
+        verdicts=(changed(shown, settings={}),),
+    )
+    async with dashboard(snapshot=snapshot) as d:
+        control = d.app.control
+        script, bf16 = control.values(control.lever("precision"))
+        assert script.how == "row 1"
+        assert (bf16.how, bf16.change) == ("A/B", 0.25)
 
 
 def test_a_training_that_counts_no_samples_is_told_in_steps():

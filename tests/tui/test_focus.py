@@ -63,6 +63,22 @@ def cursor_columns(d: Driver, panel: str) -> set[int]:
 # ── the focus ───────────────────────────────────────────────────────────────────────────
 
 
+async def test_an_arrow_typed_right_after_a_digit_means_the_panel_of_the_digit():
+    async with dashboard(snapshot=training()) as d:
+        before = d.app._main.pane.tab
+        await d.press_together("5", "right")
+        assert d.app._main.pane.tab != before
+        assert d.engine.told("change") == []
+
+
+async def test_an_arrow_typed_right_before_the_cursor_moves_changes_the_lever_that_had_it():
+    async with dashboard(snapshot=training()) as d:
+        await d.choose("batch_size")
+        await d.press_together("right", "down")
+        assert [list(change) for (change,) in d.engine.told("change")] == [["batch_size"]]
+        assert d.app._main.levers.chosen.name != "batch_size"
+
+
 async def test_the_levers_have_the_focus_at_first():
     async with dashboard(snapshot=training()) as d:
         assert focused(d) == ["levers"]

@@ -30,7 +30,7 @@ Redirects: TypeAlias = MutableMapping[Any, Callable[[], Any]]
 
 TRIAL_S = 10.0
 """How long a dataset that was never in a loader worker may take for its first batch there."""
-BETWEEN = "loader workers are tried out on the epoch's next batch, and here is none"
+BETWEEN = "loader workers are tried out on the epoch's next batch, and here is none: ask again"
 
 
 class Handovers:
@@ -82,18 +82,24 @@ class Handovers:
 
 def successor(old: Iterator, loader: DataLoader[Any]) -> Iterator:
     """Return an iterator made as the loader says, with nothing to draw from so far."""
+    new = _made(loader, int(old._base_seed))
+    new._index_sampler = old._index_sampler
+    return new
+
+
+def _made(loader: DataLoader[Any], seed: int) -> Iterator:
+    """Return an iterator over nothing."""
     stand_in: DataLoader[Any] = object.__new__(DataLoader)
     vars(stand_in).update(vars(loader))
     sampler = "sampler" if loader.batch_sampler is None else "batch_sampler"
     vars(stand_in)[sampler] = ()
     vars(stand_in)["pin_memory"] = loader.pin_memory and torch.accelerator.is_available()
     # it draws its workers' seed
-    vars(stand_in)["generator"] = torch.Generator().manual_seed(int(old._base_seed))
+    vars(stand_in)["generator"] = torch.Generator().manual_seed(seed)
     several = loader.num_workers > 0
     kind = _MultiProcessingDataLoaderIter if several else _SingleProcessDataLoaderIter
-    new: Iterator = kind(stand_in)
-    new._index_sampler = old._index_sampler
-    return new
+    made: Iterator = kind(stand_in)
+    return made
 
 
 def _prime(iterator: Iterator) -> None:
@@ -104,36 +110,50 @@ def _prime(iterator: Iterator) -> None:
             iterator._try_put_index()
 
 
-def try_out(new: Any, old: Iterator) -> None:
-    """Let workers make the next batch, to see whether they can; it is served. Raises Refusal."""
+def try_out(new: Any, old: Iterator) -> bool:
+    """Let workers make the next batch, to see whether they can; it is served. Raises Refusal.
+
+    Returns False where none is left.
+    """
     try:
         index = next(old._sampler_iter)
     except StopIteration:
         _shut_down(new)
-        raise Refusal(BETWEEN) from None
-    why = None
+        return False
     try:
-        new._sampler_iter = iter([index])
-        new._try_put_index()
-        arrived, answer = new._try_get_data(TRIAL_S)
-        batch = answer[1] if arrived else None
-        if not arrived:
-            why = f"loader workers made no batch in {TRIAL_S:.0f} s"
-        elif isinstance(batch, ExceptionWrapper):
-            why = shortened(batch.exc_msg.strip().splitlines()[-1])
+        batch = _first_batch(new, index)
     except BaseException:
-        _give_up(new, old, index)
+        _shut_down(new)
+        old._sampler_iter = itertools.chain([index], old._sampler_iter)
         raise
-    if why:
-        _give_up(new, old, index)
-        raise Refusal(why)
     new._tasks_outstanding -= 1
     new._task_info[0] += (batch,)  # as torch keeps what arrives before its turn
+    return True
 
 
-def _give_up(new: Iterator, old: Iterator, index: Any) -> None:
-    _shut_down(new)
-    old._sampler_iter = itertools.chain([index], old._sampler_iter)
+def try_out_between(loader: DataLoader[Any]) -> None:
+    """Let workers make a batch that nobody gets: no epoch is in progress. Raises Refusal."""
+    batches = loader.batch_sampler
+    samplers = (loader.sampler,) if batches is None else (batches, getattr(batches, "sampler", 0))
+    if not all(type(one).__module__.startswith("torch.utils.data.") for one in samplers):
+        raise Refusal(BETWEEN)  # a sampler of the script's may know no item 0
+    new = _made(loader, 0)
+    try:
+        _first_batch(new, 0 if batches is None else [0])
+    finally:
+        _shut_down(new)
+
+
+def _first_batch(new: Any, index: Any) -> Any:
+    """Return what a worker of a new iterator makes of the index. Raises Refusal."""
+    new._sampler_iter = iter([index])
+    new._try_put_index()
+    arrived, answer = new._try_get_data(TRIAL_S)
+    if not arrived:
+        raise Refusal(f"loader workers made no batch in {TRIAL_S:.0f} s")
+    if isinstance(answer[1], ExceptionWrapper):
+        raise Refusal(shortened(answer[1].exc_msg.strip().splitlines()[-1]))
+    return answer[1]
 
 
 def is_over(iterator: Iterator) -> bool:

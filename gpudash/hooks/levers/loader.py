@@ -18,7 +18,15 @@ from typing import Any, NamedTuple
 from torch.utils.data import DataLoader, IterableDataset
 
 from gpudash.hooks.found import Feed, Found
-from gpudash.hooks.levers.handover import BETWEEN, Handovers, Redirects, is_over, successor, try_out
+from gpudash.hooks.levers.handover import (
+    Handovers,
+    Iterator,
+    Redirects,
+    is_over,
+    successor,
+    try_out,
+    try_out_between,
+)
 from gpudash.hooks.levers.offers import UNKNOWN, Option, Refusal, absent, on_off
 from gpudash.hooks.levers.rehearsal import reason
 from gpudash.hooks.signals import is_from_handler
@@ -188,24 +196,36 @@ class LoaderWay:
         return _rerun(loader) if name == "num_workers" and not self._tried else None
 
     def _switch(self, loader: DataLoader[Any]) -> None:
-        """Go on in the way that the loader now has, if an epoch is in progress."""
-        iterator = loader._iterator  # noqa: SLF001  # of persistent workers, for all epochs
-        persistent = iterator is not None
+        """Go on in the way that the loader now has; the next epoch's iterator is made that way."""
+        newest = self._newest(loader)
+        handed_over = newest is not None and self._hand_over(newest, loader)
+        if not handed_over and self._is_untried(loader):
+            try_out_between(loader)
+        self._tried = self._tried or loader.num_workers > 0
+
+    def _newest(self, loader: DataLoader[Any]) -> Iterator | None:
+        """Return the iterator that has the rest of the epoch; None between two epochs."""
+        persistent = loader._iterator  # noqa: SLF001  # of persistent workers, for all epochs
+        iterator = persistent
         if iterator is None and self._feed is not None:
             iterator = self._feed.iterator()
-        untried = not self._tried and loader.num_workers > 0
-        newest = self._handovers.newest(iterator) if iterator is not None else None
-        if newest is None or (is_over(newest) and not persistent):
-            if untried:
-                raise Refusal(BETWEEN)
-            return  # the next epoch's iterator is made that way
-        new = successor(newest, loader)
-        if untried:
-            try_out(new, newest)
-            self._tried = True
-        self._handovers.hand_over(newest, new)
-        if persistent:
-            loader._iterator = new  # noqa: SLF001  # its `_reset` begins the next epoch
+        if iterator is None:
+            return None
+        newest = self._handovers.newest(iterator)
+        return None if persistent is None and is_over(newest) else newest
+
+    def _hand_over(self, old: Iterator, loader: DataLoader[Any]) -> bool:
+        """Have another iterator make the rest of the epoch; False where no batch is left."""
+        new = successor(old, loader)
+        if self._is_untried(loader) and not try_out(new, old):
+            return False
+        self._handovers.hand_over(old, new)
+        if loader._iterator is not None:  # noqa: SLF001  # its `_reset` begins the next epoch
+            loader._iterator = new  # noqa: SLF001  # so does this one's
+        return True
+
+    def _is_untried(self, loader: DataLoader[Any]) -> bool:
+        return loader.num_workers > 0 and not self._tried
 
 
 def _rerun(loader: DataLoader[Any]) -> str | None:

@@ -270,7 +270,8 @@ class MainScreen(Contained, Screen[None]):
             self._rearrange(device=name == "device")
         if self._board.shown.zoomed:
             self._zoom(name)
-        self.query_one(f"#{name}").focus()
+        # not by the widget's `focus`: it acts later, and the next key would mean the old panel
+        self.set_focus(self.query_one(f"#{name}"))
 
     def action_panel(self, direction: int) -> None:
         """Give the focus to the next panel, or to the one before."""
@@ -352,7 +353,7 @@ class MainScreen(Contained, Screen[None]):
 
     # ── what the arrows mean ────────────────────────────────────────────────────────────
 
-    def action_move(self, columns: int, rows: int) -> None:
+    async def action_move(self, columns: int, rows: int) -> None:
         """Move inside the focused panel."""
         focused = self._focused
         if focused in CHARTS:
@@ -369,7 +370,7 @@ class MainScreen(Contained, Screen[None]):
             else:
                 self.pane.scroll_rows(rows)
         elif columns:
-            self.app.call_later(self.app.run_action, f"nudge({columns})")
+            await self.app.run_action(f"nudge({columns})")  # before the next key moves the cursor
         else:
             self.levers.move(rows)
 
@@ -377,7 +378,7 @@ class MainScreen(Contained, Screen[None]):
         """Scroll the pane by its height."""
         self.pane.scroll_pages(direction)
 
-    def action_enter(self) -> None:
+    async def action_enter(self) -> None:
         """Do what Enter means in the focused panel."""
         focused = self._focused
         if focused in CHARTS:
@@ -390,9 +391,9 @@ class MainScreen(Contained, Screen[None]):
                 "timeline": "timeline",
             }.get(self.pane.tab)
             if action:
-                self.app.call_later(self.app.run_action, action)
+                await self.app.run_action(action)
         elif focused != "device":
-            self.app.call_later(self.app.run_action, "edit")
+            await self.app.run_action("edit")
 
     # ── the charts' common time ─────────────────────────────────────────────────────────
 

@@ -187,14 +187,26 @@ def test_between_epochs_the_next_one_is_made_that_way(redirects):
 
 
 @pytest.mark.parametrize("read", [list, lambda it: [next(it) for _ in range(24)]])
-def test_between_epochs_workers_cannot_be_tried_out(redirects, read):
-    data = loader()
+def test_between_epochs_workers_are_tried_out_on_a_batch_that_nobody_gets(redirects, read):
+    data = loader(shuffle=True)
     iterator = iter(data)
     read(iterator)
     moved = levers(redirects=redirects, loader=data, iterator=iterator)
+    random_state = torch.get_rng_state()
+    move(moved, num_workers="2")
+    assert torch.equal(torch.get_rng_state(), random_state)
+    assert list(iterator) == []
+    assert {int(workers.max()) for _, workers in data} == {2}
+
+
+@pytest.mark.parametrize("kind", ["own sampler", "own batches"])
+def test_between_epochs_of_an_unknown_sampler_workers_cannot_be_tried_out(redirects, kind):
+    data = loader(**LOADERS[kind]())
+    iterator = iter(data)
+    list(iterator)
+    moved = levers(redirects=redirects, loader=data, iterator=iterator)
     with pytest.raises(Refusal, match="tried out on the epoch's next batch, and here is none"):
         move(moved, num_workers="2")
-    assert list(iterator) == []
     assert data.num_workers == 0
 
 
@@ -230,6 +242,8 @@ def test_a_dataset_that_cannot_live_in_a_worker_is_refused_and_read_on(
     with pytest.raises(Refusal, match=why):
         move(moved, num_workers="2")
     assert [batch[0][0] for batch in iterator] == list(range(1, 48))
+    with pytest.raises(Refusal, match=why):
+        move(moved, num_workers="2")
     assert data.num_workers == 0
 
 

@@ -1,0 +1,112 @@
+"""What the always-on diagnosis costs: a training with it on against off, in one process.
+
+    python benchmarks/bench_diagnosis.py --pairs 200
+
+The dashboard gives its answer anew whenever it paints, at most four times a second. That alone is
+too little for an A/B to see. So here an answer is given after every step, the training waits for
+it, and the cost is told for as many answers as the dashboard gives. Really they are given in
+another process, beside the training: this is the most that they can cost, on a host whose cores
+are all taken. The snapshots are of a long run: every series is full, and there is a profile.
+Blocks with it on and off take turns, in an order drawn for each pair.
+"""
+
+import argparse
+import time
+from itertools import cycle
+from typing import NamedTuple
+
+import torch
+from ratios import ratio_with_interval, show
+from torch import nn
+
+from gpudash.compare.paired_t import block_order
+from gpudash.trace.read import read
+from gpudash.trace.summary import summarise
+from gpudash.tui.app import RATE_HZ
+from gpudash.tui.control import levers_of
+from gpudash.views.answer import Answer, answer
+from tests.trace.made import H200
+from tests.tui.fake_engine import training
+
+WARMUP_STEPS = 50
+CORES = 16
+
+
+class Cost(NamedTuple):
+    """What a step took."""
+
+    wall_s: float
+    cpu_s: float
+    """Of the process: what else runs on the machine hardly touches it."""
+
+
+class Diagnosis:
+    """Gives answers as the dashboard does."""
+
+    def __init__(self) -> None:
+        self._snapshots = cycle([training(600, moved=0.5 * i) for i in range(40)])
+        self._levers = levers_of("encdec")
+        self._profile = summarise(read(H200))
+        self._answer: Answer | None = None
+
+    def look(self) -> None:
+        """Give the answer to the next snapshot."""
+        snapshot = next(self._snapshots)
+        self._answer = answer(snapshot, self._levers, self._answer, CORES, self._profile)
+        if not self._answer.lanes:
+            raise SystemExit(f"there was no answer to measure: {self._answer.title}")
+
+
+class Training:
+    """An MLP."""
+
+    def __init__(self) -> None:
+        layers = [nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(6)]
+        self._model = nn.Sequential(*layers)
+        self._optimizer = torch.optim.AdamW(self._model.parameters())
+        self._batch = torch.randn(64, 256)
+
+    def step(self) -> None:
+        """Train one step."""
+        self._optimizer.zero_grad()
+        self._model(self._batch).square().mean().backward()
+        self._optimizer.step()
+
+    def block(self, steps: int, diagnosis: Diagnosis | None) -> Cost:
+        """Train; have an answer given after each step, where there is a diagnosis."""
+        began_s, began_cpu_s = time.perf_counter(), time.process_time()
+        for _ in range(steps):
+            self.step()
+            if diagnosis is not None:
+                diagnosis.look()
+        wall_s, cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
+        return Cost(wall_s / steps, cpu_s / steps)
+
+
+def main() -> None:
+    """Print two lines for each clock."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=20, help="in a block")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    script, diagnosis = Training(), Diagnosis()
+    script.block(WARMUP_STEPS, diagnosis)
+    costs: dict[bool, list[Cost]] = {False: [], True: []}
+    for order in block_order(arguments.pairs, seed=0):
+        for is_on in (False, True) if order == "AB" else (True, False):
+            costs[is_on].append(script.block(arguments.steps, diagnosis if is_on else None))
+    for clock in Cost._fields:
+        off, on = ([getattr(cost, clock) for cost in costs[is_on]] for is_on in (False, True))
+        off_s = sum(off) / len(off)
+        cost_s, low_s, high_s = ((one - 1) * off_s for one in ratio_with_interval(on, off))
+        at_rate = [100 * RATE_HZ * one for one in (cost_s, low_s, high_s)]
+        name = clock.removesuffix("_s")
+        print(f"{RATE_HZ:g} answers a second ({name}): {at_rate[0]:.2f} % of a training that waits")
+        print(f"  for them [{at_rate[1]:.2f}, {at_rate[2]:.2f}]; one takes {1e6 * cost_s:.0f} µs")
+        what = f"an answer after each step over none ({name})"
+        show(what, on, off, at_rate_pct=at_rate, step_ms=1e3 * off_s)
+
+
+if __name__ == "__main__":
+    main()

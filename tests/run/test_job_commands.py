@@ -1,0 +1,59 @@
+"""Commands for all ranks, over two that answer at once."""
+
+from gpudash.protocol import Blocks, Change, Envelope, Refused, TooLate
+from gpudash.run import job_commands
+from gpudash.run.job_commands import JobCommands
+
+
+class Job:
+    """Two ranks, for which the first commands, so many, come too late."""
+
+    def __init__(self, times):
+        self.commands, self.asked = JobCommands(), []
+        self.members = [Rank(0, self, times), Rank(1, self, times)]
+
+    def answers(self, command):
+        self.commands.take(command)
+        return [one.body for _ in range(9) for one in self.commands.turn(self.members)]
+
+
+class Rank:
+    """One of them, a member of a job that is at step 100."""
+
+    world_size = 2
+
+    def __init__(self, rank, job, times):
+        self.rank = self.key = rank
+        self.job, self.left = job, times
+
+    def steps_in(self, _seconds):
+        return 10
+
+    def step_now(self):
+        return 100
+
+    def send(self, command):
+        self.job.asked.append(command.at_step)
+        self.left -= 1
+        mine = (command.id,)
+        refused = Refused(answers=mine, kind="bad_setting", changes={}, reason="no")
+        body = TooLate(answers=mine) if self.left >= 0 else refused
+        answer = Envelope(source="training", rank=self.rank, seq=1, sent_s=0.0, body=body)
+        self.job.commands.note_answer(answer, self.rank)
+
+
+def test_what_came_too_late_is_asked_again_with_a_later_step():
+    job = Job(times=2)
+    assert job.answers(Change(id=1, settings={})) == []
+    first, second, third = job.asked[::2]
+    assert job.asked[1::2] == [first, second, third]
+    assert [second - 100, third - 100] == [2 * (first - 100), 4 * (first - 100)]
+
+
+def test_what_always_comes_too_late_is_refused_in_the_end():
+    job = Job(times=99)
+    (refused,) = job.answers(Change(id=1, settings={}))
+    assert refused.reason == job_commands.TOO_LATE
+    (ended,) = job.answers(Blocks(id=2, run=1, blocks=()))
+    assert (ended.answers, ended.why) == ((2,), job_commands.TOO_LATE)
+    assert len(job.asked) == 2 * 2 * job_commands.TRIES
