@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from torch.distributed import HashStore
 
+from gpudash.hooks import driver
 from gpudash.hooks import training as training_module
 from gpudash.hooks.training import Training
 from gpudash.instrument.agreement import Decision
@@ -30,16 +31,19 @@ def test_a_rank_whose_lever_breaks_says_no_to_all_that_was_asked(
 ) -> None:
     refusals = {}
 
-    def decide(_training: Training, topic: str, refusal: str | None = None, payload: str = ""):
+    def decide(
+        _training: Training, topic: str, refusal: str | None = None, payload: str = "", **_how: bool
+    ):
         refusals[topic] = refusal
         return Decision(refusal, payload)
 
     monkeypatch.setattr(Training, "decide", decide)
+    monkeypatch.setattr(driver, "DUE_EVERY_S", 0.0)  # what is sent is heard at the next border
     with script(tmp_path, world_size=2) as training:
         dashboard = Dashboard(tmp_path / f"{os.getpid()}.sock")
         training.until(lambda: dashboard.reported)
         training.levers.fails = RuntimeError
-        step = training.steps + 500  # the command has to be there before
+        step = training.steps + 5
         dashboard.send(Change(id=7, settings={"precision": "bf16"}, at_step=step))
         dashboard.send(Change(id=8, settings={"compile": "off"}, at_step=step))
         training.until(lambda: len(dashboard.of(Refused)) == 2)
