@@ -45,7 +45,7 @@ class Diagnosis:
 
     def __init__(self) -> None:
         self._snapshots = cycle([training(600, moved=0.5 * i) for i in range(40)])
-        self._levers = levers_of("encdec")
+        self._levers = levers_of("encdec", {})
         self._profile = summarise(read(H200))
         self._answer: Answer | None = None
 

@@ -62,6 +62,11 @@ class Entry:
         other.levers = (*(one for one in self.levers if one not in PROCESSES), *PROCESSES)
         return other
 
+    def levers_with(self, settings: Mapping[str, str]) -> tuple[Lever, ...]:
+        """Return the levers of a training with these settings, which name those of several."""
+        is_of_several = any(lever.name in settings for lever in PROCESSES)
+        return self.of_processes().levers if is_of_several else self.levers
+
     def build(self) -> "type[Workload]":
         """Import the implementation, and with it torch."""
         workload: type[Workload] = importlib.import_module(self.module).WORKLOAD

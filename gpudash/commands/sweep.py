@@ -82,7 +82,9 @@ def main(arguments: argparse.Namespace) -> int:
     if file and earlier and earlier.device and sweep.blocks_done == sweep.blocks_planned:
         file.close()
         return print_measured(sweep, earlier, outputs)
-    session = Session(of_count(plan, grid), command=arguments.command, set_by=arguments.set_by)
+    session = Session(
+        of_count(plan, sweep.nproc), command=arguments.command, set_by=arguments.set_by
+    )
     try:
         return run_sweep(session, sweep, provenance, file, outputs, quiet=arguments.quiet)
     finally:
@@ -147,29 +149,27 @@ def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
     )
     check_grid(entry, plan.settings, grid)
     if grid.counts:
-        _check_scaling(grid, resume=arguments.resume)
+        _check_scaling(grid)
     return plan, grid
 
 
-def of_count(plan: Plan, grid: Grid, nth: int = 0) -> Plan:
-    """Return the plan of the training with the nth number of processes; as it is without any."""
-    if not grid.counts:
+def of_count(plan: Plan, nproc: int | None) -> Plan:
+    """Return the plan of the training with so many processes; None: as it is."""
+    if nproc is None:
         return plan
     settings = dict(plan.settings)
-    if grid.counts[nth] == 1:
+    if nproc == 1:
         settings = {name: value for name, value in settings.items() if name not in OF_SEVERAL}
-    return msgspec.structs.replace(plan, nproc=grid.counts[nth], settings=settings)
+    return msgspec.structs.replace(plan, nproc=nproc, settings=settings)
 
 
-def _check_scaling(grid: Grid, *, resume: bool) -> None:
+def _check_scaling(grid: Grid) -> None:
     """Refuse what goes with one number of processes alone. Raises UsageError."""
     if 1 not in grid.counts:
         raise UsageError("--nproc with several numbers needs 1 too, which the others scale from")
     varied = {name for cell in range(grid.cells) for name in grid.levers(cell)} & OF_SEVERAL
     if varied:
         raise UsageError(f"--vary {min(varied)}: one process does not have it; valid: one --nproc")
-    if resume:
-        raise UsageError("--resume does not go with several numbers of processes")
 
 
 def decided_by(preset: Preset | None, varied: Sequence[str]) -> set[str]:
@@ -316,9 +316,7 @@ class RecordedSweep:
         """Why it ended early."""
         self.started: Started | None = None
         """What the worker said when it was ready."""
-        self._count = 0  # of the numbers of processes, which is trained
-        self._waits = False  # for the training with the next
-        self._sweep.nproc = next(iter(sweep.grid.counts), None)
+        self._waits = False  # for the training with the next number of processes
         self.refusal: str | None = None
         """Why it was not begun: the file's blocks were measured elsewhere."""
 
@@ -357,13 +355,12 @@ class RecordedSweep:
 
     def is_over(self, session: Session, plan: Plan) -> bool:
         """Go on with the next number of processes; return whether there is none."""
-        is_last = self._count + 1 >= len(self._sweep.grid.counts)
-        if not self.done or is_last or self.failure is not None or self.refusal is not None:
+        following = self._sweep.next_nproc
+        if not self.done or following is None or self.failure or self.refusal:
             return self.done
-        self._count += 1
-        self._sweep.nproc = self._sweep.grid.counts[self._count]
+        self._sweep.nproc = following
         self._waits, self.done = True, False
-        session.restart(of_count(plan, self._sweep.grid, self._count))
+        session.restart(of_count(plan, following))
         session.conduct(self)
         return False
 

@@ -91,6 +91,9 @@ class Training:
         self.segment = 0
         self.flops: Flops | None = None
         """Of a step, once one was counted for a profile."""
+        self._agreement: Agreement | None = None
+        self._store: Any = None
+        """What it is reached over."""
 
     @property
     def step(self) -> int:
@@ -133,10 +136,12 @@ class Training:
         store = process_store()
         if store is None:
             return Decision(refusal or "the process group has no store")
-        # meanwhile other ranks may wait in a collective, which must not time out
-        patience_s = min(PATIENCE_S, store.timeout.total_seconds() * PATIENCE_SHARE)
-        agreement = Agreement(store, rank(), self.found.world_size, patience_s)
-        return agreement.decide(topic, refusal, payload, is_late=is_late)
+        if self._agreement is None or store is not self._store:
+            # meanwhile other ranks may wait in a collective, which must not time out
+            patience_s = min(PATIENCE_S, store.timeout.total_seconds() * PATIENCE_SHARE)
+            self._store = store
+            self._agreement = Agreement(store, rank(), self.found.world_size, patience_s)
+        return self._agreement.decide(topic, refusal, payload, is_late=is_late)
 
     def watch(self) -> None:
         """Have the tracker measure from the next step on."""

@@ -13,12 +13,15 @@ and no hang. It is safe under these conditions:
 - The decision is one key that is written once. "Go" is written by the rank that comes last; "no"
   by whoever refuses or runs out of patience. Whoever is second reads what the first one wrote.
   So all ranks do the same, however late they read it.
+- Rank 0 deletes its keys once all ranks have come to a later decision, which was "go": each of
+  them is past it. Who comes to it even so had not come before: it was "no", and is "no" again.
 
 The store is asked in short calls alone. `Store.wait` would hold a lock that the watchdog of NCCL
 needs too.
 """
 
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 from torch.distributed import (  # type: ignore[attr-defined]  # documented, not declared
@@ -62,6 +65,7 @@ class Agreement:
         self._rank = rank
         self._world_size = world_size
         self._patience_s = patience_s
+        self._left: list[str] = []  # topics that rank 0 has come to, whose keys are there
 
     def decide(
         self, topic: str, refusal: str | None, payload: str = "", *, is_late: bool = False
@@ -71,15 +75,34 @@ class Agreement:
         A topic is decided once. Every rank names it alike, and comes to it at the same step, or
         refuses it because it `is_late`.
         """
-        store = PrefixStore(f"gpudash/{topic}", self._store)
+        store = self._keys(topic)
         try:
             if refusal is not None:  # in its own words here, with its name elsewhere
                 _write(store, f"{LATE if is_late else NO} rank {self._rank}: {refusal}")
                 return Decision(refusal, is_late=is_late)
-            return self._decide(store, payload)
+            decision = self._decide(store, payload)
         except DistError:  # the process that keeps the store has ended
             why = refusal or "the store of the process group does not answer"
             return Decision(why, is_late=is_late)
+        if self._rank == 0:
+            with suppress(RuntimeError):  # it is decided, whatever becomes of the keys
+                self._tidy(topic, all_have_come=decision.refusal is None)
+        return decision
+
+    def _keys(self, topic: str) -> Store:
+        return PrefixStore(f"gpudash/{topic}", self._store)
+
+    def _tidy(self, topic: str, *, all_have_come: bool) -> None:
+        """Delete the keys of decisions that all ranks are past.
+
+        What rank 0 has refused itself is not among them: others may be still to come to it.
+        """
+        done = self._left if all_have_come else []
+        self._left = [topic] if all_have_come else [*self._left, topic]
+        groups = [f"group {number}" for number in range(self._groups)]
+        for one in done:
+            for key in ("decision", "payload", "groups", *groups):
+                self._keys(one).delete_key(key)
 
     def _decide(self, store: Store, payload: str) -> Decision:
         if self._rank == 0:
@@ -100,8 +123,11 @@ class Agreement:
         group, place = divmod(self._rank, GROUP)
         if store.add(f"group {group}", 1 << place) != self._all_of(group):
             return False
-        groups = -(-self._world_size // GROUP)
-        return store.add("groups", 1) == groups
+        return bool(store.add("groups", 1) == self._groups)
+
+    @property
+    def _groups(self) -> int:
+        return -(-self._world_size // GROUP)
 
     def _all_of(self, group: int) -> int:
         return (1 << min(GROUP, self._world_size - group * GROUP)) - 1

@@ -10,6 +10,8 @@ from gpudash.statistics import Means, percentiles, total
 
 PER_STEP = ("data_ms", "host_ms", "device_ms")
 """Told as the mean over the steps that they were measured in."""
+HELD_S = 20.0
+"""Steps wait so much longer than an interval for rank 0, which ends it; older ones are let go."""
 
 
 class RankInterval(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,8 +39,9 @@ class RankInterval(msgspec.Struct, frozen=True, kw_only=True):
 class RankTrack:
     """The steps of one rank that belong to intervals still open."""
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, held_s: float) -> None:
         self._rank = rank
+        self._held_s = held_s
         self._gpu_uuid: str | None = None
         self._steps: deque[Step] = deque()
         self._told_s = -inf  # steps up to then were told: others are not told again
@@ -55,6 +58,8 @@ class RankTrack:
         new = [step for step in message.steps if step.finished_s > self._told_s]
         self._steps += new
         self._told_s = max([self._told_s, *(step.finished_s for step in new)])
+        while self._steps and self._told_s - self._steps[0].finished_s > self._held_s:
+            self._steps.popleft()
         self._loss = self._loss if message.loss is None else message.loss
         self.known_s = message.until_s
 
@@ -88,7 +93,8 @@ class RankTrack:
 class RankTracks:
     """Those of all ranks."""
 
-    def __init__(self) -> None:
+    def __init__(self, interval_s: float = 0.5) -> None:
+        self._held_s = interval_s + HELD_S
         self._tracks: dict[int, RankTrack] = {}
         self._world_size = 1
 
@@ -96,7 +102,7 @@ class RankTracks:
         """Take how a rank started, or what it trained; of rank 0 only how it started."""
         if isinstance(message, Started):
             self._world_size = message.world_size
-        self._tracks.setdefault(rank, RankTrack(rank)).take(message)
+        self._tracks.setdefault(rank, RankTrack(rank, self._held_s)).take(message)
 
     @property
     def world_size(self) -> int:

@@ -343,9 +343,13 @@ def _account(run: Replayed) -> Iterator[Element]:
         )
         for label, ink, seconds in shown
     )
+    device = _device(run.snapshot)
+    on_cpu = (
+        ", or in which other processes had the cores" if device and device.kind == "cpu" else ""
+    )
     about = (
         f"{fmt.with_unit(account.wall_s, 's', 1)} from the worker's start to its last step; "
-        "unattributed is time that no measurement explains"
+        f"unattributed is time that no measurement explains{on_cpu}"
     )
     bar = share_bar("Where the wall time went", shares)
     yield _section(

@@ -1,7 +1,7 @@
 """Commands on their way to the processes that train, and the one answer to each.
 
 A lever moves on all ranks or on none: such a command goes to every rank, with the step after which
-all of them are to obey. Other commands are rank 0's.
+all of them are to obey. Other commands are rank 0's, and all are where it leads the others itself.
 """
 
 import time
@@ -43,7 +43,9 @@ ENDED = "the training has ended, or was lost"
 class JobCommands:
     """Told of each command and of each answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, rank_0_leads: bool = False) -> None:
+        """Where `rank_0_leads`, the others read no commands: it passes them on."""
+        self._rank_0_leads = rank_0_leads
         self._unsent: deque[tuple[AnyCommand, float]] = deque()  # and until when ranks may come
         self._asked: dict[int, _Asked] = {}  # by its id
         self._at_step = 0  # of the newest command for all ranks
@@ -83,7 +85,8 @@ class JobCommands:
             speaker = next((member for member in members if member.rank == 0), None)
             ranks = [speaker] if speaker is not None else []
             needed = 1
-            if speaker is not None and isinstance(command, Change | Blocks):
+            is_for_all = isinstance(command, Change | Blocks) and not self._rank_0_leads
+            if speaker is not None and is_for_all:
                 needed = speaker.world_size
                 if needed > 1:
                     ranks = [one for one in members if one.world_size == needed]

@@ -20,19 +20,19 @@ def start(plan: Plan) -> Source:
 
 
 class RankProcesses(WorkerProcess):
-    """The launcher with its pipes, and a line to each of the ranks."""
+    """The launcher with its pipes, and a line to each rank. Rank 0 leads (`lockstep.py`)."""
 
     def __init__(self, plan: Plan) -> None:
         """Start them. Raises WorkerError."""
         super().__init__(plan, LAUNCHER)
-        self._ranks = TrainingProcesses(Rendezvous(Path(self._scratch.name)))
+        self._ranks = TrainingProcesses(Rendezvous(Path(self._scratch.name)), rank_0_leads=True)
         self._seqs: Counter[tuple[str, int]] = Counter()
         self._unheard: list[Envelope] = []
         self._failures: list[tuple[int, Failed]] = []  # and whose each is
         self._death: Failed | None = None  # of a rank, without a word of its own
 
     def send(self, command: AnyCommand, /) -> None:
-        """Hand it to the ranks."""
+        """Hand it to rank 0, which leads the others."""
         self._unheard += self._ranks.send(command)
 
     def read(self) -> list[Envelope]:

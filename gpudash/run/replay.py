@@ -256,9 +256,8 @@ class Replay(Source):
             read = [body for body in bodies if getattr(body, "values", True)]  # else as before
             first = [self._envelope("training", one.ended_s, body) for body in read]
             others = unfold_ranks(one, self._base or 0)
-            return first + [
-                self._envelope("training", one.ended_s, body, rank) for rank, body in others
-            ]
+            told = [self._envelope("training", one.ended_s, body, rank) for rank, body in others]
+            return told + first  # rank 0's is folded with what the others have trained by then
         match one.body:
             case Hello():
                 return []

@@ -60,7 +60,10 @@ def replayed(path: Path) -> Replayed:
         except SourceError as error:
             raise UsageError(str(error)) from error
         now_s = replay.now()
-        ranks = tuple(fold.last_rows.get(row.rank, row) for row in fold.ranks.rows(now_s))
+        ranks = tuple(
+            msgspec.structs.replace(fold.last_rows.get(row.rank, row), steps=row.steps)
+            for row in fold.ranks.rows(now_s)
+        )
         straggler = fold.last_straggler or fold.ranks.straggler
         snapshot = msgspec.structs.replace(
             fold.live.snapshot(now_s),

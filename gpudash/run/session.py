@@ -155,7 +155,7 @@ class Session:
         self._hangs = Hangs(self.hang_s)
         self._hang_told: tuple[str, ...] = ()
         self._hang_since_s: float | None = None  # while one is told of
-        self._rank_tracks = RankTracks()
+        self._rank_tracks = RankTracks(self._interval_s)
         self._time = TimeAccount()
         self._whole_run = WholeRun()
         self._intervals: Intervals | None = None

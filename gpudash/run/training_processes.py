@@ -27,7 +27,9 @@ PATIENCE_S = 1.0
 class TrainingProcesses:
     """All of one run; each has a rank of its own."""
 
-    def __init__(self, place: Rendezvous, nodes: Nodes | None = None) -> None:
+    def __init__(
+        self, place: Rendezvous, nodes: Nodes | None = None, *, rank_0_leads: bool = False
+    ) -> None:
         self._place = place
         self._arrivals = Arrivals(place)
         self._nodes = nodes
@@ -36,7 +38,7 @@ class TrainingProcesses:
         self._refused: set[Key] = set()  # processes and sockets that make no sense
         self.parted_s: float | None = None
         """When the last one hung up; None while one trains."""
-        self._commands = JobCommands()
+        self._commands = JobCommands(rank_0_leads=rank_0_leads)
         self._gone: list[Member] = []  # of some it is not known whether they have ended
         self._sentences: list[str] = []
         self._pids: dict[int, int] = {}  # of each rank, its newest process

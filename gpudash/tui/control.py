@@ -44,10 +44,10 @@ MARKER_REACH_S = 1.0
 MOST_PAIRS = 10_000
 
 
-def levers_of(workload: str) -> tuple[Lever, ...]:
-    """Return the levers of a workload of the catalogue; none for any other."""
+def levers_of(workload: str, settings: Mapping[str, str]) -> tuple[Lever, ...]:
+    """Return the levers of a workload of the catalogue with these settings; none for any other."""
     entry = CATALOGUE.get(workload)
-    return entry.levers if entry else ()
+    return entry.levers_with(settings) if entry else ()
 
 
 @lru_cache(maxsize=2)
@@ -215,7 +215,7 @@ class Control:
     @property
     def levers(self) -> tuple[Lever, ...]:
         """The levers of that workload."""
-        return offered(self.snapshot.levers) or levers_of(self.workload)
+        return offered(self.snapshot.levers) or levers_of(self.workload, self.snapshot.settings)
 
     @property
     def active(self) -> Settings:
@@ -463,7 +463,9 @@ class Control:
 
     def verdict_command(self, shown: ComparisonShown) -> str:
         """Return the shell command that asks the same. Raises UsageError where there is none."""
-        return wording.verdict_command(shown, self.workload, self.plan)
+        count = max(self.plan.nproc, len(self.snapshot.ranks))  # a replay's plan knows of none
+        plan = msgspec.structs.replace(self.plan, nproc=count)
+        return wording.verdict_command(shown, self.workload, plan)
 
     def end_comparison(self) -> str:
         """End the comparison that is run, without a verdict; return a notice.

@@ -59,6 +59,8 @@ def verdict_command(shown: ComparisonShown, workload: str, plan: Plan) -> str:
         raise UsageError(f"the arguments of {workload} are not known here: {asked} COMMAND asks it")
     for name, value in _changed(workload, shown.settings).items():
         words += ["--set", f"{name}={value}"]
+    if plan.nproc > 1:
+        words += ["--nproc", str(plan.nproc)]
     if plan.device != "auto":
         words += ["--device", plan.device]
     return shlex.join([*words[:2], workload, *words[2:]])
@@ -88,7 +90,7 @@ def _changed(workload: str, settings: Settings) -> Settings:
     entry = CATALOGUE.get(workload)
     if entry is None:
         return settings
-    defaults = {lever.name: lever.default_text for lever in entry.levers}
+    defaults = {lever.name: lever.default_text for lever in entry.levers_with(settings)}
     return {
         name: value
         for name, value in settings.items()

@@ -35,7 +35,8 @@ class JobSteps:
                 self._ranks = max(started.world_size, envelope.rank + 1)
                 self._sizes.pop(envelope.rank, None)
             case Progress() as progress if envelope.rank and progress.steps:
-                self._sizes[envelope.rank] = _size(progress)
+                before = self._sizes.get(envelope.rank)
+                self._sizes[envelope.rank] = _size(progress, before)
 
     def of_job(self, item: Event | Reading) -> Event | Reading:
         """Return rank 0's item, with the samples and tokens of all ranks."""
@@ -61,14 +62,17 @@ class JobSteps:
         )
 
 
-def _size(progress: Progress) -> _Size:
+def _size(progress: Progress, before: _Size | None) -> _Size:
     count = sum(step.count for step in progress.steps)
     samples = total(step.samples for step in progress.steps)
     tokens = total(step.tokens for step in progress.steps)
+    so_far = progress.total_samples
+    if so_far is None:  # in a replay: the rows of a recording tell of their own samples alone
+        so_far = total((before.total_samples if before else 0, samples))
     return _Size(
         samples=None if samples is None else samples / count,
         tokens=None if tokens is None else tokens / count,
-        total_samples=progress.total_samples,
+        total_samples=so_far,
     )
 
 

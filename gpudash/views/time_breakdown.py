@@ -10,6 +10,8 @@ meanwhile, and unattributed beyond that.
 Phases are measured in some steps only; their shares stand for the steps since the ones
 measured before. So what is added over a stretch is that stretch's own. On a CPU every step knows
 the CPU time it had: the device was at work for so long, and time lost to others is unattributed.
+A rank that waits for the others in a collective needs no CPU for it: that is at work too, as it
+is on a GPU, where the collective's kernel waits.
 """
 
 from typing import Literal, TypeAlias, get_args
@@ -29,6 +31,7 @@ from gpudash.protocol import (
     Step,
     Timed,
 )
+from gpudash.views.same_steps import WAIT
 
 Why: TypeAlias = Literal[
     "paused", "switching", "restarting", "timed", "evaluation", "checkpoint", "profile"
@@ -40,7 +43,7 @@ class TimeBreakdown(msgspec.Struct, frozen=True, kw_only=True):
 
     wall_s: float = 0.0
     phases_s: float = 0.0
-    """The device was at work on a step, or trained without instruments."""
+    """The device was at work on a step, collectives included, or trained without instruments."""
     data_s: float = 0.0
     """The device was idle while the host waited for a batch."""
     paused_s: float = 0.0
@@ -155,8 +158,9 @@ class TimeAccount:
         self._end_s = finished_s
         if step.cpu_ms is not None:
             waited_s = min(data_s, within_s)
-            cpu_s = step.count * max(step.cpu_ms, 0.0) / 1e3
-            busy_s = min(cpu_s, within_s - waited_s)  # of several threads
+            collective_ms = (step.phases_ms or {}).get(WAIT, 0.0)
+            busy_s = step.count * max(step.cpu_ms + collective_ms, 0.0) / 1e3
+            busy_s = min(busy_s, within_s - waited_s)  # of several threads
             self._book(busy_s, waited_s, within_s - waited_s - busy_s)
             return
         self._unshared_s += within_s

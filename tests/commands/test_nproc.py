@@ -3,13 +3,17 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gpudash.cli.main import main
 from gpudash.commands.sweep import of_count
 from gpudash.compare.sweep import table
-from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep
-from gpudash.protocol import Plan
+from gpudash.compare.sweep.file import Provenance, SweepFile
+from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep, whole_rounds
+from gpudash.errors import UsageError
+from gpudash.protocol import Device, Plan, Started
+from tests.scripted_run import started
 from workloads import CATALOGUE
 from workloads.standard_levers import PROCESSES
 
@@ -59,10 +63,6 @@ def as_before() -> Iterator[None]:
             "sweep encdec --nproc 1,2 --vary bucket_cap_mb=1,25",
             "--vary bucket_cap_mb: one process does not have it; valid: one --nproc",
         ),
-        (
-            "sweep encdec --nproc 1,2 --resume --csv s.csv",
-            "--resume does not go with several numbers of processes",
-        ),
     ],
 )
 def test_what_cannot_be_is_one_line(line: str, why: str, capsys: pytest.CaptureFixture[str]):
@@ -88,8 +88,8 @@ def test_a_sweep_over_numbers_of_processes_needs_nothing_else_to_vary(
 def test_one_process_is_not_told_of_the_levers_it_does_not_have():
     settings = {lever.name: lever.default_text for lever in PROCESSES} | {"batch_size": "4"}
     plan = Plan(workload="encdec", settings=settings, nproc=2)
-    assert of_count(plan, GRID, 0) == Plan(workload="encdec", settings={"batch_size": "4"})
-    assert of_count(plan, GRID, 1) == plan
+    assert of_count(plan, 1) == Plan(workload="encdec", settings={"batch_size": "4"})
+    assert of_count(plan, 2) == plan
 
 
 # ── how it scales ───────────────────────────────────────────────────────────────────────
@@ -110,6 +110,48 @@ def test_each_number_of_processes_runs_its_own_cells_alone():
     blocks = sweep.begin(1, ranks=2)
     assert [block.changes for block in blocks] == [{}] * 3
     assert (sweep.blocks_done, sweep.blocks_planned) == (0, 6)
+
+
+def test_a_resumed_sweep_goes_on_with_the_number_of_processes_that_it_broke_off_in():
+    rows = measured(1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+    assert whole_rounds(GRID, rows[:4]) == rows[:4]
+    both = msgspec.structs.replace(GRID, columns=({}, {"precision": "bf16"}))
+    cells = [msgspec.structs.replace(row, cell=cell) for row in rows for cell in (0, 1)]
+    unfinished = msgspec.structs.replace(rows[3], cell=2)  # cell 3 is missing
+    assert whole_rounds(both, [*cells[:6], unfinished]) == cells[:6]
+    sweep = Sweep(GRID, rows[:4])
+    assert sweep.nproc == 2
+    assert len(sweep.begin(1, ranks=2)) == 2
+
+
+def test_a_sweep_that_broke_off_with_one_process_begins_with_it():
+    sweep = Sweep(GRID, measured(1.0, 1.0, 1.0, 1.0, 1.0, 1.0)[:2])
+    assert (sweep.nproc, len(sweep.begin(1))) == (1, 1)
+
+
+def test_a_number_of_processes_has_its_own_threads_and_defaults(tmp_path: Path):
+    """A sweep goes on with another number than the newest, for more rounds, say."""
+    asked = Provenance(
+        workload="encdec", settings={}, grid=GRID, device=None, versions={}, command=()
+    )
+    file = SweepFile(tmp_path / "s.csv", asked, force=False, resume=False)
+    for count in (1, 2):
+        file.started_on(started_with(count, threads=4 // count))
+        file.append(BlockRow(round=0, cell=count - 1, steps=10, samples=80, busy_s=1.0))
+    file.close()
+    again = SweepFile(tmp_path / "s.csv", asked, force=False, resume=True)
+    again.started_on(started_with(1, threads=4))
+    why = "measured with CPU, 2 threads, num_workers=2; this is CPU, 3 threads, num_workers=3"
+    with pytest.raises(UsageError, match=why):
+        again.started_on(started_with(2, threads=3))
+    again.close()
+
+
+def started_with(count: int, threads: int) -> Started:
+    """Return a start that divides the cores."""
+    device = Device(kind="cpu", name=f"CPU, {threads} threads")
+    start = started(0.0, {"num_workers": str(threads)})
+    return msgspec.structs.replace(start, device=device, world_size=count)
 
 
 def test_twice_the_samples_in_the_same_time_is_an_efficiency_of_1():

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from torch.distributed import (  # type: ignore[attr-defined]  # documented, not declared
     HashStore,
+    PrefixStore,
     TCPStore,
 )
 
@@ -69,6 +70,46 @@ def test_a_rank_that_refuses_does_not_wait() -> None:
     assert time.monotonic() - began_s < LONG_S / 2
 
 
+@pytest.mark.parametrize("world_size", [2, GROUP + 1])
+def test_decisions_leave_no_keys_behind_once_all_ranks_have_read_them(world_size: int) -> None:
+    store = HashStore()
+    ranks = [Agreement(store, rank, world_size, LONG_S) for rank in range(world_size)]
+
+    def decide(one: Agreement) -> int:
+        one.decide("first", None)
+        return store.num_keys()
+
+    def go_on(one: Agreement) -> None:
+        for topic in range(10):
+            one.decide(f"refused {topic}", "no" if one is ranks[1] else None)
+            one.decide(str(topic), None)
+
+    with ThreadPoolExecutor(world_size) as pool:
+        of_one = max(pool.map(decide, ranks))
+        list(pool.map(go_on, ranks))
+    assert store.num_keys() == of_one
+
+
+def test_what_rank_0_refuses_before_the_others_come_to_it_is_refused_to_them_later() -> None:
+    store = HashStore()
+    first, second = (Agreement(store, rank, 2, LONG_S) for rank in range(2))
+    first.decide("9", "it has left")
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda one: one.decide("8", None), (first, second)))
+    assert both == [Decision(None)] * 2
+    assert second.decide("9", None) == Decision("rank 0: it has left")
+
+
+def test_a_rank_that_comes_to_a_deleted_decision_is_refused_as_the_others_were() -> None:
+    store = HashStore()
+    first, second = (Agreement(store, rank, 2, SHORT_S) for rank in range(2))
+    assert "rank 1 did not answer" in (first.decide("7", None).refusal or "")
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda one: one.decide("8", None), (first, second)))
+    assert both == [Decision(None)] * 2
+    assert "rank 0 did not answer" in (second.decide("7", None).refusal or "")
+
+
 def test_one_topic_says_nothing_of_the_next() -> None:
     def decide(one: Agreement, rank: int) -> Decision:
         one.decide("7", "no" if rank == 1 else None)
@@ -100,6 +141,17 @@ def test_a_store_that_is_gone_is_a_refusal() -> None:
     assert "store" in (agreement.decide("8", None).refusal or "")
 
 
+def test_what_all_have_agreed_on_holds_where_keys_cannot_be_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_store: PrefixStore, key: str) -> None:
+        raise RuntimeError(key)
+
+    monkeypatch.setattr(PrefixStore, "delete_key", refuse)
+    alone = Agreement(HashStore(), 0, 1)
+    assert [alone.decide(topic, None).refusal for topic in "abc"] == [None] * 3
+
+
 def test_clients_of_one_server_agree() -> None:
     with_server = TCPStore("127.0.0.1", 0, 1, is_master=True, wait_for_workers=False)
 
@@ -113,3 +165,4 @@ def test_clients_of_one_server_agree() -> None:
     with ThreadPoolExecutor(4) as pool:
         decided = list(pool.map(decide, range(4)))
     assert [one.refusal for one in decided] == ["rank 3: mine"] * 3 + ["mine"]
+    assert with_server.num_keys() < 10  # those of the two newest decisions

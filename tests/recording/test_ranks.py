@@ -12,7 +12,7 @@ from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.export import export
 from gpudash.recording.intervals import GRACE_S, Interval, Intervals
 from gpudash.recording.log import Origin, line_of
-from gpudash.recording.rank_interval import RankTracks
+from gpudash.recording.rank_interval import HELD_S, RankTracks
 from gpudash.recording.writer import RecordingWriter
 from gpudash.run.replayed import replayed
 from tests import simulated_ranks
@@ -123,6 +123,15 @@ def test_steps_that_are_told_again_count_once():
     assert [row.ranks[1].steps for row in rows] == [10, 10]
 
 
+def test_while_rank_0_is_silent_the_newest_steps_of_the_others_are_held_and_no_more():
+    run = Trainer()
+    others = [(1, run.step(50.0)) for _ in range(1000)]
+    rows = rows_of([(0, started(0, Trainer())), (1, started(1, Trainer())), *others], run.now_s)
+    ranks = [row.ranks[1] for row in rows]
+    assert sum(one.steps for one in ranks) == pytest.approx((0.5 + HELD_S) / 0.05, abs=1)
+    assert ranks[-1].step == 1000
+
+
 def test_the_log_holds_what_the_rows_say(recorded):
     with closing(open_recording(recorded.with_suffix(".jsonl"))) as reader:
         rows = [one for one in reader if isinstance(one, Interval)]
@@ -165,6 +174,16 @@ def test_what_the_ranks_did_last_is_known_also_where_their_processes_ended_befor
     rows = replayed(recorded).snapshot.ranks
     assert [row.step_ms_p50 for row in rows] == [50.0, 48.0]
     assert [row.steps_per_s for row in rows] == pytest.approx([20.0, 20.0], rel=0.1)
+
+
+def test_a_rank_that_ends_before_the_last_row_keeps_no_other_from_its_last_steps(recorded):
+    ends = (1, Trainer(BEGAN_S + 0.7).finish()), (0, Trainer(BEGAN_S + 1.0).finish())
+    say_at_the_end(recorded, *ends)
+    assert [row.steps for row in replayed(recorded).snapshot.ranks] == [20, 20]
+
+
+def test_the_samples_of_a_replay_are_those_of_all_ranks(recorded):
+    assert replayed(recorded).snapshot.total_samples == 20 * 2 * 8
 
 
 def test_the_rate_of_a_replay_is_that_of_all_ranks(recorded):

@@ -156,6 +156,12 @@ def test_the_account_and_the_provenance_are_told():
     assert "gpudash report run.csv -o run.html" in text
 
 
+def test_on_a_cpu_time_of_other_processes_is_unattributed():
+    others = "or in which other processes had the cores"
+    assert others in Read(page_of(scenes.without_gpu())).text
+    assert others not in Read(page_of(scenes.running())).text
+
+
 def test_time_in_which_the_training_did_without_steps_is_told():
     spent = TimeBreakdown(wall_s=10.0, phases_s=5.0, evaluation_s=4.0, checkpoint_s=1.0)
     text = Read(page_of(scenes.running(), account=spent)).text

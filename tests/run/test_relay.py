@@ -374,3 +374,25 @@ def test_who_waits_for_nobody_ends_at_once(place):
             assert select.select([silent], [], [], WAIT_S)[0]
             began_s = time.monotonic()
         assert time.monotonic() - began_s < relays.ANSWER_S / 2
+
+
+def test_the_gpu_of_each_rank_of_the_node_is_read(monkeypatch, dashboard, relayed, training):
+    """A source of readings reads one GPU for each rank that it is told of."""
+    watched = set()
+
+    class Readings:
+        def watch(self, started, rank=0):
+            watched.add((rank, started.device.uuid))
+
+        def read(self):
+            return []
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(relays, "TelemetrySource", Readings)
+    here = dashboard()
+    relayed(here.address)
+    for rank in ("4", "5"):
+        training("--rank", rank, "--world-size", "8")
+    here.until(lambda: {rank for rank, _ in watched} == {4, 5})

@@ -313,6 +313,12 @@ def test_another_gpu_may_come_and_go_while_the_first_is_read(stream: Stream, dri
     assert {one.uuid for one in stream.gpu[1:]} == {FIRST}
 
 
+def test_a_node_without_rank_0_has_its_gpus_read(stream: Stream):
+    stream.sampler.watch_others({FIRST, SECOND})
+    stream.sampler.start()
+    until(lambda: {one.uuid for one in stream.gpu} == {FIRST, SECOND})
+
+
 def test_a_gpu_of_another_machine_is_left_out_without_a_word(stream: Stream):
     stream.sampler.watch(ME, FIRST)
     stream.sampler.watch_others({"GPU-elsewhere"})

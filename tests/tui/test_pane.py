@@ -401,6 +401,20 @@ def test_the_log_is_wrapped_and_ends_with_its_newest_line():
     ]
 
 
+@pytest.mark.parametrize("width", [20, 60, 80])
+def test_a_call_of_a_stack_is_not_broken_within_a_word(width):
+    call = "  /usr/lib/python3.11/site-packages/torch/autograd/graph.py:829 _engine_run_backward"
+    rows = [*text_of(log_rows([call], 0, width, 9))]
+    assert max(map(len, rows)) <= width - 1
+    assert all(row.startswith("   ") for row in rows)
+    for word in ("site-packages", "autograd", "graph.py:829"):
+        assert any(word in row for row in rows)
+
+
+def test_wide_characters_are_wrapped_by_the_cells_they_take():
+    assert text_of(log_rows(["日本語 日本語"], 0, 9, 4)) == [" 日本語", " 日本語"]
+
+
 @pytest.mark.parametrize(
     ("line", "trouble"),
     [

@@ -5,8 +5,9 @@ import re
 import msgspec
 import pytest
 
-from gpudash.protocol import Playback
+from gpudash.protocol import Plan, Playback
 from gpudash.tui.keys import RECORDED
+from gpudash.tui.wording import verdict_command
 from tests.tui.comparisons import CONCLUDED, VERDICT, comparing
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import training
@@ -117,6 +118,30 @@ async def test_an_ab_of_a_recording_is_shown_with_its_verdict_and_can_be_copied(
         assert d.app.clipboard.startswith(VERDICT)
         await d.press("Y")
         assert d.app.clipboard.startswith("gpudash ab encdec --lever pipelined=on,off")
+
+
+OF_RANKS = {"bucket_cap_mb": "4", "gradient_compression": "none"}
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+async def test_the_levers_that_several_processes_have_are_shown_with_their_values(size):
+    settings = SHOWN.settings | OF_RANKS
+    async with dashboard(size, snapshot=SHOWN, player=Hand()) as d:
+        assert "bucket_cap_mb" not in {row.lever.name for row in d.app.control.rows()}
+        await d.show(msgspec.structs.replace(SHOWN, settings=settings))
+        shown = {row.lever.name: (row.value, row.default) for row in d.app.control.rows()}
+        assert shown["bucket_cap_mb"] == ("4", "25")
+        assert shown["gradient_compression"] == ("none", None)
+        await d.choose("bucket_cap_mb")
+        assert re.search(r"bucket_cap_mb +4 ", d.text())
+
+
+def test_an_ab_of_several_processes_is_asked_again_with_as_many():
+    shown = msgspec.structs.replace(
+        CONCLUDED.comparison, settings=CONCLUDED.comparison.settings | {"bucket_cap_mb": "4"}
+    )
+    command = verdict_command(shown, "encdec", Plan(workload="encdec", settings={}, nproc=2))
+    assert "--set bucket_cap_mb=4 --nproc 2" in command
 
 
 async def test_a_running_ab_of_a_recording_does_not_offer_to_end_it():

@@ -55,11 +55,11 @@ def cores(monkeypatch):
     """The same machine everywhere: 16 cores, for which 8 workers are the default."""
     levers = tuple(
         Count(**vars(lever) | {"default": 8}) if lever.name == "num_workers" else lever
-        for lever in levers_of("encdec")
+        for lever in levers_of("encdec", {})
     )
     monkeypatch.setattr("gpudash.tui.control.usable_cores", lambda: 16)
     monkeypatch.setattr(
-        "gpudash.tui.control.levers_of", lambda name: levers if name == "encdec" else ()
+        "gpudash.tui.control.levers_of", lambda name, _: levers if name == "encdec" else ()
     )
 
 

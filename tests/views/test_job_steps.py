@@ -62,6 +62,12 @@ def test_steps_that_are_told_together_count_each():
     assert told.steps[0].samples == 320 + 960
 
 
+def test_what_another_rank_has_trained_so_far_is_counted_where_it_does_not_say():
+    rows = [trained(1, samples=96, total_samples=None)] * 3
+    told = of_job(*(started(rank, 2) for rank in (0, 1)), *rows, own=trained())
+    assert told.total_samples == 320 + 3 * 96
+
+
 def test_where_a_rank_does_not_know_its_samples_the_job_does_not():
     told = of_job(started(0, 2), trained(1, samples=None, total_samples=None), own=trained())
     assert told.steps[0].samples is None

@@ -35,10 +35,18 @@ def started(at_s: float) -> Started:
 
 
 def step(
-    finished_s: float, step_ms: float, *, device_ms=None, data_ms=0.0, cpu_ms=None, number=1
+    finished_s: float,
+    step_ms: float,
+    *,
+    device_ms=None,
+    data_ms=0.0,
+    cpu_ms=None,
+    phases_ms=None,
+    number=1,
 ) -> Step:
     return Step(
         cpu_ms=cpu_ms,
+        phases_ms=phases_ms,
         step=number,
         segment=0,
         samples=8,
@@ -119,6 +127,13 @@ def test_time_without_the_cpu_is_unexplained_whether_or_not_the_step_was_measure
     found = account(started(0), progress(*steps))
     assert (found.phases_s, found.data_s) == pytest.approx((0.018, 0.002))
     assert found.unattributed_s == pytest.approx(5.0)
+
+
+def test_a_rank_that_waits_in_a_collective_needs_no_cpu_for_it():
+    waits = step(0.05, 50, data_ms=5, cpu_ms=20, phases_ms={"communication": 15.0})
+    found = account(started(0), progress(waits))
+    assert (found.phases_s, found.data_s) == pytest.approx((0.035, 0.005))
+    assert found.unattributed_s == pytest.approx(0.010)
 
 
 def test_cpu_time_of_several_threads_explains_no_more_than_the_step():

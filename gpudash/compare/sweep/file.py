@@ -60,6 +60,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """Its network name: a CPU has no UUID to be known by."""
     in_force: Settings | None = None
     """Every lever that not every cell sets, `auto` resolved; None until the worker has started."""
+    nproc: int | None = None
+    """How many processes that and the device were said of, where cells have several numbers."""
     notes: tuple[str, ...] = ()
     """What the worker said of these settings on this device when it started …"""
     noted: tuple[str | None, ...] = ()
@@ -79,6 +81,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
         return replace(
             self,
             device=started.device,
+            nproc=started.world_size if self.grid.counts else None,
             in_force={
                 name: value for name, value in started.settings.items() if name not in varied
             },
@@ -97,12 +100,14 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 
     def circumstances(self) -> dict[str, str]:
         """Return, by name, what has to be the same for all blocks, as far as it is known."""
-        known = {}
+        # threads and defaults go with the number of processes
+        known, of_count = {}, f", nproc={self.nproc}" if self.nproc else ""
         if self.device is not None:
-            known["device"] = _named(self.device)
+            known["device" if self.device.uuid else f"device{of_count}"] = _named(self.device)
         if self.machine is not None:
             known["machine"] = f"machine {self.machine}"
-        known |= {name: f"{name}={value}" for name, value in (self.in_force or {}).items()}
+        for name, value in (self.in_force or {}).items():
+            known[f"{name}{of_count}"] = f"{name}={value}"
         return known | {name: f"{name} {version}" for name, version in self.versions.items()}
 
 

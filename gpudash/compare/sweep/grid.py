@@ -94,19 +94,23 @@ class BlockRow(msgspec.Struct, frozen=True, kw_only=True):
 def whole_rounds(grid: Grid, rows: Sequence[BlockRow]) -> list[BlockRow]:
     """Return what a resumed sweep keeps: the rounds in which no cell is missing, and failures.
 
-    Blocks of a round are compared with each other, so one process has to measure them all.
+    Blocks of a round are compared with each other, so one training has to measure them all. Each
+    number of processes is a training of its own, with rounds of its own.
     """
+    cells: dict[int | None, list[int]] = {}
+    for cell in range(grid.cells):
+        cells.setdefault(grid.nproc(cell), []).append(cell)
     failed = {row.cell: row.round for row in rows if row.failure is not None}
     measured = {(row.round, row.cell) for row in rows if row.failure is None}
     whole = {
-        turn
+        (turn, count)
         for turn in {row.round for row in rows}
-        if all(
-            (turn, cell) in measured or failed.get(cell, turn + 1) <= turn
-            for cell in range(grid.cells)
-        )
+        for count, own in cells.items()
+        if all((turn, cell) in measured or failed.get(cell, turn + 1) <= turn for cell in own)
     }
-    return [row for row in rows if row.round in whole or row.failure is not None]
+    return [
+        row for row in rows if (row.round, grid.nproc(row.cell)) in whole or row.failure is not None
+    ]
 
 
 class CellResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +143,7 @@ class Sweep:
         for row in known:
             self._keep(row)
         self._numbers: dict[int, tuple[int, int]] = {}
-        self.nproc: int | None = None
+        self.nproc = self.next_nproc
         """Where cells say how many processes train them: those of this number are run."""
         self.done = False
         """Nothing more of it is being run."""
@@ -155,6 +159,12 @@ class Sweep:
     def blocks_planned(self) -> int:
         """Blocks of the whole sweep."""
         return self.grid.cells * self.grid.rounds
+
+    @property
+    def next_nproc(self) -> int | None:
+        """The first number of processes with something left to run; None where there is none."""
+        left = {self.grid.nproc(cell) for _, cell in self._missing()}
+        return next((count for count in self.grid.counts if count in left), None)
 
     @property
     def refusals(self) -> list[str]:
