@@ -19,7 +19,7 @@ from workloads.lifetime import die_with
 from workloads.standard_levers import usable_cores
 
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-"""All ranks are on this machine: nothing of theirs leaves it."""
+"""All ranks are on this machine: nothing of theirs leaves it. Nor does their store (`loopback`)."""
 
 
 def main() -> int:
@@ -33,12 +33,15 @@ def main() -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415  # slow
     from torch.distributed.run import parse_args, run  # noqa: PLC0415  # slow
 
+    from gpudash.worker import loopback  # noqa: PLC0415  # imports torch
+
+    loopback.register()
     # the ranks tell what has gone wrong themselves
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     os.environ |= LOOPBACK
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // plan.nproc)))
     rank = [sys.executable, "-P", "-m", "gpudash.worker.rank", directory, plan_json]
-    how = ["--standalone", f"--nproc-per-node={plan.nproc}", "--local-addr=127.0.0.1"]
+    how = [f"--rdzv-backend={loopback.BACKEND}", f"--nproc-per-node={plan.nproc}"]
     try:
         run(parse_args([*how, "--no-python", *rank]))  # type: ignore[no-untyped-call]  # in torch
     except ChildFailedError as error:

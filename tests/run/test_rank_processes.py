@@ -92,6 +92,17 @@ def ranks() -> Iterator[Ranks]:
     running.link.close()
 
 
+def listening(link: RankProcesses) -> set[str]:
+    """Return the addresses that its processes listen on."""
+    launcher = psutil.Process(link._process.pid)
+    return {
+        connection.laddr.ip
+        for process in (launcher, *launcher.children(recursive=True))
+        for connection in process.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }
+
+
 def test_a_plan_of_one_process_is_trained_as_ever():
     link = start(Plan(workload="encdec", settings=SMALL, device="cpu", steps=1))
     assert type(link) is WorkerProcess
@@ -100,6 +111,7 @@ def test_a_plan_of_one_process_is_trained_as_ever():
 
 def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
     ranks.train()
+    assert listening(ranks.link) == {"127.0.0.1"}
     begun = [one[0] for one in ranks.of(Started)]
     assert [(one.world_size, one.bus_gb_s > 0) for one in begun] == [(2, True), (2, True)]
 
