@@ -1,0 +1,32 @@
+"""What few scripts do: it works as without gpudash, and the steps are told all the same."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def told():
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.hooks.unusual"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return json.loads(ran.stdout)
+
+
+def test_no_hook_fails(told):
+    assert {name: one["failures"] for name, one in told.items() if one["failures"]} == {}
+
+
+def test_a_model_can_be_turned_into_torchscript_while_it_trains(told):
+    assert told["scripted"]["shape"] == [8, 2]
+    assert not told["scripted"]["holds_ours"]
+    assert told["scripted"]["steps"] == 6

@@ -1,0 +1,89 @@
+"""What few scripts do, one after the other in one process; prints what came of it."""
+
+import gc
+import io
+import json
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.hooks.toy import watched
+
+torch.set_num_threads(1)
+CASES = {}
+BATCH = torch.ones(8, 8)
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Linear(8, 8)
+        self.two = nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.two(self.one(x).relu())
+
+
+def loader(count=24):
+    return DataLoader(TensorDataset(torch.ones(count, 8), torch.ones(count, dtype=torch.long)), 8)
+
+
+def loss_of(model, x=BATCH, y=None):
+    return functional.cross_entropy(model(x), torch.ones(8, dtype=torch.long) if y is None else y)
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def fit(model, optimizer, batches=None):
+    """Train for three steps."""
+    for x, y in loader() if batches is None else batches:
+        optimizer.zero_grad()
+        loss_of(model, x, y).backward()
+        optimizer.step()
+
+
+@case
+def scripted(_toy):
+    """The model is turned into TorchScript, and trained on."""
+    model = Net()
+    optimizer = sgd(model)
+    fit(model, optimizer)
+    saved = io.BytesIO()
+    torch.jit.save(torch.jit.script(nn.Sequential(model)), saved)
+    fit(model, optimizer)
+    computed = torch.jit.load(io.BytesIO(saved.getvalue()))(BATCH)
+    return {"shape": list(computed.shape), "holds_ours": b"gpudash" in saved.getvalue()}
+
+
+def main():
+    toy = watched()
+    told = {}
+    for name, run in CASES.items():
+        toy.clear()
+        gc.collect()
+        toy.tracker.begin_anew()
+        toy.tracker.active = True
+        more = run(toy)
+        toy.tracker.finish()
+        toy.look()
+        told[name] = {
+            "steps": toy.tracker.steps,
+            "samples": toy.tracker.samples,
+            "found": toy.founds,
+            "failures": toy.failures,
+            **more,
+        }
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
