@@ -126,7 +126,8 @@ def _patch_loaders(tracker: Tracker) -> None:
 
 
 def _patch_save(tracker: Tracker) -> None:
-    torch.save = _between(torch.save, tracker.save_begins, tracker.save_ends)
+    told = _between(torch.save, tracker.save_begins, tracker.save_ends)
+    torch.save = torch.serialization.save = told  # pickle finds a function where it is defined
 
 
 def _patch_graphs(tracker: Tracker) -> None:

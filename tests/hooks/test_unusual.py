@@ -30,3 +30,7 @@ def test_a_model_can_be_turned_into_torchscript_while_it_trains(told):
     assert told["scripted"]["shape"] == [8, 2]
     assert not told["scripted"]["holds_ours"]
     assert told["scripted"]["steps"] == 6
+
+
+def test_patched_functions_can_be_pickled(told):
+    assert told["pickled"]["same"] == [True, True, True]

@@ -3,6 +3,7 @@
 import gc
 import io
 import json
+import pickle
 
 import torch
 from torch import nn
@@ -62,6 +63,14 @@ def scripted(_toy):
     fit(model, optimizer)
     computed = torch.jit.load(io.BytesIO(saved.getvalue()))(BATCH)
     return {"shape": list(computed.shape), "holds_ours": b"gpudash" in saved.getvalue()}
+
+
+@case
+def pickled(_toy):
+    """What is patched goes to a process that is spawned, as one that saves beside the training."""
+    fit(model := Net(), sgd(model))
+    patched = [torch.save, torch.autograd.backward, torch.amp.GradScaler.step]
+    return {"same": [pickle.loads(pickle.dumps(one)) is one for one in patched]}
 
 
 def main():
