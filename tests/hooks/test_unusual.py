@@ -34,3 +34,8 @@ def test_a_model_can_be_turned_into_torchscript_while_it_trains(told):
 
 def test_patched_functions_can_be_pickled(told):
     assert told["pickled"]["same"] == [True, True, True]
+
+
+def test_each_model_of_a_cross_validation_is_found(told):
+    assert told["folds"]["roots"] == [["Net"]] * 5
+    assert told["folds"]["steps"] == 15

@@ -73,6 +73,18 @@ def pickled(_toy):
     return {"same": [pickle.loads(pickle.dumps(one)) is one for one in patched]}
 
 
+@case
+def folds(toy):
+    """Models one after the other, each freed before the next one is made."""
+
+    def fold():
+        model = Net()
+        fit(model, sgd(model))
+        return [root.name for root in toy.newest.roots if root.module is model]
+
+    return {"roots": [fold() for _ in range(5)]}
+
+
 def main():
     toy = watched()
     told = {}
