@@ -55,7 +55,7 @@ class Survey:
         return [
             one
             for one in self._tops
-            if any(parameter.grad is not None for parameter in one.parameters())
+            if any(parameter.grad is not None for parameter in nn.Module.parameters(one))
         ]
 
     def roots(self, parameters: set[int]) -> list[nn.Module]:
@@ -64,14 +64,17 @@ class Survey:
 
 
 def parameters_of(owner: nn.Module | Optimizer) -> set[int]:
-    """Return the ids of its parameters."""
+    """Return the ids of its parameters.
+
+    Here and elsewhere by torch's own `parameters`: the script's may want or give something else.
+    """
     if isinstance(owner, nn.Module):
-        return {id(one) for one in owner.parameters()}
+        return {id(one) for one in nn.Module.parameters(owner)}
     return {id(one) for one in _of_groups(owner)}
 
 
 def _of_groups(optimizer: Optimizer) -> Iterator[Tensor]:
-    for group in optimizer.param_groups:
+    for group in getattr(optimizer, "param_groups", ()):  # one around others may have none
         yield from group["params"]
 
 
@@ -201,7 +204,7 @@ def _parts(owner: Root) -> list[Root]:
         for path, one in _within(module)
         if (_is_compiled(one) or not only_compiled)
         and type(one.__dict__.get(PLACE)) is not RootCall
-        and next(one.parameters(), None) is not None
+        and next(nn.Module.parameters(one), None) is not None
     )
     return list(islice(within, MOST_LISTENED))
 
@@ -231,7 +234,7 @@ def device_of(
 ) -> torch.device:
     """Return where the parameters are; where none are known, where the loss is."""
     parameters = chain(
-        (one for module in modules for one in module.parameters()),
+        (one for module in modules for one in nn.Module.parameters(module)),
         (one for optimizer in optimizers for one in _of_groups(optimizer)),
         () if loss is None else (loss,),
     )

@@ -39,3 +39,13 @@ def test_patched_functions_can_be_pickled(told):
 def test_each_model_of_a_cross_validation_is_found(told):
     assert told["folds"]["roots"] == [["Net"]] * 5
     assert told["folds"]["steps"] == 15
+
+
+def test_a_parameters_of_the_scripts_own_is_not_called(told):
+    assert told["own_parameters"]["steps"] == 3
+    assert "root Named" in told["own_parameters"]["found"][-1]
+
+
+def test_an_optimizer_around_others_needs_no_groups(told):
+    assert told["optimizer_without_groups"]["steps"] == 3
+    assert told["optimizer_without_groups"]["found"][-1].startswith("2 × SGD, root Net")

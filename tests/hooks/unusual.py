@@ -85,6 +85,58 @@ def folds(toy):
     return {"roots": [fold() for _ in range(5)]}
 
 
+class Weighted(nn.Module):
+    """Gives an optimizer's groups where torch gives parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def parameters(self, lr):
+        return [{"params": [self.weight], "lr": lr}]
+
+
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Weighted()
+        self.net = Net()
+        self.parameters = {"depth": 2}
+
+    def forward(self, x):
+        return self.net(x) * self.inner.weight
+
+
+class Both(torch.optim.Optimizer):
+    """An optimizer that is one by name alone."""
+
+    def __init__(self, *optimizers):
+        self.optimizers = optimizers
+
+    def zero_grad(self):
+        for one in self.optimizers:
+            one.zero_grad()
+
+    def step(self):
+        for one in self.optimizers:
+            one.step()
+
+
+@case
+def own_parameters(_toy):
+    """Modules with another `parameters` than torch's, one of them trained."""
+    model = Named()
+    fit(model, torch.optim.SGD(model.inner.parameters(lr=0.1)))
+    return {}
+
+
+@case
+def optimizer_without_groups(_toy):
+    model = Net()
+    fit(model, Both(sgd(model.one), sgd(model.two)))
+    return {}
+
+
 def main():
     toy = watched()
     told = {}

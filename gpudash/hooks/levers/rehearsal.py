@@ -91,7 +91,7 @@ def shortened(text: str) -> str:
 def undone(module: nn.Module) -> Iterator[None]:
     """Put random numbers and the module's buffers back at the end."""
     buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
-    devices = {t.device for t in (*module.parameters(), *module.buffers()) if t.is_cuda}
+    devices = {t.device for t in (*nn.Module.parameters(module), *module.buffers()) if t.is_cuda}
     python = random.getstate()
     numpy: Any = sys.modules.get("numpy")
     numpys = numpy.random.get_state() if numpy else None
@@ -108,7 +108,7 @@ def undone(module: nn.Module) -> Iterator[None]:
 
 def _backward(module: nn.Module, outputs: Any) -> None:
     computed = [t for t in tree_leaves(outputs) if isinstance(t, Tensor) and t.requires_grad]
-    weights = [weight for weight in module.parameters() if weight.requires_grad]
+    weights = [weight for weight in nn.Module.parameters(module) if weight.requires_grad]
     if computed and weights:
         ones = [torch.ones_like(output) for output in computed]
         torch.autograd.grad(computed, weights, ones, allow_unused=True)
