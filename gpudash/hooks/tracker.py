@@ -58,6 +58,9 @@ class Tracker(Batches):
             if id(optimizer) == self._plain and not has_closure:
                 return True
             self._look_up()
+        key = id(optimizer)
+        if self._optimizing and key == self._stepping and (has_closure or not self._known.scaler):
+            self._optimizing, self._is_plain = 0, False  # an exception has left it
         self._optimizing += 1
         if self._optimizing > 1:
             self._is_plain = False
@@ -65,7 +68,7 @@ class Tracker(Batches):
         for gone in self._known.lost():
             self._rounds.forget(gone)
         self._has_closure = has_closure
-        self._stepping = key = id(optimizer)
+        self._stepping = key
         self._begin_step(key)
         if key not in self._known.optimizers:
             for other in self._known.meet(key, optimizer):

@@ -49,3 +49,12 @@ def test_a_parameters_of_the_scripts_own_is_not_called(told):
 def test_an_optimizer_around_others_needs_no_groups(told):
     assert told["optimizer_without_groups"]["steps"] == 3
     assert told["optimizer_without_groups"]["found"][-1].startswith("2 × SGD, root Net")
+
+
+def test_steps_are_counted_on_after_one_that_an_exception_has_left(told):
+    assert told["closure_raises"]["steps"] == 9
+    assert told["step_raises"]["steps"] == 9
+
+
+def test_a_step_that_calls_the_step_of_its_base_class_is_one(told):
+    assert told["step_of_the_base"]["steps"] == 12

@@ -1,5 +1,6 @@
 """What few scripts do, one after the other in one process; prints what came of it."""
 
+import contextlib
 import gc
 import io
 import json
@@ -137,6 +138,60 @@ def optimizer_without_groups(_toy):
     return {}
 
 
+@case
+def closure_raises(_toy):
+    """Once in ten steps, and the script goes on."""
+    model = Net()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=2)
+    for step in range(10):
+
+        def closure(step=step):
+            optimizer.zero_grad()
+            loss = loss_of(model)
+            loss.backward()
+            if step == 3:
+                raise ArithmeticError
+            return loss
+
+        with contextlib.suppress(ArithmeticError):
+            optimizer.step(closure)
+    return {}
+
+
+@case
+def step_raises(_toy):
+    """Once in ten steps, where gradients come from no backward pass that is heard of."""
+    model = Net()
+    optimizer = sgd(model)
+    for step in range(10):
+        optimizer.zero_grad()
+        weights = [*model.parameters()]
+        gradients = torch.autograd.grad(loss_of(model), weights)
+        for weight, gradient in zip(weights, gradients, strict=True):
+            weight.grad = gradient
+        optimizer.param_groups[0]["lr"] = "none" if step == 3 else 0.1
+        with contextlib.suppress(Exception):
+            optimizer.step()
+    return {}
+
+
+class Twice(torch.optim.SGD):
+    def step(self):
+        super().step()
+
+
+@case
+def step_of_the_base(toy):
+    """Both are told by their class's hooks: it is one step, measured closely or not."""
+    model = Net()
+    toy.tracker.may_skip = True
+    sgd(Net())  # hooks the base
+    optimizer = Twice(model.parameters(), lr=0.1)
+    for _ in range(4):
+        fit(model, optimizer)
+    return {}
+
+
 def main():
     toy = watched()
     told = {}
@@ -144,7 +199,7 @@ def main():
         toy.clear()
         gc.collect()
         toy.tracker.begin_anew()
-        toy.tracker.active = True
+        toy.tracker.active, toy.tracker.may_skip = True, False
         more = run(toy)
         toy.tracker.finish()
         toy.look()
