@@ -296,7 +296,7 @@ class Tracker(Batches):
             autocast = self._known.device_type, torch.get_autocast_dtype(self._known.device_type)
             root.newest = NewestCall(args, kwargs, autocast if root.autocast else None)
         if tally.is_open and not tally.batches and not (self._optimizing and tally.backwards):
-            tally.called = total(tally.called, first_dimension((args, kwargs)))
+            tally.called = total(tally.called, first_dimension((*args, *kwargs.values())))
         tally.is_open = False
 
     # ── files ───────────────────────────────────────────────────────────────────────────
