@@ -26,6 +26,8 @@ from gpudash.hooks.signals import is_from_handler
 
 COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional")
 """Namespaces of operators that other ranks take part in."""
+OWNED = ("_parameters", "_buffers")
+"""Where a module has them by name: some models replace one at each call."""
 MAX_REASON = 160
 """Characters of an error that become a refusal's reason."""
 
@@ -89,7 +91,8 @@ def shortened(text: str) -> str:
 
 @contextmanager
 def undone(module: nn.Module) -> Iterator[None]:
-    """Put random numbers and the module's buffers back at the end."""
+    """Put random numbers and the module's buffers back at the end, and what it has replaced."""
+    owned = [(vars(one)[kind], {**vars(one)[kind]}) for one in module.modules() for kind in OWNED]
     buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
     devices = {t.device for t in (*nn.Module.parameters(module), *module.buffers()) if t.is_cuda}
     python = random.getstate()
@@ -102,6 +105,9 @@ def undone(module: nn.Module) -> Iterator[None]:
         random.setstate(python)
         if numpy:
             numpy.random.set_state(numpys)
+        for names, own in owned:
+            names.clear()
+            names.update(own)
         for buffer, before in buffers:
             buffer.data.copy_(before)  # through .data: a graph that saved it is still valid
 
