@@ -58,3 +58,7 @@ def test_steps_are_counted_on_after_one_that_an_exception_has_left(told):
 
 def test_a_step_that_calls_the_step_of_its_base_class_is_one(told):
     assert told["step_of_the_base"]["steps"] == 12
+
+
+def test_a_loader_at_the_address_of_one_that_is_gone_is_another_one(told):
+    assert told["loaders_of_an_epoch"]["evaluated_after"] == [3, 6, 9, 12]

@@ -192,6 +192,18 @@ def step_of_the_base(toy):
     return {}
 
 
+@case
+def loaders_of_an_epoch(toy):
+    """Each epoch makes its loaders anew, and evaluates by functions alone."""
+    model = Net()
+    optimizer = sgd(model)
+    for _ in range(4):
+        fit(model, optimizer, loader())
+        for x, _y in loader(16):
+            functional.linear(x, model.one.weight)
+    return {"evaluated_after": [step for why, step in toy.asides if why == "evaluation"]}
+
+
 def main():
     toy = watched()
     told = {}
