@@ -16,7 +16,8 @@ class Feeds:
         self._loaders: WeakKeyDictionary[Any, tuple[int, weakref.ref[Any]]] = WeakKeyDictionary()
         self._numbers: dict[int, tuple[int, weakref.ref[Any]]] = {}  # of loaders, by their ids
         self._loaders_seen = 0
-        self._opened: Any = None  # the newest loader, until its first batch
+        self._opened: Any = None  # the newest loader, until its first batch or its iterator's end
+        self._opened_for: weakref.ref[Any] | None = None
         self._newest_ids = 0, 0  # of the iterator asked last and its loader
         self._kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
@@ -24,7 +25,13 @@ class Feeds:
         """Take that the loader has made it; `keeps`: and keep the loader until a batch comes."""
         self._loaders[iterator] = self._number(loader), weakref.ref(loader)
         self._opened = loader if keeps else None
+        self._opened_for = weakref.ref(iterator, self._let_go)
         self._newest_ids = 0, 0  # an id may be another one's now
+
+    def _let_go(self, iterator: weakref.ref[Any]) -> None:
+        """Keep the loader no longer: its iterator is gone, maybe used up by another thread."""
+        if iterator is self._opened_for:
+            self._opened = None
 
     def is_of(self, iterator: Any) -> bool:
         """Whether the feed's iterator is this one."""

@@ -62,3 +62,7 @@ def test_a_step_that_calls_the_step_of_its_base_class_is_one(told):
 
 def test_a_loader_at_the_address_of_one_that_is_gone_is_another_one(told):
     assert told["loaders_of_an_epoch"]["evaluated_after"] == [3, 6, 9, 12]
+
+
+def test_a_loader_that_another_thread_has_used_up_is_not_kept(told):
+    assert not told["loader_of_another_thread"]["is_kept"]

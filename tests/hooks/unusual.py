@@ -5,6 +5,9 @@ import gc
 import io
 import json
 import pickle
+import threading
+import weakref
+from collections import deque
 
 import torch
 from torch import nn
@@ -202,6 +205,21 @@ def loaders_of_an_epoch(toy):
         for x, _y in loader(16):
             functional.linear(x, model.one.weight)
     return {"evaluated_after": [step for why, step in toy.asides if why == "evaluation"]}
+
+
+@case
+def loader_of_another_thread(_toy):
+    """Whose batches nobody trains on; the script lets go of it."""
+    model = Net()
+    optimizer = sgd(model)
+    fit(model, optimizer)
+    aside = loader()
+    rows = weakref.ref(aside.dataset)
+    thread = threading.Thread(target=deque, args=(aside, 0))
+    thread.start()
+    thread.join()
+    del aside, thread
+    return {"is_kept": rows() is not None}
 
 
 def main():
