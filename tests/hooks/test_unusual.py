@@ -66,3 +66,11 @@ def test_a_loader_at_the_address_of_one_that_is_gone_is_another_one(told):
 
 def test_a_loader_that_another_thread_has_used_up_is_not_kept(told):
     assert not told["loader_of_another_thread"]["is_kept"]
+
+
+def test_a_model_is_gone_at_once_though_a_lever_is_around_its_calls(told):
+    assert not told["freed_with_a_lever"]["is_kept"]
+
+
+def test_a_copy_of_a_models_dictionary_computes_when_the_model_is_gone(told):
+    assert told["outlived"]["shape"] == [8, 2]

@@ -14,6 +14,8 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
+from gpudash.hooks.found import NewestCall
+from gpudash.hooks.levers import ScriptLevers
 from tests.hooks.toy import watched
 
 torch.set_num_threads(1)
@@ -220,6 +222,41 @@ def loader_of_another_thread(_toy):
     thread.join()
     del aside, thread
     return {"is_kept": rows() is not None}
+
+
+def moved(toy):
+    """Have a lever around the calls of what was found."""
+    levers = ScriptLevers(toy.newest, toy.tracker.redirects)
+    for root in toy.newest.roots:
+        root.newest = NewestCall((BATCH,), {})
+    levers.enter(levers.resolve({"precision": "bf16"}))
+
+
+@case
+def freed_with_a_lever(toy):
+    """The script lets go of its model while a lever is around its calls."""
+    model = Net()
+    optimizer = sgd(model)
+    fit(model, optimizer)
+    moved(toy)
+    fit(model, optimizer)
+    gone = weakref.ref(model)
+    gc.disable()
+    del model, optimizer
+    is_kept = gone() is not None
+    gc.enable()
+    return {"is_kept": is_kept}
+
+
+@case
+def outlived(_toy):
+    """A shallow copy of a model's dictionary, which the model itself is gone from."""
+    model, other = Net(), Net()
+    fit(model, sgd(model))
+    other.__dict__ = dict(model.__dict__)
+    del model
+    gc.collect()
+    return {"shape": list(other(BATCH).shape)}
 
 
 def main():
