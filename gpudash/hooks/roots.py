@@ -220,10 +220,12 @@ def _has_compiled() -> bool:
 def device_of(
     modules: Iterable[nn.Module], optimizers: Iterable[Optimizer], loss: Tensor | None
 ) -> torch.device:
-    """Return where the parameters are; where none are known, where the loss is."""
-    parameters = chain(
+    """Return where is computed: where parameters or the loss are, but a CPU only if all are."""
+    tensors = chain(
         (one for module in modules for one in nn.Module.parameters(module)),
         (one for optimizer in optimizers for one in _of_groups(optimizer)),
         () if loss is None else (loss,),
     )
-    return next((one.device for one in parameters), torch.device("cpu"))
+    devices = dict.fromkeys(one.device for one in tensors if not one.is_meta)
+    cpu = torch.device("cpu")
+    return next((one for one in devices if one.type != "cpu"), cpu)
