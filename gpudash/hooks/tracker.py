@@ -200,15 +200,16 @@ class Tracker(Batches):
     @event("GradScaler")
     def loss_scaled(self, loss: Any, scaled: Any) -> bool:
         """Take that a GradScaler has scaled a loss, or several."""
-        if self._is_on and isinstance(loss, Tensor) and get_ident() == self._thread:
+        is_scaled = scaled is not loss and isinstance(loss, Tensor)  # else the scaler is off
+        if self._is_on and is_scaled and get_ident() == self._thread:
             self._scaled = id(scaled), loss.detach()
         return False
 
     def _loss(self, tensors: Any) -> Tensor | None:
         scaled, self._scaled = self._scaled, None
-        if scaled is not None and scaled[0] == id(tensors):
-            tensors = scaled[1]
-        if not isinstance(tensors, Tensor) or tensors.numel() != 1:
+        if scaled is not None:  # something that was made of it is no loss
+            tensors = scaled[1] if scaled[0] == id(tensors) else None
+        if not isinstance(tensors, Tensor) or tensors.numel() != 1 or not _can_be_read(tensors):
             return None
         return tensors.detach() if tensors.ndim == 0 else tensors.detach().reshape(())
 
@@ -355,3 +356,8 @@ class Tracker(Batches):
         self._bare_backwards = 0
         self._may_end()
         return False
+
+
+def _can_be_read(loss: Tensor) -> bool:
+    """Return whether it is one real number."""
+    return loss.is_floating_point() and loss.layout == torch.strided and not loss.is_meta

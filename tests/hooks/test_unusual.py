@@ -74,3 +74,12 @@ def test_a_model_is_gone_at_once_though_a_lever_is_around_its_calls(told):
 
 def test_a_copy_of_a_models_dictionary_computes_when_the_model_is_gone(told):
     assert told["outlived"]["shape"] == [8, 2]
+
+
+def test_what_is_no_real_number_is_no_loss(told):
+    assert told["without_numbers"]["steps"] == 9
+
+
+def test_a_scaled_loss_that_was_divided_is_not_shown_for_the_loss(told):
+    assert told["scaled"]["steps"] == 6
+    assert [loss is None for loss in told["scaled"]["losses"]] == [True, False, True, False, True]

@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
+from gpudash.hooks import tracker
 from gpudash.hooks.found import NewestCall
 from gpudash.hooks.levers import ScriptLevers
 from tests.hooks.toy import watched
@@ -259,8 +260,42 @@ def outlived(_toy):
     return {"shape": list(other(BATCH).shape)}
 
 
+@case
+def without_numbers(_toy):
+    """On the meta device, as a script tries out shapes, and what else no number is read of."""
+    model = Net().to("meta")
+    fit(model, sgd(model), [(BATCH.to("meta"), torch.ones(8, dtype=torch.long, device="meta"))] * 3)
+    model = Net()
+    optimizer = sgd(model)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(BATCH).sum().reshape(1).to_sparse().backward(torch.ones(1).to_sparse())
+        optimizer.step()
+    for _ in range(3):
+        optimizer.zero_grad()
+        (model(BATCH).sum() * 1j).backward(torch.ones((), dtype=torch.complex64))
+        optimizer.step()
+    return {}
+
+
+@case
+def scaled(toy):
+    """By a GradScaler, and then divided, as by scripts that accumulate."""
+    model = Net()
+    optimizer, scaler = sgd(model), torch.amp.GradScaler("cpu")
+    for step in range(6):
+        loss = loss_of(model)
+        backed = scaler.scale(loss)
+        (backed / 2 if step % 2 else backed).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    toy.look()
+    return {"losses": toy.losses}
+
+
 def main():
     toy = watched()
+    tracker.LOSS_EVERY_S = 0.0  # each is kept
     told = {}
     for name, run in CASES.items():
         toy.clear()
