@@ -6,6 +6,7 @@ out between steps, is no part of the training. Nothing of a failure in here reac
 hooks are off from then on.
 """
 
+import sys
 import time
 from threading import get_ident
 from typing import Any
@@ -114,10 +115,11 @@ class Tracker(Batches):
         return self._hears() or (self._backing > 0 and self._thread != NOBODY)
 
     def _hears(self) -> bool:
-        """Return whether nobody was listened to so far: it is this thread from now on."""
-        if self._thread is not None:
+        """Return whether nobody is there to listen to: it is this thread from now on."""
+        if self._thread is not None and (self._thread == NOBODY or _lives(self._thread)):
             return False
         self._thread = get_ident()
+        self._optimizing = self._backing = 0  # what the one before has left
         return True
 
     def _begin_step(self, key: int) -> None:
@@ -361,3 +363,7 @@ class Tracker(Batches):
 def _can_be_read(loss: Tensor) -> bool:
     """Return whether it is one real number."""
     return loss.is_floating_point() and loss.layout == torch.strided and not loss.is_meta
+
+
+def _lives(thread: int) -> bool:
+    return thread in sys._current_frames()  # noqa: SLF001  # `threading` knows its own alone

@@ -83,3 +83,7 @@ def test_what_is_no_real_number_is_no_loss(told):
 def test_a_scaled_loss_that_was_divided_is_not_shown_for_the_loss(told):
     assert told["scaled"]["steps"] == 6
     assert [loss is None for loss in told["scaled"]["losses"]] == [True, False, True, False, True]
+
+
+def test_threads_that_train_one_after_the_other_are_all_heard(told):
+    assert told["thread_after_thread"]["steps"] == 9

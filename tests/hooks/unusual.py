@@ -293,6 +293,25 @@ def scaled(toy):
     return {"losses": toy.losses}
 
 
+@case
+def thread_after_thread(_toy):
+    """Each trains a model when the one before has ended; all live from the begin."""
+
+    def trial(before):
+        if before is not None:
+            before.join()
+        model = Net()
+        fit(model, sgd(model))
+
+    trials = [None]
+    for _ in range(3):
+        trials.append(threading.Thread(target=trial, args=(trials[-1],)))
+    for one in trials[1:]:
+        one.start()
+    trials[-1].join()
+    return {}
+
+
 def main():
     toy = watched()
     tracker.LOSS_EVERY_S = 0.0  # each is kept
