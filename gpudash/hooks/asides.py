@@ -25,6 +25,7 @@ class Asides:
         self._is_usual = False  # the round before began so too
         self._trained_on: set[Hashable] = set()  # loaders
         self._fetched_from: set[Hashable] = set()  # in this round
+        self._doubted: set[Hashable] = set()  # taken for evaluated, by one batch before another's
         self._foreign = False  # the newest batch came from a loader that is not known to train
 
     def border(self) -> None:
@@ -41,7 +42,7 @@ class Asides:
             return False
         again = loader in self._fetched_from
         foreign = bool(self._trained_on) and loader not in self._trained_on
-        evaluated = again if foreign else self._foreign and self.why is None
+        evaluated = again if foreign else self._was_evaluated()
         begins = evaluated and self._begins("evaluation")
         if not foreign and self.why is not None:
             self._fetched_from.clear()  # what came before was evaluated
@@ -89,6 +90,19 @@ class Asides:
     def is_trained_on(self, loader: Hashable) -> bool:
         """Return whether a backward pass has followed this loader's batches."""
         return loader in self._trained_on
+
+    def _was_evaluated(self) -> bool:
+        """Return whether the newest batch was, now that one to train on comes.
+
+        Where the same loader's came so before, both make a step.
+        """
+        if not self._foreign or self.why is not None:
+            return False
+        doubted = self._fetched_from - self._trained_on
+        if doubted and doubted <= self._doubted:
+            return False
+        self._doubted |= doubted
+        return True
 
     def _begins(self, why: Aside) -> bool:
         if not self.is_between or self.why == why:

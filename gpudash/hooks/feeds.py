@@ -14,15 +14,24 @@ class Feeds:
     def __init__(self) -> None:
         self.feed: Feed | None = None
         self._loaders: WeakKeyDictionary[Any, tuple[int, weakref.ref[Any]]] = WeakKeyDictionary()
-        self._opened: Any = None  # the newest loader, until its first batch
+        self._numbers: dict[int, tuple[int, weakref.ref[Any]]] = {}  # of loaders, by their ids
+        self._loaders_seen = 0
+        self._opened: Any = None  # the newest loader, until its first batch or its iterator's end
+        self._opened_for: weakref.ref[Any] | None = None
         self._newest_ids = 0, 0  # of the iterator asked last and its loader
         self._kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def opened(self, iterator: Any, loader: Any, *, keeps: bool) -> None:
         """Take that the loader has made it; `keeps`: and keep the loader until a batch comes."""
-        self._loaders[iterator] = id(loader), weakref.ref(loader)
+        self._loaders[iterator] = self._number(loader), weakref.ref(loader)
         self._opened = loader if keeps else None
+        self._opened_for = weakref.ref(iterator, self._let_go)
         self._newest_ids = 0, 0  # an id may be another one's now
+
+    def _let_go(self, iterator: weakref.ref[Any]) -> None:
+        """Keep the loader no longer: its iterator is gone, maybe used up by another thread."""
+        if iterator is self._opened_for:
+            self._opened = None
 
     def is_of(self, iterator: Any) -> bool:
         """Whether the feed's iterator is this one."""
@@ -48,9 +57,9 @@ class Feeds:
             return False
         feeding = self.feed.loader() if self.feed is not None else None
         if feeding is not None and feeding is not opened:
-            trained_on = asides.is_trained_on
+            trained_on, number = asides.is_trained_on, self._number
             # between epochs another loader is evaluated, until a backward pass has followed it
-            if trained_on(id(feeding)) and (self.is_fed() or not trained_on(id(opened))):
+            if trained_on(number(feeding)) and (self.is_fed() or not trained_on(number(opened))):
                 return False
         is_new = feeding is not opened
         if self.feed is None or is_new:
@@ -64,3 +73,12 @@ class Feeds:
     def is_fed(self) -> bool:
         """Whether the feed's iterator is in progress."""
         return self.feed is not None and self.feed.iterator() is not None
+
+    def _number(self, loader: Any) -> int:
+        """Return a number that no other loader has, nor had: an id is soon another one's."""
+        number, known = self._numbers.get(id(loader), (0, None))
+        if known is None or known() is not loader:
+            self._loaders_seen += 1
+            number = self._loaders_seen
+            self._numbers[id(loader)] = number, weakref.ref(loader)
+        return number

@@ -30,7 +30,7 @@ class Findings:
         self.optimizers: dict[int, weakref.ref[Optimizer]] = {}
         """By id, in order of first steps."""
         self._gone: list[int] = []
-        self._parameters: set[int] = set()  # of the roots
+        self._owners: list[weakref.ref[nn.Module]] = []  # all that were roots once
         self.roots: list[Root] = []
         self.models = 0
         """How many that are nobody's child."""
@@ -64,7 +64,7 @@ class Findings:
         self.optimizers[key] = weakref.ref(optimizer, lambda _: gone.append(key))
         self.is_news = True
         own = parameters_of(optimizer)
-        if not own.isdisjoint(self._parameters) or not self._surveys_left:
+        if not own.isdisjoint(self._parameters()) or not self._surveys_left:
             return []
         self._surveys_left -= 1
         survey = Survey()
@@ -96,8 +96,13 @@ class Findings:
         self.models = len(self.roots)
         attend(root, self._listener)
         self._are_new = True
-        self._parameters |= parameters_of(module)
+        self._owners.append(weakref.ref(module))
         self.calls_seen = self.is_news = True
+
+    def _parameters(self) -> set[int]:
+        """Return the ids of the known models' parameters; those of one that is gone are reused."""
+        modules = alive(ref() for ref in self._owners)
+        return {one for module in modules for one in parameters_of(module)}
 
     def learn(self, tally: Tally, *, timed: bool) -> None:
         """Take note of what a step was like; `timed`: its calls were heard of."""

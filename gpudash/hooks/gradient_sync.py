@@ -59,7 +59,7 @@ class GradientSync:
         modules = [module for model in models for module in model.modules()]
         self._kinds = {kind.__name__ for module in modules for kind in type(module).__mro__}
         self._kinds |= {
-            type(one).__name__ for module in modules for one in module.parameters(False)
+            type(one).__name__ for module in modules for one in nn.Module.parameters(module, False)
         }
         known = {id(one.module()): one for one in self._reducers}
         self._reducers = [

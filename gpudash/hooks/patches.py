@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Any
 
 import torch
+from torch.jit import _recursive as scripting
 from torch.optim import Optimizer
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
@@ -19,6 +20,7 @@ from torch.optim.optimizer import (
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from gpudash.hooks.frames import unseen
+from gpudash.hooks.roots import PLACE
 from gpudash.hooks.tracker import Tracker
 from gpudash.instrument.uncompiled import uncompiled
 
@@ -31,6 +33,7 @@ def patch(tracker: Tracker) -> None:
     _patch_loaders(tracker)
     _patch_save(tracker)
     _patch_graphs(tracker)
+    scripting.ignored_attributes.append(PLACE)  # `torch.jit.script` wants a type of each other
     os.register_at_fork(after_in_child=tracker.forget)
 
 
@@ -123,7 +126,8 @@ def _patch_loaders(tracker: Tracker) -> None:
 
 
 def _patch_save(tracker: Tracker) -> None:
-    torch.save = _between(torch.save, tracker.save_begins, tracker.save_ends)
+    told = _between(torch.save, tracker.save_begins, tracker.save_ends)
+    torch.save = torch.serialization.save = told  # pickle finds a function where it is defined
 
 
 def _patch_graphs(tracker: Tracker) -> None:

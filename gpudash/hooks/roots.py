@@ -7,7 +7,7 @@ first and that pickle and deepcopy drop. That place is private: a test says if i
 
 import gc
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from sys import _getframe as getframe
 from typing import Any, Protocol
@@ -55,7 +55,7 @@ class Survey:
         return [
             one
             for one in self._tops
-            if any(parameter.grad is not None for parameter in one.parameters())
+            if any(parameter.grad is not None for parameter in nn.Module.parameters(one))
         ]
 
     def roots(self, parameters: set[int]) -> list[nn.Module]:
@@ -64,14 +64,17 @@ class Survey:
 
 
 def parameters_of(owner: nn.Module | Optimizer) -> set[int]:
-    """Return the ids of its parameters."""
+    """Return the ids of its parameters.
+
+    Here and elsewhere by torch's own `parameters`: the script's may want or give something else.
+    """
     if isinstance(owner, nn.Module):
-        return {id(one) for one in owner.parameters()}
+        return {id(one) for one in nn.Module.parameters(owner)}
     return {id(one) for one in _of_groups(owner)}
 
 
 def _of_groups(optimizer: Optimizer) -> Iterator[Tensor]:
-    for group in optimizer.param_groups:
+    for group in getattr(optimizer, "param_groups", ()):  # one around others may have none
         yield from group["params"]
 
 
@@ -94,23 +97,18 @@ class RootCall:
     The root alone holds it: nothing of the script's is kept alive.
     """
 
-    __slots__ = ("_compiled", "_listener", "_root", "_wrapped", "around")
+    __slots__ = ("_compiled", "_listener", "_root")
 
     def __init__(self, root: Root, listener: Listener, compiled: Call | None) -> None:
         self._root = root
         self._listener = listener
         self._compiled = compiled  # by the script, and standing here before
-        self.around: Callable[[Call], Call] | None = None
-        """What levers put around it."""
-        self._wrapped: Call | None = None  # in that
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module; levers are around training calls alone."""
-        module = self._root.module
-        assert module is not None, "it is being called"
-        call = self._compiled or module._call_impl  # noqa: SLF001  # as `nn.Module.__call__` has it
+        module: Any = self._root.module
         if is_dynamo_compiling():
-            return call(*args, **kwargs)
+            return (self._compiled or module._call_impl)(*args, **kwargs)  # noqa: SLF001  # as `nn.Module.__call__` has it
         try:
             # a shallow copy, as `nn.DataParallel` makes them, has this too but calls itself
             caller = getframe(1).f_locals.get("self")
@@ -121,8 +119,9 @@ class RootCall:
                 listener.is_skipping and not (module.training and torch.is_grad_enabled())
             ):
                 listener.called(self._root, module, args, kwargs)
-            if self._wrapped is not None and module.training and torch.is_grad_enabled():
-                call = self._wrapped
+            call, around = self._compiled or module._call_impl, self._root.around  # noqa: SLF001  # same
+            if around is not None and module.training and torch.is_grad_enabled():
+                call = around(call)  # made for each call: kept here, it would keep the module
             return call(*args, **kwargs)
         except BaseException as error:
             without_ours(error)
@@ -138,24 +137,16 @@ class RootCall:
         else:
             module.__dict__[PLACE] = self._compiled
 
-    def take_on(self, module: nn.Module) -> None:
-        """Have the lever that is around the root now."""
-        self.around = around = self._root.around
-        call = self._compiled or module._call_impl  # noqa: SLF001  # same
-        self._wrapped = None if around is None else around(call)
-
 
 def attend(root: Root, listener: Listener) -> None:
-    """Stand where its calls pass, also after the script's own `compile()`; take on a lever."""
+    """Stand where its calls pass, also after the script's own `compile()`."""
     module = root.module
     if module is None:
         return
     here = module.__dict__.get(PLACE)
     if type(here) is not RootCall:
         root.compiled = here is not None
-        here = module.__dict__[PLACE] = RootCall(root, listener, here)
-    if here.around is not root.around:
-        here.take_on(module)
+        module.__dict__[PLACE] = RootCall(root, listener, here)
 
 
 def leave(root: Root) -> None:
@@ -201,7 +192,7 @@ def _parts(owner: Root) -> list[Root]:
         for path, one in _within(module)
         if (_is_compiled(one) or not only_compiled)
         and type(one.__dict__.get(PLACE)) is not RootCall
-        and next(one.parameters(), None) is not None
+        and next(nn.Module.parameters(one), None) is not None
     )
     return list(islice(within, MOST_LISTENED))
 
@@ -229,10 +220,12 @@ def _has_compiled() -> bool:
 def device_of(
     modules: Iterable[nn.Module], optimizers: Iterable[Optimizer], loss: Tensor | None
 ) -> torch.device:
-    """Return where the parameters are; where none are known, where the loss is."""
-    parameters = chain(
-        (one for module in modules for one in module.parameters()),
+    """Return where is computed: where parameters or the loss are, but a CPU only if all are."""
+    tensors = chain(
+        (one for module in modules for one in nn.Module.parameters(module)),
         (one for optimizer in optimizers for one in _of_groups(optimizer)),
         () if loss is None else (loss,),
     )
-    return next((one.device for one in parameters), torch.device("cpu"))
+    devices = dict.fromkeys(one.device for one in tensors if not one.is_meta)
+    cpu = torch.device("cpu")
+    return next((one for one in devices if one.type != "cpu"), cpu)

@@ -1,6 +1,6 @@
 """How many samples a batch holds, as far as its shape tells, and how many tokens."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -11,7 +11,7 @@ SEQUENCES = (list, tuple)
 
 
 def first_dimension(batch: Any) -> int | None:
-    """Return the first dimension of the first tensor in it that has one; None: there is none."""
+    """Return the first dimension of the first tensor in it that tells; None: there is none."""
     if type(batch) in SEQUENCES and batch and type(batch[0]) is Tensor:  # most are
         shape = batch[0].shape
         if shape:
@@ -27,19 +27,28 @@ def tokens_in(batch: Any) -> int | None:
 
 
 def first_tensor(batch: Any, depth: int = DEPTH) -> Tensor | None:
-    """Return the first tensor in it that has a dimension."""
+    """Return the first tensor in it that has a dimension, and is not maybe of one sample alone."""
     if isinstance(batch, Tensor):
         return batch if batch.ndim else None
     if not depth:
         return None
     if isinstance(batch, SEQUENCES):
-        parts: Any = batch
+        parts: Any = () if _are_alike(batch) else batch
     elif isinstance(batch, Mapping):
         parts = batch.values()
     else:
         return None
     for part in parts:
-        found = first_tensor(part, depth - 1)
+        # what is collated by hand holds a list of images, as no stacking could make them alike
+        found = None if isinstance(part, SEQUENCES) else first_tensor(part, depth - 1)
         if found is not None:
             return found
     return None
+
+
+def _are_alike(batch: Sequence[Any]) -> bool:
+    """Return whether these may be the samples themselves: mappings with the same keys."""
+    first = batch[0] if batch else None
+    return isinstance(first, Mapping) and all(
+        isinstance(one, Mapping) and one.keys() == first.keys() for one in batch
+    )

@@ -6,6 +6,7 @@ out between steps, is no part of the training. Nothing of a failure in here reac
 hooks are off from then on.
 """
 
+import sys
 import time
 from threading import get_ident
 from typing import Any
@@ -58,6 +59,9 @@ class Tracker(Batches):
             if id(optimizer) == self._plain and not has_closure:
                 return True
             self._look_up()
+        key = id(optimizer)
+        if self._optimizing and key == self._stepping and (has_closure or not self._known.scaler):
+            self._optimizing, self._is_plain = 0, False  # an exception has left it
         self._optimizing += 1
         if self._optimizing > 1:
             self._is_plain = False
@@ -65,7 +69,7 @@ class Tracker(Batches):
         for gone in self._known.lost():
             self._rounds.forget(gone)
         self._has_closure = has_closure
-        self._stepping = key = id(optimizer)
+        self._stepping = key
         self._begin_step(key)
         if key not in self._known.optimizers:
             for other in self._known.meet(key, optimizer):
@@ -111,10 +115,11 @@ class Tracker(Batches):
         return self._hears() or (self._backing > 0 and self._thread != NOBODY)
 
     def _hears(self) -> bool:
-        """Return whether nobody was listened to so far: it is this thread from now on."""
-        if self._thread is not None:
+        """Return whether nobody is there to listen to: it is this thread from now on."""
+        if self._thread is not None and (self._thread == NOBODY or _lives(self._thread)):
             return False
         self._thread = get_ident()
+        self._optimizing = self._backing = 0  # what the one before has left
         return True
 
     def _begin_step(self, key: int) -> None:
@@ -197,15 +202,16 @@ class Tracker(Batches):
     @event("GradScaler")
     def loss_scaled(self, loss: Any, scaled: Any) -> bool:
         """Take that a GradScaler has scaled a loss, or several."""
-        if self._is_on and isinstance(loss, Tensor) and get_ident() == self._thread:
+        is_scaled = scaled is not loss and isinstance(loss, Tensor)  # else the scaler is off
+        if self._is_on and is_scaled and get_ident() == self._thread:
             self._scaled = id(scaled), loss.detach()
         return False
 
     def _loss(self, tensors: Any) -> Tensor | None:
         scaled, self._scaled = self._scaled, None
-        if scaled is not None and scaled[0] == id(tensors):
-            tensors = scaled[1]
-        if not isinstance(tensors, Tensor) or tensors.numel() != 1:
+        if scaled is not None:  # something that was made of it is no loss
+            tensors = scaled[1] if scaled[0] == id(tensors) else None
+        if not isinstance(tensors, Tensor) or tensors.numel() != 1 or not _can_be_read(tensors):
             return None
         return tensors.detach() if tensors.ndim == 0 else tensors.detach().reshape(())
 
@@ -293,7 +299,7 @@ class Tracker(Batches):
             autocast = self._known.device_type, torch.get_autocast_dtype(self._known.device_type)
             root.newest = NewestCall(args, kwargs, autocast if root.autocast else None)
         if tally.is_open and not tally.batches and not (self._optimizing and tally.backwards):
-            tally.called = total(tally.called, first_dimension((args, kwargs)))
+            tally.called = total(tally.called, first_dimension((*args, *kwargs.values())))
         tally.is_open = False
 
     # ── files ───────────────────────────────────────────────────────────────────────────
@@ -352,3 +358,12 @@ class Tracker(Batches):
         self._bare_backwards = 0
         self._may_end()
         return False
+
+
+def _can_be_read(loss: Tensor) -> bool:
+    """Return whether it is one real number."""
+    return loss.is_floating_point() and loss.layout == torch.strided and not loss.is_meta
+
+
+def _lives(thread: int) -> bool:
+    return thread in sys._current_frames()  # noqa: SLF001  # `threading` knows its own alone

@@ -114,7 +114,8 @@ class Training:
         dtypes = [
             torch.get_autocast_dtype(self.found.device.type) if root.autocast else one.dtype
             for root in self.found.roots
-            if root.module is not None and (one := next(root.module.parameters(), None)) is not None
+            if root.module is not None
+            and (one := next(nn.Module.parameters(root.module), None)) is not None
         ]
         if not dtypes or dtypes[0] != torch.float32:
             return SHORT.get(dtypes[0], "") if dtypes else ""

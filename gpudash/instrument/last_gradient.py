@@ -101,7 +101,7 @@ class LastGradient:
     def _parameters(self) -> list[Tensor]:
         """Return those that a backward pass may come to."""
         module = self._module()
-        parameters = () if module is None else module.parameters()
+        parameters = () if module is None else nn.Module.parameters(module)
         return [one for one in parameters if one.requires_grad and one.is_leaf]
 
     def _detach(self) -> None:

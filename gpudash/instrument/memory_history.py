@@ -177,7 +177,7 @@ def uses(modules: Iterable[nn.Module], optimizers: Iterable[Optimizer]) -> dict[
             found |= _of_parameters(group["params"])
     for module in modules:
         found |= dict.fromkeys(_addresses(module.buffers()), "weights")
-        found |= _of_parameters(module.parameters())
+        found |= _of_parameters(nn.Module.parameters(module))
     return found
 
 

@@ -4,8 +4,8 @@ By hooks that return nothing, so no number changes. What the compiler has made i
 would be made anew for a hook, and its kernels are no single module's.
 """
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext, suppress
 from threading import get_ident
 from typing import Any
 
@@ -34,7 +34,7 @@ class ModuleMarks:
 
         if anything_compiled():
             return
-        begin, end = uncompiled(self._begin), uncompiled(self._end)
+        begin, end = _Hook(uncompiled(self._begin)), _Hook(uncompiled(self._end))
         for root in self._roots:
             for path, module in root.named_modules():
                 if id(module) in self._names or len(self._names) >= MOST_MODULES:
@@ -55,14 +55,32 @@ class ModuleMarks:
         self._open.clear()
 
     def _begin(self, module: nn.Module, _args: Any) -> None:
+        name = self._names.get(id(module))
+        if name is None:  # a shallow copy, as `nn.DataParallel` makes them
+            return
         private: Any = torch._C  # noqa: SLF001  # a third of what record_function takes
-        mark = private._profiler._RecordFunctionFast(self._names[id(module)])  # noqa: SLF001  # as above
+        mark = private._profiler._RecordFunctionFast(name)  # noqa: SLF001  # as above
         mark.__enter__()
         self._open.setdefault((get_ident(), id(module)), []).append(mark)
 
     def _end(self, module: nn.Module, _args: Any, _output: Any) -> None:
         if marks := self._open.get((get_ident(), id(module))):
             marks.pop().__exit__(None, None, None)
+
+
+class _Hook:
+    """On these modules alone: a copy of one, or a pickled one, has what does nothing instead."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[..., None]) -> None:
+        self._call = call
+
+    def __call__(self, *args: Any) -> None:
+        self._call(*args)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, str]]:
+        return getattr, (nullcontext(), "__exit__")  # of any arguments, and without gpudash
 
 
 def name_of(path: str, module: nn.Module) -> str:

@@ -24,6 +24,30 @@ def test_one_batch_of_another_loader_is_an_evaluation_once_the_training_goes_on_
     assert asides.fetches("train")
 
 
+def test_the_same_loader_before_the_trainings_own_again_makes_a_step_with_it():
+    asides = trained()
+    began = []
+    for _ in range(3):
+        asides.fetches("labelled")
+        began.append(asides.fetches("train"))
+        asides.trains()
+        asides.learns()
+        asides.border()
+    assert began == [True, False, False]
+    assert asides.is_trained_on("labelled")
+
+
+def test_a_loader_that_is_used_up_each_time_is_an_evaluation_each_time():
+    asides = trained()
+    for _ in range(3):
+        asides.fetches("held out")
+        asides.exhausts("held out")
+        assert asides.fetches("train")
+        asides.trains()
+        asides.learns()
+        asides.border()
+
+
 def test_a_new_loader_each_epoch_is_none():
     asides = trained()
     assert not asides.fetches("new train")

@@ -1,5 +1,7 @@
 """Calls of modules in a trace: by name, also for the backward pass; nothing else changes."""
 
+import copy
+import pickle
 from collections import Counter
 
 import numpy as np
@@ -76,6 +78,17 @@ def test_a_call_that_fails_or_is_stopped_within_leaves_nothing_open():
     assert not marks._open
     marks.stop()
     assert hooks(model) == 1
+
+
+def test_a_copy_that_the_script_makes_meanwhile_computes_and_holds_nothing_of_ours():
+    model = Net()
+    marks = ModuleMarks([model])
+    marks.start()
+    batch, pickled = torch.ones(4, 8), pickle.dumps(model)
+    copies = [copy.deepcopy(model), copy.copy(model), pickle.loads(pickled)]
+    assert all(torch.equal(one(batch), model(batch)) for one in copies)
+    assert b"gpudash" not in pickled
+    marks.stop()
 
 
 def test_what_the_compiler_has_made_is_left_alone(monkeypatch):

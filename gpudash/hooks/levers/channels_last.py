@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -115,7 +115,12 @@ class ChannelsLast:
 
     def _weights(self) -> Iterator[Tensor]:
         modules = modules_of(self._roots)
-        return (weight for module in modules for weight in module.parameters() if _is_4d(weight))
+        return (
+            weight
+            for module in modules
+            for weight in nn.Module.parameters(module)
+            if _is_4d(weight)
+        )
 
     def _live_optimizers(self) -> Iterator[Optimizer]:
         return (optimizer for ref in self._optimizers if (optimizer := ref()))

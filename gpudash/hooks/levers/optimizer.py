@@ -142,7 +142,7 @@ class _Moved:
         vars(optimizer).update(self._attributes)
 
     def _move(self, optimizer: Optimizer) -> None:
-        self._groups = [self._flags_of(group) for group in optimizer.param_groups]
+        self._groups = {id(group): self._flags_of(group) for group in optimizer.param_groups}
         for group in optimizer.param_groups:
             group.update(self._flags)
             for weight in group["params"]:
@@ -155,8 +155,7 @@ class _Moved:
 
     def _own(self, optimizer: Optimizer) -> list[Group]:
         """Return the script's flags of each group; those added meanwhile have the default ones."""
-        added = len(optimizer.param_groups) - len(self._groups)
-        return [*self._groups, *[self._default] * added]
+        return [self._groups.get(id(group), self._default) for group in optimizer.param_groups]
 
     def _as_the_script_had_it(self, optimizer: Optimizer, saved: Group) -> Group:
         states = {index: dict(state) for index, state in saved["state"].items()}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from gpudash.hooks.found import Call, Found, modules_of
@@ -91,7 +91,7 @@ class Precision:
         if self._scaler or any(root.autocast for root in self._roots):
             return ACTIVE
         modules = modules_of(self._roots)
-        weights = [weight for module in modules for weight in module.parameters()]
+        weights = [weight for module in modules for weight in nn.Module.parameters(module)]
         if not weights:
             return "no model was found"
         if sharded := self._sharded():
@@ -108,7 +108,9 @@ class Precision:
             return None
         modules = [one for root in modules_of(self._roots) for one in root.modules()]
         kinds = {kind.__name__ for module in modules for kind in type(module).__mro__}
-        weights = (type(one).__name__ for module in modules for one in module.parameters(False))
+        weights = (
+            type(one).__name__ for module in modules for one in nn.Module.parameters(module, False)
+        )
         if "DTensor" in weights:
             return "the weights are spread over the ranks"
         return next((why for name, why in WRAPPED.items() if name in kinds), None)

@@ -26,6 +26,8 @@ from gpudash.hooks.signals import is_from_handler
 
 COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional")
 """Namespaces of operators that other ranks take part in."""
+OWNED = ("_parameters", "_buffers")
+"""Where a module has them by name: some models replace one at each call."""
 MAX_REASON = 160
 """Characters of an error that become a refusal's reason."""
 
@@ -89,9 +91,10 @@ def shortened(text: str) -> str:
 
 @contextmanager
 def undone(module: nn.Module) -> Iterator[None]:
-    """Put random numbers and the module's buffers back at the end."""
+    """Put random numbers and the module's buffers back at the end, and what it has replaced."""
+    owned = [(vars(one)[kind], {**vars(one)[kind]}) for one in module.modules() for kind in OWNED]
     buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
-    devices = {t.device for t in (*module.parameters(), *module.buffers()) if t.is_cuda}
+    devices = {t.device for t in (*nn.Module.parameters(module), *module.buffers()) if t.is_cuda}
     python = random.getstate()
     numpy: Any = sys.modules.get("numpy")
     numpys = numpy.random.get_state() if numpy else None
@@ -102,13 +105,16 @@ def undone(module: nn.Module) -> Iterator[None]:
         random.setstate(python)
         if numpy:
             numpy.random.set_state(numpys)
+        for names, own in owned:
+            names.clear()
+            names.update(own)
         for buffer, before in buffers:
             buffer.data.copy_(before)  # through .data: a graph that saved it is still valid
 
 
 def _backward(module: nn.Module, outputs: Any) -> None:
     computed = [t for t in tree_leaves(outputs) if isinstance(t, Tensor) and t.requires_grad]
-    weights = [weight for weight in module.parameters() if weight.requires_grad]
+    weights = [weight for weight in nn.Module.parameters(module) if weight.requires_grad]
     if computed and weights:
         ones = [torch.ones_like(output) for output in computed]
         torch.autograd.grad(computed, weights, ones, allow_unused=True)

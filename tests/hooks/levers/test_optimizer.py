@@ -105,6 +105,18 @@ def test_a_group_added_meanwhile_is_moved_too_and_put_back():
     assert flags(training.optimizer) == [(None, None)] * 2
 
 
+def test_a_script_may_take_groups_away_meanwhile():
+    training = Training()
+    training.optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))], "foreach": True})
+    moved = training.step().levers()
+    move(moved, fused_optimizer="single")
+    training.optimizer.state.clear()
+    del training.optimizer.param_groups[0]
+    assert [g["foreach"] for g in training.optimizer.state_dict()["param_groups"]] == [True]
+    moved.restore()
+    assert flags(training.optimizer) == [(None, True)]
+
+
 def test_a_scaler_leaves_unscaling_to_the_fused_form_alone():
     training = Training()
     moved = training.step().levers()

@@ -191,6 +191,28 @@ def test_a_rehearsal_leaves_all_random_numbers_and_gradients():
     assert all(map(torch.equal, gradients, after))
 
 
+def test_a_rehearsal_leaves_a_model_what_it_replaces_in_each_call():
+    class Averaging(ConvNet):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(()))
+            self.scale = nn.Parameter(torch.ones(()))
+
+        def forward(self, images):
+            self.mean = 0.9 * self.mean + images.detach().mean()
+            self.scale = nn.Parameter(self.scale * 0.9)
+            return super().forward(images) * self.scale
+
+    training = Training(Averaging)
+    moved = training.step(2).levers()
+    scale, before = training.model.scale, copy.deepcopy(training.model.state_dict())
+    move(moved, precision="bf16")
+    after = training.model.state_dict()
+    assert training.model.scale is scale
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+
+
 def test_a_rehearsal_does_not_break_a_graph_that_saved_the_buffers():
     training = Training(lambda: ConvNet().eval())
     moved = training.levers()

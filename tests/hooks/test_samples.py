@@ -1,0 +1,45 @@
+"""How many samples a batch holds: what its shape does not tell is not known."""
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_sequence
+
+from gpudash.hooks.samples import first_dimension
+
+BATCH, LABELS = torch.ones(8, 3, 4, 4), torch.ones(8)
+IMAGE, LABEL, BOXES = torch.ones(3, 4, 4), torch.ones(()), torch.ones(5, 4)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        BATCH,
+        [BATCH, LABELS],
+        (LABEL, BATCH),
+        {"rate": 0.1, "images": BATCH},
+        [{"images": BATCH}, {"labels": LABELS}],
+        ([BATCH, BATCH], LABELS),
+        {"views": [BATCH, BATCH], "labels": LABELS},
+        [pack_sequence([torch.ones(5), torch.ones(2)]), LABELS],
+    ],
+    ids=lambda batch: type(batch).__name__,
+)
+def test_the_first_tensor_with_a_dimension_tells(batch):
+    assert first_dimension(batch) == 8
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        None,
+        [],
+        [["a", "b"], LABEL],
+        ((IMAGE, IMAGE), ({"boxes": BOXES}, {"boxes": BOXES})),
+        [(IMAGE, 1), (IMAGE, 2)],
+        [{"image": IMAGE}, {"image": IMAGE}],
+        {"images": [IMAGE, IMAGE], "targets": [{"boxes": BOXES}, {"boxes": BOXES}]},
+    ],
+    ids=lambda batch: type(batch).__name__,
+)
+def test_a_list_of_single_samples_does_not(batch):
+    assert first_dimension(batch) is None
