@@ -289,6 +289,7 @@ class LiveView:
                 self._owners = item
             case Offered():
                 self._found, self._levers = item.found, item.levers
+                self._results.offered({one.name: one.default for one in item.levers})
             case BlocksEnded():
                 self._end_blocks()
             case Paused():
