@@ -215,33 +215,33 @@ def _block(inside: Column) -> Block:
     return Block(" ▁▂▃▄▅▆▇"[min(max(round(EIGHTHS * low / (low + high)), 1), 7)], lower, upper)
 
 
-def _entry(mark: str, ink: str, name: str, ms: float | None) -> Cell:
-    """`ms` is None where there is no room for times."""
-    time = () if ms is None else ((f" {fmt.milliseconds(ms)}", "text"),)
-    return Cell(parts=((f"{mark} ", ink), (name, "dim"), *time))
-
-
 def legend(parts: Sequence[Part], step: Spent, width: int) -> list[Cell]:
-    """Return hue, name and time of each part, in the longest form for which there is room."""
+    """Return hue, name and time of each part, in the longest form for which there is room.
+
+    Where there is none for the shortest form, the parts that take least are left out.
+    """
     total_ms = sum(step.shown)
-    for hidden, name, with_times in (
-        ("hidden by overlap:", "label", True),
-        ("hidden:", "short", True),
-        ("", "short", True),
-        ("", "short", False),
-    ):
+    longest_first = sorted(step.shown, reverse=True)
+
+    def entry(mark: str, ink: str, name: str, ms: float, rank: int) -> Cell:
+        time = f" {fmt.milliseconds(ms)}"
+        return Cell(parts=((f"{mark} ", ink), (name, "dim"), (time, "text")), rank=rank)
+
+    fits: list[Cell] = []
+    for hidden, name in (("hidden by overlap:", "label"), ("hidden:", "short"), ("", "short")):
         entries = [
-            _entry(
+            entry(
                 "·" if part.ink == IDLE else "█",
                 part.ink,
                 getattr(part, name),
-                ms if with_times else None,
+                ms,
+                longest_first.index(ms),
             )
             for part, ms in zip(parts, step.shown, strict=True)
             if ms > UNNAMED * total_ms
         ]
         entries += [
-            _entry(f"· {hidden}", "dim", getattr(part, name), ms if with_times else None)
+            entry(f"· {hidden}", "dim", getattr(part, name), ms, len(parts))
             for part, ms in zip(parts, step.hidden, strict=True)
             if hidden and ms > UNNAMED * total_ms
         ]

@@ -220,6 +220,6 @@ def test_the_legend_has_the_longest_form_that_fits():
     short = "█ fwd 2.70  █ bwd 3.97  █ opt 0.16  · hidden: enc 5.58"
     assert words(legend(PARTS, step, len(full) - 1)) == short
     assert words(legend(PARTS, step, len(short) - 1)) == "█ fwd 2.70  █ bwd 3.97  █ opt 0.16"
-    assert words(legend(PARTS, step, 30)) == "█ fwd  █ bwd  █ opt"
-    assert words(legend(PARTS, step, 12)) == "█ fwd  █ bwd"
+    assert words(legend(PARTS, step, 30)) == "█ fwd 2.70  █ bwd 3.97"  # the shortest goes first
+    assert words(legend(PARTS, step, 12)) == "█ bwd 3.97"
     assert words(legend(PARTS, step, 0)) == ""
