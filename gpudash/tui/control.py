@@ -507,6 +507,8 @@ class Control:
         self.require("memory")
         if self.dead:
             raise UsageError("nothing is running")
+        if self.profiling:  # which anything asked of the training would end
+            raise UsageError("a profile is being made: ask for memory afterwards")
         self.engine.memory_owners()
 
     def pause_or_resume(self) -> str | None:
