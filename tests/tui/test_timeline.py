@@ -106,7 +106,7 @@ async def test_a_profile_that_ended_early_says_how_many_of_the_steps_it_has(trac
         await d.press("t")
         path = await asked(d)
         traces[path] = training_trace()
-        await d.show(changed(RUNNING, profile=profiled(path=str(path))))
+        await d.show(changed(RUNNING, profile=profiled(path=str(path), steps=3)))
         await until_open(d)
         assert d.notices() == [f"the profile ended early: it has 3 of {PROFILED_STEPS} steps"]
 
