@@ -211,7 +211,7 @@ def _asides(snapshot: Snapshot) -> list[str]:
     # a host that is ahead of the device pays it out of its lead
     if behind and own_ms and step_ms and 100 * own_ms >= OWN_COST_PCT * step_ms:
         share = 100 * own_ms / step_ms
-        asides.append(f"measuring costs {fmt.milliseconds(own_ms)} ms a step, {share:.1f} %")
+        asides.append(f"measuring costs {fmt.significant(own_ms)} ms a step, {share:.1f} %")
     return asides
 
 
