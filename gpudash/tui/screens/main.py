@@ -240,6 +240,7 @@ class MainScreen(Contained, Screen[None]):
                     roomy=is_roomy(*self.size),
                     comparing=self._control.comparing,
                     proposing=self.answer is not None and bool(self.answer.tries),
+                    undoing=bool(self._control.label("undo")),
                 )
             )
 
