@@ -74,6 +74,11 @@ def count(value: int | None) -> str:
     return ABSENT if value is None else f"{value:,}"
 
 
+def steps(value: int) -> str:
+    """Return `1 step`, `1,234 steps`."""
+    return f"{value:,} step{'s' * (value != 1)}"
+
+
 def percent(value: float | None) -> str:
     """Return `97 %`."""
     return f"{value:.0f} %" if value is not None and math.isfinite(value) else ABSENT

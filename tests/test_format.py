@@ -90,6 +90,10 @@ def test_a_clock_shows_whole_hours_minutes_and_seconds(seconds, text):
     assert fmt.clock(seconds) == text
 
 
+def test_steps_are_counted():
+    assert [fmt.steps(count) for count in (0, 1, 1234)] == ["0 steps", "1 step", "1,234 steps"]
+
+
 @pytest.mark.parametrize(
     ("width", "text"), [(7, "abcdef"), (6, "abcdef"), (5, "abcd…"), (1, "…"), (0, ""), (-1, "")]
 )

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from gpudash import format as fmt
 from gpudash.metrics import process_reading
 from gpudash.protocol import (
     PROFILE_LIMIT_S,
@@ -298,7 +299,7 @@ class LiveView:
                 self._resume(self._paused, item.at_s)
             case Finished():
                 self._ticks.cover(item.at_s)
-                self._end("finished", f"finished after {item.total_steps} steps", item.at_s)
+                self._end("finished", f"finished after {fmt.steps(item.total_steps)}", item.at_s)
             case Failed():
                 self._end("failed", item.sentence.rstrip(". "), item.at_s)
             case Stopped():
