@@ -12,6 +12,7 @@ from gpudash.protocol import Ability
 from gpudash.snapshot import ENDED, Snapshot, is_script
 
 RECORDED = "a recording is shown"
+INSTEAD = "gpudash, or gpudash run SCRIPT.py, starts a training"
 WHY_NOT: dict[Ability, str] = {
     "levers": "the levers of this run cannot be changed",
     "pause": "this run cannot be paused",
@@ -121,7 +122,7 @@ def why_not(ability: Ability, snapshot: Snapshot) -> str | None:
             return "several ranks are not paused: in a pause their collectives would time out"
     if ability in snapshot.can:
         return None
-    return RECORDED if snapshot.playback else WHY_NOT[ability]
+    return f"{RECORDED}; {INSTEAD}" if snapshot.playback else WHY_NOT[ability]
 
 
 def fixed(lever: str, snapshot: Snapshot) -> str | None:
