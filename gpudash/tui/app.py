@@ -338,7 +338,7 @@ class Dashboard(ContainedApp):
             self.notify(f"an A/B is running; {key_for('compare')} ends it")
         elif proposed:
             self._compare(proposed[0].lever, proposed[0].value)
-        else:
+        elif self._ask(self.control.check_trains):
             compares = f"{key_for('compare')} compares the one under the cursor"
             self.notify(f"the answer proposes no lever now; {compares}")
 

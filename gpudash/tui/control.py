@@ -397,6 +397,10 @@ class Control:
         """Raise UsageError where the lever cannot be compared now."""
         self.require("blocks")
         self._check_moves(lever.name)
+        self.check_trains()
+
+    def check_trains(self) -> None:
+        """Raise UsageError where nothing can be compared now, whatever the lever."""
         if self.dead:
             raise UsageError(f"nothing is running to compare; press {key_for('restart')} first")
         doing = aside(self.snapshot) or self.snapshot.state
