@@ -523,7 +523,7 @@ class LiveView:
     def _rate(self, now_s: float, *, hangs: bool) -> Rate:
         if self._phase != "training":
             return UNKNOWN
-        if self._waits or hangs:
+        if self._waits or hangs or self._quiet_s(now_s) is not None:
             return self._recent.at_rest()
         return self._recent.rate(now_s - self._busy_since_s)
 

@@ -33,6 +33,7 @@ from gpudash.views.live import (
     MOST_MARKERS,
     MOST_VERDICTS,
     PASSING_S,
+    QUIET_S,
     STALL_S,
     LiveView,
 )
@@ -226,10 +227,16 @@ def test_three_times_the_longest_step_is_waited_for_without_a_word():
 def test_in_a_hang_nothing_is_trained():
     """Not what its last steps came to, which a long silence merely thins out."""
     watched = Watched().trained()
-    assert watched.now(later_s=20.0).samples_per_s > 0
+    assert watched.now(later_s=1.0).samples_per_s > 0
     shown = watched.window.snapshot(watched.run.now_s + 20.0, Hang(for_s=20.0))
     assert (shown.steps_per_s, shown.samples_per_s, shown.step_ms_p50) == (0.0, 0.0, None)
     assert shown.hang is not None
+
+
+def test_where_it_is_said_that_no_step_comes_the_rate_is_none_of_any():
+    shown = Watched().trained().now(later_s=QUIET_S + 1)
+    assert shown.quiet_s is not None
+    assert (shown.steps_per_s, shown.samples_per_s) == (0.0, 0.0)
 
 
 def test_in_a_pause_samples_that_nobody_counts_remain_unknown():
