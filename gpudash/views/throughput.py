@@ -23,7 +23,7 @@ REPORT_S = 0.5
 
 def now(steps_per_s: float | None) -> str:
     """Return what values right now are taken over, in words."""
-    slow = steps_per_s is not None and steps_per_s * NOW_S < NOW_STEPS
+    slow = steps_per_s and steps_per_s * NOW_S < NOW_STEPS  # at rest none is looked for
     return f"last {NOW_STEPS} steps" if slow else f"last {NOW_S:g} s"
 
 
