@@ -31,6 +31,11 @@ class Exit(IntEnum):
         return member
 
 
+OF_SCRIPT = {
+    Exit.DONE: "done, or left running; where the script ends otherwise, its own exit code, "
+    "128 and the signal's number for one that was killed",
+}
+"""What a command that shows a script's training means by its codes."""
 UNDECODABLE = (ValueError, RecursionError)
 """What msgspec raises for bytes that are no message: its own errors are ValueErrors, as that for
 text that is no UTF-8 is; what is nested too deep is neither."""

@@ -4,12 +4,14 @@ Nothing here knows a widget. `–` stands for what was not measured; nan and inf
 """
 
 import math
+import re
 from pathlib import PurePath
 
 ABSENT = "–"
 """Shown for None: not measured, which is not zero."""
 
 _THOUSANDS = ("", "k", "M", "G", "T")
+_LAST_NUMBER, _GOES_ON = re.compile(r"\d[\d.,]*$"), re.compile(r"[.,]?\d")
 _CONTROL_PICTURES = 0x2400
 _DELETE = 0x7F
 
@@ -34,7 +36,7 @@ def figure(value: float | None) -> str:
     """Return a rate or a time to one decimal, small ones to four digits; `–` if not measured."""
     if value is None:
         return ABSENT
-    return f"{value:.4g}" if value < 10 else f"{value:.1f}"
+    return f"{value:.4g}" if value < 10 else f"{value:,.1f}"
 
 
 def change(change: float, low: float | None, high: float | None) -> str:
@@ -50,10 +52,10 @@ def _signed_pct(change: float) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """Return a duration of phases in at most four characters below ten seconds."""
+    """Return a duration of phases in at most four characters below a second."""
     if value is None or not math.isfinite(value):
         return ABSENT
-    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
+    return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
 
 
 def compact(value: float | None) -> str:
@@ -70,6 +72,11 @@ def compact(value: float | None) -> str:
 def count(value: int | None) -> str:
     """Return a whole number with thousands separated."""
     return ABSENT if value is None else f"{value:,}"
+
+
+def steps(value: int) -> str:
+    """Return `1 step`, `1,234 steps`."""
+    return f"{value:,} step{'s' * (value != 1)}"
 
 
 def percent(value: float | None) -> str:
@@ -135,10 +142,16 @@ def quantity(value: float | str | None, unit: str) -> str:
 
 
 def clip(text: str, width: int) -> str:
-    """Return `text` in at most `width` characters; `…` says that some are missing."""
+    """Return `text` in at most `width` characters; `…` says that some are missing.
+
+    Of a number nothing is left out: it would be another number.
+    """
     if len(text) <= width:
         return text
-    return f"{text[: width - 1]}…" if width > 0 else ""
+    if width <= 0:
+        return ""
+    kept, left = text[: width - 1], text[width - 1 :]
+    return f"{_LAST_NUMBER.sub('', kept) if _GOES_ON.match(left) else kept}…"
 
 
 def source_line(file: str, line: int) -> str:

@@ -41,9 +41,9 @@ def test_three_digits_are_significant(value, text):
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0.5, "0.50"), (9.994, "9.99"), (9.995, "10.0"), (10.5, "10.5"), (99.94, "99.9"),
-     (99.95, "100"), (100.4, "100"), (1234.4, "1234")],
+     (99.95, "100"), (100.4, "100"), (1234.4, "1,234")],
 )  # fmt: skip
-def test_milliseconds_take_four_characters(value, text):
+def test_milliseconds_take_four_characters_below_a_second(value, text):
     assert fmt.milliseconds(value) == text
 
 
@@ -90,11 +90,24 @@ def test_a_clock_shows_whole_hours_minutes_and_seconds(seconds, text):
     assert fmt.clock(seconds) == text
 
 
+def test_steps_are_counted():
+    assert [fmt.steps(count) for count in (0, 1, 1234)] == ["0 steps", "1 step", "1,234 steps"]
+
+
 @pytest.mark.parametrize(
     ("width", "text"), [(7, "abcdef"), (6, "abcdef"), (5, "abcd…"), (1, "…"), (0, ""), (-1, "")]
 )
 def test_a_text_too_long_ends_in_an_ellipsis(width, text):
     assert fmt.clip("abcdef", width) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "clipped"),
+    [("waits 1,234 ms", 9, "waits …"), ("waits 1,234 ms", 8, "waits …"), ("3.14 ms", 3, "…"),
+     ("waits 1,234 ms", 12, "waits 1,234…"), ("rank 3, 12 ms", 10, "rank 3, …")],
+)  # fmt: skip
+def test_a_number_is_clipped_as_a_whole(text, width, clipped):
+    assert fmt.clip(text, width) == clipped
 
 
 @pytest.mark.parametrize(

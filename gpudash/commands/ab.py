@@ -1,6 +1,7 @@
 """`gpudash ab`: is one value of a lever faster than another, by how much, how sure."""
 
 import argparse
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -103,9 +104,14 @@ def two_values(entry: Entry, text: str) -> tuple[str, str, str]:
     name, _, values = text.partition("=")
     lever = find(entry.levers, name)
     sides = compared_values("--lever", text, lever, values)
-    if len(sides) != 2:
-        raise UsageError(f"--lever {text} is not valid; valid: NAME=A,B with two values")
+    check_two(text, sides)
     return name, sides[0], sides[1]
+
+
+def check_two(text: str, sides: Sequence[str]) -> None:
+    """Raise UsageError unless these are two values, and not one under two names."""
+    if len(sides) != 2 or sides[0] == sides[1]:
+        raise UsageError(f"--lever {text} is not valid; valid: NAME=A,B with two different values")
 
 
 def run_ab(

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from gpudash.commands.ab import conclude, progress_line
+from gpudash.commands.ab import check_two, conclude, progress_line
 from gpudash.commands.headless import News, Printer
 from gpudash.commands.plan import check_with_command
 from gpudash.commands.run import HeadlessScript, begin, plan_of
@@ -104,12 +104,13 @@ def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, boo
     offer = offers[name]
     if offer.refusal is not None:
         raise UsageError(f"lever {name} cannot be moved here: {offer.refusal}")
-    a, b = (lever_of(offer).canonical(value) for value in values.split(","))
-    return name, a, b, offer.effect != "next step"
+    sides = [lever_of(offer).canonical(value) for value in values.split(",")]
+    check_two(text, sides)
+    return name, sides[0], sides[1], offer.effect != "next step"
 
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse what is known to be wrong before the command is started."""
     check_with_command(arguments)
-    if arguments.lever is not None and arguments.lever.count(",") != 1:
-        raise UsageError(f"--lever {arguments.lever} is not valid; valid: NAME=A,B with two values")
+    if arguments.lever is not None:
+        check_two(arguments.lever, arguments.lever.partition("=")[2].split(","))

@@ -7,7 +7,7 @@ from contextlib import closing
 from gpudash.commands.dashboard import show
 from gpudash.commands.run import listen, say_farewell
 from gpudash.commands.stdout import on_terminal
-from gpudash.errors import Exit, UsageError
+from gpudash.errors import UsageError
 from gpudash.format import plain
 from gpudash.protocol import Plan
 from gpudash.run.runs import Run, living
@@ -16,7 +16,7 @@ from gpudash.run.session import Session
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Show it. Raises UsageError."""
+    """Show it. Returns the exit code, as `gpudash run` does. Raises UsageError."""
     run = choose(arguments.run, living())
     if not on_terminal():
         raise UsageError("the dashboard needs a terminal")
@@ -30,9 +30,8 @@ def main(arguments: argparse.Namespace) -> int:
         plan, rate_hz=arguments.rate, command=arguments.command, start_source=lambda _plan: source
     )
     with closing(source), closing(session):
-        show(lambda: session, plan, arguments)
-    say_farewell(source, Exit.DONE)
-    return Exit.DONE
+        code = show(lambda: session, plan, arguments)
+    return say_farewell(source, code)
 
 
 def choose(word: str | None, runs: Sequence[Run]) -> Run:

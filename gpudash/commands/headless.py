@@ -12,7 +12,7 @@ from typing import TextIO
 
 from gpudash.commands.stdout import CLEAR_LINE, complain
 from gpudash.errors import Exit
-from gpudash.format import cores, figure, percent, plain
+from gpudash.format import cores, figure, percent, plain, steps
 from gpudash.protocol import Failed
 from gpudash.recording.files import reason, shown
 from gpudash.recording.stream import Form
@@ -96,7 +96,7 @@ def _conclude(session: Session, where: str, news: "News", *, interrupted: bool) 
     if not news.quiet:
         how = "interrupted after" if interrupted else "trained"
         rate = figure(session.steps_per_s)
-        complain(f"{how} {snapshot.total_steps} steps, {rate} steps/s; recorded {where}")
+        complain(f"{how} {steps(snapshot.total_steps)}, {rate} steps/s; recorded {where}")
     return Exit.DONE
 
 

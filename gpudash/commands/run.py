@@ -15,7 +15,7 @@ from gpudash.commands.dashboard import show
 from gpudash.commands.headless import News
 from gpudash.commands.stdout import complain, on_terminal, say
 from gpudash.errors import UsageError
-from gpudash.format import figure
+from gpudash.format import figure, steps
 from gpudash.protocol import Plan
 from gpudash.recording.files import shown
 from gpudash.run import runs
@@ -301,7 +301,7 @@ class HeadlessScript:
         parts = [self.source.how_it_ended()] if self._wait() else []
         if self.source.started:
             rate = figure(session.steps_per_s)
-            parts.append(f"{self.source.total_steps} steps, {rate} steps/s")
+            parts.append(f"{steps(self.source.total_steps)}, {rate} steps/s")
         else:
             parts.append(self.source.why_no_step())
         if record is not None and session.rows_recorded:

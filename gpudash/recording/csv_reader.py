@@ -15,11 +15,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from gpudash.errors import UsageError
 from gpudash.metrics import METRICS, Kind
 from gpudash.protocol import Changed, Device, Envelope, Failed, Note, Settings, Started
 from gpudash.recording import provenance
-from gpudash.recording.files import shown
+from gpudash.recording.files import no_recording
 from gpudash.recording.intervals import Burst, Interval
 from gpudash.recording.log import (
     LONGEST_LINE,
@@ -71,7 +70,7 @@ class CsvReader(LineReader):
         with suppress(csv.Error):
             names = next(csv.reader([line.decode("utf-8", "replace")]), [])
         if not set(names) >= NEEDED:
-            raise UsageError(f"{shown(self.path)} is not a recording")
+            raise no_recording(self.path)
         self._columns = names
         self._rows: list[dict[str, str]] = []  # of one interval: one for each GPU
         self._size = 0  # bytes that they take

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gpudash.errors import ExistsError, RecordingError
+from gpudash.errors import ExistsError, RecordingError, UsageError
 
 
 class Output:
@@ -155,6 +155,13 @@ def reason(error: OSError | ValueError) -> str:
         errno.EROFS: "the disk is read-only",
     }
     return plain.get(error.errno or 0, (error.strerror or "unknown error").lower())
+
+
+def no_recording(path: Path) -> UsageError:
+    """Return what is said of a file that holds none."""
+    return UsageError(
+        f"{shown(path)} is not a recording; valid: the .csv or the .jsonl that --record wrote"
+    )
 
 
 def shown(path: Path | str) -> str:

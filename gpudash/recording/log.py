@@ -19,7 +19,7 @@ import msgspec
 from gpudash.errors import UsageError
 from gpudash.metrics import METRICS
 from gpudash.protocol import Envelope, Record, Settings
-from gpudash.recording.files import reason, shown
+from gpudash.recording.files import no_recording, reason, shown
 from gpudash.recording.intervals import Interval
 from gpudash.views.time_breakdown import TimeBreakdown
 
@@ -259,7 +259,7 @@ def _origin(path: Path, line: bytes) -> Origin:
         for moment in (origin.began_utc, origin.began_utc + timedelta(seconds=LONGEST_S)):
             moment.astimezone(UTC)  # there is no year 10000
     except NONSENSE as error:
-        raise UsageError(f"{shown(path)} is not a recording") from error
+        raise no_recording(path) from error
     return origin
 
 

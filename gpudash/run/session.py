@@ -532,13 +532,13 @@ class Session:
 
     def _snapshot(self, now_s: float) -> Snapshot:
         unattributed = self._time.account().unattributed_share
+        hang = self._look_for_hang(now_s)
         return msgspec.structs.replace(
-            self._live.snapshot(now_s),
+            self._live.snapshot(now_s, hang),
             joined=self._joined,
             last_command=self._last_command,
-            ranks=self._ranks.rows(now_s),
+            ranks=self._ranks.rows(now_s, hang=hang is not None),
             straggler=self._ranks.straggler,
-            hang=self._look_for_hang(now_s),
             recording=self._recordings.shown,
             unattributed_pct=None if unattributed is None else 100 * unattributed,
         )

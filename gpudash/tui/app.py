@@ -34,7 +34,7 @@ from gpudash.tui.control import Control, OtherNumbersError
 from gpudash.tui.engine import Engine, Player
 from gpudash.tui.inbox import Inbox
 from gpudash.tui.keymap import keys_of, name_of
-from gpudash.tui.keys import ACTIVE, GROUPS, key_for
+from gpudash.tui.keys import ACTIVE, GROUPS, PROFILED_STEPS, key_for
 from gpudash.tui.look import Look
 from gpudash.tui.preferences import Preferences, Tab
 from gpudash.tui.screens.chooser import Chooser, Chosen
@@ -164,6 +164,9 @@ class Dashboard(ContainedApp):
             profile = self.control.new_profile()
             if profile is not None:
                 self._read_profile(profile)
+                if profile.steps < PROFILED_STEPS:
+                    has = f"{profile.steps} of {PROFILED_STEPS} steps"
+                    self.notify(f"the profile ended early: it has {has}")
         found = self.control.snapshot.found
         if found not in ("", known):
             mail.lines.append(f"found: {found}")
@@ -335,7 +338,7 @@ class Dashboard(ContainedApp):
             self.notify(f"an A/B is running; {key_for('compare')} ends it")
         elif proposed:
             self._compare(proposed[0].lever, proposed[0].value)
-        else:
+        elif self._ask(self.control.check_trains):
             compares = f"{key_for('compare')} compares the one under the cursor"
             self.notify(f"the answer proposes no lever now; {compares}")
 

@@ -211,7 +211,7 @@ def _asides(snapshot: Snapshot) -> list[str]:
     # a host that is ahead of the device pays it out of its lead
     if behind and own_ms and step_ms and 100 * own_ms >= OWN_COST_PCT * step_ms:
         share = 100 * own_ms / step_ms
-        asides.append(f"measuring costs {fmt.milliseconds(own_ms)} ms a step, {share:.1f} %")
+        asides.append(f"measuring costs {fmt.significant(own_ms)} ms a step, {share:.1f} %")
     return asides
 
 
@@ -223,10 +223,12 @@ def footer(
     roomy: bool = True,
     comparing: bool = False,
     proposing: bool = True,
+    undoing: bool = True,
 ) -> tuple[Cell, ...]:
     """Return the keys as buttons, the focused panel's first; grey for what does nothing now.
 
-    `proposing` tells whether the answer has something to try.
+    `proposing` tells whether the answer has something to try, `undoing` whether there is a change
+    to undo.
     """
     state, recording = snapshot.state, snapshot.recording is not None
     now = {
@@ -237,6 +239,7 @@ def footer(
     }
     urgent = {"restart"} if state in ENDED else {"compare"} if comparing else set()
     unconcluded = comparing or snapshot.comparison is None
+    idles = {"try_it": not proposing, "undo": not undoing}  # in their place: they come and go
     in_vain = {"try_it": comparing, "more_pairs": unconcluded, "go_back": unconcluded}
 
     def of(key: Key) -> Cell:
@@ -245,11 +248,10 @@ def footer(
         grey = (
             (ended and not shows) or in_vain.get(key.action, False) or bool(key.why_not(snapshot))
         )
-        idle = key.action == "try_it" and not proposing  # it keeps its place: it comes and goes
         rank = 0 if key.action in urgent else 1 if focus in key.panels else key.rank
         return Cell(
             parts=(
-                (key.shown, "dim" if grey or idle else "key"),
+                (key.shown, "dim" if grey or idles.get(key.action, False) else "key"),
                 (f" {now.get(key.action, key.label)}", "dim"),
             ),
             rank=9 if grey else rank,

@@ -397,6 +397,10 @@ class Control:
         """Raise UsageError where the lever cannot be compared now."""
         self.require("blocks")
         self._check_moves(lever.name)
+        self.check_trains()
+
+    def check_trains(self) -> None:
+        """Raise UsageError where nothing can be compared now, whatever the lever."""
         if self.dead:
             raise UsageError(f"nothing is running to compare; press {key_for('restart')} first")
         doing = aside(self.snapshot) or self.snapshot.state
@@ -507,6 +511,8 @@ class Control:
         self.require("memory")
         if self.dead:
             raise UsageError("nothing is running")
+        if self.profiling:  # which anything asked of the training would end
+            raise UsageError("a profile is being made: ask for memory afterwards")
         self.engine.memory_owners()
 
     def pause_or_resume(self) -> str | None:

@@ -12,6 +12,7 @@ from gpudash.protocol import Ability
 from gpudash.snapshot import ENDED, Snapshot, is_script
 
 RECORDED = "a recording is shown"
+INSTEAD = "gpudash, or gpudash run SCRIPT.py, starts a training"
 WHY_NOT: dict[Ability, str] = {
     "levers": "the levers of this run cannot be changed",
     "pause": "this run cannot be paused",
@@ -121,7 +122,7 @@ def why_not(ability: Ability, snapshot: Snapshot) -> str | None:
             return "several ranks are not paused: in a pause their collectives would time out"
     if ability in snapshot.can:
         return None
-    return RECORDED if snapshot.playback else WHY_NOT[ability]
+    return f"{RECORDED}; {INSTEAD}" if snapshot.playback else WHY_NOT[ability]
 
 
 def fixed(lever: str, snapshot: Snapshot) -> str | None:
@@ -200,7 +201,7 @@ KEYS = (
     Key("left,h", "screen.move(-1, 0)", "",
         "Previous value or tab; on a chart the cursor to the left", "move", palette=False),
     Key("enter", "screen.enter", "values",
-        "Choose a value; use a row; keep the A/B's second; type a line; zoom a chart", "move",
+        "Choose a value; use a row; keep the A/B's second; type; zoom", "move",
         panels=("levers",), elsewhere=False, rank=3, palette=False),
     Key("pageup", "screen.scroll(-1)", "", "Scroll results or log up", "move", palette=False),
     Key("pagedown", "screen.scroll(1)", "", "Scroll down; at its end the log follows again", "move",

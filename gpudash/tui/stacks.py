@@ -4,10 +4,11 @@ On one stream the phases add up to the step. On two they overlap: what preparing
 training runs is hidden, only the rest of it makes the step longer. What no phase covers is idle.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from math import ceil, inf
+from itertools import accumulate
+from math import inf
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -146,16 +147,23 @@ def top_ms(
     """Return where the axis ends: above all but a few slow steps, and above `now_ms`.
 
     The first steps of a run and after each marker take many times as long as the others: they
-    count only where there are no others.
+    count only where there are no others. A step that fills many ticks, as a hang does, is one.
     """
-    steps_ms = series.of("step_ms")
+    steps_ms, steps_per_s = series.of("step_ms"), series.of("steps_per_s")
     shown = range(stretches[0].start, stretches[-1].stop) if stretches and steps_ms else ()
     measured = {index: ms for index in shown if (ms := steps_ms[index]) is not None and ms < inf}
     first = next((index for index, ms in enumerate(steps_ms) if ms is not None), 0)
     begins = (first, *(bisect_right(series.at_s, marker.at_s) for marker in markers))
     cold = {index for begin in begins for index in range(begin, begin + WARMUP_TICKS)}
-    usual = sorted(measured[index] for index in measured.keys() - cold) or sorted(measured.values())
-    p95_ms = usual[ceil(0.95 * len(usual)) - 1] if usual else 0.0
+
+    def steps_of(tick: int) -> float:
+        """At most one: a tick of fast steps says no more about the scale than one of slow ones."""
+        rate = steps_per_s[tick] if steps_per_s else None
+        return 1.0 if rate is None else min(rate * series.tick_s, 1.0)
+
+    usual = sorted((measured[tick], steps_of(tick)) for tick in measured.keys() - cold or measured)
+    reached = [*accumulate(steps for _, steps in usual)]
+    p95_ms = usual[bisect_left(reached, 0.95 * reached[-1])][0] if usual else 0.0
     return nice_ceiling(max(p95_ms, now_ms or 0.0))
 
 
@@ -207,33 +215,33 @@ def _block(inside: Column) -> Block:
     return Block(" ▁▂▃▄▅▆▇"[min(max(round(EIGHTHS * low / (low + high)), 1), 7)], lower, upper)
 
 
-def _entry(mark: str, ink: str, name: str, ms: float | None) -> Cell:
-    """`ms` is None where there is no room for times."""
-    time = () if ms is None else ((f" {fmt.milliseconds(ms)}", "text"),)
-    return Cell(parts=((f"{mark} ", ink), (name, "dim"), *time))
-
-
 def legend(parts: Sequence[Part], step: Spent, width: int) -> list[Cell]:
-    """Return hue, name and time of each part, in the longest form for which there is room."""
+    """Return hue, name and time of each part, in the longest form for which there is room.
+
+    Where there is none for the shortest form, the parts that take least are left out.
+    """
     total_ms = sum(step.shown)
-    for hidden, name, with_times in (
-        ("hidden by overlap:", "label", True),
-        ("hidden:", "short", True),
-        ("", "short", True),
-        ("", "short", False),
-    ):
+    longest_first = sorted(step.shown, reverse=True)
+
+    def entry(mark: str, ink: str, name: str, ms: float, rank: int) -> Cell:
+        time = f" {fmt.milliseconds(ms)}"
+        return Cell(parts=((f"{mark} ", ink), (name, "dim"), (time, "text")), rank=rank)
+
+    fits: list[Cell] = []
+    for hidden, name in (("hidden by overlap:", "label"), ("hidden:", "short"), ("", "short")):
         entries = [
-            _entry(
+            entry(
                 "·" if part.ink == IDLE else "█",
                 part.ink,
                 getattr(part, name),
-                ms if with_times else None,
+                ms,
+                longest_first.index(ms),
             )
             for part, ms in zip(parts, step.shown, strict=True)
             if ms > UNNAMED * total_ms
         ]
         entries += [
-            _entry(f"· {hidden}", "dim", getattr(part, name), ms if with_times else None)
+            entry(f"· {hidden}", "dim", getattr(part, name), ms, len(parts))
             for part, ms in zip(parts, step.hidden, strict=True)
             if hidden and ms > UNNAMED * total_ms
         ]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from gpudash import format as fmt
+from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Phase
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary, SyncUse
@@ -52,7 +53,7 @@ def _asides(measured: Measured) -> Iterator[str]:
 
 def _other_jobs(measured: Measured) -> Iterator[str]:
     step = measured.step
-    yield f"{measured.who} waits for a core {fmt.percent(step.core_wait_pct)} of the time"
+    yield _core_wait(measured)
     yield "other ranks or other jobs have it" if len(measured.snapshot.ranks) > 1 else ""
     yield _cores(measured)
     if (step.share_pct(step.starved_ms) or 0.0) < DATA_PCT:
@@ -115,6 +116,8 @@ def _input(measured: Measured) -> Iterator[str]:
         name, ms = max(transforms.items(), key=lambda one: one[1])
         yield f"slowest transform: {fmt.plain(name)}, {fmt.milliseconds(ms)} ms a sample"
     yield _cores(measured) if measured.step.all_cores_busy else ""
+    if (measured.step.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT:
+        yield _core_wait(measured)
 
 
 def _copy(measured: Measured) -> Iterator[str]:
@@ -229,6 +232,10 @@ def _shares(measured: Measured) -> Iterator[str]:
 
 def _nothing(_measured: Measured) -> Iterator[str]:
     yield from ()
+
+
+def _core_wait(measured: Measured) -> str:
+    return f"{measured.who} waits for a core {fmt.percent(measured.step.core_wait_pct)} of the time"
 
 
 def _cores(measured: Measured) -> str:

@@ -10,6 +10,7 @@ from math import ceil
 import msgspec
 
 from gpudash import format as fmt
+from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Phase
 from gpudash.trace.summary import Summary
 from gpudash.views.profiled_step import busy_ms, copy_ms, exposed_ms
@@ -81,8 +82,13 @@ def _more_workers(case: Case) -> Gain | None:
         return max(rest_ms, batch_ms / max(able, ADDED_WORKER))
 
     low, high = (_faster_pct(step_ms, step_with(each)) for each in (ADDED_WORKER, 1.0))
+    gets_cores = (step.core_wait_pct or 0.0) < CORE_WAIT_WARNS_PCT
     made = f"a worker makes a batch in {fmt.milliseconds(batch_ms)} ms"
-    return Gain(low, high, f"{made}; without the wait a step takes {fmt.milliseconds(rest_ms)} ms")
+    return Gain(
+        low if gets_cores else None,
+        high,
+        f"{made}; without the wait a step takes {fmt.milliseconds(rest_ms)} ms",
+    )
 
 
 def _no_wait(case: Case) -> Gain | None:

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from gpudash import format as fmt
 from gpudash.metrics import process_reading
 from gpudash.protocol import (
     PROFILE_LIMIT_S,
@@ -53,9 +54,9 @@ from gpudash.protocol import (
     Stopped,
     Verdict,
 )
-from gpudash.snapshot import ASIDES, BlockShown, Marker, Snapshot, State
+from gpudash.snapshot import ASIDES, BlockShown, Hang, Marker, Snapshot, State
 from gpudash.views.settings_history import SettingsHistory
-from gpudash.views.throughput import IDLE, UNKNOWN, Rate, RecentReadings, RecentSteps
+from gpudash.views.throughput import UNKNOWN, Rate, RecentReadings, RecentSteps
 from gpudash.views.timeseries import Ticks
 from workloads.levers import phrase
 
@@ -139,9 +140,9 @@ class LiveView:
         """The newest `MOST_MARKERS`."""
         return tuple(self._markers)
 
-    def snapshot(self, now_s: float) -> Snapshot:
+    def snapshot(self, now_s: float, hang: Hang | None = None) -> Snapshot:
         """Return what is to be shown at `now_s`, as far as messages tell."""
-        rate = self._rate(now_s)
+        rate = self._rate(now_s, hangs=hang is not None)
         ended_s = now_s if self._ended_s is None else self._ended_s
         return Snapshot(
             state=self._state(),
@@ -170,6 +171,7 @@ class LiveView:
             step_ms_p50=rate.step_ms_p50,
             step_ms_p95=rate.step_ms_p95,
             quiet_s=self._quiet_s(now_s),
+            hang=hang,
             loss=self._loss,
             phases=self._phases,
             bus_gb_s=self._bus_gb_s,
@@ -288,6 +290,7 @@ class LiveView:
                 self._owners = item
             case Offered():
                 self._found, self._levers = item.found, item.levers
+                self._results.offered({one.name: one.default for one in item.levers})
             case BlocksEnded():
                 self._end_blocks()
             case Paused():
@@ -296,7 +299,7 @@ class LiveView:
                 self._resume(self._paused, item.at_s)
             case Finished():
                 self._ticks.cover(item.at_s)
-                self._end("finished", f"finished after {item.total_steps} steps", item.at_s)
+                self._end("finished", f"finished after {fmt.steps(item.total_steps)}", item.at_s)
             case Failed():
                 self._end("failed", item.sentence.rstrip(". "), item.at_s)
             case Stopped():
@@ -517,11 +520,11 @@ class LiveView:
         since_s = self._trains_since_s
         return None if since_s is None else max(until_s - since_s, 0.0)
 
-    def _rate(self, now_s: float) -> Rate:
+    def _rate(self, now_s: float, *, hangs: bool) -> Rate:
         if self._phase != "training":
             return UNKNOWN
-        if self._waits:
-            return IDLE
+        if self._waits or hangs or self._quiet_s(now_s) is not None:
+            return self._recent.at_rest()
         return self._recent.rate(now_s - self._busy_since_s)
 
 

@@ -19,7 +19,7 @@ from gpudash.statistics import Means, mean, total
 from gpudash.views.same_steps import WAIT
 from gpudash.views.step_history import StepHistory
 from gpudash.views.stragglers import Stragglers
-from gpudash.views.throughput import IDLE, UNKNOWN, RecentReadings, RecentSteps
+from gpudash.views.throughput import UNKNOWN, RecentReadings, RecentSteps
 
 TRAINING = "training"
 """The source that training processes speak as."""
@@ -75,12 +75,14 @@ class Ranks:
             most = f"{MOST_RANKS:,}"
             self._tell(f"more than {most} ranks train: gpudash follows the first {most}")
 
-    def rows(self, now_s: float) -> tuple[RankRow, ...]:
+    def rows(self, now_s: float, *, hang: bool = False) -> tuple[RankRow, ...]:
         """Return a row for each rank; none for a single one."""
         ranks = sorted(self._ranks.items()) if len(self._ranks) > 1 else ()
         heard_s = max((rank.heard_s for _, rank in ranks), default=0.0)
         gpus = self._gpus_now() if ranks else {}
-        return tuple(rank.row(now_s, heard_s, gpus.get(rank.gpu_uuid)) for _, rank in ranks)
+        return tuple(
+            rank.row(now_s, heard_s, gpus.get(rank.gpu_uuid), hang=hang) for _, rank in ranks
+        )
 
     def _gpus_now(self) -> dict[str, GpuReading]:
         """Return what was read last of each GPU, but of those that are read no more: a node's."""
@@ -148,11 +150,15 @@ class _Rank:
         if progress.collective_mib is not None or progress.collective_ms is not None:
             self._collective = (progress.collective_mib, progress.collective_ms)
 
-    def row(self, now_s: float, others_heard_s: float, gpu: GpuReading | None) -> RankRow:
+    def row(
+        self, now_s: float, others_heard_s: float, gpu: GpuReading | None, *, hang: bool
+    ) -> RankRow:
         is_silent = self.state == "training" and others_heard_s - self.heard_s > SILENT_S
-        rate = self._recent.rate(now_s - self._busy_since_s)
-        if self.state != "training":
-            rate = IDLE if self.state == "paused" else UNKNOWN
+        rate = UNKNOWN
+        if self.state == "paused" or (self.state == "training" and hang):
+            rate = self._recent.at_rest()
+        elif self.state == "training":
+            rate = self._recent.rate(now_s - self._busy_since_s)
         steps = [] if self.state in (*ENDED, "ended") else list(self._recent)
         means = Means()
         for step in steps:

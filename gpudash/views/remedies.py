@@ -11,7 +11,7 @@ from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
 from gpudash.views.gains import Case, Gain, gain_of, workers_needed
 from gpudash.views.recent_step import RecentStep
-from gpudash.views.rules import BUSY_HOST_PCT, Limit
+from gpudash.views.rules import BUSY_HOST_PCT, DATA_PCT, Limit
 from workloads.levers import Count, Lever, LeverError
 
 NEXT = "next"
@@ -133,7 +133,8 @@ REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
         _Remedy("num_workers", NEXT, "more batches are made at a time"),
     ),
 }
-"""Against each limit, what benchmarks/RESULTS.md saw help; against others' load nothing does."""
+"""Against each limit, what benchmarks/RESULTS.md saw help; against others' load nothing does,
+but what helps a wait for data may help one that others' load lengthens."""
 
 
 def known_waits(settings: Settings) -> Settings:
@@ -205,7 +206,8 @@ def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Re
         "num_workers": settings.get("data", "loader") != "loader" or step.all_cores_busy,
         "prefetch_factor": settings.get("num_workers") == "0",  # nobody fetches ahead
     }
-    for remedy in REMEDIES.get(limit, ()):
+    starved = limit == "cores" and (step.share_pct(step.starved_ms) or 0.0) >= DATA_PCT
+    for remedy in REMEDIES.get("data" if starved else limit, ()):
         here = step.on_gpu or remedy.lever not in CUDA_ONLY
         if here and remedy.device in (None, device) and not useless.get(remedy.lever):
             yield remedy

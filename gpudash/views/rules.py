@@ -97,7 +97,7 @@ def rules(
     at_work = at_work_pct(step, profile)
     first = (
         Rule("asides", "evaluation and checkpoints", step.aside_pct, ASIDES_PCT),
-        *sorted(_by_cores_or_rank(step, straggler), key=lambda one: -(one.value_pct or 0.0)),
+        *_by_cores_or_rank(step, straggler),
         Rule("data", "the step waits for data", step.share_pct(step.starved_ms), DATA_PCT),
     )
     exposed_pct = step.share_pct(exposed_ms(step, profile))
@@ -134,9 +134,26 @@ def limit_of(asked: Iterable[Rule], before: str | None = None) -> Limit:
 
 
 def _by_cores_or_rank(step: RecentStep, straggler: Straggler | None) -> tuple[Rule, ...]:
-    """Return the rules for what lies outside of a rank: of the two, the larger one comes first."""
+    """Return the rules for what lies outside of a rank: of the two, the larger one comes first.
+
+    Before both comes a wait for data that remains with every core, if no rank is late.
+    """
     cores = Rule("cores", "the training waits for a core", step.core_wait_pct, CORE_WAIT_WARNS_PCT)
-    return (cores, *(_by_rank(step, straggler) if straggler is not None else ()))
+    by_rank = _by_rank(step, straggler) if straggler is not None else ()
+    own_wait = () if by_rank else _by_own_wait(step)
+    return (*own_wait, *sorted((cores, *by_rank), key=lambda one: -(one.value_pct or 0.0)))
+
+
+def _by_own_wait(step: RecentStep) -> tuple[Rule, ...]:
+    """Return the rule for the wait for data that other jobs do not explain.
+
+    With every core it asks for, the training would be faster by its core wait at most.
+    """
+    starved_pct = step.share_pct(step.starved_ms)
+    if starved_pct is None or step.core_wait_pct is None:
+        return ()
+    left_pct = max(starved_pct - step.core_wait_pct, 0.0)
+    return (Rule("data", "with every core it would wait for data", left_pct, DATA_PCT),)
 
 
 def _by_rank(step: RecentStep, straggler: Straggler) -> tuple[Rule, ...]:

@@ -90,21 +90,24 @@ class _Row:
             return None
         return self.samples / self.busy_s
 
-    def result(self, number: int, first: "_Row", *, live: bool) -> Result:
-        """Return the row as shown; the same object while nothing changed."""
+    def result(self, number: int, first: "_Row", own: Settings, *, live: bool) -> Result:
+        """Return the row as shown; the same object while nothing changed.
+
+        `own` is what a script sets by itself.
+        """
         # the live first row changes the ratios of no other: by then it has stopped growing
         key = (number, live, first)
         if self.shown is None or self.shown[0] != key:
-            self.shown = (key, self._result(number, first, live=live))
+            self.shown = (key, self._result(number, first, own, live=live))
         return self.shown[1]
 
-    def _result(self, number: int, first: "_Row", *, live: bool) -> Result:
+    def _result(self, number: int, first: "_Row", own: Settings, *, live: bool) -> Result:
         counts = (count for _, count in self.times_ms)
         means = self.means.values()
         p50, p95 = percentiles((step_ms for step_ms, _ in self.times_ms), (50, 95), counts)
         return Result(
             number=number,
-            configuration=_configuration(self, first),
+            configuration=_configuration(self, first, own),
             settings=self.settings,
             workload=self.workload,
             steps=self.steps,
@@ -130,6 +133,7 @@ class SettingsHistory:
     def __init__(self) -> None:
         self._rows: list[_Row] = []
         self._dropped = 0
+        self._own: Settings = {}  # a script's
         self._waiting: deque[Reading] = deque(maxlen=1024)  # taken after the newest step known
 
     def step_histogram(self) -> tuple[tuple[float, int], ...]:
@@ -143,6 +147,12 @@ class SettingsHistory:
         """Begin the first row of a new worker; `warmup_steps` as in `change`."""
         self._waiting.clear()
         self._begin(_Row(segment, workload, settings, warmup_steps))
+
+    def offered(self, own: Settings) -> None:
+        """Take what a script sets its levers to by itself."""
+        self._own = own
+        for row in self._rows[:1]:
+            row.shown = None
 
     def change(self, segment: int, settings: Settings, warmup_steps: int) -> None:
         """Begin the row of a segment; steps still on the device count in the one before.
@@ -193,7 +203,8 @@ class SettingsHistory:
         results: list[Result] = []
         for index, row in enumerate(shown):
             number = index + 1 + (self._dropped if index else 0)
-            results.append(row.result(number, shown[0], live=live and row is self._rows[-1]))
+            is_live = live and row is self._rows[-1]
+            results.append(row.result(number, shown[0], self._own, live=is_live))
             results += [_verdict(number, row.workload, text) for text in row.verdicts]
         return tuple(results)
 
@@ -210,17 +221,22 @@ def _verdict(number: int, workload: str, text: str) -> Result:
     return Result(number=number, workload=workload, configuration=text, verdict=True)
 
 
-def _configuration(row: _Row, first: _Row) -> str:
+def _configuration(row: _Row, first: _Row, own: Settings) -> str:
+    """Return what a row differs in from the first, and the first one from the script.
+
+    The first row of a workload of ours is named by its main levers.
+    """
+    if row is first and not own:
+        return " ".join(_named(dict(list(row.settings.items())[:2]), {}))
     if row is first:
-        main = list(row.settings.items())[:2]
-        return " ".join(f"{name}={value}" for name, value in main)
+        return " ".join(_named(row.settings, own)) or "as the script"
     changed = [f"workload={row.workload}"] if row.workload != first.workload else []
-    changed += [
-        f"{name}={value}"
-        for name, value in row.settings.items()
-        if first.settings.get(name) != value
-    ]
-    return " ".join(changed) or "as row 1"
+    return " ".join([*changed, *_named(row.settings, first.settings)]) or "as row 1"
+
+
+def _named(settings: Settings, base: Settings) -> list[str]:
+    """Return the settings that are others than these."""
+    return [f"{name}={value}" for name, value in settings.items() if base.get(name) != value]
 
 
 def _ratio(row: _Row, first: _Row) -> float | None:

@@ -23,7 +23,7 @@ REPORT_S = 0.5
 
 def now(steps_per_s: float | None) -> str:
     """Return what values right now are taken over, in words."""
-    slow = steps_per_s is not None and steps_per_s * NOW_S < NOW_STEPS
+    slow = steps_per_s and steps_per_s * NOW_S < NOW_STEPS  # at rest none is looked for
     return f"last {NOW_STEPS} steps" if slow else f"last {NOW_S:g} s"
 
 
@@ -38,7 +38,6 @@ class Rate(NamedTuple):
 
 
 UNKNOWN = Rate(None, None, None, None)
-IDLE = Rate(0.0, 0.0, None, None)
 
 
 class RecentSteps:
@@ -73,6 +72,12 @@ class RecentSteps:
     def longest_s(self) -> float:
         """Return how long the longest of these steps took."""
         return max((step.step_ms for step in self._steps), default=0.0) / 1000
+
+    def at_rest(self) -> Rate:
+        """Return the rate while no step is finished: 0 of everything that is counted."""
+        rate = self.rate(0.0)
+        counted = (None if one is None else 0.0 for one in (rate.samples_per_s, rate.tokens_per_s))
+        return Rate(0.0, next(counted), None, None, next(counted))
 
     def rate(self, idle_s: float) -> Rate:
         """Return the rate, `idle_s` seconds after the newest step (0: a step follows at once).

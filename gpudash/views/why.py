@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
-from gpudash.views.answer import Answer, Kind
+from gpudash.views.answer import Answer
 from gpudash.views.collectives import collectives_line
 from gpudash.views.evidence import ASK_PROFILE, MOST_WAITS, place
 from gpudash.views.profiled_step import of_device
@@ -23,10 +23,12 @@ def why_lines(
     launches = answer.kind == "launch"
     asked = rules(step, profile, waits=waits, launches=launches, straggler=snapshot.straggler)
     width = max(len(rule.asks) for rule in asked)
+    limits = (rule for rule in asked if rule.kind == answer.kind and rule.matches(answer.kind))
+    limit = next(limits, None)
     return [
         *answer.evidence,
         "",
-        *(_rule_line(rule, answer.kind, width) for rule in asked),
+        *(_rule_line(rule, width, is_limit=rule is limit) for rule in asked),
         "",
         f"means over {step.steps:,.0f} steps; the first rule that matches is the answer",
         *filter(None, (collectives_line(snapshot),)),
@@ -35,8 +37,7 @@ def why_lines(
     ]
 
 
-def _rule_line(rule: Rule, kind: Kind, width: int) -> str:
-    is_limit = rule.kind == kind and rule.matches(kind)
+def _rule_line(rule: Rule, width: int, *, is_limit: bool) -> str:
     found = ": not measured" if rule.value_pct is None else ": the limit" if is_limit else ""
     value = fmt.percent(rule.value_pct)
     line = f"{rule.asks:<{width}} {value:>6}, matches from {rule.from_pct:.0f} %{found}"

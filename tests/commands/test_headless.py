@@ -46,7 +46,7 @@ def test_the_last_line_alone_says_how_it_ended_and_at_what_rate(capsys, state):
 
 def test_a_rate_that_was_not_measured_is_no_number(capsys):
     run_headless(Ended(Snapshot(total_steps=1), steps_per_s=None), Path("run.csv"))
-    assert capsys.readouterr().err.endswith("trained 1 steps, – steps/s; recorded to run.csv\n")
+    assert capsys.readouterr().err.endswith("trained 1 step, – steps/s; recorded to run.csv\n")
 
 
 @pytest.mark.parametrize(

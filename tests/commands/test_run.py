@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pexpect
 import pytest
 
+from gpudash.commands import attach
 from gpudash.commands.attach import choose
 from gpudash.errors import UsageError
 from gpudash.run import keeper, runs
@@ -403,3 +405,27 @@ def test_a_run_that_another_gpudash_records_is_not_the_one_that_is_meant():
 def test_which_run_is_meant_has_to_be_clear(word, names, why):
     with pytest.raises(UsageError, match=why):
         choose(word, [a_run(name, at) for at, name in enumerate(names)])
+
+
+class Watched:
+    """A script's training that somebody has attached to."""
+
+    name, joined, last_lines = "train.py", False, ()
+
+    def __init__(self, exit_code):
+        self.exit_code, self.is_over = exit_code, exit_code is not None
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(("exit_code", "ours"), [(-2, 130), (3, 3), (0, 0), (None, 0)])
+def test_attach_ends_as_run_does_with_the_scripts_own_code(monkeypatch, capsys, exit_code, ours):
+    run = SimpleNamespace(facts=a_run("train.py", 7).facts, place=None, open=lambda: None)
+    monkeypatch.setattr(attach, "choose", lambda *_: run)
+    monkeypatch.setattr(attach, "on_terminal", lambda: True)
+    monkeypatch.setattr(attach, "listen", lambda *_, **_options: None)
+    monkeypatch.setattr(attach, "ScriptSource", lambda *_, **_options: Watched(exit_code))
+    monkeypatch.setattr(attach, "show", lambda *_: 0)
+    assert attach.main(SimpleNamespace(run=None, rate=1.0, command=())) == ours
+    assert ("runs on, unwatched" in capsys.readouterr().err) == (exit_code is None)

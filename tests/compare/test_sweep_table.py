@@ -114,8 +114,8 @@ def test_where_batch_sizes_differ_the_rate_is_what_the_change_is_of():
     assert legend(grid).startswith("samples/s, change of the throughput against")
     assert cells(grid, results) == [
         ["", "samples/s"],
-        ["batch_size=8", "2248.0"],
-        ["batch_size=64", "5139.2, +128.6 %"],
+        ["batch_size=8", "2,248.0"],
+        ["batch_size=64", "5,139.2, +128.6 %"],
     ]
     assert legend(GRID).startswith("steps/s, change of the throughput against")
 
@@ -132,7 +132,7 @@ def test_two_columns_are_as_narrow_as_it_gets():
         (CellResult(), "–"),
         (CellResult(steps_per_s=0.123456), "0.1235"),
         (CellResult(steps_per_s=9.99), "9.99"),
-        (CellResult(steps_per_s=1234.5678), "1234.6"),
+        (CellResult(steps_per_s=1234.5678), "1,234.6"),
         (CellResult(steps_per_s=20.0, change=found(0.1)), "20.0, +10.0 %"),
         (CellResult(steps_per_s=20.0, util_pct=0.0, cpu_pct=90.0), "20.0 (GPU 0 %)"),
         (CellResult(steps_per_s=20.0, core_wait_pct=14.9), "20.0"),

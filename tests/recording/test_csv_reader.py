@@ -107,7 +107,9 @@ def test_what_it_is_is_seen_from_its_first_bytes(tmp_path):
 def test_a_csv_of_another_tool_is_refused_in_a_line(tmp_path, first):
     path = tmp_path / "other.csv"
     path.write_text(first)
-    with pytest.raises(UsageError, match=r"other\.csv is not a recording$"):
+    with pytest.raises(
+        UsageError, match=r"other\.csv is not a recording; valid: the .csv or the .jsonl"
+    ):
         open_recording(path)
 
 

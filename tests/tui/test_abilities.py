@@ -65,6 +65,13 @@ def test_the_key_that_tries_the_proposal_is_grey_in_its_place_where_nothing_is_p
         assert button.parts[0] == ("x", ink)
 
 
+def test_undo_is_grey_in_its_place_where_nothing_is_to_be_undone():
+    for undoing, ink in ((True, "key"), (False, "dim")):
+        buttons = footer(training(), undoing=undoing)
+        (button,) = (cell for cell in buttons if cell.action == "undo")
+        assert (button.parts[0], button.rank) == (("u", ink), 5)
+
+
 def test_80_columns_have_room_for_the_keys_that_tell_why():
     able = changed(training(), can=("blocks", "levers", "pause", "profile"))
     shown = fitting(footer(able, focus="levers"), 78)

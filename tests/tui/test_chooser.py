@@ -292,6 +292,26 @@ async def test_keys_answer(keys, answer):
         assert app.answers == [answer]
 
 
+SIDES = Choice(
+    name="side", default="left", choices=("auto", "left", "right"), effect="next step",
+    summary="", source="",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lever", "now", "meant"),
+    [(BATCH_SIZE, "8", "16"), (SIDES, "left", "right"), (SIDES, "right", "left")],
+    ids=["the next", "the next but auto, which cannot be compared", "the one before the last"],
+)
+async def test_where_it_compares_the_value_that_is_meant_most_likely_is_chosen(lever, now, meant):
+    values = measured_values(lever, now, lever.default_text, settings(), SNAPSHOT)
+    app = Host(Chooser(lever, now, values, "samples/s", compares=True))
+    async with app.run_test() as pilot:
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.answers == [Chosen("compare", meant)]
+
+
 @pytest.mark.parametrize(
     ("keys", "why"),
     [

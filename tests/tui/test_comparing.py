@@ -116,6 +116,12 @@ async def test_x_while_an_a_b_runs_neither_ends_it_nor_begins_another():
         assert len(d.engine.calls) == 1
 
 
+async def test_x_in_a_pause_says_that_nothing_can_be_compared():
+    async with dashboard(snapshot=changed(training(), state="paused", status="paused")) as d:
+        await d.press("x")
+        assert d.notices() == ["an A/B needs a running training; it is paused"]
+
+
 async def test_x_without_a_proposal_says_what_else_compares():
     async with dashboard(snapshot=changed(training(), steps_since_break=0)) as d:
         await d.press("x")

@@ -318,6 +318,12 @@ def test_help_lists_every_key_once_in_groups_those_of_the_panel_first(keys, pane
     assert [line for line in lines if line in GROUPS.values()] == list(GROUPS.values())
 
 
+@pytest.mark.parametrize("keys", [KEYS, REPLAY_KEYS], ids=["run", "replay"])
+def test_a_line_of_help_fits_in_80_columns(keys):
+    inside = 80 - 2 - 2 - 2  # border, padding, scroll bar
+    assert max(map(len, keys_text(keys).split("\n"))) <= inside
+
+
 @pytest.mark.parametrize("closing", ["escape", "question_mark", "q", "enter"])
 async def test_help_opens_with_the_keys_of_the_focused_panel_and_closes(closing):
     async with dashboard(snapshot=training()) as d:

@@ -256,7 +256,7 @@ def values(snapshot, cores=None):
 def test_the_device_panel_has_what_gpudash_itself_costs():
     host = HostReading(at_s=0.0, values={"own_cpu_pct": 5.2, "own_rss_mib": 71.0})
     found = values(run(host=host, instruments_ms=0.058, unattributed_pct=0.12))
-    assert found[-3:] == ["0.05 cores, 71 MiB", "58 µs/step", "0.1 %"]
+    assert found[-3:] == ["0.05 cores, 71 MiB", "0.058 ms a step", "0.1 %"]
 
 
 def test_the_device_panel_says_how_many_of_the_cores_are_busy():

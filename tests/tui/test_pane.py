@@ -436,10 +436,10 @@ async def test_lines_are_unread_until_the_log_is_seen_and_trouble_is_marked():
         one.show(training(), ["Traceback (most recent call last):", "fine"])
         assert "log 3! " in seen(one)[0]
         one.open("log")
-        assert "log 0 " in seen(one)[0]
+        assert "⁵log ━" in seen(one)[0]
         one.show(training(), ["read at once"])
         one.open("results")
-        assert "log 0 " in seen(one)[0]
+        assert " log ━" in seen(one)[0]
 
 
 async def test_the_log_follows_its_end_until_it_is_scrolled():

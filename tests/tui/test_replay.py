@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpudash.protocol import Plan, Playback
-from gpudash.tui.keys import RECORDED
+from gpudash.tui.keys import INSTEAD, RECORDED
 from gpudash.tui.wording import verdict_command
 from tests.tui.comparisons import CONCLUDED, VERDICT, comparing
 from tests.tui.driving import dashboard
@@ -80,7 +80,7 @@ async def test_what_a_recording_cannot_do_says_so_and_asks_nothing(key):
             d.app._main.open_tab("ab")
         calls = len(d.engine.calls)
         await d.press(key)
-        assert d.notices() == [RECORDED]
+        assert d.notices() == [f"{RECORDED}; {INSTEAD}"]
         assert len(d.engine.calls) == calls
         assert d.app.screen is d.app._main
 
@@ -91,7 +91,7 @@ async def test_enter_in_the_pane_of_a_recording_sets_nothing(tab):
     async with dashboard(snapshot=judged, player=Hand()) as d:
         d.app._main.open_tab(tab)
         await d.press("enter")
-        assert d.notices() == [RECORDED]
+        assert d.notices() == [f"{RECORDED}; {INSTEAD}"]
         assert d.engine.told("change") == []
 
 
@@ -151,7 +151,7 @@ async def test_a_running_ab_of_a_recording_does_not_offer_to_end_it():
         await d.settle()
         assert "a ends it" not in d.text()
         await d.press("a")
-        assert d.notices() == [RECORDED]
+        assert d.notices() == [f"{RECORDED}; {INSTEAD}"]
         assert d.engine.told("end_comparison") == []
 
 

@@ -74,6 +74,15 @@ async def test_a_key_that_a_script_has_no_use_for_is_grey_and_says_why(key, why)
         assert buttons[shown] == "dim"
 
 
+async def test_a_line_is_typed_for_a_script_that_runs_alone():
+    async with script() as d:
+        d.app._main.open_tab("output")
+        await d.press("5")
+        assert "type a line" in d.text()
+        await d.show(changed(d.app.control.snapshot, state="finished"))
+        assert "type a line" not in d.text()
+
+
 async def test_the_palette_offers_the_values_that_can_be_set_and_no_others():
     async with script() as d:
         titles = [one.title for one in d.app.get_system_commands(d.app.screen)]

@@ -184,6 +184,27 @@ def test_a_rare_slow_step_is_cut_but_not_what_steps_take_now():
     assert scale(steps_ms, now_ms=49.0) == 50.0
 
 
+def test_a_hang_counts_as_the_one_step_that_it_is_however_many_columns_it_fills():
+    hang_s, ticks = 30.0, 60
+    series = Series(
+        at_s=tuple(0.5 * (tick + 1) for tick in range(ticks + 40)),
+        values={
+            "step_ms": (*[6.0] * 30, *[1000 * hang_s] * ticks, *[6.0] * 10),
+            "steps_per_s": (*[160.0] * 30, *[1 / hang_s] * ticks, *[160.0] * 10),
+        },
+    )
+    assert top_ms(series, [slice(0, ticks + 40)], (), None) == 6.0
+
+
+def test_steps_that_are_all_long_set_the_scale():
+    steps_ms = (*[6.0] * 60, *[4000.0] * 40)
+    series = Series(
+        at_s=tuple(0.5 * (tick + 1) for tick in range(100)),
+        values={"step_ms": steps_ms, "steps_per_s": tuple(1000 / ms for ms in steps_ms)},
+    )
+    assert top_ms(series, [slice(0, 100)], (), None) == 4000.0
+
+
 def test_without_a_step_there_is_a_scale_too():
     assert scale([]) == scale([None, None]) == scale([float("inf")]) == 1.0
 
@@ -199,6 +220,6 @@ def test_the_legend_has_the_longest_form_that_fits():
     short = "█ fwd 2.70  █ bwd 3.97  █ opt 0.16  · hidden: enc 5.58"
     assert words(legend(PARTS, step, len(full) - 1)) == short
     assert words(legend(PARTS, step, len(short) - 1)) == "█ fwd 2.70  █ bwd 3.97  █ opt 0.16"
-    assert words(legend(PARTS, step, 30)) == "█ fwd  █ bwd  █ opt"
-    assert words(legend(PARTS, step, 12)) == "█ fwd  █ bwd"
+    assert words(legend(PARTS, step, 30)) == "█ fwd 2.70  █ bwd 3.97"  # the shortest goes first
+    assert words(legend(PARTS, step, 12)) == "█ bwd 3.97"
     assert words(legend(PARTS, step, 0)) == ""

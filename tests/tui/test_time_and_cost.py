@@ -77,7 +77,7 @@ async def test_its_own_cost_and_what_it_cannot_explain_stand_with_the_device():
             await d.press("down")
         lines = d.lines()
         for name, value in (
-            ("measuring", "12 µs/step"),
+            ("measuring", "0.012 ms a step"),
             ("unattributed time", "1.3 %"),
             ("unreadable, skipped", "1,234"),
         ):

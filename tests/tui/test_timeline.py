@@ -101,6 +101,26 @@ async def test_t_traces_some_steps_and_shows_them_when_they_are_there(traces, tm
         assert len(d.engine.told("profile")) == 1
 
 
+async def test_a_profile_that_ended_early_says_how_many_of_the_steps_it_has(traces):
+    async with dashboard(snapshot=RUNNING) as d:
+        await d.press("t")
+        path = await asked(d)
+        traces[path] = training_trace()
+        await d.show(changed(RUNNING, profile=profiled(path=str(path), steps=3)))
+        await until_open(d)
+        assert d.notices() == [f"the profile ended early: it has 3 of {PROFILED_STEPS} steps"]
+
+
+async def test_asking_for_memory_does_not_end_a_profile(traces):
+    snapshot = changed(RUNNING, can=(*RUNNING.can, "memory"))
+    async with dashboard(snapshot=snapshot) as d:
+        await d.press("t")
+        await asked(d)
+        await d.press("M")
+        assert d.notices() == ["a profile is being made: ask for memory afterwards"]
+        assert d.engine.told("memory_owners") == []
+
+
 async def test_asking_twice_is_asking_once(traces):
     async with dashboard(snapshot=RUNNING) as d:
         await d.press("t")
@@ -232,7 +252,7 @@ async def test_the_pane_says_what_there_is_and_enter_shows_it(traces):
         d.app._main.open_tab("timeline")
         await d.settle()
         assert "no profile of this run yet: t makes one" in d.text()
-        await d.show(changed(RUNNING, profile=profiled()))
+        await d.show(changed(RUNNING, profile=profiled(steps=3)))
         assert "steps 10,340 to 10,342 were traced: t shows their timeline" in d.text()
         await d.press("enter")
         await until_open(d)

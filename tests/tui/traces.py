@@ -15,6 +15,7 @@ from gpudash.trace.summary import (
     Summary,
     SyncUse,
 )
+from gpudash.tui.keys import PROFILED_STEPS
 from gpudash.tui.profiles import Shown
 from gpudash.views.timeline import timeline_of
 
@@ -114,8 +115,10 @@ def shown(trace: Trace, before: Summary | None = None) -> Shown:
     return Shown(Path("/traces/trace.json"), timeline_of(trace), SUMMARY, before)
 
 
-def profiled(number: int = 1, path: str = "/traces/trace.json") -> Profiled:
+def profiled(
+    number: int = 1, path: str = "/traces/trace.json", steps: int = PROFILED_STEPS
+) -> Profiled:
     """What a training answers."""
     return Profiled(
-        at_s=float(number), path=path, first_step=10_340, steps=3, steps_ms=30.0, took_ms=40.0
+        at_s=float(number), path=path, first_step=10_340, steps=steps, steps_ms=30.0, took_ms=40.0
     )

@@ -168,6 +168,35 @@ def test_the_first_rule_that_matches_wins():
     assert ask(measured(host_ms=10.0, device_ms=10.0)).kind == "host"
 
 
+def starved(core_wait_pct, data_ms=7.0):
+    """A training that waits for data and for cores."""
+    return measured(core_wait_pct=core_wait_pct, data_ms=data_ms, host_ms=1.0, device_ms=2.0)
+
+
+def test_a_wait_for_data_that_cores_cannot_explain_comes_before_other_jobs():
+    assert ask(starved(60.0)).kind == "data"
+    assert ask(starved(60.1)).kind == "cores"
+    assert ask(starved(61.0), ask(starved(60.0))).kind == "data"
+    assert ask(starved(61.0), ask(starved(65.0))).kind == "cores"
+
+
+def test_a_wait_for_data_that_cores_may_explain_tells_both_and_has_levers_too():
+    for core_wait_pct in (40.0, 65.0):
+        found = ask(starved(core_wait_pct))
+        said = "; ".join(found.evidence)
+        assert f"waits for a core {core_wait_pct:.0f} % of the time" in said
+        assert "7.00 of 10.0 ms" in said
+        assert [one.lever for one in found.tries][:1] == ["num_workers"]
+        assert found.tries[0].gain.label.startswith("up to")  # workers want cores too
+    assert not ask(starved(65.0, data_ms=0.5)).tries
+
+
+def test_one_rule_alone_is_marked_as_the_limit():
+    snapshot = starved(40.0)
+    lines = why_lines(ask(snapshot), snapshot)
+    assert sum(line.startswith("▸") for line in lines) == 1
+
+
 def test_what_was_not_measured_claims_nothing():
     found = ask(measured(data_ms=None, host_ms=None, device_ms=None))
     assert (found.kind, found.title) == (

@@ -27,11 +27,13 @@ from gpudash.protocol import (
     Stopped,
     Verdict,
 )
+from gpudash.snapshot import Hang
 from gpudash.views.live import (
     MOST_BLOCKS,
     MOST_MARKERS,
     MOST_VERDICTS,
     PASSING_S,
+    QUIET_S,
     STALL_S,
     LiveView,
 )
@@ -220,6 +222,34 @@ def test_three_times_the_longest_step_is_waited_for_without_a_word():
     watched = Watched().trained(3, 3000.0)
     assert watched.now(later_s=9.0).quiet_s is None
     assert watched.now(later_s=9.5).quiet_s == 9.5
+
+
+def test_in_a_hang_nothing_is_trained():
+    """Not what its last steps came to, which a long silence merely thins out."""
+    watched = Watched().trained()
+    assert watched.now(later_s=1.0).samples_per_s > 0
+    shown = watched.window.snapshot(watched.run.now_s + 20.0, Hang(for_s=20.0))
+    assert (shown.steps_per_s, shown.samples_per_s, shown.step_ms_p50) == (0.0, 0.0, None)
+    assert shown.hang is not None
+
+
+def test_where_it_is_said_that_no_step_comes_the_rate_is_none_of_any():
+    shown = Watched().trained().now(later_s=QUIET_S + 1)
+    assert shown.quiet_s is not None
+    assert (shown.steps_per_s, shown.samples_per_s) == (0.0, 0.0)
+
+
+def test_in_a_pause_samples_that_nobody_counts_remain_unknown():
+    watched = Watched().feed(Trainer().start())
+    uncounted = [
+        msgspec.structs.replace(
+            one, steps=tuple(msgspec.structs.replace(step, samples=None) for step in one.steps)
+        )
+        for one in watched.run.steps(5)
+    ]
+    watched.feed(*uncounted, Paused(at_s=watched.run.now_s))
+    shown = watched.now()
+    assert (shown.steps_per_s, shown.samples_per_s) == (0.0, None)
 
 
 def test_a_stuck_training_is_drawn_as_standing_still():

@@ -44,6 +44,14 @@ def test_each_process_has_its_own_steps_rates_and_times():
     assert (first.state, first.pid, first.loss) == ("training", 42, 1 / 20)
 
 
+def test_in_a_hang_no_rank_trains():
+    ranks = Ranks()
+    for envelope in (*trained(0, 50.0), *trained(1, 50.0)):
+        ranks.take(envelope)
+    rates = [(row.steps_per_s, row.samples_per_s) for row in ranks.rows(BEGAN_S + 20, hang=True)]
+    assert rates == [(0.0, 0.0)] * 2
+
+
 def test_a_single_process_needs_no_table():
     assert rows(*trained(0, 50.0)) == ()
 

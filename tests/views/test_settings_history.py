@@ -66,6 +66,20 @@ def test_a_change_begins_a_row_named_by_what_differs_from_the_first():
     assert [row.live for row in rows] == [False, False, True]
 
 
+def test_a_script_with_its_own_settings_is_named_so():
+    bench = Bench()
+    bench.train(20)
+    assert bench.rows()[0].configuration == "pipelined=off batch_size=8"
+    bench.table.offered(bench.run.settings)
+    assert bench.rows()[0].configuration == "as the script"
+
+
+def test_a_script_that_was_changed_before_it_was_watched_is_named_by_that():
+    bench = Bench()
+    bench.table.offered({**bench.run.settings, "pipelined": "on"})
+    assert bench.rows()[0].configuration == "pipelined=off"
+
+
 @pytest.mark.parametrize(
     ("steps", "wobble", "clear"),
     [(500, 1.0, True), (300, 1.0, False), (500, 3.0, False)],

@@ -110,7 +110,7 @@ def test_in_the_blocks_of_a_comparison_the_rate_is_of_both_sides():
 def test_what_now_is_taken_over_is_said_in_words():
     assert [now(steps_per_s) for steps_per_s in (None, 0.0, 2.4, 2.5, 300.0)] == [
         "last 2 s",
-        "last 5 steps",
+        "last 2 s",  # it rests: the last steps are not what is now
         "last 5 steps",
         "last 2 s",
         "last 2 s",

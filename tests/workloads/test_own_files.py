@@ -129,6 +129,15 @@ def test_what_is_wrong_in_a_file_is_told_with_its_line(text: str, why: str) -> N
     assert why_not().startswith(why)
 
 
+@pytest.mark.parametrize("text", ["x = 1\n", "raise ValueError('as train.py may')\n"])
+def test_what_declares_no_workload_may_be_a_plain_script(text: str) -> None:
+    write(text)
+    assert why_not().endswith("; a plain script: gpudash run mine.py")
+    write(f"from gpudash import workload\n{text}raise ValueError\n")
+    assert why_not().startswith("mine.py:")
+    assert "gpudash run" not in why_not()
+
+
 def test_a_file_that_is_not_there_is_told_with_the_nearest_one() -> None:
     write(LINEAR)
     assert why_not("mime.py") == "mime.py: No such file or directory; did you mean mine.py?"

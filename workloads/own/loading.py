@@ -70,8 +70,13 @@ def _of_file(reference: str, file: str, name: str | None) -> OwnEntry:
 def _none(file: str) -> str:
     return (
         f"{file} has no workload; put @workload(), from gpudash, above a function that returns "
-        "model, optimizer, data, loss"
+        f"model, optimizer, data, loss{_plain(file)}"
     )
+
+
+def _plain(file: str) -> str:
+    """Return what to do with a script that declares no workload."""
+    return f"; a plain script: gpudash run {file}"
 
 
 def _of_package(name: str) -> OwnEntry:
@@ -111,7 +116,8 @@ def _import(file: str) -> ModuleType:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit as well
-        raise LeverError(located(error, file) or f"{file}: {said(error)}") from error
+        hint = "" if b"workload" in source else _plain(file)
+        raise LeverError(f"{located(error, file) or f'{file}: {said(error)}'}{hint}") from error
     return module
 
 

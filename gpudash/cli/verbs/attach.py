@@ -2,7 +2,7 @@
 
 from gpudash.cli.options import add_listening, add_profile_option, add_screen_options
 from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import Exit
+from gpudash.errors import OF_SCRIPT, Exit
 
 
 def add_arguments(parser: Parser) -> None:
@@ -24,6 +24,7 @@ VERB = Verb(
         ("gpudash attach train.py", "one of several"),
     ),
     exits=(Exit.DONE, Exit.REFUSED),
+    meanings=OF_SCRIPT,
     module="gpudash.commands.attach",
     configuration="obeyed",
 )

@@ -9,7 +9,7 @@ from gpudash.cli.options import (
     add_screen_options,
 )
 from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import Exit
+from gpudash.errors import OF_SCRIPT, Exit
 
 
 def add_arguments(parser: Parser) -> None:
@@ -56,10 +56,7 @@ VERB = Verb(
         ("gpudash run --connect localhost:7070 -- torchrun …", "on each of those"),
     ),
     exits=(Exit.DONE, Exit.REFUSED),
-    meanings={
-        Exit.DONE: "done, or left running; where the script ends otherwise, its own exit code, "
-        "128 and the signal's number for one that was killed",
-    },
+    meanings=OF_SCRIPT,
     module="gpudash.commands.run",
     configuration="obeyed",
     user_command="bare",

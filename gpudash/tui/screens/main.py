@@ -21,7 +21,7 @@ from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keymap import name_of
-from gpudash.tui.keys import CHARTS, KEYS, REPLAY_KEYS, Key
+from gpudash.tui.keys import CHARTS, KEYS, RECORDED, REPLAY_KEYS, Key
 from gpudash.tui.preferences import Tab
 from gpudash.tui.throughput import throughput
 from gpudash.tui.timeview import TimeView
@@ -210,7 +210,8 @@ class MainScreen(Contained, Screen[None]):
         self._show_footer()
         self._show_charts()
         with self.levers.contained() as levers:
-            levers.show(control.rows(), control.why_not("levers"), undo=undo)
+            why_not = RECORDED if snapshot.playback else control.why_not("levers")
+            levers.show(control.rows(), why_not, undo=undo)
         with self.pane.contained() as pane:
             pane.show(snapshot, mail.lines, rewound=mail.rewound)
             pane.print(mail.output, mail.replaces)
@@ -240,6 +241,7 @@ class MainScreen(Contained, Screen[None]):
                     roomy=is_roomy(*self.size),
                     comparing=self._control.comparing,
                     proposing=self.answer is not None and bool(self.answer.tries),
+                    undoing=bool(self._control.label("undo")),
                 )
             )
 

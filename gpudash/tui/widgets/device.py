@@ -98,10 +98,10 @@ def _training(snapshot: Snapshot, cores: int | None) -> Iterator[Line]:
 
 def _own(snapshot: Snapshot) -> Iterator[Line]:
     host, costs_ms = snapshot.host or HostReading(at_s=0.0), snapshot.instruments_ms
-    costs_us = None if costs_ms is None else 1000 * costs_ms
+    costs = fmt.ABSENT if costs_ms is None else f"{fmt.significant(costs_ms)} ms a step"
     takes = fmt.cores(host.number("own_cpu_pct")), fmt.memory(host.number("own_rss_mib"))
     yield Reading(label="gpudash", value=", ".join(takes))
-    yield Reading(label="measuring", value=fmt.with_unit(costs_us, "µs/step"))
+    yield Reading(label="measuring", value=costs)
     unattributed = fmt.with_unit(snapshot.unattributed_pct, "%", 1)
     yield Reading(label="unattributed time", value=unattributed)
 

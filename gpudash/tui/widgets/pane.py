@@ -94,7 +94,7 @@ class Pane(Panel, Scrolled):
         self._add("log", lines)
         on_gpu = snapshot.gpu is not None and snapshot.gpu_missing is None
         can_compare = "blocks" in snapshot.can
-        can_type = "type" in snapshot.can
+        can_type = why_not("type", snapshot) is None
         profile = profile_line(snapshot)
         job = job_of(snapshot)
         told = (
@@ -312,12 +312,13 @@ class Pane(Panel, Scrolled):
         return (copy,) if chosen.verdict else (use, copy)
 
     def _tabs(self) -> tuple[Cell, ...]:
+        unread = self._unread["log"]
         counts = {
             "results": f" {self._table.settings:,}",
             "ab": f" {len(self._verdicts)}",
             "ranks": f" {len(self._job.ranks)}",
             "output": "!" * ("output" in self._trouble),
-            "log": f" {self._unread['log']:,}{'!' * ('log' in self._trouble)}",
+            "log": f" {unread:,}{'!' * ('log' in self._trouble)}" if unread else "",
         }
         running = self._comparison is not None and not self._comparison.is_over
         if running:

@@ -1,6 +1,6 @@
 """The table of a lever's values: what was measured with each of them here, and what it changes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -12,7 +12,7 @@ from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.values import Measured
 from gpudash.tui.widgets.painted import Row, Scrolled
 from gpudash.tui.widgets.panel import Frame, Panel
-from workloads.levers import Count, Lever
+from workloads.levers import AUTO, Count, Lever
 
 WIDTH = 66
 MARGIN = 4
@@ -61,7 +61,7 @@ class ValueTable(Panel, Scrolled):
         self._compares = compares
         self._lever, self._now, self._values, self._unit = lever, now, values, unit
         names = [one.value for one in values]
-        self._cursor = names.index(now) if now in names else 0
+        self._cursor = _meant(names, now) if compares else names.index(now) if now in names else 0
         self._first = 0
         self._typed = ""
         self._why_not = ""
@@ -189,6 +189,13 @@ class ValueTable(Panel, Scrolled):
         texts = (" ·".join(filter(None, (more, hint))) for hint in hints)
         text = next((text for text in texts if len(text) <= width), "")
         return [Segment(text, self.ink("dim"))]
+
+
+def _meant(names: Sequence[str], now: str) -> int:
+    """Return what is most likely meant to be compared with the present value: the next one."""
+    others = [index for index, name in enumerate(names) if name not in (now, AUTO)]
+    after = (index for index in others if now in names[:index])
+    return next(after, others[-1] if others else 0)
 
 
 def _change(one: Measured) -> str:
