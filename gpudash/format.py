@@ -75,8 +75,8 @@ def count(value: int | None) -> str:
 
 
 def steps(value: int) -> str:
-    """Return `1 step`, `1,234 steps`."""
-    return f"{value:,} step{'s' * (value != 1)}"
+    """Return `1 step`, `1234 steps`: programs read it too."""
+    return f"{value} step{'s' * (value != 1)}"
 
 
 def percent(value: float | None) -> str:

@@ -91,7 +91,7 @@ def test_a_clock_shows_whole_hours_minutes_and_seconds(seconds, text):
 
 
 def test_steps_are_counted():
-    assert [fmt.steps(count) for count in (0, 1, 1234)] == ["0 steps", "1 step", "1,234 steps"]
+    assert [fmt.steps(count) for count in (0, 1, 1234)] == ["0 steps", "1 step", "1234 steps"]
 
 
 @pytest.mark.parametrize(
