@@ -430,9 +430,12 @@ def test_a_missing_file_cannot_be_resumed(tmp_path, name):
         open_file(tmp_path, resume=True)
 
 
-def test_a_damaged_provenance_cannot_be_resumed(tmp_path):
+@pytest.mark.parametrize(
+    "content", [b'{"workload": "enc', b'{"workload": "\xff"}', b'{"a":' + b"[" * 100_000]
+)
+def test_a_damaged_provenance_cannot_be_resumed(tmp_path, content):
     finished(tmp_path)
-    (tmp_path / "s.json").write_text('{"workload": "enc')
+    (tmp_path / "s.json").write_bytes(content)
     with pytest.raises(UsageError, match=r"s\.json is damaged"):
         open_file(tmp_path, resume=True)
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from gpudash.compare.sweep.grid import BlockRow, Grid, whole_rounds
 from gpudash.compare.sweep.table import SettingResult
-from gpudash.errors import RecordingError, UsageError
+from gpudash.errors import UNDECODABLE, RecordingError, UsageError
 from gpudash.protocol import Device, Settings, Started
 from gpudash.recording import provenance
 from gpudash.recording.csv_file import decimals, text
@@ -296,7 +296,7 @@ def read_provenance(path: Path, verb: str = "read") -> Provenance:
         why = f": {reason(error)}"
     except msgspec.ValidationError:  # a recording's, say
         why = " is not a sweep's file"
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         why = " is damaged"
     raise UsageError(f"cannot {verb} {shown(path)}: {shown(beside)}{why}")
 
