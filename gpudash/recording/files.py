@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gpudash.errors import ExistsError, RecordingError
+from gpudash.errors import ExistsError, RecordingError, UsageError
 
 
 class Output:
@@ -155,6 +155,14 @@ def reason(error: OSError | ValueError) -> str:
         errno.EROFS: "the disk is read-only",
     }
     return plain.get(error.errno or 0, (error.strerror or "unknown error").lower())
+
+
+def text_of(path: Path) -> str:
+    """Return the path as a message can hold it. Raises UsageError where it is no UTF-8."""
+    try:
+        return str(path).encode().decode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{shown(path)} is not valid: its name is no UTF-8") from None
 
 
 def shown(path: Path | str) -> str:
