@@ -310,7 +310,7 @@ class Session:
 
     def _begin_recording(self, recording: RecordingWriter | RowStream, origin: Origin) -> None:
         def begin() -> None:
-            account = self._time.account()
+            account = self._time.settled()
             self._recordings.begin(recording, self._started, origin.began_s, account)
 
         self._ask(begin)
