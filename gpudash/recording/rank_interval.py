@@ -44,7 +44,8 @@ class RankTrack:
         self._held_s = held_s
         self._gpu_uuid: str | None = None
         self._steps: deque[Step] = deque()
-        self._told_s = -inf  # steps up to then were told: others are not told again
+        self._pid: int | None = None
+        self._told = 0  # steps of this process up to then were told; by no clock, which may change
         self._step = 0
         self._loss: float | None = None
         self.known_s: float | None = None
@@ -54,11 +55,13 @@ class RankTrack:
         """Take how it started, or what it trained."""
         if isinstance(message, Started):
             self._gpu_uuid, self._step, self._loss = message.device.uuid, 0, None
+            self._told = self._told if message.pid == self._pid else 0
+            self._pid = message.pid
             return
-        new = [step for step in message.steps if step.finished_s > self._told_s]
+        new = [step for step in message.steps if step.step > self._told]
         self._steps += new
-        self._told_s = max([self._told_s, *(step.finished_s for step in new)])
-        while self._steps and self._told_s - self._steps[0].finished_s > self._held_s:
+        self._told = max([self._told, *(step.step for step in new)])
+        while self._steps and self._steps[-1].finished_s - self._steps[0].finished_s > self._held_s:
             self._steps.popleft()
         self._loss = self._loss if message.loss is None else message.loss
         self.known_s = message.until_s
