@@ -464,6 +464,8 @@ class Session:
         """Take what the session itself knows as a message too: so a log holds all that is shown."""
         envelope = self._of_session(event)
         self._recordings.take(envelope)
+        self._ranks.take(envelope)
+        self._job_steps.take(envelope)
         self._hangs.take(envelope)
         self._fold(self._normaliser.stamp(event))
 
