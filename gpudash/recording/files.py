@@ -120,6 +120,9 @@ def created(target: Path, *, force: bool) -> Iterator[Output]:
         yield output
         output.take_place()
         output.close()
+    except OSError as error:  # of a library that writes by itself
+        output.discard()
+        raise RecordingError(f"recording to {shown(target)} ends: {reason(error)}") from error
     except BaseException:
         output.discard()
         raise
