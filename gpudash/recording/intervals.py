@@ -9,7 +9,6 @@ step counts where it finished. `train_s` is what its steps took of a row, finish
 a setting's rate is the sum of its rows' `steps` over the sum of their `train_s`.
 """
 
-from bisect import insort
 from collections import deque
 from collections.abc import Iterable
 from math import floor, inf, isfinite, log, nextafter
@@ -35,7 +34,7 @@ from gpudash.recording.gpu_interval import (
     ENERGY_REACH_S,
     GpuInterval,
     GpuTrack,
-    moment,
+    hold,
     over_time,
     take,
 )
@@ -200,7 +199,7 @@ class Intervals:
                 track.add(item)
                 self._sampled(item.at_s)
             case HostReading():
-                insort(self._host, item, key=moment)
+                hold(self._host, item)
                 self._sampled(item.at_s)
             case _:
                 return ()
@@ -276,7 +275,7 @@ class Intervals:
         self._reports.append(event)
         memory = process_reading(event)
         if memory is not None:
-            insort(self._host, memory, key=moment)
+            hold(self._host, memory)
         self._known_s = max(self._known_s, event.until_s)
 
     def _finish(self, step: Step) -> None:
