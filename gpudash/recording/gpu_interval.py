@@ -101,7 +101,7 @@ def _counter_at(readings: list[tuple[float, float]], at_s: float) -> float | Non
 
 
 def hold(samples: list[ReadingT], sample: ReadingT) -> None:
-    """Keep a sample in its order; where too many wait, let every second one go: the older, the more."""
+    """Keep a sample in its order; where too many wait, every second one is let go."""
     insort(samples, sample, key=moment)
     if len(samples) > MOST_HELD:
         del samples[::2]
