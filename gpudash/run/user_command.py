@@ -10,7 +10,7 @@ from typing import NamedTuple
 import gpudash
 from gpudash import rendezvous
 from gpudash.errors import UsageError
-from gpudash.recording.provenance import plain
+from gpudash.format import plain
 
 INJECTED = Path(gpudash.__file__).parent / "inject"
 """Holds the `sitecustomize` that finds the training in whatever Python the command starts."""
