@@ -20,6 +20,8 @@ from gpudash.metrics import process_reading
 from gpudash.protocol import (
     Changed,
     Event,
+    Failed,
+    Finished,
     GpuReading,
     HostReading,
     Paused,
@@ -194,6 +196,9 @@ class Intervals:
                 self._pause()
             case Resumed():
                 self._go_on(item.at_s)
+            case Finished() | Failed():
+                ended_s = max(item.trained_until_s or item.at_s, self._last_finish_s)
+                self._stopped_s = min(self._stopped_s, ended_s)
             case GpuReading():
                 track = self._gpus.setdefault(item.uuid, GpuTrack(item.index, item.uuid))
                 track.add(item)
