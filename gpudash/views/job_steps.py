@@ -87,7 +87,7 @@ def _size(progress: Progress, before: _Size | None) -> _Size:
     samples = total(step.samples for step in progress.steps)
     tokens = total(step.tokens for step in progress.steps)
     so_far = progress.total_samples
-    if so_far is None:  # in a replay: the rows of a recording tell of their own samples alone
+    if so_far is None:  # the rows of a CSV, or of an older log, tell of their own samples alone
         so_far = total((before.total_samples if before else 0, samples))
     return _Size(
         samples=None if samples is None else samples / count,

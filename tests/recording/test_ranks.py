@@ -66,9 +66,12 @@ def rows_of(told: list[tuple[int, object]], close_s: float = BEGAN_S + 1.0) -> l
 @pytest.fixture
 def recorded(tmp_path):
     """Return the CSV of both ranks; its log is beside it."""
-    path = tmp_path / "run.csv"
+    return recorded_from(BEGAN_S, tmp_path / "run.csv")
+
+
+def recorded_from(began_s, path):
     began_utc = datetime(2026, 1, 2, tzinfo=UTC)
-    origin = Origin(began_s=BEGAN_S, began_utc=began_utc, interval_s=0.5, command=())
+    origin = Origin(began_s=began_s, began_utc=began_utc, interval_s=0.5, command=())
     writer = RecordingWriter(path, origin)
     told = two_ranks()
     for seq, (rank, body) in enumerate(told[:2]):
@@ -202,6 +205,11 @@ def test_a_rank_that_ends_before_the_last_row_keeps_no_other_from_its_last_steps
 
 def test_the_samples_of_a_replay_are_those_of_all_ranks(recorded):
     assert replayed(recorded).snapshot.total_samples == 20 * 2 * 8
+
+
+def test_samples_from_before_the_recording_are_those_of_all_ranks_too(tmp_path):
+    late = recorded_from(BEGAN_S + 0.5, tmp_path / "late.csv")
+    assert replayed(late).snapshot.total_samples == 20 * 2 * 8
 
 
 def test_the_rate_of_a_replay_is_that_of_all_ranks(recorded):
