@@ -6,6 +6,7 @@ Nothing here knows a widget. `–` stands for what was not measured; nan and inf
 import math
 import re
 from pathlib import PurePath
+from signal import Signals
 
 ABSENT = "–"
 """Shown for None: not measured, which is not zero."""
@@ -157,6 +158,14 @@ def clip(text: str, width: int) -> str:
 def source_line(file: str, line: int) -> str:
     """Return `losses/masked.py:41`: a whole path would leave no room for the line."""
     return f"{'/'.join(PurePath(file).parts[-2:])}:{line}"
+
+
+def signal_name(number: int) -> str:
+    """Return what a signal is called; most real-time signals have no name."""
+    try:
+        return Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def plain(text: str) -> str:

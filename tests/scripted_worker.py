@@ -56,6 +56,7 @@ class Worker:
         self.sent = []
         self.began = []  # numbers of the blocks, in order
         self.paused = False
+        self.samples = lambda settings: int(settings["batch_size"])
         self.skipped = 0  # samples that could not be read
         self.stops = ()  # commands that asked for the end
 
@@ -185,7 +186,7 @@ class Worker:
             Step(
                 step=self.trained,
                 segment=self.segment,
-                samples=int(self.settings["batch_size"]),
+                samples=self.samples(self.settings),
                 finished_s=self.now_s,
                 step_ms=step_ms,
                 data_ms=0.1,

@@ -13,7 +13,8 @@ from gpudash.commands.run import HeadlessScript, begin, plan_of
 from gpudash.commands.stdout import complain, say, say_json
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol import Settings
-from gpudash.recording.files import reason, refuse_existing, shown
+from gpudash.recording.files import reason, refuse_existing, shown, text_of
+from gpudash.recording.provenance import plain
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
 from gpudash.snapshot import ENDED, Snapshot, silence
@@ -62,7 +63,7 @@ def print_report(path: Path, before: Summary | None, trained: Snapshot, *, as_js
     if as_json:
         device = trained.device
         report = ProfileReport(
-            trace=str(path),
+            trace=plain(str(path)),
             workload=trained.workload or None,
             device=device.name if device else None,
             settings=trained.settings if trained.workload else None,
@@ -188,6 +189,7 @@ def _path(arguments: argparse.Namespace, name: str) -> Path:
     path: Path = arguments.trace or Path(f"{Path(name).stem}.trace.json")
     if path.suffix == ".gz":
         raise UsageError(f"--trace {shown(path)} is not valid; valid: a name without .gz")
+    text_of(path.absolute())
     if not path.parent.is_dir():
         raise UsageError(f"--trace {shown(path)}: the folder {shown(path.parent)} does not exist")
     if path.exists() and not path.is_file():

@@ -18,6 +18,7 @@ from gpudash.errors import UsageError
 from gpudash.format import figure, steps
 from gpudash.protocol import Plan
 from gpudash.recording.files import shown
+from gpudash.recording.provenance import plain
 from gpudash.run import runs
 from gpudash.run.addresses import to_connect, to_listen
 from gpudash.run.handshake import VARIABLE, given_token, new_token
@@ -64,7 +65,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def plan_of(command: UserCommand) -> Plan:
     """Return what is run, as a session is told of it."""
-    return Plan(workload=command.name, settings={}, command=command.argv)
+    return Plan(workload=command.name, settings={}, command=tuple(map(plain, command.argv)))
 
 
 def begin() -> rendezvous.Rendezvous:

@@ -57,7 +57,7 @@ def main(arguments: argparse.Namespace) -> int:
         markdown=arguments.markdown,
         plot=arguments.plot,
         json=arguments.json,
-        command=tuple(arguments.command),
+        command=tuple(map(plain, arguments.command)),
     )
     outputs.check(force=arguments.force, resume=arguments.resume)
     plan, grid = _plan_and_grid(arguments)
@@ -258,7 +258,7 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
         remarks = unreadable(provenance.skipped_samples or 0)
         try:  # the files first: they are kept, whatever becomes of the output
             if self.markdown is not None:
-                line = shlex.join(plain(word) for word in self.command)
+                line = shlex.join(self.command)
                 head = f"## {title}\n\n`{line}`: {legend}."
                 parts = [head, sweep_table.as_markdown(table), *remarks]
                 with writing(self.markdown):

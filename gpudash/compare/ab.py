@@ -181,6 +181,9 @@ class Comparison:
         if number not in self._measured or number + 1 not in self._measured:
             return
         first, second = self._measured.pop(number), self._measured.pop(number + 1)
+        if self.question.lever == "batch_size" and None in (first.samples, second.samples):
+            self._fail("it is not known how many samples a step has")
+            return
         a, b = (first, second) if self._orders[pair] == "AB" else (second, first)
         self._sides[0].append(a)
         self._sides[1].append(b)

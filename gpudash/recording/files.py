@@ -77,9 +77,13 @@ class Output:
 
     def close(self) -> None:
         """Close the file. Closing again does nothing."""
-        if not self.closed:
-            os.close(self.fd)
+        if self.closed:
+            return
         self.closed = True
+        try:
+            os.close(self.fd)
+        except OSError:  # across a network, only now is a full disk told of
+            self.failed = True
 
     def discard(self) -> None:
         """Close the file and remove it, or its draft; what a draft would have replaced stays."""
@@ -118,8 +122,13 @@ def created(target: Path, *, force: bool) -> Iterator[Output]:
     output = Output(target, draft=True)
     try:
         yield output
-        output.take_place()
         output.close()
+        if output.failed:
+            raise RecordingError(f"recording to {shown(target)} ends: its last rows were lost")  # noqa: TRY301  # discarded below
+        output.take_place()
+    except OSError as error:  # of a library that writes by itself
+        output.discard()
+        raise RecordingError(f"recording to {shown(target)} ends: {reason(error)}") from error
     except BaseException:
         output.discard()
         raise
@@ -162,6 +171,14 @@ def no_recording(path: Path) -> UsageError:
     return UsageError(
         f"{shown(path)} is not a recording; valid: the .csv or the .jsonl that --record wrote"
     )
+
+
+def text_of(path: Path) -> str:
+    """Return the path as a message can hold it. Raises UsageError where it is no UTF-8."""
+    try:
+        return str(path).encode().decode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{shown(path)} is not valid: its name is no UTF-8") from None
 
 
 def shown(path: Path | str) -> str:

@@ -1,6 +1,6 @@
 """What one GPU did during one interval: means of its samples, energy from its counter."""
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
 from math import inf
 from operator import attrgetter, itemgetter
@@ -19,6 +19,9 @@ moment = attrgetter("at_s")
 ENERGY_REACH_S = 1.3
 """How far from an interval's border the readings of the energy counter around it may lie.
 The counter takes milliseconds to read, so it is read about once a second."""
+
+MOST_HELD = 8192
+"""Samples that wait for the end of their row: half an hour, in which no step was told of."""
 
 
 class GpuInterval(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,12 +48,13 @@ class GpuTrack:
     def add(self, sample: GpuReading) -> None:
         """Take a sample, in any order; one from before the last interval's end is left out."""
         self.first_s = min(self.first_s, sample.at_s)
-        insort(self._samples, sample, key=moment)
+        hold(self._samples, sample)
         energy_j = sample.number("energy_j")
         if sample.energy_at_s is not None and energy_j is not None:
             reading = (sample.energy_at_s, energy_j)
-            if reading not in self._counter:  # samples repeat it until there is another
-                insort(self._counter, reading)
+            place = bisect_left(self._counter, reading)
+            if self._counter[place : place + 1] != [reading]:  # samples repeat it
+                self._counter.insert(place, reading)
 
     @property
     def metered_s(self) -> float:
@@ -94,6 +98,13 @@ def _counter_at(readings: list[tuple[float, float]], at_s: float) -> float | Non
         return None
     after_s, after_j = readings[index]
     return before_j + (after_j - before_j) * (at_s - before_s) / (after_s - before_s)
+
+
+def hold(samples: list[ReadingT], sample: ReadingT) -> None:
+    """Keep a sample in its order; where too many wait, every second one is let go."""
+    insort(samples, sample, key=moment)
+    if len(samples) > MOST_HELD:
+        del samples[::2]
 
 
 def take(samples: list[ReadingT], began_s: float, ended_s: float) -> list[ReadingT]:

@@ -9,7 +9,6 @@ step counts where it finished. `train_s` is what its steps took of a row, finish
 a setting's rate is the sum of its rows' `steps` over the sum of their `train_s`.
 """
 
-from bisect import insort
 from collections import deque
 from collections.abc import Iterable
 from math import floor, inf, isfinite, log, nextafter
@@ -21,6 +20,8 @@ from gpudash.metrics import process_reading
 from gpudash.protocol import (
     Changed,
     Event,
+    Failed,
+    Finished,
     GpuReading,
     HostReading,
     Paused,
@@ -35,7 +36,7 @@ from gpudash.recording.gpu_interval import (
     ENERGY_REACH_S,
     GpuInterval,
     GpuTrack,
-    moment,
+    hold,
     over_time,
     take,
 )
@@ -195,12 +196,15 @@ class Intervals:
                 self._pause()
             case Resumed():
                 self._go_on(item.at_s)
+            case Finished() | Failed():
+                ended_s = max(item.trained_until_s or item.at_s, self._last_finish_s)
+                self._stopped_s = min(self._stopped_s, ended_s)
             case GpuReading():
                 track = self._gpus.setdefault(item.uuid, GpuTrack(item.index, item.uuid))
                 track.add(item)
                 self._sampled(item.at_s)
             case HostReading():
-                insort(self._host, item, key=moment)
+                hold(self._host, item)
                 self._sampled(item.at_s)
             case _:
                 return ()
@@ -276,7 +280,7 @@ class Intervals:
         self._reports.append(event)
         memory = process_reading(event)
         if memory is not None:
-            insort(self._host, memory, key=moment)
+            hold(self._host, memory)
         self._known_s = max(self._known_s, event.until_s)
 
     def _finish(self, step: Step) -> None:

@@ -29,8 +29,8 @@ LONGEST_LINE = 1 << 20
 """Bytes. A longer line ends the reading: it is not ours."""
 LONGEST_S = 1e9
 """No recording lasts as long: 30 years."""
-LARGEST = 1e19
-"""No number in a log is larger: nanoseconds since 1970 are the largest."""
+LARGEST = 1 << 63
+"""No number in a log is as large: nanoseconds since 1970 are the largest, and 64 bits hold them."""
 NONSENSE = (msgspec.MsgspecError, ValueError, ArithmeticError, LookupError, RecursionError)
 """What reading a line may raise that makes no sense."""
 ROWS = "recording"

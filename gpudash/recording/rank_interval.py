@@ -27,6 +27,8 @@ class RankInterval(msgspec.Struct, frozen=True, kw_only=True):
     samples: int | None = None
     """Of these."""
     tokens: int | None = None
+    total_samples: int | None = None
+    """Of all steps up to `step`; None also in a CSV and in older logs."""
     step_ms_p50: float | None = None
     step_ms_p95: float | None = None
     times_ms: dict[str, float] = {}
@@ -44,8 +46,10 @@ class RankTrack:
         self._held_s = held_s
         self._gpu_uuid: str | None = None
         self._steps: deque[Step] = deque()
-        self._told_s = -inf  # steps up to then were told: others are not told again
+        self._pid: int | None = None
+        self._told = 0  # steps of this process up to then were told; by no clock, which may change
         self._step = 0
+        self._samples: int | None = None  # of all steps told
         self._loss: float | None = None
         self.known_s: float | None = None
         """Every step finished before is known; None before it has told of any."""
@@ -54,13 +58,16 @@ class RankTrack:
         """Take how it started, or what it trained."""
         if isinstance(message, Started):
             self._gpu_uuid, self._step, self._loss = message.device.uuid, 0, None
+            self._told = self._told if message.pid == self._pid else 0
+            self._pid = message.pid
             return
-        new = [step for step in message.steps if step.finished_s > self._told_s]
+        new = [step for step in message.steps if step.step > self._told]
         self._steps += new
-        self._told_s = max([self._told_s, *(step.finished_s for step in new)])
-        while self._steps and self._told_s - self._steps[0].finished_s > self._held_s:
+        self._told = max([self._told, *(step.step for step in new)])
+        while self._steps and self._steps[-1].finished_s - self._steps[0].finished_s > self._held_s:
             self._steps.popleft()
         self._loss = self._loss if message.loss is None else message.loss
+        self._samples = message.total_samples
         self.known_s = message.until_s
 
     def interval(self, ended_s: float) -> RankInterval:
@@ -82,12 +89,17 @@ class RankTrack:
             steps=sum(counts),
             samples=total(step.samples for step in steps) if steps else None,
             tokens=total(step.tokens for step in steps) if steps else None,
+            total_samples=self._total_samples() if steps else None,
             step_ms_p50=p50,
             step_ms_p95=p95,
             times_ms=times.values(),
             phases_ms=phases.values(),
             loss=self._loss,
         )
+
+    def _total_samples(self) -> int | None:
+        later = total(step.samples for step in self._steps)
+        return None if self._samples is None or later is None else self._samples - later
 
 
 class RankTracks:

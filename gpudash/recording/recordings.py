@@ -24,6 +24,7 @@ from gpudash.protocol import (
     Hello,
     HostReading,
     Offered,
+    Parted,
     Paused,
     Plan,
     Progress,
@@ -38,9 +39,9 @@ from gpudash.recording.stream import RowStream
 from gpudash.recording.writer import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 
-LASTING = (Hello, Plan, Started, Offered, Changed, Paused, GpuMissing, ComparisonShown)
+LASTING = (Hello, Plan, Started, Offered, Changed, Paused, Parted, GpuMissing, ComparisonShown)
 """What a log that is begun later needs to be understood alone: the newest of each."""
-ENDS: dict[type, tuple[type, ...]] = {Started: (Changed, Paused), Resumed: (Paused,)}
+ENDS: dict[type, tuple[type, ...]] = {Started: (Changed, Paused, Parted), Resumed: (Paused,)}
 """What no longer lasts, once this has come of the same source and rank."""
 
 

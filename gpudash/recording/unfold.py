@@ -65,7 +65,7 @@ def unfold_ranks(interval: Interval, base: int = 0) -> Iterator[tuple[int, Progr
                 until_s=interval.ended_s,
                 steps=(step,) if one.steps else (),
                 total_steps=one.step,
-                total_samples=None,
+                total_samples=one.total_samples,
                 loss=one.loss,
             )
             yield one.rank, progress

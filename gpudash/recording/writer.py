@@ -129,9 +129,9 @@ class RecordingWriter:
         account = account and account.rounded()
         with suppress(RecordingError):
             self._log.append(self._lines.closed(account))
-        whole = not (self._csv.failed or self._training_failed)
         self._csv.close()
         self._log.close()
+        whole = not (self._csv.failed or self._training_failed)
         if not self._metadata.complete:
             with suppress(RecordingError):
                 self._describe(complete=whole, account=account)

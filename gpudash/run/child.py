@@ -35,6 +35,7 @@ def run(*arguments: str, timeout_s: float | None = None) -> subprocess.Completed
         env=environment(),
         capture_output=True,
         text=True,
+        errors="replace",
         timeout=timeout_s,
         check=False,
     )

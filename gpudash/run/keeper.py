@@ -85,7 +85,7 @@ def write_facts(
         "started_s": time.time(),
     }
     draft = directory / f"{FACTS}.draft"
-    draft.write_text(json.dumps(facts))
+    draft.write_bytes(json.dumps(facts, ensure_ascii=False).encode(errors="replace"))
     draft.replace(directory / FACTS)
 
 

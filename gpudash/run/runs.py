@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gpudash import rendezvous
-from gpudash.errors import UsageError
+from gpudash.errors import UNDECODABLE, UsageError
 from gpudash.run import keeper
 from gpudash.run.held import Held, Orphan, attach, watched
 
@@ -83,7 +83,7 @@ def living() -> list[Run]:
 def _read(path: Path) -> Run | None:
     try:
         facts = msgspec.json.decode((path / keeper.FACTS).read_bytes(), type=Facts)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *UNDECODABLE):
         return None
     return Run(rendezvous.Rendezvous(path), facts)
 

@@ -7,10 +7,11 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from signal import SIGINT, SIGKILL, SIGTERM, Signals
+from signal import SIGINT, SIGKILL, SIGTERM
 
 from msgspec.structs import replace
 
+from gpudash.format import signal_name
 from gpudash.protocol import (
     Ability,
     AnyCommand,
@@ -256,7 +257,7 @@ class ScriptSource(Source):
         if code == -SIGINT:
             return f"{self.name} was interrupted"
         if code < 0:
-            return f"{self.name} was killed by {_signal_name(-code)}"
+            return f"{self.name} was killed by {signal_name(-code)}"
         last = _failed_rank(self.last_lines) or _last_words(self.last_lines)
         return f"{self.name} exited with {code}{last and f': {last}'}"
 
@@ -287,15 +288,8 @@ def _failed_rank(lines: Sequence[str]) -> str:
         return ""
     rank, code = found[-1]
     number = int(code)
-    how = f"was killed by {_signal_name(-number)}" if number < 0 else f"exited with {number}"
+    how = f"was killed by {signal_name(-number)}" if number < 0 else f"exited with {number}"
     return f"rank {rank} {how}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _messages(rewritten: Rewritten) -> Iterable[Printed]:

@@ -57,7 +57,7 @@ from gpudash.protocol import (
     Stopped,
     Verdict,
 )
-from gpudash.recording.files import shown
+from gpudash.recording.files import shown, text_of
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
 from gpudash.recording.rank_interval import RankTracks
@@ -204,8 +204,8 @@ class Session:
         return self._request(lambda number: self._send(Resume(id=number)))
 
     def profile(self, steps: int, path: Path) -> int:
-        """Trace the next steps, to this file."""
-        asked = str(path.absolute())  # the training may be elsewhere
+        """Trace the next steps, to this file. Raises UsageError for a name that is no text."""
+        asked = text_of(path.absolute())  # the training may be elsewhere
         return self._request(lambda number: self._send(Profile(id=number, steps=steps, path=asked)))
 
     def memory_owners(self) -> int:
@@ -310,7 +310,7 @@ class Session:
 
     def _begin_recording(self, recording: RecordingWriter | RowStream, origin: Origin) -> None:
         def begin() -> None:
-            account = self._time.account()
+            account = self._time.settled()
             self._recordings.begin(recording, self._started, origin.began_s, account)
 
         self._ask(begin)
@@ -464,6 +464,8 @@ class Session:
         """Take what the session itself knows as a message too: so a log holds all that is shown."""
         envelope = self._of_session(event)
         self._recordings.take(envelope)
+        self._ranks.take(envelope)
+        self._job_steps.take(envelope)
         self._hangs.take(envelope)
         self._fold(self._normaliser.stamp(event))
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import gpudash
 from gpudash import rendezvous
 from gpudash.errors import UsageError
+from gpudash.format import plain
 
 INJECTED = Path(gpudash.__file__).parent / "inject"
 """Holds the `sitecustomize` that finds the training in whatever Python the command starts."""
@@ -43,7 +44,7 @@ def understand(words: Sequence[str], python: str | None = None) -> UserCommand:
     if bare and not words[0].endswith(".py"):
         return UserCommand(_name(words), (_executable(words[0], "command"), *words[1:]))
     _check_script(Path(words[0]))
-    return UserCommand(Path(words[0]).resolve().name, (_python(python), *words))
+    return UserCommand(plain(Path(words[0]).resolve().name), (_python(python), *words))
 
 
 def environment(run: rendezvous.Rendezvous) -> dict[str, str]:
@@ -57,6 +58,7 @@ def environment(run: rendezvous.Rendezvous) -> dict[str, str]:
 
 def _name(words: Sequence[str]) -> str:
     """Return what a command trains, behind Python and launchers: the first script or module."""
+    words = [plain(word) for word in words]
     for word, following in zip(words, (*words[1:], ""), strict=True):
         if word.endswith(".py"):
             return Path(word).name

@@ -18,6 +18,7 @@ from contextlib import ExitStack
 import msgspec
 
 from gpudash.errors import WorkerError
+from gpudash.format import signal_name
 from gpudash.protocol import AnyCommand, Envelope, Plan, Printed
 from gpudash.run import child, scratch
 from gpudash.run.source import Decoder, Ended, Source
@@ -124,7 +125,7 @@ class WorkerProcess(Source):
         if code is None:
             return None
         if code < 0:  # what it printed before has nothing to do with it
-            return Ended(f"the training process was killed by {signal.Signals(-code).name}")
+            return Ended(f"the training process was killed by {signal_name(-code)}")
         words = [line.strip() for line in self._last_words if line.strip()]
         why = f"the training process exited with {code}"
         return Ended(f"{why}: {words[-1]}" if words else why)

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gpudash.errors import UsageError
+from gpudash.errors import UNDECODABLE, UsageError
 from gpudash.format import plain
 from gpudash.protocol import Profiled
 from gpudash.trace.causality import consistent
@@ -78,6 +78,8 @@ class _NoTraceError(Exception):
     """Why a file is none."""
 
 
+Micros: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
+"""No moment of a trace is further away."""
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Place: TypeAlias = tuple[int | str, int | str]
 """A process and a thread of it, or a device and a stream."""
@@ -97,8 +99,8 @@ class _Event(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     pid: int | str = 0
     tid: int | str = 0
-    ts: float = 0.0
-    dur: float = 0.0
+    ts: Micros = 0.0
+    dur: Micros = 0.0
     id: Any = 0
     args: _Args = _Args()
 
@@ -234,7 +236,7 @@ class _Columns:
         if document.baseTimeNanoseconds is not None:
             self._base_ns = document.baseTimeNanoseconds
         self._devices += document.deviceProperties
-        with suppress(msgspec.DecodeError):  # of another version
+        with suppress(*UNDECODABLE):  # of another version
             self._profiled = msgspec.json.decode(document.gpudash, type=Profiled)
 
     def _add_events(self, events: list[_Event]) -> None:

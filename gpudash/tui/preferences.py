@@ -10,6 +10,8 @@ from typing import Literal, TypeAlias
 import msgspec
 from platformdirs import user_state_path
 
+from gpudash.errors import UNDECODABLE
+
 Tab: TypeAlias = Literal["results", "ab", "ranks", "timeline", "output", "log"]
 """Of the pane."""
 
@@ -27,7 +29,7 @@ def load() -> Preferences:
     """Return what is remembered: the defaults where nothing is, or where it cannot be read."""
     try:
         return msgspec.json.decode(place().read_bytes(), type=Preferences)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *UNDECODABLE):
         return Preferences()
 
 

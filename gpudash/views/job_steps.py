@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpudash.protocol import Envelope, Event, Progress, Reading, Started, Step
+from gpudash.protocol import Envelope, Event, Parted, Progress, Reading, Restarted, Started, Step
 from gpudash.statistics import total
 
 
@@ -25,25 +25,45 @@ class JobSteps:
     """
 
     def __init__(self) -> None:
-        self._ranks = 1
+        self._begin()
+
+    def _begin(self) -> None:
+        self._world_size = 1
+        self._started: set[int] = {0}
+        self._ended: set[int] = set()
         self._sizes: dict[int, _Size] = {}  # of each rank but 0, in its newest steps
 
     def take(self, envelope: Envelope) -> None:
         """Take how many ranks there are, and what another rank than 0 trains."""
+        rank = envelope.rank
         match envelope.body:
+            case Restarted():
+                self._begin()
             case Started() as started:
-                self._ranks = max(started.world_size, envelope.rank + 1)
-                self._sizes.pop(envelope.rank, None)
-            case Progress() as progress if envelope.rank and progress.steps:
-                before = self._sizes.get(envelope.rank)
-                self._sizes[envelope.rank] = _size(progress, before)
+                self._start(rank, started.world_size)
+            case Parted():
+                self._ended.add(rank)
+            case Progress() as progress if rank and progress.steps:
+                self._sizes[rank] = _size(progress, self._sizes.get(rank))
+
+    def _start(self, rank: int, world_size: int) -> None:
+        self._world_size = world_size
+        if world_size > 1:  # else each trains alone, and nothing follows for the others
+            self._started = {one for one in self._started if one < world_size}
+            self._ended = {one for one in self._ended if one < world_size}
+            self._sizes = {one: size for one, size in self._sizes.items() if one < world_size}
+        self._started.add(rank)
+        self._ended.discard(rank)
+        self._sizes.pop(rank, None)
 
     def of_job(self, item: Event | Reading) -> Event | Reading:
         """Return rank 0's item, with the samples and tokens of all ranks."""
-        if not isinstance(item, Progress) or self._ranks == 1:
+        ranks = max(self._world_size, len(self._started))
+        if not isinstance(item, Progress) or ranks == 1:
             return item
-        known = [size for rank, size in self._sizes.items() if rank < self._ranks]
-        alike = self._ranks - len(known)  # rank 0, and those not heard of
+        known = [size for rank, size in self._sizes.items() if rank not in self._ended]
+        # rank 0, and those not heard of
+        alike = max(ranks - len(self._ended) - len(known), 1)
         samples = total(size.samples for size in known)
         tokens = total(size.tokens for size in known)
 
@@ -54,7 +74,7 @@ class JobSteps:
                 tokens=_sum(step.tokens, alike, tokens, step.count),
             )
 
-        so_far = total(size.total_samples for size in known)
+        so_far = total(size.total_samples for size in self._sizes.values())
         return replace(
             item,
             steps=tuple(map(of_all, item.steps)),
@@ -67,7 +87,7 @@ def _size(progress: Progress, before: _Size | None) -> _Size:
     samples = total(step.samples for step in progress.steps)
     tokens = total(step.tokens for step in progress.steps)
     so_far = progress.total_samples
-    if so_far is None:  # in a replay: the rows of a recording tell of their own samples alone
+    if so_far is None:  # the rows of a CSV, or of an older log, tell of their own samples alone
         so_far = total((before.total_samples if before else 0, samples))
     return _Size(
         samples=None if samples is None else samples / count,

@@ -11,6 +11,7 @@ from gpudash.protocol import (
     Parted,
     Paused,
     Progress,
+    Restarted,
     Resumed,
     Started,
 )
@@ -49,6 +50,9 @@ class Ranks:
             self._gpus.setdefault(envelope.body.uuid, RecentReadings()).add(envelope.body)
         if isinstance(envelope.body, GpuReading | HostReading):
             self._stragglers.take(envelope.rank, envelope.body)
+        if isinstance(envelope.body, Restarted):  # others speak from now on, and count anew
+            self._ranks.clear()
+            self._stragglers = Stragglers()
         if envelope.source != TRAINING:
             return
         if envelope.rank >= MOST_RANKS:

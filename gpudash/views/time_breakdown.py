@@ -14,6 +14,8 @@ A rank that waits for the others in a collective needs no CPU for it: that is at
 is on a GPU, where the collective's kernel waits.
 """
 
+from collections.abc import Iterable
+from math import fsum
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
@@ -126,6 +128,15 @@ class TimeAccount:
             profile_s=self._gaps["profile"],
         )
 
+    def settled(self) -> TimeBreakdown:
+        """Return the account as it stays: what is measured later changes nothing of this time.
+
+        What a recording adds to it is then the recording's own.
+        """
+        self._book(*self._shared())
+        self._unshared_s = 0.0
+        return self.account()
+
     def _resume(self, at_s: float) -> None:
         if self._paused is not None:
             since_s, why = self._paused
@@ -188,14 +199,20 @@ class TimeAccount:
         self._unexplained_s += neither_s
 
     def _gap(self, began_s: float, ended_s: float) -> None:
-        left_s = ended_s - began_s
-        if left_s <= 0:
+        if ended_s <= began_s:
             return
-        self._wall_s += left_s
+        self._wall_s += ended_s - began_s
+        left = [(began_s, ended_s)]  # a pause may have a switch in it
         for start_s, stop_s, why in self._stretches:
-            within_s = max(min(stop_s, ended_s) - max(start_s, began_s), 0.0)
-            within_s = min(within_s, left_s)
-            self._gaps[why] += within_s
-            left_s -= within_s
+            within = [(max(from_s, start_s), min(to_s, stop_s)) for from_s, to_s in left]
+            self._gaps[why] += _length_s(within)
+            if start_s < stop_s:
+                before = [(from_s, min(to_s, start_s)) for from_s, to_s in left]
+                after = [(max(from_s, stop_s), to_s) for from_s, to_s in left]
+                left = [(from_s, to_s) for from_s, to_s in (*before, *after) if from_s < to_s]
         self._stretches = [one for one in self._stretches if one[1] > ended_s]
-        self._unexplained_s += left_s
+        self._unexplained_s += _length_s(left)
+
+
+def _length_s(pieces: Iterable[tuple[float, float]]) -> float:
+    return fsum(max(to_s - from_s, 0.0) for from_s, to_s in pieces)

@@ -8,10 +8,11 @@ import logging
 import os
 import sys
 import time
-from signal import SIGTERM, Signals
+from signal import SIGTERM
 
 import msgspec
 
+from gpudash.format import signal_name
 from gpudash.instrument.pipes import EventPipe
 from gpudash.protocol import Failed, Hello, Plan, Status
 from gpudash.worker.__main__ import CAN
@@ -46,7 +47,7 @@ def main() -> int:
         run(parse_args([*how, "--no-python", *rank]))  # type: ignore[no-untyped-call]  # in torch
     except ChildFailedError as error:
         deaths = [
-            f"rank {rank} was killed by {Signals(-one.exitcode).name}"
+            f"rank {rank} was killed by {signal_name(-one.exitcode)}"
             for rank, one in error.failures.items()
             if one.exitcode < 0 and -one.exitcode != SIGTERM  # as torchrun ends the others
         ]

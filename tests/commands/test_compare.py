@@ -1,6 +1,7 @@
 """`gpudash compare`: what is printed, and the exit code that a CI job reads."""
 
 import json
+import os
 
 import msgspec
 import pytest
@@ -48,6 +49,14 @@ def test_json_is_one_document_with_its_version(runs, capsys):
     assert found["caveat"].startswith("these were not interleaved")
     assert matched["low"] < matched["ratio"] < matched["high"] < 0.91
     assert (matched["judgement"], matched["settings"]) == ("not below", OFF)
+
+
+def test_a_files_name_may_be_no_text(runs, capsys):
+    base = runs["base"]
+    odd = base.with_name(os.fsdecode(b"b\xe4r.csv"))
+    odd.write_bytes(base.read_bytes())
+    assert main(["compare", str(odd), str(base), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["base"].endswith("/b\ufffdr.csv")
 
 
 def test_markdown_is_a_table(runs, capsys):

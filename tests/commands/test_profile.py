@@ -1,6 +1,7 @@
 """`gpudash profile` from outside, and how it comes to its end."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -122,6 +123,7 @@ def test_a_script_that_fails_before_its_profile_has_its_own_exit_code(tmp_path):
     [
         (["--trace", "old.json"], "old.json exists; --force overwrites it"),
         (["--trace", "t.json.gz"], "valid: a name without .gz"),
+        (["--trace", "b\udce4r.json"], "its name is no UTF-8"),
         (["--trace", "none/t.json"], "the folder none does not exist"),
         (["--trace", "/proc/t.json"], "the folder /proc cannot be written to"),
         (["--trace", "/dev/null", "--force"], "--trace /dev/null is not valid; valid: a file"),
@@ -140,7 +142,9 @@ def test_what_cannot_be_is_refused_in_a_line_before_anything_starts(tmp_path, ca
 
 
 def test_a_trace_is_read_and_laid_beside_another(tmp_path, capsys):
-    path = str(traced(tmp_path / "trace.json"))
+    path = str(traced(tmp_path / "trace.json").rename(tmp_path / os.fsdecode(b"b\xe4r.json")))
+    assert main(["profile", "--read", path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["trace"].endswith("b\ufffdr.json")
     assert main(["profile", "--read", path]) == 0
     alone = capsys.readouterr().out
     assert alone.startswith("2 steps traced")

@@ -91,6 +91,13 @@ def test_its_words_and_streams_are_its_own(tmp_path, how):
     assert (ours.returncode, plain.returncode) == (0, 0)
 
 
+def test_words_may_be_no_text(tmp_path):
+    printed = script(tmp_path, "import sys; print(ascii(sys.argv[1:]))")
+    ours = done(*RUN, "--record", "r.csv", printed, b"b\xe4r", cwd=tmp_path)
+    assert ours.stdout == "['b\\udce4r']\n"
+    assert "failed" not in ours.stderr
+
+
 def test_quietly_nothing_is_added(tmp_path):
     ours = done(*RUN, "--watch", "-q", script(tmp_path, "print('x')"))
     assert (ours.stdout, ours.stderr) == ("x\n", "")

@@ -1,4 +1,5 @@
 import errno
+import json
 import os
 import time
 from pathlib import Path
@@ -169,6 +170,15 @@ def test_trade_still_names_the_preset_of_the_optimizations(monkeypatch, tmp_path
     for name in ("trade", "optimizations"):
         assert main(["sweep", "--preset", name, "--device", "cpu"]) == 0
     assert swept[0] == swept[1]
+
+
+def test_a_files_name_may_be_no_text(monkeypatch, tmp_path):
+    monkeypatch.setattr("gpudash.commands.sweep.run_sweep", lambda *_, quiet: 0)
+    path = tmp_path / os.fsdecode(b"b\xe4r.csv")
+    varied = ["--device", "cpu", "--vary", "pin_memory=on,off"]
+    assert main(["sweep", "encdec", *varied, "--csv", str(path)]) == 0
+    described = json.loads(path.with_suffix(".json").read_text())
+    assert described["command"][-1].endswith("/b\ufffdr.csv")
 
 
 def test_a_cell_that_does_not_exist_is_refused_before_anything_runs():

@@ -107,6 +107,15 @@ def test_blocks_of_unequal_work_are_compared_by_the_sample():
     assert done.experiment.found.change == pytest.approx(100 / 80 - 1)
 
 
+def test_batch_sizes_cannot_be_compared_where_nobody_knows_the_samples():
+    conducted = conduct(Question(lever="batch_size", a="8", b="16", pairs=4))
+    conducted.worker.samples = lambda _settings: None
+    conducted.run()
+    comparison = conducted.experiment
+    assert (comparison.verdict, comparison.found) == (None, None)
+    assert comparison.failure == "it is not known how many samples a step has"
+
+
 def test_equal_settings_show_no_difference():
     question = Question(lever="pipelined", a="on", b="on", pairs=8)
     done = conduct(question, step_ms=faster(1.0, noise=(1.0, 1.1, 0.9, 1.05, 0.97))).run()

@@ -398,16 +398,38 @@ def test_a_sweep_that_never_started_may_be_resumed_anywhere(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "not a table\n", "a,b\n1,2\n", "round,cell\n0,0\n", None, b"\xff\xfe\x00\n"],
-    ids=["empty", "text", "another table", "too narrow", "a broken number", "binary"],
+    [
+        "",
+        "not a table\n",
+        "a,b\n1,2\n",
+        "round,cell\n0,0\n",
+        b"0,one,,,,,,,,,,,8,on,\n",
+        b"0,-1,10,80,0.5,,,,,,,,8,on,,\n",
+        b"0,1,10,80,inf,,,,,,,,8,on,,\n",
+        b"0,1,10,80,nan,,,,,,,,8,on,,\n",
+        b"\xff\xfe\x00\n",
+    ],
+    ids=[
+        *("empty", "text", "another table", "too narrow", "a broken number", "a negative one"),
+        *("no end", "no number", "binary"),
+    ],
 )
 def test_what_is_not_a_sweeps_file_is_refused_in_a_line(tmp_path, text):
     path = finished(tmp_path)
     header = path.read_text().splitlines(keepends=True)[0]
-    data = header + "0,one,,,,,,,,,,,8,on,\n" if text is None else text
-    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    path.write_bytes(header.encode() + text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UsageError, match=r"s\.csv is not a sweep's file"):
         open_file(tmp_path, resume=True)
+
+
+def test_blocks_of_a_setting_that_is_not_swept_are_cut_off(tmp_path):
+    path = finished(tmp_path)
+    with path.open("a") as file:
+        file.write("0,9,10,80,0.5,,,,,,,,8,on,,\n")
+    file = open_file(tmp_path, resume=True)
+    file.started_on(started())
+    file.close()
+    assert [row.cell for row in read_rows(path)] == [row.cell for row in ROWS]
 
 
 def test_a_sweep_that_is_still_running_cannot_be_resumed(tmp_path):
@@ -430,9 +452,12 @@ def test_a_missing_file_cannot_be_resumed(tmp_path, name):
         open_file(tmp_path, resume=True)
 
 
-def test_a_damaged_provenance_cannot_be_resumed(tmp_path):
+@pytest.mark.parametrize(
+    "content", [b'{"workload": "enc', b'{"workload": "\xff"}', b'{"a":' + b"[" * 100_000]
+)
+def test_a_damaged_provenance_cannot_be_resumed(tmp_path, content):
     finished(tmp_path)
-    (tmp_path / "s.json").write_text('{"workload": "enc')
+    (tmp_path / "s.json").write_bytes(content)
     with pytest.raises(UsageError, match=r"s\.json is damaged"):
         open_file(tmp_path, resume=True)
 

@@ -70,7 +70,12 @@ def test_a_json_of_version_1_is_read(tmp_path):
     assert (first.body.device, row.steps) == (DEVICE, 5)
 
 
-@pytest.mark.parametrize("beside", [b"", b"{}", b"[" * 10_000, b"\xff", b'{"schema_version": 9}'])
+NO_UTF8 = b'{"started_utc": "\xff"}'
+
+
+@pytest.mark.parametrize(
+    "beside", [b"", b"{}", b"[" * 10_000, b"\xff", b'{"schema_version": 9}', NO_UTF8]
+)
 def test_a_damaged_json_is_as_good_as_none(tmp_path, beside):
     path = tmp_path / "run.csv"
     path.write_bytes(GOLDEN.read_bytes())

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpudash.errors import ExistsError, GpudashError, UsageError
+from gpudash.errors import ExistsError, GpudashError, RecordingError, UsageError
 from gpudash.metrics import METRICS
 from gpudash.recording.csv_file import columns
 from gpudash.recording.export import export
@@ -115,6 +115,14 @@ def test_without_pyarrow_parquet_is_refused_in_a_line(tmp_path, monkeypatch):
     assert not (tmp_path / "rows.parquet").exists()
 
 
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl", "rows.parquet"])
+def test_a_full_disk_is_told_in_a_line(tmp_path, name):
+    pytest.importorskip("pyarrow")
+    (tmp_path / name).symlink_to("/dev/full")
+    with pytest.raises(RecordingError, match="the disk is full"):
+        export(recorded(tmp_path), tmp_path / name, force=True)
+
+
 @pytest.mark.parametrize("name", ["again.csv", "again.jsonl", "again.parquet"])
 def test_nothing_is_overwritten_unless_forced(tmp_path, name):
     log = recorded(tmp_path)
@@ -138,16 +146,23 @@ def test_whatever_became_of_a_log_it_is_exported_or_refused_in_a_line(
         export(log, folder / f"again{suffix}")
 
 
-def test_settings_that_no_workload_has_are_exported_as_they_are_or_not_at_all(tmp_path):
-    strange = {"batch_size": "9" * 30, "seed": "x"}
+@pytest.mark.parametrize("batch_size", ["9" * 30, str(2**63)])
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet"])
+def test_settings_that_no_workload_has_are_exported_as_they_are_or_not_at_all(
+    tmp_path, batch_size, name
+):
+    strange = {"batch_size": batch_size, "seed": "x"}
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     take(recorder, started(BEGAN_S, strange))
     take(recorder, msgspec.structs.replace(scripted()[0], settings=strange))
     recorder.close()
     export(recorder.log_path, tmp_path / "again.csv")
-    export(recorder.log_path, tmp_path / "rows.jsonl")
-    row = json.loads((tmp_path / "rows.jsonl").read_text())
-    assert (row["batch_size"], row["levers"]) == (None, f"batch_size={'9' * 30};seed=x")
+    export(recorder.log_path, tmp_path / name)
+    if name == "rows.parquet":
+        (row,) = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / name).to_pylist()
+    else:
+        row = json.loads((tmp_path / name).read_text())
+    assert (row["batch_size"], row["levers"]) == (None, f"batch_size={batch_size};seed=x")
 
 
 def test_another_ending_is_refused_in_a_line(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpudash.recording.gpu_interval import ENERGY_REACH_S, GpuTrack
+from gpudash.recording.gpu_interval import ENERGY_REACH_S, MOST_HELD, GpuTrack, hold, moment
 from tests.scripted_run import gpu
 
 
@@ -58,3 +58,12 @@ def test_a_counter_that_went_back_has_spent_nothing_that_is_known():
     track = track_of(gpu(0.0, energy_j=500.0), gpu(1.0, energy_j=3.0), gpu(2.0, energy_j=3.0))
     assert energy_j(track, 0.0, 1.0) is None
     assert energy_j(track, 1.0, 2.0) == 0.0
+
+
+def test_where_no_step_is_told_of_for_hours_the_readings_held_do_not_grow():
+    held = []
+    for number in range(10 * MOST_HELD):
+        hold(held, gpu(float(number)))
+    assert MOST_HELD / 2 <= len(held) <= MOST_HELD
+    assert held == sorted(held, key=moment)
+    assert held[-1].at_s == 10 * MOST_HELD - 1

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from gpudash.protocol import Paused, Progress
+from gpudash.protocol import Failed, Finished, Paused, Progress
 from gpudash.recording.intervals import GRACE_S, SWITCH_S, Intervals
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, step
 
@@ -31,6 +31,17 @@ def test_a_row_leaves_with_the_first_sample_from_after_its_end(sample):
     items = [run.start(), *run.steps(2), run.wait(0.05), sample(BEGAN_S + 0.1 - 0.01)]
     assert [intervals.fold(item) for item in items] == [()] * 5
     assert len(intervals.fold(sample(BEGAN_S + 0.1 + 0.01))) == 1
+
+
+@pytest.mark.parametrize("kind", [Finished, Failed])
+def test_what_a_command_does_after_its_training_is_no_time_of_the_training(kind):
+    run = Trainer()
+    trained = [run.start(), *run.steps(20)]
+    how = {"total_steps": 20} if kind is Finished else {"kind": "error", "sentence": "it died"}
+    ended = kind(at_s=run.now_s + 60.0, trained_until_s=run.now_s + 0.1, **how)
+    rows = fold([*trained, ended], close_s=ended.at_s)
+    assert sum(row.train_s for row in rows) == pytest.approx(1.1)
+    assert rows[-1].ended_s == ended.at_s
 
 
 def test_a_row_with_samples_still_waits_for_its_steps():

@@ -14,6 +14,7 @@ from gpudash.recording.intervals import GRACE_S, Interval, Intervals
 from gpudash.recording.log import Origin, line_of
 from gpudash.recording.rank_interval import HELD_S, RankTracks
 from gpudash.recording.writer import RecordingWriter
+from gpudash.run.clocks import moved
 from gpudash.run.replayed import replayed
 from tests import simulated_ranks
 from tests.scripted_run import BEGAN_S, Trainer, gpu
@@ -65,9 +66,12 @@ def rows_of(told: list[tuple[int, object]], close_s: float = BEGAN_S + 1.0) -> l
 @pytest.fixture
 def recorded(tmp_path):
     """Return the CSV of both ranks; its log is beside it."""
-    path = tmp_path / "run.csv"
+    return recorded_from(BEGAN_S, tmp_path / "run.csv")
+
+
+def recorded_from(began_s, path):
     began_utc = datetime(2026, 1, 2, tzinfo=UTC)
-    origin = Origin(began_s=BEGAN_S, began_utc=began_utc, interval_s=0.5, command=())
+    origin = Origin(began_s=began_s, began_utc=began_utc, interval_s=0.5, command=())
     writer = RecordingWriter(path, origin)
     told = two_ranks()
     for seq, (rank, body) in enumerate(told[:2]):
@@ -121,6 +125,23 @@ def test_steps_that_are_told_again_count_once():
     again = [(rank, body) for rank, body in told if rank]
     rows = rows_of([*told[:20], *again[:5], *told[20:]])
     assert [row.ranks[1].steps for row in rows] == [10, 10]
+
+
+def test_no_step_is_lost_where_another_nodes_clock_is_known_better_by_now():
+    told, since = two_ranks(), 20
+    corrected = [
+        (rank, moved(body, -0.1)) if rank and isinstance(body, Progress) else (rank, body)
+        for rank, body in told[since:]
+    ]
+    rows = rows_of([*told[:since], *corrected])
+    assert sum(row.ranks[1].steps for row in rows) == 20
+
+
+def test_a_process_that_follows_another_begins_at_its_first_step():
+    told, again = two_ranks(), Trainer(BEGAN_S + 1.0)
+    begun = msgspec.structs.replace(started(1, again), pid=43)
+    rows = rows_of([*told, (1, begun), *((1, one) for one in again.steps(5))], BEGAN_S + 1.5)
+    assert [row.ranks[1].steps for row in rows] == [10, 10, 5]
 
 
 def test_while_rank_0_is_silent_the_newest_steps_of_the_others_are_held_and_no_more():
@@ -184,6 +205,11 @@ def test_a_rank_that_ends_before_the_last_row_keeps_no_other_from_its_last_steps
 
 def test_the_samples_of_a_replay_are_those_of_all_ranks(recorded):
     assert replayed(recorded).snapshot.total_samples == 20 * 2 * 8
+
+
+def test_samples_from_before_the_recording_are_those_of_all_ranks_too(tmp_path):
+    late = recorded_from(BEGAN_S + 0.5, tmp_path / "late.csv")
+    assert replayed(late).snapshot.total_samples == 20 * 2 * 8
 
 
 def test_the_rate_of_a_replay_is_that_of_all_ranks(recorded):

@@ -1,4 +1,6 @@
+import errno
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -283,6 +285,22 @@ def test_a_recording_that_lost_its_rows_is_not_complete(tmp_path, monkeypatch):
     take(recorder, interval())
     recorder.close()
     assert not described(recorder).complete
+
+
+def test_a_recording_whose_rows_are_lost_when_it_is_closed_is_not_complete(tmp_path, monkeypatch):
+    """As on a file system across a network, which may tell of a full disk only then."""
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+    take(recorder, interval())
+    close = os.close
+
+    def full(fd):
+        close(fd)
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr("gpudash.recording.files.os.close", full)
+    recorder.close()
+    assert not described(recorder).complete
+    monkeypatch.undo()
 
 
 def account(wall_s, paused_s=0.0):

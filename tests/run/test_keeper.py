@@ -234,6 +234,19 @@ def test_the_terminals_size_is_what_it_is_told(place):
     assert b"columns=77, lines=33" in output(held)
 
 
+def test_words_that_are_no_text_do_not_hide_a_run(place):
+    keeper.write_facts(
+        place.path, name="x", command=["x", "b\udce4r"], pid=os.getpid(), is_kept=False
+    )
+    assert [run.facts.command for run in runs.living()] == [("x", "b?r")]
+
+
+@pytest.mark.parametrize("facts", [b"", b'{"name": "\xff"}', b'{"a":' + b"[" * 100_000])
+def test_a_run_whose_facts_make_no_sense_is_not_listed(place, facts):
+    (place.path / keeper.FACTS).write_bytes(facts)
+    assert runs.living() == []
+
+
 def test_a_run_of_another_container_is_left_alone(place, monkeypatch):
     keeper.write_facts(place.path, name="x", command=["x"], pid=2**22, is_kept=True)
     monkeypatch.setattr(keeper, "space", lambda: "elsewhere")

@@ -20,6 +20,7 @@ from gpudash.protocol import (
     Envelope,
     GpuReading,
     Hello,
+    Parted,
     Paused,
     Plan,
     Printed,
@@ -199,6 +200,16 @@ def test_every_rank_is_told_and_the_run_is_described_by_the_first(tmp_path: Path
     assert told.begun(in_run) == [in_run, other]
     described = msgspec.json.decode((tmp_path / "2.json").read_bytes(), type=Metadata)
     assert described.versions["torch"] == first.versions["torch"]
+
+
+def test_a_rank_that_has_ended_is_told_to_have_ended_until_it_begins_again(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    start, parted = told.run.start(), Parted(at_s=BEGAN_S, pid=42)
+    told.take(start)
+    told.take(start, parted, rank=1)
+    assert told.begun() == [start, start, parted]
+    told.take(start, rank=1)
+    assert told.begun() == [start, start]
 
 
 def test_each_gpu_is_told_once_and_first(tmp_path: Path) -> None:

@@ -63,3 +63,31 @@ def test_a_session_names_the_slow_rank_of_many(tmp_path):
         session.close()
     straggler = screen.newest.straggler
     assert (len(screen.newest.ranks), straggler.rank, straggler.phase) == (RANKS, 21, "backward")
+
+
+class Lasting(Lines):
+    """Tells everything at once, and lives on."""
+
+    def ended(self):
+        return None
+
+
+def test_after_a_restart_the_ranks_are_those_that_train_now():
+    def told(kind, seconds):
+        said = [(0, Hello()), *((rank, start(rank, world_size=2)) for rank in range(2))]
+        envelopes = list(enveloped([*said, *Ranks(2).train(seconds)]))
+        return kind(map(msgspec.json.encode, envelopes)), envelopes[-1].body.total_steps
+
+    (first, many), (second, few) = told(Lasting, 15), told(Lines, 2)
+    plan, sources, screen = Plan(workload="", settings={}), iter([first, second]), Screen()
+    session = Session(plan, start_source=lambda _plan: next(sources), beside=(), clock=lambda: 0.0)
+    session.start(screen)
+    try:
+        while not any(row.steps == many for row in screen.newest.ranks):
+            session.wait(0.01)
+        session.restart(plan)
+        while screen.newest.state != "failed":
+            session.wait(0.01)
+    finally:
+        session.close()
+    assert [row.steps for row in screen.newest.ranks] == [few, few]

@@ -546,6 +546,11 @@ def test_it_is_named_after_what_it_trains_not_after_what_starts_that(command, na
     assert understand(["--", *command.split()]).name == name
 
 
+def test_it_has_a_name_that_a_message_can_hold_and_a_line_of_a_csv():
+    assert understand(["--", "sh", os.fsdecode(b"b\xe4r.py")]).name == "b\ufffdr.py"
+    assert understand(["--", "sh", "a\nb.py"]).name == "a␊b.py"
+
+
 def test_any_command_is_taken_as_it_is():
     assert understand(["--", "sh", "-c", "true", "--"]) == ("sh", ("sh", "-c", "true", "--"))
 

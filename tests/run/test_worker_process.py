@@ -139,6 +139,14 @@ def test_whatever_is_printed_a_log_takes_it_in_lines_that_its_reader_takes():
     assert [one.seq for one in printed] == list(range(len(printed)))
 
 
+def test_a_signal_without_a_name_is_told_by_its_number():
+    worker = WorkerProcess(PLAN, ("-c", "import os; os.kill(os.getpid(), 36)"))
+    while (ended := worker.ended()) is None:
+        select.select([], [], [], 0.01)
+    worker.close()
+    assert ended.why == "the training process was killed by signal 36"
+
+
 def test_close_ends_the_whole_process_group():
     worker = WorkerProcess(PLAN, ("-c", TWO_CHILDREN))
     while not any(isinstance(one.body, Printed) for one in worker.read()):

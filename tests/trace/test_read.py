@@ -124,10 +124,23 @@ def test_its_first_event_is_dated(tmp_path):
     assert trace_of(tmp_path, operator("a", 5, 1), baseTimeNanoseconds=None).began_ns is None
 
 
+@pytest.mark.parametrize("ts", [1e306, -1e306])
+def test_a_moment_beyond_all_time_is_refused_in_a_line(tmp_path, ts):
+    with pytest.raises(UsageError, match="is no trace"):
+        trace_of(tmp_path, operator("a", ts, 1), operator("b", 5, 1))
+
+
 def test_what_gpudash_noted_is_read_back(tmp_path):
     noted = Profiled(at_s=1.0, path="t.json", first_step=7, steps=3, steps_ms=12.0, took_ms=30.0)
     assert trace_of(tmp_path, *EVENTS, gpudash=as_json(noted)).profiled == noted
     assert trace_of(tmp_path, *EVENTS, gpudash={"of": "another version"}).profiled is None
+
+
+def test_what_gpudash_noted_may_be_no_text(tmp_path):
+    whole = json.dumps(document([EVENTS[0]])).encode()
+    path = tmp_path / "trace.json"
+    path.write_bytes(b'{"gpudash": {"type": "Profiled", "path": "\xff"}, ' + whole[1:])
+    assert read(path).profiled is None
 
 
 def test_the_main_thread_is_the_first_lane_and_streams_follow_by_number(tmp_path):

@@ -23,7 +23,18 @@ def test_the_first_time_nothing_is_remembered():
     assert preferences.load() == Preferences()
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b'{"theme": 3}', b'{"theme": "no'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b'{"theme": 3}',
+        b'{"theme": "no',
+        b'{"theme": "\xff"}',
+        b'{"a":' + b"[" * 100_000,
+    ],
+)
 def test_a_broken_file_is_as_none(home, content):
     preferences.save(CHOSEN).join()
     (home / "gpudash" / "preferences.json").write_bytes(content)

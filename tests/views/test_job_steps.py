@@ -2,7 +2,17 @@
 
 import msgspec
 
-from gpudash.protocol import Device, Envelope, Notice, Progress, Started, Step
+from gpudash.protocol import (
+    Device,
+    Envelope,
+    Notice,
+    Parted,
+    Plan,
+    Progress,
+    Restarted,
+    Started,
+    Step,
+)
 from gpudash.views.job_steps import JobSteps
 
 
@@ -77,6 +87,26 @@ def test_where_a_rank_does_not_know_its_samples_the_job_does_not():
 def test_a_rank_that_is_gone_since_a_restart_with_fewer_no_longer_counts():
     told = of_job(started(0, 3), trained(2), started(0, 2), own=trained())
     assert told.steps[0].samples == 2 * 32
+
+
+def test_of_processes_that_train_alone_side_by_side_one_may_begin_again():
+    told = of_job(started(0), started(1), trained(1, samples=96), started(0), own=trained())
+    assert told.steps[0].samples == 32 + 96
+    assert told.total_samples == 320 + 320
+
+
+def test_a_process_that_has_ended_trains_no_further_samples_and_has_trained_its_own():
+    parted = Envelope(source="training", rank=1, seq=2, sent_s=1.0, body=Parted(at_s=1.0, pid=1))
+    told = of_job(started(0), started(1), trained(1, samples=96), parted, own=trained())
+    assert told.steps[0].samples == 32
+    assert told.total_samples == 320 + 320
+
+
+def test_after_a_restart_nothing_is_known_of_the_ranks_before():
+    again = Restarted(at_s=1.0, plan=Plan(workload="", settings={}))
+    restarted = Envelope(source="session", seq=0, sent_s=1.0, body=again)
+    own = trained()
+    assert of_job(started(0, 2), trained(1), restarted, started(0), own=own) is own.body
 
 
 def test_what_is_no_step_stays_as_it_is():

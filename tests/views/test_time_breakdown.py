@@ -203,6 +203,19 @@ def test_a_pause_and_a_switch_are_known_for_what_they_are():
     assert found.unattributed_s == pytest.approx(0.2)  # 3.0 to 3.1 and 3.5 to 3.6
 
 
+def test_a_switch_within_a_pause_is_counted_once():
+    found = account(
+        started(0),
+        progress(step(1, 1000, device_ms=1000)),
+        Paused(at_s=2),
+        changed(5, took_ms=2000),
+        Resumed(at_s=6),
+        progress(step(9, 1000, device_ms=1000)),
+    )
+    assert (found.switching_s, found.paused_s) == pytest.approx((2, 2))
+    assert found.unattributed_s == pytest.approx(3)  # 1 to 2 and 6 to 8
+
+
 def test_what_the_training_does_between_steps_by_itself_has_parts_of_its_own():
     found = account(
         started(0),
@@ -355,6 +368,16 @@ def test_what_came_before_a_recording_changes_nothing_in_it():
     recorded = reconciliation.account().since(before)
     assert recorded.phases_s == pytest.approx(recorded.wall_s, rel=0.05)
     assert recorded.unattributed_s == pytest.approx(0, abs=0.05)
+
+
+def test_what_is_measured_in_a_recording_says_nothing_of_the_time_before_it():
+    reconciliation = TimeAccount()
+    reconciliation.fold(started(0))
+    reconciliation.fold(progress(step(10, 10_000)))  # not measured so far
+    before = reconciliation.settled()
+    reconciliation.fold(progress(step(11, 1000, device_ms=0, data_ms=1000)))
+    found = reconciliation.account().since(before)
+    assert (found.phases_s, found.data_s) == pytest.approx((0, 1))
 
 
 def test_an_account_is_written_in_microseconds():

@@ -73,6 +73,7 @@ def test_a_workload_once_found_is_in_the_catalogue_as_it_is_in_its_own_process(m
         ("import os\nos._exit(3)\n", "mine.py: Python ended with 3 while importing it"),
         ("import os\nos.abort()\n", "mine.py: Python ended with -6 while importing it"),
         ("raise ValueError('\x1b[31mred')\n", "ValueError: "),
+        ("import os\nos.write(2, b'\\xff')\nos._exit(3)\n", "Python ended with 3"),
     ],
 )
 def test_a_file_that_ends_its_process_is_told_in_one_plain_line(text: str, why: str) -> None:

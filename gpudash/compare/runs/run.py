@@ -19,6 +19,7 @@ from gpudash.protocol import Changed, Device, Envelope, Settings, Started
 from gpudash.recording.csv_reader import NOT_RECORDED, log_or_csv, open_recording
 from gpudash.recording.intervals import SWITCH_S, Interval
 from gpudash.recording.log import LineReader
+from gpudash.recording.provenance import plain
 from gpudash.statistics import mean
 from gpudash.views.settings_history import WARMUP_STEPS
 
@@ -83,7 +84,7 @@ def _recording(path: Path) -> Run:
             elif isinstance(item, Envelope) and item.rank == 0:
                 found.message(item.body)
     return Run(
-        path=str(path),
+        path=plain(str(path)),
         circumstances=_of_recording(reader, found.started),
         measured=tuple(found.measured()),
         refused=reader.refused,
@@ -163,7 +164,7 @@ def _sweep(path: Path) -> Run:
     for row in rows:
         by_cell.setdefault(row.cell, []).append(row)
     return Run(
-        path=str(path),
+        path=plain(str(path)),
         circumstances=told.versions | _of_device(told.device) | machine | _seed(fixed),
         measured=tuple(
             _cell(blocks, told.workload, fixed | told.grid.changes(cell))

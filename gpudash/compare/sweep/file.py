@@ -19,11 +19,12 @@ from msgspec.structs import replace
 
 from gpudash.compare.sweep.grid import BlockRow, Grid, whole_rounds
 from gpudash.compare.sweep.table import SettingResult
-from gpudash.errors import RecordingError, UsageError
+from gpudash.errors import UNDECODABLE, RecordingError, UsageError
 from gpudash.protocol import Device, Settings, Started
 from gpudash.recording import provenance
 from gpudash.recording.csv_file import decimals, text
 from gpudash.recording.files import Output, reason, refuse_existing, shown
+from gpudash.recording.log import LARGEST
 from gpudash.recording.provenance import path_beside
 
 SCHEMA_VERSION = 1
@@ -284,7 +285,11 @@ def _row(cells: dict[str, str]) -> BlockRow:
     """Return a block. Raises ValueError for a cell that holds something else."""
     known = {name: cells[name] or None for name in (*CELLS, *LATER) if name in cells}
     known["util_pct"] = known["gpu_util_pct"]
-    return msgspec.convert(known, BlockRow, strict=False)
+    row = msgspec.convert(known, BlockRow, strict=False)
+    numbers = (one for one in msgspec.structs.astuple(row) if isinstance(one, int | float))
+    if not all(0 <= one < LARGEST for one in numbers):
+        raise ValueError("a number that no block has")
+    return row
 
 
 def read_provenance(path: Path, verb: str = "read") -> Provenance:
@@ -296,7 +301,7 @@ def read_provenance(path: Path, verb: str = "read") -> Provenance:
         why = f": {reason(error)}"
     except msgspec.ValidationError:  # a recording's, say
         why = " is not a sweep's file"
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         why = " is damaged"
     raise UsageError(f"cannot {verb} {shown(path)}: {shown(beside)}{why}")
 

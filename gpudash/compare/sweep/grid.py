@@ -97,6 +97,7 @@ def whole_rounds(grid: Grid, rows: Sequence[BlockRow]) -> list[BlockRow]:
     Blocks of a round are compared with each other, so one training has to measure them all. Each
     number of processes is a training of its own, with rounds of its own.
     """
+    rows = [row for row in rows if row.cell < grid.cells]
     cells: dict[int | None, list[int]] = {}
     for cell in range(grid.cells):
         cells.setdefault(grid.nproc(cell), []).append(cell)
