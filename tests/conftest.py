@@ -37,6 +37,11 @@ def pytest_collection() -> Iterator[None]:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Python's end finds it, else libraries complain of leaks."""
+    gc.unfreeze()
+
+
 def slow_examples(count: int) -> settings:
     """Return the settings of a test with so many examples, in a long run so many times more."""
     return settings(max_examples=count * settings().max_examples // SHORT)
