@@ -1,5 +1,6 @@
 """What tests of several folders share."""
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -25,6 +26,20 @@ SHORT, LONG = 50, 2_000
 settings.register_profile("short", max_examples=SHORT, deadline=None, derandomize=True)
 settings.register_profile("long", max_examples=LONG, deadline=None)
 settings.load_profile("short")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is imported stays: no look for garbage goes through it, of which tests ask for many."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Python's end finds it, else libraries complain of leaks."""
+    gc.unfreeze()
 
 
 def slow_examples(count: int) -> settings:
