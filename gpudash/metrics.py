@@ -180,7 +180,8 @@ METRICS: dict[str, Metric] = {
     "train_s": Metric(
         "run",
         "s",
-        "Length of the row without pauses, lever changes, starts and restarts.",
+        "Length of the row until the training ends, without pauses, lever changes, starts and "
+        "restarts.",
         "sum",
         6,
     ),
