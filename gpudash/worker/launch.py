@@ -14,7 +14,8 @@ import msgspec
 
 from gpudash.instrument.pipes import EventPipe
 from gpudash.protocol import Failed, Hello, Plan, Status
-from gpudash.worker.__main__ import CAN
+from gpudash.worker.__main__ import CAN, describe
+from workloads.levers import LeverError
 from workloads.lifetime import die_with
 from workloads.standard_levers import usable_cores
 
@@ -33,6 +34,14 @@ def main() -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415  # slow
     from torch.distributed.run import parse_args, run  # noqa: PLC0415  # slow
 
+    from workloads.processes import check_gpus  # noqa: PLC0415  # imports torch
+
+    try:
+        check_gpus(plan.device, plan.nproc)
+    except LeverError as error:
+        events.send(describe(error, plan.workload, plan.settings))
+        events.drain()
+        return 1
     # the ranks tell what has gone wrong themselves
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     os.environ |= LOOPBACK

@@ -67,7 +67,7 @@ def build(plan: Plan, events: EventPipe) -> "Training":
     from workloads import processes  # noqa: PLC0415  # imports torch
     from workloads.training import Training  # noqa: PLC0415  # imports torch
 
-    device, entry = processes.pick_device(plan.device, plan.nproc), find(plan.workload)
+    device, entry = processes.pick_device(plan.device), find(plan.workload)
     events.send(Status(text=f"waiting for the other {plan.nproc - 1} processes"))
     joined = processes.join(device)
     described = announce(plan, device, events)
