@@ -12,6 +12,7 @@ from signal import SIGTERM, Signals
 
 import msgspec
 
+from gpudash.imports import without_collecting
 from gpudash.instrument.pipes import EventPipe
 from gpudash.protocol import Failed, Hello, Plan, Status
 from gpudash.worker.__main__ import CAN, describe
@@ -31,10 +32,11 @@ def main() -> int:
     events = EventPipe(int(events_fd))
     events.send(Hello(can=CAN, pid=os.getpid()))
     events.send(Status(text=f"torchrun starts {plan.nproc} processes"))
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415  # slow
-    from torch.distributed.run import parse_args, run  # noqa: PLC0415  # slow
+    with without_collecting():
+        from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415  # slow
+        from torch.distributed.run import parse_args, run  # noqa: PLC0415  # slow
 
-    from workloads.processes import check_gpus  # noqa: PLC0415  # imports torch
+        from workloads.processes import check_gpus  # noqa: PLC0415  # imports torch
 
     try:
         check_gpus(plan.device, plan.nproc)
