@@ -1,6 +1,6 @@
 """One of torchrun's processes: trains until a file is there, then compares the ranks' weights.
 
-`--no-workers R`: on rank R a loader worker fails until the file `workers` is beside that one.
+`--no-workers R`: on rank R a loader worker fails.
 """
 
 import argparse
@@ -19,17 +19,17 @@ CLASSES, SIDE = 10, 8
 
 
 class Images(Dataset):
-    """Random images, that loader workers cannot make until a file is there."""
+    """Random images, that a rank's loader workers cannot make if it is told so."""
 
-    def __init__(self, workers):
+    def __init__(self, *, fails_in_workers):
         self._images, self._answers = torch.randn(512, 3, SIDE, SIDE), torch.arange(512) % CLASSES
-        self._workers = workers
+        self._fails = fails_in_workers
 
     def __len__(self):
         return len(self._answers)
 
     def __getitem__(self, at):
-        if get_worker_info() is not None and self._workers and not self._workers.exists():
+        if self._fails and get_worker_info() is not None:
             raise OSError("no such file")
         return self._images[at], self._answers[at]
 
@@ -48,8 +48,7 @@ def main():
     )
     model = DistributedDataParallel(net)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    fails = rank == arguments.no_workers
-    data = Images(arguments.until.with_name("workers") if fails else None)
+    data = Images(fails_in_workers=rank == arguments.no_workers)
     sampler = DistributedSampler(data)
     loader = DataLoader(data, batch_size=8, sampler=sampler)
     is_over = torch.zeros(())

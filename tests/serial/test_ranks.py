@@ -30,7 +30,6 @@ from gpudash.run.script import ScriptSource
 from gpudash.run.user_command import UserCommand
 
 SCRIPT = str(Path(__file__).parents[1] / "run" / "ddp_script.py")
-WORLD_SIZE = 3
 WAIT_S = 60.0
 FUSED, SINGLE = {"fused_optimizer": "fused"}, {"fused_optimizer": "single"}
 
@@ -38,12 +37,13 @@ FUSED, SINGLE = {"fused_optimizer": "fused"}, {"fused_optimizer": "single"}
 class Ranks:
     """A training of several ranks, and what its dashboards have heard."""
 
-    def __init__(self, folder, *words):
+    def __init__(self, folder, world_size, *words):
+        self.world_size = world_size
         self.ids, self.forms = count(1), cycle(("fused", "foreach", "single"))
         self.place = rendezvous.begin()
         self.end_file = folder / "end"
         torchrun = (sys.executable, "-m", "torch.distributed.run")
-        how = ("--standalone", f"--nproc-per-node={WORLD_SIZE}", SCRIPT, str(self.end_file))
+        how = ("--standalone", f"--nproc-per-node={world_size}", SCRIPT, str(self.end_file))
         self.held = keep(UserCommand("train.py", (*torchrun, *how, *words)), self.place)
         self.join()
 
@@ -51,7 +51,7 @@ class Ranks:
         """Watch it, and no longer as the dashboard before."""
         self.envelopes = []
         self.source = ScriptSource("train.py", self.held, self.place)
-        self.until(lambda: len(self.of(Started)) == WORLD_SIZE)
+        self.until(lambda: len(self.of(Started)) == self.world_size)
         self.trains_on()
 
     def trains_on(self):
@@ -59,7 +59,7 @@ class Ranks:
         self.until(
             lambda: {
                 one.rank for one in self.envelopes[heard:] if isinstance(one.body, Progress)
-            }.issuperset(range(WORLD_SIZE))
+            }.issuperset(range(self.world_size))
         )
 
     def leave(self):
@@ -90,7 +90,7 @@ class Ranks:
     def ask(self, command):
         """Return every rank's answer."""
         self.source.send(command)
-        self.until(lambda: len(self.answers(command.id)) == WORLD_SIZE)
+        self.until(lambda: len(self.answers(command.id)) == self.world_size)
         return list(self.answers(command.id).values())
 
     def ask_one(self, rank, command):
@@ -103,7 +103,7 @@ class Ranks:
         assert len(steps_of(self.ask(change))) == 1
 
     def settings(self):
-        ranks = range(WORLD_SIZE)
+        ranks = range(self.world_size)
         return [self.of(Started | Changed, rank)[-1].settings for rank in ranks]
 
     def says_at_its_end(self):
@@ -114,20 +114,30 @@ class Ranks:
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
-    """Ranks that keep equal weights to their end. One can have no loader workers for now."""
+def start(tmp_path_factory):
+    started = []
     with pytest.MonkeyPatch.context() as patch, TemporaryDirectory(dir="/tmp") as short_path:
         patch.setenv("XDG_RUNTIME_DIR", short_path)
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
         patch.setenv("OMP_NUM_THREADS", "1")
-        training = Ranks(tmp_path_factory.mktemp("ranks"), "--no-workers", "1")
-        try:
-            yield training
-            assert training.says_at_its_end() == ["weights equal"]
-        finally:
-            training.source._processes.kill()
-            training.held.signal(SIGKILL)
-            training.source.close()
+
+        def begin(world_size, *words):
+            started.append(Ranks(tmp_path_factory.mktemp("ranks"), world_size, *words))
+            return started[-1]
+
+        yield begin
+        for one in started:
+            one.source._processes.kill()
+            one.held.signal(SIGKILL)
+            one.source.close()
+
+
+@pytest.fixture(scope="module")
+def two(start):
+    """Two ranks, the second of which can have no loader workers."""
+    training = start(2, "--no-workers", "1")
+    yield training
+    assert training.says_at_its_end() == ["weights equal"]
 
 
 def steps_of(answers):
@@ -143,81 +153,79 @@ def ab(number, run, *, min_steps=5):
     return Blocks(id=number, run=run, blocks=tuple(blocks))
 
 
-def test_what_one_rank_cannot_take_is_put_back_on_all(ranks):
-    refused = ranks.ask(Change(id=next(ranks.ids), settings={"num_workers": "1"}))
-    assert sorted(one.reason for one in refused) == [
-        "OSError: no such file",
-        *["rank 1: OSError: no such file"] * 2,
-    ]
-    ranks.leave()
-    ranks.join()
-    assert [one["num_workers"] for one in ranks.settings()] == ["0"] * WORLD_SIZE
-    ranks.switch()
-
-
-def test_all_ranks_change_at_the_same_step(ranks):
-    ranks.end_file.with_name("workers").touch()
-    form = {"fused_optimizer": next(ranks.forms)}
-    changes = (form, {"precision": "bf16"}, {"num_workers": "1"}, {"precision": "script"})
+def test_all_ranks_change_at_the_same_step_and_keep_equal_weights(start):
+    training = start(3)
+    changes = (FUSED, {"precision": "bf16"}, {"num_workers": "1"}, {"precision": "script"})
     at = [
-        steps_of(ranks.ask(Change(id=next(ranks.ids), settings=settings))) for settings in changes
+        steps_of(training.ask(Change(id=number, settings=settings)))
+        for number, settings in enumerate(changes)
     ]
     assert [len(steps) for steps in at] == [1] * len(changes)
     assert sorted(at, key=min) == at
 
-    ranks.ask(ab(next(ranks.ids), 1))
+    training.ask(ab(10, 1))
     by_rank = defaultdict(list)
-    for one in ranks.envelopes:
+    for one in training.envelopes:
         if isinstance(one.body, Changed) and one.body.run == 1:
             by_rank[one.rank].append((one.body.block, one.body.after_step, one.body.settings))
     assert [block for block, *_ in by_rank[0]] == [0, 1, 2, 3, None]
-    assert all(by_rank[rank] == by_rank[0] for rank in range(WORLD_SIZE))
-    warmup_steps = ranks.of(Changed, 0)[-1].warmup_steps
+    assert all(by_rank[rank] == by_rank[0] for rank in range(3))
+    warmup_steps = training.of(Changed, 0)[-1].warmup_steps
     lengths = [after[1] - before[1] for before, after in pairwise(by_rank[0])]
     assert min(lengths) >= 5 + 1 + warmup_steps
+    assert training.says_at_its_end() == ["weights equal"]
 
 
-def test_a_rank_that_never_hears_of_it_costs_the_others_their_patience_alone(ranks):
-    number, step = next(ranks.ids), ranks.of(Progress, 0)[-1].total_steps
-    for rank in (0, 2):
-        ranks.ask_one(rank, Change(id=number, settings={"precision": "bf16"}, at_step=step + 200))
-    ranks.until(lambda: len(ranks.answers(number)) == 2)
-    assert {one.reason for one in ranks.answers(number).values()} == {
-        "rank 1 did not answer within 2 s"
-    }
-    ranks.switch()
+def test_what_one_rank_cannot_take_is_put_back_on_all(two):
+    refused = two.ask(Change(id=next(two.ids), settings={"num_workers": "1"}))
+    assert sorted(one.reason for one in refused) == [
+        "OSError: no such file",
+        "rank 1: OSError: no such file",
+    ]
+    two.leave()
+    two.join()
+    assert [one["num_workers"] for one in two.settings()] == ["0", "0"]
+    two.switch()
 
 
-def test_what_ranks_hear_of_after_its_step_is_asked_again_and_then_taken(ranks, monkeypatch):
+def test_a_rank_that_never_hears_of_it_costs_the_others_their_patience_alone(two):
+    number, step = next(two.ids), two.of(Progress, 0)[-1].total_steps
+    two.ask_one(0, Change(id=number, settings={"precision": "bf16"}, at_step=step + 200))
+    two.until(lambda: two.answers(number))
+    assert two.answers(number)[0].reason == "rank 1 did not answer within 2 s"
+    two.switch()
+
+
+def test_what_ranks_hear_of_after_its_step_is_asked_again_and_then_taken(two, monkeypatch):
     over, real = iter([1]), JobCommands._step_for_all
     monkeypatch.setattr(JobCommands, "_step_for_all", lambda *how: next(over, None) or real(*how))
-    ranks.switch()
+    two.switch()
     assert next(over, None) is None
 
 
-def test_a_dashboard_that_is_killed_before_the_step_of_a_change_leaves_all_ranks_alike(ranks):
-    ranks.source.send(Change(id=next(ranks.ids), settings={"fused_optimizer": next(ranks.forms)}))
-    ranks.leave()
-    ranks.join()
-    first, *others = ranks.settings()
-    assert others == [first] * (WORLD_SIZE - 1)
-    ranks.switch()
+def test_a_dashboard_that_is_killed_before_the_step_of_a_change_leaves_all_ranks_alike(two):
+    two.source.send(Change(id=next(two.ids), settings={"fused_optimizer": next(two.forms)}))
+    two.leave()
+    two.join()
+    one, other = two.settings()
+    assert one == other
+    two.switch()
 
 
-def test_a_dashboard_that_is_killed_in_a_block_has_all_ranks_go_back_at_the_same_step(ranks):
-    before = ranks.settings()
-    ranks.source.send(ab(next(ranks.ids), 1, min_steps=10**6))
-    ranks.until(lambda: len(ranks.of(Changed)) == WORLD_SIZE)
-    ranks.leave()
-    ranks.join()
-    assert ranks.settings() == before
-    ranks.switch()
+def test_a_dashboard_that_is_killed_in_a_block_has_all_ranks_go_back_at_the_same_step(two):
+    before = two.settings()
+    two.source.send(ab(next(two.ids), 1, min_steps=10**6))
+    two.until(lambda: len(two.of(Changed)) == 2)
+    two.leave()
+    two.join()
+    assert two.settings() == before
+    two.switch()
 
 
-def test_a_profile_of_rank_0_alone_keeps_no_rank_from_training(ranks, tmp_path):
-    number = next(ranks.ids)
-    ranks.source.send(Profile(id=number, steps=3, path=str(tmp_path / "trace.json")))
-    ranks.until(lambda: ranks.answers(number))
-    assert isinstance(ranks.answers(number)[0], Profiled)
-    ranks.trains_on()
-    ranks.switch()
+def test_a_profile_of_rank_0_alone_keeps_no_rank_from_training(two, tmp_path):
+    number = next(two.ids)
+    two.source.send(Profile(id=number, steps=3, path=str(tmp_path / "trace.json")))
+    two.until(lambda: two.answers(number))
+    assert isinstance(two.answers(number)[0], Profiled)
+    two.trains_on()
+    two.switch()
