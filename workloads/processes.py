@@ -66,21 +66,29 @@ class GradientOptions:
         return wrapped
 
 
-def pick_device(name: str, count: int) -> torch.device:
-    """Return this process's device, of the kind that is named: GPU n for process n of its host.
-
-    Raises LeverError where there are fewer GPUs than processes.
-    """
+def check_gpus(name: str, count: int) -> None:
+    """Raise LeverError where so many processes, each on a device so named, lack GPUs."""
     gpus = torch.cuda.device_count()
-    if name == "cpu" or (name == "auto" and not gpus):
-        return torch.device("cpu")
-    if count > gpus:
-        raise LeverError(
-            f"--nproc {count} is not valid: torch sees {gpus} GPU{'' if gpus == 1 else 's'} here, "
-            f"and each process trains on its own; valid: {f'1 to {gpus}, or ' if gpus else ''}"
-            "any number with --device cpu"
-        )
-    return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    if _is_cpu(name) or count <= gpus:
+        return
+    raise LeverError(
+        f"--nproc {count} is not valid: torch sees {gpus} GPU{'' if gpus == 1 else 's'} here, "
+        f"and each process trains on its own; valid: {f'1 to {gpus}, or ' if gpus else ''}"
+        "any number with --device cpu"
+    )
+
+
+def pick_device(name: str) -> torch.device:
+    """Return this process's device, of the kind that is named: GPU n for process n of its host."""
+    return (
+        torch.device("cpu")
+        if _is_cpu(name)
+        else torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    )
+
+
+def _is_cpu(name: str) -> bool:
+    return name == "cpu" or (name == "auto" and not torch.cuda.device_count())
 
 
 def join(device: torch.device) -> Processes:

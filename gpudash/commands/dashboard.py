@@ -1,9 +1,8 @@
 """`gpudash [WORKLOAD]`: trains a workload, on the dashboard or headless."""
 
 import argparse
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import msgspec
 from gpudash.commands.plan import make_plan
 from gpudash.commands.stdout import on_terminal
 from gpudash.errors import UsageError
+from gpudash.imports import without_collecting
 from gpudash.protocol import Plan
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def show(open_session: Callable[[], "Session"], plan: Plan, arguments: argparse.Namespace) -> int:
     """Open the dashboard. Returns the exit code."""
-    with _without_collecting():
+    with without_collecting():
         from gpudash.tui.app import run_dashboard  # noqa: PLC0415  # Textual only where shown
         from gpudash.tui.look import Look  # noqa: PLC0415  # … too
 
@@ -89,14 +89,3 @@ def _outputs(arguments: argparse.Namespace) -> tuple[Path | None, "Form | None"]
         if getattr(arguments, option) and record is None:
             raise UsageError(f"--{option.replace('_', '-')} goes with --record FILE.csv")
     return record, form
-
-
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Leave imports alone: they make no garbage, and looking for it takes a tenth of the time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()

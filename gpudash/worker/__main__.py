@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpudash.imports import without_collecting
 from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
 from gpudash.protocol import (
     Ability,
@@ -100,7 +101,8 @@ def keep_sockets_in(directory: str) -> None:
 def build(plan: Plan, events: EventPipe) -> "Training":
     """Build the workload and report it. Raises what goes wrong on the way."""
     # here and not above: this is what takes the seconds
-    from workloads.training import Training, pick_device  # noqa: PLC0415  # see above
+    with without_collecting():
+        from workloads.training import Training, pick_device  # noqa: PLC0415  # see above
 
     device, entry = pick_device(plan.device), find(plan.workload)
     described = announce(plan, device, events)

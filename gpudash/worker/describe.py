@@ -8,6 +8,7 @@ import sys
 
 import msgspec
 
+from gpudash.imports import without_collecting
 from gpudash.offers import offer_of
 from gpudash.protocol import Described, Description, Unfit
 from workloads.levers import LeverError
@@ -18,7 +19,8 @@ from workloads.own.loading import find
 def describe(name: str) -> Description:
     """Import what is named, and describe it."""
     try:
-        entry = find(name)
+        with without_collecting():
+            entry = find(name)
     except LeverError as error:
         return Unfit(why=str(error))
     return Described(

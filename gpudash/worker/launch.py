@@ -13,9 +13,11 @@ from signal import SIGTERM
 import msgspec
 
 from gpudash.format import signal_name
+from gpudash.imports import without_collecting
 from gpudash.instrument.pipes import EventPipe
 from gpudash.protocol import Failed, Hello, Plan, Status
-from gpudash.worker.__main__ import CAN
+from gpudash.worker.__main__ import CAN, describe
+from workloads.levers import LeverError
 from workloads.lifetime import die_with
 from workloads.standard_levers import usable_cores
 
@@ -31,11 +33,19 @@ def main() -> int:
     events = EventPipe(int(events_fd))
     events.send(Hello(can=CAN, pid=os.getpid()))
     events.send(Status(text=f"torchrun starts {plan.nproc} processes"))
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415  # slow
-    from torch.distributed.run import parse_args, run  # noqa: PLC0415  # slow
+    with without_collecting():
+        from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415  # slow
+        from torch.distributed.run import parse_args, run  # noqa: PLC0415  # slow
 
-    from gpudash.worker import loopback  # noqa: PLC0415  # imports torch
+        from gpudash.worker import loopback  # noqa: PLC0415  # imports torch
+        from workloads.processes import check_gpus  # noqa: PLC0415  # imports torch
 
+    try:
+        check_gpus(plan.device, plan.nproc)
+    except LeverError as error:
+        events.send(describe(error, plan.workload, plan.settings))
+        events.drain()
+        return 1
     loopback.register()
     # the ranks tell what has gone wrong themselves
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)

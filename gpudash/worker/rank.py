@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from gpudash.imports import without_collecting
 from gpudash.instrument.endpoint import Endpoint
 from gpudash.instrument.pipes import CommandPipe, EventPipe
 from gpudash.protocol import Plan, Status
@@ -63,11 +64,15 @@ def await_dashboard(place: Rendezvous) -> socket.socket:
 
 def build(plan: Plan, events: EventPipe) -> "Training":
     """Join the others, build the workload and report it. Raises what goes wrong on the way."""
-    from gpudash.instrument.bus import bus_gb_s  # noqa: PLC0415  # imports torch
-    from workloads import processes  # noqa: PLC0415  # imports torch
-    from workloads.training import Training  # noqa: PLC0415  # imports torch
+    with without_collecting():
+        # the first optimizer imports it, and each rank would wait for the one before
+        import torch._dynamo  # noqa: F401, PLC0415  # slow
 
-    device, entry = processes.pick_device(plan.device, plan.nproc), find(plan.workload)
+        from gpudash.instrument.bus import bus_gb_s  # noqa: PLC0415  # imports torch
+        from workloads import processes  # noqa: PLC0415  # imports torch
+        from workloads.training import Training  # noqa: PLC0415  # imports torch
+
+    device, entry = processes.pick_device(plan.device), find(plan.workload)
     events.send(Status(text=f"waiting for the other {plan.nproc - 1} processes"))
     joined = processes.join(device)
     described = announce(plan, device, events)

@@ -187,8 +187,9 @@ def test_two_processes_are_recorded_without_a_screen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     record = tmp_path / "r.csv"
-    small = "encdec --nproc 2 --device cpu --batch-size 2 --set num_workers=0 --steps 20"
-    assert main([*small.split(), "--record", str(record)]) == 0
+    plan = "encdec --nproc 2 --device cpu --batch-size 2 --steps 20"
+    small = "--set num_workers=0 --set model_scale=small --set data=cached"
+    assert main([*plan.split(), *small.split(), "--record", str(record)]) == 0
     assert "trained 20 steps" in capsys.readouterr().err
     lines = record.with_suffix(".jsonl").read_text().splitlines()
     assert any('"world_size":2' in line for line in lines)

@@ -1,6 +1,5 @@
-"""Trainings that say where their steps begin and end; prints what the tracker found."""
+"""Trainings that say where their steps begin and end."""
 
-import sys
 import threading
 import time
 
@@ -9,7 +8,6 @@ from torch.utils.data import DataLoader, Dataset
 
 import gpudash
 from gpudash.hooks import explicit
-from tests.hooks import shapes
 from tests.hooks.shapes import Net, backward, data, made, shape
 
 PAUSE_S = 0.05
@@ -217,8 +215,3 @@ def tokens_of_the_batches(toy):
     rows = [{"input_ids": torch.ones(8)} for _ in range(64)]
     for batch in DataLoader(rows, batch_size=8):
         train(model, optimizer, (batch["input_ids"] * torch.randn(8, 1), torch.randint(2, (8,))))
-
-
-if __name__ == "__main__":
-    own = [name for name, (run, _) in shapes.SHAPES.items() if run.__module__ == __name__]
-    shapes.main(sys.argv[1:] or own)

@@ -22,7 +22,8 @@ def main(path):
     optimizer = torch.optim.AdamW(model.parameters())
     rows = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
     for epoch in range(3):
-        for x, y in DataLoader(rows, 8, shuffle=True, num_workers=epoch % 2):
+        fork = {"num_workers": 1, "multiprocessing_context": "fork"} if epoch % 2 else {}
+        for x, y in DataLoader(rows, 8, shuffle=True, **fork):
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(x), y)
             loss.backward()

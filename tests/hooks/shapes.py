@@ -1,12 +1,10 @@
-"""Trainings of many shapes, one after the other in one process; prints what the tracker found."""
+"""Trainings of many shapes, one after the other in one process, and what the tracker found."""
 
 import copy
 import gc
 import io
 import itertools
-import json
 import pickle
-import sys
 import time
 import traceback
 import types
@@ -562,15 +560,16 @@ def keeps_optimizers(name):
     return "compiled" in name or name == "optimizer_in_backward"
 
 
-def main(names):
+def train(names, *, together=False):
+    """Return what is told of each; `together` has alike steps timed so."""
     toy = watched()
-    toy.tracker.may_skip = "--together" in names
-    if toy.tracker.may_skip:  # the same on each machine: time goes on as the tracker looks at it
+    toy.tracker.may_skip = together
+    if together:  # the same on each machine: time goes on as the tracker looks at it
         passing = SimpleNamespace(monotonic=itertools.count(step=0.002).__next__)
         batches.time = steps.time = tracker.time = passing
     tracker.LOSS_EVERY_S = 0.0  # each is kept, however fast the machine
     told = {}
-    for name in [name for name in names if name in SHAPES] or sorted(SHAPES, key=keeps_optimizers):
+    for name in sorted(names, key=keeps_optimizers):
         run, expected = SHAPES[name]
         toy.clear()
         gc.collect()
@@ -615,8 +614,4 @@ def main(names):
                 ],
             }
         )
-    print(json.dumps(told))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    return told

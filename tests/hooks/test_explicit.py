@@ -1,10 +1,8 @@
 """Steps that a script declares are its steps, whatever its optimizers do."""
 
-import json
-
 import pytest
 
-from tests.hooks.test_tracker import python
+from tests.hooks.test_tracker import trained_once
 
 EXPECTED = {
     "each_batch": 12,
@@ -27,8 +25,13 @@ PAUSE_MS = 50.0
 
 
 @pytest.fixture(scope="module")
-def told():
-    return json.loads(python("-m", "tests.hooks.declared").stdout)
+def trained(tmp_path_factory, worker_id):
+    return trained_once(tmp_path_factory, worker_id)
+
+
+@pytest.fixture(scope="module")
+def told(trained):
+    return trained["declared"]
 
 
 def each(one, name):
@@ -100,9 +103,8 @@ def test_inside_a_step_nothing_is_taken_for_an_evaluation(told):
     assert told["evaluates_inside"]["asides"] == []
 
 
-def test_the_first_of_them_ends_steps_that_are_timed_together():
-    shape = "after_steps_that_were_found"
-    one = json.loads(python("-m", "tests.hooks.declared", "--together", shape).stdout)[shape]
+def test_the_first_of_them_ends_steps_that_are_timed_together(trained):
+    one = trained["declared, together"]["after_steps_that_were_found"]
     assert one["failures"] == []
     assert one["steps"] == one["expected"]
     steps_alone = [record["step"] for record in one["records"] if record["count"] == 1]

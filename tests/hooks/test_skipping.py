@@ -8,7 +8,7 @@ from tests.hooks.test_tracker import trained_once
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory, worker_id):
-    return trained_once(tmp_path_factory, worker_id)
+    return trained_once(tmp_path_factory, worker_id)["found"]
 
 
 UNCOMPILED = [shape for shape in shapes.SHAPES if "compiled" not in shape]
@@ -16,7 +16,7 @@ UNCOMPILED = [shape for shape in shapes.SHAPES if "compiled" not in shape]
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory, worker_id):
-    return trained_once(tmp_path_factory, worker_id, "--together", *UNCOMPILED)
+    return trained_once(tmp_path_factory, worker_id)["found, together"]
 
 
 @pytest.mark.parametrize("shape", UNCOMPILED)

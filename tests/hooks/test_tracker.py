@@ -19,22 +19,20 @@ def python(*args):
     )
 
 
-def trained_once(tmp_path_factory, worker_id, *how):
-    """What all shapes told, made once: pytest's workers share it."""
+def trained_once(tmp_path_factory, worker_id):
+    """What all shapes told, by how they were trained; made once: pytest's workers share it."""
     folder = tmp_path_factory.getbasetemp()
-    path = (
-        folder if worker_id == "master" else folder.parent
-    ) / f"shapes{'-together' if how else ''}.json"
+    path = (folder if worker_id == "master" else folder.parent) / "shapes.json"
     with path.open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         if not path.stat().st_size:
-            file.write(python("-m", "tests.hooks.shapes", *how).stdout)
+            file.write(python("-m", "tests.hooks.every_shape").stdout)
     return json.loads(path.read_text())
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory, worker_id):
-    return trained_once(tmp_path_factory, worker_id)
+    return trained_once(tmp_path_factory, worker_id)["found"]
 
 
 @pytest.mark.parametrize("shape", shapes.SHAPES)

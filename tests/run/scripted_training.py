@@ -8,10 +8,12 @@ import os
 import socket
 import sys
 import time
+from pathlib import Path
 
 import msgspec
 
 from gpudash import rendezvous
+from gpudash.instrument import stack_signal
 from gpudash.protocol import AnyCommand, Envelope, Hello, LeverOffer, Offered
 from tests.scripted_worker import Worker
 
@@ -42,6 +44,8 @@ LEVERS = (
         refusal="the script sets its batch size itself",
     ),
 )
+
+LATE_AT = 40
 
 
 class Training:
@@ -81,6 +85,11 @@ class Training:
         facts = {"pid": os.getpid(), "world_size": self.world_size}
         self.tell(msgspec.structs.replace(started, **facts))
 
+    def await_dashboard(self):
+        while self.connection is None:
+            self.accept()
+            time.sleep(0.01)
+
     def hear(self):
         if self.connection is None:
             return
@@ -110,14 +119,21 @@ class Training:
             self.connection = None
 
 
+def load(file):
+    while not file.exists():
+        time.sleep(0.02)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--step-s", type=float, default=0.01)
-    parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--rank", type=int, default=int(os.environ.get("RANK", "0")))
     parser.add_argument("--world-size", type=int, default=1)
     parser.add_argument("--exit", type=int, default=0)
     parser.add_argument("--fork", action="store_true", help="two train, as under torchrun")
+    parser.add_argument("--dies", type=Path, help="once it is there, unless started again")
+    parser.add_argument("--late", type=Path, help="after some steps it waits for it")
     arguments = parser.parse_args()
     place = rendezvous.of_environment()
     pid = os.fork() if arguments.fork else 0
@@ -127,7 +143,18 @@ def main():
     place.mark("torch")
     print("training", os.getpid(), flush=True)
     training = Training(place, arguments.rank, arguments.world_size)
-    for _ in range(arguments.steps):
+    if arguments.late:
+        stack_signal.answer(place)
+    if arguments.dies or arguments.late:
+        training.await_dashboard()
+    while arguments.dies and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        training.turn()
+        time.sleep(arguments.step_s)
+        if arguments.dies.exists():
+            os._exit(1)
+    for step in range(arguments.steps):
+        if arguments.late and step == LATE_AT:
+            load(arguments.late)
         training.turn()
         time.sleep(arguments.step_s)
     if pid:

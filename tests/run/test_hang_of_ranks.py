@@ -1,4 +1,7 @@
-"""Ranks that torchrun starts, of which one is late or dies: seen by a session, with real stacks."""
+"""Ranks that torchrun starts, of which one is late or dies: seen by a session, with real stacks.
+
+Those that die, and one alone, are doubles: what is told of them needs no torch.
+"""
 
 import signal
 import sys
@@ -17,6 +20,7 @@ from gpudash.run.user_command import UserCommand
 from gpudash.views.answer import answer
 
 SCRIPT = str(Path(__file__).parents[1] / "hooks" / "scripts" / "hangs.py")
+DOUBLE = str(Path(__file__).with_name("scripted_training.py"))
 TORCHRUN = str(Path(sysconfig.get_path("scripts")) / "torchrun")
 HANG_S = 1.0
 WAIT_S = 90.0
@@ -84,7 +88,7 @@ def stacks_of(snapshot):
 
 
 def test_the_rank_that_the_others_wait_for_is_named_and_all_train_on(train):
-    screen = train(TORCHRUN, "--nproc-per-node=3", SCRIPT, "late", seen=lambda s: stacks_of(s) == 3)
+    screen = train(TORCHRUN, "--nproc-per-node=3", SCRIPT, seen=lambda s: stacks_of(s) == 3)
     hang, shown = screen.hangs[0]
     assert hang.missing == (2,)
     assert [one.collective for one in hang.stacks] == ["backward", "backward", ""]
@@ -102,18 +106,22 @@ def test_the_rank_that_the_others_wait_for_is_named_and_all_train_on(train):
 
 
 def test_a_rank_that_torchrun_starts_again_is_shown_as_such(train):
-    words = (TORCHRUN, "--nproc-per-node=2", "--max-restarts=1", SCRIPT, "dies")
+    torchrun = (TORCHRUN, "--nproc-per-node=2", "--max-restarts=1")
+    words = (*torchrun, DOUBLE, "--steps", "60", "--dies")
     screen = train(*words, seen=lambda s: [row.steps > 0 for row in s.ranks] == [True, True])
     assert screen.newest.state == "finished"
-    assert [(row.restarts, row.steps) for row in screen.newest.ranks] == [(1, 60), (1, 60)]
+    newest = screen.newest.ranks
+    assert [(row.restarts, row.steps) for row in newest] == [(1, 57)] * 2  # its last 3 are not told
     assert [marker.label for marker in screen.newest.markers] == ["restart"]
     for rank in (0, 1):
         assert sum(f"rank {rank} began again" in line for line in screen.log) == 1
 
 
 def test_a_single_process_says_where_it_is(train):
-    screen = train(sys.executable, SCRIPT, "late", seen=lambda s: stacks_of(s) == 1)
+    screen = train(
+        sys.executable, DOUBLE, "--steps", "60", "--late", seen=lambda s: stacks_of(s) == 1
+    )
     _, shown = screen.hangs[0]
     assert shown.title.startswith("no step for ")
-    assert shown.evidence[0].startswith("it is in load (hangs.py:")
+    assert shown.evidence[0].startswith("it is in load (scripted_training.py:")
     assert screen.newest.state == "finished"

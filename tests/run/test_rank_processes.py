@@ -27,6 +27,7 @@ from gpudash.protocol import (
     Resume,
     Resumed,
     Started,
+    Status,
     Stop,
 )
 from gpudash.run.rank_processes import RankProcesses, start
@@ -170,16 +171,18 @@ def test_where_one_rank_dies_the_others_end_and_it_is_said_which(ranks: Ranks):
     assert [one.sentence for one in ranks.of(Failed)[0]] == ["rank 1 was killed by SIGKILL"]
 
 
-def test_what_no_rank_can_do_is_said_once():
+def test_more_processes_than_gpus_are_refused_before_any_starts():
     ranks = Ranks(Plan(workload="encdec", settings=SMALL, device="cuda", nproc=2))
     try:
         ranks.end()
         (failed,), others = ranks.of(Failed)
+        heard = ranks.of(Status)[0]
     finally:
         ranks.link.close()
     assert failed.kind == "bad_setting"
     assert failed.sentence.startswith("--nproc 2 is not valid")
     assert not others
+    assert len(heard) == 1  # the launcher's own
 
 
 TOO_LARGE = """

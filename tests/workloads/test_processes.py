@@ -12,7 +12,7 @@ from tests.workloads.trainings import CPU, assert_same, train, weights
 from workloads import CATALOGUE, find_workload
 from workloads.batches import Consecutive
 from workloads.levers import LeverError, find
-from workloads.processes import ALONE, GradientOptions, Processes, pick_device
+from workloads.processes import ALONE, GradientOptions, Processes, check_gpus, pick_device
 from workloads.standard_levers import PROCESSES
 from workloads.training import Training
 
@@ -102,10 +102,18 @@ def test_a_cuda_graph_is_refused_over_several_processes():
 def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(LeverError, match="--nproc 3 is not valid: torch sees 2 GPUs here"):
-        pick_device("auto", 3)
+        check_gpus("auto", 3)
+    check_gpus("cuda", 2)
+    check_gpus("cpu", 3)
+
+
+def test_each_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert pick_device("cuda", 2) == torch.device("cuda", 1)
-    assert pick_device("cpu", 3) == CPU
+    assert pick_device("cuda") == torch.device("cuda", 1)
+    assert pick_device("cpu") == CPU
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert pick_device("auto") == CPU
 
 
 class OwnClass:

@@ -1,0 +1,40 @@
+"""All trainings of shapes.py and declared.py; prints what was told of each.
+
+Their processes are forked from one that has imported torch: that takes longer than the trainings.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import torch._dynamo  # noqa: F401  # as the first optimizer does, but once for all of them
+from torch import multiprocessing
+
+from tests.hooks import declared, shapes
+
+DECLARED = [name for name, (run, _) in shapes.SHAPES.items() if run.__module__ == declared.__name__]
+FOUND = [name for name in shapes.SHAPES if name not in DECLARED]
+PROCESSES = {
+    "found": (FOUND, False),
+    "found, together": ([name for name in FOUND if "compiled" not in name], True),
+    "declared": (DECLARED, False),
+    "declared, together": (["after_steps_that_were_found"], True),
+}
+
+
+def train(_process, file, names, together):
+    Path(file).write_text(json.dumps(shapes.train(names, together=together)))
+
+
+def main():
+    told = {}
+    with tempfile.NamedTemporaryFile() as file:
+        for how, of in PROCESSES.items():  # one at a time: the others would make its steps longer
+            multiprocessing.start_processes(train, (file.name, *of), start_method="fork")
+            told[how] = json.loads(Path(file.name).read_text())
+    json.dump(told, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
