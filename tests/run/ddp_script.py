@@ -15,14 +15,16 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, get_worker
 from gpudash.hooks import training
 
 training.PATIENCE_S = 2.0
-CLASSES, SIDE = 10, 8
+IMAGES, CLASSES, SIDE = 8192, 10, 8
 
 
 class Images(Dataset):
     """Random images, that a rank's loader workers cannot make if it is told so."""
 
     def __init__(self, *, fails_in_workers):
-        self._images, self._answers = torch.randn(512, 3, SIDE, SIDE), torch.arange(512) % CLASSES
+        # long epochs: CPython 3.11 may hang in a fork beside gloo's threads, one in a thousand
+        self._images = torch.randn(IMAGES, 3, SIDE, SIDE)
+        self._answers = torch.arange(IMAGES) % CLASSES
         self._fails = fails_in_workers
 
     def __len__(self):

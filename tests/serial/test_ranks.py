@@ -155,7 +155,7 @@ def ab(number, run, *, min_steps=5):
 
 def test_all_ranks_change_at_the_same_step_and_keep_equal_weights(start):
     training = start(3)
-    changes = (FUSED, {"precision": "bf16"}, {"num_workers": "1"}, {"precision": "script"})
+    changes = (FUSED, {"precision": "bf16"}, {"num_workers": "1"}, {"num_workers": "0"})
     at = [
         steps_of(training.ask(Change(id=number, settings=settings)))
         for number, settings in enumerate(changes)
