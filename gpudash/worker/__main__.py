@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from multiprocessing.util import get_temp_dir
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -62,7 +63,7 @@ def main() -> int:
     keep_sockets_in(scratch)
     keep_compiled_code()
     plan = msgspec.json.decode(plan_json, type=Plan)
-    commands = CommandPipe(sys.stdin.fileno())
+    commands = CommandPipe(take_input())
     return work(plan, EventPipe(int(events_fd)), build, partial(train, commands=commands))
 
 
@@ -81,7 +82,7 @@ def work(
         train(training, plan, events)
     except ParentGone:
         return 1
-    except Exception as error:  # noqa: BLE001  # the parent must hear of every one
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # the parent must hear of every one
         asked = training.chosen if training else plan.settings
         events.send(describe(error, plan.workload, asked))
         events.drain()
@@ -95,6 +96,18 @@ def keep_sockets_in(directory: str) -> None:
     tempfile.tempdir = directory
     get_temp_dir()
     tempfile.tempdir = None
+
+
+def take_input() -> int:
+    """Return what standard input was; it is empty then, for the user's code and what that starts.
+
+    Else either could take commands away.
+    """
+    standard = sys.stdin.fileno()
+    commands = os.dup(standard)
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), standard)
+    return commands
 
 
 def build(plan: Plan, events: EventPipe) -> "Training":
@@ -144,7 +157,7 @@ def train(training: "Training", plan: Plan, events: EventPipe, commands: Command
         Loop(training, plan, commands, events.send).run()
 
 
-def describe(error: Exception, workload: str, asked: Mapping[str, str]) -> Failed:
+def describe(error: BaseException, workload: str, asked: Mapping[str, str]) -> Failed:
     """Return the error as the user should hear of it; `asked` are the settings it happened with."""
     from workloads.memory import is_out_of_memory  # noqa: PLC0415  # imports torch
 
