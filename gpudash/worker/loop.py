@@ -303,7 +303,9 @@ class Loop:
         first = training.trained_steps
         try:
             training.step()  # on two streams, each step after it has both halves
-            with counting(training.device, compiled=settings.get("compile") == "on") as counter:
+            # beside what a graph replays, the rest of a step would pass for all of it
+            unseen = "on" in (settings.get("compile"), settings.get("cuda_graph"))
+            with counting(training.device, compiled=unseen) as counter:
                 if not self._done():
                     training.step()
             try:
