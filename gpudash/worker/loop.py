@@ -6,6 +6,7 @@ after it.
 """
 
 import time
+import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,7 @@ from gpudash.worker.memory_needs import MemoryNeeds
 from gpudash.worker.phases import PHASES
 from workloads.levers import LeverError, phrase
 from workloads.memory import is_out_of_memory
+from workloads.own.loading import told
 from workloads.training import Training
 
 ResultT = TypeVar("ResultT")
@@ -362,7 +364,7 @@ class Loop:
             # in its warm-up, in which nothing is measured, memory may run out
             self._history.watch(self._training.trained_steps + WATCHED_STEPS)
         try:
-            fits = self._fits(lambda: self._together(lambda: self._training.enter(wanted)))
+            fits = self._fits(lambda: self._together(lambda: self._enter(wanted)))
         except LeverError as error:  # found while building: a data directory that is gone
             self._roll_back(began_s, answers, str(error))
             return
@@ -371,6 +373,16 @@ class Loop:
             self._entered_segment(changes, began_s, answers)
         else:
             self._roll_back(began_s, answers)
+
+    def _enter(self, wanted: Settings) -> None:
+        """Enter resolved settings. Raises LeverError for whatever the user's code raises then."""
+        try:
+            self._training.enter(wanted)
+        except Exception as error:
+            if isinstance(error, LeverError) or is_out_of_memory(error):
+                raise
+            traceback.print_exc()
+            raise LeverError(told(error, self._plan.workload)) from error
 
     def _begin_block(self) -> None:
         training = self._training

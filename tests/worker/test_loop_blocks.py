@@ -255,11 +255,25 @@ def test_a_run_that_ends_within_a_bare_block_has_counted_it():
 
 
 @pytest.mark.parametrize("within_block", [False, True])
-def test_what_fails_while_a_change_is_built_is_refused(*, within_block: bool):
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (
+            LeverError("cannot read the files: they are gone"),
+            "cannot read the files: they are gone",
+        ),
+        (KeyError("size"), "fake failed: KeyError: 'size'"),
+        (RuntimeError("shapes differ"), "fake failed: RuntimeError: shapes differ"),
+    ],
+    ids=["a refusal", "the user's error", "torch's error"],
+)
+def test_what_fails_while_a_change_is_built_is_refused(
+    error: Exception, why: str, *, within_block: bool
+):
     def fail(values: Mapping[str, Value]) -> None:
         if values["batch_size"] == 4:
             time.sleep(FAILS_AFTER_S)
-            raise LeverError("cannot read the files: they are gone")
+            raise error
 
     entry = FakeEntry(during={"forward": work}, building=fail)
     command = (
@@ -278,7 +292,7 @@ def test_what_fails_while_a_change_is_built_is_refused(*, within_block: bool):
 
     run = Run(entry, when(proven, command, then=stop)).until_stopped()
     (refused,) = run.of(Refused)
-    assert refused.reason == "cannot read the files: they are gone: went back to batch_size=2"
+    assert refused.reason == f"{why}: went back to batch_size=2"
     assert refused.block == (0 if within_block else None)
     assert run.entered == ([None, 1, None] if within_block else [None])
     assert run.of(Changed)[0].took_ms >= FAILS_AFTER_S * 1e3  # the attempt is part of it

@@ -41,6 +41,12 @@ def located(error: BaseException, file: str) -> str | None:
     return f"{file}:{lines[-1]}: {said(error)}" if lines else None
 
 
+def told(error: BaseException, workload: str) -> str:
+    """Return an error of a training in one line: where in the user's file, or of which workload."""
+    file = parts(workload)
+    return (file and located(error, file[0])) or f"{workload} failed: {said(error)}"
+
+
 def said(error: BaseException) -> str:
     """Return an error's type and message in one line."""
     if isinstance(error, LeverError):
