@@ -259,8 +259,8 @@ def test_a_run_that_ends_within_a_bare_block_has_counted_it():
     ("error", "why"),
     [
         (
-            LeverError("cannot read the files: they are gone"),
-            "cannot read the files: they are gone",
+            LeverError("the files are gone"),
+            "the files are gone",
         ),
         (KeyError("size"), "fake failed: KeyError: 'size'"),
         (RuntimeError("shapes differ"), "fake failed: RuntimeError: shapes differ"),
