@@ -89,7 +89,7 @@ def _of_package(name: str) -> OwnEntry:
     (point, *_) = entry_points(group=GROUP, name=name)
     try:
         declaration = getattr(point.load(), MARK, None)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise LeverError(f"workload {name}, {point.value}: {said(error)}") from error
     if not isinstance(declaration, Declaration):
         raise LeverError(f"workload {name}: {point.value} has no @workload() above it")
@@ -141,5 +141,6 @@ def _first_on_path(folder: str) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.path.remove(folder)
+        if folder in sys.path:  # else the file has taken it away itself
+            sys.path.remove(folder)
         sys.path.append(folder)
