@@ -222,7 +222,7 @@ class Loop:
         """Run it; return False where it needs too much memory and there is a way back."""
         try:
             action()
-        except (RuntimeError, MemoryError) as error:
+        except (RuntimeError, MemoryError, OSError) as error:
             if not self._may_roll_back(error):
                 raise
             return False

@@ -118,7 +118,7 @@ class RankLoop(Loop):
             result = act()
         except LeverError as error:
             refusal = str(error)
-        except (RuntimeError, MemoryError) as error:
+        except (RuntimeError, MemoryError, OSError) as error:
             if not is_out_of_memory(error):
                 raise
             refusal = "out of memory"

@@ -1,7 +1,9 @@
 """Blocks in the real loop: in order, baseline again, and unmoved by what happens in between."""
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from errno import ENOMEM
 
 import pytest
 import torch
@@ -264,8 +266,9 @@ def test_a_run_that_ends_within_a_bare_block_has_counted_it():
         ),
         (KeyError("size"), "fake failed: KeyError: 'size'"),
         (RuntimeError("shapes differ"), "fake failed: RuntimeError: shapes differ"),
+        (OSError(ENOMEM, os.strerror(ENOMEM)), "out of memory with batch_size=4"),
     ],
-    ids=["a refusal", "the user's error", "torch's error"],
+    ids=["a refusal", "the user's error", "torch's error", "the system's memory"],
 )
 def test_what_fails_while_a_change_is_built_is_refused(
     error: Exception, why: str, *, within_block: bool
