@@ -4,8 +4,8 @@ import os
 
 PROC = "/proc"
 GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
-"""What /proc answers for a process that has ended, or that it hides: mounted with `hidepid`, those of
-other users. Anything else is no answer."""
+"""What /proc answers for a process that has ended, or that it hides: with `hidepid`, those of other
+users. Anything else is no answer."""
 
 
 def threads(pid: int) -> list[str]:
