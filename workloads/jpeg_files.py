@@ -63,7 +63,7 @@ class JpegFiles:
             return cls(data_directory() / name, count)
         except RuntimeError as error:
             raise LeverError(
-                "jpeg_input: the user has no home directory; set GPUDASH_DATA to a writable directory"
+                "jpeg_input: there is no home directory; set GPUDASH_DATA to a writable directory"
             ) from error
 
     @property
