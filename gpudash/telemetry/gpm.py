@@ -51,10 +51,9 @@ class Activity:
         if self._spare is None:
             self._spare = self._nvml.call("nvmlGpmSampleAlloc")
         self._take(self._spare)
-        is_first = math.isinf(self._before_s)
-        metrics = {} if is_first else self._between(self._before, self._spare)
-        self._before, self._before_s, self._spare = self._spare, now_s, self._before
-        return metrics
+        before, before_s = self._before, self._before_s
+        self._before, self._before_s, self._spare = self._spare, now_s, before
+        return self._between(before, self._before) if math.isfinite(before_s) else {}
 
     def close(self) -> None:
         """Free the samples."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpudash.metrics import METRICS
-from gpudash.telemetry.gpm import SHORTEST_S, Activity
+from gpudash.telemetry.gpm import SHORTEST_S
 from gpudash.telemetry.gpu import Gpu, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable
 from tests.telemetry.shim import FIRST, SECOND, SLICE, Driver, build
@@ -90,27 +90,6 @@ def test_activity_names_the_moment_since_when_it_is_a_mean(gpu: Gpu):
     assert second.activity_since_s == first.at_s
     time.sleep(SHORTEST_S)
     assert gpu.slow().activity_since_s == second.at_s
-
-
-def test_after_a_reading_that_failed_the_mean_is_since_the_one_before(
-    gpu: Gpu, driver: Driver, monkeypatch: pytest.MonkeyPatch
-):
-    compared: list[object] = []
-    between = Activity._between
-
-    def noting(activity: Activity, before: object, after: object) -> dict[str, float | str]:
-        compared.append(before)
-        return between(activity, before, after)
-
-    monkeypatch.setattr(Activity, "_between", noting)
-    first = gpu.slow()
-    time.sleep(SHORTEST_S)
-    driver.says(f"nvmlGpmMetricsGet.error {TIMEOUT}")
-    assert "sm_active_pct" not in gpu.slow().values
-    time.sleep(SHORTEST_S)
-    driver.says("nvmlGpmMetricsGet.error 0")
-    assert gpu.slow().activity_since_s == first.at_s
-    assert compared[0] is compared[1]
 
 
 def test_energy_names_the_moment_its_counter_was_read(gpu: Gpu, driver: Driver):
