@@ -172,8 +172,17 @@ class Loop:
         return time.monotonic()
 
     def _together(self, act: Callable[[], ResultT]) -> ResultT:
-        """Do what may be refused: with other ranks, on all of them or on none."""
-        return act()
+        """Do what may be refused: with other ranks, on all of them or on none.
+
+        Raises LeverError for a refusal, and for whatever the user's code raises then.
+        """
+        try:
+            return act()
+        except Exception as error:
+            if isinstance(error, LeverError) or is_out_of_memory(error):
+                raise
+            traceback.print_exc()
+            raise LeverError(told(error, self._plan.workload)) from error
 
     def _far_ahead(self) -> bool:
         """Look; tell whether the host has enqueued more than the device needs to stay busy."""
@@ -364,7 +373,7 @@ class Loop:
             # in its warm-up, in which nothing is measured, memory may run out
             self._history.watch(self._training.trained_steps + WATCHED_STEPS)
         try:
-            fits = self._fits(lambda: self._together(lambda: self._enter(wanted)))
+            fits = self._fits(lambda: self._together(lambda: self._training.enter(wanted)))
         except LeverError as error:  # found while building: a data directory that is gone
             self._roll_back(began_s, answers, str(error))
             return
@@ -373,16 +382,6 @@ class Loop:
             self._entered_segment(changes, began_s, answers)
         else:
             self._roll_back(began_s, answers)
-
-    def _enter(self, wanted: Settings) -> None:
-        """Enter resolved settings. Raises LeverError for whatever the user's code raises then."""
-        try:
-            self._training.enter(wanted)
-        except Exception as error:
-            if isinstance(error, LeverError) or is_out_of_memory(error):
-                raise
-            traceback.print_exc()
-            raise LeverError(told(error, self._plan.workload)) from error
 
     def _begin_block(self) -> None:
         training = self._training

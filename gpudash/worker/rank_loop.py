@@ -115,7 +115,7 @@ class RankLoop(Loop):
         """Do it on all ranks. Raises LeverError on all of them where one cannot."""
         result, refusal = None, None
         try:
-            result = act()
+            result = super()._together(act)
         except LeverError as error:
             refusal = str(error)
         except (RuntimeError, MemoryError, OSError) as error:

@@ -303,6 +303,18 @@ def test_what_fails_while_a_change_is_built_is_refused(
     numbered(run)
 
 
+def test_what_fails_while_a_change_is_checked_is_refused(monkeypatch: pytest.MonkeyPatch):
+    def refusal(values: Mapping[str, Value], _device: torch.device) -> None:
+        if values["batch_size"] == 4:
+            raise KeyError("size")
+
+    command = Change(id=9, settings={"batch_size": "4"})
+    run = Run(ENTRY, lambda run, event: isinstance(event, Refused) and run.stop())
+    monkeypatch.setattr(run.training._kind, "refusal", staticmethod(refusal))
+    (refused,) = run.until_stopped(command).of(Refused)
+    assert (refused.answers, refused.reason) == ((9,), "fake failed: KeyError: 'size'")
+
+
 def test_a_step_trained_before_the_next_batch_did_not_fit_counts():
     """On two streams the weights have moved by then: the batch must not be trained on again."""
     trained: list[Value] = []
