@@ -54,9 +54,17 @@ class JpegFiles:
 
     @classmethod
     def cached(cls, count: int) -> "JpegFiles":
-        """Return the place for `count` files in the user's cache; it may not exist yet."""
+        """Return the place for `count` files in the user's cache; it may not exist yet.
+
+        Raises LeverError for a user without a home.
+        """
         name = f"jpeg-{WIDTH}x{HEIGHT}-{count}-v{VERSION}"
-        return cls(data_directory() / name, count)
+        try:
+            return cls(data_directory() / name, count)
+        except RuntimeError as error:
+            raise LeverError(
+                "jpeg_input: there is no home directory; set GPUDASH_DATA to a writable directory"
+            ) from error
 
     @property
     def paths(self) -> list[Path]:

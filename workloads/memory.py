@@ -1,11 +1,13 @@
 """How much memory there is, and how to tell that there was not enough."""
 
 import os
+from itertools import accumulate
 from pathlib import Path
 
 import torch
 
 CGROUP = Path("/sys/fs/cgroup")
+OWN_GROUP = Path("/proc/self/cgroup")
 OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED", "allocate memory", "shared memory")
 """What torch, CUDA's libraries and the kernel say; no two of them raise the same class."""
 
@@ -30,7 +32,17 @@ def _host_left() -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _container_left(cgroup: Path = CGROUP) -> int:
+def _container_left(cgroup: Path = CGROUP, own: Path = OWN_GROUP) -> int:
+    """Return the least that this process's group, and each around it, leaves."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        lines = []
+    path = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
+    return min(map(_group_left, accumulate(path.split("/"), Path.joinpath, initial=cgroup)))
+
+
+def _group_left(cgroup: Path) -> int:
     """Return the bytes under the limit, file cache that the kernel would drop among them."""
     try:
         limit = int((cgroup / "memory.max").read_text())

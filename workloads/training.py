@@ -308,9 +308,8 @@ class Training:
         self.close()
         if self._touched(self._built, self.settings, "rebuilt model"):
             self._workload = self._make_workload()
+            self._built, self._cursor = self.settings, 0  # also if it cannot be configured
             self._workload.configure(self._values)
-            self._built = self.settings
-            self._cursor = 0
         self._batches = self._build_batches()
 
     def _make_workload(self) -> Workload:

@@ -41,7 +41,8 @@ class DeviceLoss:
 
     def __init__(self, device: torch.device) -> None:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # in torch
-        self._host = torch.empty((), pin_memory=True)
+        # whatever a script has made the default of new tensors
+        self._host = torch.empty((), dtype=torch.float32, device="cpu", pin_memory=True)
         self._done: torch.cuda.Event | None = None
         self._asked: tuple[int, Tensor] | None = None  # keeps the tensor alive while it is read
 

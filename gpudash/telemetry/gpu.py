@@ -222,7 +222,7 @@ def list_gpus() -> tuple[str, tuple[GpuName, ...]]:
     nvml = Nvml()
     try:
         version = or_none(lambda: str(nvml.call("nvmlSystemGetDriverVersion")))
-        listed = (_listed(nvml, index) for index in range(nvml.call("nvmlDeviceGetCount")))
+        listed = (_listed(index) for index in range(nvml.call("nvmlDeviceGetCount")))
         return version or "unknown", tuple(gpu for gpu in listed if gpu is not None)
     except NotMeasured as error:
         raise GpuUnavailable(str(error)) from None
@@ -248,13 +248,16 @@ def _board(nvml: Nvml, handle: Any, uuid: str) -> tuple[Any, int | None]:
     return (handle, None) if board is None or instance is None else (board, instance)
 
 
-def _listed(nvml: Nvml, index: int) -> GpuName | None:
+def _listed(index: int) -> GpuName | None:
     """One GPU of the list; None when it does not answer, which hides none of the others."""
+    nvml = Nvml()  # of its own: what this GPU refuses for good, the others may answer
     try:
         handle = nvml.call("nvmlDeviceGetHandleByIndex", index)
         return _name(nvml, handle, handle, nvml.call("nvmlDeviceGetUUID", handle))
     except (NotMeasured, GpuUnavailable):
         return None
+    finally:
+        nvml.close()
 
 
 def _name(nvml: Nvml, board: object, handle: object, uuid: str) -> GpuName:

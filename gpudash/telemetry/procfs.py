@@ -3,8 +3,9 @@
 import os
 
 PROC = "/proc"
-GONE = (FileNotFoundError, ProcessLookupError)
-"""What /proc answers for a process that has ended; anything else is no answer."""
+GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
+"""What /proc answers for a process that has ended, or that it hides: with `hidepid`, those of other
+users. Anything else is no answer."""
 
 
 def threads(pid: int) -> list[str]:

@@ -140,8 +140,9 @@ class Sampler:
             if before.get(uuid) is not gpu:
                 gpu.open(self._open_gpu)
             gpu.read_slow()
-        for uuid in before.keys() - others.keys():
-            before[uuid].close()
+        for uuid, gpu in before.items():
+            if others.get(uuid) is not gpu:
+                gpu.close()
         return others
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from multiprocessing.util import get_temp_dir
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -36,8 +37,7 @@ from gpudash.worker.phases import phases
 from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, phrase
 from workloads.lifetime import die_with
-from workloads.own.loading import find, located, said
-from workloads.own.names import parts
+from workloads.own.loading import find, told
 
 if TYPE_CHECKING:
     import torch
@@ -63,7 +63,7 @@ def main() -> int:
     keep_sockets_in(scratch)
     keep_compiled_code()
     plan = msgspec.json.decode(plan_json, type=Plan)
-    commands = CommandPipe(sys.stdin.fileno())
+    commands = CommandPipe(take_input())
     return work(plan, EventPipe(int(events_fd)), build, partial(train, commands=commands))
 
 
@@ -82,7 +82,7 @@ def work(
         train(training, plan, events)
     except ParentGone:
         return 1
-    except Exception as error:  # noqa: BLE001  # the parent must hear of every one
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # the parent must hear of every one
         asked = training.chosen if training else plan.settings
         events.send(describe(error, plan.workload, asked))
         events.drain()
@@ -96,6 +96,18 @@ def keep_sockets_in(directory: str) -> None:
     tempfile.tempdir = directory
     get_temp_dir()
     tempfile.tempdir = None
+
+
+def take_input() -> int:
+    """Return what standard input was; it is empty then, for the user's code and what that starts.
+
+    Else either could take commands away.
+    """
+    standard = sys.stdin.fileno()
+    commands = os.dup(standard)
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), standard)
+    return commands
 
 
 def build(plan: Plan, events: EventPipe) -> "Training":
@@ -146,7 +158,7 @@ def train(training: "Training", plan: Plan, events: EventPipe, commands: Command
         Loop(training, plan, commands, events.send).run()
 
 
-def describe(error: Exception, workload: str, asked: Mapping[str, str]) -> Failed:
+def describe(error: BaseException, workload: str, asked: Mapping[str, str]) -> Failed:
     """Return the error as the user should hear of it; `asked` are the settings it happened with."""
     from workloads.memory import is_out_of_memory  # noqa: PLC0415  # imports torch
 
@@ -157,9 +169,7 @@ def describe(error: Exception, workload: str, asked: Mapping[str, str]) -> Faile
         lack = f"out of memory with {phrase(asked) or 'the default settings'}"
         sentence = "; ".join((lack, *getattr(error, "__notes__", ())))
         return Failed(at_s=now_s, kind="out_of_memory", sentence=sentence, traceback=trace)
-    file = parts(workload)
-    sentence = (file and located(error, file[0])) or f"{workload} failed: {said(error)}"
-    return Failed(at_s=now_s, kind="error", sentence=sentence, traceback=trace)
+    return Failed(at_s=now_s, kind="error", sentence=told(error, workload), traceback=trace)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from gpudash.format import signal_name
 from gpudash.imports import without_collecting
 from gpudash.instrument.pipes import EventPipe
 from gpudash.protocol import Failed, Hello, Plan, Status
-from gpudash.worker.__main__ import CAN, describe
+from gpudash.worker.__main__ import CAN, describe, take_input
 from workloads.levers import LeverError
 from workloads.lifetime import die_with
 from workloads.standard_levers import usable_cores
@@ -29,6 +29,7 @@ def main() -> int:
     """Run them to their end. Returns 0 where all have ended well."""
     events_fd, parent_pid, directory, plan_json = sys.argv[1:]
     die_with(int(parent_pid))
+    take_input()
     plan = msgspec.json.decode(plan_json, type=Plan)
     events = EventPipe(int(events_fd))
     events.send(Hello(can=CAN, pid=os.getpid()))

@@ -112,13 +112,15 @@ class Follower:
                 break
             except (FileNotFoundError, ConnectionRefusedError):
                 time.sleep(RETRY_S)
+        self._arrived = select.poll()  # select takes no descriptor from 1024 on
+        self._arrived.register(self._leader, select.POLLIN)
         self._partial = b""
         self._points: list[SyncPoint] = []
         self._decoder = msgspec.json.Decoder(SyncPoint)
 
     def wait(self, timeout_s: float) -> bool:
         """As the leader's."""
-        return bool(self._points or select.select([self._leader], [], [], timeout_s)[0])
+        return bool(self._points or self._arrived.poll(timeout_s * 1e3))
 
     def sync(self, taken: int, *, paused: bool = False, busy: bool = False) -> SyncPoint | None:  # noqa: ARG002  # as the leader's
         """As the leader's."""

@@ -6,6 +6,7 @@ after it.
 """
 
 import time
+import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,7 @@ from gpudash.worker.memory_needs import MemoryNeeds
 from gpudash.worker.phases import PHASES
 from workloads.levers import LeverError, phrase
 from workloads.memory import is_out_of_memory
+from workloads.own.loading import told
 from workloads.training import Training
 
 ResultT = TypeVar("ResultT")
@@ -170,8 +172,17 @@ class Loop:
         return time.monotonic()
 
     def _together(self, act: Callable[[], ResultT]) -> ResultT:
-        """Do what may be refused: with other ranks, on all of them or on none."""
-        return act()
+        """Do what may be refused: with other ranks, on all of them or on none.
+
+        Raises LeverError for a refusal, and for whatever the user's code raises then.
+        """
+        try:
+            return act()
+        except Exception as error:
+            if isinstance(error, LeverError) or is_out_of_memory(error):
+                raise
+            traceback.print_exc()
+            raise LeverError(told(error, self._plan.workload)) from error
 
     def _far_ahead(self) -> bool:
         """Look; tell whether the host has enqueued more than the device needs to stay busy."""
@@ -220,7 +231,7 @@ class Loop:
         """Run it; return False where it needs too much memory and there is a way back."""
         try:
             action()
-        except (RuntimeError, MemoryError) as error:
+        except (RuntimeError, MemoryError, OSError) as error:
             if not self._may_roll_back(error):
                 raise
             return False
@@ -303,7 +314,9 @@ class Loop:
         first = training.trained_steps
         try:
             training.step()  # on two streams, each step after it has both halves
-            with counting(training.device, compiled=settings.get("compile") == "on") as counter:
+            # beside what a graph replays, the rest of a step would pass for all of it
+            unseen = "on" in (settings.get("compile"), settings.get("cuda_graph"))
+            with counting(training.device, compiled=unseen) as counter:
                 if not self._done():
                     training.step()
             try:

@@ -115,10 +115,10 @@ class RankLoop(Loop):
         """Do it on all ranks. Raises LeverError on all of them where one cannot."""
         result, refusal = None, None
         try:
-            result = act()
+            result = super()._together(act)
         except LeverError as error:
             refusal = str(error)
-        except (RuntimeError, MemoryError) as error:
+        except (RuntimeError, MemoryError, OSError) as error:
             if not is_out_of_memory(error):
                 raise
             refusal = "out of memory"

@@ -84,8 +84,9 @@ def test_every_gpu_is_listed_by_name_and_uuid(driver: Driver):
     )
 
 
-def test_a_gpu_that_does_not_answer_hides_no_other(driver: Driver):
-    driver.says("gpu0.nvmlDeviceGetHandleByIndex_v2.error 15")
+@pytest.mark.parametrize("code", [4, 15], ids=["no permission", "lost"])
+def test_a_gpu_that_does_not_answer_hides_no_other(driver: Driver, code: int):
+    driver.says(f"gpu0.nvmlDeviceGetHandleByIndex_v2.error {code}")
     assert [gpu.uuid for gpu in list_gpus()[1]] == [SECOND]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from gpudash.telemetry import processes
 from gpudash.telemetry.processes import HostReader, _Process, _Usage
+from gpudash.telemetry.procfs import text
 
 CHILD = "import time; print(flush=True); time.sleep(60)"
 BURNT_S = 0.2
@@ -198,6 +199,22 @@ def test_a_reading_that_fails_makes_nobody_new(
         with pytest.raises(OSError, match="too many"):
             reader.read()
     assert cpu_s(reader, clock) < BURNT_S / 2
+
+
+def test_a_child_that_is_hidden_from_us_hides_no_other(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+):
+    worker.does("spawn")
+    (child,) = psutil.Process(worker.process.pid).children()
+
+    def hidden(path: str) -> bytes:
+        if path.startswith(f"{child.pid}/"):
+            raise PermissionError("of another user")
+        return text(path)
+
+    monkeypatch.setattr(processes, "text", hidden)
+    seen_mib = psutil.Process(worker.process.pid).memory_info().rss / processes.MIB
+    assert rss_mib(HostReader(worker.process.pid)) == pytest.approx(seen_mib, rel=0.1)
 
 
 def broken(_: str) -> bytes:

@@ -313,6 +313,16 @@ def test_another_gpu_may_come_and_go_while_the_first_is_read(stream: Stream, dri
     assert {one.uuid for one in stream.gpu[1:]} == {FIRST}
 
 
+def test_a_gpu_that_goes_and_comes_between_two_looks_is_open_once(stream: Stream, driver: Driver):
+    stream.sampler.watch_others({SECOND})
+    before = stream.sampler._read_others({})
+    stream.sampler.watch_others(())
+    stream.sampler.watch_others({SECOND})
+    now = stream.sampler._read_others(before)
+    assert driver.asked("nvmlInitWithFlags") - driver.asked("nvmlShutdown") == 1
+    now[SECOND].close()
+
+
 def test_a_node_without_rank_0_has_its_gpus_read(stream: Stream):
     stream.sampler.watch_others({FIRST, SECOND})
     stream.sampler.start()

@@ -1,6 +1,7 @@
 """Ranks obey at the same step: the leader says before which, and what."""
 
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -13,6 +14,8 @@ from gpudash.protocol import AnyCommand, Change, Memory, Pause, Profile
 from gpudash.worker import lockstep
 from gpudash.worker.lockstep import Follower, Leader
 
+MANY = 1024
+"""Descriptors: what select can take."""
 PROFILE = Profile(id=2, steps=10, path="p.json")
 
 
@@ -63,6 +66,26 @@ def test_sync_points_grow_apart_until_they_fill_the_time_between_two_looks(
         now_s[0] += (point.next_at - taken) * 0.0026
         taken = point.next_at
     assert apart == [1, 2, 4, 8, 9, 9, 9, 9]
+
+
+def test_a_follower_of_many_descriptors_waits_too(tmp_path: Path) -> None:
+    """Loader workers take four each, and are there before."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < MANY + 64:
+        pytest.skip("so many descriptors are not allowed here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, MANY + 64), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(MANY)]
+    pair = Pair(tmp_path / "leader")
+    try:
+        assert pair.follower.sync(5, paused=True) is None
+        told = pair.leader.sync(5)
+        assert pair.follower.wait(10)
+        assert pair.follower.sync(5, paused=True) == told
+    finally:
+        for one in held:
+            os.close(one)
+        pair.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_while_paused_a_sync_point_comes_with_a_command_alone(pair: Pair):

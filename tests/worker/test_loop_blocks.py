@@ -1,7 +1,9 @@
 """Blocks in the real loop: in order, baseline again, and unmoved by what happens in between."""
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from errno import ENOMEM
 
 import pytest
 import torch
@@ -255,11 +257,26 @@ def test_a_run_that_ends_within_a_bare_block_has_counted_it():
 
 
 @pytest.mark.parametrize("within_block", [False, True])
-def test_what_fails_while_a_change_is_built_is_refused(*, within_block: bool):
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (
+            LeverError("the files are gone"),
+            "the files are gone",
+        ),
+        (KeyError("size"), "fake failed: KeyError: 'size'"),
+        (RuntimeError("shapes differ"), "fake failed: RuntimeError: shapes differ"),
+        (OSError(ENOMEM, os.strerror(ENOMEM)), "out of memory with batch_size=4"),
+    ],
+    ids=["a refusal", "the user's error", "torch's error", "the system's memory"],
+)
+def test_what_fails_while_a_change_is_built_is_refused(
+    error: Exception, why: str, *, within_block: bool
+):
     def fail(values: Mapping[str, Value]) -> None:
         if values["batch_size"] == 4:
             time.sleep(FAILS_AFTER_S)
-            raise LeverError("cannot read the files: they are gone")
+            raise error
 
     entry = FakeEntry(during={"forward": work}, building=fail)
     command = (
@@ -278,12 +295,24 @@ def test_what_fails_while_a_change_is_built_is_refused(*, within_block: bool):
 
     run = Run(entry, when(proven, command, then=stop)).until_stopped()
     (refused,) = run.of(Refused)
-    assert refused.reason == "cannot read the files: they are gone: went back to batch_size=2"
+    assert refused.reason == f"{why}: went back to batch_size=2"
     assert refused.block == (0 if within_block else None)
     assert run.entered == ([None, 1, None] if within_block else [None])
     assert run.of(Changed)[0].took_ms >= FAILS_AFTER_S * 1e3  # the attempt is part of it
     assert run.training.settings["batch_size"] == "2"
     numbered(run)
+
+
+def test_what_fails_while_a_change_is_checked_is_refused(monkeypatch: pytest.MonkeyPatch):
+    def refusal(values: Mapping[str, Value], _device: torch.device) -> None:
+        if values["batch_size"] == 4:
+            raise KeyError("size")
+
+    command = Change(id=9, settings={"batch_size": "4"})
+    run = Run(ENTRY, lambda run, event: isinstance(event, Refused) and run.stop())
+    monkeypatch.setattr(run.training._kind, "refusal", staticmethod(refusal))
+    (refused,) = run.until_stopped(command).of(Refused)
+    assert (refused.answers, refused.reason) == ((9,), "fake failed: KeyError: 'size'")
 
 
 def test_a_step_trained_before_the_next_batch_did_not_fit_counts():

@@ -13,6 +13,7 @@ from gpudash.instrument.profiler import Profiler
 from gpudash.protocol import (
     Event,
     Finished,
+    Flops,
     Pause,
     Paused,
     Plan,
@@ -25,6 +26,7 @@ from gpudash.protocol import (
 from tests.worker.in_process import SETTINGS, FakeEntry, Run
 from tests.workloads.trainings import one_thread, weights
 from workloads import CATALOGUE
+from workloads.compute_options import ComputeOptions
 from workloads.levers import Value
 
 
@@ -88,6 +90,26 @@ def test_a_profile_ends_with_the_plan(tmp_path: Path) -> None:
     run.until_stopped(Profile(id=1, steps=10, path=str(tmp_path / "trace.json")))
     assert run.of(Finished)[0].total_steps == 4
     assert run.of(Profiled)[0].steps < 4
+
+
+def test_beside_a_graph_nothing_is_counted_as_all_of_a_steps_flops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ComputeOptions, "refusal", lambda *_: None)
+    ones = torch.ones(8, 8)
+    entry = FakeEntry(during={"prepare": lambda _values: ones.mm(ones)})
+
+    def flops(graph: str) -> Flops | None:
+        def react(run: Run, event: Event) -> None:
+            if isinstance(event, Resumed):
+                run.stop()
+
+        run = Run(entry, react, SETTINGS | {"cuda_graph": graph})
+        run.until_stopped(Profile(id=1, steps=2, path=str(tmp_path / "trace.json")))
+        return run.of(Profiled)[0].flops
+
+    assert flops("off") == Flops(step_gflop=2 * 8**3 / 1e9, covered_pct=100)
+    assert flops("on") is None
 
 
 def test_a_refused_profile_leaves_the_training_as_it_is(tmp_path: Path) -> None:

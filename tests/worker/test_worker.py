@@ -3,6 +3,7 @@
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,12 +14,15 @@ from collections.abc import Callable, Iterator
 from math import inf
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
+from gpudash.instrument.pipes import EventPipe
 from gpudash.protocol import (
     Change,
     Changed,
+    Envelope,
     Event,
     Failed,
     Finished,
@@ -38,8 +42,10 @@ from gpudash.protocol import (
     Stop,
 )
 from gpudash.run.worker_process import WorkerProcess
+from gpudash.worker.__main__ import work
 from tests.worker.in_process import Run
 from workloads import CATALOGUE
+from workloads.training import Training
 
 PATIENCE_S = 90
 SMALL = {"batch_size": "2", "num_workers": "1", "model_scale": "small"}
@@ -208,6 +214,37 @@ def test_a_crash_arrives_with_its_traceback(start: Callable[..., Worker]) -> Non
     assert failed.kind == "error"
     assert "DataLoader worker" in failed.sentence
     assert "Traceback" in failed.traceback
+
+
+@pytest.mark.parametrize("code", [0, "no data"])
+def test_a_workload_that_ends_its_process_has_failed(code: object) -> None:
+    def build(*_: object) -> Training:
+        sys.exit(code)
+
+    plan = Plan(workload="mine.py", settings={})
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert work(plan, EventPipe(theirs.fileno()), build, lambda *_: None) == 1
+        *_, last = ours.recv(1 << 16).splitlines()
+    failed = msgspec.json.decode(last, type=Envelope).body
+    assert isinstance(failed, Failed)
+    assert failed.sentence == f"mine.py failed: SystemExit: {code}"
+
+
+TAKES = """
+import os, subprocess, sys
+from gpudash.worker.__main__ import take_input
+commands = take_input()
+assert subprocess.check_output("cat") == sys.stdin.buffer.read() == b""
+print(os.read(commands, 99))
+"""
+
+
+def test_what_the_users_code_starts_takes_no_command_away() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", TAKES], input=b"a command", capture_output=True, check=True
+    )
+    assert told.stdout == b"b'a command'\n"
 
 
 def test_a_segfault_leaves_the_stack_on_the_log(start: Callable[..., Worker]) -> None:

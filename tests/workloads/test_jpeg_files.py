@@ -158,6 +158,19 @@ def test_a_file_where_the_directory_should_be(
         assert_one_helpful_line(caught.value, files)
 
 
+def test_without_a_home_it_says_where_the_files_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a container has none whose user is a mere number."""
+
+    def nobody() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nobody)
+    for name in ("GPUDASH_DATA", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(LeverError, match="no home directory; set GPUDASH_DATA to a writable dir"):
+        JpegFiles.cached(8)
+
+
 @pytest.mark.skipif(AS_ROOT, reason="root may write and read anywhere")
 @pytest.mark.parametrize("mode", [0o500, 0o000])
 def test_a_directory_without_permission(mode: int, tmp_path: Path) -> None:

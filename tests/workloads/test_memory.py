@@ -37,5 +37,16 @@ def test_without_a_limit_it_is_what_the_host_can_give(cgroup: Path):
     assert memory._container_left(cgroup) == HOST_LEFT
 
 
+@pytest.mark.parametrize("limited", ["job", "job/step", "job/step/task"])
+def test_the_limit_of_any_group_around_the_process_counts(cgroup: Path, limited: str):
+    """As a job of Slurm has one, and a container none of its own at the top."""
+    top, own = cgroup / "top", cgroup / "own"
+    (top / "job/step/task").mkdir(parents=True)
+    own.write_text("1:name=systemd:/other\n0::/job/step/task\n")
+    for name in ("memory.max", "memory.current", "memory.stat"):
+        (cgroup / name).rename(top / limited / name)
+    assert memory._container_left(top, own) == pytest.approx(14 * GIB, abs=2)
+
+
 def test_without_the_controller_it_is_what_the_host_can_give(tmp_path: Path, cgroup: Path):
     assert memory._container_left(tmp_path / "nowhere") == HOST_LEFT

@@ -98,6 +98,13 @@ def test_a_file_imports_what_lies_beside_it_now_and_later() -> None:
     assert module.__file__ == str(Path("sub/mine.py").absolute())
 
 
+@pytest.mark.parametrize("change", ["sys.path.pop(0)", "sys.path = sys.path[1:]"])
+def test_a_file_may_leave_the_path_as_it_likes(change: str, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    write(f"import sys\n{change}\n{LINEAR}")
+    assert find("mine.py").name == "mine.py"
+
+
 def test_a_folder_named_as_our_package_is_not_taken_for_it() -> None:
     write("raise RuntimeError\n", "workloads/__init__.py")
     write("raise RuntimeError\n", "workloads/batches.py")
@@ -183,10 +190,16 @@ def test_an_error_of_another_file_has_no_line_here() -> None:
 def package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package with two workloads, one of them broken."""
     points = ("installed = package_of_mine:linear", "broken = package_of_mine:mse")
-    lines = ("[gpudash.workloads]", *points, "gone = package_of_mine:gone")
+    lines = (
+        "[gpudash.workloads]",
+        *points,
+        "gone = package_of_mine:gone",
+        "end = ending_of_mine:a",
+    )
     write("\n".join(lines), "mine-1.dist-info/entry_points.txt")
     write("Metadata-Version: 2.1\nName: mine\nVersion: 1\n", "mine-1.dist-info/METADATA")
     write(LINEAR, "package_of_mine.py")
+    write("raise SystemExit(3)\n", "ending_of_mine.py")
     monkeypatch.syspath_prepend(folder)
 
 
@@ -200,4 +213,5 @@ def test_a_package_offers_workloads_by_name() -> None:
 def test_what_a_package_offers_in_vain_is_told() -> None:
     assert why_not("broken") == "workload broken: package_of_mine:mse has no @workload() above it"
     assert why_not("gone").startswith("workload gone, package_of_mine:gone: AttributeError: ")
+    assert why_not("end") == "workload end, ending_of_mine:a: SystemExit: 3"
     assert why_not("instaled").endswith("did you mean installed?")

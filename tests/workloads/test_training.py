@@ -248,6 +248,26 @@ def test_going_back_from_another_model_rebuilds_the_one_the_settings_name(
     assert_same(CPU, weights(training), weights(fresh))
 
 
+def test_going_back_from_a_model_that_cannot_be_configured_rebuilds_the_one_before(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training, fresh = make(batch_size="1"), make(batch_size="1")
+    before = dict(training.settings)
+    kind = type(training._workload)
+    configure = kind.configure
+
+    def refuse(workload: Any, values: Any) -> None:
+        if values["seed"]:
+            raise LeverError("not this model")
+        configure(workload, values)
+
+    monkeypatch.setattr(kind, "configure", refuse)
+    with pytest.raises(LeverError):
+        training.change({"seed": "1"})
+    training.recover(before)
+    assert_same(CPU, weights(training), weights(fresh))
+
+
 def test_a_model_that_cannot_be_built_leaves_the_old_one_and_its_weights(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

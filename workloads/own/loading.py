@@ -41,6 +41,12 @@ def located(error: BaseException, file: str) -> str | None:
     return f"{file}:{lines[-1]}: {said(error)}" if lines else None
 
 
+def told(error: BaseException, workload: str) -> str:
+    """Return an error of a training in one line: where in the user's file, or of which workload."""
+    file = parts(workload)
+    return (file and located(error, file[0])) or f"{workload} failed: {said(error)}"
+
+
 def said(error: BaseException) -> str:
     """Return an error's type and message in one line."""
     if isinstance(error, LeverError):
@@ -83,7 +89,7 @@ def _of_package(name: str) -> OwnEntry:
     (point, *_) = entry_points(group=GROUP, name=name)
     try:
         declaration = getattr(point.load(), MARK, None)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise LeverError(f"workload {name}, {point.value}: {said(error)}") from error
     if not isinstance(declaration, Declaration):
         raise LeverError(f"workload {name}: {point.value} has no @workload() above it")
@@ -135,5 +141,6 @@ def _first_on_path(folder: str) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.path.remove(folder)
+        if folder in sys.path:  # else the file has taken it away itself
+            sys.path.remove(folder)
         sys.path.append(folder)

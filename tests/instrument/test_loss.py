@@ -1,0 +1,33 @@
+"""Where the loss is read to, without a GPU to read it from."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from gpudash.instrument.loss import DeviceLoss
+
+
+@pytest.fixture
+def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give streams that do nothing, and memory that is not pinned."""
+    empty = torch.empty
+
+    def unpinned(*args: Any, pin_memory: bool, **kwargs: Any) -> torch.Tensor:
+        assert pin_memory
+        return empty(*args, **kwargs)
+
+    monkeypatch.setattr(torch, "empty", unpinned)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda _device: None)
+
+
+@pytest.mark.usefixtures("_no_gpu")
+def test_a_loss_is_read_to_the_host_whatever_the_script_makes_tensors_of() -> None:
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float16)
+    try:
+        with torch.device("meta"):
+            host = DeviceLoss(torch.device("cuda", 0))._host
+    finally:
+        torch.set_default_dtype(dtype)
+    assert (host.device.type, host.dtype) == ("cpu", torch.float32)
