@@ -222,6 +222,18 @@ def test_a_name_loses_whole_words_not_half_a_number():
     assert re.search(r"(batch_size=1024|channels_last=on…|pipelined=on…) ", lines[1])
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("batch_size=1048576", "batch_size=…  "),
+        ("1048576", "1048576       "),
+        ("大" * 9, "大" * 6 + "… "),
+    ],
+)
+def test_a_text_of_one_word_loses_a_number_whole(text, shown):
+    assert fitted(text, 14) == shown
+
+
 def test_the_first_row_stays_and_the_newest_are_in_sight():
     lines = drawn(BATCHES, 118)
     assert [line.split()[0] for line in lines[1:-1]] == ["1", *map(str, range(493, 500))]
