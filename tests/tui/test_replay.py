@@ -63,7 +63,7 @@ async def test_header_and_scrubber_say_where_the_recording_stands(size):
     ("position_s", "later_s"), [(13.0, 50.0), (30.0, 13.0)], ids=["position", "next marker"]
 )
 async def test_a_markers_value_is_shown_whole_or_not_at_all(position_s, later_s):
-    markers = ((10.0, "batch_size=1024"), (later_s, "precision=bf16"))
+    markers = ((10.0, "batch_size=1024"), (later_s, "pipelined=on"))
     playback = msgspec.structs.replace(PLAYBACK, position_s=position_s, markers=markers)
     shown = msgspec.structs.replace(SHOWN, playback=playback)
     async with dashboard((80, 24), snapshot=shown, player=Hand()) as d:
