@@ -107,10 +107,15 @@ def failure_code(failure: Failed) -> int:
 
 @contextmanager
 def interruptions() -> Iterator[list[int]]:
-    """Collect SIGINT, SIGTERM, SIGHUP and SIGQUIT instead of dying of them."""
+    """Collect SIGINT, SIGTERM, SIGHUP and SIGQUIT instead of dying of them.
+
+    A SIGHUP that is ignored stays so: the run is to outlive its terminal.
+    """
     arrived: list[int] = []
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    for number in SIGNALS:
+    if before[signal.SIGHUP] == signal.SIG_IGN:  # as under nohup
+        del before[signal.SIGHUP]
+    for number in before:
         signal.signal(number, lambda number, _frame: arrived.append(number))
     try:
         yield arrived

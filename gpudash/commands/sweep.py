@@ -272,7 +272,8 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
             say_json(msgspec.structs.replace(provenance, table=data))
             return unwritten
         columns = shutil.get_terminal_size((160, 24)).columns
-        say("\n".join([title, legend, "", sweep_table.as_text(table, columns), *remarks]))
+        text = sweep_table.as_text(table, columns, sweep_table.unit(sweep.grid))
+        say("\n".join([title, legend, "", text, *remarks]))
         return unwritten
 
 

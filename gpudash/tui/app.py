@@ -704,7 +704,16 @@ class Dashboard(ContainedApp):
 
     def _command(self, title: str, help_: str, action: str) -> SystemCommand:
         """Return an entry of the palette that runs the action once the palette has gone."""
-        return SystemCommand(title, help_, lambda: self.call_later(self.run_action, action))
+        return SystemCommand(
+            _as_markup(title),
+            _as_markup(help_),
+            lambda: self.call_later(self.run_action, action),
+        )
+
+
+def _as_markup(text: str) -> str:
+    """Return what the palette shows as this text; Textual's `escape` leaves some brackets."""
+    return fmt.plain(text).replace("[", r"\[")
 
 
 def _loaded(path: Path) -> "Shown":

@@ -6,6 +6,8 @@ from typing import TypeAlias
 import msgspec
 from rich.cells import cell_len, set_cell_size
 
+from gpudash import format as fmt
+
 EIGHTHS = " ▏▎▍▌▋▊▉"
 Parts: TypeAlias = tuple[tuple[str, str], ...]
 """(text, ink) side by side, the ink one of `tui.inks.INKS`."""
@@ -43,9 +45,9 @@ def fitting(cells: Sequence[Cell], width: int, gap: int = 2) -> list[Cell]:
 def fitted(text: str, width: int) -> str:
     """Return the text in exactly this many terminal cells; `…` says that words are missing."""
     if cell_len(text) > width:
-        text = set_cell_size(text, width - 1) if width > 1 else ""
-        whole_words = text.rpartition(" ")[0]  # a number is not cut in the middle
-        text = f"{whole_words or text}…"
+        kept = set_cell_size(text, width - 1) if width > 1 else ""
+        whole_words = kept.rpartition(" ")[0]  # a number is not cut in the middle
+        text = f"{whole_words}…" if whole_words else fmt.clip(text, len(kept) + 1)
     return set_cell_size(text, width)
 
 

@@ -8,12 +8,14 @@ here is held by `tests/tui/test_containment.py`.
 import re
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
 from textual._context import active_message_pump  # says who has failed
 from textual.app import App
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.screen import Screen
@@ -37,6 +39,16 @@ class Contained(MessagePump):
             self.app._handle_exception(error)  # noqa: SLF001  # Textual's own funnel
 
 
+class PatientDriver(LinuxDriver):
+    """Reads on after bytes that are no UTF-8: old terminals tell so where the mouse is."""
+
+    def run_input_thread(self) -> None:
+        """Lose what was read with them."""
+        while not self.exit_event.is_set():
+            with suppress(UnicodeDecodeError):
+                super().run_input_thread()
+
+
 class PartFailed(Message):
     """A widget could not be brought up to date or painted; it shows that itself."""
 
@@ -55,6 +67,11 @@ class ContainedApp(Contained, App[None]):
         """Each place in the code that has failed, and the line the log has of it."""
         self._failures_since_frame = 0
         self._frame_failed = False
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return what reads the terminal."""
+        found = super().get_driver_class()
+        return PatientDriver if found is LinuxDriver else found
 
     @property
     def at_work(self) -> bool:

@@ -428,6 +428,8 @@ class Control:
     def keep(self) -> str:
         """Set what the last A/B has tried; return a notice. Raises UsageError without one."""
         shown = self._concluded()
+        if shown.verdict is None:  # b may be what could not be run
+            raise UsageError("the A/B has no verdict: there is nothing to keep")
         told = self._settle_on(shown.lever, shown.b)
         return f"{told}; {key_for('code')} shows the lines for your own script"
 

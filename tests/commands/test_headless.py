@@ -1,8 +1,10 @@
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from gpudash.commands.headless import progress_line, run_headless
+from gpudash.commands.headless import interruptions, progress_line, run_headless
 from gpudash.protocol import Failed
 from gpudash.snapshot import Snapshot
 
@@ -71,3 +73,15 @@ def test_a_file_name_of_two_lines_is_shown_in_one(capsys):
 
 def test_nothing_is_said_where_every_sample_was_read(capsys):
     assert lines(capsys, 0) == [TRAINED]
+
+
+@pytest.mark.parametrize(("before", "told"), [(signal.SIG_DFL, 1), (signal.SIG_IGN, 0)])
+def test_under_nohup_a_run_outlives_its_terminal(before, told):
+    of_tests = signal.signal(signal.SIGHUP, before)
+    try:
+        with interruptions() as arrived:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert arrived == [signal.SIGHUP] * told
+        assert signal.getsignal(signal.SIGHUP) == before
+    finally:
+        signal.signal(signal.SIGHUP, of_tests)

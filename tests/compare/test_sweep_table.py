@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from gpudash.compare.paired_t import Estimate
@@ -10,6 +11,7 @@ from gpudash.compare.sweep.table import (
     change,
     label,
     legend,
+    unit,
 )
 from gpudash.format import figure
 
@@ -61,6 +63,13 @@ def test_a_table_wider_than_the_terminal_is_listed_cell_by_cell():
         "8           pipelined=off  276.4 (GPU 85 %)",
         "            pipelined=on   293.7, +6.2 % [+5.9, +6.5] (GPU 99 %)",
     ]
+
+
+def test_cells_in_a_list_stand_under_their_unit():
+    counts = tuple({"nproc": count, **row} for count, row in zip("12", GRID.rows, strict=True))
+    grid = msgspec.structs.replace(GRID, rows=counts)
+    head = as_text(cells(grid, RESULTS), 40, unit(grid)).splitlines()[0]
+    assert head.split("  ")[-1].strip() == unit(grid) == "steps/s and samples/s of all processes"
 
 
 def test_a_table_as_wide_as_the_terminal_is_not_listed():

@@ -330,6 +330,15 @@ async def test_a_verdict_offers_both_values_and_a_key_sets_one(key, value):
         assert notice.startswith(f"pipelined={value} from the next step on")
 
 
+async def test_without_a_verdict_enter_keeps_nothing():
+    failure = "lever batch_size: 4096 runs out of memory"
+    failed = compared(3, lever="batch_size", a="8", b="4096", failure=failure)
+    async with at_a_verdict(changed(training(), comparison=failed)) as d:
+        await d.press("enter")
+        assert d.engine.told("change") == []
+        assert d.notices() == ["the A/B has no verdict: there is nothing to keep"]
+
+
 async def test_c_takes_home_what_the_a_b_was_about_wherever_the_levers_cursor_is():
     kept = changed(CONCLUDED, settings=settings(pipelined="off"))
     async with at_a_verdict(kept) as d:

@@ -1,6 +1,8 @@
 """Whatever fails on the screen, the training goes on: what failed is closed; the log says so."""
 
 import asyncio
+import os
+import threading
 from itertools import count
 
 import msgspec
@@ -9,6 +11,7 @@ from textual.widgets import OptionList
 
 from gpudash.snapshot import Snapshot
 from gpudash.tui import bars
+from gpudash.tui.containment import PatientDriver
 from gpudash.tui.screens import help as help_screen
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.main import MainScreen
@@ -196,3 +199,24 @@ async def test_a_main_screen_that_can_never_be_painted_is_left_in_order(monkeypa
         assert d.app.return_code == 1
         (line,) = d.app.failures.values()
         assert line.startswith("gpudash: the main screen failed: KeyError: 0")
+
+
+def test_bytes_that_are_no_text_do_not_end_the_reading_of_the_terminal():
+    keys, (end, begin) = [], os.pipe()
+    driver = object.__new__(PatientDriver)
+    driver.fileno, driver.exit_event, driver._debug = end, threading.Event(), False
+
+    def take(event):
+        keys.append(event.key)
+        driver.exit_event.set()
+
+    driver.process_message = take
+    reading = threading.Thread(target=driver.run_input_thread, daemon=True)
+    os.write(begin, b"\x1b[M \xe0\xff")  # as X10 tells of column 192
+    reading.start()
+    while reading.is_alive():
+        os.write(begin, b"q")
+        reading.join(0.01)
+    assert set(keys) == {"q"}
+    os.close(begin)
+    os.close(end)

@@ -262,6 +262,15 @@ async def test_fewer_levers_leave_the_cursor_on_one_of_them():
         assert shown.chosen.name == "two"
 
 
+async def test_the_cursor_stays_on_its_lever_where_others_come_or_go_before_it():
+    one, two, three = own("one"), own("two"), own("three")
+    async with panel(rows=(one, two, three)) as (shown, _):
+        shown.move(1)
+        for rows in [(own("new"), one, two, three), (two, three), (one, three, two)]:
+            shown.show(rows)
+            assert shown.chosen.name == "two"
+
+
 @pytest.mark.parametrize("framed", [True, False])
 async def test_a_click_chooses_and_a_second_one_acts_as_enter(framed):
     async with panel(size=(80, 8)) as (shown, pilot):

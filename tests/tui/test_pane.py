@@ -69,6 +69,11 @@ def seen(one):
     return [one.render_line(y).text for y in range(one.size.height)]
 
 
+def numbers(one):
+    """Of the rows in sight."""
+    return [line.split()[1] for line in seen(one)[2:-1]]
+
+
 def drawn(results, width, *, rows=9, **options):
     table = table_of(results, on_gpu=True)
     shown = in_sight(table, Scroll(), rows)
@@ -217,6 +222,18 @@ def test_a_name_loses_whole_words_not_half_a_number():
     assert re.search(r"(batch_size=1024|channels_last=on…|pipelined=on…) ", lines[1])
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("batch_size=1048576", "batch_size=…  "),
+        ("1048576", "1048576       "),
+        ("大" * 9, "大" * 6 + "… "),
+    ],
+)
+def test_a_text_of_one_word_loses_a_number_whole(text, shown):
+    assert fitted(text, 14) == shown
+
+
 def test_the_first_row_stays_and_the_newest_are_in_sight():
     lines = drawn(BATCHES, 118)
     assert [line.split()[0] for line in lines[1:-1]] == ["1", *map(str, range(493, 500))]
@@ -298,6 +315,17 @@ async def test_the_cursor_stops_at_both_ends_and_follows_the_last_row_again():
         one.scroll_rows(1000)
         one.show(changed(training(), results=BATCHES[:60]))
         assert one.chosen_result.number == 60
+
+
+async def test_the_cursor_stays_on_its_row_as_the_oldest_ones_are_dropped():
+    async with pane(changed(training(), results=BATCHES[:50])) as one:
+        one.find("batch_size=30")
+        before = numbers(one)
+        one.show(changed(training(), results=(BATCHES[0], *BATCHES[4:53])))
+        assert one.chosen_result.number == 30
+        assert numbers(one) == before  # nothing has scrolled
+        one.show(changed(training(), results=(BATCHES[0], *BATCHES[40:90])))
+        assert one.chosen_result.number > 30  # it is gone itself
 
 
 async def test_what_is_out_of_sight_is_counted_in_the_border():

@@ -59,6 +59,19 @@ async def test_header_and_scrubber_say_where_the_recording_stands(size):
         assert 0 < scrubber.index("┊on") < scrubber.index("●")
 
 
+@pytest.mark.parametrize(
+    ("position_s", "later_s"), [(13.0, 50.0), (30.0, 13.0)], ids=["position", "next marker"]
+)
+async def test_a_markers_value_is_shown_whole_or_not_at_all(position_s, later_s):
+    markers = ((10.0, "batch_size=1024"), (later_s, "pipelined=on"))
+    playback = msgspec.structs.replace(PLAYBACK, position_s=position_s, markers=markers)
+    shown = msgspec.structs.replace(SHOWN, playback=playback)
+    async with dashboard((80, 24), snapshot=shown, player=Hand()) as d:
+        line = d.lines()[-3].partition("├")[2].partition("┤")[0]
+        assert line.count("┊") == 2
+        assert not set("1024") & set(line)
+
+
 async def test_a_click_on_the_scrubber_goes_there():
     async with dashboard((80, 24), snapshot=SHOWN, player=Hand()) as d:
         await d.pilot.click("#scrubber", offset=(10, 0))

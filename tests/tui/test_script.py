@@ -90,6 +90,14 @@ async def test_the_palette_offers_the_values_that_can_be_set_and_no_others():
         assert not any("num_workers=" in title or "batch_size=" in title for title in titles)
 
 
+async def test_what_a_script_is_called_is_no_markup_in_the_palette():
+    named = changed(scripts.training(), workload="[Old] [/x].py", state="finished")
+    async with script(named) as d:
+        await d.press("colon")
+        await d.type("pipelining")
+        await d.until("[Old] [/x].py has ended")
+
+
 async def test_a_script_that_has_not_imported_torch_waits_for_it():
     async with script(scripts.starting("train.py runs; torch is not imported so far")) as d:
         assert "◌ torch" in d.text()

@@ -171,11 +171,14 @@ def efficiency(found: Ratio) -> str:
     return f"{text} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
 
 
-def as_text(table: Sequence[Sequence[str]], columns: int = 1000) -> str:
-    """Return the table with its columns aligned; a line per cell if it is wider than `columns`."""
+def as_text(table: Sequence[Sequence[str]], columns: int = 1000, unit: str = "steps/s") -> str:
+    """Return the table with its columns aligned; a line per cell if it is wider than `columns`.
+
+    `unit` is the cells', the title of theirs in such lines.
+    """
     wider = sum(max(map(len, column)) + 2 for column in zip(*table, strict=True)) > columns
     if wider and len(table[0]) > 2:
-        table = listed(table)
+        table = listed(table, unit)
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     lines = [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
@@ -184,7 +187,7 @@ def as_text(table: Sequence[Sequence[str]], columns: int = 1000) -> str:
     return "\n".join([lines[0], "  ".join("─" * width for width in widths), *lines[1:]])
 
 
-def listed(table: Sequence[Sequence[str]]) -> list[list[str]]:
+def listed(table: Sequence[Sequence[str]], unit: str) -> list[list[str]]:
     """Return the same cells one below the other."""
     (corner, *variants), *rows = table
     lines = [
@@ -192,7 +195,7 @@ def listed(table: Sequence[Sequence[str]]) -> list[list[str]]:
         for first, *texts in rows
         for variant, text in zip(variants, texts, strict=True)
     ]
-    return [[corner, "variant", "steps/s"], *lines]
+    return [[corner, "variant", unit], *lines]
 
 
 def as_markdown(table: Sequence[Sequence[str]]) -> str:

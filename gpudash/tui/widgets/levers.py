@@ -54,7 +54,11 @@ class LeverPanel(Panel, Scrolled):
     ) -> None:
         """Take new values, why they cannot be changed, and what undo would do."""
         if (levers, why_not, undo) != (self._levers, self._why_not, self._undo):
+            before = self.chosen
             self._levers, self._why_not, self._undo = levers, why_not, undo
+            names = [row.lever.name for row in levers]
+            if before is not None and before.name in names:  # others may stand before it now
+                self._cursor = names.index(before.name)
             self._cursor = min(self._cursor, max(len(levers) - 1, 0))
             if not self._moved:
                 acting = (i for i, row in enumerate(levers) if row.acts and not row.refusal)

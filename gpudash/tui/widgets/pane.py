@@ -103,6 +103,7 @@ class Pane(Panel, Scrolled):
         )
         if told != self._told:
             self._told = told
+            self._keep_place(snapshot.results)
             self._table = table_of(snapshot.results, on_gpu=on_gpu)
             self._comparison, self._verdicts = snapshot.comparison, snapshot.verdicts
             self._can_compare, self._can_type = can_compare, can_type
@@ -191,6 +192,16 @@ class Pane(Panel, Scrolled):
         shown = in_sight(self._table, self._scroll, self._height - 1)
         if self.tab == "results" and 0 < y <= len(shown):
             self._go_to(shown[y - 1])
+
+    def _keep_place(self, results: Sequence[Result]) -> None:
+        """Stay at the row under the cursor where earlier ones have been dropped."""
+        scroll, before = self._scrolls.get("results", Scroll()), self._table.results
+        if scroll.row is None or not before:
+            return
+        here = _identity(before[scroll.chosen(len(before))])
+        row = next((i for i, one in enumerate(results) if _identity(one) == here), scroll.row)
+        first = max(scroll.first + row - scroll.row, 0)
+        self._scrolls["results"] = Scroll(row=row, first=first)
 
     def _texts(self) -> list[str]:
         if self.tab == "results":
@@ -361,6 +372,11 @@ class Pane(Panel, Scrolled):
             for count, where in ((above, "above ↑"), (below, "below ↓"))
             if count > 0
         )
+
+
+def _identity(row: Result) -> tuple[int, str]:
+    """Return what tells a row from all others; its verdicts stand under the same number."""
+    return row.number, row.configuration if row.verdict else ""
 
 
 def profile_line(snapshot: Snapshot) -> str:

@@ -28,14 +28,16 @@ class Scrubber(Painted):
         """Yield the one row."""
         first, cells, length = self._line(width)
         line = ["─"] * cells
-        for at_s, label in self._playback.markers:
-            place = self._place(at_s, cells)
+        marked = [(self._place(at_s, cells), label) for at_s, label in self._playback.markers]
+        for place, _ in marked:
             line[place] = "┊"
+        here = self._place(self._playback.position_s, cells)
+        line[here] = "●"
+        for place, label in marked:
             shown = fmt.plain(label).rsplit("=", 1)[-1]
             room = "".join(line[place + 1 : place + 2 + len(shown)])
             if cell_len(shown) == len(shown) and room == "─" * (len(shown) + 1):
                 line[place + 1 : place + 1 + len(shown)] = shown
-        here = self._place(self._playback.position_s, cells)
         dim, busy = self.ink("dim"), self.ink("busy")
         yield [
             Segment(f"{first}├{''.join(line[:here])}", dim),
