@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from textual.content import Content
 
 from gpudash.errors import UsageError
 from gpudash.protocol import Plan
@@ -590,7 +591,8 @@ async def test_w_copies_the_path_and_y_what_is_under_the_cursor():
 
 async def test_help_lists_every_key_of_the_timeline_and_the_palette_its_actions():
     async with timeline(size=(100, 70)) as d:
-        told = {one.help for one in d.app.get_system_commands(d.app.screen)}
+        commands = d.app.get_system_commands(d.app.screen)
+        told = {Content.from_markup(one.help).plain for one in commands}
         assert {f"key {key.shown}" for key in TIMELINE_KEYS if key.palette} <= told
         await d.press("question_mark")
         assert all(key.help in d.text() for key in TIMELINE_KEYS)
