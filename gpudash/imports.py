@@ -1,5 +1,6 @@
 """Imports of large libraries."""
 
+import atexit
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,4 +14,5 @@ def without_collecting() -> Iterator[None]:
         yield
     finally:
         gc.freeze()
+        atexit.register(gc.unfreeze)  # else libraries complain of leaks at Python's end
         gc.enable()

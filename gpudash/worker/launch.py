@@ -53,7 +53,8 @@ def main() -> int:
     os.environ |= LOOPBACK
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // plan.nproc)))
     rank = [sys.executable, "-P", "-m", "gpudash.worker.rank", directory, plan_json]
-    how = [f"--rdzv-backend={loopback.BACKEND}", f"--nproc-per-node={plan.nproc}"]
+    meeting = [f"--rdzv-backend={loopback.BACKEND}", f"--rdzv-endpoint={loopback.ADDRESS}"]
+    how = [*meeting, f"--nproc-per-node={plan.nproc}"]
     try:
         run(parse_args([*how, "--no-python", *rank]))  # type: ignore[no-untyped-call]  # in torch
     except ChildFailedError as error:
