@@ -27,7 +27,7 @@ contracts: $(READY)
 	$(BIN)/lint-imports
 
 # four workers on two cores, because many tests wait for processes; tests/serial compares what
-# clocks say, and needs the machine for itself
+# clocks say, or trains several ranks that wait for each other: it needs the machine for itself
 unit: $(READY)
 	$(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/serial
 	$(BIN)/python -m pytest tests/serial

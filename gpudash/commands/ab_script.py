@@ -104,9 +104,8 @@ def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, boo
     offer = offers[name]
     if offer.refusal is not None:
         raise UsageError(f"lever {name} cannot be moved here: {offer.refusal}")
-    sides = [lever_of(offer).canonical(value) for value in values.split(",")]
-    check_two(text, sides)
-    return name, sides[0], sides[1], offer.effect != "next step"
+    a, b = (lever_of(offer).canonical(value) for value in values.split(","))
+    return name, a, b, offer.effect != "next step"
 
 
 def _check(arguments: argparse.Namespace) -> None:
