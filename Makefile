@@ -9,12 +9,17 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test test-long lint types contracts unit mutants reference lock clean
+.PHONY: run test test-long checks lint types contracts unit parallel serial mutants reference lock clean
 
 run: $(READY)
 	@$(BIN)/gpudash $(ARGS)
 
-test: lint types contracts unit
+# the checks beside the tests, which wait for processes now and then
+test: $(READY)
+	@$(MAKE) --no-print-directory -j 2 parallel checks
+	@$(MAKE) --no-print-directory serial
+
+checks: lint types contracts
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -26,10 +31,17 @@ types: $(READY)
 contracts: $(READY)
 	$(BIN)/lint-imports
 
-# four workers on two cores, because many tests wait for processes; tests/serial compares what
-# clocks say, or trains several ranks that wait for each other: it needs the machine for itself
 unit: $(READY)
-	$(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/serial
+	@$(MAKE) --no-print-directory parallel
+	@$(MAKE) --no-print-directory serial
+
+# more workers than cores, because many tests wait
+parallel: $(READY)
+	$(BIN)/python -m pytest -n 5 --dist worksteal --ignore tests/serial
+
+# compares what clocks say, or trains several ranks that wait for each other: needs the machine
+# for itself
+serial: $(READY)
 	$(BIN)/python -m pytest tests/serial
 
 # properties, with other examples at every run and forty times as many; then whole installs

@@ -6,7 +6,8 @@
 
 Each script of benchmarks/causes runs under gpudash as a user's own would. After the warm-up the
 answer is taken again and again; the one given most often counts, before a profile and with one.
-With --prove the first lever that has a range is compared by an A/B: does the gain lie in it?
+With --prove the first lever that has a range is compared by an A/B: does the gain lie in it? Not of
+the unclear ones: they rest as long as their step asks for, so what a lever gains, they wait.
 The last lines are a table of verdict against cause in Markdown.
 """
 
@@ -55,6 +56,8 @@ RIGHT = {
 """The verdict for each cause; a script's name begins with its cause."""
 ON_CPU = ("sync", "launch", "compute", "memory", "copy")
 """There a CPU does it all, and all that can be said is that it does."""
+PACED = ("unclear",)
+"""Their scripts' rests follow the step (`causes/cause.py`, Pace)."""
 RANKS = 2
 START_S, LOOK_S, ALL_ALIKE = 60.0, 0.25, 4
 """For the first answer; between two; a verdict counts once it was given so many times."""
@@ -112,7 +115,8 @@ def diagnose(script: str, arguments: argparse.Namespace) -> Found:
         if proposed is None or proposed.gain is None:
             return found
         found = found._replace(range=proposed.promise)
-        return watched.proof(found, proposed) if arguments.prove else found
+        proves = arguments.prove and found.cause not in PACED
+        return watched.proof(found, proposed) if proves else found
 
 
 class Watched:

@@ -13,13 +13,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
 import msgspec
 
-from gpudash.protocol import Envelope, Failed, Hello, Plan
+from gpudash.protocol import Envelope, Event, Failed, Hello, HostReading, Plan, Progress, Reading
 from gpudash.run.session import Session
 from gpudash.run.source import Decoder, Source
 from gpudash.snapshot import Snapshot, Straggler
@@ -79,8 +79,27 @@ def write(path: Path, options: argparse.Namespace) -> None:
     )
     hello = [(0, Hello(can=("record",)))]
     with path.open("wb") as lines:
-        for envelope in enveloped(chain(hello, starts, ranks.train(options.seconds))):
+        told = with_readings(ranks.train(options.seconds), options.ranks)
+        for envelope in enveloped(chain(hello, starts, told)):
             lines.write(msgspec.json.encode(envelope) + b"\n")
+
+
+def with_readings(
+    told: Iterable[tuple[int, Progress]], ranks: int
+) -> Iterator[tuple[int, Event | Reading]]:
+    """Add a reading of each rank's processes once a second."""
+    due_s = 1.0
+    for rank, progress in told:
+        yield rank, progress
+        if progress.until_s >= due_s:
+            due_s += 1.0
+            values: dict[str, float | str] = {
+                "cpu_pct": 101.0,
+                "worker_rss_mib": 3140.0,
+                "core_wait_pct": 1.5,
+            }
+            reading = HostReading(at_s=progress.until_s, values=values)
+            yield from ((one, reading) for one in range(ranks))
 
 
 class Told(Source):

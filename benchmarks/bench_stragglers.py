@@ -81,6 +81,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         place = options.keep or Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
         log, schedule = place / "run.jsonl", place / "schedule.json"
         told = [f"--{name}={getattr(options, name)}" for name in ("first", "cases", "seconds")]
         torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={options.ranks}"]

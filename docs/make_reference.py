@@ -77,8 +77,10 @@ at the end.
   job's: all ranks train a step together. In the rows of the others they are empty, so a sum over
   all rows counts no step twice.
 - `step`, `samples_per_s`, `tokens_per_s`, `loss`, the times of a step and the GPU are each rank's
-  own. The sum of `samples_per_s` over the ranks is the whole job's rate. What is read of processes
-  (`cpu_pct`, memory, loader) stands in rank 0's row.
+  own. The sum of `samples_per_s` over the ranks is the whole job's rate.
+- `cpu_pct`, `worker_rss_mib` and `core_wait_pct` are each rank's own too. Those of rank 0 are read
+  five times a second, those of the others once. So of two rows of half a second, one has none. What
+  the training itself tells of device memory, the loader and collectives stands in rank 0's row.
 - A row also ends when the settings change. A switch of 10 ms or more has rows of its own, with
   `steps=0`.
 - Utilisation and activity are means over up to a second. They are empty if that second began before

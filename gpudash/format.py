@@ -5,8 +5,10 @@ Nothing here knows a widget. `–` stands for what was not measured; nan and inf
 
 import math
 import re
+from collections.abc import Iterable
 from pathlib import PurePath
 from signal import Signals
+from typing import TypeGuard
 
 ABSENT = "–"
 """Shown for None: not measured, which is not zero."""
@@ -17,9 +19,14 @@ _CONTROL_PICTURES = 0x2400
 _DELETE = 0x7F
 
 
-def is_measured(value: float | None) -> bool:
+def is_measured(value: float | None) -> TypeGuard[float]:
     """Return whether there is a number to show."""
     return value is not None and math.isfinite(value)
+
+
+def measured(values: Iterable[float | None]) -> list[float]:
+    """Return the numbers among them that there are to show."""
+    return [value for value in values if is_measured(value)]
 
 
 def significant(value: float | None) -> str:

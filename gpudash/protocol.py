@@ -33,6 +33,8 @@ class Hello(Record, frozen=True, kw_only=True):
     can: tuple[Ability, ...] = ()
     pid: int | None = None
     """Of the process that it speaks for, if it is one."""
+    job: str = ""
+    """What processes that train together have in common; empty where one trains alone."""
 
 
 class Printed(Record, frozen=True, kw_only=True):
@@ -191,6 +193,9 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     evaluation or a checkpoint is no pause."""
     tokens: int | None = None
     """As `samples`."""
+    parts_ms: dict[str, tuple[float, ...]] | None = None
+    """What of `phases_ms` was cut into parts, in their order: a backward pass that collectives run
+    beside. None where no phase was."""
 
 
 class Progress(Record, frozen=True, kw_only=True):
@@ -338,6 +343,25 @@ class Peak(Record, frozen=True, kw_only=True, tag=False):
     """A copy within device memory, bytes read and written together."""
 
 
+class Pinning(Record, frozen=True, kw_only=True, tag=False):
+    """What a step's copies from pageable memory would take if it were page-locked: measured."""
+
+    pin_ms: float
+    """To put the batch there on the thread that trains, as a loader without workers does, …"""
+    thread_pin_ms: float
+    """… and as the thread of a loader with workers does: alone, from memory that they share."""
+    copy_ms: float
+    """To copy it from there to the device."""
+
+
+class Weights(Record, frozen=True, kw_only=True, tag=False):
+    """What the optimizer updates in a step, in this process."""
+
+    mib: float
+    state_mib: float
+    """That it keeps for them, such as moments."""
+
+
 class Flops(Record, frozen=True, kw_only=True, tag=False):
     """Floating-point operations of one uncompiled step, a multiply-add counted as two."""
 
@@ -367,7 +391,10 @@ class Profiled(Record, frozen=True, kw_only=True):
     """Of the matmuls, as `Peak` names them; empty where it is not known."""
     syncs: tuple[SyncCall, ...] = ()
     peak: Peak | None = None
+    pinning: Pinning | None = None
+    """Measured where these steps copied much to the device from memory that is not page-locked."""
     flops: Flops | None = None
+    weights: Weights | None = None
 
 
 MemoryUse: TypeAlias = Literal[
@@ -407,6 +434,22 @@ class MemoryOwners(Record, frozen=True, kw_only=True):
     """The largest first; small ones are left out."""
 
 
+class Joined(Record, frozen=True, kw_only=True, tag=False):
+    """How far a rank is in the collectives of one process group, by PyTorch's flight recorder."""
+
+    group: str
+    group_name: str = ""
+    """What it is for, as the script says."""
+    newest: int = 0
+    """The number of the newest one that it has joined; 0: it has joined none."""
+    waits_in: int | None = None
+    """The number of the oldest one that is not over; None: all are."""
+    collective: str = ""
+    """… its name."""
+    mib: float | None = None
+    """… what the rank puts in."""
+
+
 class Stack(Record, frozen=True, kw_only=True):
     """Where the main thread of a training process is, told by whoever watches the process."""
 
@@ -417,7 +460,9 @@ class Stack(Record, frozen=True, kw_only=True):
     why: str = ""
     """Why it did not, as a clause that the rank is the subject of."""
     is_known: bool = True
-    """Whether one of the two says where it is: nobody can ask a process of another node."""
+    """Whether one of the two says where it is: nobody can ask a process in a container."""
+    joined: tuple[Joined, ...] = ()
+    """By process group; empty where the flight recorder is not read."""
 
 
 class Parted(Record, frozen=True, kw_only=True):
@@ -580,7 +625,10 @@ class GpuReading(_Reading, frozen=True, kw_only=True):
 
 
 class HostReading(_Reading, frozen=True, kw_only=True):
-    """One reading of the training processes, and of gpudash itself."""
+    """One reading of a rank's processes, and with rank 0's of gpudash itself."""
+
+    pid: int | None = None
+    """The training process; the others are its descendants."""
 
 
 Reading: TypeAlias = GpuReading | HostReading
@@ -738,7 +786,8 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A message and where it comes from; one JSON line on the wire."""
 
     source: str
-    """`training` for the worker, `telemetry` for the sampler, `session` for gpudash itself, …"""
+    """`training` for the worker, `telemetry` for the sampler, `node` for other nodes' samplers,
+    `session` for gpudash itself, …"""
     rank: int = 0
     seq: int
     """Counts up for each source and rank."""

@@ -17,6 +17,7 @@ from gpudash.protocol import (
     Failed,
     GpuReading,
     HostReading,
+    Joined,
     LeverOffer,
     MemoryOwners,
     Phase,
@@ -98,10 +99,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     util_pct: float | None = None
     """GPU utilisation; None where no GPU is read."""
     cpu_pct: float | None = None
-    memory_mib: float | None = None
-    """The most device memory in use; None where no GPU is read."""
     peak_mib: float | None = None
-    """The most of it in the training's tensors at once, as its allocator says."""
+    """The most device memory in the training's tensors at once, as its allocator says."""
     held_mib: float | None = None
     """The most that its allocator held, in use or not."""
     ratio: float | None = None
@@ -144,6 +143,8 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     """Of a step; samples where no tokens are known."""
     gpu: GpuReading | None = None
     """The GPU that it trains on."""
+    host: HostReading | None = None
+    """Its processes."""
     restarts: int = 0
     """How many processes had this rank before."""
     collective_mib: float | None = None
@@ -182,6 +183,8 @@ class RankStack(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is known where it is."""
     doing: str = ""
     """What it does, as a clause that the rank is the subject of."""
+    joined: tuple[Joined, ...] = ()
+    """As in `protocol.Stack`."""
 
 
 class Hang(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,6 +194,8 @@ class Hang(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[int, ...] = ()
     """The ranks that the others wait for; empty where it cannot be told."""
     stacks: tuple[RankStack, ...] = ()
+    recorded: str = ""
+    """Which collective is not over, by PyTorch's flight recorder, as a clause; empty without it."""
 
 
 class RecordingStatus(msgspec.Struct, frozen=True, kw_only=True):

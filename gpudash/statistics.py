@@ -35,7 +35,7 @@ def percentiles(
     return tuple(_at(ordered, ends, q / 100 * (ends[-1] - 1)) for q in qs)
 
 
-def mean(values: Iterable[float | None], counts: Iterable[int] = repeat(1)) -> float | None:
+def mean(values: Iterable[float | None], counts: Iterable[float] = repeat(1)) -> float | None:
     """Return the mean of the values that were measured: neither None nor NaN nor infinite.
 
     `counts` says how many times each value is there.

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from msgspec.structs import replace
 
-from gpudash.protocol import Device, Envelope, Event, Phase, Progress, Started, Step
+from gpudash.protocol import Device, Envelope, Event, Phase, Progress, Reading, Started, Step
 
 PARTS_MS = {"copy": 0.5, "forward": 4.3, "your_code": 0.2, "backward": 10.0, "optimizer": 0.7}
 """In the order of a step; between `backward` and `optimizer` the ranks wait for each other."""
@@ -128,8 +128,8 @@ class Ranks:
         return Progress(until_s=until_s, steps=steps, total_steps=done, total_samples=8 * done)
 
 
-def enveloped(told: Iterable[tuple[int, Event]], seq: int = 1) -> Iterator[Envelope]:
+def enveloped(told: Iterable[tuple[int, Event | Reading]], seq: int = 1) -> Iterator[Envelope]:
     """The same as a session is told it."""
     for number, (rank, body) in enumerate(told, seq):
-        at_s = getattr(body, "until_s", 0.0)
+        at_s = getattr(body, "until_s", getattr(body, "at_s", 0.0))
         yield Envelope(source="training", rank=rank, seq=number, sent_s=at_s, body=body)

@@ -346,10 +346,9 @@ def _lever(workload: str, name: str, value: Any) -> str:
 def _type(table: str, name: str) -> Callable[[str], Any]:
     """Return what checks the text of an option, or of what the screen alone has."""
     if name in SCREEN:
-        from gpudash.tui import look  # noqa: PLC0415  # Textual, where a theme is configured
+        from gpudash.tui.look import VALID  # noqa: PLC0415  # Textual, where a theme is configured
 
-        check: Callable[[str], Any] = getattr(look, f"{name}_named")
-        return check
+        return _choice(name, VALID[name])
     if name == "workload":
         return lambda text: find_workload(text).name
     action = load(table).parser().options[name]

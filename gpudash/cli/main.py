@@ -34,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         verb, arguments = parse(words)
         make_do(ascii_only=arguments.ascii)
         _color(arguments.color)
-        return int(import_module(verb.module).main(arguments))
+        module = verb.module or f"gpudash.commands.{verb.name or 'dashboard'}"
+        return int(import_module(module).main(arguments))
     except LeverError as error:
         complain(f"gpudash: {error}")
         return Exit.REFUSED

@@ -36,12 +36,8 @@ def add_training_options(parser: argparse.ArgumentParser, default: str | None = 
         metavar="DEVICE",
         help="auto (default), cpu, cuda or cuda:N",
     )
-    group.add_argument(
-        "--nproc",
-        type=whole("--nproc", 1, MOST_PROCESSES),
-        metavar="N",
-        help="train in N processes with DDP, each on a GPU of its own; batch_size is of each",
-    )
+    what = "train in N processes with DDP, each on a GPU of its own; batch_size is of each"
+    add_whole(group, "--nproc", 1, MOST_PROCESSES, what)
 
 
 def add_screen_options(parser: argparse.ArgumentParser) -> None:
@@ -63,12 +59,7 @@ def add_quiet(group: "argparse._ArgumentGroup") -> None:
 
 def add_record(group: "argparse._ArgumentGroup", more: str = "") -> None:
     """Add the recording to write; `more` says what else its name may be."""
-    group.add_argument(
-        "--record",
-        type=FileName("--record"),
-        metavar="FILE.csv",
-        help=f"write a CSV, FILE.json and FILE.jsonl{more}",
-    )
+    add_file(group, "--record", "FILE.csv", f"write a CSV, FILE.json and FILE.jsonl{more}")
 
 
 def add_recording_options(parser: argparse.ArgumentParser) -> None:
@@ -96,21 +87,33 @@ def add_listening(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
         metavar="[HOST:]PORT",
         help="show other nodes' ranks too, which connect there (host: 127.0.0.1)",
     )
-    group.add_argument(
-        "--token-file",
-        type=FileName("--token-file"),
-        metavar="FILE",
-        help="holds what opens the connection (else GPUDASH_TOKEN, or --listen shows a new one)",
-    )
+    what = "holds what opens the connection (else GPUDASH_TOKEN, or --listen shows a new one)"
+    add_file(group, "--token-file", "FILE", what)
     return group
 
 
-def add_profile_option(parser: argparse.ArgumentParser) -> None:
-    """Add which profile of the configuration is obeyed."""
-    group = parser.add_argument_group("the configuration")
-    group.add_argument(
-        "--profile", metavar="NAME", help="obey [profiles.NAME] of the configuration files too"
-    )
+def add_json(group: "argparse._ActionsContainer") -> None:
+    """Add the form for programs."""
+    group.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def add_file(group: "argparse._ActionsContainer", name: str, metavar: str, what: str) -> None:
+    """Add an option that names a file, or an argument that does."""
+    said_as = name if name.startswith("-") else metavar
+    group.add_argument(name, type=FileName(said_as), metavar=metavar, help=what)
+
+
+def add_whole(
+    group: "argparse._ActionsContainer",
+    option: str,
+    minimum: int,
+    maximum: int,
+    what: str,
+    default: int | None = None,
+) -> None:
+    """Add an option that takes a whole number."""
+    as_whole = whole(option, minimum, maximum)
+    group.add_argument(option, type=as_whole, default=default, metavar="N", help=what)
 
 
 def add_output(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:

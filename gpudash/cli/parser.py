@@ -32,13 +32,13 @@ class Verb(NamedTuple):
     add_arguments: Callable[["Parser"], None]
     examples: tuple[tuple[str, str], ...]
     """Command lines, and what each is for."""
-    exits: tuple[Exit, ...] = (Exit.DONE, Exit.FAILED, Exit.REFUSED)
+    exits: tuple[Exit, ...] = (Exit.DONE, Exit.REFUSED)
     meanings: Mapping[Exit, str] = {}
     """What an exit code means here, where that is not what it means elsewhere."""
     details: Callable[[], str] = str
     """Returns what its help says besides."""
     module: str = ""
-    """Has `main(arguments)`, which returns the exit code."""
+    """Has `main(arguments)`, which returns the exit code; empty: as the verb is called."""
     usage: str = ""
     """What follows the name, where words and options have an order."""
     also: str = ""
@@ -54,6 +54,8 @@ class Verb(NamedTuple):
         parser = Parser(prog=f"gpudash {self.name}".strip(), formatter_class=_Formatter)
         parser.verb = self
         self.add_arguments(parser)
+        if self.configuration == "obeyed":
+            parser.add_profile_option()
         parser.add_argument("--ascii", action="store_true", help="print and draw ASCII alone")
         parser.add_argument(
             "--color",
@@ -92,6 +94,12 @@ class Parser(argparse.ArgumentParser):
     def options(self) -> dict[str, argparse.Action]:
         """What may be said, by its name among the parsed arguments."""
         return {action.dest: action for action in self._actions}
+
+    def add_profile_option(self) -> None:
+        """Add which profile of the configuration is obeyed."""
+        what = "obey [profiles.NAME] of the configuration files too"
+        group = self.add_argument_group("the configuration")
+        group.add_argument("--profile", metavar="NAME", help=what)
 
     # ── reading ─────────────────────────────────────────────────────────────────────────
 

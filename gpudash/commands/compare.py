@@ -25,7 +25,8 @@ def main(arguments: argparse.Namespace) -> int:
     found = compared(base, new, arguments.fail_below)
     if not found.matched:
         alone = "; ".join(table.alone(found)[:MOST_NAMED])
-        raise UsageError(f"no setting is in both runs: {alone}")
+        instead = "gpudash ab compares two values of a lever"
+        raise UsageError(f"no setting is in both runs; {alone}; {instead}")
     if arguments.json:
         say_json(found)
     else:

@@ -18,6 +18,7 @@ from gpudash.protocol import Plan
 if TYPE_CHECKING:
     from gpudash.recording.stream import Form
     from gpudash.run.session import Session
+    from gpudash.tui.engine import Player
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -64,19 +65,27 @@ def main(arguments: argparse.Namespace) -> int:
         return show(open_session, plan, arguments)
 
 
-def show(open_session: Callable[[], "Session"], plan: Plan, arguments: argparse.Namespace) -> int:
-    """Open the dashboard. Returns the exit code."""
+def show(
+    open_session: Callable[[], "Session"],
+    plan: Plan,
+    arguments: argparse.Namespace,
+    player: "Player | None" = None,
+) -> int:
+    """Open the dashboard; with a `player` it plays a recording. Returns the exit code."""
     with without_collecting():
-        from gpudash.tui.app import run_dashboard  # noqa: PLC0415  # Textual only where shown
+        from gpudash.tui.app import Dashboard, run_dashboard  # noqa: PLC0415  # Textual is slow
         from gpudash.tui.look import Look  # noqa: PLC0415  # … too
 
-    return run_dashboard(
+    look = Look(theme=arguments.theme, pane=arguments.pane, keys=arguments.keys)
+    app = Dashboard(
         open_session,
         plan,
         rate_hz=arguments.rate,
+        player=player,
         ascii_only=arguments.ascii,
-        look=Look(theme=arguments.theme, pane=arguments.pane, keys=arguments.keys),
+        look=look,
     )
+    return run_dashboard(app)
 
 
 def _outputs(arguments: argparse.Namespace) -> tuple[Path | None, "Form | None"]:

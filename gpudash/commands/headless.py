@@ -165,7 +165,7 @@ class Printer:
         self._stream = stream
         self._progress_line = line
         self._on_terminal = stream.isatty() and not shared
-        self._said = ""
+        self._said, self._state = "", ""
         self._said_at_s = float("-inf")
 
     def show(self, news: News) -> None:
@@ -178,8 +178,10 @@ class Printer:
             return  # the last line says how it ended
         if self._on_terminal:
             self._write(CLEAR_LINE + text[: shutil.get_terminal_size().columns - 1])
-        elif now_s - self._said_at_s >= PIPE_EVERY_S or snapshot.state != self._said:
-            self._said, self._said_at_s = snapshot.state, now_s
+        elif text != self._said and (
+            now_s - self._said_at_s >= PIPE_EVERY_S or snapshot.state != self._state
+        ):
+            self._said, self._state, self._said_at_s = text, snapshot.state, now_s
             self._write(text + "\n")
 
     def line(self, text: str) -> None:

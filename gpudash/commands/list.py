@@ -71,7 +71,9 @@ def main(arguments: argparse.Namespace) -> int:
 def as_text(entries: Sequence[Entry], others: Mapping[str, str]) -> str:
     """Return workloads as text, one paragraph a lever; of installed ones where they come from."""
     parts = [_workload(entry) for entry in entries]
-    parts.append("\n".join(["with --nproc N besides:", *map(_lever, PROCESSES)]))
+    parts.append(
+        "\n".join(["with --nproc N besides:", *(_lever(lever, {}) for lever in PROCESSES)])
+    )
     parts += [plain(f"{name}: installed, from {value}") for name, value in others.items()]
     return "\n\n".join(parts)
 
@@ -88,11 +90,13 @@ def catalogue(entries: Sequence[Entry], others: Mapping[str, str]) -> Catalogue:
 def _workload(entry: Entry) -> str:
     default = " (default)" if entry.name == DEFAULT else ""
     head = [f"{entry.name}{default}: {entry.summary}", f"  source: {entry.source}"]
-    return "\n".join(head + [_lever(lever) for lever in entry.levers])
+    return "\n".join(head + [_lever(lever, entry.on_cpu) for lever in entry.levers])
 
 
-def _lever(lever: Lever) -> str:
-    head = f"  {lever.name} = {lever.default_text}   [{lever.valid}]   takes effect: {lever.effect}"
+def _lever(lever: Lever, on_cpu: Mapping[str, str]) -> str:
+    own = f", on a CPU {on_cpu[lever.name]}" if lever.name in on_cpu else ""
+    value = f"{lever.name} = {lever.default_text}{own}"
+    head = f"  {value}   [{lever.valid}]   takes effect: {lever.effect}"
     indent = " " * 6
     about = [lever.summary, f"Source: {lever.source}"]
     lines = [

@@ -4,6 +4,7 @@ import argparse
 from contextlib import closing
 from pathlib import Path
 
+from gpudash.commands.dashboard import show
 from gpudash.commands.stdout import on_terminal
 from gpudash.errors import UsageError
 from gpudash.recording.csv_reader import log_or_csv
@@ -16,9 +17,6 @@ def main(arguments: argparse.Namespace) -> int:
     replay = open_replay(arguments.file, Player(arguments.speed))
     if not on_terminal():
         raise UsageError("a replay needs a terminal; gpudash export makes other files of it")
-    from gpudash.tui.app import run_dashboard  # noqa: PLC0415  # what is wrong is said without it
-    from gpudash.tui.look import Look  # noqa: PLC0415  # … too
-
     session = Session(
         NOTHING,
         rate_hz=arguments.rate,
@@ -27,14 +25,7 @@ def main(arguments: argparse.Namespace) -> int:
         clock=replay.now,
     )
     with closing(session):
-        return run_dashboard(
-            lambda: session,
-            NOTHING,
-            rate_hz=arguments.rate,
-            player=replay.player,
-            ascii_only=arguments.ascii,
-            look=Look(theme=arguments.theme, pane=arguments.pane, keys=arguments.keys),
-        )
+        return show(lambda: session, NOTHING, arguments, replay.player)
 
 
 def open_replay(path: Path, player: Player) -> Replay:

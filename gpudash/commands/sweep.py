@@ -1,53 +1,36 @@
 """`gpudash sweep`: a table of settings, measured in one worker, block by block in turn."""
 
 import argparse
-import os
 import platform
-import shlex
-import shutil
 import time
-from collections.abc import Sequence
-from itertools import product, zip_longest
-from pathlib import Path
 
 import msgspec
 
 from gpudash import __version__
-from gpudash.commands import COMMAND_LINE
 from gpudash.commands.headless import News, failure_code, follow
-from gpudash.commands.plan import compared_values, make_plan
-from gpudash.commands.stdout import complain, say, say_json
-from gpudash.compare.sweep import plot
+from gpudash.commands.stdout import complain, say
+from gpudash.commands.sweep_grid import of_count, plan_and_grid
+from gpudash.commands.sweep_outputs import Outputs
 from gpudash.compare.sweep import table as sweep_table
-from gpudash.compare.sweep.file import Provenance, SweepFile, writing
-from gpudash.compare.sweep.grid import NPROC, Grid, Sweep
-from gpudash.compare.sweep.presets import ON_CPU, ON_GPU, Preset
+from gpudash.compare.sweep.file import Provenance, SweepFile
+from gpudash.compare.sweep.grid import Sweep
 from gpudash.errors import Exit, RecordingError, UsageError
-from gpudash.protocol import Block, Event, Plan, Progress, Reading, Settings, Started
-from gpudash.recording.files import refuse_existing, shown
-from gpudash.recording.provenance import path_beside, plain
-from gpudash.run import child
+from gpudash.protocol import Block, Event, Plan, Progress, Reading, Started
+from gpudash.recording.files import shown
+from gpudash.recording.provenance import plain
 from gpudash.run.session import Session
-from gpudash.snapshot import Snapshot, silence, unreadable
+from gpudash.snapshot import Snapshot, silence
 from gpudash.telemetry.gpu import list_gpus
 from gpudash.telemetry.nvml import GpuUnavailable
-from workloads import DEFAULT, Entry, find_workload
-from workloads.levers import find, resolve
-from workloads.nearest import unknown
-from workloads.standard_levers import PROCESSES
+from workloads import find_workload
+from workloads.levers import find
 
-MIN_S = 1.0
-"""A block lasts this long besides: utilisation is read five times a second."""
-ASK_TORCH = "import torch; print(torch.cuda.device_count())"
 BAR_WIDTH = 20
 SWITCHES = {
     "new loader": "each change waits for a new loader's first batch",
     "rebuilt model": "each change builds the model anew",
 }
 """What makes a sweep longer than its blocks, by a lever's effect."""
-OF_SEVERAL = frozenset(lever.name for lever in PROCESSES)
-BY_MACHINE = "num_workers"
-"""The lever whose default depends on the machine."""
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -60,7 +43,7 @@ def main(arguments: argparse.Namespace) -> int:
         command=tuple(map(plain, arguments.command)),
     )
     outputs.check(force=arguments.force, resume=arguments.resume)
-    plan, grid = _plan_and_grid(arguments)
+    plan, grid = plan_and_grid(arguments)
     provenance = Provenance(
         workload=plan.workload,
         settings=plan.settings,
@@ -117,102 +100,6 @@ def foreseen(provenance: Provenance) -> str:
     return "\n".join(lines)
 
 
-def _plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
-    """Return what is trained and what is swept. Raises LeverError or UsageError."""
-    preset = _preset(arguments)
-    asked = arguments.workload if arguments.set_by.get("workload") == COMMAND_LINE else None
-    if preset is not None and asked not in (None, preset.workload):
-        raise UsageError(
-            f"preset {arguments.preset} sweeps {preset.workload}, not {arguments.workload}"
-        )
-    arguments.workload = preset.workload if preset else arguments.workload or DEFAULT
-    counts: Sequence[int] = arguments.nproc or (1,)
-    plan = make_plan(arguments, decided_by(preset, arguments.vary), nproc=max(counts))
-    entry = find_workload(plan.workload)
-    steps = arguments.steps
-    if preset is None:
-        rows, columns = vary(entry, arguments.vary)
-        preset = Preset(workload=entry.name, rows=rows, columns=columns)
-    else:
-        plan = msgspec.structs.replace(plan, settings=preset.settings | plan.settings)
-        rows = _other_rows(entry, arguments.vary)
-        preset = (ON_GPU if trains_on_gpu(plan.device) else ON_CPU)[arguments.preset]
-    rows = rows or preset.rows
-    if len(counts) > 1:
-        rows = tuple({NPROC: str(count)} | row for count in counts for row in rows)
-    grid = Grid(
-        rows=rows,
-        columns=preset.columns,
-        rounds=arguments.rounds or preset.rounds,
-        min_steps=steps or preset.min_steps,
-        min_s=0.0 if steps else MIN_S,
-    )
-    check_grid(entry, plan.settings, grid)
-    if grid.counts:
-        _check_scaling(grid)
-    return plan, grid
-
-
-def of_count(plan: Plan, nproc: int | None) -> Plan:
-    """Return the plan of the training with so many processes; None: as it is."""
-    if nproc is None:
-        return plan
-    settings = dict(plan.settings)
-    if nproc == 1:
-        settings = {name: value for name, value in settings.items() if name not in OF_SEVERAL}
-    return msgspec.structs.replace(plan, nproc=nproc, settings=settings)
-
-
-def _check_scaling(grid: Grid) -> None:
-    """Refuse what goes with one number of processes alone. Raises UsageError."""
-    if 1 not in grid.counts:
-        raise UsageError("--nproc with several numbers needs 1 too, which the others scale from")
-    varied = {name for cell in range(grid.cells) for name in grid.levers(cell)} & OF_SEVERAL
-    if varied:
-        raise UsageError(f"--vary {min(varied)}: one process does not have it; valid: one --nproc")
-
-
-def decided_by(preset: Preset | None, varied: Sequence[str]) -> set[str]:
-    """Return the levers that a preset sets or varies, and those that `NAME=A,B,…` texts vary."""
-    sets = (preset.settings, *preset.rows, *preset.columns) if preset else ()
-    return {name for one in sets for name in one} | {text.partition("=")[0] for text in varied}
-
-
-def _preset(arguments: argparse.Namespace) -> Preset | None:
-    """Return the preset that is meant; workload and settings are the same for every size."""
-    if arguments.preset is None and not arguments.vary and len(arguments.nproc or ()) < 2:
-        raise UsageError(f"say what to sweep: --vary LEVER=A,B,… or --preset {'|'.join(ON_GPU)}")
-    if arguments.preset is None:
-        return None
-    if arguments.preset == "trade":  # its first name, a promise of the command line
-        arguments.preset = "optimizations"
-    if arguments.preset not in ON_GPU:
-        raise UsageError(unknown("preset", arguments.preset, ON_GPU))
-    return ON_GPU[arguments.preset]
-
-
-def _other_rows(entry: Entry, texts: Sequence[str]) -> tuple[Settings, ...]:
-    """Return the batch sizes to sweep a preset over instead of its own; none if not said."""
-    if not texts:
-        return ()
-    _, rows = vary(entry, texts)
-    if any(set(row) != {"batch_size"} for row in rows):
-        raise UsageError("a preset has its own variants; valid beside it: --vary batch_size=A,B,…")
-    return rows
-
-
-def trains_on_gpu(device: str) -> bool:
-    """Tell whether the worker will train on a GPU; takes as long as torch's import.
-
-    Torch, which decides it, is asked in a process of its own: from it, a GPU that NVML lists may
-    be hidden, or it may be built without CUDA.
-    """
-    if device != "auto":
-        return device != "cpu"
-    asked = child.ask(ASK_TORCH)
-    return asked.stdout.split()[-1:] not in ([], ["0"])  # the worker says why, where torch fails
-
-
 def _driver() -> dict[str, str]:
     """Return the NVIDIA driver's version, where there is one."""
     try:
@@ -220,84 +107,6 @@ def _driver() -> dict[str, str]:
     except GpuUnavailable:
         return {}
     return {"driver": version}
-
-
-class Outputs(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a sweep's table goes, besides the terminal."""
-
-    csv: Path | None = None
-    markdown: Path | None = None
-    plot: Path | None = None
-    json: bool = False
-    """The terminal gets one JSON document."""
-    command: tuple[str, ...] = ()
-    """The command line, which the Markdown names."""
-
-    def check(self, *, force: bool, resume: bool) -> None:
-        """Refuse what could not be written at the end. Raises GpudashError."""
-        if resume and self.csv is None:
-            raise UsageError("--resume goes with --csv FILE.csv, the file of the sweep to finish")
-        if self.plot is not None:
-            plot.check(self.plot)
-        at_the_end = [path for path in (self.markdown, self.plot) if path is not None]
-        at_once = [self.csv, path_beside(self.csv)] if self.csv is not None else []
-        places = [path.absolute() for path in (*at_once, *at_the_end)]
-        for path in at_the_end:
-            if places.count(path.absolute()) > 1:
-                raise UsageError(f"{shown(path)} is named twice; valid: a file for each output")
-            _check_place(path, replace=force or resume)
-
-    def publish(self, sweep: Sweep, provenance: Provenance) -> str | None:
-        """Write and print the table of this provenance.
-
-        Returns why a file could not be written. Raises OutputError.
-        """
-        unwritten, title = None, title_of(provenance)
-        results, legend = sweep.results(), sweep_table.legend(sweep.grid)
-        table = sweep_table.cells(sweep.grid, results)
-        remarks = unreadable(provenance.skipped_samples or 0)
-        try:  # the files first: they are kept, whatever becomes of the output
-            if self.markdown is not None:
-                line = shlex.join(self.command)
-                head = f"## {title}\n\n`{line}`: {legend}."
-                parts = [head, sweep_table.as_markdown(table), *remarks]
-                with writing(self.markdown):
-                    self.markdown.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-            if self.plot is not None:
-                plot.draw(self.plot, title, sweep.grid, results)
-        except RecordingError as error:
-            unwritten = str(error)
-        if self.json:
-            data = sweep_table.data(sweep.grid, results)
-            say_json(msgspec.structs.replace(provenance, table=data))
-            return unwritten
-        columns = shutil.get_terminal_size((160, 24)).columns
-        text = sweep_table.as_text(table, columns, sweep_table.unit(sweep.grid))
-        say("\n".join([title, legend, "", text, *remarks]))
-        return unwritten
-
-
-def vary(entry: Entry, texts: Sequence[str]) -> tuple[tuple[Settings, ...], tuple[Settings, ...]]:
-    """Return rows and columns of `NAME=A,B,…` texts: batch sizes down, the rest across.
-
-    Raises LeverError or UsageError.
-    """
-    axes: dict[str, list[str]] = {}
-    for text in texts:
-        name, separator, values = text.partition("=")
-        if not separator:
-            raise UsageError(f"--vary {text!r} is not valid; valid: LEVER=A,B,…")
-        if name in axes:
-            raise UsageError(f"--vary {name} is given twice; valid: once with all its values")
-        lever = find(entry.levers, name)
-        axes[name] = compared_values("--vary", text, lever, values)
-        for value in axes[name]:
-            if axes[name].count(value) > 1:
-                raise UsageError(f"--vary {text} names {value} twice; valid: each value once")
-    down = axes.pop("batch_size", None) if len(axes) > 1 else None
-    rows = tuple({"batch_size": size} for size in down) if down else ({},)
-    columns = tuple(dict(zip(axes, one, strict=True)) for one in product(*axes.values()))
-    return rows, columns
 
 
 class RecordedSweep:
@@ -440,28 +249,6 @@ def print_measured(sweep: Sweep, provenance: Provenance, outputs: Outputs) -> in
     return Exit.FAILED
 
 
-def title_of(ran: Provenance) -> str:
-    """Return, in a line, what was measured beside what the table says.
-
-    Named are the levers that were set, the active ones with another value than `gpudash list`
-    says, and the one whose default is this machine's; the worker's notes tell of some of them.
-    """
-    varied = ran.grid.varied
-    silent = varied | {"batch_size"} if NPROC in varied else varied  # it tells the last number's
-    notes = [both for both in zip_longest(ran.notes, ran.noted) if both[1] not in silent]
-    told = {lever for _, lever in notes}
-    default = {lever.name: lever.default_text for lever in find_workload(ran.workload).levers}
-    fixed = {
-        name: value
-        for name, value in (ran.in_force or {}).items()
-        if name not in told | varied
-        and (name in ran.settings or name == BY_MACHINE or value != default[name])
-    }
-    head = f"{ran.workload} on {ran.device.name if ran.device else 'an unknown device'}"
-    head = f"{head}: {sweep_table.pairs(fixed)}" if fixed else head
-    return "; ".join([head, *(text or "" for text, _ in notes)])
-
-
 def _conclude(
     session: Session, sweep: Sweep, why: str | None, outputs: Outputs, *, interrupted: bool
 ) -> int:
@@ -478,31 +265,3 @@ def _conclude(
     if failed:
         return failure_code(failed)
     return Exit.INTERRUPTED if interrupted else Exit.FAILED
-
-
-def check_grid(entry: Entry, settings: Settings, grid: Grid) -> None:
-    """Refuse a cell with an unknown lever or value before anything runs.
-
-    Raises LeverError, and UsageError for a lever that is both fixed and varied.
-    """
-    for cell in range(grid.cells):
-        changes = grid.levers(cell)
-        both = settings.keys() & changes.keys()
-        if both:
-            raise UsageError(f"lever {min(both)} is both set and varied; valid: one of the two")
-        resolve(entry.levers, settings | changes)
-
-
-def _check_place(path: Path, *, replace: bool) -> None:
-    """Refuse a file that could not be written at the end. Raises RecordingError."""
-    why = None
-    if path.is_dir():
-        why = "it is a folder"
-    elif not path.parent.is_dir():
-        why = f"the folder {shown(path.parent)} does not exist"
-    elif not os.access(path if path.exists() else path.parent, os.W_OK):
-        why = "permission denied"
-    if why is not None:
-        raise RecordingError(f"cannot write {shown(path)}: {why}")
-    if not replace:
-        refuse_existing(path)

@@ -15,7 +15,7 @@ from gpudash.hooks.training import Training
 from gpudash.instrument.block_queue import BlockQueue
 from gpudash.protocol import AnyCommand, Block, Blocks, Change, Settings
 
-LATE = "the command came after its step"
+CAME_LATE = "the command came after its step"
 SPARE = 1.05
 """A block planned so much longer seldom needs more steps at its end."""
 DECIDE_EVERY_S = 2.0

@@ -35,7 +35,7 @@ class DeclaredSteps(Steps):
             self._tally.calls = self._tally.backwards = 0
             self._tally.data_s = 0.0
             self._retime()
-        elif self._is_on:
+        else:
             self._mark("your_code")
         return False
 

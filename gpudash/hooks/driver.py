@@ -20,7 +20,7 @@ from gpudash.hooks.forked import never_destroy
 from gpudash.hooks.found import Found, Redirects
 from gpudash.hooks.signals import is_from_handler
 from gpudash.hooks.tracing import Tracing
-from gpudash.hooks.training import Levers, Tracks, Training, rank
+from gpudash.hooks.training import Levers, Tracks, Training, job, rank
 from gpudash.hooks.watch import Watch
 from gpudash.hooks.wording import found_line
 from gpudash.instrument import stack_signal
@@ -227,13 +227,14 @@ class Driver:
         assert losses is not None
         clock.finished()
         self._since_s = time.monotonic()
-        synchronize = training.synchronize
-        memory, collectives = (
+        self._reports = Reports(
+            clock,
+            losses,
+            lambda: ({}, 0),
+            training.synchronize,
+            self._send,
             partial(device_memory, training.found.device),
             self.tracker.collectives,
-        )
-        self._reports = Reports(
-            clock, losses, lambda: ({}, 0), synchronize, self._send, memory, collectives
         )
         if training.step:
             self._reports.count(training.step, self.tracker.samples)
@@ -318,9 +319,9 @@ class Driver:
             self._measure()
         assert self._reports is not None
         self._watch = Watch(line, training, self._reports)
-        several = training.found.world_size > 1  # the others would wait for one that pauses
+        several = training.is_shared  # the others would wait for one that pauses
         can = tuple(one for one in CAN if not (several and one == "pause"))
-        self._send(Hello(can=can, pid=os.getpid()))
+        self._send(Hello(can=can, pid=os.getpid(), job=job() if several else ""))
         self._offered = self._offer(training)
         self._send(self._offered)
         self._send(

@@ -47,6 +47,8 @@ class Findings:
         self.patience = WITHOUT_OPTIMIZER
         self.graphs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
         """CUDA graphs, and whether an optimizer steps in them."""
+        self.other_thread = False
+        """One that is not listened to trains too."""
         self.declares = False
         """The script says where a step begins and ends."""
 
@@ -143,6 +145,7 @@ class Findings:
             scaler=self.scaler,
             graphs=len(self.graphs) > 0,
             declared=self.declares,
+            other_thread=self.other_thread,
         )
 
 

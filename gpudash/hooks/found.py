@@ -87,6 +87,8 @@ class Found(NamedTuple):
     """CUDA graphs were captured: what they replay knows nothing of a lever."""
     declared: bool = False
     """The script says where a step begins and ends."""
+    other_thread: bool = False
+    """Another thread trains too."""
     unmeasured: str = ""
     """What of the processes' communication cannot be measured, as a clause."""
 

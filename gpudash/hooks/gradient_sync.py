@@ -22,32 +22,33 @@ WITHIN = {
 class _Reducer:
     """A model in DistributedDataParallel, and its backward passes."""
 
-    def __init__(self, module: DistributedDataParallel, on_last: Callable[[], object]) -> None:
+    def __init__(self, module: DistributedDataParallel, on_gradient: Callable[[], object]) -> None:
         self.module = weakref.ref(module)
-        self.last = LastGradient(module, self._came)
+        self.last = LastGradient(module, self._came, self._came)
         self.syncs = False
         """Whether this pass does: it is not within `no_sync`."""
         self.passes = 0
         """That sent gradients, in the step in progress."""
         self.passes_a_step = 0
-        self._on_last = on_last
+        self._on_gradient = on_gradient
 
     def _came(self) -> None:
         module = self.module()
         self.syncs = module is not None and module.require_forward_param_sync
         if self.syncs:
-            self._on_last()
+            self._on_gradient()
 
 
 class GradientSync:
     """Hears of the backward passes that are measured; `waits` hears of waits elsewhere.
 
-    `on_last` is called on autograd's thread where an all-reduce is about to begin, maybe the last.
+    `on_gradient` is called on autograd's thread where a part of a pass is over, or where an
+    all-reduce is about to begin, maybe the last.
     """
 
-    def __init__(self, waits: Waits, on_last: Callable[[], object]) -> None:
+    def __init__(self, waits: Waits, on_gradient: Callable[[], object]) -> None:
         self._waits = waits
-        self._on_last = on_last
+        self._on_gradient = on_gradient
         self._reducers: list[_Reducer] = []
         self._kinds: set[str] = set()
         self.is_news = False
@@ -63,7 +64,7 @@ class GradientSync:
         }
         known = {id(one.module()): one for one in self._reducers}
         self._reducers = [
-            known.get(id(module)) or _Reducer(module, self._on_last)
+            known.get(id(module)) or _Reducer(module, self._on_gradient)
             for module in modules
             if isinstance(module, DistributedDataParallel)
         ]
@@ -87,7 +88,7 @@ class GradientSync:
             one.last.begin()
 
     def pass_ends(self) -> bool:
-        """Take that it is over; return whether the newest `on_last` began the last all-reduce."""
+        """Take that it is over; return whether the newest gradient began the last all-reduce."""
         exposes = False
         for one in self._reducers:
             was_lost = one.last.is_lost

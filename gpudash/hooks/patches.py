@@ -5,6 +5,7 @@ in their tracebacks. Nothing is kept on objects of the script's. What is patched
 public hooks is private or may move: for each a test says so if it does.
 """
 
+import gc
 import os
 from collections.abc import Callable
 from functools import wraps
@@ -17,6 +18,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from gpudash.hooks.frames import unseen
@@ -33,6 +35,7 @@ def patch(tracker: Tracker) -> None:
     _patch_loaders(tracker)
     _patch_save(tracker)
     _patch_graphs(tracker)
+    _patch_freeze(tracker)
     scripting.ignored_attributes.append(PLACE)  # `torch.jit.script` wants a type of each other
     os.register_at_fork(after_in_child=tracker.forget)
 
@@ -97,14 +100,18 @@ def _patch_backward(tracker: Tracker) -> None:
 
 
 def _patch_loaders(tracker: Tracker) -> None:
-    opened, advance = _BaseDataLoaderIter.__init__, _BaseDataLoaderIter.__next__
-    redirects = tracker.redirects
+    advance, redirects = _BaseDataLoaderIter.__next__, tracker.redirects
 
-    @wraps(opened)
-    def telling_init(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
+    # not `__init__`: its warnings name who calls it
+    def telling_new(kind: type[Any], *args: Any, **kwargs: Any) -> Any:
         with unseen:
-            opened(self, loader, *args, **kwargs)
-            tracker.loader_opened(self, loader)
+            make = super(_BaseDataLoaderIter, kind).__new__
+            made = make(kind) if make is object.__new__ else make(kind, *args, **kwargs)
+            for loader in (*args, *kwargs.values()):  # a subclass may take it anywhere, or not
+                if isinstance(loader, DataLoader):
+                    tracker.loader_opened(made, loader)
+                    break
+            return made
 
     @wraps(advance)
     def telling_next(self: Any) -> Any:
@@ -121,7 +128,7 @@ def _patch_loaders(tracker: Tracker) -> None:
                 tracker.batch_arrived(self, batch)
             return batch
 
-    _BaseDataLoaderIter.__init__ = telling_init  # type: ignore[method-assign]
+    _BaseDataLoaderIter.__new__ = telling_new  # type: ignore[method-assign,assignment]
     _BaseDataLoaderIter.__next__ = telling_next  # type: ignore[method-assign]
 
 
@@ -161,6 +168,17 @@ def _patch_graphs(tracker: Tracker) -> None:
 
     graph.capture_begin, graph.capture_end = telling_begin, telling_end  # type: ignore[method-assign]
     graph.replay = telling_replay  # type: ignore[method-assign]
+
+
+def _patch_freeze(tracker: Tracker) -> None:
+    freeze = gc.freeze
+
+    @wraps(freeze)
+    def telling() -> None:
+        tracker.freezes()
+        freeze()
+
+    gc.freeze = telling
 
 
 def _between(

@@ -7,6 +7,7 @@ first and that pickle and deepcopy drop. That place is private: a test says if i
 
 import gc
 import sys
+import weakref
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from sys import _getframe as getframe
@@ -17,8 +18,9 @@ from torch import Tensor, nn
 from torch.compiler import is_dynamo_compiling
 from torch.optim import Optimizer
 
-from gpudash.hooks.found import Call, Root
+from gpudash.hooks.found import Call, Root, alive
 from gpudash.hooks.frames import without_ours
+from gpudash.instrument.weights import updated_by
 
 PLACE = "_compiled_call_impl"
 DEPTH = 2
@@ -28,26 +30,40 @@ MOST_PARTS = 8
 """A root of which more are called without it is not looked into."""
 
 
+_frozen: list[weakref.ref[Any]] = []
+"""Which the garbage collector lists no more."""
+
+
+def before_freezing() -> None:
+    """Remember the modules and optimizers that `gc.freeze` is about to hide."""
+    _frozen[:] = map(weakref.ref, _listed())
+
+
+def _listed() -> Iterator[Any]:
+    wanted = nn.Module, Optimizer  # `isinstance` would ask proxies what they are
+    listed = (one for one in gc.get_objects() if issubclass(type(one), wanted))
+    frozen = alive(ref() for ref in _frozen)
+    yield from {id(one): one for one in chain(frozen, listed)}.values()
+
+
 class Survey:
     """The modules and optimizers of this process: one look at all its objects, 0.1 to 0.4 s."""
 
     def __init__(self) -> None:
         self.optimizers: list[Optimizer] = []
         modules: list[nn.Module] = []
-        for thing in gc.get_objects():
-            kind = type(thing)  # `isinstance` would ask proxies what they are
-            if issubclass(kind, nn.Module):
-                if "_modules" in thing.__dict__:  # else it is being made
-                    modules.append(thing)
-            elif issubclass(kind, Optimizer):
+        for thing in _listed():
+            if isinstance(thing, Optimizer):
                 self.optimizers.append(thing)
+            elif "_modules" in thing.__dict__:  # else it is being made
+                modules.append(thing)
         children = {id(child) for one in modules for child in one.__dict__["_modules"].values()}
         self._tops = [one for one in modules if id(one) not in children]
 
     def has_optimizer_to_come(self) -> bool:
         """Return whether an optimizer's parameters have gradients that it has not used so far."""
         return any(
-            one.grad is not None for optimizer in self.optimizers for one in _of_groups(optimizer)
+            one.grad is not None for optimizer in self.optimizers for one in updated_by(optimizer)
         )
 
     def with_gradients(self) -> list[nn.Module]:
@@ -70,12 +86,7 @@ def parameters_of(owner: nn.Module | Optimizer) -> set[int]:
     """
     if isinstance(owner, nn.Module):
         return {id(one) for one in nn.Module.parameters(owner)}
-    return {id(one) for one in _of_groups(owner)}
-
-
-def _of_groups(optimizer: Optimizer) -> Iterator[Tensor]:
-    for group in getattr(optimizer, "param_groups", ()):  # one around others may have none
-        yield from group["params"]
+    return {id(one) for one in updated_by(owner)}
 
 
 class Listener(Protocol):
@@ -97,29 +108,29 @@ class RootCall:
     The root alone holds it: nothing of the script's is kept alive.
     """
 
-    __slots__ = ("_compiled", "_listener", "_root")
+    __slots__ = ("_listener", "compiled", "root")
 
     def __init__(self, root: Root, listener: Listener, compiled: Call | None) -> None:
-        self._root = root
+        self.root = root
         self._listener = listener
-        self._compiled = compiled  # by the script, and standing here before
+        self.compiled = compiled  # by the script, and standing here before
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module; levers are around training calls alone."""
-        module: Any = self._root.module
+        module: Any = self.root.module
         if is_dynamo_compiling():
-            return (self._compiled or module._call_impl)(*args, **kwargs)  # noqa: SLF001  # as `nn.Module.__call__` has it
+            return (self.compiled or module._call_impl)(*args, **kwargs)  # noqa: SLF001  # as `nn.Module.__call__` has it
         try:
             # a shallow copy, as `nn.DataParallel` makes them, has this too but calls itself
             caller = getframe(1).f_locals.get("self")
             if caller is not module and isinstance(caller, nn.Module):
-                return (self._compiled or caller._call_impl)(*args, **kwargs)  # noqa: SLF001  # same
+                return (self.compiled or caller._call_impl)(*args, **kwargs)  # noqa: SLF001  # same
             listener = self._listener
             if listener.hears_calls or (
                 listener.is_skipping and not (module.training and torch.is_grad_enabled())
             ):
-                listener.called(self._root, module, args, kwargs)
-            call, around = self._compiled or module._call_impl, self._root.around  # noqa: SLF001  # same
+                listener.called(self.root, module, args, kwargs)
+            call, around = self.compiled or module._call_impl, self.root.around  # noqa: SLF001  # same
             if around is not None and module.training and torch.is_grad_enabled():
                 call = around(call)  # made for each call: kept here, it would keep the module
             return call(*args, **kwargs)
@@ -132,10 +143,10 @@ class RootCall:
 
     def leave(self, module: nn.Module) -> None:
         """Put back what stood here."""
-        if self._compiled is None:
+        if self.compiled is None:
             module.__dict__.pop(PLACE, None)
         else:
-            module.__dict__[PLACE] = self._compiled
+            module.__dict__[PLACE] = self.compiled
 
 
 def attend(root: Root, listener: Listener) -> None:
@@ -144,9 +155,12 @@ def attend(root: Root, listener: Listener) -> None:
     if module is None:
         return
     here = module.__dict__.get(PLACE)
-    if type(here) is not RootCall:
-        root.compiled = here is not None
-        module.__dict__[PLACE] = RootCall(root, listener, here)
+    if type(here) is RootCall:
+        if here.root is root:
+            return
+        here = here.compiled  # of the process that this one is a fork of
+    root.compiled = here is not None
+    module.__dict__[PLACE] = RootCall(root, listener, here)
 
 
 def leave(root: Root) -> None:
@@ -223,7 +237,7 @@ def device_of(
     """Return where is computed: where parameters or the loss are, but a CPU only if all are."""
     tensors = chain(
         (one for module in modules for one in nn.Module.parameters(module)),
-        (one for optimizer in optimizers for one in _of_groups(optimizer)),
+        (one for optimizer in optimizers for one in updated_by(optimizer)),
         () if loss is None else (loss,),
     )
     devices = dict.fromkeys(one.device for one in tensors if not one.is_meta)

@@ -113,7 +113,7 @@ class Steps:
         """Listen to nothing from now on."""
         self._parting, self._thread = self._thread, NOBODY
         self._is_on = self.hears_calls = False
-        self._optimizing = 0
+        self._mark, self._optimizing = nothing, 0
         with suppress(Exception):
             self._gradient_sync.pass_ends()
         with suppress(Exception):

@@ -56,7 +56,10 @@ class Tracing:
         """Stop, and tell what was traced. Raises NoProfile."""
         self._stop_counting()
         training = self._training
-        profiled = self._profiler.end(training.precision, training.flops, self._untraced_step_ms)
+        _, optimizers = training.owned()
+        profiled = self._profiler.end(
+            training.precision, training.flops, self._untraced_step_ms, optimizers
+        )
         return replace(profiled, answers=(self.asked.id,))
 
     def abandon(self) -> None:

@@ -2,8 +2,8 @@
 
 Told by the patches of torch what the script does, it says when a step ends and which phase begins.
 It listens to one thread, the one that trains: what other threads do, and what gpudash itself tries
-out between steps, is no part of the training. Nothing of a failure in here reaches the script: all
-hooks are off from then on.
+out between steps, is no part of the training. Where another one trains too, it says so. Nothing of
+a failure in here reaches the script: all hooks are off from then on.
 """
 
 import sys
@@ -20,7 +20,7 @@ from gpudash.hooks.event import event
 from gpudash.hooks.findings import Findings
 from gpudash.hooks.found import NewestCall, Root
 from gpudash.hooks.gradient_sync import GradientSync
-from gpudash.hooks.roots import Survey
+from gpudash.hooks.roots import Survey, before_freezing
 from gpudash.hooks.rounds import GOES_ON, HERE, Begun, Ended, Rounds
 from gpudash.hooks.samples import first_dimension
 from gpudash.hooks.steps import NOBODY, nothing
@@ -28,6 +28,10 @@ from gpudash.hooks.tally import total
 
 AUTOCAST_EVERY = 16
 """After so many steps it is looked at again whether a root is called inside an autocast."""
+OTHERS_STEPS = 8
+"""After so many of another thread's, and none of the one that is listened to, it is listened to."""
+NO_TASK = -1
+"""What autograd calls the backward pass of a thread that runs none."""
 LOSS_EVERY_S = 0.02
 """No loss is kept more often: no more are shown."""
 
@@ -47,6 +51,8 @@ class Tracker(Batches):
         self._scaled: tuple[int, Tensor] | None = None  # the id of a scaled loss, and the loss
         self._bare_backwards = 0  # since an optimizer stepped
         self._captured: bool | None = None  # whether an optimizer stepped; None: no capture
+        self._others = 0  # steps of another thread's optimizers since the newest step
+        self._others_after = 0  # which is this one
 
     # ── optimizers ──────────────────────────────────────────────────────────────────────
 
@@ -74,7 +80,7 @@ class Tracker(Batches):
         if key not in self._known.optimizers:
             for other in self._known.meet(key, optimizer):
                 self._rounds.expect(other)
-        if self._is_on and not has_closure:
+        if not has_closure:
             self._mark("optimizer")
         return True
 
@@ -86,7 +92,7 @@ class Tracker(Batches):
         if self.is_skipping and get_ident() == self._thread:
             self._skip()
             return False
-        if not self._optimizing or (get_ident() != self._thread and not self._backing):
+        if not self._optimizing or (get_ident() != self._thread and not self._is_backing_here()):
             return False
         self._optimizing -= 1
         if self._optimizing:
@@ -94,8 +100,7 @@ class Tracker(Batches):
         self._bare_backwards = 0
         if self._backing:
             self._stepped_within = True
-            if self._is_on:
-                self._mark("backward")
+            self._mark("backward")
         else:
             self._may_end()
         return False
@@ -104,7 +109,7 @@ class Tracker(Batches):
     def scaler_steps(self) -> bool:
         """Take that a GradScaler is about to step an optimizer, or to skip it."""
         self._look_up()
-        if not self._known.scaler:
+        if not self._known.scaler and self._thread in (None, get_ident()):
             self._known.scaler = self._known.is_news = True
         return False
 
@@ -112,15 +117,36 @@ class Tracker(Batches):
         """Return whether another thread's optimizer is of this training: in a backward pass."""
         if self._captured is not None:
             self._captured = True
-        return self._hears() or (self._backing > 0 and self._thread != NOBODY)
+        if self._thread == NOBODY:
+            return False
+        return self._is_backing_here() or self._hears(trains=True)
 
-    def _hears(self) -> bool:
-        """Return whether nobody is there to listen to: it is this thread from now on."""
-        if self._thread is not None and (self._thread == NOBODY or _lives(self._thread)):
+    def _is_backing_here(self) -> bool:
+        """Return whether this thread, maybe one of autograd's, runs the backward pass."""
+        return self._backing > 0 and torch._C._current_graph_task_id() != NO_TASK  # noqa: SLF001  # nothing public tells
+
+    def _hears(self, *, trains: bool = False) -> bool:
+        """Return whether nobody is there to listen to: it is this thread from now on.
+
+        `trains`: its optimizer is about to step, so another one that is there is not all there is.
+        """
+        if self._thread == NOBODY:
+            return False
+        if self._thread is not None and _lives(self._thread) and not (trains and self._is_left()):
             return False
         self._thread = get_ident()
         self._optimizing = self._backing = 0  # what the one before has left
         return True
+
+    def _is_left(self) -> bool:
+        """Take that a thread trains beside ours; return whether ours does so no more."""
+        if not self._known.other_thread:
+            self._known.other_thread = self._known.is_news = True
+        if self._others_after != self.steps:
+            self._others, self._others_after = 0, self.steps
+        self._others += 1
+        is_busy = self._optimizing or self._backing or self._fetching
+        return self._others > OTHERS_STEPS and not is_busy
 
     def _begin_step(self, key: int) -> None:
         """Begin an optimizer's step: a step of the training may turn out to have ended."""
@@ -143,7 +169,7 @@ class Tracker(Batches):
             self._close()
         elif ended is Ended.MAYBE:
             self._split()
-        elif self._is_on:
+        else:
             self._mark("your_code")
 
     # ── backward passes ─────────────────────────────────────────────────────────────────
@@ -164,8 +190,7 @@ class Tracker(Batches):
         if self._asides.why is not None:
             self._observer.aside(None)
         self._asides.learns()
-        if self._is_on:
-            self._mark("backward")
+        self._mark("backward")
         if self._is_timed:
             self._gradient_sync.pass_begins()
         return True
@@ -193,7 +218,7 @@ class Tracker(Batches):
             if now >= self._idle_s:
                 self._idle(now)
         if self._stepped_within:
-            self._stepped_within = False
+            self._stepped_within = self._is_plain = False  # on a GPU, by autograd's thread
             self._may_end()
         elif not self._optimizing and not self._known.declares:
             self._count_bare()
@@ -323,6 +348,14 @@ class Tracker(Batches):
         self._restart()
         return False
 
+    # ── garbage collection ──────────────────────────────────────────────────────────────
+
+    @event("gc.freeze")
+    def freezes(self) -> bool:
+        """Take that the collector is about to list nothing any more that is there now."""
+        before_freezing()
+        return False
+
     # ── CUDA graphs ─────────────────────────────────────────────────────────────────────
 
     @event("CUDA graph")
@@ -348,8 +381,7 @@ class Tracker(Batches):
         if get_ident() != self._thread or not self._known.graphs.get(graph):
             return False
         self._begin_step(id(graph))
-        if self._is_on:
-            self._mark("graph")
+        self._mark("graph")
         return True
 
     @event("CUDA graph")

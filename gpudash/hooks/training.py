@@ -200,3 +200,11 @@ def rank() -> int:
         return distributed.get_rank()
     said = os.environ.get("RANK", "")
     return int(said) if said.isdecimal() else 0
+
+
+def job() -> str:
+    """Return what the processes of this training have in common, and those of no other one here.
+
+    Two jobs on a machine have ports of their own; nodes may call the same address differently.
+    """
+    return ":".join(filter(None, map(os.environ.get, ("TORCHELASTIC_RUN_ID", "MASTER_PORT"))))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpudash.hooks.decision_steps import LATE, DecisionSteps, Instruction, due, topic
+from gpudash.hooks.decision_steps import CAME_LATE, DecisionSteps, Instruction, due, topic
 from gpudash.hooks.levers import Refusal
 from gpudash.hooks.tracing import Tracing
 from gpudash.hooks.training import Training, rank
@@ -156,7 +156,7 @@ class Watch:
         self._stay_away(asked, why)
         if self._blocks.running:
             self._line.send(self._blocks.end(time.monotonic(), why))
-        self._history.tell_lack()
+        self._history.report_lack()
         self._history.stop(why)
         self._inbox.clear()
         self._waiting = self._tracing = self._paused = None
@@ -207,14 +207,14 @@ class Watch:
     def _obey(self, command: AnyCommand) -> bool:
         """Obey; return False where another switch has to come first."""
         if self._decisions.is_late(command):
-            self._decide(command, LATE, is_late=True)
+            self._decide(command, CAME_LATE, is_late=True)
             return True
         match command:
             case Change():
                 self._change(command)
             case Blocks():
                 return self._take_blocks(command)
-            case Pause() if self._training.found.world_size > 1:
+            case Pause() if self._training.is_shared:
                 self._refuse("the other processes would wait for this one, and give up", command)
             case Pause():
                 self._pause(command)
@@ -363,7 +363,8 @@ class Watch:
         if training.step < self._decisions.block_at if training.is_shared else not is_over:
             return
         self._decisions.note_pace(began_s)
-        why = GONE if self._is_left else LATE if training.step > self._decisions.block_at else None
+        is_late = training.step > self._decisions.block_at
+        why = GONE if self._is_left else CAME_LATE if is_late else None
         speaks = rank() == 0 or not training.is_shared
         payload = self._decisions.instruction(began_s, is_over=is_over).encode() if speaks else ""
         decided = training.decide(
@@ -372,17 +373,17 @@ class Watch:
         if decided.refusal is not None:
             self._leave_blocks(decided.refusal)
             return
-        told = Instruction.decode(decided.payload)
-        if told.decide_at:
-            self._decisions.block_at = told.decide_at
+        instruction = Instruction.decode(decided.payload)
+        if instruction.decide_at:
+            self._decisions.block_at = instruction.decide_at
             return
         self._wall_clock.read(lasted)
         self._wall_clock.stop()
-        blocks.current = told.begin
-        if told.begin is None:
-            self._leave_blocks(told.ends)
+        blocks.current = instruction.begin
+        if instruction.begin is None:
+            self._leave_blocks(instruction.ends)
         else:
-            self._turn_to(told.begin, began_s)
+            self._turn_to(instruction.begin, began_s)
 
     def _turn_to(self, block: Block, began_s: float) -> None:
         """Begin the block."""

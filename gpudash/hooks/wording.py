@@ -13,6 +13,8 @@ def found_line(found: Found) -> str:
         parts.insert(1, "GradScaler")
     if found.declared:
         parts.append("steps as the script declares them")
+    if found.other_thread:
+        parts.append("another thread trains too: its steps are not counted")
     if found.unmeasured:
         parts.append(found.unmeasured)
     return ", ".join(parts)

@@ -28,6 +28,8 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import itemgetter
 from time import perf_counter
 from typing import Any, Generic, TypeAlias
 
@@ -389,7 +391,7 @@ class Clock(Generic[TimestampT]):
 
     def _within(self, halves: _Halves[TimestampT]) -> dict[str, Any]:
         """Return the fields of `Step` that come from timestamps within it."""
-        phases_ms = self._phases_ms([*halves.prepare, *halves.train])
+        phases_ms, parts_ms = self._phases_ms([*halves.prepare, *halves.train])
         overlap_ms = self._overlap_ms(halves)
         device_ms = None
         measured = {self._lanes[name] for name in phases_ms}
@@ -397,14 +399,24 @@ class Clock(Generic[TimestampT]):
             device_ms = sum(phases_ms.values()) - (overlap_ms or 0.0)
         if overlap_ms is not None:
             phases_ms["overlap"] = overlap_ms
-        return {"device_ms": device_ms, "phases_ms": phases_ms}
+        return {"device_ms": device_ms, "phases_ms": phases_ms, "parts_ms": parts_ms or None}
 
-    def _phases_ms(self, spans: Spans[TimestampT]) -> dict[str, float]:
-        """Return what each phase took; one that came more than once is added up."""
+    def _phases_ms(
+        self, spans: Spans[TimestampT]
+    ) -> tuple[dict[str, float], dict[str, tuple[float, ...]]]:
+        """Return what each phase took, and the parts of those that were cut.
+
+        A phase that came more than once is added up; one that was marked again while it lasted was
+        cut there.
+        """
         phases_ms: dict[str, float] = {}
-        for name, begin, end in spans:
-            phases_ms[name] = phases_ms.get(name, 0.0) + self._timestamps.between_ms(begin, end)
-        return phases_ms
+        parts_ms: dict[str, tuple[float, ...]] = {}
+        for name, of_name in groupby(spans, itemgetter(0)):
+            parts = tuple(self._timestamps.between_ms(begin, end) for _, begin, end in of_name)
+            phases_ms[name] = phases_ms.get(name, 0.0) + sum(parts)
+            if len(parts) > 1:
+                parts_ms[name] = parts_ms.get(name, ()) + parts
+        return phases_ms, parts_ms
 
     def _overlap_ms(self, halves: _Halves[TimestampT]) -> float | None:
         """How long a first half ran beside the second half of the step before."""

@@ -8,7 +8,6 @@ A backward pass on a GPU runs on a thread of autograd's. Its operators are seen 
 of `at::ThreadLocalState`, which each graph task keeps and autograd's thread takes over.
 """
 
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,14 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from gpudash.protocol import Flops
+from gpudash.trace.names import has_product
 
-PRODUCTS = re.compile(
-    r"mm_?($|_)|matmul|conv(\d|olution|_depth|_tbc)|(^|_)linear($|_backward)|attention|attn"
-    r"|rnn|lstm|gru|(^|_)(add)?mv_?$|dot$|cdist|einsum|(^|_)(bi|tri)linear$"
-)
-"""Operators of torch's own that multiply matrices, by their names."""
-WITHOUT = re.compile(r"flatten_weight|reorder|_thnn_")
-"""… but for these, which move weights or work element by element."""
 OWN = frozenset(
     {"aten", "prim", "prims", "profiler", "c10d", "_c10d_functional", "torchvision", "inductor"}
 )
@@ -74,7 +67,7 @@ def multiplies(operator: str) -> bool:
     namespace, _, name = operator.rpartition(".")
     if namespace not in OWN:
         return True
-    return PRODUCTS.search(name) is not None and WITHOUT.search(name) is None
+    return has_product(name)
 
 
 class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # in torch

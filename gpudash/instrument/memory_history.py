@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gpudash.instrument.owners import MIB, Allocation, at_the_peak, owners
+from gpudash.instrument.weights import kept_by, updated_by
 from gpudash.protocol import Event, Memory, MemoryOwners, MemoryUse, Refused
 
 STEPS = 2
@@ -69,27 +70,27 @@ class MemoryHistory:
             self._begin(last_step)
 
     def turn(self, step: int) -> bool:
-        """Tell what has been asked for once its steps are over; return whether that took time."""
+        """Report what has been asked for once its steps are over; return whether that took time."""
         if self._last_step is None or step < self._last_step:
             return False
         if self._asked:
-            self.tell()
+            self.report()
         else:
             self.stop("")
         return True
 
-    def tell(self) -> MemoryOwners | None:
-        """Tell what is known by now, and record no more; return it."""
+    def report(self) -> MemoryOwners | None:
+        """Report what is known by now, and record no more; return it."""
         if not self.is_on:
             return None
         try:
-            told = self._look()
+            owners = self._look()
         except Exception as error:  # noqa: BLE001  # torch's own, private interface
             self.stop(f"torch could not tell: {error}")
             return None
-        self._send(told)
+        self._send(owners)
         self._end()
-        return told
+        return owners
 
     def ran_out(self, asked_bytes: int) -> None:
         """Note what is held while a request fails, on its thread; never raises.
@@ -103,8 +104,8 @@ class MemoryHistory:
             held = self._look(() if self.is_on else (line,))
             self._lack = replace(held, answers=())
 
-    def tell_lack(self) -> None:
-        """Tell of memory that ran out just now: the training ends."""
+    def report_lack(self) -> None:
+        """Report memory that ran out just now: the training ends."""
         if self._lack is not None and time.monotonic() < self._lack.at_s + END_S:
             self._send(self._lack)
 
@@ -171,10 +172,8 @@ def uses(modules: Iterable[nn.Module], optimizers: Iterable[Optimizer]) -> dict[
     """Return what the memory at these addresses is for."""
     found: dict[int, MemoryUse] = {}
     for optimizer in optimizers:
-        for state in optimizer.state.values():
-            found |= dict.fromkeys(_addresses(state.values()), "optimizer state")
-        for group in optimizer.param_groups:
-            found |= _of_parameters(group["params"])
+        found |= dict.fromkeys(_addresses(kept_by(optimizer)), "optimizer state")
+        found |= _of_parameters(updated_by(optimizer))
     for module in modules:
         found |= dict.fromkeys(_addresses(module.buffers()), "weights")
         found |= _of_parameters(nn.Module.parameters(module))

@@ -7,8 +7,8 @@ import mmap
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from threading import get_ident
@@ -19,11 +19,14 @@ import msgspec
 import torch
 from torch import nn
 from torch.autograd import profiler as autograd
+from torch.optim import Optimizer
 from torch.profiler import ProfilerActivity
 
 from gpudash.instrument.module_marks import ModuleMarks
 from gpudash.instrument.peak import ALL, begin_measuring
+from gpudash.instrument.pinning import measure as measure_pinning
 from gpudash.instrument.syncs import SyncWindow
+from gpudash.instrument.weights import weights_of
 from gpudash.protocol import PROFILE_LIMIT_S, Flops, Profiled, SyncCall
 
 INJECTED = ("NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH")
@@ -35,6 +38,10 @@ NO_DEVICE_EVENTS = (
 )
 STARTS = ("_prepare_trace", "_start_trace")
 """Of `torch.autograd.profiler.profile`: how any of torch's profilers begins."""
+PAGEABLE = re.compile(rb'"Memcpy HtoD \(Pageable[^}]*?"bytes":\s*(\d+)')
+"""In a trace's text: a copy to the device from memory that is not page-locked."""
+LARGE_BYTES = 1 << 20
+"""Of such copies in a step: pinning is worth being measured."""
 OF_DEVICE = re.compile(rb'"cat":\s*"(kernel|gpu_mem)')
 """In a trace's text: something that a GPU has done."""
 _LOG_LEVEL = "KINETO_LOG_LEVEL"
@@ -149,18 +156,24 @@ class Profiler:
         precision: str = "",
         flops: Flops | None = None,
         untraced_step_ms: float | None = None,
+        optimizers: Iterable[Optimizer] = (),
     ) -> Profiled:
         """Stop, write the trace and return what it holds. Raises NoProfile."""
         try:
             self.stop()
             if not self._done:
                 raise NoProfile("no step was over before it had to end")
-            read_peak = begin_measuring(self._device, (precision,) if precision else ALL)
+            # a CPU takes its time for each
+            precisions = (precision,) if precision and not self._is_cuda else ALL
+            read_peak = begin_measuring(self._device, precisions)
             self._torch.export_chrome_trace(str(self._unfinished))  # the GPU works meanwhile
             peak = read_peak()
             if self._is_cuda and not shows_device(self._unfinished):
                 raise NoProfile(NO_DEVICE_EVENTS)
             self._torch = None  # what it holds takes time to be given back
+            copies = pageable_copies(self._unfinished) if self._is_cuda else []
+            are_large = sum(copies) >= LARGE_BYTES * self._done
+            pinning = measure_pinning(self._device, copies, self._done) if are_large else None
             steps_s, now_s = self._ended_s - self._began_s, time.monotonic()
             profiled = Profiled(
                 at_s=now_s,
@@ -173,7 +186,9 @@ class Profiler:
                 precision=precision,
                 syncs=self._syncs,
                 peak=peak,
+                pinning=pinning,
                 flops=flops,
+                weights=weights_of(optimizers),
             )
             note(self._unfinished, profiled)
             self._unfinished.replace(self._path)
@@ -309,8 +324,20 @@ def _trace_alone() -> Any:
 
 def shows_device(path: Path) -> bool:
     """Return whether a trace holds events of a GPU."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+    with _text(path) as text:
         return OF_DEVICE.search(text) is not None
+
+
+def pageable_copies(path: Path) -> list[int]:
+    """Return the bytes of each copy to the device from memory that is not page-locked."""
+    with _text(path) as text:
+        return [int(found[1]) for found in PAGEABLE.finditer(text)]
+
+
+@contextmanager
+def _text(path: Path) -> Iterator[mmap.mmap]:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        yield text
 
 
 def _first_line(error: BaseException) -> str:

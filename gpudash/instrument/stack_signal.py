@@ -12,10 +12,11 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from gpudash.instrument.descriptor import Descriptor
 from gpudash.rendezvous import Rendezvous
 
-_answering: tuple[int, int, Path] | None = None
-"""Of which process, to which signal, and into which file."""
+_answering: tuple[int, int, Path, Descriptor] | None = None
+"""Of which process, to which signal, and into which file, opened where."""
 
 
 def answer(rendezvous: Rendezvous) -> None:
@@ -34,14 +35,21 @@ def answer(rendezvous: Rendezvous) -> None:
     fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_TRUNC, 0o600)
     faulthandler.register(number, fd, all_threads=False, chain=False)
     os.write(fd, f"{number} {fd}\n".encode())
-    _answering = (pid, number, path)
+    _answering = (pid, number, path, Descriptor(fd))
 
 
 def give_way() -> None:
-    """Answer no more where the script has since set a handler of its own for that signal."""
-    if _answering is not None and signal.getsignal(_answering[1]) is not signal.SIG_IGN:
-        with suppress(OSError):
-            _answering[2].unlink()
+    """Answer no more where the script has a handler of its own by now, or has closed the file."""
+    if _answering is None:
+        return
+    _, number, path, descriptor = _answering
+    is_left = signal.getsignal(number) is signal.SIG_IGN
+    if is_left and descriptor.is_ours:
+        return
+    if is_left:
+        faulthandler.unregister(number)
+    with suppress(OSError):
+        path.unlink()
 
 
 def _reserved() -> int | None:

@@ -99,6 +99,7 @@ def _of_rank(one: RankInterval, length_s: float) -> dict[str, Any]:
         "step_ms_p50": one.step_ms_p50,
         "step_ms_p95": one.step_ms_p95,
         "loss": one.loss,
+        **one.host,
         **one.times_ms,
         **{f"{name}_ms": taken_ms for name, taken_ms in one.phases_ms.items()},
     }

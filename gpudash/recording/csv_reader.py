@@ -110,9 +110,9 @@ class CsvReader(LineReader):
             found += [*self._led_to(self._before, before), self._before]
         if not following:
             found += self._failed_before(inf)
-        return [each for one in found for each in self._told(one)]
+        return [each for one in found for each in self._of_ranks(one)]
 
-    def _told(self, one: Came | Interval) -> Iterator[Logged]:
+    def _of_ranks(self, one: Came | Interval) -> Iterator[Logged]:
         """Yield an interval, or the message; of a start that of each rank."""
         yield one if isinstance(one, Interval) else self._envelope(one)
         if isinstance(one, Started) and self._before is not None:
@@ -252,6 +252,7 @@ def _rank(row: dict[str, str], length_s: float, before: Mapping[int, int]) -> di
         found["phases_ms"] = {
             name.removesuffix("_ms"): taken_ms for name, taken_ms in _values("phase", row).items()
         }
+        found["host"] = _values("host", row)
         told = ("step_ms_p50", "step_ms_p95", "loss")
         found |= {name: row[name] for name in told if name in row}
     return found

@@ -100,10 +100,10 @@ def _counter_at(readings: list[tuple[float, float]], at_s: float) -> float | Non
     return before_j + (after_j - before_j) * (at_s - before_s) / (after_s - before_s)
 
 
-def hold(samples: list[ReadingT], sample: ReadingT) -> None:
+def hold(samples: list[ReadingT], sample: ReadingT, most: int = MOST_HELD) -> None:
     """Keep a sample in its order; where too many wait, every second one is let go."""
     insort(samples, sample, key=moment)
-    if len(samples) > MOST_HELD:
+    if len(samples) > most:
         del samples[::2]
 
 

@@ -40,8 +40,8 @@ from gpudash.recording.gpu_interval import (
     over_time,
     take,
 )
-from gpudash.recording.rank_interval import RankInterval, RankTracks
-from gpudash.statistics import Means, mean, percentiles, total
+from gpudash.recording.rank_interval import RankInterval, RankTracks, mean_parts_ms, mean_phases_ms
+from gpudash.statistics import mean, percentiles, total
 
 GRACE_S = 0.5
 """A row waits for a sample from after its end, as samples come in their order; but no longer than
@@ -96,6 +96,8 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     device_ms: float | None = None
     """As every phase, of the steps it was measured in."""
     phases_ms: dict[str, float] = {}
+    parts_ms: dict[str, tuple[float, ...]] = {}
+    """Of those that each step cut into equally many parts."""
     cpu_ms: float | None = None
     loss: float | None = None
     """The newest one known of a step up to `step`."""
@@ -360,7 +362,8 @@ class Intervals:
             bursts=_bursts(steps),
             step_ms_p50=p50,
             step_ms_p95=p95,
-            phases_ms=_phases_ms(steps),
+            phases_ms=mean_phases_ms(steps),
+            parts_ms=mean_parts_ms(steps),
             **{name: mean((getattr(step, name) for step in steps), counts) for name in MEANS},
             loss=self._newest_loss(),
             gpus=tuple(
@@ -427,13 +430,6 @@ def _bursts(steps: Iterable[Step]) -> tuple[Burst, ...]:
         Burst(began_s, tuple((ms / count, count) for ms, count in bins.values()))
         for began_s, bins in found
     )
-
-
-def _phases_ms(steps: Iterable[Step]) -> dict[str, float]:
-    means = Means()
-    for step in steps:
-        means.add(step.phases_ms or {}, step.count)
-    return means.values()
 
 
 def outside_s(began_s: float, ended_s: float, stretches: Iterable[tuple[float, float]]) -> float:

@@ -293,6 +293,8 @@ def _short(way: Way, value: Any) -> Any:
             (round(began_s, 6), [(_significant(ms), count) for ms, count in times])
             for began_s, times in value
         ]
+    if "parts_ms" in way:
+        return [_significant(ms) for ms in value]
     if not isinstance(value, float) or way[0] in ("began_s", "ended_s"):
         return value
     if not isfinite(value):

@@ -62,10 +62,10 @@ class _Active:
 
 
 class Recordings:
-    """Opens, feeds and closes; `tell` hears of each failure."""
+    """Opens, feeds and closes; `report` takes each failure."""
 
-    def __init__(self, tell: Callable[[RecordingError], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[RecordingError], None]) -> None:
+        self._report = report
         self._active: list[_Active] = []
         self._lasting: dict[tuple[str, int, type, object], Envelope] = {}  # in order of arrival
         self.rows = 0
@@ -178,4 +178,4 @@ class Recordings:
             if active.recording.failed:
                 self._active.remove(active)
                 active.recording.abandon()
-            self._tell(error)
+            self._report(error)

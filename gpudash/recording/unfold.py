@@ -37,15 +37,15 @@ def unfold(
         skipped_samples=interval.skipped_samples or 0,
         instruments_ms=interval.instruments_ms or 0.0,
     )
-    at_s = max(interval.ended_s - BESIDE_S, (interval.began_s + interval.ended_s) / 2)
+    at_s = _read_s(interval)
     readings = [_gpu(at_s, gpu, (gpus or {}).get(gpu.uuid)) for gpu in interval.gpus]
     host = HostReading(at_s=at_s, values=interval.host)
     silent = interval.instruments_ms is None and not interval.steps
     return (*(() if silent else (progress,)), *readings, host)
 
 
-def unfold_ranks(interval: Interval, base: int = 0) -> Iterator[tuple[int, Progress]]:
-    """Yield (rank, progress) of every rank but the first, its steps as one of their kind."""
+def unfold_ranks(interval: Interval, base: int = 0) -> Iterator[tuple[int, Progress | HostReading]]:
+    """Yield what every rank but the first tells, with the rank: its steps as one of their kind."""
     for one in interval.ranks:
         if one.rank:
             step = Step(
@@ -59,6 +59,7 @@ def unfold_ranks(interval: Interval, base: int = 0) -> Iterator[tuple[int, Progr
                 host_ms=one.times_ms.get("host_ms"),
                 device_ms=one.times_ms.get("device_ms"),
                 phases_ms=one.phases_ms or None,
+                parts_ms=one.parts_ms or None,
                 count=one.steps,
             )
             progress = Progress(
@@ -69,6 +70,13 @@ def unfold_ranks(interval: Interval, base: int = 0) -> Iterator[tuple[int, Progr
                 loss=one.loss,
             )
             yield one.rank, progress
+            if one.host:
+                yield one.rank, HostReading(at_s=_read_s(interval), values=one.host)
+
+
+def _read_s(interval: Interval) -> float:
+    """Return when its readings are taken to have been read."""
+    return max(interval.ended_s - BESIDE_S, (interval.began_s + interval.ended_s) / 2)
 
 
 def _steps(interval: Interval, base: int) -> Iterator[Step]:
@@ -108,8 +116,11 @@ def _share(of_all: int | None, before: int, done: int, steps: int) -> int | None
 def _means(interval: Interval, stretched: float) -> dict[str, Any]:
     means = {name: getattr(interval, name) for name in MEANS}
     phases_ms = {name: ms * stretched for name, ms in interval.phases_ms.items()}
+    parts_ms = {
+        name: tuple(ms * stretched for ms in parts) for name, parts in interval.parts_ms.items()
+    }
     known = {name: ms * stretched for name, ms in means.items() if ms is not None}
-    return {"phases_ms": phases_ms or None, **known}
+    return {"phases_ms": phases_ms or None, "parts_ms": parts_ms or None, **known}
 
 
 def _gpu(at_s: float, gpu: GpuInterval, known: GpuReading | None) -> GpuReading:

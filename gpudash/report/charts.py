@@ -1,79 +1,25 @@
 """What a page draws: curves, stacked columns and bars as SVG, all over one time axis. No I/O."""
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
-from math import floor
 from xml.etree.ElementTree import Element
-
-import msgspec
 
 from gpudash import format as fmt
 from gpudash.protocol import ComparisonShown
+from gpudash.report.frame import WIDTH, Bins, Frame, curve, svg
 from gpudash.report.markup import element, number
-from gpudash.snapshot import BlockShown, Marker, Series, Snapshot
-from gpudash.tui.axes import Point, Runs, means, nice_ceiling
+from gpudash.snapshot import BlockShown, Marker, Snapshot
+from gpudash.tui.axes import means, nice_ceiling
 from gpudash.tui.sparks import Reading
 from gpudash.tui.stacks import Part, metrics_of, parts_of, spent, top_ms
 from gpudash.tui.throughput import scale_of, throughput
 
-WIDTH = 960.0
-"""Of a chart in its own units; a page scales it to the room there is."""
-LEFT, RIGHT = 56.0, 12.0
-PLOT = WIDTH - LEFT - RIGHT
 HEIGHT = 190.0
 LABELS = 14.0
 """A row of marker labels above a plot."""
 LABEL_ROWS = 3
-AXIS = 24.0
-"""Below a plot, for its times."""
 LONGEST_LABEL = 60
 LETTER = 6.6
 """Width of a letter of a label, about."""
-MOST_BINS = 320
-"""Points of a curve: a page stays small whatever a recording's length."""
-ROOM = 8
-"""Times on an axis, at most."""
-APART_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
-
-
-class Bins(msgspec.Struct, frozen=True, kw_only=True):
-    """The ticks of a recording in a limited number of stretches, each with its time."""
-
-    end_s: float
-    """Of the time axis, which begins at 0."""
-    stretches: tuple[slice, ...] = ()
-    times: tuple[tuple[float, float], ...] = ()
-    """Begin and end of each stretch."""
-
-    def x(self, at_s: float) -> float:
-        """Return where a moment is drawn."""
-        return LEFT + PLOT * min(max(at_s / self.end_s, 0.0), 1.0)
-
-    def runs(self, series: Series, values: Sequence[float | None]) -> Runs:
-        """Return stretches of points in seconds, broken where nothing was measured."""
-        found = means(values, series.at_s, self.stretches)
-        points = zip(self.times, found, strict=True)
-        return [
-            [((begin + end) / 2, value) for (begin, end), value in some if value is not None]
-            for measured, some in groupby(points, key=lambda one: one[1] is not None)
-            if measured
-        ]
-
-
-def bins_of(series: Series, elapsed_s: float) -> Bins:
-    """Return the stretches of ticks that end in the same of `MOST_BINS` equal times."""
-    at_s = series.at_s
-    end_s = max(elapsed_s, at_s[-1] if at_s else 0.0, 1.0)
-    stretches, times, begin = [], [], 0
-    for index in range(1, MOST_BINS + 1):
-        end = bisect_right(at_s, end_s * index / MOST_BINS + 1e-6, begin)
-        if end > begin:
-            before_s = at_s[begin - 1] if begin else max(at_s[0] - series.tick_s, 0.0)
-            stretches.append(slice(begin, end))
-            times.append((before_s, at_s[end - 1]))
-        begin = end
-    return Bins(end_s=end_s, stretches=tuple(stretches), times=tuple(times))
 
 
 # ── throughput ──────────────────────────────────────────────────────────────────────────
@@ -88,10 +34,10 @@ def throughput_chart(snapshot: Snapshot, bins: Bins) -> Element | None:
     top = scale_of(runs, snapshot.markers)
     rows = _label_rows(snapshot.markers, bins)
     above = LABELS * (1 + max(rows.values(), default=-1)) + 6
-    frame = _Frame(bins=bins, top=top, above=above, height=HEIGHT)
+    frame = Frame(bins=bins, top=top, above=above, height=HEIGHT)
     inside = [
         *_blocks(snapshot.blocks, frame),
-        *_curve(runs, frame, "rate"),
+        *curve(runs, frame, "rate"),
         *_marker_lines(snapshot.markers, frame),
         *_marker_labels(rows, snapshot.markers, bins),
     ]
@@ -111,7 +57,7 @@ def step_chart(snapshot: Snapshot, bins: Bins) -> tuple[Element | None, list[Par
     if not any(steps):
         return None, []
     top = top_ms(series, bins.stretches, snapshot.markers, None)
-    frame = _Frame(bins=bins, top=top, above=6.0, height=HEIGHT)
+    frame = Frame(bins=bins, top=top, above=6.0, height=HEIGHT)
     paths: dict[str, list[str]] = {}
     for (begin_s, end_s), step in zip(bins.times, steps, strict=True):
         reached = 0.0
@@ -131,7 +77,7 @@ def step_chart(snapshot: Snapshot, bins: Bins) -> tuple[Element | None, list[Par
     return frame.chart("A step's time, ms", about, drawn), shown
 
 
-def _column(frame: "_Frame", begin_s: float, end_s: float, below: float, above: float) -> str:
+def _column(frame: Frame, begin_s: float, end_s: float, below: float, above: float) -> str:
     """Return the path of a column: neighbours have the same edge, to the digit."""
     x, end = number(frame.bins.x(begin_s)), number(frame.bins.x(end_s))
     return f"M{x} {number(frame.y(above))}H{end}V{number(frame.y(below))}H{x}z"
@@ -145,9 +91,9 @@ def reading_chart(snapshot: Snapshot, one: Reading, bins: Bins) -> Element | Non
     runs = bins.runs(snapshot.series, one.past)
     if not runs:
         return None
-    frame = _Frame(bins=bins, top=one.top, above=3.0, height=34.0)
+    frame = Frame(bins=bins, top=one.top, above=3.0, height=34.0)
     inside = [
-        *_curve(runs, frame, "rate" if one.of_device else "host"),
+        *curve(runs, frame, "rate" if one.of_device else "host"),
         *_marker_lines(snapshot.markers, frame),
     ]
     return frame.spark(f"{one.label} over time, up to {one.scale or '100 %'}", inside)
@@ -164,7 +110,7 @@ def share_bar(title: str, shares: Sequence[tuple[str, str, float]]) -> Element:
         tip = element("title", f"{label} {fmt.percent(100 * share)}")
         inside.append(element("rect", tip, x=x, y=0, width=wide, height=22, class_=f"fill {ink}"))
         x += wide
-    return _svg(title, "", inside, WIDTH, 22.0, class_="bar", preserveAspectRatio="none")
+    return svg(title, "", inside, WIDTH, 22.0, class_="bar", preserveAspectRatio="none")
 
 
 def interval_chart(shown: ComparisonShown, reach: float) -> Element | None:
@@ -182,7 +128,7 @@ def interval_chart(shown: ComparisonShown, reach: float) -> Element | None:
         element("line", x1=x(shown.low), x2=x(shown.high), y1=11, y2=11, class_="whisker"),
         element("circle", cx=x(shown.change), cy=11, r=4, class_="dot"),
     ]
-    return _svg(title, "", inside, wide, high, class_="interval")
+    return svg(title, "", inside, wide, high, class_="interval")
 
 
 def reach_of(verdicts: Iterable[ComparisonShown]) -> float:
@@ -191,98 +137,10 @@ def reach_of(verdicts: Iterable[ComparisonShown]) -> float:
     return nice_ceiling(max(ends, default=0.01))
 
 
-# ── the frame around a plot ─────────────────────────────────────────────────────────────
+# ── markers and blocks ──────────────────────────────────────────────────────────────────
 
 
-class _Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """The plot of one chart: from 0 to `top` over the time of all bins."""
-
-    bins: Bins
-    top: float
-    above: float
-    """Room above the plot."""
-    height: float
-
-    @property
-    def bottom(self) -> float:
-        return self.above + self.height
-
-    def y(self, value: float) -> float:
-        return self.bottom - self.height * min(max(value / self.top, 0.0), 1.0)
-
-    def chart(self, title: str, about: str, inside: Sequence[Element]) -> Element:
-        """Return the whole chart with its axes, the grid below what is drawn."""
-        axes = (*self._levels(), *self._times())
-        return _svg(title, about, [*axes, *inside], WIDTH, self.bottom + AXIS, class_="chart")
-
-    def spark(self, title: str, inside: Sequence[Element]) -> Element:
-        """Return it without numbers, as a small one of several."""
-        base = element(
-            "line", x1=LEFT, x2=LEFT + PLOT, y1=self.bottom, y2=self.bottom, class_="grid"
-        )
-        return _svg(title, "", [base, *inside], PLOT, self.bottom + 3, begin=LEFT, class_="chart")
-
-    def _levels(self) -> Iterator[Element]:
-        for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-            y = self.bottom - share * self.height
-            yield element("line", x1=LEFT, x2=LEFT + PLOT, y1=y, y2=y, class_="grid")
-            if share in (0.0, 0.5, 1.0):  # quarters have too many digits
-                text = fmt.compact(share * self.top)
-                yield element("text", text, x=LEFT - 8, y=y + 4, class_="tick end")
-
-    def _times(self) -> Iterator[Element]:
-        end_s = self.bins.end_s
-        apart = next((s for s in APART_S if end_s / s <= ROOM), APART_S[-1])
-        apart *= 1 + floor(end_s / apart / ROOM) if end_s / apart > ROOM else 1
-        for index in range(floor(end_s / apart) + 1):
-            x = self.bins.x(index * apart)
-            text = fmt.minutes(index * apart)
-            yield element("text", text, x=x, y=self.bottom + 19, class_="tick middle")
-
-
-def _svg(
-    title: str,
-    about: str,
-    inside: Iterable[Element],
-    width: float,
-    height: float,
-    *,
-    begin: float = 0.0,
-    **more: str,
-) -> Element:
-    return element(
-        "svg",
-        element("title", title),
-        element("desc", about) if about else None,
-        *inside,
-        viewBox=f"{number(begin)} 0 {number(width)} {number(height)}",
-        role="img",
-        aria_label=title,
-        **more,
-    )
-
-
-def _curve(runs: Runs, frame: _Frame, ink: str) -> Iterator[Element]:
-    for kind, path in (("area", _area), ("line", _line)):
-        yield from (element("path", d=path(run, frame), class_=f"{kind} {ink}") for run in runs)
-
-
-def _line(run: Sequence[Point], frame: _Frame) -> str:
-    """Return the path of a curve; a single point becomes a dash that can be seen."""
-    points = [(frame.bins.x(at_s), frame.y(value)) for at_s, value in run]
-    if len(points) == 1:
-        (x, y) = points[0]
-        points = [(x - 1, y), (x + 1, y)]
-    return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
-
-
-def _area(run: Sequence[Point], frame: _Frame) -> str:
-    first, last = (frame.bins.x(at_s) for at_s in (run[0][0], run[-1][0]))
-    bottom = number(frame.bottom)
-    return f"{_line(run, frame)}L{number(last)} {bottom}L{number(first)} {bottom}z"
-
-
-def _blocks(blocks: Iterable[BlockShown], frame: _Frame) -> Iterator[Element]:
+def _blocks(blocks: Iterable[BlockShown], frame: Frame) -> Iterator[Element]:
     """Yield the blocks of comparisons as two bands, one for each side."""
     for side, y in (("a", frame.bottom - 10), ("b", frame.bottom - 5)):
         path = "".join(
@@ -297,7 +155,7 @@ def _blocks(blocks: Iterable[BlockShown], frame: _Frame) -> Iterator[Element]:
                           class_=f"fill {side}")  # fmt: skip
 
 
-def _marker_lines(markers: Iterable[Marker], frame: _Frame) -> Iterator[Element]:
+def _marker_lines(markers: Iterable[Marker], frame: Frame) -> Iterator[Element]:
     for one in markers:
         x = frame.bins.x(one.at_s)
         tip = element("title", f"{fmt.minutes(one.at_s)} {one.label}")

@@ -42,6 +42,8 @@ class Answer(Record, frozen=True, kw_only=True):
     """Drawn anew by each gpudash that connects: when it comes again, it replaces itself."""
     clock_s: float
     """Its clock as it answers."""
+    can: tuple[str, ...] = ()
+    """What may be asked of it, beside its clock: `stacks` of the processes that it relays."""
 
 
 class Welcome(Record, frozen=True, kw_only=True):
@@ -64,7 +66,7 @@ def drawn() -> str:
 
 def answer(token: str, challenge: Challenge, *, node: str, run: str, clock_s: float) -> Answer:
     """Return what the connecting end answers."""
-    said = Answer(nonce=drawn(), proof="", node=node, run=run, clock_s=clock_s)
+    said = Answer(nonce=drawn(), proof="", node=node, run=run, clock_s=clock_s, can=("stacks",))
     return msgspec.structs.replace(said, proof=_of_relay(token, challenge, said))
 
 

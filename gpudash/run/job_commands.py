@@ -62,7 +62,7 @@ class JobCommands:
     def note(self, envelope: Envelope, rank: int) -> None:
         """Take what a process says: perhaps it answers, or counts its steps anew.
 
-        One answer is told: rank 0's, or where it is lost, another's.
+        One answer is passed on: rank 0's, or where it is lost, another's.
         """
         if isinstance(envelope.body, Started):
             self._at_step = 0
@@ -105,8 +105,8 @@ class JobCommands:
     def _ask_again(self, members: Sequence[Member]) -> None:
         """Hand on anew what nobody has obeyed because it came after its step."""
         for asked in [one for one in self._asked.values() if one.is_late and one.tries < TRIES]:
-            told = [member for member in members if member.key in asked.told]
-            self._hand_over(asked.command, told, asked.tries + 1)
+            receivers = [member for member in members if member.key in asked.receivers]
+            self._hand_over(asked.command, receivers, asked.tries + 1)
 
     def _hand_over(self, command: AnyCommand, ranks: Sequence[Member], tries: int = 1) -> None:
         if len(ranks) > 1 and isinstance(command, Change | Blocks):
@@ -128,7 +128,7 @@ class JobCommands:
         found = []
         here = {member.key: member.rank for member in members}
         for number, asked in list(self._asked.items()):
-            left = asked.told & here.keys()
+            left = asked.receivers & here.keys()
             waits = 0 in {here[key] for key in left} or (left and asked.answer is None)
             if waits and not (asked.is_late and asked.tries == TRIES):
                 continue
@@ -145,8 +145,8 @@ class _Asked:
     """A command that has no answer so far."""
 
     command: AnyCommand
-    told: set[Key]
-    """Whom, by their keys."""
+    receivers: set[Key]
+    """Who was asked, by their keys."""
     tries: int = 1
     answer: Envelope | None = None
     """Another rank's, in case that rank 0 gives none."""

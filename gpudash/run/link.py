@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from gpudash.protocol import GpuReading, Record
+from gpudash.protocol import GpuReading, HostReading, Record, Stacks
 from gpudash.run.lines import Lost
 
 OURSELVES = 0
@@ -37,7 +37,8 @@ class Parting(Record, frozen=True, kw_only=True):
     text: str
 
 
-FromRelay: TypeAlias = Pong | Parting | GpuReading
+FromRelay: TypeAlias = Pong | Parting | GpuReading | HostReading
+ToRelay: TypeAlias = Ping | Stacks
 
 
 def line_of(process: int, said: bytes) -> bytes:
@@ -45,7 +46,7 @@ def line_of(process: int, said: bytes) -> bytes:
     return b"%d %b" % (process, said)
 
 
-def own_line(said: Ping | FromRelay) -> bytes:
+def own_line(said: ToRelay | FromRelay) -> bytes:
     """Return a line between the two themselves."""
     return line_of(OURSELVES, msgspec.json.encode(said))
 

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from gpudash.errors import SourceError
-from gpudash.protocol import AnyCommand, Envelope, Progress, Started
+from gpudash.protocol import AnyCommand, Envelope, Hello, Progress, Started
 from gpudash.run.keeper import began_ticks
 from gpudash.run.lines import HungUp, Lost
 from gpudash.run.source import Decoder
@@ -72,6 +72,8 @@ class Member:
         self._connection = connection
         self._taken = taken
         self._decoder = Decoder("it")
+        self.job = ""
+        """As it says in its `Hello`."""
         self.world_size = 1
         """How many processes train together with it, as it says."""
         self._steps = 0
@@ -125,7 +127,9 @@ class Member:
 
     def _note(self, envelope: Envelope) -> None:
         body = envelope.body
-        if isinstance(body, Started):
+        if isinstance(body, Hello):
+            self.job = body.job
+        elif isinstance(body, Started):
             self.world_size = body.world_size
             self._steps, self._until_s, self._step_s = 0, time.monotonic(), 0.0
         elif isinstance(body, Progress):

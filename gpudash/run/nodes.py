@@ -4,6 +4,7 @@ Who does not hold the token is let go of at once, or after a moment of silence. 
 trusted as far as its training goes: what it says may only be a training's words.
 """
 
+import platform
 import selectors
 import socket
 import time
@@ -13,7 +14,7 @@ import msgspec
 
 from gpudash.errors import UNDECODABLE, SourceError, UsageError
 from gpudash.format import plain
-from gpudash.protocol import Envelope, GpuReading, Started
+from gpudash.protocol import Envelope, GpuReading, HostReading, Reading, Stacks, Started
 from gpudash.run import handshake
 from gpudash.run.addresses import Address, found, why_not
 from gpudash.run.clocks import Difference, moved
@@ -43,7 +44,9 @@ MOST_TOLD = 8
 """Hosts that are named because their token is wrong: strangers may not fill the log."""
 NAME_LENGTH, TEXT_LENGTH = 64, 200
 UNNAMED = "another node"
-"""No name would mean this machine."""
+"""No name would mean this machine, and so would this machine's."""
+READ_THERE = "node"
+"""The source of what nodes read: it counts its messages beside `telemetry`, which is read here."""
 
 
 class Nodes:
@@ -79,11 +82,18 @@ class Nodes:
         return [channel for node in list(self._nodes) for channel in self._turn_of(node)]
 
     def readings(self) -> list[Envelope]:
-        """Return what was read of the nodes' GPUs since the last call, each by its rank."""
+        """Return what was read on the nodes since the last call, each by its rank."""
         found = [one for node in self._nodes for one in node.readings]
         for node in self._nodes:
             node.readings.clear()
         return found
+
+    def ask(self, command: Stacks) -> set[str]:
+        """Ask where their processes are; return the names of those that can tell."""
+        able = [node for node in self._nodes if node.tells_stacks]
+        for node in able:
+            node.say(own_line(command))
+        return {node.name for node in able}
 
     def close(self) -> None:
         """Let go of all: their training goes on."""
@@ -172,6 +182,8 @@ class Channel:
 
     def __init__(self, process: int, node: "_Node") -> None:
         self.process = process
+        self.rank = 0
+        """As its process says."""
         self.node = node.name
         self._node = node
         self._arrived: list[bytes] = []
@@ -206,6 +218,7 @@ class Channel:
         """Return what it tells, by our clock. Raises SourceError for what is no training's."""
         if envelope.source != "training":
             raise SourceError(f"it speaks as {plain(envelope.source)[:NAME_LENGTH]!r}")
+        self.rank = envelope.rank
         return self._node.taken(envelope)
 
 
@@ -233,8 +246,10 @@ class _Node:
     """A gpudash that holds the token, and the training processes that it relays."""
 
     def __init__(self, lines: Lines, said: Answer) -> None:
-        self.name = plain(said.node)[:NAME_LENGTH] or UNNAMED
+        name = plain(said.node)[:NAME_LENGTH]
+        self.name = UNNAMED if not name else f"another {name}" if name == platform.node() else name
         self.run = said.run
+        self.tells_stacks = "stacks" in said.can
         self.lines = lines
         lines.longest = LINE_BYTES
         self.difference = Difference()
@@ -280,16 +295,16 @@ class _Node:
             case Parting():
                 self.parting = f"node {self.name}: {plain(said.text)[:TEXT_LENGTH]}"
             case GpuReading() if said.uuid in self._ranks:
-                reading = moved(said, self.difference.behind_s)
-                self.readings.append(
-                    Envelope(
-                        source="telemetry",
-                        rank=self._ranks[said.uuid],
-                        seq=0,
-                        sent_s=now_s,
-                        body=reading,
-                    )
-                )
+                self._take(said, self._ranks[said.uuid], now_s)
+            case HostReading() if said.pid is not None:
+                channel = self._channels.get(said.pid)
+                if channel is not None and not channel.ended:  # else it was refused
+                    self._take(said, channel.rank, now_s)
+
+    def _take(self, reading: Reading, rank: int, now_s: float) -> None:
+        body = moved(reading, self.difference.behind_s)
+        told = Envelope(source=READ_THERE, rank=rank, seq=0, sent_s=now_s, body=body)
+        self.readings.append(told)
 
     def taken(self, envelope: Envelope) -> Envelope:
         """Return what a training process tells, by our clock."""

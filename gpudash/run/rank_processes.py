@@ -39,22 +39,22 @@ class RankProcesses(WorkerProcess):
         """Return what has arrived; after the end of all, which rank has failed first, and why."""
         has_ended = self.exit_code() is not None
         unheard, self._unheard = self._unheard, []
-        told = []
+        found = []
         for envelope in (*super().read(), *unheard):
             if isinstance(envelope.body, Failed):
                 self._death = envelope.body
             else:
-                told.append(envelope)
+                found.append(envelope)
         for envelope in self._ranks.read():
             if isinstance(envelope.body, Failed):
                 self._failures.append((envelope.rank, envelope.body))
             else:
-                told.append(envelope)
+                found.append(envelope)
         why = self._death or self._first_failure()
         if has_ended and why is not None:
             self._death, self._failures = None, []
-            told.append(Envelope(source="training", seq=0, sent_s=why.at_s, body=why))
-        return [self._numbered(one) for one in told]
+            found.append(Envelope(source="training", seq=0, sent_s=why.at_s, body=why))
+        return [self._numbered(one) for one in found]
 
     def close(self) -> None:
         """End all of them."""

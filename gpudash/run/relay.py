@@ -17,14 +17,34 @@ from functools import partial
 import msgspec
 
 from gpudash.errors import UNDECODABLE, UsageError
-from gpudash.protocol import PROTOCOL_VERSION, Envelope, GpuReading, Started
+from gpudash.metrics import METRICS
+from gpudash.protocol import (
+    PROTOCOL_VERSION,
+    Envelope,
+    GpuReading,
+    HostReading,
+    Stack,
+    Started,
+)
 from gpudash.rendezvous import Rendezvous
-from gpudash.run import handshake
+from gpudash.run import handshake, stacks
 from gpudash.run.addresses import Address, found, why_not
 from gpudash.run.arrivals import Arrivals
 from gpudash.run.handshake import Challenge, Denied, Said, Welcome, is_welcome
 from gpudash.run.lines import Lines, Lost
-from gpudash.run.link import OURSELVES, SILENT_S, Parting, Ping, Pong, line_of, own_line, parsed
+from gpudash.run.link import (
+    OURSELVES,
+    SILENT_S,
+    Parting,
+    Ping,
+    Pong,
+    ToRelay,
+    line_of,
+    own_line,
+    parsed,
+)
+from gpudash.run.member import peer
+from gpudash.run.source import ENVELOPES
 from gpudash.run.telemetry_source import TelemetrySource
 
 TURN_S = 0.05
@@ -34,6 +54,9 @@ ANSWER_S = 10.0
 """… and the gpudash there, which has other strangers too."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 DECODER: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)
+TO_RELAY: msgspec.json.Decoder[ToRelay] = msgspec.json.Decoder(ToRelay)
+STACK_CHARACTERS = 1 << 14
+"""Of a stack, its innermost calls: those of hundreds of processes travel at once."""
 END_S = 1.0
 """So long the last words of a training may take, once its command has ended."""
 
@@ -168,9 +191,13 @@ class _Watched:
     """Training processes of this node, while they are watched from elsewhere."""
 
     def __init__(self, place: Rendezvous, lines: Lines) -> None:
+        self._place = place
         self._arrivals = Arrivals(place)
         self._lines = lines
         self._processes: dict[tuple[int, int], Lines] = {}
+        self._unseen: set[int] = set()  # of another namespace: their numbers are not ours
+        self._spoken: set[int] = set()  # their own words come first
+        self._question: stacks.Signalled | None = None
         self._refused: set[tuple[int, int]] = set()
         self._telemetry = TelemetrySource()
         self._heard_s = time.monotonic()
@@ -206,27 +233,40 @@ class _Watched:
             raise Lost("it is silent")
         for key, connection in self._arrivals.look(self._refused | set(self._processes)):
             self._processes[key] = Lines(connection)
+            if peer(connection) != key[0]:
+                self._unseen.add(key[0])
         for key in list(self._processes):
             self._relay(key)
+        answers = None if self._question is None else self._question.answers()
+        if answers is not None:
+            self._question = None
+            self._tell_stacks(answers)
         for envelope in self._telemetry.read():
-            if isinstance(envelope.body, GpuReading):
-                self._lines.send(own_line(envelope.body))
+            reading = envelope.body
+            if isinstance(reading, HostReading) and reading.pid not in self._unseen:
+                self._lines.send(own_line(_of_training(reading)))
+            elif isinstance(reading, GpuReading):
+                self._lines.send(own_line(reading))
 
     def _relay(self, key: tuple[int, int]) -> None:
         try:
             said = self._processes[key].read()
+            self._spoken.update(key[:1] if said else ())
         except Lost:
             self._processes.pop(key).close()
             said = [b""]
         for line in said:
             self._lines.send(line_of(key[0], line))
             if b'"Started"' in line:
-                self._look_at_gpu(line)
+                self._watch(line)
 
     def _obey(self, process: int, said: bytes) -> None:
         if process == OURSELVES:
-            asked = msgspec.json.decode(said, type=Ping)
-            self._lines.send(own_line(Pong(asked_s=asked.asked_s, clock_s=time.monotonic())))
+            asked = TO_RELAY.decode(said)
+            if isinstance(asked, Ping):
+                self._lines.send(own_line(Pong(asked_s=asked.asked_s, clock_s=time.monotonic())))
+            else:
+                self._ask_for_stacks()
             return
         for key in [one for one in self._processes if one[0] == process]:
             if said:
@@ -237,9 +277,28 @@ class _Watched:
                 self._processes.pop(key).close()
                 self._lines.send(line_of(process, b""))
 
-    def _look_at_gpu(self, line: bytes) -> None:
+    def _ask_for_stacks(self) -> None:
+        unseen = {pid for pid, _ in self._processes} & self._unseen
+        now_s, why = time.monotonic(), stacks.IN_CONTAINER
+        self._tell_stacks({pid: Stack(at_s=now_s, why=why, is_known=False) for pid in unseen})
+        pids = [pid for pid, _ in self._processes if pid not in unseen]
+        self._question = stacks.Signalled(self._place, pids)
+
+    def _tell_stacks(self, found: dict[int, Stack]) -> None:
+        """Tell it as a word of each process that is still there."""
+        for pid in found.keys() & {pid for pid, _ in self._processes} & self._spoken:
+            stack = msgspec.structs.replace(found[pid], text=found[pid].text[:STACK_CHARACTERS])
+            said = Envelope(source="training", seq=0, sent_s=time.monotonic(), body=stack)
+            self._lines.send(line_of(pid, msgspec.json.encode(said)))
+
+    def _watch(self, line: bytes) -> None:
         with suppress(*UNDECODABLE):
-            envelope = msgspec.json.decode(line, type=Envelope)
-            started = envelope.body
-            if isinstance(started, Started) and started.device.uuid is not None:
-                self._telemetry.watch(started, envelope.rank)
+            envelope = ENVELOPES.decode(line)
+            if isinstance(envelope.body, Started):
+                self._telemetry.watch(envelope.body, envelope.rank)
+
+
+def _of_training(reading: HostReading) -> HostReading:
+    """Return the reading without what this gpudash takes: the one that listens tells its own."""
+    told = {name: one for name, one in reading.values.items() if METRICS[name].kind != "own"}
+    return msgspec.structs.replace(reading, values=told)

@@ -181,7 +181,7 @@ class Replay(Source):
         self._gpus: dict[str, GpuReading] = {}
         self._base: int | None = None  # the segment that the recorded worker began with
         self._segment = 0  # the newest one
-        self._told: list[Envelope] = [self._envelope("training", self._began_s, Hello())]
+        self._first: list[Envelope] = [self._envelope("training", self._began_s, Hello())]
 
     def _envelope(self, source: str, at_s: float, body: Event | Reading, rank: int = 0) -> Envelope:
         return Envelope(source=source, rank=rank, seq=next(self._seq), sent_s=at_s, body=body)
@@ -213,12 +213,12 @@ class Replay(Source):
     # ── what is due ─────────────────────────────────────────────────────────────────────
 
     def _due(self, until_s: float) -> list[Envelope]:
-        found, self._told = self._told, []
+        found, self._first = self._first, []
         while len(found) < AT_ONCE:
             if self._held and self._held[0][0] <= min(until_s, self._known_s):
                 at_s, _, one = heappop(self._held)
                 self._now_s = max(self._now_s, at_s)
-                found += self._tell(one)
+                found += self._messages(one)
             elif self._known_s > until_s or not self._read_on():
                 self._now_s = until_s
                 break
@@ -249,15 +249,17 @@ class Replay(Source):
             self._known_s = max(self._known_s, self._held[0][0])
         return bool(found) or self._known_s > known_s
 
-    def _tell(self, one: Envelope | Interval) -> list[Envelope]:
+    def _messages(self, one: Envelope | Interval) -> list[Envelope]:
         if isinstance(one, Interval):
             self._segment = max(self._segment, one.segment)
             bodies = unfold(one, self._gpus, self._base or 0)
             read = [body for body in bodies if getattr(body, "values", True)]  # else as before
             first = [self._envelope("training", one.ended_s, body) for body in read]
-            others = unfold_ranks(one, self._base or 0)
-            told = [self._envelope("training", one.ended_s, body, rank) for rank, body in others]
-            return told + first  # rank 0's is folded with what the others have trained by then
+            others = [
+                self._envelope("training", one.ended_s, body, rank)
+                for rank, body in unfold_ranks(one, self._base or 0)
+            ]
+            return others + first  # rank 0's is folded with what the others have trained by then
         match one.body:
             case Hello():
                 return []

@@ -5,20 +5,17 @@ from itertools import count
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from gpudash.errors import SourceError, UsageError
 from gpudash.protocol import Envelope, Failed, Finished, Notice, Parted, Started
 from gpudash.recording.csv_reader import UNKNOWN, log_or_csv, open_recording
 from gpudash.recording.log import Origin
 from gpudash.recording.provenance import Failure, Metadata, beside, read
-from gpudash.run.normalise import Normaliser
+from gpudash.run.fold import Fold
 from gpudash.run.replay import LATE_S, NOTHING, Player, Replay
-from gpudash.snapshot import RankRow, Snapshot, Straggler
-from gpudash.views.job_steps import JobSteps
-from gpudash.views.live import LiveView
-from gpudash.views.ranks import Ranks
-from gpudash.views.throughput import WholeRun
-from gpudash.views.time_breakdown import TimeAccount, TimeBreakdown
+from gpudash.snapshot import Hang, RankRow, Snapshot, Straggler
+from gpudash.views.time_breakdown import TimeBreakdown
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,24 +49,14 @@ def replayed(path: Path) -> Replayed:
     clock = count(step=2 * LATE_S)  # what has not come by the next look will not come
     replay = Replay(source, Player(now=lambda: float(next(clock))), path.name)
     replay.player.seek_end()
-    fold = _Fold(origin.began_s)
+    fold = _FoldToEnd(origin.began_s)
     with closing(replay):
         try:
             while not fold.at_end:
-                fold.take(replay)
+                fold.read(replay)
         except SourceError as error:
             raise UsageError(str(error)) from error
-        now_s = replay.now()
-        ranks = tuple(
-            msgspec.structs.replace(fold.last_rows.get(row.rank, row), steps=row.steps)
-            for row in fold.ranks.rows(now_s)
-        )
-        straggler = fold.last_straggler or fold.ranks.straggler
-        snapshot = msgspec.structs.replace(
-            fold.live.snapshot(now_s),
-            ranks=ranks,
-            straggler=straggler,
-        )
+        snapshot = fold.snapshot(replay.now())
     metadata = read(beside(source))
     known = metadata.account if metadata else None  # the run's own, of single steps
     return Replayed(
@@ -87,52 +74,50 @@ def replayed(path: Path) -> Replayed:
     )
 
 
-class _Fold:
-    """Folds what a replay tells, as a session does."""
+class _FoldToEnd(Fold):
+    """Folds what a replay tells, and keeps what a session hands on, or shows no more."""
 
     def __init__(self, began_s: float) -> None:
+        super().__init__(NOTHING, began_s)
         self.at_end = False
-        self.live = LiveView(NOTHING, began_s)
-        self.ranks = Ranks()
-        self._job_steps = JobSteps()
-        self.last_rows: dict[int, RankRow] = {}
-        """Of each rank that has ended, what it did last."""
-        self.last_straggler: Straggler | None = None
-        """Where one has ended."""
-        self.time = TimeAccount()
-        self.whole_run = WholeRun()
         self.started: Started | None = None
         self.failures: list[Failure] = []
         self.notices: list[str] = []
         self._began_s = began_s
-        self._normaliser = Normaliser()
+        self._last_rows: dict[int, RankRow] = {}  # of each rank that has ended, what it did last
+        self._last_straggler: Straggler | None = None  # where one has ended
 
-    def take(self, replay: Replay) -> None:
+    def read(self, replay: Replay) -> None:
         """Fold what is due; at the end nothing is but where the replay stands."""
-        *told, _playback = replay.read()
-        for envelope in told:
-            self._take_ranks(envelope)
-            item = self._normaliser.take(envelope)
+        *envelopes, _playback = replay.read()
+        for envelope in envelopes:
+            self._keep_last(envelope)
+            item = self.take(envelope)
             if item is not None:
-                self.live.fold(self._job_steps.of_job(item))
-                self.time.fold(item)
-                self.whole_run.fold(item)
+                self.fold(item)
                 self._keep(item)
-        self.at_end = replay.at_file_end and not told
+        self.at_end = replay.at_file_end and not envelopes
 
-    def _take_ranks(self, envelope: Envelope) -> None:
+    def snapshot(self, now_s: float, hang: Hang | None = None) -> Snapshot:
+        """Return what is to be shown at the end: what ranks that have ended did last."""
+        snapshot = super().snapshot(now_s, hang)
+        ranks = tuple(
+            replace(self._last_rows.get(row.rank, row), steps=row.steps) for row in snapshot.ranks
+        )
+        straggler = self._last_straggler or snapshot.straggler
+        return replace(snapshot, ranks=ranks, straggler=straggler)
+
+    def _keep_last(self, envelope: Envelope) -> None:
         match envelope.body:
             case Started():
-                self.last_rows.pop(envelope.rank, None)
-                self.last_straggler = None
+                self._last_rows.pop(envelope.rank, None)
+                self._last_straggler = None
             case Finished() | Failed() | Parted() as end:
                 rows = {row.rank: row for row in self.ranks.rows(end.at_s)}
                 if isinstance(end, Parted):
                     rows = {envelope.rank: rows[envelope.rank]} if rows else {}
-                self.last_rows = rows | self.last_rows
-                self.last_straggler = self.last_straggler or self.ranks.straggler
-        self.ranks.take(envelope)
-        self._job_steps.take(envelope)
+                self._last_rows = rows | self._last_rows
+                self._last_straggler = self._last_straggler or self.ranks.straggler
 
     def _keep(self, item: object) -> None:
         match item:

@@ -121,12 +121,12 @@ class ScriptSource(Source):
         if self._is_closed or self._why is not None:
             return []
         # stamped in the order in which it is told: what seems to come late is dropped
-        found = [*self._own(), *self._output(), *self._told()]
+        found = [*self._own(), *self._output(), *self._of_training()]
         if not self._held.over:
             self._say_how_far()
             self._waiting += self._processes.notices()
             return [*found, *self._own()]
-        while more := self._told():
+        while more := self._of_training():
             found += more
         return [*found, *self._own(), *self._end()]
 
@@ -162,9 +162,9 @@ class ScriptSource(Source):
         events, self._waiting = self._waiting, []
         return [self._stamped("training", 0, now_s, event) for event in events]
 
-    def _told(self) -> list[Envelope]:
+    def _of_training(self) -> list[Envelope]:
         """Return what the training processes tell."""
-        told = []
+        found = []
         for envelope in self._processes.read():
             body, rank = envelope.body, envelope.rank
             if isinstance(body, Started):
@@ -175,14 +175,14 @@ class ScriptSource(Source):
                 self.offered = body
             if isinstance(body, Progress) and rank == 0:
                 self.total_steps = body.total_steps
-            told.append(self._stamped(envelope.source, rank, envelope.sent_s, body))
-        return told
+            found.append(self._stamped(envelope.source, rank, envelope.sent_s, body))
+        return found
 
-    def _note_levers(self, told: Started | Changed) -> None:
+    def _note_levers(self, body: Started | Changed) -> None:
         """Say so where levers were moved, and the training that began again knows nothing of it."""
-        if isinstance(told, Started) and self._has_moved and not told.requested:
+        if isinstance(body, Started) and self._has_moved and not body.requested:
             self._waiting.append(Notice(text=PUT_BACK))
-        self._has_moved = len(told.requested) > 0
+        self._has_moved = len(body.requested) > 0
 
     def _stamped(self, source: str, rank: int, sent_s: float, body: object) -> Envelope:
         self._seqs[source, rank] += 1

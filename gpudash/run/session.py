@@ -6,19 +6,15 @@ listener one frozen snapshot. A screen that is stuck delays neither a step nor a
 the session does runs on that thread; the methods below leave a request there and return.
 """
 
-import contextlib
 import itertools
 import math
-import os
 import platform
-import selectors
 import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from queue import Empty, SimpleQueue
 
 import msgspec
 
@@ -27,16 +23,17 @@ from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.experiment import Experiment
 from gpudash.errors import RecordingError, SourceError, WorkerError
 from gpudash.protocol import (
+    Ability,
     AnyCommand,
     Block,
     Blocks,
     Change,
-    ComparisonShown,
     Envelope,
     Event,
     Failed,
     Finished,
     Hello,
+    HostReading,
     Memory,
     MemoryOwners,
     NewRow,
@@ -55,7 +52,6 @@ from gpudash.protocol import (
     Started,
     Stop,
     Stopped,
-    Verdict,
 )
 from gpudash.recording.files import shown, text_of
 from gpudash.recording.intervals import Intervals
@@ -64,19 +60,16 @@ from gpudash.recording.rank_interval import RankTracks
 from gpudash.recording.recordings import Recordings
 from gpudash.recording.stream import Form, RowStream
 from gpudash.recording.writer import RecordingWriter
-from gpudash.run.normalise import Normaliser
+from gpudash.run.conductor import Conductor
+from gpudash.run.fold import Fold
+from gpudash.run.hang_watch import HangWatch
 from gpudash.run.rank_processes import start
+from gpudash.run.requests import Requests
 from gpudash.run.source import Ended, Source
 from gpudash.run.telemetry_source import TelemetrySource
-from gpudash.snapshot import Hang, Listener, Snapshot
-from gpudash.views import hangs
-from gpudash.views.hangs import LEAST_S, Hangs
-from gpudash.views.job_steps import JobSteps
-from gpudash.views.live import LiveView
+from gpudash.snapshot import Listener, Snapshot
+from gpudash.views.hangs import LEAST_S
 from gpudash.views.memory import owner_lines, owners_title
-from gpudash.views.ranks import Ranks
-from gpudash.views.throughput import WholeRun
-from gpudash.views.time_breakdown import TimeAccount
 
 INTERVAL_S = 0.5
 POLL_S = 0.05
@@ -114,28 +107,19 @@ class Session:
         self._snapshot_every_s = 1.0 / rate_hz
         self._command = tuple(command)
         self._set_by = dict(set_by or {})
-        self._requests: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._requests = Requests()
         self._ids = itertools.count(1)
-        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._wake_read, selectors.EVENT_READ)
         self._start_source = start_source
         self._joined = False  # the training had begun before
         self._beside = (TelemetrySource(),) if beside is None else tuple(beside)
         self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._run, name="gpudash-session", daemon=True)
         self._training: Source | None = None
-        self._watched: set[int] = set()
-        self._recordings = Recordings(self._tell_recording_failure)
-        self._experiment: Experiment | None = None
-        self._experiment_waits = False  # for the worker to be ready
-        self._block_runs = 0
+        self._recordings = Recordings(self._note_recording_failure)
+        self._conductor = Conductor(self._send_blocks, self._say)
         self._greeted = False  # the present source of the training has said Hello
-        self._records = True  # what it tells may be recorded
-        self._tells_stacks = False  # where its processes are
-        self._types = False  # what is typed reaches it, so what it prints is no log of ours
+        self._can: tuple[Ability, ...] = ("record",)  # what may be asked of it
         self._last_command = 0
-        self._comparison: ComparisonShown | None = None
         self._said = itertools.count()
         self._ended = threading.Event()
         self._closing = False
@@ -148,16 +132,9 @@ class Session:
 
     def _begin(self, began_s: float) -> None:
         """Make everything anew that messages are folded into."""
-        self._normaliser = Normaliser()
-        self._live = LiveView(self.plan, began_s)
-        self._ranks = Ranks(lambda sentence: self._say(Notice(text=sentence)))
-        self._job_steps = JobSteps()
-        self._hangs = Hangs(self.hang_s)
-        self._hang_told: tuple[str, ...] = ()
-        self._hang_since_s: float | None = None  # while one is told of
+        self._fold = Fold(self.plan, began_s, lambda sentence: self._say(Notice(text=sentence)))
+        self._hangs = HangWatch(self.hang_s, self._ask_for_stacks, self._log)
         self._rank_tracks = RankTracks(self._interval_s)
-        self._time = TimeAccount()
-        self._whole_run = WholeRun()
         self._intervals: Intervals | None = None
         self._started: Started | None = None
         self._last_word: Finished | Failed | None = None
@@ -175,7 +152,7 @@ class Session:
     @property
     def steps_per_s(self) -> float | None:
         """Of the present worker's steps after its first one; None before the second."""
-        return self._whole_run.steps_per_s
+        return self._fold.whole_run.steps_per_s
 
     # ── requests, from any thread ───────────────────────────────────────────────────────
 
@@ -222,37 +199,35 @@ class Session:
 
     def type(self, text: str) -> None:
         """Type on the terminal of the user's command."""
-        self._ask(lambda: self._training.type(text) if self._training is not None else None)
+        self._requests.put(
+            lambda: self._training.type(text) if self._training is not None else None
+        )
 
     def leave(self) -> None:
         """Complete the recording and let the user's command run on, unwatched."""
-        self._ask(self._leave)
+        self._requests.put(self._leave)
 
-    def restart(self, plan: Plan) -> None:
+    def restart(self, plan: Plan) -> int:
         """Kill the worker and start another. Call from the main thread. Raises WorkerError."""
         if not self._thread.is_alive():
             raise WorkerError("gpudash itself failed: quit and start it again")
         training = self._start_source(plan)
         self.plan = plan
 
-        def replace() -> None:
+        def replace(_number: int) -> None:
             self._read_training()  # what it said last
-            self._cancel_comparison("the training was restarted")
+            self._conductor.cancel("the training was restarted")
             self._release()
+            for source in self._beside:
+                source.forget()
             self._say(Restarted(at_s=self._clock(), plan=plan))
             self._adopt(training)
 
-        self._ask(replace)
+        return self._request(replace)
 
     def conduct(self, experiment: Experiment) -> int:
         """Run a comparison or a sweep, as soon as the worker is ready; another one ends."""
-
-        def begin(_number: int) -> None:
-            self._experiment, self._experiment_waits = experiment, True
-            self._begin_experiment()
-            self._show_comparison()
-
-        return self._request(begin)
+        return self._request(lambda _number: self._conductor.conduct(experiment, self._started))
 
     def compare(self, question: Question) -> int:
         """Run an A/B comparison; its verdict is kept in the table of results."""
@@ -262,19 +237,14 @@ class Session:
         """Have the worker go back to the levers from before the comparison."""
 
         def end(number: int) -> None:
-            self._cancel_comparison("ended")
-            self._send(Blocks(id=number, run=self._block_runs, blocks=()))
+            self._conductor.cancel("ended")
+            self._send(Blocks(id=number, run=self._conductor.run, blocks=()))
 
         return self._request(end)
 
-    def _cancel_comparison(self, reason: str) -> None:
-        if isinstance(self._experiment, Comparison):
-            self._experiment.cancel(reason)
-            self._experiment_waits = False
-
     def new_row(self) -> None:
         """Begin a new row of the results table with the active settings."""
-        self._ask(lambda: self._say(NewRow()))
+        self._requests.put(lambda: self._say(NewRow()))
 
     def record(self, path: Path, *, force: bool = False, every_step: bool = False) -> None:
         """Write a CSV and what belongs beside it from now on.
@@ -310,14 +280,14 @@ class Session:
 
     def _begin_recording(self, recording: RecordingWriter | RowStream, origin: Origin) -> None:
         def begin() -> None:
-            account = self._time.settled()
+            account = self._fold.time.settled()
             self._recordings.begin(recording, self._started, origin.began_s, account)
 
-        self._ask(begin)
+        self._requests.put(begin)
 
     def stop_recording(self) -> None:
         """Complete the CSV and close it."""
-        self._ask(lambda: self._recordings.end(self._clock(), self._time.account()))
+        self._requests.put(lambda: self._recordings.end(self._clock(), self._fold.time.account()))
 
     def close(self) -> None:
         """End everything and complete the recording; waits for it. Closing twice is closing."""
@@ -325,18 +295,16 @@ class Session:
             if self._closed:
                 return
             self._closing = True
-            self._wake()
+            self._requests.wake()
             if self._thread.ident is not None:
                 self._thread.join()
             elif not self._ended.is_set():  # never started: at most a recording was asked for
-                self._obey_requests()
+                self._requests.obey()
                 self._end()
             for source in self._beside:
                 source.close()
             self._closed = True
-            self._selector.close()
-            os.close(self._wake_read)
-            os.close(self._wake_write)
+            self._requests.close()
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the worker's end; return whether it has come."""
@@ -350,24 +318,15 @@ class Session:
             self._last_command = number
             request(number)
 
-        self._ask(take)
+        self._requests.put(take)
         return number
-
-    def _ask(self, request: Callable[[], None]) -> None:
-        self._requests.put(request)
-        self._wake()
-
-    def _wake(self) -> None:
-        if not self._closed:
-            with contextlib.suppress(BlockingIOError):  # full: it wakes anyway
-                os.write(self._wake_write, b"\0")
 
     # ── the thread ──────────────────────────────────────────────────────────────────────
 
     def _run(self) -> None:
         try:
             self._consume()
-            self._obey_requests()
+            self._requests.obey()
             self._read_training()  # what arrived while the listener was busy
             self._read_beside()
             self._show(self._snapshot(self._clock()))  # the last one is whole
@@ -377,11 +336,11 @@ class Session:
             now_s = self._clock()
             failure = Failed(at_s=now_s, kind="error", sentence=sentence, traceback=trace)
             self._last_word = failure
-            self._tell_failure(failure)
+            self._notify_failure(failure)
             self._recordings.take(self._of_session(failure))
             self._recordings.abandon()
-            self._live.fold(failure)
-            self._show(self._live.snapshot(now_s))
+            self._fold.live.fold(failure)
+            self._show(self._fold.live.snapshot(now_s))
         finally:
             self._end()
 
@@ -389,8 +348,9 @@ class Session:
         self._say(self.plan)
         next_snapshot_s = 0.0
         while not self._closing:
-            self._selector.select(POLL_S)
-            self._obey_requests()
+            filenos = self._training.filenos if self._training is not None else ()
+            self._requests.wait(filenos, POLL_S)
+            self._requests.obey()
             self._read_training()
             self._read_beside()
             self._notice_end()
@@ -407,13 +367,6 @@ class Session:
         finally:
             self._ended.set()
 
-    def _obey_requests(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wake_read, 1 << 12)
-        with contextlib.suppress(Empty):
-            while True:
-                self._requests.get_nowait()()
-
     def _read_training(self) -> None:
         if self._training is None:
             return
@@ -422,10 +375,6 @@ class Session:
                 self._take(envelope)
         except SourceError as error:
             self._end_training(Ended(str(error)))
-            return
-        for fd in set(self._watched) - set(self._training.filenos):  # at its end: always readable
-            self._selector.unregister(fd)
-            self._watched.remove(fd)
 
     def _read_beside(self) -> None:
         for source in self._beside:
@@ -438,22 +387,18 @@ class Session:
         if isinstance(envelope.body, Hello) and speaks_for_all:
             if self._greeted:  # it tells everything again, from the beginning
                 self._begin(envelope.sent_s)
-                self._tell(lambda listener: listener.on_rewind())
-            self._greeted, self._records = True, "record" in envelope.body.can
-            self._types = "type" in envelope.body.can
-            self._tells_stacks = "stacks" in envelope.body.can
-        self._ranks.take(envelope)
-        self._job_steps.take(envelope)
-        self._hangs.take(envelope)
-        if envelope.rank and isinstance(envelope.body, Started | Progress):
-            self._take_rank(envelope.rank, envelope.body)
+                self._notify(lambda listener: listener.on_rewind())
+            self._greeted, self._can = True, envelope.body.can
         self._recordings.take(envelope)
-        item = self._normaliser.take(envelope)
+        self._hangs.take(envelope)
+        if envelope.rank and isinstance(envelope.body, Started | Progress | HostReading):
+            self._take_rank(envelope.rank, envelope.body)
+        item = self._fold.take(envelope)
         if item is not None:
-            self._fold(item)
+            self._heed(item)
 
-    def _take_rank(self, rank: int, body: Started | Progress) -> None:
-        """Take what views of rank 0 are not told: another one's start, and what it trained."""
+    def _take_rank(self, rank: int, body: Started | Progress | HostReading) -> None:
+        """Take what views of rank 0 are not told: another one's start, steps and processes."""
         if isinstance(body, Started):
             for source in self._beside:
                 source.watch(body, rank)
@@ -464,28 +409,26 @@ class Session:
         """Take what the session itself knows as a message too: so a log holds all that is shown."""
         envelope = self._of_session(event)
         self._recordings.take(envelope)
-        self._ranks.take(envelope)
-        self._job_steps.take(envelope)
         self._hangs.take(envelope)
-        self._fold(self._normaliser.stamp(event))
+        self._heed(self._fold.take_own(envelope))
 
     def _of_session(self, event: Event) -> Envelope:
         now_s = self._clock()
         return Envelope(source="session", seq=next(self._said), sent_s=now_s, body=event)
 
-    def _fold(self, item: Event | Reading) -> None:
+    def _heed(self, item: Event | Reading) -> None:
+        """Do what a message asks for, write the rows that it completes, then show it."""
         match item:
-            case Printed() if self._types:
-                self._tell(lambda listener: listener.on_output(item.lines, item.replaces))
+            case Printed() if "type" in self._can:  # on a terminal, which is no log of ours
+                self._notify(lambda listener: listener.on_output(item.lines, item.replaces))
             case Printed():
                 self._log(item.lines)
             case Started():
                 self._started = item
                 for source in self._beside:
                     source.watch(item)
-                tracks = self._rank_tracks
-                rows = Intervals(item.at_s, self._interval_s, tracks) if self._records else None
-                self._intervals = self._intervals or rows
+                if self._intervals is None and "record" in self._can:
+                    self._intervals = Intervals(item.at_s, self._interval_s, self._rank_tracks)
                 self._log([note.text for note in item.notes])
             case Refused() | Notice() | MemoryOwners():
                 self._log(_words(item))  # whole: a status line may be too short
@@ -493,87 +436,42 @@ class Session:
                 self._last_word = item
             case Failed():
                 self._last_word = item
-                self._tell_failure(item)
+                self._notify_failure(item)
         if self._intervals is not None:
             self._recordings.write(self._intervals.fold(item))
-        self._live.fold(self._job_steps.of_job(item))
-        self._time.fold(item)
-        self._whole_run.fold(item)
-        self._fold_experiment(item)
+        self._fold.fold(item)
+        self._conductor.fold(item, self._started)
 
-    def _fold_experiment(self, item: Event | Reading) -> None:
-        if self._experiment is None:
-            return
-        if self._experiment_waits:
-            self._begin_experiment()
-            return
-        known = self._experiment.verdict
-        blocks = self._experiment.fold(item)
-        if blocks is not None:
-            self._send_blocks(blocks)
-        self._show_comparison()
-        found = self._experiment.verdict
-        if found is not None and found != known:
-            self._say(Verdict(text=found))
-
-    def _show_comparison(self) -> None:
-        shown = self._experiment.shown() if self._experiment else None
-        if shown is not None and shown != self._comparison:
-            self._comparison = shown
-            self._say(shown)
-
-    def _begin_experiment(self) -> None:
-        if self._experiment is None or self._started is None:
-            return
-        self._experiment_waits = False
-        self._block_runs += 1
-        self._send_blocks(self._experiment.begin(self._started, self._block_runs))
-
-    def _send_blocks(self, blocks: tuple[Block, ...]) -> None:
-        self._send(Blocks(id=next(self._ids), run=self._block_runs, blocks=blocks))
+    def _send_blocks(self, run: int, blocks: tuple[Block, ...]) -> None:
+        self._send(Blocks(id=next(self._ids), run=run, blocks=blocks))
 
     def _snapshot(self, now_s: float) -> Snapshot:
-        unattributed = self._time.account().unattributed_share
-        hang = self._look_for_hang(now_s)
+        unattributed = self._fold.time.account().unattributed_share
+        hang = self._hangs.look(now_s)
         return msgspec.structs.replace(
-            self._live.snapshot(now_s, hang),
+            self._fold.snapshot(now_s, hang),
             joined=self._joined,
             last_command=self._last_command,
-            ranks=self._ranks.rows(now_s, hang=hang is not None),
-            straggler=self._ranks.straggler,
             recording=self._recordings.shown,
             unattributed_pct=None if unattributed is None else 100 * unattributed,
         )
 
-    def _look_for_hang(self, now_s: float) -> Hang | None:
-        """Return the hang, if one is suspected; ask where the processes are, and log it."""
-        hang = self._hangs.hang(now_s)
-        if self._tells_stacks and self._hangs.asks(now_s):
+    def _ask_for_stacks(self) -> None:
+        if "stacks" in self._can:
             self._send(Stacks(id=next(self._ids)))
-        told = hangs.clauses(hang) if hang is not None else ()
-        if hang is not None and hang.stacks and told != self._hang_told:
-            self._log([*hangs.log_lines(hang)])
-            self._hang_since_s = self._hangs.newest_s
-        newest_s, since_s = self._hangs.newest_s, self._hang_since_s
-        if hang is None and since_s is not None:
-            if newest_s is not None and newest_s > since_s:
-                self._log([f"steps come again; for {newest_s - since_s:.0f} s none had finished"])
-            self._hang_since_s = None
-        self._hang_told = told
-        return hang
 
     # ── the listener ────────────────────────────────────────────────────────────────────
 
     def _show(self, snapshot: Snapshot) -> None:
-        self._tell(lambda listener: listener.on_snapshot(snapshot))
+        self._notify(lambda listener: listener.on_snapshot(snapshot))
 
     def _log(self, lines: Sequence[str]) -> None:
-        self._tell(lambda listener: listener.on_log(lines))
+        self._notify(lambda listener: listener.on_log(lines))
 
-    def _tell_failure(self, failure: Failed) -> None:
-        self._tell(lambda listener: listener.on_failure(failure))
+    def _notify_failure(self, failure: Failed) -> None:
+        self._notify(lambda listener: listener.on_failure(failure))
 
-    def _tell(self, say: Callable[[Listener], None]) -> None:
+    def _notify(self, say: Callable[[Listener], None]) -> None:
         if self._listener is None:
             return
         try:
@@ -591,9 +489,6 @@ class Session:
         self._stopping, self._kill_at_s = False, math.inf
         self._started = None
         self._ended.clear()
-        self._watched = set(training.filenos)
-        for fd in self._watched:
-            self._selector.register(fd, selectors.EVENT_READ)
 
     def _send(self, command: AnyCommand) -> None:
         if self._training is not None:
@@ -634,12 +529,9 @@ class Session:
 
     def _release(self) -> None:
         """Close the source of the training, if there is one."""
-        if self._training is None:
-            return
-        for fd in self._watched:
-            self._selector.unregister(fd)
-        self._training.close()
-        self._training = None
+        if self._training is not None:
+            self._training.close()
+            self._training = None
 
     # ── recordings ──────────────────────────────────────────────────────────────────────
 
@@ -651,9 +543,9 @@ class Session:
             self._intervals = None
         if self.failure is not None or (self._last_word is not None and self._started is None):
             self._recordings.discard_empty()  # or the next try would need --force
-        self._recordings.close(self._time.account())
+        self._recordings.close(self._fold.time.account())
 
-    def _tell_recording_failure(self, error: RecordingError) -> None:
+    def _note_recording_failure(self, error: RecordingError) -> None:
         self.recording_failure = error
         self._say(Notice(text=str(error)))
 

@@ -45,6 +45,9 @@ class Source(ABC):
     def watch(self, started: Started, /, rank: int = 0) -> None:  # noqa: B027  # most know no device
         """Tell of this rank's training from now on, if it tells of one."""
 
+    def forget(self) -> None:  # noqa: B027  # as `watch`
+        """Take that all ranks that were to be watched have ended."""
+
     def ended(self) -> Ended | None:
         """Return how it ended; None while more may come."""
         return None
@@ -54,19 +57,22 @@ class Source(ABC):
         """End it and tidy up after it; again: nothing."""
 
 
+ENVELOPES = msgspec.json.Decoder(Envelope)
+"""Made on import: msgspec crashes where one thread uses types that another one is looking up."""
+
+
 class Decoder:
     """Turns a source's lines into envelopes; the first one has to be a Hello of this version."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._is_known = False
-        self._decoder = msgspec.json.Decoder(Envelope)
 
     def decode(self, line: bytes) -> Envelope:
         """Return one message. Raises SourceError or UNDECODABLE."""
         if not self._is_known:
             self._check(line)
-        return self._decoder.decode(line)
+        return ENVELOPES.decode(line)
 
     def _check(self, line: bytes) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Asks a training process where it is, by a signal; see `instrument.stack_signal`.
+"""Asks training processes where they are, by a signal; see `instrument.stack_signal`.
 
 A real-time signal that nobody handles kills. It is sent to a process alone that has left word of
 it, and that still has the file open which it answers into: neither another process of the same
@@ -10,13 +10,16 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from gpudash.protocol import Envelope, Stack, Stacks
+from msgspec.structs import replace
+
+from gpudash.protocol import Envelope, Joined, Stack, Stacks
 from gpudash.rendezvous import Rendezvous
+from gpudash.run import flight_recorder
 from gpudash.run.member import Member
 
 HEAD = re.compile(rb"(\d{1,3}) (\d{1,9})\n")
@@ -24,6 +27,9 @@ MOST_BYTES = 1 << 17
 """Of a stack: a hundred frames, and names of five hundred characters."""
 PATIENCE_S = 2.0
 """So long a process may take to write its stack."""
+ELSEWHERE_S = PATIENCE_S + flight_recorder.PATIENCE_S
+"""… and another node to tell of its processes."""
+IN_CONTAINER = "is in a container, where nobody asks it"
 STATES = {
     "D": "waits in the kernel, as for a disk",
     "T": "is stopped by a signal",
@@ -41,41 +47,88 @@ class Asked(NamedTuple):
     begin: int
 
 
-class Question:
-    """Asks processes where they are; they answer together."""
+class Signalled:
+    """Processes of this machine that were asked where they are; they answer together."""
 
-    def __init__(self, command: Stacks, place: Rendezvous, members: Iterable[Member]) -> None:
-        self._number, self._asked_s = command.id, time.monotonic()
-        self._asked = {one: ask(place, one.pid) if one.is_seen else None for one in members}
-        self._written: dict[Member, str] = {}  # a stack that grows no more is whole
+    def __init__(self, place: Rendezvous, pids: Iterable[int]) -> None:
+        self.asked_s = time.monotonic()
+        self._asked = {pid: ask(place, pid) for pid in pids}
+        self._recorders = {pid: flight_recorder.ask(pid) for pid in self._asked}
+        self._joined: dict[int, tuple[Joined, ...] | None] = {}
+        self._written: dict[int, str] = {}  # a stack that grows no more is whole
+
+    def answers(self) -> dict[int, Stack] | None:
+        """Return what each has said; None while one is waited for."""
+        texts = {pid: answered(file) if file else "" for pid, file in self._asked.items()}
+        is_whole = texts == self._written
+        is_whole = is_whole and all(texts[pid] for pid, file in self._asked.items() if file)
+        if not is_whole and time.monotonic() - self.asked_s < PATIENCE_S:
+            self._written = texts
+            return None
+        for pid, recorder in self._recorders.items():
+            if recorder is not None and self._joined.get(pid) is None:
+                self._joined[pid] = recorder.joined()
+        is_late = time.monotonic() - self.asked_s >= flight_recorder.PATIENCE_S
+        if None in self._joined.values() and not is_late:
+            return None
+        return {pid: self._of(pid, text) for pid, text in texts.items()}
+
+    def _of(self, pid: int, text: str) -> Stack:
+        why = "" if text else why_not(pid)
+        is_known = bool(text) or why in STATES.values()
+        joined = self._joined.get(pid) or ()
+        return Stack(at_s=self.asked_s, text=text, why=why, is_known=is_known, joined=joined)
+
+
+class Question:
+    """Asks all training processes where they are: those here, and the others by their nodes."""
+
+    def __init__(
+        self,
+        command: Stacks,
+        place: Rendezvous,
+        members: Collection[Member],
+        nodes: Collection[str] = (),
+    ) -> None:
+        """`nodes` are those that were asked for the stacks of their processes."""
+        self._number, self._members, self._nodes = command.id, [*members], nodes
+        self._here = Signalled(place, [one.pid for one in members if one.is_seen])
+        self._elsewhere: dict[Member, Stack] = {}
+
+    def take(self, member: Member, stack: Stack) -> None:
+        """Take what the node of this process tells."""
+        self._elsewhere[member] = stack
 
     def answers(self) -> list[Envelope] | None:
         """Return what each has said; None while one is waited for."""
-        texts = {one: answered(file) if file else "" for one, file in self._asked.items()}
-        is_whole = texts == self._written
-        is_whole = is_whole and all(texts[one] for one, file in self._asked.items() if file)
-        if not is_whole and time.monotonic() - self._asked_s < PATIENCE_S:
-            self._written = texts
+        here, now_s = self._here.answers(), time.monotonic()
+        awaited = {one for one in self._members if one.node in self._nodes}
+        is_late = now_s - self._here.asked_s >= ELSEWHERE_S
+        if here is None or not (is_late or awaited <= self._elsewhere.keys()):
             return None
         return [
             Envelope(
                 source="training",
                 rank=one.rank,
                 seq=0,
-                sent_s=time.monotonic(),
-                body=self._of(one, text),
+                sent_s=now_s,
+                body=replace(self._of(one, here), answers=(self._number,)),
             )
-            for one, text in texts.items()
+            for one in self._members
             if one.rank is not None
         ]
 
-    def _of(self, member: Member, text: str) -> Stack:
-        where = f"on {member.node}" if member.node else "in a container"
-        why = why_not(member.pid) if member.is_seen else f"is {where}, where nobody asks it"
-        why = "" if text else why
-        is_known = bool(text) or why in STATES.values()
-        answers = (self._number,)
-        return Stack(at_s=self._asked_s, answers=answers, text=text, why=why, is_known=is_known)
+    def _of(self, member: Member, here: dict[int, Stack]) -> Stack:
+        if member.is_seen:
+            return here[member.pid]
+        if told := self._elsewhere.get(member):
+            return replace(told, text=told.text[:MOST_BYTES])
+        why = IN_CONTAINER
+        if member.node:
+            is_asked = member.node in self._nodes
+            why = "which does not answer" if is_asked else "where nobody asks it"
+            why = f"is on {member.node}, {why}"
+        return Stack(at_s=self._here.asked_s, why=why, is_known=False)
 
 
 def ask(place: Rendezvous, pid: int) -> Asked | None:

@@ -6,7 +6,7 @@ import platform
 import time
 from queue import Empty, SimpleQueue
 
-from gpudash.protocol import Envelope, GpuMissing, Hello, Reading, Started
+from gpudash.protocol import Envelope, GpuMissing, Hello, HostReading, Reading, Started
 from gpudash.run.source import Source
 from gpudash.telemetry.sampler import Sampler
 
@@ -19,24 +19,34 @@ class TelemetrySource(Source):
         self._arrived: SimpleQueue[Envelope] = SimpleQueue()
         self._sampler = Sampler(self._put)
         self._missing: str | None = None
-        self._gpus: dict[int, str | None] = {}  # of each rank
+        self._started: dict[int, Started] = {}  # of each rank, replaced as a whole
         self._put(Hello())
 
     def watch(self, started: Started, /, rank: int = 0) -> None:
-        """Read rank 0's processes, and the GPU of each rank, from now on, from two threads.
+        """Read the processes and the GPU of each rank from now on, from two threads.
 
         Another node's are read there.
         """
         if started.node not in ("", platform.node()):
             return
-        self._gpus[rank] = started.device.uuid
+        known = self._started | {rank: started}
         if started.world_size > 1:
-            self._gpus = {one: uuid for one, uuid in self._gpus.items() if one < started.world_size}
+            known = {one: of for one, of in known.items() if one < started.world_size}
+        self._started = known
         self._sampler.start()
         if rank == 0:
             self._sampler.watch(started.pid, started.device.uuid)
-        others = set(self._gpus.values()) - {self._gpus.get(0)}
+        first = known.get(0)
+        others = {one.device.uuid for one in known.values()} - {first and first.device.uuid}
         self._sampler.watch_others({uuid for uuid in others if uuid is not None})
+        self._sampler.watch_processes({of.pid for one, of in known.items() if one})
+
+    def forget(self) -> None:
+        """Take that those have ended: a training with fewer ranks may follow.
+
+        Rank 0's is read until the next one begins: with it comes what gpudash itself takes.
+        """
+        self._started = {rank: of for rank, of in self._started.items() if rank == 0}
 
     def read(self) -> list[Envelope]:
         """Return what came since the last call: readings, and why there is none of a GPU."""
@@ -54,5 +64,11 @@ class TelemetrySource(Source):
         self._sampler.stop()
 
     def _put(self, body: Hello | GpuMissing | Reading) -> None:
+        rank = self._rank_of(body.pid) if isinstance(body, HostReading) else 0
+        if rank is None:  # it was watched until now
+            return
         seq, now_s = next(self._seq), time.monotonic()
-        self._arrived.put(Envelope(source="telemetry", seq=seq, sent_s=now_s, body=body))
+        self._arrived.put(Envelope(source="telemetry", rank=rank, seq=seq, sent_s=now_s, body=body))
+
+    def _rank_of(self, pid: int | None) -> int | None:
+        return next((rank for rank, one in self._started.items() if one.pid == pid), None)

@@ -43,16 +43,16 @@ class TerminalLines:
         self._escape = ""  # that has begun and not ended
         self._rows = [""]
         self._row = self._column = 0
-        self._told = 0  # of the rows, from the first one
-        self._changed = 0  # the first row that differs from what was told
+        self._returned = 0  # rows that `feed` has returned, from the first one
+        self._changed = 0  # the first row that differs from what it returned
 
     @property
     def newest(self) -> tuple[str, ...]:
         """The newest lines, as they stand now."""
-        return tuple(plain(row.rstrip()) for row in self._rows[: self._told])
+        return tuple(plain(row.rstrip()) for row in self._rows[: self._returned])
 
     def feed(self, received: bytes) -> Rewritten:
-        """Return what became of these bytes; an unfinished last line is told, and again later."""
+        """Return what became of these bytes; an unfinished last line now and again later."""
         text = self._escape + self._decoder.decode(received)
         at, self._escape = 0, ""
         while at < len(text):
@@ -131,15 +131,15 @@ class TerminalLines:
         """Let go of the oldest rows."""
         del self._rows[:count]
         self._row = max(self._row - count, 0)
-        self._told = max(self._told - count, 0)
+        self._returned = max(self._returned - count, 0)
         self._changed = max(self._changed - count, 0)
 
     def _answer(self) -> Rewritten:
         self._forget(max(len(self._rows) - MOST_ROWS, 0))
         rows = self._rows if self._rows[-1] else self._rows[:-1]
-        first = min(self._changed, self._told)
+        first = min(self._changed, self._returned)
         lines = tuple(plain(row.rstrip()) for row in rows[first:])
-        answer = Rewritten(lines, self._told - first)
-        self._told = self._changed = len(rows)
+        answer = Rewritten(lines, self._returned - first)
+        self._returned = self._changed = len(rows)
         self._forget(max(len(self._rows) - KEPT_ROWS, 0))
         return answer

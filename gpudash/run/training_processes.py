@@ -5,11 +5,22 @@ import os
 import signal
 import time
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
 from gpudash.errors import UNDECODABLE, SourceError
-from gpudash.protocol import AnyCommand, Envelope, Hello, Notice, Parted, Stacks, TooLate
+from gpudash.protocol import (
+    AnyCommand,
+    Envelope,
+    Hello,
+    Notice,
+    Parted,
+    Stack,
+    Stacks,
+    Started,
+    TooLate,
+)
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import stacks
 from gpudash.run.arrivals import Arrivals
@@ -35,7 +46,8 @@ class TrainingProcesses:
         self._nodes = nodes
         self._members: list[Member] = []
         self._ranks: dict[int, Member] = {}  # those that have said something
-        self._refused: set[Key] = set()  # processes and sockets that make no sense
+        self._refused: set[Key] = set()  # processes and sockets: of no sense, or of another job
+        self._left_out: set[str] = set()  # the other jobs, each of which is told once
         self.parted_s: float | None = None
         """When the last one hung up; None while one trains."""
         self._commands = JobCommands(rank_0_leads=rank_0_leads)
@@ -59,15 +71,21 @@ class TrainingProcesses:
         found = [] if self._nodes is None else self._nodes.readings()
         for member in list(self._members):
             try:
-                for envelope in member.read():
+                envelopes = member.read()
+                if self._is_of_another_job(member):
+                    self._leave_out(member)
+                    envelopes = []
+                for envelope in envelopes:
+                    if isinstance(envelope.body, Stack):
+                        self._take_stack(member, envelope.body)
+                        continue
                     rank = self._rank_of(member, envelope)
                     self._commands.note(envelope, rank)
                     if not isinstance(envelope.body, Hello | TooLate):
                         found.append(msgspec.structs.replace(envelope, rank=rank))
             except (SourceError, *UNDECODABLE) as error:
                 self._sentences.append(f"{member.described} is left out: {error}")
-                self._refused.add(member.key)
-                member.close()
+                self._refuse(member)
             if member.ended:
                 self._part_with(member)
         answers = [*self._commands.turn(self._members), *self._departed(), *self._stacks()]
@@ -86,7 +104,8 @@ class TrainingProcesses:
 
     def ask_for_stacks(self, command: Stacks) -> None:
         """Ask each process where it is: `read` returns the answers, all at once."""
-        self._question = stacks.Question(command, self._place, self._members)
+        nodes = set() if self._nodes is None else self._nodes.ask(command)
+        self._question = stacks.Question(command, self._place, self._members, nodes)
 
     def kill(self) -> None:
         """Kill those that are connected and seen from here."""
@@ -110,7 +129,9 @@ class TrainingProcesses:
         known = self._refused | {member.key for member in self._members}
         for key, connection in self._arrivals.look(known):
             pid = peer(connection)
-            self._add(Member(key, pid or key[0], Lines(connection), is_seen=pid > 0))
+            number, is_seen = pid or key[0], pid > 0
+            counted_here = partial(_counted_here, number)
+            self._add(Member(key, number, Lines(connection), taken=counted_here, is_seen=is_seen))
         if self._nodes is not None:
             for channel in self._nodes.turn():
                 self._add(Member(channel, channel.process, channel, channel.node, channel.taken))
@@ -121,6 +142,22 @@ class TrainingProcesses:
         self._members.append(member)
         self.parted_s = None
         self._gone = [one for one in self._gone if not one.is_same_process(member)]
+
+    def _is_of_another_job(self, member: Member) -> bool:
+        """Tell whether ranks of another job train: of two at once the first is watched."""
+        watched = {one.job for one in self._ranks.values()} - {""}
+        return member.rank is None and bool(member.job and watched) and member.job not in watched
+
+    def _leave_out(self, member: Member) -> None:
+        if member.job not in self._left_out:
+            self._left_out.add(member.job)
+            which = f"another job trains beside this one and is left out: {member.described}"
+            self._sentences.append(f"{which} and its other ranks train on, unwatched")
+        self._refuse(member)
+
+    def _refuse(self, member: Member) -> None:
+        self._refused.add(member.key)
+        member.close()
 
     def _rank_of(self, member: Member, envelope: Envelope) -> int:
         """Return the rank that the process says, or the next that no other has.
@@ -176,6 +213,11 @@ class TrainingProcesses:
                 )
         return found
 
+    def _take_stack(self, member: Member, stack: Stack) -> None:
+        """Take where a process of another node is; what comes too late is void."""
+        if self._question is not None:
+            self._question.take(member, stack)
+
     def _stacks(self) -> list[Envelope]:
         """Return where the processes are that were asked, once all have said so."""
         answers = None if self._question is None else self._question.answers()
@@ -183,3 +225,10 @@ class TrainingProcesses:
             return []
         self._question = None
         return answers
+
+
+def _counted_here(pid: int, envelope: Envelope) -> Envelope:
+    """Return what a process tells with its number here: it may count itself in a container."""
+    if not isinstance(envelope.body, Started) or envelope.body.pid == pid:
+        return envelope
+    return msgspec.structs.replace(envelope, body=msgspec.structs.replace(envelope.body, pid=pid))

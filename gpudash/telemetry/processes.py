@@ -8,11 +8,11 @@ Loader workers come and go at any moment. Whoever was born since the reading bef
 
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import psutil
 
@@ -25,6 +25,9 @@ OWN_SPAN_S = 5.0
 """Our own CPU time is averaged over so long: drawing comes in bursts."""
 LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
 """Else (a kernel built without) the tree is found among all processes of the machine: dearer."""
+
+Children: TypeAlias = Callable[[int], Iterable[int]]
+"""Returns the children of a process."""
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / MIB
@@ -54,9 +57,12 @@ class HostReader:
     What this process itself takes is a mean over `OWN_SPAN_S`.
     """
 
-    def __init__(self, pid: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` gives seconds; samples carry its time."""
+    def __init__(
+        self, pid: int, clock: Callable[[], float] = time.monotonic, *, reads_own: bool = True
+    ) -> None:
+        """`clock` gives seconds; samples carry its time. `reads_own`: this process too."""
         self._clock = clock
+        self._reads_own = reads_own
         self._pid = pid
         self._root: _Process | None = None
         self._own_cpu: deque[tuple[float, float]] = deque()  # moments, and CPU seconds until then
@@ -65,37 +71,39 @@ class HostReader:
         self._core_wait = CoreWait()
         self._ended_s = 0.0  # of those that ended, what no parent had been told of when read
 
-    def read(self) -> HostReading:
+    def read(self, children: Children | None = None) -> HostReading:
         """Return what they use and wait for; absent once all are gone.
 
-        What is of the time since the reading before is absent at first.
+        What is of the time since the reading before is absent at first. Readers that read one
+        after the other may share a `family()`.
         """
         now_s = self._clock()
-        found = self._find()
+        found = self._find(children or family())
         rss_mib = sum(usage.rss_mib for usage in found.values())
         cpu_pct = None
         if rss_mib and self._read_s is not None and now_s > self._read_s:
             cpu_pct = 100 * self._used_s(found) / (now_s - self._read_s)
         self._read_s, self._before = now_s, found
-        own = next(iter(_read(os.getpid()).values()), None)
+        own = next(iter(_read(os.getpid()).values()), None) if self._reads_own else None
         values = {
             "cpu_pct": cpu_pct,
             "worker_rss_mib": rss_mib or None,
             "core_wait_pct": self._core_wait.read((process.pid for process in found), now_s),
-            "own_cpu_pct": self._own_cpu_pct(now_s),
+            "own_cpu_pct": self._own_cpu_pct(now_s) if self._reads_own else None,
             "own_rss_mib": own.rss_mib if own else None,
         }
-        return HostReading(
-            at_s=now_s, values={name: value for name, value in values.items() if value is not None}
-        )
+        known: dict[str, float | str] = {
+            k: value for k, value in values.items() if value is not None
+        }
+        return HostReading(at_s=now_s, pid=self._pid, values=known)
 
-    def _find(self) -> dict[_Process, _Usage]:
+    def _find(self, children: Children) -> dict[_Process, _Usage]:
         """Read the tree, and who was in it before: a listing may miss one while another ends."""
         found: dict[_Process, _Usage] = {}
         root = next(iter(_read(self._pid)), None)
         self._root = self._root or root
         if root is not None and root == self._root:  # not a later process with its number
-            for pid in _tree(self._pid):
+            for pid in _tree(self._pid, children):
                 found |= _read(pid)
         for process in self._before.keys() - found.keys():
             found |= {one: usage for one, usage in _read(process.pid).items() if one == process}
@@ -124,15 +132,22 @@ class HostReader:
         return 100 * (after - before) / (now_s - then_s) if now_s > then_s else None
 
 
-def _tree(pid: int) -> list[int]:
+def family() -> Children:
+    """Return what tells children; where the kernel does not, as all of the machine are now."""
+    if LISTS_CHILDREN:
+        return _children
+    found = defaultdict(list)
+    for pid in psutil.pids():
+        with suppress(*GONE):
+            found[int(_cells(pid)[1])].append(pid)
+    return lambda pid: found.get(pid, ())
+
+
+def _tree(pid: int, children: Children) -> list[int]:
     """Return the process and its descendants, as far as they are there, parents first."""
-    if not LISTS_CHILDREN:
-        with suppress(psutil.Error):
-            return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
-        return []
     found = [pid]
     for parent in found:  # it grows on the way
-        found += _children(parent)
+        found += children(parent)
     return found
 
 
@@ -147,10 +162,9 @@ def _children(pid: int) -> Iterator[int]:
 def _read(pid: int) -> dict[_Process, _Usage]:
     """Return the process of this number and what it has used; nothing when it is gone."""
     try:
-        stat = text(f"{pid}/stat")
+        cells = _cells(pid)
     except GONE:
         return {}
-    cells = stat.rpartition(b")")[2].split()  # the name before may hold anything
     user, system, reaped_user, reaped_system = map(int, cells[11:15])
     usage = _Usage(
         own_s=(user + system) * _TICK_S,
@@ -158,3 +172,8 @@ def _read(pid: int) -> dict[_Process, _Usage]:
         rss_mib=int(cells[21]) * _PAGE_MIB,
     )
     return {_Process(pid, int(cells[19])): usage}
+
+
+def _cells(pid: int) -> list[bytes]:
+    """Return what is told of a process, from its state on. Raises one of `GONE`."""
+    return text(f"{pid}/stat").rpartition(b")")[2].split()  # the name before may hold anything

@@ -2,7 +2,8 @@
 
 Two threads, so that a slow driver call delays no sample: `fast` reads the host and what the
 GPUs tell in microseconds, and emits; `slow` opens the GPUs, reads the rest, and closes them,
-or finds out once whether there is one that is not trained on.
+or finds out once whether there is one that is not trained on. The processes of other ranks are
+read by `fast` too, all in one pass, at the pace of `slow`.
 Nothing is read before `watch` says what. Whatever fails ends up in `gpu_missing`.
 """
 
@@ -10,11 +11,12 @@ import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import TypeAlias
 
 from gpudash.protocol import HostReading, Reading
 from gpudash.telemetry.gpu import Gpu, GpuName, list_gpus, open_gpu
-from gpudash.telemetry.processes import HostReader
+from gpudash.telemetry.processes import HostReader, family
 from gpudash.telemetry.watched_gpu import WatchedGpu, sentence
 
 FAST_S = 0.2
@@ -51,6 +53,7 @@ class Sampler:
         self._list_gpus = list_gpus
         self._target: Target | None = None
         self._others: dict[str, WatchedGpu] = {}  # replaced as a whole: two threads go through it
+        self._readers: dict[int, HostReader] = {}  # by process; replaced as a whole too
         self._stopped = threading.Event()
         self._wake = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -73,6 +76,11 @@ class Sampler:
         known = self._others
         self._others = {uuid: known.get(uuid) or WatchedGpu(uuid) for uuid in gpu_uuids}
         self._wake.set()
+
+    def watch_processes(self, pids: Collection[int]) -> None:
+        """Read these training processes too from now on, and no others but the worker."""
+        known = self._readers
+        self._readers = {pid: known.get(pid) or HostReader(pid, reads_own=False) for pid in pids}
 
     def start(self) -> None:
         """Start reading; nothing happens when it runs already. May follow a `stop`."""
@@ -103,6 +111,7 @@ class Sampler:
         self._threads = []
 
     def _run_fast(self, stopped: threading.Event, _wake: threading.Event) -> None:
+        processes_s = 0.0  # when those of other ranks are read next
         for _ in ticks(self._fast_s, stopped, stopped):
             if (target := self._target) is not None:
                 for sample in target.read_fast(self._stale_s):
@@ -112,6 +121,19 @@ class Sampler:
                 other = gpu.read_fast(self._stale_s)
                 if other is not None and not stopped.is_set():
                     self._emit(other)
+            now_s = time.monotonic()
+            if now_s >= processes_s:
+                processes_s = now_s + self._slow_s
+                for reading in self._read_processes():
+                    if not stopped.is_set():
+                        self._emit(reading)
+
+    def _read_processes(self) -> Iterator[HostReading]:
+        """Read those of the other ranks; of those that are gone there is no reading."""
+        readers = self._readers.values()
+        with suppress(Exception):  # an unreadable /proc must not end the GPU's samples
+            children = family() if readers else None
+            yield from (reading for one in readers if (reading := one.read(children)).values)
 
     def _run_slow(self, stopped: threading.Event, wake: threading.Event) -> None:
         opened: Target | None = None
@@ -189,7 +211,7 @@ class Target:
         try:
             return self._host.read()
         except Exception:  # noqa: BLE001  # an unreadable /proc must not end the GPU's samples
-            return HostReading(at_s=time.monotonic())
+            return HostReading(at_s=time.monotonic(), pid=self.pid)
 
 
 def ticks(period_s: float, stopped: threading.Event, wake: threading.Event) -> Iterator[None]:

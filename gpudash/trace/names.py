@@ -23,12 +23,24 @@ _TENSOR_CORES = re.compile(
     re.IGNORECASE,
 )
 """Of cuBLAS, cuDNN, CUTLASS and flash attention."""
+_PRODUCTS = re.compile(
+    r"mm_?($|_)|matmul|conv(\d|olution|_depth|_tbc)|(^|_)linear($|_backward)|attention|attn"
+    r"|rnn|lstm|gru|(^|_)(add)?mv_?$|dot$|cdist|einsum|(^|_)(bi|tri)linear$"
+)
+"""Operators of torch's own that multiply matrices, by their names."""
+_WITHOUT = re.compile(r"flatten_weight|reorder|_thnn_")
+"""… but for these, which move weights or work element by element."""
 _NAMESPACE = re.compile(r"(\(anonymous namespace\)|\w+)::")
 
 
 def uses_tensor_cores(kernel: str) -> bool:
     """Return whether its name says so; what a compiler named says nothing."""
     return _TENSOR_CORES.search(kernel) is not None
+
+
+def has_product(operator: str) -> bool:
+    """Return whether one of torch's operators, without its namespace, multiplies matrices."""
+    return _PRODUCTS.search(operator) is not None and _WITHOUT.search(operator) is None
 
 
 def copied(name: str) -> tuple[Direction, bool | None]:

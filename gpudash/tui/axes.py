@@ -13,7 +13,9 @@ from typing import TypeAlias, cast
 
 import msgspec
 
+from gpudash.format import is_measured
 from gpudash.snapshot import Series
+from gpudash.statistics import mean
 from gpudash.tui.timeview import TimeView
 from gpudash.views.throughput import NOW_S, NOW_STEPS
 
@@ -29,6 +31,8 @@ _SLACK_S = 1e-6
 """Ticks are stamped by adding up: one may miss its border by rounding."""
 RECENT_TICKS = 10
 """What was measured before these is out of date."""
+LABEL_WIDTH = 8
+"""Columns that a moment takes on the time axis, with its distance from the next."""
 _GROWTH = 1.25
 SHORTEST_S = 30.0
 """The time axis never shows less, so that the first points do not stretch over the chart."""
@@ -173,15 +177,11 @@ def _lengths(at_s: Sequence[float], stretch: slice) -> list[float]:
 def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
     """Return the mean of what is finite; None for nothing, and for a sum beyond a float."""
     known = [value for value in values if value is not None]
-    total, count = sum(known), float(len(known))
-    if weights or not math.isfinite(total):
-        weighed = [
-            (weight * value, weight)
-            for value, weight in zip(values, weights or repeat(1.0), strict=False)
-            if value is not None and math.isfinite(value)
-        ]
-        total, count = sum(value for value, _ in weighed), sum(weight for _, weight in weighed)
-    return total / count if count and math.isfinite(total) else None
+    total = sum(known)
+    if not weights and math.isfinite(total):  # most often so, and several times as fast
+        return total / len(known) if known else None
+    found = mean(values, weights or repeat(1.0))
+    return found if is_measured(found) else None
 
 
 def means(
@@ -210,7 +210,7 @@ def latest(series: Series, name: str, changed_s: float = 0.0) -> float | None:
     """
     values, steps, at_s = series.of(name), series.of("steps_per_s"), series.at_s
     recent = range(len(values) - 1, max(len(values) - RECENT_TICKS, 0) - 1, -1)
-    last = next((tick for tick in recent if _is_finite(values[tick])), None)
+    last = next((tick for tick in recent if is_measured(values[tick])), None)
     if last is None:
         return None
 
@@ -231,10 +231,6 @@ def _steps_in(steps_per_s: Sequence[float | None], at_s: Sequence[float], stretc
     return sum((rate or 0.0) * s for rate, s in zip(steps_per_s[stretch], lengths, strict=True))
 
 
-def _is_finite(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
-
-
 def value_at(series: Series, name: str, at_s: float) -> float | None:
     """Return what was measured in the tick around this moment."""
     values = series.of(name)
@@ -242,9 +238,9 @@ def value_at(series: Series, name: str, at_s: float) -> float | None:
     return values[index] if index < len(values) else None
 
 
-def time_ticks(time_range: TimeRange, label_width: int = 8) -> list[float]:
+def time_ticks(time_range: TimeRange) -> list[float]:
     """Return round moments inside the time_range, far enough apart for their labels."""
-    room = max(time_range.columns // label_width, 1)
+    room = max(time_range.columns // LABEL_WIDTH, 1)
     apart = next(
         (float(s) for s in _NICE_SECONDS if time_range.length_s / s <= room),
         float(_NICE_SECONDS[-1]),

@@ -99,11 +99,12 @@ def _playback(playback: Playback) -> tuple[Cell, ...]:
 
 def _per_gpu(snapshot: Snapshot) -> list[Cell]:
     """Return, of several ranks, how many samples each of them trains in a step."""
-    batches = [
-        round(row.samples_per_s / row.steps_per_s)
+    each_step = (
+        row.samples_per_s / row.steps_per_s
         for row in snapshot.ranks
         if row.samples_per_s and row.steps_per_s
-    ]
+    )
+    batches = [round(samples) for samples in fmt.measured(each_step)]
     if not batches:
         return []
     least, most = min(batches), max(batches)
@@ -155,6 +156,8 @@ def status(
         elif snapshot.state == "failed":
             hint = f"change a setting and {hint}"
         hint = f" · {hint}"
+    elif snapshot.state == "starting" and snapshot.pausing:
+        hint = f" · pauses before the first step; {key_for('pause')} takes it back"
     elif snapshot.state == "paused" and "pause" in snapshot.can and not aside(snapshot):
         hint = f" · {key_for('pause')} resumes"
     elif snapshot.state == "training":
@@ -231,9 +234,12 @@ def footer(
     to undo.
     """
     state, recording = snapshot.state, snapshot.recording is not None
+    pausing = snapshot.pausing
+    if pausing is None:
+        pausing = state == "paused" and not aside(snapshot)
     now = {
-        "play": "hold" if snapshot.playback and snapshot.playback.playing else "play",
-        "pause": "resume" if state == "paused" and not aside(snapshot) else "pause",
+        "screen.play": "hold" if snapshot.playback and snapshot.playback.playing else "play",
+        "pause": "resume" if pausing else "pause",
         "record": "end rec" if recording else "record",
         "compare": "end A/B" if comparing else "A/B",
     }

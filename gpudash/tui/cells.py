@@ -1,6 +1,6 @@
 """Pieces of text that stand side by side: of a bar, and of a panel's border."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -8,6 +8,8 @@ from rich.cells import cell_len, set_cell_size
 
 from gpudash import format as fmt
 
+LEVELS = "▁▂▃▄▅▆▇"
+"""From nothing to all: never a whole cell, so that rows stay apart."""
 EIGHTHS = " ▏▎▍▌▋▊▉"
 Parts: TypeAlias = tuple[tuple[str, str], ...]
 """(text, ink) side by side, the ink one of `tui.inks.INKS`."""
@@ -42,6 +44,22 @@ def fitting(cells: Sequence[Cell], width: int, gap: int = 2) -> list[Cell]:
     return kept
 
 
+def cut(text: str, width: int) -> str:
+    """Return the text in at most this many terminal cells; `…` says that some is missing."""
+    if cell_len(text) <= width:
+        return text
+    return f"{set_cell_size(text, width - 1)}…" if width > 0 else ""
+
+
+def whole(clauses: Iterable[str], width: int, between: str = " · ") -> str:
+    """Return those clauses, in their order, that fit as a whole."""
+    shown = ""
+    for clause in clauses:
+        longer = f"{shown}{between}{clause}" if shown else clause
+        shown = longer if cell_len(longer) <= width else shown
+    return shown
+
+
 def fitted(text: str, width: int) -> str:
     """Return the text in exactly this many terminal cells; `…` says that words are missing."""
     if cell_len(text) > width:
@@ -49,6 +67,12 @@ def fitted(text: str, width: int) -> str:
         whole_words = kept.rpartition(" ")[0]  # a number is not cut in the middle
         text = f"{whole_words}…" if whole_words else fmt.clip(text, len(kept) + 1)
     return set_cell_size(text, width)
+
+
+def level_of(share: float) -> str:
+    """Return a cell that is filled as high as this share."""
+    level = int(min(max(share, 0.0), 1.0) * len(LEVELS))
+    return LEVELS[min(level, len(LEVELS) - 1)]
 
 
 def bar_of(share: float, width: int) -> str:

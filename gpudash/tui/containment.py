@@ -40,7 +40,16 @@ class Contained(MessagePump):
 
 
 class PatientDriver(LinuxDriver):
-    """Reads on after bytes that are no UTF-8: old terminals tell so where the mouse is."""
+    """Reads on after bytes that are no UTF-8: old terminals tell so where the mouse is.
+
+    It knows whether the terminal is slower than what is painted.
+    """
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something waits to be written: some frames more, and who paints would wait."""
+        writer = self._writer_thread
+        return writer is not None and not writer._queue.empty()  # noqa: SLF001  # nothing public tells
 
     def run_input_thread(self) -> None:
         """Lose what was read with them."""
@@ -72,6 +81,11 @@ class ContainedApp(Contained, App[None]):
         """Return what reads the terminal."""
         found = super().get_driver_class()
         return PatientDriver if found is LinuxDriver else found
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the terminal has not taken all that was painted."""
+        return isinstance(self._driver, PatientDriver) and self._driver.is_behind
 
     @property
     def at_work(self) -> bool:

@@ -17,7 +17,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.compare.ab import Question
 from gpudash.errors import GpudashError, RecordingError, UsageError
-from gpudash.offers import lever_of, refusal
+from gpudash.offers import lever_of
 from gpudash.protocol import (
     Ability,
     ComparisonShown,
@@ -31,16 +31,14 @@ from gpudash.snapshot import ENDED, Listener, Result, Snapshot, aside, is_script
 from gpudash.tui import wording
 from gpudash.tui.engine import Engine, Player
 from gpudash.tui.keys import PROFILED_STEPS, fixed, key_for, why_not
+from gpudash.tui.lever_rows import LeverRow, lever_rows
 from gpudash.tui.undo import Edit, UndoStack, Way
-from gpudash.tui.values import Measured, fitting, measured_values
-from gpudash.views.remedies import CUDA_ONLY
+from gpudash.tui.values import Measured, measured_values
 from workloads import CATALOGUE, find_workload
 from workloads.levers import AUTO, Lever, LeverError, find, phrase, resolve
 from workloads.standard_levers import usable_cores
 
 WishT = TypeVar("WishT")
-MARKER_REACH_S = 1.0
-"""So far behind a marker, the one before is another one."""
 MOST_PAIRS = 10_000
 
 
@@ -58,30 +56,6 @@ def offered(offers: tuple[LeverOffer, ...]) -> tuple[Lever, ...]:
 
 class OtherNumbersError(UsageError):
     """A lever changes what is computed, and the user has not been asked; the message asks."""
-
-
-class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A lever as the panel shows it."""
-
-    lever: Lever
-    value: str
-    """Active, or about to be where nothing runs."""
-    pending: str | None
-    """Asked for and not active yet."""
-    acts: bool = True
-    """Whether it can do anything on this device."""
-    refusal: str | None = None
-    """Why it cannot be moved in this training."""
-    keeps_weights: bool = False
-    """A script's training goes on with its weights, whatever is built anew."""
-    default: str | None = None
-    """What it would be by default; None where it is."""
-    said: str = ""
-    """What the newest A/B of it has found: `on +16.9 % [+16.5, +17.3]`; empty without one."""
-    context: str = ""
-    """Of that A/B: against what, and what was set otherwise than it is now."""
-    forecast: str = ""
-    """Which batch would fit in device memory, where two that were measured tell."""
 
 
 class Request(NamedTuple, Generic[WishT]):
@@ -112,7 +86,7 @@ class Control:
         self.profile_told = ""
         """What becomes of a profile that was made: it is read, or cannot be."""
         self._edits = UndoStack()
-        self._left_pid: int | None = None  # of the worker that was restarted
+        self._asked_restart: Request[Plan] | None = None
         self._listener: Listener | None = None
         self._begun = False
         self._agreed = False  # to other numbers than the script's own
@@ -154,8 +128,7 @@ class Control:
         """Whether the worker, the present one, has answered everything asked for."""
         snapshot = self.snapshot
         answering = snapshot.state in ("training", "paused")
-        restarting = self._left_pid is not None and snapshot.worker_pid == self._left_pid
-        return answering and not restarting and not self._changes
+        return answering and not self._is_open(self._asked_restart) and not self._changes
 
     def _holds(self, settings: Settings) -> bool:
         """Whether these levers are set so, or were asked for so and stand for something else."""
@@ -190,15 +163,10 @@ class Control:
         self.ending = True
         self.interrupt()
 
-    def why_not(self, ability: Ability) -> str | None:
-        """Return why this cannot be asked of the run; None where it can."""
-        return why_not(ability, self.snapshot)
-
     def require(self, ability: Ability) -> None:
         """Raise UsageError where this cannot be asked of the run."""
-        why_not = self.why_not(ability)
-        if why_not is not None:
-            raise UsageError(why_not)
+        if (reason := why_not(ability, self.snapshot)) is not None:
+            raise UsageError(reason)
 
     @property
     def cores(self) -> int | None:
@@ -246,28 +214,9 @@ class Control:
 
     def rows(self) -> tuple[LeverRow, ...]:
         """Return the levers as the panel shows them."""
-        active, wanted = self.active, self.wanted
-        idle = CUDA_ONLY if self._on_cpu else frozenset()
-        newest = {shown.lever: shown for shown in self.snapshot.verdicts}
-
-        def row(lever: Lever) -> LeverRow:
-            name = lever.name
-            value = active.get(name, lever.default_text)
-            shown = newest.get(name)
-            return LeverRow(
-                lever=lever,
-                value=value,
-                pending=wanted[name] if wanted.get(name) != active.get(name) else None,
-                acts=name not in idle,
-                refusal=refusal(name, self.snapshot.levers),
-                keeps_weights=bool(self.snapshot.levers),
-                default=self._default(lever, value),
-                said=wording.said(shown) if shown else "",
-                forecast=str(fitting(lever, active, self.snapshot) or ""),
-                context=wording.context(shown, active) if shown else "",
-            )
-
-        return tuple(row(lever) for lever in self.levers)
+        defaults = {lever.name: self._device_default(lever) for lever in self.levers}
+        active, wanted, on_cpu = self.active, self.wanted, self._on_cpu
+        return lever_rows(self.levers, active, wanted, defaults, self.snapshot, on_cpu=on_cpu)
 
     @property
     def _on_cpu(self) -> bool:
@@ -279,12 +228,6 @@ class Control:
         """What a training on a CPU sets by itself; nothing elsewhere."""
         entry = CATALOGUE.get(self.workload)
         return entry.on_cpu if entry and self._on_cpu else {}
-
-    def _default(self, lever: Lever, value: str) -> str | None:
-        """Return the lever's default on this device, unless this value is."""
-        default = self._device_default(lever)
-        left_to_auto = default == AUTO == self.snapshot.requested.get(lever.name, AUTO)
-        return None if left_to_auto or value == default else default
 
     def _device_default(self, lever: Lever) -> str:
         return self._on_cpu_values.get(lever.name, lever.default_text)
@@ -309,9 +252,8 @@ class Control:
         self._check_moves(name)
 
     def _check_moves(self, name: str) -> None:
-        why_not = fixed(name, self.snapshot)
-        if why_not is not None:
-            raise UsageError(why_not)
+        if (reason := fixed(name, self.snapshot)) is not None:
+            raise UsageError(reason)
 
     def agree(self) -> None:
         """Take it that the user agrees to other numbers, from now on."""
@@ -367,10 +309,6 @@ class Control:
         if not self._change(result.settings):
             raise UsageError(f"row {result.number} has the levers as they are set now")
 
-    def result_text(self, result: Result) -> str:
-        """Return a row of results as text for elsewhere."""
-        return wording.result_text(result, self.snapshot.device)
-
     def step(self, name: str, direction: int) -> None:
         """Ask for the neighbouring value. Raises LeverError, and UsageError as `change`."""
         self.check_settable(name)
@@ -378,7 +316,12 @@ class Control:
         self.change(lever, lever.step(lever.canonical(self.value(lever)), direction))
 
     def lever(self, name: str) -> Lever:
-        """Return the lever of this name. Raises LeverError where the workload has none."""
+        """Return the lever of this name. Raises LeverError where the workload has none.
+
+        Raises UsageError where no lever is known so far.
+        """
+        if not self.levers:
+            self.require("levers")
         return find(self.levers, name)
 
     # ── A/B ─────────────────────────────────────────────────────────────────────────────
@@ -407,8 +350,9 @@ class Control:
         if doing != "training":
             raise UsageError(f"an A/B needs a running training; it is {doing}")
 
-    def compare(self, lever: Lever, text: str) -> None:
-        """Compare the lever's value with another one. Raises LeverError, UsageError."""
+    def compare(self, name: str, text: str) -> None:
+        """Compare a lever's value with another one. Raises LeverError, UsageError."""
+        lever = self.lever(name)
         self.check_comparable(lever)
         a, b = self.value(lever), lever.canonical(text)
         if a == b:
@@ -420,10 +364,6 @@ class Control:
     def _compare(self, question: Question) -> None:
         self._check_numbers({question.lever: question.b})
         self._asked_comparison = Request(self.engine.compare(question), True)
-
-    def try_it(self, lever_name: str, value: str) -> None:
-        """Compare a lever with another value, as `compare`."""
-        self.compare(self.lever(lever_name), value)
 
     def keep(self) -> str:
         """Set what the last A/B has tried; return a notice. Raises UsageError without one."""
@@ -459,13 +399,11 @@ class Control:
 
     def _concluded(self) -> ComparisonShown:
         shown = self.snapshot.comparison
-        if shown is None or self.comparing:
-            raise UsageError("no A/B has ended here")
+        if self.comparing:
+            raise UsageError("the A/B has no verdict yet")
+        if shown is None:
+            raise UsageError("no A/B has been run here")
         return shown
-
-    def verdict_text(self, shown: ComparisonShown) -> str:
-        """Return a verdict as text for elsewhere."""
-        return wording.verdict_text(shown, self.workload, self.snapshot.device)
 
     def verdict_command(self, shown: ComparisonShown) -> str:
         """Return the shell command that asks the same. Raises UsageError where there is none."""
@@ -519,9 +457,8 @@ class Control:
 
     def pause_or_resume(self) -> str | None:
         """Pause or go on; return a notice where neither is possible."""
-        why_not = self.why_not("pause")
-        if why_not is not None:
-            return why_not
+        if (reason := why_not("pause", self.snapshot)) is not None:
+            return reason
         if self.dead:
             return f"nothing is running; press {key_for('restart')} to restart"
         pause = not self._pausing
@@ -533,6 +470,9 @@ class Control:
         """Start the same plan again, with what was asked for. Raises WorkerError, UsageError."""
         self.require("restart")
         plan, snapshot = self.plan, self.snapshot
+        is_there = self.dead or snapshot.worker_pid is not None
+        if self._begun and (self._is_open(self._asked_restart) or not is_there):
+            raise UsageError("the training is starting")  # a key that is held asks many times
         settings = plan.settings
         if self.workload == plan.workload:  # else the snapshot is still the last workload's
             settings = {**settings, **snapshot.requested, **snapshot.pending}
@@ -555,11 +495,10 @@ class Control:
         if not begun:  # the worker could not be started
             self.begin(self._listener)
         if begun or plan != self.plan:
-            self.engine.restart(plan)
+            self._asked_restart = Request(self.engine.restart(plan), plan)
         if workload != self.plan.workload:
             self._edits = UndoStack()
         self.plan = plan
-        self._left_pid = self.snapshot.worker_pid
         self._asked = {}
         self._asked_pause = self._asked_comparison = None
 
@@ -597,25 +536,6 @@ class Control:
             return None
         self._asked_profile = None  # answered: without a new one it was refused
         return newest if newest != asked.wish else None
-
-    # ── replay ──────────────────────────────────────────────────────────────────────────
-
-    def seek(self, seconds: float) -> None:
-        """Go so far forward, or back."""
-        if self.player is not None:
-            self.player.seek(self.player.position_s + seconds)
-
-    def seek_marker(self, direction: int) -> None:
-        """Go to the next marker (+1), or to the one before (-1); beyond the first and the last."""
-        playback = self.snapshot.playback
-        if self.player is None or playback is None:
-            return
-        # one that was just reached is not the one before
-        here_s = self.player.position_s + min(direction, 0) * MARKER_REACH_S
-        places = (0.0, *(at_s for at_s, _ in playback.markers), playback.length_s)
-        beyond = [at_s for at_s in places if (at_s - here_s) * direction > 0]
-        if beyond:
-            self.player.seek(min(beyond, key=lambda at_s: abs(at_s - here_s)))
 
     # ── recording ───────────────────────────────────────────────────────────────────────
 

@@ -74,7 +74,7 @@ class Engine(Protocol):
     def memory_owners(self) -> int:
         """Have it told who owns device memory."""
 
-    def restart(self, plan: Plan) -> None:
+    def restart(self, plan: Plan) -> int:
         """Kill the worker, if one lives, and start another. Call from the main thread.
 
         Raises WorkerError.

@@ -6,7 +6,8 @@ has looked. What was not looked at in time is gone, so nothing queues behind a s
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
@@ -48,31 +49,22 @@ class Inbox:
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Keep the newest state."""
-        with self._lock:
+        with self._arriving():
             self._snapshot = snapshot
-            knock = self._must_knock()
-        if knock:
-            self._knock()
 
     def on_log(self, lines: Sequence[str]) -> None:
         """Keep the last lines."""
-        with self._lock:
+        with self._arriving():
             self._lines.extend(lines)
-            knock = self._must_knock()
-        if knock:
-            self._knock()
 
     def on_output(self, lines: Sequence[str], replaces: int) -> None:
         """Keep what a script has printed last, without what it has printed over."""
-        with self._lock:
+        with self._arriving():
             here = min(replaces, len(self._output))
             for _ in range(here):
                 self._output.pop()
             self._replaces += replaces - here
             self._output.extend(lines)
-            knock = self._must_knock()
-        if knock:
-            self._knock()
 
     def on_rewind(self) -> None:
         """Forget the lines, also those on the screen."""
@@ -102,7 +94,11 @@ class Inbox:
             self._knocked = self._rewound = False
         return mail
 
-    def _must_knock(self) -> bool:
-        first = not self._knocked
-        self._knocked = True
-        return first
+    @contextmanager
+    def _arriving(self) -> Iterator[None]:
+        """Take something in here; knock if it is the first since the last look."""
+        with self._lock:
+            yield
+            is_first, self._knocked = not self._knocked, True
+        if is_first:
+            self._knock()

@@ -24,13 +24,13 @@ NAMES = {
     "screen.move(-1, 0)": "move_left",
     "screen.scroll(-1)": "scroll_up",
     "screen.scroll(1)": "scroll_down",
-    "seek(-5)": "seek_back",
-    "seek(5)": "seek_forward",
+    "screen.seek(-5)": "seek_back",
+    "screen.seek(5)": "seek_forward",
     "leave": "quit",
-    "speed(-1)": "slower",
-    "speed(1)": "faster",
-    "seek_marker(-1)": "seek_marker_before",
-    "seek_marker(1)": "seek_marker_after",
+    "screen.speed(-1)": "slower",
+    "screen.speed(1)": "faster",
+    "screen.seek_marker(-1)": "seek_marker_before",
+    "screen.seek_marker(1)": "seek_marker_after",
 }
 """Of actions with arguments, and of one that the screen calls otherwise; another's is its own."""
 FIXED = ("leave_now",)

@@ -110,19 +110,25 @@ class Key(msgspec.Struct, frozen=True):
 
 def why_not(ability: Ability, snapshot: Snapshot) -> str | None:
     """Return why this cannot be asked of the run; None where it can."""
-    if is_script(snapshot):
-        script = fmt.plain(snapshot.workload)
-        if ability == "restart":
-            return f"{script} is not ours to restart"
-        if snapshot.state in ENDED:
-            return f"{script} has ended"
-        if ability in ("levers", "blocks") and not snapshot.levers:
-            return "levers are known from the first training step on"
-        if ability == "pause" and snapshot.ranks:
-            return "several ranks are not paused: in a pause their collectives would time out"
-    if ability in snapshot.can:
-        return None
+    reason = _why_not_of_script(ability, snapshot) if is_script(snapshot) else None
+    if reason is not None or ability in snapshot.can:
+        return reason
     return f"{RECORDED}; {INSTEAD}" if snapshot.playback else WHY_NOT[ability]
+
+
+def _why_not_of_script(ability: Ability, snapshot: Snapshot) -> str | None:
+    script = fmt.plain(snapshot.workload)
+    if ability == "restart":
+        return f"{script} is not ours to restart"
+    if snapshot.state in ENDED:
+        return f"{script} has ended"
+    if ability in ("levers", "blocks") and not snapshot.levers:
+        return "levers are known from the first training step on"
+    if ability in ("pause", "profile", "memory") and snapshot.state == "starting":
+        return f"{script} has trained no step so far"
+    if ability == "pause" and snapshot.ranks:
+        return "several ranks are not paused: in a pause their collectives would time out"
+    return None
 
 
 def fixed(lever: str, snapshot: Snapshot) -> str | None:
@@ -226,15 +232,15 @@ KEYS = (
 )
 
 PLAYER_KEYS = (
-    Key("space", "play", "play", "Play the recording, or hold it", rank=1),
-    Key("left", "seek(-5)", "back", "Back by 5 s", rank=2),
-    Key("right", "seek(5)", "on", "Forward by 5 s", rank=2),
-    Key("less_than_sign", "speed(-1)", "slower", "Play at half the speed", rank=3),
-    Key("greater_than_sign", "speed(1)", "faster", "Play at twice the speed", rank=3),
-    Key("comma", "seek_marker(-1)", "", "Back to the marker before"),
-    Key("full_stop", "seek_marker(1)", "marker", "Forward to the next marker", rank=3),
-    Key("end", "seek_end", "newest", "To the end; follow a recording that is still being written",
-        rank=2),
+    Key("space", "screen.play", "play", "Play the recording, or hold it", rank=1),
+    Key("left", "screen.seek(-5)", "back", "Back by 5 s", rank=2),
+    Key("right", "screen.seek(5)", "on", "Forward by 5 s", rank=2),
+    Key("less_than_sign", "screen.speed(-1)", "slower", "Play at half the speed", rank=3),
+    Key("greater_than_sign", "screen.speed(1)", "faster", "Play at twice the speed", rank=3),
+    Key("comma", "screen.seek_marker(-1)", "", "Back to the marker before"),
+    Key("full_stop", "screen.seek_marker(1)", "marker", "Forward to the next marker", rank=3),
+    Key("end", "screen.seek_end", "newest",
+        "To the end; follow a recording that is still being written", rank=2),
 )
 """What plays a recording."""
 

@@ -6,9 +6,9 @@ from typing import get_args
 import msgspec
 from textual.theme import BUILTIN_THEMES
 
-from gpudash.errors import UsageError
 from gpudash.tui.preferences import Tab
-from workloads.nearest import not_valid
+
+VALID = {"theme": sorted(BUILTIN_THEMES), "pane": get_args(Tab)}
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,19 +18,3 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     pane: Tab | None = None
     keys: Mapping[str, Sequence[str]] = {}
     """Action, as `keymap` names it → its keys instead of the usual ones."""
-
-
-def theme_named(text: str) -> str:
-    """Return the theme of this name. Raises UsageError."""
-    return _one_of("theme", text, sorted(BUILTIN_THEMES))
-
-
-def pane_named(text: str) -> str:
-    """Return the pane's tab of this name. Raises UsageError."""
-    return _one_of("pane", text, get_args(Tab))
-
-
-def _one_of(key: str, text: str, valid: Sequence[str]) -> str:
-    if text not in valid:
-        raise UsageError(not_valid(key, text, valid))
-    return text

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import tempfile
 from pathlib import Path
 from threading import Thread
 from typing import Literal, TypeAlias
@@ -49,7 +48,9 @@ def _save(preferences: Preferences) -> None:
     with contextlib.suppress(OSError):
         path = place()
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, written = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(msgspec.json.encode(preferences))
-        Path(written).replace(path)  # whole or not at all, also with two dashboards
+        written = path.with_suffix(f".{os.getpid()}")
+        try:
+            written.write_bytes(msgspec.json.encode(preferences))
+            written.replace(path)  # whole or not at all, also with two dashboards
+        finally:
+            written.unlink(missing_ok=True)

@@ -22,6 +22,11 @@ class Span(msgspec.Struct, frozen=True):
         """How much is shown."""
         return self.end_us - self.begin_us
 
+    @property
+    def middle_us(self) -> float:
+        """The moment in the middle of what is shown."""
+        return (self.begin_us + self.end_us) / 2
+
     def holds(self, at_us: float) -> bool:
         """Whether the moment is shown."""
         return self.begin_us <= at_us < self.end_us

@@ -9,10 +9,9 @@ from gpudash import format as fmt
 from gpudash.metrics import METRICS, Kind
 from gpudash.snapshot import Series, Snapshot, Values
 from gpudash.tui.axes import bins_of, latest, means, nice_ceiling, range_of, value_at
+from gpudash.tui.cells import level_of
 from gpudash.tui.timeview import TimeView
 
-LEVELS = "▁▂▃▄▅▆▇"
-"""From nothing to the top of the scale: never a whole cell, so that rows stay apart."""
 ORDER = (
     "gpu_util_pct",
     "sm_active_pct",
@@ -144,6 +143,5 @@ def sparklines(
         line = [" "] * columns
         for (column, _), mean in zip(bins, means(one.past, series.at_s, stretches), strict=True):
             if mean is not None:
-                share = min(max(mean / one.top, 0.0), 1.0)
-                line[column] = LEVELS[min(int(share * len(LEVELS)), len(LEVELS) - 1)]
+                line[column] = level_of(mean / one.top)
         yield "".join(line)

@@ -55,7 +55,6 @@ def throughput(snapshot: Snapshot) -> Throughput:
     counted = snapshot.samples_per_s is not None or "samples_per_s" in series.values
     samples = counted or not snapshot.total_steps
     live = next((one for one in reversed(snapshot.results) if one.live), None)
-    going = snapshot.state in ("starting", "switching", "training")
     return Throughput(
         unit="samples/s" if samples else "steps/s",
         now=snapshot.samples_per_s if samples else snapshot.steps_per_s,
@@ -66,8 +65,14 @@ def throughput(snapshot: Snapshot) -> Throughput:
         histogram=snapshot.step_histogram,
         p50_ms=live.step_ms_p50 if live else None,
         p95_ms=live.step_ms_p95 if live else None,
-        empty="waiting for the first step" if going else "nothing measured",
+        empty=nothing(snapshot),
     )
+
+
+def nothing(snapshot: Snapshot) -> str:
+    """Return what a chart says without a single point: whether there will be one."""
+    to_come = snapshot.state in ("starting", "switching", "training")
+    return "waiting for the first step" if to_come else "nothing measured"
 
 
 def scale_of(runs: Runs, markers: Iterable[Marker]) -> float:

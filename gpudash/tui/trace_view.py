@@ -94,8 +94,7 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
     def zoomed(self, direction: int, at_us: float | None = None) -> "TraceView":
         """Show less (-1) or more (+1) around the cursor, or around another moment."""
         if at_us is None:
-            middle_us = (self.span.begin_us + self.span.end_us) / 2
-            at_us = self.at_us if self.span.holds(self.at_us) else middle_us
+            at_us = self.at_us if self.span.holds(self.at_us) else self.span.middle_us
         return replace(self, span=self.span.zoomed(direction, at_us))
 
     def panned(self, by_us: float) -> "TraceView":
@@ -124,13 +123,13 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def step(self) -> int | None:
         """Which of the trace's steps holds the middle of what is shown; None for none."""
-        middle_us = (self.span.begin_us + self.span.end_us) / 2
+        middle_us = self.span.middle_us
         steps = enumerate(self.timeline.trace.steps)
         return next((i for i, one in steps if one.begin_us <= middle_us < one.end_us), None)
 
     def beside_step(self, direction: int) -> "TraceView":
         """Show the next step (+1), or the one before (-1)."""
-        middle_us = (self.span.begin_us + self.span.end_us) / 2
+        middle_us = self.span.middle_us
         steps = list(enumerate(self.timeline.trace.steps))
         ahead = [index for index, one in steps if one.begin_us > middle_us]
         behind = [index for index, one in steps if one.end_us <= middle_us]

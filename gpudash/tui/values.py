@@ -4,7 +4,7 @@ Only what differs in this lever alone says something about it: rows with the oth
 are now, and verdicts of A/Bs run so.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -31,9 +31,14 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 def unit_of(lever: Lever, snapshot: Snapshot) -> str:
     """Return what rates are told in: samples/s, steps/s where no samples are counted."""
-    measured = [row for row in snapshot.results if row.steps]
+    return "samples/s" if lever.name == "batch_size" else rate_unit(snapshot.results)
+
+
+def rate_unit(results: Iterable[Result]) -> str:
+    """Return what the rates of these rows are told in."""
+    measured = [row for row in results if row.steps]
     counted = not measured or any(row.samples_per_s is not None for row in measured)
-    return "samples/s" if counted or lever.name == "batch_size" else "steps/s"
+    return "samples/s" if counted else "steps/s"
 
 
 def measured_values(

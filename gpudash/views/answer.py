@@ -16,7 +16,13 @@ from gpudash.views import hangs
 from gpudash.views.evidence import Measured, beside, evidence_of
 from gpudash.views.lanes import Lane, lanes_of
 from gpudash.views.profiled_step import of_device
-from gpudash.views.recent_step import MEASURED_STEPS, RecentStep, recent_step, steps_needed
+from gpudash.views.recent_step import (
+    MEASURED_STEPS,
+    WARMUP_STEPS,
+    RecentStep,
+    recent_step,
+    steps_needed,
+)
 from gpudash.views.remedies import Try, known_waits, tries, waiting_levers
 from gpudash.views.rules import Limit, Rule, limit_of, rules
 from workloads.levers import Lever, phrase
@@ -179,7 +185,7 @@ def _end(snapshot: Snapshot) -> Iterator[str]:
 
 def _measuring(snapshot: Snapshot) -> Iterator[str]:
     """Yield what is waited for, which row is measured, and what its rate will be compared with."""
-    yield "fewer where they are slow, the first ones are warm-up"
+    yield f"slow steps need fewer; the first {WARMUP_STEPS} are warm-up"
     rows = [row for row in snapshot.results if not row.verdict]
     if rows and rows[-1].live:
         yield f"row {rows[-1].number}: {fmt.plain(rows[-1].configuration)}"

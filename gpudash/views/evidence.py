@@ -10,9 +10,17 @@ from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary, SyncUse
 from gpudash.views.collectives import collectives_line
 from gpudash.views.lanes import prepares
-from gpudash.views.profiled_step import at_work_pct, copy_ms, exposed_ms, idle_ms, saved_ms
+from gpudash.views.profiled_step import (
+    at_work_pct,
+    copy_ms,
+    exposed_ms,
+    idle_ms,
+    pin_ms,
+    pinning_of,
+    saved_ms,
+)
 from gpudash.views.recent_step import RecentStep
-from gpudash.views.remedies import waiting_levers
+from gpudash.views.remedies import loader_workers, waiting_levers
 from gpudash.views.rules import DATA_PCT, Limit
 
 ASK_PROFILE = "t profiles some steps and tells"
@@ -121,9 +129,17 @@ def _input(measured: Measured) -> Iterator[str]:
 
 
 def _copy(measured: Measured) -> Iterator[str]:
-    copying = copy_ms(measured.step, measured.profile)
+    copying, settings = copy_ms(measured.step, measured.profile), measured.snapshot.settings
     yield f"copies {fmt.milliseconds(copying)} {measured.of_step}"
     yield "nothing runs beside it"
+    if settings.get("pin_memory") != "off":
+        return
+    if (pinning := pinning_of(measured.profile)) is not None:
+        pinned_in_ms = pin_ms(pinning, loader_workers(settings))
+        if pinned_in_ms > (copying or 0.0):
+            yield f"pinning would take {fmt.milliseconds(pinned_in_ms)} ms, longer than that"
+    elif measured.profile is None and "profile" in measured.snapshot.can:
+        yield f"{ASK_PROFILE} what pinning would take"
 
 
 def _communication(measured: Measured) -> Iterator[str]:

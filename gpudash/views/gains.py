@@ -13,12 +13,28 @@ from gpudash import format as fmt
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Phase
 from gpudash.trace.summary import Summary
-from gpudash.views.profiled_step import busy_ms, copy_ms, exposed_ms
+from gpudash.views.profiled_step import (
+    busy_ms,
+    copy_ms,
+    exposed_ms,
+    pin_ms,
+    pinned_copy_ms,
+    pinning_of,
+    products_of,
+    traffic_ms,
+)
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.rules import DEVICE_PCT
 
 ADDED_WORKER = 0.5
 """The least that a worker more makes, of what one makes now: two hardware threads share a core."""
+UPDATE = (3.0, 2.0)
+"""Times the weights, and the optimizer's state: what is updated is read and written, and the
+gradients, as large as the weights, are read."""
+COMPRESSION = 4.0
+"""Times the gradients: DDP's hook casts them to half as many bits, divides, and casts them back."""
+LEAST_PCT = 1.0
+"""A lever that can bring no more than this is not proposed."""
 
 
 class Gain(msgspec.Struct, frozen=True):
@@ -33,10 +49,10 @@ class Gain(msgspec.Struct, frozen=True):
     @property
     def label(self) -> str:
         """Return `+80 to +150 %`, or `up to +17 %`."""
-        high = f"+{self.high_pct:,.0f} %"
+        high = f"{_signed(self.high_pct)} %"
         if self.low_pct is None:
             return f"up to {high}"
-        low = f"+{self.low_pct:,.0f}"
+        low = _signed(self.low_pct)
         return f"about {high}" if f"{low} %" == high else f"{low} to {high}"
 
 
@@ -48,6 +64,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     step: RecentStep
     phases: tuple[Phase, ...] = ()
     profile: Summary | None = None
+    workers: int = 0
+    """Of the loader."""
     feeds: bool = False
     """Whether batches are there however many are asked for."""
 
@@ -103,18 +121,30 @@ def _no_wait(case: Case) -> Gain | None:
 
 
 def _pinned(case: Case) -> Gain | None:
-    """Pinned memory lets the copy run beside the host; at best it takes no time of its own."""
-    copying_ms = copy_ms(case.step, case.profile)
+    """Copy from page-locked memory; to put a batch there takes no time of its own at best.
+
+    It may take the loader's thread, or the host, longer than a step is: that is then the limit.
+    """
+    step_ms = case.step.step_ms or 0.0
+    copying_ms, pinning = copy_ms(case.step, case.profile), pinning_of(case.profile)
     if not copying_ms:
         return None
-    source = f"a batch is copied in {fmt.milliseconds(copying_ms)} ms{_rate(case.profile)}"
-    return _up_to(case, copying_ms, source)
-
-
-def _rate(profile: Summary | None) -> str:
-    copies = profile.copies if profile is not None else ()
-    rates = [each.gb_s for each in copies if each.direction == "to device" and each.gb_s]
-    return f", at {fmt.significant(rates[0])} GB/s" if rates else ""
+    if pinning is None:
+        without = _up_to(
+            case, copying_ms, f"a batch is copied in {fmt.milliseconds(copying_ms)} ms"
+        )
+        return without if without.high_pct < LEAST_PCT else None
+    pinned_in_ms = pin_ms(pinning, case.workers)
+    rest_ms = step_ms - max(copying_ms - pinned_copy_ms(case.profile), 0.0) + pinning.copy_ms
+    source = (
+        f"a batch is pinned in {fmt.milliseconds(pinned_in_ms)} ms and then copied in "
+        f"{fmt.milliseconds(pinning.copy_ms)}, now in {fmt.milliseconds(copying_ms)} of {_ms(case)}"
+    )
+    return Gain(
+        _change_pct(step_ms, rest_ms + pinned_in_ms),
+        _change_pct(step_ms, max(rest_ms, pinned_in_ms)),
+        source,
+    )
 
 
 def _halves(case: Case) -> Gain | None:
@@ -174,21 +204,52 @@ def _working_ms(case: Case) -> tuple[float, str] | None:
 
 
 def _one_kernel(case: Case) -> Gain | None:
-    """Make the optimizer free: no form of it is faster than that."""
-    optimizer_ms = case.step.phases_ms.get("optimizer")
+    """Update all weights at once: no form is faster than memory, where that was measured."""
+    optimizer_ms, least_ms = case.step.phases_ms.get("optimizer"), traffic_ms(case.profile, *UPDATE)
     if not optimizer_ms:
         return None
     source = f"the optimizer takes {fmt.milliseconds(optimizer_ms)} ms"
-    return _up_to(case, optimizer_ms, source)
+    if least_ms is not None:
+        source += f", its memory traffic at least {fmt.milliseconds(least_ms)} ms,"
+    return _up_to(case, max(optimizer_ms - (least_ms or 0.0), 0.0), source)
+
+
+def _bf16(case: Case) -> Gain | None:
+    """Multiply as fast as bf16 does here, with half the traffic otherwise; casts come on top.
+
+    Autocast casts nothing but what is multiplied, and what follows from it.
+    """
+    step, profile = case.step, case.profile
+    at_work_ms = busy_ms(step, profile) if profile is not None else None
+    if profile is None or at_work_ms is None or case.b != "bf16":
+        return None
+    products = products_of(profile)
+    if products is None:
+        return None
+    optimizer_ms = step.phases_ms.get("optimizer", 0.0)  # it works in what the weights are
+    others_ms = max(at_work_ms - products.ms - optimizer_ms, 0.0) if products.ms else 0.0
+    saved_ms = products.ms - products.bf16_ms - products.cast_ms + others_ms / 2
+    source = (
+        f"products take {fmt.milliseconds(products.ms)} ms, in bf16 at best "
+        f"{fmt.milliseconds(products.bf16_ms)} and {fmt.milliseconds(products.cast_ms)} for casts,"
+    )
+    return _up_to(case, saved_ms, source)
 
 
 def _half_the_bytes(case: Case) -> Gain | None:
-    """Send half as much: at best half of the exposed communication goes."""
+    """Send half as much: at best half of the exposed communication goes, and casts are hidden."""
     exposed = exposed_ms(case.step, case.profile)
     if not exposed:
         return None
     source = f"nothing but communication runs {fmt.milliseconds(exposed)} ms"
-    return _up_to(case, exposed / 2, source)
+    gain = _up_to(case, exposed / 2, source)
+    casts_ms, step_ms = traffic_ms(case.profile, COMPRESSION), case.step.step_ms or 0.0
+    if casts_ms is None:
+        return gain
+    low_pct = _change_pct(step_ms, step_ms - exposed / 2 + casts_ms)
+    return Gain(
+        low_pct, gain.high_pct, f"{gain.source}, and casts take {fmt.milliseconds(casts_ms)} ms"
+    )
 
 
 def _up_to(case: Case, removed_ms: float, source: str) -> Gain:
@@ -201,8 +262,17 @@ def _ms(case: Case) -> str:
 
 
 def _faster_pct(before_ms: float, after_ms: float) -> float:
-    """Return how much more is done in the same time; a step cannot become shorter than 1 %."""
-    return 100 * max(before_ms / max(after_ms, before_ms / 100) - 1, 0.0)
+    """Return how much more is done in the same time, where it can be no less."""
+    return max(_change_pct(before_ms, after_ms), 0.0)
+
+
+def _change_pct(before_ms: float, after_ms: float) -> float:
+    """Return how much more or less is done; a step cannot become shorter than 1 %."""
+    return 100 * (before_ms / max(after_ms, before_ms / 100) - 1)
+
+
+def _signed(pct: float) -> str:
+    return f"{pct:+z,.0f}"
 
 
 _DERIVED: Mapping[str, Callable[[Case], Gain | None]] = {
@@ -216,6 +286,7 @@ _DERIVED: Mapping[str, Callable[[Case], Gain | None]] = {
     "cuda_graph": _replayed,
     "batch_size": _larger_batch,
     "fused_optimizer": _one_kernel,
+    "precision": _bf16,
     "gradient_compression": _half_the_bytes,
 }
-"""Levers that act on a part that was measured. Of others, such as `precision`, nothing tells."""
+"""Levers that act on a part that was measured. Of others, such as `compile`, nothing tells."""

@@ -24,6 +24,7 @@ from gpudash.protocol import (
     Stopped,
 )
 from gpudash.snapshot import Hang, RankStack
+from gpudash.views.joined import awaited
 from gpudash.views.stacks import BACKWARD, collective, doing, frames
 
 KeyT = TypeVar("KeyT")
@@ -93,7 +94,10 @@ class Hangs:
         stacks = tuple(rank.stack for _, rank in ranks if rank.stack is not None)
         if all(rank.has_parted for rank in self._ranks.values() if rank.stack is not None):
             stacks = ()  # the others have not answered so far
-        return Hang(for_s=for_s, missing=missing(stacks), stacks=stacks)
+        absent, recorded = _recorded(stacks)
+        return Hang(
+            for_s=for_s, missing=absent or missing(stacks), stacks=stacks, recorded=recorded
+        )
 
     def _for_s(self, now_s: float) -> float | None:
         if self.newest_s is None or all(
@@ -158,6 +162,7 @@ def _rank_stack(number: int, rank: _Rank, told: Stack) -> RankStack:
         # on a GPU a backward pass hands its collectives over and goes on
         collective="" if rank.on_gpu and waits_in == BACKWARD else waits_in,
         doing=doing(found) if found else told.why or "does not tell where it is",
+        joined=told.joined,
     )
 
 
@@ -175,6 +180,19 @@ def missing(stacks: Sequence[RankStack]) -> tuple[int, ...]:
             if 2 * count > len(known):
                 return tuple(one.rank for one in known if place(one) != most)
     return ()
+
+
+def _recorded(stacks: Sequence[RankStack]) -> tuple[tuple[int, ...], str]:
+    """Return who has not joined a collective, by the flight recorders, and that as a clause."""
+    found = awaited({one.rank: one.joined for one in stacks if one.joined})
+    if found is None:
+        return (), ""
+    if not found.absent:
+        is_whole = all(one.joined for one in stacks)
+        return (), f"all ranks{'' if is_whole else ' that tell'} have joined {found.collective}"
+    clause = f"is in {found.instead} instead of" if found.instead else "has not joined"
+    said = _said_of(len(found.absent), f"{clause} {found.collective}")
+    return found.absent, f"{_names(found.absent)} {said}"
 
 
 def _line(stack: RankStack) -> str:
@@ -198,11 +216,12 @@ def clauses(hang: Hang) -> tuple[str, ...]:
     """Return where the ranks are, those first that the others wait for."""
     if len(hang.stacks) == 1:
         return (f"it {fmt.plain(hang.stacks[0].doing)}",)
+    recorded = filter(None, (fmt.plain(hang.recorded),))
     if not hang.missing:
-        return tuple(_of_groups(hang.stacks, "all ranks"))
+        return (*recorded, *_of_groups(hang.stacks, "all ranks"))
     absent = [one for one in hang.stacks if one.rank in hang.missing]
     others = [_waiting(one) for one in hang.stacks if one.rank not in hang.missing]
-    return (*_of_groups(absent, ""), *_of_groups(others, "the others"))
+    return (*recorded, *_of_groups(absent, ""), *_of_groups(others, "the others"))
 
 
 def _waiting(stack: RankStack) -> RankStack:

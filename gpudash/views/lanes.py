@@ -8,7 +8,7 @@ from gpudash.metrics import METRICS
 from gpudash.snapshot import Snapshot
 from gpudash.views.recent_step import RecentStep
 
-SHORT = {"forward": "fwd", "backward": "bwd", "optimizer": "opt"}
+SHORT = {"forward": "fwd", "backward": "bwd", "optimizer": "opt", "your code": "code"}
 """What phases are called where there is little room; others by how their names begin."""
 
 

@@ -55,8 +55,10 @@ from gpudash.protocol import (
     Verdict,
 )
 from gpudash.snapshot import ASIDES, BlockShown, Hang, Marker, Snapshot, State
+from gpudash.views.readings import Readings
+from gpudash.views.requests import Requests
 from gpudash.views.settings_history import SettingsHistory
-from gpudash.views.throughput import UNKNOWN, Rate, RecentReadings, RecentSteps
+from gpudash.views.throughput import UNKNOWN, Rate, RecentSteps
 from gpudash.views.timeseries import Ticks
 from workloads.levers import phrase
 
@@ -93,13 +95,11 @@ class LiveView:
         self._ticks = Ticks(began_s)
         self._results = SettingsHistory()
         self._recent = RecentSteps()
-        self._unanswered: dict[int, AnyCommand] = {}
+        self._requests = Requests()
         self._markers: deque[Marker] = deque(maxlen=MOST_MARKERS)
         self._blocks: deque[BlockShown] = deque(maxlen=MOST_BLOCKS)
         self._busy_since_s = began_s  # the newest step's end, or what the training began with
-        self._gpu_uuid: str | None = None
-        self._gpu = RecentReadings[GpuReading]()
-        self._host = RecentReadings[HostReading]()
+        self._readings = Readings()
         self._phases: tuple[Phase, ...] = ()
         self._bus_gb_s: float | None = None
         self._playback: Playback | None = None
@@ -110,17 +110,16 @@ class LiveView:
 
     def fold(self, item: Event | Reading) -> None:
         """Take one event or reading as it arrives."""
-        for command in getattr(item, "answers", ()):
-            self._unanswered.pop(command, None)
+        self._requests.answered(getattr(item, "answers", ()))
         match item:
             case Progress():
                 self._progress(item)
             case GpuReading():
-                self._sample_gpu(item)
+                if self._readings.take_gpu(item, self._device):
+                    self._read(item)
             case HostReading():
-                self._host.add(item)
-                self._ticks.read(item)
-                self._results.sample(item)
+                self._readings.take_host(item)
+                self._read(item)
             case Started():
                 self._start(item)
             case Changed():
@@ -157,7 +156,7 @@ class LiveView:
             settings=self._settings,
             requested=self._requested,
             pending=self._pending,
-            pausing=self._pausing,
+            pausing=self._requests.pausing,
             notes=tuple(note.text for note in self._notes),
             worker_pid=self._pid,
             total_steps=self._total_steps,
@@ -165,26 +164,22 @@ class LiveView:
             steps_since_break=self._since_break,
             planned_steps=self._plan.steps,
             planned_s=self._plan.duration_s,
-            steps_per_s=rate.steps_per_s,
-            samples_per_s=rate.samples_per_s,
-            tokens_per_s=rate.tokens_per_s,
-            step_ms_p50=rate.step_ms_p50,
-            step_ms_p95=rate.step_ms_p95,
+            **rate._asdict(),
             quiet_s=self._quiet_s(now_s),
             hang=hang,
             loss=self._loss,
             phases=self._phases,
             bus_gb_s=self._bus_gb_s,
-            gpu=self._gpu.now(),
+            gpu=self._readings.gpu(),
             gpu_missing=self._gpu_missing,
-            host=self._host_now(),
+            host=self._readings.host(),
             series=self._ticks.series(),
             markers=self.markers,
             blocks=tuple(self._blocks),
             step_histogram=self._results.step_histogram(),
             results=self._results.results(live=self._phase == "training"),
             comparison=self._comparison,
-            profiling=any(isinstance(one, Profile) for one in self._unanswered.values()),
+            profiling=self._requests.profiling,
             profile=self._profile,
             profile_of=self._profile_of,
             profile_refusal=self._profile_refusal,
@@ -218,7 +213,7 @@ class LiveView:
         self._loss: float | None = None
         self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
         self._transform_ms: dict[str, float] = {}
-        self._memory: HostReading | None = None
+        self._readings.memory = None
         self._owners: MemoryOwners | None = None
         self._skipped_samples = 0
         self._in_blocks = False  # of a comparison
@@ -227,10 +222,10 @@ class LiveView:
         self._trains_since_s: float | None = None
         self._ended_s = None
         self._recent.clear()
-        self._unanswered.clear()
+        self._requests.clear()
 
     def _send(self, command: AnyCommand) -> None:
-        self._unanswered[command.id] = command
+        self._requests.sent(command)
         if isinstance(command, Change):
             self._notice = ""
         if isinstance(command, Profile):
@@ -385,7 +380,8 @@ class LiveView:
 
     def _refuse(self, event: Refused) -> None:
         reason = f"refused: {event.reason}"  # the reason names the lever
-        self._sentence = "training"
+        if self._phase == "training":  # else it says what the start is at
+            self._sentence = "training"
         if event.kind == "no_profile":
             self._profile_refusal = event.reason
         if event.kind in ("no_profile", "no_memory_owners"):
@@ -415,41 +411,22 @@ class LiveView:
         self._skipped_samples = event.skipped_samples
         memory = process_reading(event)
         if memory is not None:
-            self._memory = memory
-            self._ticks.read(memory)
-            self._results.sample(memory)
+            self._readings.memory = memory
+            self._read(memory)
         quiet_s = event.until_s - self._busy_since_s
         waiting = not self._paused and quiet_s <= self._patience_s(STALL_S)
         self._ticks.cover(self._busy_since_s if waiting else event.until_s)
 
-    def _host_now(self) -> HostReading | None:
-        """Return the training processes' newest reading, with the device memory that one told."""
-        host = self._host.now()
-        if host is None or self._memory is None:
-            return host or self._memory
-        return replace(host, values={**host.values, **self._memory.values})
-
-    def _sample_gpu(self, sample: GpuReading) -> None:
-        if not self._is_shown(sample):
-            return
-        if sample.uuid != self._gpu_uuid:
-            self._gpu_uuid, self._gpu = sample.uuid, RecentReadings()
-        self._gpu.add(sample)
-        self._ticks.read(sample)
-        self._results.sample(sample)
-
-    def _is_shown(self, sample: GpuReading) -> bool:
-        """Only one GPU is shown: the one trained on, or the first seen if that is unknown."""
-        if self._device is not None and self._device.uuid is not None:
-            return sample.uuid == self._device.uuid
-        return self._gpu_uuid in (None, sample.uuid)
+    def _read(self, reading: Reading) -> None:
+        self._ticks.read(reading)
+        self._results.sample(reading)
 
     def _end(self, phase: _Phase, sentence: str, at_s: float) -> None:
         self._leave_block(at_s)
         self._phase, self._sentence, self._notice = phase, sentence, ""
         if self._ended_s is None:
             self._ended_s = at_s
-        self._unanswered.clear()
+        self._requests.clear()
 
     def _mark(self, at_s: float, label: str) -> None:
         self._markers.append(Marker(at_s=at_s - self._began_s, label=label))
@@ -457,17 +434,8 @@ class LiveView:
     @property
     def _pending(self) -> Settings:
         """What is asked for and differs from the active settings."""
-        asked: Settings = {}
-        for command in self._unanswered.values():
-            if isinstance(command, Change):
-                asked |= command.settings
-        return {name: value for name, value in asked.items() if self._settings.get(name) != value}
-
-    @property
-    def _pausing(self) -> bool | None:
-        """Whether the newest unanswered wish is to pause, or to go on; None without one."""
-        asked = [c for c in self._unanswered.values() if isinstance(c, Pause | Resume)]
-        return isinstance(asked[-1], Pause) if asked else None
+        asked = self._requests.settings.items()
+        return {name: value for name, value in asked if self._settings.get(name) != value}
 
     @property
     def _waits(self) -> bool:

@@ -1,5 +1,9 @@
 """A profile's figures for steps that are not profiled: launching takes longer under a profiler."""
 
+from typing import NamedTuple
+
+from gpudash.protocol import Pinning
+from gpudash.trace.names import has_product
 from gpudash.trace.summary import Summary
 from gpudash.views.recent_step import RecentStep
 
@@ -44,6 +48,73 @@ def copy_ms(step: RecentStep, profile: Summary | None) -> float | None:
     if step.copy_alone_ms is not None or profile is None or profile.overlap_ms is not None:
         return step.copy_alone_ms
     return sum(each.ms for each in profile.copies if each.direction == "to device")
+
+
+def pinning_of(profile: Summary | None) -> Pinning | None:
+    """Return what page-locked memory would cost; None where nobody measured."""
+    return profile.profiled.pinning if profile is not None and profile.profiled else None
+
+
+def pin_ms(pinning: Pinning, workers: int) -> float:
+    """Return what it takes to put a batch there: a loader with workers has a thread for that."""
+    return pinning.thread_pin_ms if workers else pinning.pin_ms
+
+
+def pinned_copy_ms(profile: Summary | None) -> float:
+    """Return how long is copied to the device from memory that is page-locked already."""
+    copies = profile.copies if profile is not None else ()
+    return sum(each.ms for each in copies if each.direction == "to device" and each.is_pinned)
+
+
+CASTS = 3.0
+"""Times the weights: they are read, written in half as many bits, and their gradients likewise."""
+
+
+class Products(NamedTuple):
+    """A step's matrix products and convolutions, none of them in bf16."""
+
+    ms: float
+    bf16_ms: float
+    """In bf16, if they came as near to what the device reaches in it."""
+    cast_ms: float
+    """To cast the weights to bf16, and their gradients back."""
+
+
+def products_of(profile: Summary) -> Products | None:
+    """Return them, and what bf16 would change; None where that was not measured."""
+    traced = profile.profiled
+    if traced is None or traced.peak is None or traced.precision not in ("fp32", "tf32"):
+        return None
+    kernels = [
+        each
+        for each in profile.kernels
+        if each.uses_tensor_cores or has_product(each.operator.rpartition("::")[2])
+    ]
+    # cuDNN convolves in TF32 even where matrices are multiplied in fp32
+    in_tf32 = {each.operator for each in kernels if each.uses_tensor_cores}
+    ms = dict.fromkeys(("fp32", "tf32"), 0.0)
+    for each in kernels:
+        ms["tf32" if each.operator in in_tf32 else traced.precision] += each.ms
+    tflops = traced.peak.matmul_tflops
+    if not tflops.keys() >= {"bf16", *(name for name in ms if ms[name])}:
+        return None
+    return Products(
+        ms=sum(ms.values()),
+        bf16_ms=sum(ms[name] * tflops[name] / tflops["bf16"] for name in ms if ms[name]),
+        cast_ms=traffic_ms(profile, CASTS) or 0.0,
+    )
+
+
+def traffic_ms(profile: Summary | None, weights: float, state: float = 0.0) -> float | None:
+    """Return what it takes to read or write the weights, and the optimizer's state, so many times.
+
+    At the bandwidth that the device reached; None where that is not known.
+    """
+    traced = profile.profiled if profile is not None else None
+    if traced is None or traced.peak is None or traced.weights is None:
+        return None
+    mib = weights * traced.weights.mib + state * traced.weights.state_mib
+    return mib * 2**20 / 1e6 / traced.peak.memory_gb_s
 
 
 def idle_ms(step: RecentStep, profile: Summary) -> float | None:

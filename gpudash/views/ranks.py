@@ -1,6 +1,9 @@
 """Several processes that train together, side by side: folds what each of them tells."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from gpudash.protocol import (
     Envelope,
@@ -27,7 +30,10 @@ TRAINING = "training"
 MOST_RANKS = 1024
 """Those beyond are not followed: nobody reads so many rows, and each costs time."""
 SILENT_S = 10.0
-"""A rank is silent that has said nothing for so much longer than another one; so is a GPU."""
+"""A rank is silent that has said nothing for so much longer than another one; so is what is read of
+one."""
+KeyT = TypeVar("KeyT")
+ReadingT = TypeVar("ReadingT", GpuReading, HostReading)
 
 
 class Ranks:
@@ -39,6 +45,7 @@ class Ranks:
         self._ranks: dict[int, _Rank] = {}
         self._stragglers = Stragglers()
         self._gpus: dict[str, RecentReadings[GpuReading]] = {}
+        self._hosts: dict[int, RecentReadings[HostReading]] = {}
         self._beyond = False  # there are more than can be followed
 
     def take(self, envelope: Envelope) -> None:
@@ -46,12 +53,11 @@ class Ranks:
 
         Rank 0 tells the end for all.
         """
-        if isinstance(envelope.body, GpuReading):
-            self._gpus.setdefault(envelope.body.uuid, RecentReadings()).add(envelope.body)
         if isinstance(envelope.body, GpuReading | HostReading):
-            self._stragglers.take(envelope.rank, envelope.body)
+            self._take_reading(envelope.rank, envelope.body)
         if isinstance(envelope.body, Restarted):  # others speak from now on, and count anew
             self._ranks.clear()
+            self._hosts.clear()
             self._stragglers = Stragglers()
         if envelope.source != TRAINING:
             return
@@ -68,6 +74,13 @@ class Ranks:
             for rank in self._ranks.values():
                 rank.state = own.state
 
+    def _take_reading(self, rank: int, reading: GpuReading | HostReading) -> None:
+        self._stragglers.take(rank, reading)
+        if isinstance(reading, GpuReading):
+            self._gpus.setdefault(reading.uuid, RecentReadings()).add(reading)
+        else:
+            self._hosts.setdefault(rank, RecentReadings()).add(reading)
+
     @property
     def straggler(self) -> Straggler | None:
         """The rank that the others wait for."""
@@ -83,16 +96,22 @@ class Ranks:
         """Return a row for each rank; none for a single one."""
         ranks = sorted(self._ranks.items()) if len(self._ranks) > 1 else ()
         heard_s = max((rank.heard_s for _, rank in ranks), default=0.0)
-        gpus = self._gpus_now() if ranks else {}
+        gpus, hosts = (_now(self._gpus), _now(self._hosts)) if ranks else ({}, {})
         return tuple(
-            rank.row(now_s, heard_s, gpus.get(rank.gpu_uuid), hang=hang) for _, rank in ranks
+            replace(
+                rank.row(now_s, heard_s, hang=hang),
+                gpu=gpus.get(rank.gpu_uuid),
+                host=hosts.get(number),
+            )
+            for number, rank in ranks
         )
 
-    def _gpus_now(self) -> dict[str, GpuReading]:
-        """Return what was read last of each GPU, but of those that are read no more: a node's."""
-        newest = [one for readings in self._gpus.values() if (one := readings.now()) is not None]
-        newest_s = max((one.at_s for one in newest), default=0.0)
-        return {one.uuid: one for one in newest if newest_s - one.at_s <= SILENT_S}
+
+def _now(read: Mapping[KeyT, RecentReadings[ReadingT]]) -> dict[KeyT, ReadingT]:
+    """Return what was read last, but of what is read no more: it was of a node that is lost."""
+    newest = {key: one for key, of in read.items() if (one := of.now()) is not None}
+    newest_s = max((one.at_s for one in newest.values()), default=0.0)
+    return {key: one for key, one in newest.items() if newest_s - one.at_s <= SILENT_S}
 
 
 class _Rank:
@@ -154,9 +173,8 @@ class _Rank:
         if progress.collective_mib is not None or progress.collective_ms is not None:
             self._collective = (progress.collective_mib, progress.collective_ms)
 
-    def row(
-        self, now_s: float, others_heard_s: float, gpu: GpuReading | None, *, hang: bool
-    ) -> RankRow:
+    def row(self, now_s: float, others_heard_s: float, *, hang: bool) -> RankRow:
+        """Return what it says of itself."""
         is_silent = self.state == "training" and others_heard_s - self.heard_s > SILENT_S
         rate = UNKNOWN
         if self.state == "paused" or (self.state == "training" and hang):
@@ -190,7 +208,6 @@ class _Rank:
             waits_ms=phases_ms.get(WAIT),
             history=self._history.values(now_s),
             tokens=size / count if count and size is not None else None,
-            gpu=gpu,
             collective_mib=collective_mib,
             collective_ms=collective_ms,
         )

@@ -3,13 +3,15 @@
 Pure functions of a snapshot. None = not measured.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import repeat
 from math import ceil, isfinite
 
 import msgspec
 
+from gpudash import statistics
 from gpudash.protocol import Aside
-from gpudash.snapshot import ASIDES, Snapshot
+from gpudash.snapshot import ASIDES, Series, Snapshot
 from gpudash.views.same_steps import WAIT
 from gpudash.views.throughput import NOW_S, NOW_STEPS
 
@@ -119,7 +121,7 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
 
 def steps_needed(step_ms: float | None) -> int:
     """Return after how many steps of this length there is an answer."""
-    within = ceil(1e3 * MEASURED_S / step_ms) if step_ms else MEASURED_STEPS
+    within = ceil(1e3 * MEASURED_S / step_ms) if step_ms and isfinite(step_ms) else MEASURED_STEPS
     return max(LEAST_STEPS, min(within, MEASURED_STEPS))
 
 
@@ -134,7 +136,7 @@ def recent_step(snapshot: Snapshot, cores: int | None = None) -> RecentStep:
     weights = [(steps[tick] or 0.0) * series.tick_s for tick in ticks]
 
     def mean(name: str) -> float | None:
-        return _mean([series.of(name)[tick] for tick in ticks] if series.of(name) else (), weights)
+        return _mean(series, name, ticks, weights)
 
     cpu_pct = _of_host(snapshot, "cpu_pct", ticks)
     return RecentStep(
@@ -208,21 +210,16 @@ def _throttle(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(reasons.split("+")) if isinstance(reasons, str) and reasons != "none" else ()
 
 
-def _mean(values: Iterable[float | None], weights: Sequence[float]) -> float | None:
-    """Return the weighted mean of those that were measured; nan and infinity were not."""
-    known = [
-        (value, weight)
-        for value, weight in zip(values, weights, strict=False)
-        if value is not None and isfinite(value) and weight > 0
-    ]
-    total = sum(weight for _, weight in known)
-    return sum(value * weight for value, weight in known) / total if total else None
+def _mean(
+    series: Series, name: str, ticks: range, weights: Iterable[float] = repeat(1.0)
+) -> float | None:
+    values = series.of(name)
+    return statistics.mean([values[tick] for tick in ticks] if values else (), weights)
 
 
 def _of_host(snapshot: Snapshot, name: str, ticks: range) -> float | None:
     """Return the mean where it is kept over time, else the newest reading."""
-    kept = snapshot.series.of(name)
-    mean = _mean([kept[tick] for tick in ticks] if kept else (), [1.0] * len(ticks))
+    mean = _mean(snapshot.series, name, ticks)
     if mean is None and snapshot.host is not None:
         return snapshot.host.number(name)
     return mean

@@ -9,7 +9,7 @@ from gpudash.offers import refusal
 from gpudash.protocol import Settings
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
-from gpudash.views.gains import Case, Gain, gain_of, workers_needed
+from gpudash.views.gains import LEAST_PCT, Case, Gain, gain_of, workers_needed
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.rules import BUSY_HOST_PCT, DATA_PCT, Limit
 from workloads.levers import Count, Lever, LeverError
@@ -19,8 +19,6 @@ NEXT = "next"
 CUDA_ONLY = frozenset({"pipelined", "pin_memory", "cuda_graph", "backward_thread"})
 """A CPU refuses these levers, or they do nothing there."""
 WAITING_LOSSES = ("nonzero", "where", "counted")
-LEAST_PCT = 1.0
-"""A lever that can bring no more than this is not proposed."""
 
 
 class Try(msgspec.Struct, frozen=True):
@@ -153,6 +151,12 @@ def waiting_levers(settings: Settings) -> Settings:
     return {name: settings[name] for name, waits_now in waits.items() if waits_now}
 
 
+def loader_workers(settings: Settings) -> int:
+    """Return how many workers make batches; 0 where none is known of."""
+    text = settings.get("num_workers", "")
+    return int(text) if text.isdecimal() else 0
+
+
 def tries(
     limit: Limit,
     snapshot: Snapshot,
@@ -177,6 +181,7 @@ def tries(
             step=step,
             phases=snapshot.phases,
             profile=profile,
+            workers=loader_workers(snapshot.settings),
             feeds=snapshot.settings.get("data", "loader") != "loader",
         )
         return Try(remedy.lever, value, remedy.why, before, gain_of(remedy.lever, case))

@@ -36,7 +36,7 @@ Limit: TypeAlias = Literal[
 ASIDES_PCT = 50.0
 """The larger part of the time."""
 STRAGGLER_PCT = 1.0
-"""A rank is named from 1 % of the step on, and remains so for half of that."""
+"""The others' wait for a rank that is named; it is late by more, and may hide a part."""
 DATA_PCT = 10.0
 """In use elsewhere: an input wait of 10 % of the step warns, 20 % is critical."""
 COPY_PCT = 20.0
@@ -73,10 +73,12 @@ class Rule(NamedTuple):
     """What the value is."""
     value_pct: float | None
     from_pct: float
+    beaten: str = ""
+    """Why it is not the answer, whatever its value."""
 
     def matches(self, before: str | None = None) -> bool:
         """Tell whether this is the answer; it remains so a little below the threshold."""
-        if self.value_pct is None:
+        if self.value_pct is None or self.beaten:
             return False
         return self.value_pct >= self.from_pct - HYSTERESIS_PCT * (self.kind == before)
 
@@ -112,7 +114,7 @@ def rules(
         *(_by_profile(step, profile, waits) if profile is not None else ()),
         *(_by_host(step, "sync") if profile is None and waits else ()),
         Rule("throttled", "of its clock the GPU is denied", step.throttled_pct, THROTTLED_PCT),
-        Rule("memory", "of the memory's bandwidth is used", _bandwidth_pct(step), DRAM_PCT),
+        _bandwidth(step),
         Rule("compute", "the SMs are active", step.sm_active_pct, SM_PCT),
         *(
             _by_host(step, "launch" if launches else "host")
@@ -153,7 +155,7 @@ def _by_own_wait(step: RecentStep) -> tuple[Rule, ...]:
     if starved_pct is None or step.core_wait_pct is None:
         return ()
     left_pct = max(starved_pct - step.core_wait_pct, 0.0)
-    return (Rule("data", "with every core it would wait for data", left_pct, DATA_PCT),)
+    return (Rule("data", "data wait less the core wait", left_pct, DATA_PCT),)
 
 
 def _by_rank(step: RecentStep, straggler: Straggler) -> tuple[Rule, ...]:
@@ -189,7 +191,8 @@ def _by_profile(step: RecentStep, profile: Summary, waits: Collection[str]) -> t
     )
 
 
-def _bandwidth_pct(step: RecentStep) -> float | None:
-    """Return it where the tensor cores are not busier than the memory."""
-    dram, tensor = step.dram_active_pct, step.tensor_active_pct
-    return None if dram is None or (tensor or 0.0) > dram else dram
+def _bandwidth(step: RecentStep) -> Rule:
+    dram_pct, tensor_pct = step.dram_active_pct, step.tensor_active_pct
+    is_less = dram_pct is not None and (tensor_pct or 0.0) > dram_pct
+    beaten = "the tensor cores are busier" if is_less else ""
+    return Rule("memory", "of the memory's bandwidth is used", dram_pct, DRAM_PCT, beaten)

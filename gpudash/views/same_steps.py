@@ -4,6 +4,7 @@ Steps are told apart by their number, so no clock of one machine is compared wit
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from math import ceil, fsum
 from statistics import median
 
@@ -33,15 +34,17 @@ class RankMeans(msgspec.Struct, frozen=True, gc=False):
 
     own_ms: float
     """Without its waits in the collectives."""
+    own_error_ms: float
+    """How sure that mean is."""
     wait_ms: float
     least_wait_ms: float
     """In the step in which it was the last."""
     apart_ms: float
     """Without its waits and without `BESIDE`: no other rank has a part in it."""
-    apart_error_ms: float
-    """How sure that mean is."""
     phases_ms: dict[str, float]
     """Without `WAIT`, with `REST`."""
+    beside_ms: tuple[float, ...]
+    """What it takes to the end of each part of `BESIDE`."""
     data_ms: float
     host_ms: float
     own_deviation_ms: float
@@ -58,7 +61,9 @@ class Block(msgspec.Struct, frozen=True):
     step_ms: float
     ranks: dict[int, RankMeans]
     late_ms: dict[int, float]
-    """By how much the other ranks are longer in `WAIT` and `BESIDE` than what this one computes."""
+    """By how much a rank is behind the others, at the end of the part in which it is most so."""
+    beside_ms: dict[int, float]
+    """What of that comes about in `BESIDE`; never negative."""
     data_ms: dict[int, float]
     """By how much it waits longer for data than the others."""
     host_ms: dict[int, float]
@@ -107,13 +112,14 @@ class SameSteps:
         if len(ranks) < 2:
             return None
         apart = over_others({rank: one.apart_ms for rank, one in ranks.items()})
-        beside = over_others({rank: one.phases_ms.get(BESIDE, 0.0) for rank, one in ranks.items()})
+        beside = _late_beside(ranks)
         busy = over_others({rank: one.host_ms for rank, one in ranks.items()})
         taken = over_others({rank: one.host_ms + one.data_ms for rank, one in ranks.items()})
         return Block(
             step_ms=usual_ms,
             ranks=ranks,
-            late_ms={rank: ms + max(beside[rank], 0.0) for rank, ms in apart.items()},
+            late_ms={rank: ms + beside[rank] for rank, ms in apart.items()},
+            beside_ms=beside,
             data_ms=over_others({rank: one.data_ms for rank, one in ranks.items()}),
             host_ms={rank: min(ms, taken[rank]) for rank, ms in busy.items()},
         )
@@ -130,6 +136,21 @@ def over_others(values: Mapping[int, float]) -> dict[int, float]:
         rank: value - fsum(ordered[at + (place <= at)][1] for at in middle) / len(middle)
         for place, (rank, value) in enumerate(ordered)
     }
+
+
+def _late_beside(ranks: Mapping[int, RankMeans]) -> dict[int, float]:
+    """Return by how much each rank is late in `BESIDE` where it is most so; 0 where it never is.
+
+    A rank that is late there has caught up by the end, or nearly so: those that wait for it compute
+    more slowly meanwhile, and it need not wait for them.
+    """
+    cut_alike = len({len(one.beside_ms) for one in ranks.values()}) == 1
+    first = next(iter(ranks.values()))
+    latest = dict.fromkeys(ranks, 0.0)
+    for end in range(-len(first.beside_ms) if cut_alike else -1, 0):
+        late = over_others({rank: one.beside_ms[end] for rank, one in ranks.items()})
+        latest = {rank: max(ms, late[rank]) for rank, ms in latest.items()}
+    return latest
 
 
 def _steps_in_block(step_ms: float) -> int:
@@ -149,24 +170,37 @@ def _means(steps: Sequence[Step]) -> RankMeans:
     wait_ms = means.pop(WAIT)
     waits_ms = [(step.phases_ms or {}).get(WAIT, 0.0) for step in steps]
     own_ms = [step.step_ms - ms for step, ms in zip(steps, waits_ms, strict=True)]
-    beside_ms = [(step.phases_ms or {}).get(BESIDE, 0.0) for step in steps]
-    apart_ms = [own - beside for own, beside in zip(own_ms, beside_ms, strict=True)]
+    beside_ms = _beside(steps)
     work = _work(steps)
     own_deviation_ms = _covariance(own_ms, own_ms) ** 0.5
     work_deviation = _covariance(work, work) ** 0.5
     return RankMeans(
         own_ms=step_ms - wait_ms,
+        own_error_ms=own_deviation_ms / count**0.5,
         wait_ms=wait_ms,
         least_wait_ms=min(waits_ms),
-        apart_ms=fsum(apart_ms) / count,
-        apart_error_ms=(_covariance(apart_ms, apart_ms) / count) ** 0.5,
+        apart_ms=step_ms - wait_ms - beside_ms[-1],
         own_deviation_ms=own_deviation_ms,
         by_work_ms=_covariance(own_ms, work) / work_deviation if work_deviation else 0.0,
         phases_ms=means | {REST: max(rest_ms, 0.0)},
+        beside_ms=beside_ms,
         data_ms=fsum(step.data_ms or 0.0 for step in steps) / count,
         host_ms=fsum(step.host_ms or 0.0 for step in steps) / count,
         work=fsum(work) / count if work else None,
     )
+
+
+def _beside(steps: Sequence[Step]) -> tuple[float, ...]:
+    """Return what it takes to the end of each part of `BESIDE`; to its end, if cuts are unlike."""
+    ends_ms = []
+    for step in steps:
+        whole_ms = (step.phases_ms or {}).get(BESIDE, 0.0)
+        parts_ms = (step.parts_ms or {}).get(BESIDE, ())
+        before_ms = whole_ms - fsum(parts_ms)  # passes that were not cut
+        ends_ms.append([before_ms + ms for ms in accumulate(parts_ms)] or [whole_ms])
+    if len({len(ends) for ends in ends_ms}) > 1:
+        ends_ms = [ends[-1:] for ends in ends_ms]
+    return tuple(fsum(at) / len(steps) for at in zip(*ends_ms, strict=True))
 
 
 def _work(steps: Sequence[Step]) -> list[float]:

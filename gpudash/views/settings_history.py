@@ -74,7 +74,7 @@ class _Row:
         if isinstance(sample, GpuReading):
             sample = since(sample, self.span[0])
         self.means.add({name: sample.number(name) for name in ("gpu_util_pct", "cpu_pct")})
-        for name in ("mem_used_mib", "mem_peak_mib", "mem_reserved_mib"):
+        for name in ("mem_peak_mib", "mem_reserved_mib"):
             mib = sample.number(name)
             if mib is not None:
                 self.most_mib[name] = max(self.most_mib.get(name, 0.0), mib)
@@ -118,7 +118,6 @@ class _Row:
             host_ms=means.get("host_ms"),
             util_pct=means.get("gpu_util_pct"),
             cpu_pct=means.get("cpu_pct"),
-            memory_mib=self.most_mib.get("mem_used_mib"),
             peak_mib=self.most_mib.get("mem_peak_mib"),
             held_mib=self.most_mib.get("mem_reserved_mib"),
             ratio=(ratio := _ratio(self, first)),

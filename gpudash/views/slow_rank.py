@@ -1,7 +1,8 @@
-"""Why a rank may be slow: what its GPU shows, or the host, that the other ranks' do not."""
+"""Why a rank may be slow: what its GPU shows that the other ranks' do not, or its host."""
 
-from collections.abc import Iterator
-from statistics import median
+from collections import deque
+from collections.abc import Iterable, Iterator
+from statistics import fmean, median
 
 from gpudash import format as fmt
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
@@ -20,39 +21,56 @@ REASONS = {
 }
 """As `throttle` in the metrics has them; others are told as they are."""
 ON_HOST = ("data", "host", "your_code")
+NOT_COMPUTED = (*ON_HOST, "copy")
+"""A GPU's clock, power and heat are no reason for these."""
+LATELY_S = 8.0
+"""A clock is the mean over so long, as a rank is named: held by a power cap, it wanders."""
 
 
 class Readings:
-    """The newest reading of each GPU that a rank trains on, and of the host."""
+    """The newest readings of each GPU that a rank trains on, and of each rank's processes."""
 
     def __init__(self) -> None:
         self._uuid_of: dict[int, str] = {}
-        self._gpus: dict[str, GpuReading] = {}
-        self._host: HostReading | None = None
+        self._gpus: dict[str, deque[GpuReading]] = {}
+        self._hosts: dict[int, HostReading] = {}
 
     def train(self, rank: int, uuid: str | None) -> None:
         """Take on which GPU a rank trains."""
         if uuid is not None:
             self._uuid_of[rank] = uuid
 
-    def take(self, reading: GpuReading | HostReading) -> None:
+    def take(self, rank: int, reading: GpuReading | HostReading) -> None:
         """Take a reading."""
         if isinstance(reading, HostReading):
-            self._host = reading
+            self._hosts[rank] = reading
         else:
-            self._gpus[reading.uuid] = reading
+            readings = self._gpus.setdefault(reading.uuid, deque())
+            readings.append(reading)
+            while readings[0].at_s < reading.at_s - LATELY_S:
+                readings.popleft()
 
     def why(self, straggler: Straggler) -> str:
         """Return it as a clause; empty where nothing is seen, or it is no single rank's."""
         if straggler.kind != "persistent":
             return ""
-        return ", ".join(self._host_is_late(straggler) or self._gpu_is_slow(straggler.rank))
+        on_host = ", ".join(self._host_is_late(straggler))
+        if on_host or straggler.phase in NOT_COMPUTED:
+            return on_host
+        return ", ".join(self._gpu_is_slow(straggler.rank))
 
-    def _host_is_late(self, straggler: Straggler) -> list[str]:
-        waits_pct = self._host.number("core_wait_pct") if self._host is not None else None
-        if straggler.phase not in ON_HOST or (waits_pct or 0.0) < CORE_WAIT_WARNS_PCT:
-            return []
-        return [f"cores are short: rank 0 waits for one {fmt.percent(waits_pct)} of the time"]
+    def _host_is_late(self, straggler: Straggler) -> Iterator[str]:
+        if straggler.phase not in ON_HOST:
+            return
+        waits = {rank: one.number("core_wait_pct") for rank, one in self._hosts.items()}
+        own_pct = waits.pop(straggler.rank, None)
+        if own_pct is None or own_pct < CORE_WAIT_WARNS_PCT:
+            return
+        waiting = f"rank {straggler.rank} waits for one {fmt.percent(own_pct)} of the time"
+        yield f"cores are short: {waiting}"
+        known = [pct for pct in waits.values() if pct is not None]
+        if known:
+            yield f"the others {fmt.percent(median(known))}"
 
     def _gpu_is_slow(self, rank: int) -> Iterator[str]:
         trained_on = {one: self._gpus.get(uuid) for one, uuid in self._uuid_of.items()}
@@ -60,18 +78,24 @@ class Readings:
         others = [one for one in trained_on.values() if one is not None]
         if own is None or not others:
             return
-        held = _reasons(own).difference(*map(_reasons, others))
+        newest = own[-1]
+        held = _reasons(newest).difference(*(_reasons(one[-1]) for one in others))
         if held:
-            yield f"{' and '.join(sorted(held))} on GPU {own.index}"
-        clock_mhz = own.number("sm_clock_mhz")
-        clocks_mhz = [mhz for one in others if (mhz := one.number("sm_clock_mhz")) is not None]
+            yield f"{' and '.join(sorted(held))} on GPU {newest.index}"
+        clock_mhz = _clock_mhz(own)
+        clocks_mhz = [mhz for one in others if (mhz := _clock_mhz(one)) is not None]
         if clock_mhz is not None and clocks_mhz:
             usual_mhz = median(clocks_mhz)
             if clock_mhz < SLOWER_CLOCK * usual_mhz:
                 yield f"its clock is {clock_mhz:,.0f} MHz, the others' {usual_mhz:,.0f} MHz"
-        temperature_c = own.number("temperature_c")
+        temperature_c = newest.number("temperature_c")
         if "heat" in held and temperature_c is not None:
             yield f"{temperature_c:.0f} °C"
+
+
+def _clock_mhz(readings: Iterable[GpuReading]) -> float | None:
+    known = [mhz for one in readings if (mhz := one.number("sm_clock_mhz")) is not None]
+    return fmean(known) if known else None
 
 
 def _reasons(reading: GpuReading) -> set[str]:

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 
 from gpudash.protocol import Event, GpuReading, HostReading, Progress, Reading, Started
 from gpudash.snapshot import Straggler
-from gpudash.views.same_steps import REST, Block, SameSteps, over_others
+from gpudash.views.same_steps import BESIDE, REST, Block, SameSteps, over_others
 from gpudash.views.slow_rank import Readings
 
 WINDOWS = (8, 20)
 """Blocks that a rank is judged by: the shorter shows a large delay soon, the longer a small one."""
-LEAST_PCT = 1.0
-"""Of the step: two GPUs of a kind may well differ by less."""
+LEAST_PCT = 1.5
+"""Of the step: two H200s of one host differed by up to 1.0 %."""
 LEAST_MS = 0.05
 HIDDEN_HOST_PCT = 3.0
 """Of the step: what nobody waits for is worth less, and hosts differ more than GPUs."""
@@ -78,7 +78,7 @@ class Stragglers:
                         self._blocks.append(block)
                         self._named = self._judge()
             case GpuReading() | HostReading():
-                self._readings.take(body)
+                self._readings.take(rank, body)
 
     def found(self) -> Straggler | None:
         """Return the rank that is behind; None where all are alike, or it cannot be told."""
@@ -225,7 +225,7 @@ def _unequal(blocks: Sequence[Block]) -> Straggler | None:
 
 def _late_in(block: Block) -> int | None:
     rank = max(block.late_ms, key=lambda one: block.late_ms[one])
-    error_ms = median(one.apart_error_ms for one in block.ranks.values())
+    error_ms = median(one.own_error_ms for one in block.ranks.values())
     least_ms = max(WANDERING_PCT / 100 * block.step_ms, WANDERING_ERRORS * error_ms, LEAST_MS)
     return rank if block.late_ms[rank] > least_ms else None
 
@@ -254,7 +254,9 @@ def _slowest_phase(late: Sequence[tuple[Block, int]], late_ms: float) -> tuple[s
     def over(name: str) -> float:
         return _excess_ms(late, lambda block, rank: block.ranks[rank].phases_ms.get(name, 0.0))
 
-    excess_ms, phase = max((over(name), name) for name in sorted(names))
+    excesses = {name: over(name) for name in names}
+    excesses[BESIDE] = fsum(block.beside_ms[rank] for block, rank in late) / len(late)
+    excess_ms, phase = max((ms, name) for name, ms in excesses.items())
     if excess_ms < EXPLAINED * late_ms:
         return "", late_ms
     if phase in (REST, "your_code"):  # the device waits for the host

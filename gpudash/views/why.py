@@ -30,17 +30,24 @@ def why_lines(
         "",
         *(_rule_line(rule, width, is_limit=rule is limit) for rule in asked),
         "",
-        f"means over {step.steps:,.0f} steps; the first rule that matches is the answer",
+        f"means over {step.steps:,.0f} steps; {_decides(answer)}",
         *filter(None, (collectives_line(snapshot),)),
         *(_profile_lines(profile) if profile is not None else _only_a_profile(snapshot, step)),
         *(line for one in answer.tries for line in _try_lines(one)),
     ]
 
 
+def _decides(answer: Answer) -> str:
+    early = answer.kind in ("starting", "measuring")
+    return "there is no answer yet" if early else "the first rule that matches is the answer"
+
+
 def _rule_line(rule: Rule, width: int, *, is_limit: bool) -> str:
-    found = ": not measured" if rule.value_pct is None else ": the limit" if is_limit else ""
-    value = fmt.percent(rule.value_pct)
-    line = f"{rule.asks:<{width}} {value:>6}, matches from {rule.from_pct:.0f} %{found}"
+    beaten = f"; {rule.beaten}" if rule.beaten else ""
+    found = f", matches from {rule.from_pct:.0f} %{': the limit' if is_limit else beaten}"
+    if rule.value_pct is None:
+        found = ", not measured"
+    line = f"{rule.asks:<{width}} {fmt.percent(rule.value_pct):>6}{found}"
     return f"{'▸' if is_limit else ' '} {line}"
 
 

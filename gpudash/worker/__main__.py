@@ -37,7 +37,7 @@ from gpudash.worker.phases import phases
 from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, phrase
 from workloads.lifetime import die_with
-from workloads.own.loading import find, told
+from workloads.own.loading import failure, find
 
 if TYPE_CHECKING:
     import torch
@@ -169,7 +169,7 @@ def describe(error: BaseException, workload: str, asked: Mapping[str, str]) -> F
         lack = f"out of memory with {phrase(asked) or 'the default settings'}"
         sentence = "; ".join((lack, *getattr(error, "__notes__", ())))
         return Failed(at_s=now_s, kind="out_of_memory", sentence=sentence, traceback=trace)
-    return Failed(at_s=now_s, kind="error", sentence=told(error, workload), traceback=trace)
+    return Failed(at_s=now_s, kind="error", sentence=failure(error, workload), traceback=trace)
 
 
 if __name__ == "__main__":

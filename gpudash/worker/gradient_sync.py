@@ -14,7 +14,7 @@ class GradientSync:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
-        self._last = LastGradient(module, self._tell)
+        self._last = LastGradient(module, self._mark_communication, self._mark_part)
         self._mark: Mark = _unmarked
 
     def marked(self, mark: Mark) -> Mark:
@@ -35,8 +35,11 @@ class GradientSync:
         if phase == "backward":
             self._last.begin()
 
-    def _tell(self) -> None:
+    def _mark_communication(self) -> None:
         self._mark(COMMUNICATION)
+
+    def _mark_part(self) -> None:
+        self._mark("backward")
 
 
 def _unmarked(_phase: str, /) -> None:

@@ -6,53 +6,41 @@ after it.
 """
 
 import time
-import traceback
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
-from gpudash.instrument.block_queue import BlockQueue, difference
-from gpudash.instrument.clock import Mark
-from gpudash.instrument.collectives import Collectives
-from gpudash.instrument.memory import device_memory, give_back, reset_peak
-from gpudash.instrument.memory_history import TRACED, MemoryHistory
+from gpudash.instrument.block_queue import difference
+from gpudash.instrument.memory import reset_peak
+from gpudash.instrument.memory_history import TRACED
 from gpudash.instrument.pipes import CommandPipe
 from gpudash.instrument.profiler import NoProfile, Profiler
-from gpudash.instrument.reporter import REPORT_EVERY_S, Reports, instruments
+from gpudash.instrument.reporter import REPORT_EVERY_S
 from gpudash.protocol import (
     AnyCommand,
     Block,
     Blocks,
     BlocksEnded,
     Change,
-    Changed,
     Event,
     Finished,
     Memory,
-    Note,
     Pause,
     Paused,
     Plan,
     Profile,
-    RefusalKind,
-    Refused,
     Resume,
     Resumed,
     Settings,
     Stop,
     Timed,
 )
-from gpudash.worker.memory_needs import MemoryNeeds
-from gpudash.worker.phases import PHASES
-from workloads.levers import LeverError, phrase
+from gpudash.worker.switching import MIN_AHEAD, WATCHED_STEPS, Switching
+from workloads.levers import LeverError
 from workloads.memory import is_out_of_memory
-from workloads.own.loading import told
 from workloads.training import Training
 
-ResultT = TypeVar("ResultT")
 DUE_EVERY_S = 0.025
 """How often the loop looks for commands and for a report that is due: a system call for each
 step would cost short steps more than some lever gains."""
@@ -61,40 +49,20 @@ RUN_AHEAD_S = 0.015
 Enough to outlast most of what holds the host up. Little enough that a lever or a pause takes
 effect soon, and that a stream's queue of 1024 launches hardly fills up: PyTorch takes 12 µs or more
 to enqueue one, and a host that waits for room in it would pass for busy."""
-MIN_AHEAD = 2
 RUN_AHEAD_POLL_S = 0.0001
-WATCHED_STEPS = 2
-"""After the start or a change, in case memory runs out: the second has all that a step needs."""
 
 
-class Loop:
+class Loop(Switching):
     """Steps a training until its plan is fulfilled or it is told to stop."""
-
-    phases = PHASES
 
     def __init__(
         self, training: Training, plan: Plan, commands: CommandPipe, send: Callable[[Event], None]
     ) -> None:
-        self._training = training
-        self._plan = plan
+        super().__init__(training, plan, send)
         self._commands = commands
-        self._send = send
-        self._clock, losses = instruments(training.device, self.phases)
-        reported = training.input_report, training.synchronize
-        memory = partial(device_memory, training.device)
-        self._reports = Reports(self._clock, losses, *reported, send, memory, self._collectives)
-        self._noted = set(training.notes.values())  # the session has been told at the start
-        self._requested = plan.settings
-        self._last_good = dict(training.settings)  # settings with which a step went through …
-        self._last_good_requested = plan.settings  # … and how they had been asked for
-        self._warm_from_step = 0  # from here on they have shown what they need
-        self._needs = MemoryNeeds(training.device)
-        self._history = MemoryHistory(training.device, training.owned, send)
-        self._blocks = BlockQueue()
         self._paused: Paused | None = None
         self._stops: tuple[int, ...] = ()
         self._due_s = 0.0  # commands and reports
-        self._enough: float = MIN_AHEAD  # steps that keep the device busy
         self._began_s = time.monotonic()
 
     def run(self) -> None:
@@ -106,8 +74,8 @@ class Loop:
             self._run()
         except (RuntimeError, MemoryError) as error:
             if is_out_of_memory(error):
-                told = self._history.tell()
-                for known in self._needs.why_not(self._training.settings, told):
+                owners = self._history.report()
+                for known in self._needs.why_not(self._training.settings, owners):
                     error.add_note(known)
             raise
 
@@ -171,19 +139,6 @@ class Loop:
         """Return the time by which it is judged how long something has lasted."""
         return time.monotonic()
 
-    def _together(self, act: Callable[[], ResultT]) -> ResultT:
-        """Do what may be refused: with other ranks, on all of them or on none.
-
-        Raises LeverError for a refusal, and for whatever the user's code raises then.
-        """
-        try:
-            return act()
-        except Exception as error:
-            if isinstance(error, LeverError) or is_out_of_memory(error):
-                raise
-            traceback.print_exc()
-            raise LeverError(told(error, self._plan.workload)) from error
-
     def _far_ahead(self) -> bool:
         """Look; tell whether the host has enqueued more than the device needs to stay busy."""
         self._reports.look()
@@ -209,47 +164,6 @@ class Loop:
         steps = training.trained_steps - before  # two streams: trained, then failed to prepare
         self._reports.count(steps, steps * int(training.settings["batch_size"]))
         self._roll_back(self._clock.began_s)
-
-    def _begin(self) -> Mark:
-        """Open an iteration; return what it is to be marked with."""
-        return self._clock.begin()
-
-    def _collectives(self) -> Collectives:
-        """Return what a step exchanges with other processes."""
-        return Collectives()
-
-    def _break(self) -> None:
-        """Begin anew: neither the time until now nor the pace so far is the next step's."""
-        self._clock.interrupt()
-        self._enough = MIN_AHEAD
-
-    def _may_roll_back(self, error: Exception) -> bool:
-        """Tell whether settings that are not proven yet need too much memory."""
-        return is_out_of_memory(error) and self._training.settings != self._last_good
-
-    def _fits(self, action: Callable[[], None]) -> bool:
-        """Run it; return False where it needs too much memory and there is a way back."""
-        try:
-            action()
-        except (RuntimeError, MemoryError, OSError) as error:
-            if not self._may_roll_back(error):
-                raise
-            return False
-        return True
-
-    def _drain(self) -> None:
-        training = self._training
-        if training.pending:
-            trained = training.drain(self._begin())
-            assert trained is not None, "it was pending"
-            self._clock.end(training.trained_steps, trained.samples, trained.loss)
-
-    def _report(self) -> None:
-        newest = self._reports.send()
-        if newest and newest.segment == self._clock.segment and newest.step > self._warm_from_step:
-            self._last_good = dict(self._training.settings)
-            self._last_good_requested = self._requested
-            self._needs.note(self._training.settings, self._reports.memory)
 
     def _obey(self, command: AnyCommand) -> None:
         match command:
@@ -326,7 +240,8 @@ class Loop:
                     training.step()
                     is_over = profiler.step(is_last=self._done() or self._commands.wait(0))
                 precision, step_ms = settings.get("precision", ""), self._reports.step_ms
-                profiled = profiler.end(precision, counter.flops(), step_ms)
+                _, optimizers = training.owned()
+                profiled = profiler.end(precision, counter.flops(), step_ms, optimizers)
                 self._send(msgspec.structs.replace(profiled, answers=answers))
             except NoProfile as why:
                 self._refuse("no_profile", {}, str(why), answers)
@@ -358,34 +273,6 @@ class Loop:
         self._switch(changes, wanted, began_s, answers, self._requested | command.settings)
         if self._blocks.running:
             self._send(self._blocks.end(time.monotonic(), "another change ended it"))
-
-    def _switch(
-        self,
-        changes: Settings,
-        wanted: Settings,
-        began_s: float,
-        answers: tuple[int, ...] = (),
-        requested: Settings | None = None,
-    ) -> None:
-        """Enter the resolved settings that `changes` leads to, or go back to what worked."""
-        self._drain()
-        if answers and not self._blocks.running:
-            # in its warm-up, in which nothing is measured, memory may run out
-            self._history.watch(self._training.trained_steps + WATCHED_STEPS)
-        try:
-            fits = self._fits(lambda: self._together(lambda: self._training.enter(wanted)))
-        except LeverError as error:  # found while building: a data directory that is gone
-            self._roll_back(began_s, answers, str(error))
-            return
-        if fits:
-            self._requested = requested or self._requested
-            self._entered_segment(changes, began_s, answers)
-        else:
-            self._roll_back(began_s, answers)
-
-    def _begin_block(self) -> None:
-        training = self._training
-        self._blocks.entered(training.trained_steps, training.warmup_steps, training.burst_steps)
 
     def _way_back(self) -> Settings:
         """Return the changes that lead back to before the blocks, if any are run."""
@@ -465,68 +352,3 @@ class Loop:
             not self._paused and self._blocks.is_over(last_step, self._now())
         )
         return over or self._done()
-
-    def _entered_segment(
-        self, changes: Settings, began_s: float, answers: tuple[int, ...] = ()
-    ) -> None:
-        self._clock.segment += 1
-        self._break()
-        if "batch_size" in changes and not self._blocks.running:
-            give_back(self._training.device)
-        reset_peak(self._training.device)
-        training = self._training
-        self._warm_from_step = training.trained_steps + training.warmup_steps
-        self._begin_block()
-        blocks, now = self._blocks, time.monotonic()
-        self._send(
-            Changed(
-                at_s=now,
-                answers=answers,
-                segment=self._clock.segment,
-                after_step=training.trained_steps,
-                changes=changes,
-                settings=dict(training.settings),
-                requested=self._requested,
-                took_ms=(now - began_s) * 1e3,
-                warmup_steps=training.warmup_steps,
-                notes=tuple(Note(lever=lever, text=text) for lever, text in training.notes.items()),
-                run=None if answers else blocks.run,
-                block=blocks.current.number if blocks.current else None,
-            )
-        )
-        new = [note for note in training.notes.values() if note not in self._noted]
-        self._noted.update(new)  # told once, however often a comparison switches
-        self._say(new)
-
-    def _say(self, notes: list[str]) -> None:
-        for note in notes:
-            print(note, flush=True)
-
-    def _roll_back(self, began_s: float, answers: tuple[int, ...] = (), why: str = "") -> None:
-        """Go back to the settings that were last seen to work; `why`, if not for memory.
-
-        What has been tried since `began_s` is part of what the change took.
-        """
-        failed, good = self._training.settings, self._last_good
-        changes, restored = difference(good, failed), difference(failed, good)
-        told = None if why else self._history.tell()
-        self._training.recover(good)
-        give_back(self._training.device)
-        self._requested = self._last_good_requested
-        kind: RefusalKind = "bad_setting" if why else "out_of_memory"
-        known = () if why else self._needs.why_not(failed, told)
-        why = why or f"out of memory with {phrase(changes)}"
-        reason = "; ".join((f"{why}: went back to {phrase(restored)}", *known))
-        self._refuse(kind, changes, reason, answers)
-        self._blocks.current = None
-        self._entered_segment(restored, began_s)
-
-    def _refuse(
-        self, kind: RefusalKind, changes: Settings, reason: str, answers: tuple[int, ...] = ()
-    ) -> None:
-        """Say what cannot be: settings that a command asked for, or the block in progress."""
-        refused = Refused(answers=answers, kind=kind, changes=changes, reason=reason)
-        block = self._blocks.current
-        if block is not None and not answers:
-            refused = msgspec.structs.replace(refused, run=self._blocks.run, block=block.number)
-        self._send(refused)

@@ -24,13 +24,13 @@ class MemoryNeeds:
             need = Need(memory.peak_mib, memory.reserved_mib)
             self._needs.setdefault(others, {})[batch_size] = need
 
-    def why_not(self, failed: Settings, told: MemoryOwners | None) -> Iterator[str]:
+    def why_not(self, failed: Settings, known: MemoryOwners | None) -> Iterator[str]:
         """Yield which batch would have fitted, and who owned most, as far as that is known."""
         others, _ = _by_batch_size(failed)
         expected = forecast(self._needs.get(others, {}), capacity_mib(self._device))
         if expected is not None:
             yield str(expected)
-        largest = next((one for one in told.owners if one.file), None) if told else None
+        largest = next((one for one in known.owners if one.file), None) if known else None
         if largest is not None:
             place = fmt.source_line(largest.file, largest.line)
             yield f"most at {place}, {fmt.memory(largest.mib)} of {largest.use}"

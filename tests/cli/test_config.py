@@ -18,7 +18,7 @@ from gpudash.cli.main import main, parse
 from gpudash.cli.verbs import VERBS, load
 from gpudash.commands import COMMAND_LINE
 from gpudash.commands.plan import make_plan
-from gpudash.commands.sweep import decided_by
+from gpudash.commands.sweep_grid import decided_by
 from gpudash.compare.sweep.presets import ON_GPU
 from gpudash.errors import UsageError
 from tests import worker_double

@@ -17,6 +17,7 @@ import pytest
 
 from gpudash.cli.main import main
 from tests import worker_double
+from workloads import __main__ as bare
 
 ON_CPU = ["--batch-size", "2", "--device", "cpu"]
 DOUBLE = worker_double.gpudash("--record", "run.csv", "--interval", "0.05", *ON_CPU)
@@ -114,12 +115,13 @@ def test_a_record_file_that_cannot_be_made_is_told_before_a_screen_opens(tmp_pat
     assert program.exitstatus == 2
 
 
-def test_record_alone_trains_the_default_workload_without_a_screen(
+def test_record_alone_trains_the_default_workload_and_accounts_for_every_step(
     tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(short_path))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     arguments = ["--record", "run.csv", "--steps", "30", "--set", "num_workers=1", *ON_CPU]
+    arguments += ["--set", "model_scale=small"]
     done = gpudash(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     last = done.stderr.splitlines()[-1]
@@ -128,7 +130,19 @@ def test_record_alone_trains_the_default_workload_without_a_screen(
     with (tmp_path / "run.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert sum(int(row["steps"]) for row in rows) == 30
-    assert json.loads((tmp_path / "run.json").read_text())["command"][0] == "gpudash"
+    assert rows[-1]["step"] == "30"
+    assert {row["gpu_index"] for row in rows} == {""}  # no GPU was read: empty, not 0
+    assert {row["skipped_samples"] for row in rows} <= {"", "0"}
+    assert rows[-1]["skipped_samples"] == "0"
+    described = json.loads((tmp_path / "run.json").read_text())
+    assert described["command"][0] == "gpudash"
+    assert described["complete"]
+    assert described["seed"] == 0
+    assert described["segments"][0]["settings"]["model_scale"] == "small"
+    account = described["account"]
+    parts = account.keys() - {"wall_s"}
+    assert sum(account[part] for part in parts) == pytest.approx(account["wall_s"], abs=1e-5)
+    assert 0 < account["phases_s"] <= account["wall_s"]
 
     assert not list(short_path.iterdir())  # no socket of the loader's either
 
@@ -137,10 +151,17 @@ def test_record_alone_trains_the_default_workload_without_a_screen(
     assert "--force" in again.stderr
 
 
-def test_a_device_that_is_not_there_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
-    done = gpudash("--record", "run.csv", "--device", "cuda:99", cwd=tmp_path)
+def test_what_the_worker_refuses_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
+    done = subprocess.run(
+        worker_double.gpudash("--record", "run.csv", "--batch-size", "1000000"),
+        cwd=tmp_path,
+        env=worker_double.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("gpudash: device 'cuda:99' is not valid; valid:")
+    assert done.stderr.splitlines()[-1].startswith("gpudash: batch_size=1000000 takes 9.0 GiB")
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -224,6 +245,13 @@ def test_list_names_every_lever_and_its_default(capsys: pytest.CaptureFixture[st
     entry, *_ = json.loads(capsys.readouterr().out)["workloads"]
     assert entry["name"] == "encdec"
     assert {lever["name"] for lever in entry["levers"]} >= {"pipelined", "batch_size", "data"}
+
+
+def test_list_tells_what_a_lever_is_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "masked_loss"]) == 0
+    text = capsys.readouterr().out
+    assert "\n  batch_size = 256, on a CPU 16   [a whole number from" in text
+    assert "\n  num_workers = 2   [" in text
 
 
 def test_help_and_version_exit_0(capsys: pytest.CaptureFixture[str]) -> None:
@@ -312,9 +340,16 @@ def test_the_bare_loop_prints_one_json_line(
         ["--batch-size", "2"],
     ],
 )
-def test_the_bare_loop_refuses_in_one_line(arguments: list[str]) -> None:
-    command = [sys.executable, "-m", "workloads", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("python -m workloads: ")
-    assert done.stderr.count("\n") == 1
+def test_the_bare_loop_refuses_in_one_line(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["workloads", *arguments])
+    monkeypatch.setattr(bare, "keep_compiled_code", lambda: None)  # of this process
+    try:
+        code: object = bare.main()
+    except SystemExit as exit_:
+        code = exit_.code
+    output, errors = capsys.readouterr()
+    assert (code, output) == (2, "")
+    assert errors.startswith("python -m workloads: ")
+    assert errors.count("\n") == 1

@@ -167,7 +167,7 @@ def nothing_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("gpudash.run.session.Session.__init__", started)
     reached = ("doctor.main", "list.as_text", "list.catalogue", "export.export")
-    for command in (*reached, "sweep.trains_on_gpu"):
+    for command in (*reached, "sweep_grid.trains_on_gpu"):
         monkeypatch.setattr(f"gpudash.commands.{command}", started)
 
 

@@ -91,7 +91,8 @@ def test_a_limit_cannot_be_decided_without_an_interval(runs, capsys):
 @pytest.mark.parametrize(
     ("base", "new", "options", "said"),
     [
-        ("base", "other", [], "no setting is in both runs: only in base: encdec pipelined=off"),
+        ("base", "other", [], "no setting is in both runs; only in base: encdec pipelined=off"),
+        ("base", "other", [], "; gpudash ab compares two values of a lever"),
         ("base", "cold", [], "cold.csv has no step after the warm-up"),
         (
             "base",

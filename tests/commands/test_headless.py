@@ -1,10 +1,17 @@
+import io
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from gpudash.commands.headless import interruptions, progress_line, run_headless
+from gpudash.commands.headless import (
+    News,
+    Printer,
+    interruptions,
+    progress_line,
+    run_headless,
+)
 from gpudash.protocol import Failed
 from gpudash.snapshot import Snapshot
 
@@ -49,6 +56,15 @@ def test_the_last_line_alone_says_how_it_ended_and_at_what_rate(capsys, state):
 def test_a_rate_that_was_not_measured_is_no_number(capsys):
     run_headless(Ended(Snapshot(total_steps=1), steps_per_s=None), Path("run.csv"))
     assert capsys.readouterr().err.endswith("trained 1 step, – steps/s; recorded to run.csv\n")
+
+
+def test_without_a_terminal_no_line_of_progress_is_printed_twice_in_a_row():
+    printed, news = io.StringIO(), News()
+    printer = Printer(printed, lambda _: "16/16 pairs")
+    for state in ("training", "finished"):
+        news.on_snapshot(Snapshot(state=state))
+        printer.show(news)
+    assert printed.getvalue() == "16/16 pairs\n"
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_a_recording_has_the_ranks_of_both_nodes(tmp_path, monkeypatch):
     steps_of = {one[1] for one in messages if one[-1].get("type") == "Progress"}
     assert steps_of == {0, 1}
     (node,) = {one[-1]["node"] for one in messages if one[-1].get("node")}
-    assert node == os.uname().nodename
+    assert node == f"another {os.uname().nodename}"
 
 
 def test_a_new_token_is_shown_once_and_no_script_knows_one(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gpudash.cli.main import main
-from gpudash.commands.sweep import of_count
+from gpudash.commands.sweep_grid import of_count
 from gpudash.compare.sweep import table
 from gpudash.compare.sweep.file import Provenance, SweepFile
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep, whole_rounds

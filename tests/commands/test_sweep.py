@@ -8,15 +8,9 @@ import msgspec
 import pytest
 
 from gpudash.cli.main import main
-from gpudash.commands.sweep import (
-    Outputs,
-    RecordedSweep,
-    check_grid,
-    run_sweep,
-    title_of,
-    trains_on_gpu,
-    vary,
-)
+from gpudash.commands.sweep import RecordedSweep, run_sweep
+from gpudash.commands.sweep_grid import check_grid, trains_on_gpu, vary
+from gpudash.commands.sweep_outputs import Outputs, title_of
 from gpudash.compare.sweep.file import Provenance, SweepFile, read_rows
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep
 from gpudash.compare.sweep.presets import ON_CPU, ON_GPU
@@ -165,7 +159,8 @@ def test_a_presets_size_is_for_the_device_that_was_asked_for(monkeypatch, device
 
 def test_trade_still_names_the_preset_of_the_optimizations(monkeypatch, tmp_path):
     swept = []
-    monkeypatch.setattr("gpudash.commands.sweep.check_grid", lambda *asked: swept.append(asked))
+    check = "gpudash.commands.sweep_grid.check_grid"
+    monkeypatch.setattr(check, lambda *asked: swept.append(asked))
     monkeypatch.setattr("gpudash.commands.sweep.run_sweep", lambda *_, quiet: 0)
     for name in ("trade", "optimizations"):
         assert main(["sweep", "--preset", name, "--device", "cpu"]) == 0

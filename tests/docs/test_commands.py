@@ -23,8 +23,9 @@ NAME = re.compile(r"# (\S+\.py)\n")
 """The first line of a file on a page."""
 HURRIED = f"""
 from gpudash.compare import ab
-from gpudash.commands import sweep
-ab.BLOCK_S = ab.RUN_S = sweep.MIN_S = 0.01
+from gpudash.commands import sweep_grid
+assert all((ab.BLOCK_S, ab.RUN_S, sweep_grid.MIN_S))  # they are looked up there
+ab.BLOCK_S = ab.RUN_S = sweep_grid.MIN_S = 0.01
 {worker_double.GPUDASH}
 """
 SCREENS = ("", "train", "replay")

@@ -1,11 +1,9 @@
 """The tutorial's files do what the page says: its own tests pass, under pytest, in a folder."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.docs.test_commands import ROOT, write_files
+from tests.warm import python
 
 PAGE = ROOT / "docs" / "guide" / "own-workload.md"
 
@@ -13,14 +11,7 @@ PAGE = ROOT / "docs" / "guide" / "own-workload.md"
 def test_the_tests_on_the_page_pass(tmp_path: Path) -> None:
     write_files(PAGE, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.py", "test_mine.py"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rA"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-rA", cwd=tmp_path)
     assert "2 passed" in done.stdout, done.stdout
 
 

@@ -280,6 +280,7 @@ def one_rank(rank, folder, names):
             "collectives": collectives[-1:],
             "data_ms": [one.data_ms for one in toy.records],
             "phases_ms": [one.phases_ms for one in toy.records if one.phases_ms],
+            "parts_ms": [one.parts_ms for one in toy.records if one.parts_ms],
         }
         distributed.barrier()
     Path(folder, f"{rank}.json").write_text(json.dumps(told))

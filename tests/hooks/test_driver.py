@@ -697,6 +697,7 @@ def test_profiled_steps_are_counted_and_in_no_rate(training, tmp_path) -> None:
     training.until(lambda: dashboard.reported[-1].step > last + 2)
     traced = range(found.first_step, last + 1)
     assert (found.answers, found.steps, found.precision) == ((1,), 5, "fp32")
+    assert found.weights.mib > 0
     before_ms = [one.step_ms for one in dashboard.reported if one.step < found.first_step]
     assert min(before_ms) <= found.untraced_step_ms <= max(before_ms)
     assert [one.step for one in dashboard.reported if one.step in traced] == []

@@ -2,8 +2,6 @@
 
 import pytest
 
-from tests.hooks.test_tracker import trained_once
-
 EXPECTED = {
     "each_batch": 12,
     "two_rounds_a_step": 6,
@@ -25,8 +23,8 @@ PAUSE_MS = 50.0
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, worker_id):
-    return trained_once(tmp_path_factory, worker_id)
+def trained(told_by):
+    return told_by("every_shape")
 
 
 @pytest.fixture(scope="module")

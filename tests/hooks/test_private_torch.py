@@ -11,6 +11,7 @@ from torch.utils.data import dataloader
 
 from gpudash.hooks import waits
 from gpudash.hooks.roots import PLACE
+from gpudash.hooks.tracker import NO_TASK
 from gpudash.instrument.uncompiled import uncompiled
 
 
@@ -45,6 +46,16 @@ def test_every_iterator_of_a_loader_is_one_of_this_class_or_no_batch_is_seen():
     assert isinstance(iterator, base)
     assert type(iterator).__next__ is base.__next__
     assert [*inspect.signature(base.__init__).parameters][:2] == ["self", "loader"]
+
+
+def test_a_thread_says_whether_it_runs_a_backward_pass_or_other_threads_are_taken_for_it():
+    weight = nn.Parameter(torch.ones(()))
+    seen = []
+    weight.register_post_accumulate_grad_hook(
+        lambda _: seen.append(torch._C._current_graph_task_id())
+    )
+    weight.square().backward()
+    assert seen[0] != NO_TASK == torch._C._current_graph_task_id()
 
 
 def test_optimizers_hand_the_closure_on_or_the_optimizer_phase_is_too_long():

@@ -1,32 +1,20 @@
 """Several processes that train together: what each of them tells of the waits for the others."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from statistics import median
 
 import pytest
 
 from tests.hooks import ranks
 
-ROOT = Path(__file__).parents[2]
 OTHERS = [rank for rank in range(ranks.RANKS) if rank != ranks.SLOW]
 DIFFERS = 3
 """Times as long; what is late is so by far more, and a busy machine makes the rest longer too."""
 
 
 @pytest.fixture(scope="module")
-def told():
+def told(told_by):
     """By shape, what each rank told."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.hooks.ranks"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    each = json.loads(done.stdout)
+    each = told_by("ranks")
     return {shape: [rank[shape] for rank in each] for shape in ranks.SHAPES}
 
 
@@ -64,6 +52,19 @@ def test_a_delay_shows_in_its_phase_there_and_as_communication_on_the_others(tol
         assert waits_ms > longer_ms / 2
 
 
+def test_a_delay_within_the_backward_pass_shows_in_one_part_of_it_and_all_ranks_cut_alike(told):
+    passes = [
+        [one["backward"] for one in rank["parts_ms"] if "backward" in one]
+        for rank in told["slow_in_backward"]
+    ]
+    assert {len(parts) for each in passes for parts in each} == {4}
+    usual_ms = [[median(part) for part in zip(*each, strict=True)] for each in passes]
+    late_ms = usual_ms.pop(ranks.SLOW)
+    longer_ms = [late - max(others) for late, *others in zip(late_ms, *usual_ms, strict=True)]
+    assert max(longer_ms) > 1e3 * ranks.DELAY_S / 2
+    assert sorted(longer_ms)[-2] < 1e3 * ranks.DELAY_S / 4
+
+
 def test_passes_that_send_nothing_do_not_communicate(told):
     (mib,), (sent_mib,) = (
         {rank["collectives"][0][0] for rank in told[shape]}
@@ -84,7 +85,7 @@ def test_what_a_rank_puts_in_is_its_gradients_and_how_long_that_takes_is_told(to
 def test_it_is_told_whichever_gradient_is_the_last(told, shape):
     for rank in told[shape]:
         measured = [one for one in rank["phases_ms"] if "communication" in one]
-        assert len(measured) >= len(rank["phases_ms"]) - 2  # one is watched, or two
+        assert len(measured) >= len(rank["phases_ms"]) - 3  # at first another one is known
         assert usual(rank, "communication") > 0
 
 

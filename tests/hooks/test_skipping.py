@@ -3,20 +3,19 @@
 import pytest
 
 from tests.hooks import shapes
-from tests.hooks.test_tracker import trained_once
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory, worker_id):
-    return trained_once(tmp_path_factory, worker_id)["found"]
+def alone(told_by):
+    return told_by("every_shape")["found"]
 
 
 UNCOMPILED = [shape for shape in shapes.SHAPES if "compiled" not in shape]
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory, worker_id):
-    return trained_once(tmp_path_factory, worker_id)["found, together"]
+def told(told_by):
+    return told_by("every_shape")["found, together"]
 
 
 @pytest.mark.parametrize("shape", UNCOMPILED)
@@ -53,5 +52,6 @@ def test_what_is_aside_ends_them_and_is_no_part_of_them(told, alone):
         assert told[shape]["asides"] == alone[shape]["asides"]
 
 
-def test_several_optimizers_are_always_looked_at(told):
-    assert {record["count"] for record in told["gan"]["records"]} == {1}
+@pytest.mark.parametrize("shape", ["gan", "one_optimizer_in_backward"])
+def test_optimizers_that_autograds_thread_may_call_and_several_are_always_looked_at(told, shape):
+    assert {record["count"] for record in told[shape]["records"]} == {1}

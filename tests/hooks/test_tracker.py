@@ -1,38 +1,14 @@
 """Trainings of many shapes: their steps, what was measured, and what was left as it was."""
 
-import fcntl
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from tests.hooks import shapes
-
-ROOT = Path(__file__).parents[2]
-
-
-def python(*args):
-    return subprocess.run(
-        [sys.executable, *args], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-
-
-def trained_once(tmp_path_factory, worker_id):
-    """What all shapes told, by how they were trained; made once: pytest's workers share it."""
-    folder = tmp_path_factory.getbasetemp()
-    path = (folder if worker_id == "master" else folder.parent) / "shapes.json"
-    with path.open("a+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if not path.stat().st_size:
-            file.write(python("-m", "tests.hooks.every_shape").stdout)
-    return json.loads(path.read_text())
+from tests.warm import python
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory, worker_id):
-    return trained_once(tmp_path_factory, worker_id)["found"]
+def told(told_by):
+    return told_by("every_shape")["found"]
 
 
 @pytest.mark.parametrize("shape", shapes.SHAPES)

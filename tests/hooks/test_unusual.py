@@ -1,25 +1,13 @@
 """What few scripts do: it works as without gpudash, and the steps are told all the same."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[2]
+OTHERS = "another thread trains too: its steps are not counted"
 
 
 @pytest.fixture(scope="module")
-def told():
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.hooks.unusual"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return json.loads(ran.stdout)
+def told(told_by):
+    return told_by("unusual")
 
 
 def test_no_hook_fails(told):
@@ -87,3 +75,34 @@ def test_a_scaled_loss_that_was_divided_is_not_shown_for_the_loss(told):
 
 def test_threads_that_train_one_after_the_other_are_all_heard(told):
     assert told["thread_after_thread"]["steps"] == 9
+
+
+def test_of_two_threads_that_train_the_first_is_measured_and_a_line_says_so(told):
+    assert told["two_threads"]["steps"] == 9
+    line = "SGD, root Net, 1 backward pass a step, DataLoader with 0 workers, "
+    assert told["two_threads"]["found"][-1] == line + OTHERS
+
+
+def test_a_second_thread_is_measured_once_the_first_stands_still(told):
+    steps = told["another_thread_goes_on"]["steps"]
+    assert 3 + 20 / 2 < steps < 3 + 20
+    assert told["another_thread_goes_on"]["found"][-1].endswith(OTHERS)
+
+
+def test_a_model_that_the_collector_no_longer_lists_is_found_and_not_kept_alive(told):
+    assert told["frozen"]["is_root"] == [True]
+    assert not told["frozen"]["is_kept"]
+
+
+def test_no_call_of_ours_stands_around_the_making_of_a_loaders_iterator(told):
+    assert told["iterator_made"]["ours"] == []
+
+
+def test_a_forked_child_that_trains_the_same_model_on_hears_its_calls(told):
+    assert told["begun_anew"]["found"][-1].startswith("SGD, root Net, ")
+    assert told["begun_anew"]["called"] == [True]
+
+
+def test_iterators_that_take_a_loader_in_their_own_way_are_made_as_ever(told):
+    assert told["iterators_of_the_scripts_own"]["steps"] == 9
+    assert "DataLoader" in told["iterators_of_the_scripts_own"]["found"][0]

@@ -5,7 +5,9 @@ import gc
 import io
 import json
 import pickle
+import queue
 import threading
+import traceback
 import weakref
 from collections import deque
 
@@ -13,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from gpudash.hooks import tracker
 from gpudash.hooks.found import NewestCall
@@ -297,7 +300,10 @@ def scaled(toy):
 def thread_after_thread(_toy):
     """Each trains a model when the one before has ended; all live from the begin."""
 
+    begun = threading.Event()
+
     def trial(before):
+        begun.wait()  # or the third could be given the first one's number, which had ended
         if before is not None:
             before.join()
         model = Net()
@@ -308,8 +314,134 @@ def thread_after_thread(_toy):
         trials.append(threading.Thread(target=trial, args=(trials[-1],)))
     for one in trials[1:]:
         one.start()
+    begun.set()
     trials[-1].join()
     return {}
+
+
+class Beside:
+    """A second thread, which trains a model of its own whenever it is asked to."""
+
+    def __init__(self):
+        self._model = Net()
+        self._optimizer = sgd(self._model)
+        self._asked, self._done = queue.Queue(), queue.Queue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self):
+        while (batches := self._asked.get()) is not None:
+            fit(self._model, self._optimizer, batches)
+            self._done.put(None)
+
+    def fit(self, steps):
+        """Have it train, and wait for it."""
+        self._asked.put([(BATCH, torch.ones(8, dtype=torch.long))] * steps)
+        self._done.get()
+
+    def end(self):
+        self._asked.put(None)
+
+
+@case
+def two_threads(_toy):
+    """They take turns, also where the first is in a backward pass."""
+    model, beside = Net(), Beside()
+    optimizer = sgd(model)
+    fit(model, optimizer)
+    beside.fit(2)
+    model.one.weight.register_hook(lambda _: beside.fit(2))
+    fit(model, optimizer)
+    fit(model, optimizer)
+    beside.end()
+    return {}
+
+
+@case
+def another_thread_goes_on(_toy):
+    """The first one tries three steps out and waits from then on."""
+    model, beside = Net(), Beside()
+    fit(model, sgd(model))
+    beside.fit(20)
+    beside.end()
+    return {}
+
+
+@case
+def frozen(toy):
+    """The script takes what it has made out of the garbage collector's sight."""
+    model, beside = Net(), nn.Linear(2, 1)
+    optimizer = sgd(model)
+    gc.freeze()
+    fit(model, optimizer)
+    is_root = [root.module is model for root in toy.newest.roots]
+    gone = weakref.ref(beside)
+    del beside
+    return {"is_root": is_root, "is_kept": gone() is not None}
+
+
+class Orders(list):
+    """Batches' indices, which note who asks for them."""
+
+    def __iter__(self):
+        self.stack = [frame.filename for frame in traceback.extract_stack()]
+        return super().__iter__()
+
+
+@case
+def iterator_made(_toy):
+    """Warnings name a line by how many calls it is away."""
+    model, orders = Net(), Orders([[0, 1], [2, 3]])
+    rows = TensorDataset(torch.ones(8, 8), torch.ones(8, dtype=torch.long))
+    fit(
+        model,
+        sgd(model),
+        [(x.repeat(4, 1), y.repeat(4)) for x, y in DataLoader(rows, batch_sampler=orders)],
+    )
+    return {"ours": [name for name in orders.stack if "gpudash/hooks" in name]}
+
+
+class Reordered(_SingleProcessDataLoaderIter):
+    """Takes the loader where its base takes nothing."""
+
+    def __init__(self, epoch, *, of):
+        self.epoch = epoch
+        super().__init__(of)
+
+
+class Made(_SingleProcessDataLoaderIter):
+    """Is made by a function of its own, which hands nothing on."""
+
+    def __new__(cls, _loader):
+        return super().__new__(cls)
+
+
+class Remembering(_SingleProcessDataLoaderIter, dict):
+    """Holds memory that a plain object has not."""
+
+    __hash__ = object.__hash__
+
+
+@case
+def iterators_of_the_scripts_own(_toy):
+    model, batches = Net(), loader()
+    optimizer = sgd(model)
+    fit(model, optimizer, Reordered(1, of=batches))
+    fit(model, optimizer, Made(batches))
+    fit(model, optimizer, Remembering(batches))
+    return {}
+
+
+@case
+def begun_anew(toy):
+    """As in a forked child: a model that is listened to already is trained on."""
+    model = Net()
+    optimizer = sgd(model)
+    fit(model, optimizer)
+    toy.tracker.begin_anew()
+    toy.tracker.may_skip = False
+    fit(model, optimizer)
+    fit(model, optimizer)
+    return {"called": [root.was_called for root in toy.newest.roots]}
 
 
 def main():

@@ -123,6 +123,25 @@ def test_a_phase_that_comes_more_than_once_is_added_up(clock: Clock[int], device
     assert step.device_ms == 28
 
 
+def test_a_phase_that_is_marked_again_while_it_lasts_is_cut(
+    clock: Clock[int], device: Device
+) -> None:
+    names = ("copy", "prepare", "forward", *["backward"] * 3, "optimizer", "idle")
+    enqueue(clock, device, list(zip(names, (0, 1, 3, 6, 10, 15, 21, 28), strict=True)), 1)
+    (step,) = finished(clock, device, 101)
+    assert step.parts_ms == {"backward": (4, 5, 6)}
+    assert step.phases_ms
+    assert step.phases_ms["backward"] == 4 + 5 + 6
+    assert step.device_ms == 28
+
+
+def test_a_phase_that_comes_again_later_is_not_cut(clock: Clock[int], device: Device) -> None:
+    twice = ("copy", "prepare", "forward", "backward", "forward", "backward", "optimizer", "idle")
+    enqueue(clock, device, list(zip(twice, (0, 1, 3, 6, 10, 15, 21, 28), strict=True)), 1)
+    (step,) = finished(clock, device, 101)
+    assert step.parts_ms is None
+
+
 def test_a_mark_that_names_no_phase_ends_the_one_before(clock: Clock[int], device: Device) -> None:
     names = ("hook", "copy", "prepare", "forward", "hook", "backward", "optimizer", "idle")
     enqueue(clock, device, list(zip(names, (0, 1, 3, 6, 10, 15, 21, 28), strict=True)), 1)

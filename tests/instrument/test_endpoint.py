@@ -67,6 +67,53 @@ def test_another_user_is_turned_away(path, monkeypatch) -> None:
         assert dashboard.recv(1) == b""
 
 
+def descriptors() -> set[int]:
+    return {int(one.name) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()}
+
+
+def test_a_descriptor_that_the_script_closed_and_took_for_a_file_is_the_scripts(
+    path, tmp_path
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"its own\n")
+    with file.open("r+b") as opened:
+        before = descriptors()
+        listening, dashboard, line = connected(path)
+        ours = descriptors() - before - {dashboard.fileno()}
+        assert len(ours) == 2
+        for one in ours:
+            os.dup2(opened.fileno(), one)
+        line.send(Notice(text="hello"))
+        assert line.gone
+        assert line.read() == []
+        listening.accept()
+        listening.close()
+        assert all(os.path.sameopenfile(one, opened.fileno()) for one in ours)
+        assert opened.tell() == 0
+        assert file.read_bytes() == b"its own\n"
+        for one in ours:
+            os.close(one)
+    dashboard.close()
+
+
+def test_once_its_descriptors_were_closed_another_dashboard_may_come(path) -> None:
+    before = descriptors()
+    listening, dashboard, line = connected(path)
+    for one in descriptors() - before - {dashboard.fileno()}:
+        os.close(one)
+    assert line.read() == []
+    assert dashboard.recv(1) == b""
+    dashboard.close()
+    assert listening.accept() is None
+    with socket.socket(socket.AF_UNIX) as another:
+        another.connect(str(path))
+        accepted = listening.accept()
+        assert accepted is not None
+        accepted.close()
+    listening.close()
+    assert not path.exists()
+
+
 def test_events_leave_with_their_rank_and_commands_arrive(path) -> None:
     _, dashboard, line = connected(path)
     line.send(Notice(text="hello"))

@@ -1,8 +1,5 @@
 """Flops are counted by shapes; the step is what it is without the count."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,6 +10,7 @@ from torch.utils.flop_counter import flop_registry
 from gpudash.instrument import flops
 from gpudash.instrument.flops import counting, multiplies
 from gpudash.protocol import Flops
+from tests.warm import python
 from tests.workloads.trainings import needs_cuda
 
 CPU = torch.device("cpu")
@@ -147,7 +145,7 @@ assert counter.flops() is None
 
 
 def test_where_anything_was_compiled_nothing_is_touched_and_nothing_counted():
-    subprocess.run([sys.executable, "-c", COMPILED], check=True)
+    python("-c", COMPILED)
 
 
 @pytest.mark.parametrize(

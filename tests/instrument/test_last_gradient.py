@@ -26,16 +26,21 @@ class Watched:
     def __init__(self, module=None):
         self.module = module or Net()
         self.complete = []  # at each call
-        self.last = LastGradient(self.module, self._take)
+        self.parts = []  # how many gradients were there at the end of each part
+        self.last = LastGradient(self.module, self._take, self._take_part)
 
     def _take(self):
         wanted = [one for one in self.module.parameters() if one.requires_grad]
         self.complete.append(all(one.grad is not None for one in wanted))
 
+    def _take_part(self):
+        self.parts.append(sum(one.grad is not None for one in self.module.parameters()))
+
     def backward(self, **how):
         """Return what is said at the end of a pass, and what was known at the newest call."""
         self.module.zero_grad()
         self.complete.clear()
+        self.parts.clear()
         loss = self.module(torch.ones(1, 4), **how).sum()
         self.last.begin()
         loss.backward()
@@ -87,6 +92,34 @@ def test_one_that_comes_later_than_the_known_one_is_found_in_time(monkeypatch):
     assert told[-1] == (True, [True])
 
 
+def test_a_pass_is_cut_into_parts_of_about_equally_many_gradients():
+    watched = Watched()
+    watched.backward()
+    assert watched.backward() == (True, [True])
+    assert all(1 <= there < 6 for there in watched.parts)
+    assert watched.parts == sorted(watched.parts)
+    assert len(watched.parts) >= 2
+
+
+def test_a_module_of_few_parameters_is_not_cut():
+    watched = Watched(nn.Linear(4, 4))
+    for _ in range(3):
+        watched.backward()
+    assert watched.parts == []
+
+
+def test_a_part_that_ends_after_the_known_last_gradient_says_that_it_was_not_the_last():
+    watched = Watched()
+    for layer in (watched.module.first, watched.module.second):
+        layer.requires_grad_(requires_grad=False)
+    watched.module.third = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    for _ in range(2):
+        watched.backward()
+    watched.module.third = watched.module.third[::-1]  # the same four, the other way round
+    ends = [watched.backward()[0] for _ in range(4)]
+    assert (ends[0], ends[-1]) == (False, True)
+
+
 def test_where_no_gradient_comes_it_is_lost_and_no_parameter_is_watched():
     watched = Watched()
     other = nn.Linear(4, 4)
@@ -97,6 +130,25 @@ def test_where_no_gradient_comes_it_is_lost_and_no_parameter_is_watched():
     assert watched.last.is_lost
     watched.last.begin()
     assert hooks_on(watched.module) == []
+
+
+@pytest.mark.parametrize("others", [1, 2, 5])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_of_models_that_have_passes_by_turns_each_is_told_in_its_own(others, is_first):
+    watched, other, told, watches = Watched(), nn.Linear(4, 4), [], []
+    for _ in range(40):
+        if is_first:
+            told.append(watched.backward())
+        for _ in range(others):
+            watched.last.begin()
+            watches.append(watched.last._is_watching)
+            other(torch.ones(1, 4)).sum().backward()
+            assert watched.last.end() is False
+        if not is_first:
+            told.append(watched.backward())
+    assert not watched.last.is_lost
+    assert told[8:] == [(True, [True])] * 32
+    assert sum(watches) < 20  # each costs 5 µs a parameter
 
 
 def hooks_on(module):
@@ -144,7 +196,7 @@ def test_what_fails_half_way_leaves_nothing():
 
 def test_the_module_is_not_kept_alive():
     net = Net()
-    last = LastGradient(net, lambda: None)
+    last = LastGradient(net, lambda: None, lambda: None)
     for _ in range(2):
         last.begin()
         net(torch.ones(1, 4)).sum().backward()
@@ -156,6 +208,18 @@ def test_the_module_is_not_kept_alive():
     assert parameter() is None
     last.begin()
     assert last.end() is False
+
+
+def test_what_is_left_of_a_module_that_is_gone_can_be_swapped():
+    watched = Watched()
+    for _ in range(2):
+        watched.backward()
+    layers = [*watched.module.children()]
+    watched.module = None
+    gc.collect()
+    for layer in layers:  # as `to` does with tensors of subclasses: one with a weakref is refused
+        for one in layer.parameters():
+            torch.utils.swap_tensors(one, nn.Parameter(torch.zeros_like(one)))
 
 
 def test_a_compiler_that_would_take_hooks_in_meets_none():

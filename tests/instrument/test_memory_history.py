@@ -79,11 +79,11 @@ def test_when_memory_runs_out_what_is_recorded_by_then_is_told(allocator: Alloca
     said: list[Event] = []
     watched = history(said)
     watched.watch(5)
-    told = watched.tell()
-    assert said == [told]
-    assert told is not None
-    assert told.answers == ()
-    assert watched.tell() is None
+    owners = watched.report()
+    assert said == [owners]
+    assert owners is not None
+    assert owners.answers == ()
+    assert watched.report() is None
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_training_that_ends_when_memory_has_run_out_tells_what_was_held_and_wh
     asked.ran_out(5 * MIB)
     asked.ran_out(9 * MIB)  # within a second
     assert said == []
-    asked.tell_lack()
+    asked.report_lack()
     (told,) = said
     assert isinstance(told, MemoryOwners)
     assert (told.answers, told.peak_mib) == ((), 8.0)
@@ -176,11 +176,11 @@ def test_memory_that_ran_out_long_ago_is_not_why_a_training_ends(
 ):
     said: list[Event] = []
     asked = history(said)
-    asked.tell_lack()
+    asked.report_lack()
     asked.ran_out(5 * MIB)
     now_s = time.monotonic()
     monkeypatch.setattr(memory_history.time, "monotonic", lambda: now_s + END_S)
-    asked.tell_lack()
+    asked.report_lack()
     assert said == []
 
 
@@ -189,7 +189,7 @@ def test_a_look_that_fails_is_none_of_the_scripts_business(allocator: Allocator)
     said: list[Event] = []
     asked = history(said)
     asked.ran_out(5 * MIB)
-    asked.tell_lack()
+    asked.report_lack()
     assert said == []
 
 
@@ -214,7 +214,7 @@ def test_on_a_gpu_a_request_that_fails_is_noted_with_its_line():
     observe(GPU, asked.ran_out)
     with pytest.raises(torch.OutOfMemoryError):
         torch.empty(1 << 45, dtype=torch.uint8, device=GPU)
-    asked.tell_lack()
+    asked.report_lack()
     (told,) = said
     assert isinstance(told, MemoryOwners)
     assert told.owners[0].file == __file__

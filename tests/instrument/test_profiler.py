@@ -3,8 +3,6 @@
 import json
 import os
 import resource
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,10 +14,11 @@ from torch.autograd import profiler as autograd
 
 from gpudash.instrument import profiler as module
 from gpudash.instrument.profiler import NoProfile, Profiler, note, shows_device
-from gpudash.protocol import Profiled
+from gpudash.protocol import Pinning, Profiled
+from tests.warm import python
 
 CPU = torch.device("cpu")
-ROOT = Path(__file__).parents[2]
+PINNING = Pinning(pin_ms=1, thread_pin_ms=1, copy_ms=1)
 
 
 def toy() -> Callable[[], Tensor]:
@@ -162,9 +161,8 @@ def test_a_profile_changes_no_bit_of_the_training(tmp_path):
 def test_it_prints_nothing(tmp_path):
     """In a process of its own: Kineto asks how loud it is to be for the first profile alone."""
     first = "from pathlib import Path; from tests.instrument.test_profiler import profiled\n"
-    program = [sys.executable, "-c", f"{first}profiled(Path({str(tmp_path / 'trace.json')!r}))"]
-    done = subprocess.run(program, cwd=ROOT, capture_output=True, check=True)
-    assert (done.stdout, done.stderr) == (b"", b"")
+    done = python("-c", f"{first}profiled(Path({str(tmp_path / 'trace.json')!r}))")
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_it_ends_with_the_steps_it_has_when_they_take_too_long(tmp_path, monkeypatch):
@@ -316,3 +314,27 @@ def test_a_trace_on_a_gpu_holds_its_kernels(tmp_path):
     profiler.end()
     events = json.loads(path.read_text())["traceEvents"]
     assert sum(one.get("cat") == "kernel" for one in events) >= 4
+
+
+@pytest.mark.parametrize(("mib", "is_measured"), [(0.5, False), (1, True)])
+def test_pinning_is_measured_where_much_is_copied_from_memory_that_is_not_pinned(
+    tmp_path, monkeypatch, mib, is_measured
+):
+    def export(_, path):
+        copy = '"cat": "gpu_memcpy", "name": "Memcpy HtoD (%s -> Device)", "args": {"bytes": %d}'
+        copies = [copy % ("Pageable", mib * 2**20), copy % ("Pinned", 1 << 30)] * 3
+        Path(path).write_text("[{" + "}, {".join(['"cat": "kernel"', *copies]) + "}]\n}")
+
+    monkeypatch.setattr(autograd.profile, "export_chrome_trace", export)
+    asked = []
+    monkeypatch.setattr(
+        module, "measure_pinning", lambda *arguments: asked.append(arguments) or PINNING
+    )
+    profiler = Profiler(CPU, 3, tmp_path / "trace.json")
+    profiler.begin(1)
+    profiler._is_cuda = True  # from here on
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    while not profiler.step():
+        pass
+    assert profiler.end("fp32").pinning == (PINNING if is_measured else None)
+    assert asked == ([(CPU, [1 << 20] * 3, 3)] if is_measured else [])

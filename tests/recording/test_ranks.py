@@ -7,17 +7,18 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from gpudash.protocol import Envelope, Parted, Progress, Started
+from gpudash.protocol import Envelope, Parted, Progress, Started, Step
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.export import export
 from gpudash.recording.intervals import GRACE_S, Interval, Intervals
-from gpudash.recording.log import Origin, line_of
-from gpudash.recording.rank_interval import HELD_S, RankTracks
+from gpudash.recording.log import LogReader, Origin, line_of
+from gpudash.recording.rank_interval import HELD_S, MOST_READINGS, RankTracks
+from gpudash.recording.unfold import unfold, unfold_ranks
 from gpudash.recording.writer import RecordingWriter
 from gpudash.run.clocks import moved
 from gpudash.run.replayed import replayed
 from tests import simulated_ranks
-from tests.scripted_run import BEGAN_S, Trainer, gpu
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host
 
 OTHER = "GPU-2222"
 
@@ -48,6 +49,7 @@ def two_ranks() -> list[tuple[int, object]]:
         ]
         at_s = runs[0].now_s
         told += [(0, gpu(at_s, power_w=500.0)), (0, gpu(at_s, uuid=OTHER, index=1, power_w=400.0))]
+        told += [(rank, host(at_s, core_wait_pct=10.0 + rank)) for rank in (0, 1)]
     return told
 
 
@@ -69,11 +71,11 @@ def recorded(tmp_path):
     return recorded_from(BEGAN_S, tmp_path / "run.csv")
 
 
-def recorded_from(began_s, path):
+def recorded_from(began_s, path, told=None):
     began_utc = datetime(2026, 1, 2, tzinfo=UTC)
     origin = Origin(began_s=began_s, began_utc=began_utc, interval_s=0.5, command=())
     writer = RecordingWriter(path, origin)
-    told = two_ranks()
+    told = told or two_ranks()
     for seq, (rank, body) in enumerate(told[:2]):
         writer.take(Envelope(source="training", rank=rank, seq=seq, sent_s=BEGAN_S, body=body))
     for row in rows_of(told):
@@ -94,6 +96,7 @@ def test_each_rank_has_a_row_with_its_own_times_and_its_gpu(recorded):
     assert (first["step_ms_p50"], second["step_ms_p50"]) == ("50.0000", "48.0000")
     assert (first["gpu_uuid"], second["gpu_uuid"]) == ("GPU-1111", OTHER)
     assert (first["power_w"], second["power_w"]) == ("500.0", "400.0")
+    assert (first["core_wait_pct"], second["core_wait_pct"]) == ("10.0", "11.0")
     assert (first["time_s"], second["time_s"]) == ("1.000", "1.000")
 
 
@@ -102,6 +105,45 @@ def test_rates_can_be_summed_over_the_rows(recorded):
     assert (first["steps"], second["steps"]) == ("10", "")
     assert (first["steps_per_s"], second["steps_per_s"]) == ("20.0000", "")
     assert (first["samples_per_s"], second["samples_per_s"]) == ("160.000", "160.000")
+
+
+def cut(parts_ms: dict[int, tuple[float, ...]]) -> list[tuple[int, object]]:
+    """Return what two ranks tell whose backward passes take so long, part by part."""
+
+    def within(step: Step, rank: int) -> Step:
+        parts = parts_ms[rank]
+        phases_ms = (step.phases_ms or {}) | {"backward": sum(parts)}
+        return msgspec.structs.replace(step, phases_ms=phases_ms, parts_ms={"backward": parts})
+
+    return [
+        (rank, msgspec.structs.replace(body, steps=tuple(within(one, rank) for one in body.steps)))
+        if isinstance(body, Progress)
+        else (rank, body)
+        for rank, body in two_ranks()
+    ]
+
+
+def test_the_parts_of_a_backward_pass_are_recorded_as_means_and_read_again(tmp_path):
+    parts_ms = {0: (10.0, 12.5), 1: (14.0, 8.5)}
+    told = cut(parts_ms)
+    for row in rows_of(told):
+        assert row.parts_ms == {"backward": parts_ms[0]}
+        assert row.ranks[1].parts_ms == {"backward": parts_ms[1]}
+        ((_, progress), *_) = unfold_ranks(row)
+        assert [one.parts_ms for one in progress.steps] == [{"backward": parts_ms[1]}]
+        steps = [one for body in unfold(row) if isinstance(body, Progress) for one in body.steps]
+        assert {one.parts_ms["backward"] for one in steps} == {parts_ms[0]}
+    long_ms = cut({0: (10.000001, 12.500001), 1: parts_ms[1]})
+    log = recorded_from(BEGAN_S, tmp_path / "run.csv", long_ms).with_suffix(".jsonl")
+    rows = [row for row in LogReader(log) if isinstance(row, Interval)]
+    assert [row.parts_ms for row in rows] == [{"backward": parts_ms[0]}] * 2
+    assert [row.ranks[1].parts_ms for row in rows] == [{"backward": parts_ms[1]}] * 2
+
+
+def test_parts_that_are_not_cut_alike_are_not_recorded():
+    rows = rows_of([*cut({0: (1.0, 2.0), 1: (1.0, 2.0)})[:12], *two_ranks()[12:]])
+    assert rows[0].parts_ms == {}
+    assert rows[0].phases_ms["backward"] > 0
 
 
 def test_a_single_process_is_rank_0_of_1():
@@ -146,11 +188,28 @@ def test_a_process_that_follows_another_begins_at_its_first_step():
 
 def test_while_rank_0_is_silent_the_newest_steps_of_the_others_are_held_and_no_more():
     run = Trainer()
-    others = [(1, run.step(50.0)) for _ in range(1000)]
+    others = [one for _ in range(1000) for one in ((1, run.step(50.0)), (1, host(run.now_s)))]
     rows = rows_of([(0, started(0, Trainer())), (1, started(1, Trainer())), *others], run.now_s)
     ranks = [row.ranks[1] for row in rows]
     assert sum(one.steps for one in ranks) == pytest.approx((0.5 + HELD_S) / 0.05, abs=1)
     assert ranks[-1].step == 1000
+
+
+def test_what_is_read_of_a_rank_in_a_long_hang_is_in_its_rows_as_rank_0s_is():
+    told = two_ranks()
+    hang = range(1, 121)
+    read = [(rank, host(BEGAN_S + 1.0 + at_s)) for at_s in hang for rank in (0, 1)]
+    rows = rows_of([*told, *read], BEGAN_S + 1.0 + hang[-1])
+    assert sum("cpu_pct" in row.host for row in rows if row.ended_s > BEGAN_S + 1.0) == len(hang)
+    for row in rows:
+        assert ("cpu_pct" in row.ranks[1].host) == ("cpu_pct" in row.host)
+
+
+def test_of_an_endless_hang_a_bounded_number_of_readings_is_held():
+    read = [(1, host(BEGAN_S + at_s)) for at_s in range(10 * MOST_READINGS)]
+    told = [(rank, started(rank, Trainer())) for rank in (0, 1)]
+    rows = rows_of([*told, *read], BEGAN_S + 10 * MOST_READINGS)
+    assert 0 < sum("cpu_pct" in row.ranks[1].host for row in rows) <= MOST_READINGS
 
 
 def test_the_log_holds_what_the_rows_say(recorded):
@@ -171,6 +230,8 @@ def test_a_replay_shows_every_rank_and_its_gpu(recorded, with_log):
     assert second.samples_per_s == pytest.approx(8 / 0.048, rel=0.01)
     assert first.gpu.number("power_w") == 500.0
     assert second.gpu.number("power_w") == 400.0
+    assert first.host.number("core_wait_pct") == 10.0
+    assert second.host.number("core_wait_pct") == 11.0
 
 
 def say_at_the_end(path, *told):

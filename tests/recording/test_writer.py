@@ -233,7 +233,7 @@ def test_a_recording_whose_training_was_restarted_after_a_failure_is_complete(tm
 
 def test_a_failure_after_the_end_of_a_recording_is_no_part_of_it(tmp_path):
     first, second = (RecordingWriter(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
-    recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
+    recordings = Recordings(report=lambda error: pytest.fail(str(error)))
     recordings.begin(first, None, BEGAN_S, account(0.0))
     recordings.begin(second, None, BEGAN_S + 4, account(4.0))
     recordings.take(replace(of_training(failed(BEGAN_S + 5)), sent_s=BEGAN_S + 5))
@@ -329,7 +329,7 @@ def test_the_account_is_unknown_until_the_end(tmp_path):
 
 def test_each_recording_accounts_for_its_own_time(tmp_path):
     first, second = (RecordingWriter(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
-    recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
+    recordings = Recordings(report=lambda error: pytest.fail(str(error)))
     recordings.begin(first, None, BEGAN_S, account(10.0))
     recordings.begin(second, None, BEGAN_S + 4, account(13.5, paused_s=1.0))
     recordings.write([interval(), interval(began_s=BEGAN_S + 5, ended_s=BEGAN_S + 5.5)])
@@ -341,7 +341,7 @@ def test_each_recording_accounts_for_its_own_time(tmp_path):
 
 
 def test_a_screen_is_given_a_name_of_two_lines_as_one(tmp_path):
-    recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
+    recordings = Recordings(report=lambda error: pytest.fail(str(error)))
     recordings.begin(RecordingWriter(tmp_path / "a\nb.csv", ORIGIN), None, BEGAN_S, account(10.0))
     assert recordings.shown.path.isprintable()
     recordings.close(account(10.0))
@@ -349,7 +349,7 @@ def test_a_screen_is_given_a_name_of_two_lines_as_one(tmp_path):
 
 def test_where_no_step_was_recorded_there_is_no_account(tmp_path):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
+    recordings = Recordings(report=lambda error: pytest.fail(str(error)))
     recordings.begin(recorder, None, BEGAN_S, account(10.0))
     recordings.close(account(10.0))
     assert described(recorder).complete

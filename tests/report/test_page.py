@@ -10,14 +10,8 @@ import pytest
 
 from gpudash.format import significant
 from gpudash.recording.csv_reader import NOT_RECORDED
-from gpudash.report.charts import (
-    MOST_BINS,
-    bins_of,
-    interval_chart,
-    reach_of,
-    step_chart,
-    throughput_chart,
-)
+from gpudash.report.charts import interval_chart, reach_of, step_chart, throughput_chart
+from gpudash.report.frame import MOST_BINS, bins_of
 from gpudash.report.markup import document, element, number
 from gpudash.report.page import POLICY
 from gpudash.snapshot import Marker, Result, Series, Snapshot

@@ -1,6 +1,6 @@
 """One of torchrun's processes: trains until a file is there, then compares the ranks' weights.
 
-`--no-workers R`: on rank R a loader worker fails.
+`--too-many N`: with so many loader workers, those of rank 1 fail.
 """
 
 import argparse
@@ -19,19 +19,20 @@ IMAGES, CLASSES, SIDE = 8192, 10, 8
 
 
 class Images(Dataset):
-    """Random images, that a rank's loader workers cannot make if it is told so."""
+    """Random images, that too many loader workers cannot make."""
 
-    def __init__(self, *, fails_in_workers):
+    def __init__(self, too_many):
         # long epochs: CPython 3.11 may hang in a fork beside gloo's threads, one in a thousand
         self._images = torch.randn(IMAGES, 3, SIDE, SIDE)
         self._answers = torch.arange(IMAGES) % CLASSES
-        self._fails = fails_in_workers
+        self._too_many = too_many
 
     def __len__(self):
         return len(self._answers)
 
     def __getitem__(self, at):
-        if self._fails and get_worker_info() is not None:
+        worker = get_worker_info()
+        if worker is not None and worker.num_workers == self._too_many:
             raise OSError("no such file")
         return self._images[at], self._answers[at]
 
@@ -39,7 +40,7 @@ class Images(Dataset):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("until", type=Path)
-    parser.add_argument("--no-workers", type=int, default=-1)
+    parser.add_argument("--too-many", type=int)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     distributed.init_process_group("gloo")
@@ -50,7 +51,7 @@ def main():
     )
     model = DistributedDataParallel(net)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    data = Images(fails_in_workers=rank == arguments.no_workers)
+    data = Images(arguments.too_many if rank == 1 else None)
     sampler = DistributedSampler(data)
     loader = DataLoader(data, batch_size=8, sampler=sampler)
     is_over = torch.zeros(())

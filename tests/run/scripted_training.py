@@ -51,9 +51,9 @@ LATE_AT = 40
 class Training:
     """Serves one dashboard at a time between its steps."""
 
-    def __init__(self, place, rank, world_size=1):
+    def __init__(self, place, rank, world_size=1, job=""):
         self.worker, self.rank, self.seq = Worker(), rank, 0
-        self.world_size = world_size
+        self.world_size, self.job = world_size, job
         self.worker.now_s = time.monotonic()
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(place.socket(os.getpid())))
@@ -79,7 +79,8 @@ class Training:
             connection.close()
             return
         self.connection = connection
-        self.tell(Hello(can=("levers", "pause", "blocks", "record", "leave"), pid=os.getpid()))
+        can = ("levers", "pause", "blocks", "record", "leave")
+        self.tell(Hello(can=can, pid=os.getpid(), job=self.job))
         self.tell(Offered(found="SGD, root Net", levers=LEVERS))
         started = self.worker.start()
         facts = {"pid": os.getpid(), "world_size": self.world_size}
@@ -130,6 +131,7 @@ def main():
     parser.add_argument("--step-s", type=float, default=0.01)
     parser.add_argument("--rank", type=int, default=int(os.environ.get("RANK", "0")))
     parser.add_argument("--world-size", type=int, default=1)
+    parser.add_argument("--job", default="")
     parser.add_argument("--exit", type=int, default=0)
     parser.add_argument("--fork", action="store_true", help="two train, as under torchrun")
     parser.add_argument("--dies", type=Path, help="once it is there, unless started again")
@@ -142,7 +144,7 @@ def main():
     place.mark("python")
     place.mark("torch")
     print("training", os.getpid(), flush=True)
-    training = Training(place, arguments.rank, arguments.world_size)
+    training = Training(place, arguments.rank, arguments.world_size, arguments.job)
     if arguments.late:
         stack_signal.answer(place)
     if arguments.dies or arguments.late:

@@ -145,7 +145,7 @@ class Told:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.recordings = Recordings(tell=lambda error: pytest.fail(str(error)))
+        self.recordings = Recordings(report=lambda error: pytest.fail(str(error)))
         self.run = Trainer()
         self.seq = 0
 

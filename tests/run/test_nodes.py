@@ -2,10 +2,12 @@
 
 import json
 import os
+import platform
 import select
 import socket
 import subprocess
 import time
+from contextlib import closing
 
 import msgspec
 import pytest
@@ -18,6 +20,8 @@ from gpudash.protocol import (
     Envelope,
     GpuReading,
     Hello,
+    HostReading,
+    Joined,
     Progress,
     Refused,
     Resumed,
@@ -26,11 +30,12 @@ from gpudash.protocol import (
     Started,
     Step,
 )
-from gpudash.run import handshake, nodes
+from gpudash.run import handshake, nodes, stacks
 from gpudash.run.addresses import LOOPBACK, Address
 from gpudash.run.handshake import Answer, Challenge, Denied, Welcome
 from gpudash.run.link import Parting, Ping, Pong, line_of, own_line
 from gpudash.run.nodes import MOST_STRANGERS, Nodes
+from gpudash.run.normalise import Normaliser
 from gpudash.run.training_processes import TrainingProcesses
 
 TOKEN = "a token of the tests"
@@ -95,9 +100,10 @@ class Peer:
         self.file.write(line + b"\n")
         self.file.flush()
 
-    def prove(self, node="gpu2", run="r", token=TOKEN):
+    def prove(self, node="gpu2", run="r", token=TOKEN, can=("stacks",)):
         challenge = self.hear(Challenge)
         said = handshake.answer(token, challenge, node=node, run=run, clock_s=self.clock_s())
+        said = msgspec.structs.replace(said, can=can)
         self.say(msgspec.json.encode(said))
         return challenge, said
 
@@ -159,12 +165,41 @@ def test_a_command_reaches_the_process_that_it_is_for(here, node):
     assert (process, json.loads(command)["settings"]) == (b"412", {"precision": "bf16"})
 
 
-def test_where_a_process_elsewhere_is_nobody_asks(here, node):
-    node.tell(Hello())
-    here.until(lambda: here.processes._members)
+def ask_for_stacks(here, ranks=1):
+    here.until(lambda: len(here.processes._ranks) == ranks)
     here.processes.ask_for_stacks(Stacks(id=4))
+
+
+def test_where_a_process_elsewhere_is_its_node_tells(here, node):
+    node.tell(Hello())
+    node.tell(Hello(), rank=9, process=413)
+    ask_for_stacks(here, ranks=2)
+    process, _, asked = node.hear().partition(b" ")
+    assert (process, json.loads(asked)["type"]) == (b"0", "Stacks")
+    joined = (Joined(group="0", newest=7),)
+    node.tell(Stack(at_s=1.0, text="File", joined=joined), rank=0)
+    node.tell(Stack(at_s=1.0, why="has ended"), rank=0, process=413)
+    here.until(lambda: len(here.bodies(Stack)) == 2)
+    told = [(one.rank, one.body.text, one.body.why, one.body.answers) for one in here.told[-2:]]
+    assert told == [(8, "File", "", (4,)), (9, "", "has ended", (4,))]
+    assert here.bodies(Stack)[0].joined == joined
+
+
+def test_a_node_of_an_older_version_is_not_asked_where_its_processes_are(here):
+    older = connected(here, can=())
+    older.tell(Hello())
+    ask_for_stacks(here)
     (stack,) = here.until(lambda: here.bodies(Stack))
     assert (stack.why, stack.is_known) == ("is on gpu2, where nobody asks it", False)
+    assert not select.select([older.socket], [], [], 0)[0]
+
+
+def test_a_node_that_does_not_tell_where_its_processes_are_holds_nobody_up(here, node, monkeypatch):
+    monkeypatch.setattr(stacks, "ELSEWHERE_S", 0.05)
+    node.tell(Hello())
+    ask_for_stacks(here)
+    (stack,) = here.until(lambda: here.bodies(Stack))
+    assert (stack.why, stack.is_known) == ("is on gpu2, which does not answer", False)
 
 
 def test_a_command_to_a_node_that_is_lost_is_answered(here, node):
@@ -202,7 +237,39 @@ def test_a_gpu_is_read_under_the_rank_that_trains_on_it(here, node):
         node.say(own_line(reading))
     here.until(lambda: here.bodies(GpuReading))
     (envelope,) = [one for one in here.told if isinstance(one.body, GpuReading)]
-    assert (envelope.source, envelope.rank, envelope.body.uuid) == ("telemetry", 8, "GPU-7")
+    assert (envelope.source, envelope.rank, envelope.body.uuid) == ("node", 8, "GPU-7")
+
+
+def test_the_processes_of_a_rank_are_read_under_that_rank_unless_it_is_refused(here, node):
+    node.tell(Hello(), rank=8, process=412)
+    node.tell(Hello(), rank=8, process=413)
+    here.hears("training process 413 on gpu2 is left out")
+    for process in (413, 1, 412):
+        node.say(own_line(HostReading(at_s=1.0, pid=process, values={"cpu_pct": 50.0})))
+    here.until(lambda: here.bodies(HostReading))
+    (envelope,) = [one for one in here.told if isinstance(one.body, HostReading)]
+    assert (envelope.source, envelope.rank, envelope.body.pid) == ("node", 8, 412)
+
+
+def test_what_a_node_reads_of_rank_0_is_new_whatever_was_read_here(here, node):
+    normaliser = Normaliser()
+    read_here = GpuReading(at_s=1.0, index=0, uuid="GPU-8", name="H200", values={})
+    sampled = Envelope(source="telemetry", seq=1_000, sent_s=1.0, body=read_here)
+    assert normaliser.take(sampled) is not None
+    node.tell(Hello(), rank=0)
+    here.until(lambda: here.processes._ranks)
+    node.say(own_line(HostReading(at_s=1.0, pid=412, values={"cpu_pct": 50.0})))
+    here.until(lambda: here.bodies(HostReading))
+    (envelope,) = [one for one in here.told if isinstance(one.body, HostReading)]
+    assert normaliser.take(envelope) is not None
+
+
+def test_a_node_of_our_own_name_is_told_apart(here):
+    node = connected(here, node=platform.node())
+    node.tell(Hello())
+    node.tell(started(time.monotonic()))
+    here.until(lambda: here.bodies(Started))
+    assert here.bodies(Started)[0].node == f"another {platform.node()}"
 
 
 def test_clocks_are_compared_again_and_again(here, node, monkeypatch):
@@ -387,6 +454,21 @@ def test_a_process_counted_in_another_namespace_is_never_taken_for_the_one_of_it
         with pytest.raises(subprocess.TimeoutExpired):
             bystander.wait(0.1)
         bystander.kill()
+
+
+def test_a_process_that_counts_itself_in_a_container_has_the_number_that_it_has_here(here, place):
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(place.socket(7)))
+        listening.listen()
+        here.until(lambda: here.processes._members)
+        process, _ = listening.accept()
+        with closing(process):
+            begun = msgspec.structs.replace(started(time.monotonic()), pid=7)
+            for seq, body in enumerate((Hello(pid=7), begun)):
+                said = Envelope(source="training", seq=seq, sent_s=begun.at_s, body=body)
+                process.sendall(msgspec.json.encode(said) + b"\n")
+            here.until(lambda: here.bodies(Started))
+    assert here.bodies(Started)[0].pid == os.getpid()
 
 
 # ── strangers ───────────────────────────────────────────────────────────────────────────

@@ -162,13 +162,15 @@ def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
     assert ranks.link.exit_code() == 0
 
 
-def test_where_one_rank_dies_the_others_end_and_it_is_said_which(ranks: Ranks):
-    ranks.train()
-    pids = [one[0].pid for one in ranks.of(Started)]
-    os.kill(pids[1], signal.SIGKILL)
-    ranks.end()
-    assert not any(map(psutil.pid_exists, pids))
-    assert [one.sentence for one in ranks.of(Failed)[0]] == ["rank 1 was killed by SIGKILL"]
+def test_no_rank_outlives_the_source(ranks: Ranks):
+    ranks.until(
+        lambda: all(any(one.text == "loading torch" for one in said) for said in ranks.of(Status))
+    )
+    trained = psutil.Process(ranks.link.pid).children(recursive=True)
+    assert len(trained) >= 2
+    ranks.link.close()
+    _, alive = psutil.wait_procs(trained, PATIENCE_S)
+    assert alive == []
 
 
 def test_more_processes_than_gpus_are_refused_before_any_starts():
@@ -203,7 +205,7 @@ def mine(values, device):
 """
 
 
-def test_where_all_run_out_of_memory_all_go_back_and_no_rank_outlives_the_source(tmp_path: Path):
+def test_where_all_run_out_of_memory_all_go_back_and_where_one_dies_all_end(tmp_path: Path):
     file = tmp_path / "mine.py"
     file.write_text(TOO_LARGE)
     levers = {"num_workers": "0", "batch_size": "8"}
@@ -215,15 +217,15 @@ def test_where_all_run_out_of_memory_all_go_back_and_no_rank_outlives_the_source
         ranks.until(lambda: all(len(one) == 2 for one in ranks.of(Changed)))
         back = [one[-1] for one in ranks.of(Changed)]
         refusals = [one.kind for said in ranks.of(Refused) for one in said]
+        assert [one.settings["batch_size"] for one in back] == ["8", "8"]
+        assert back[0].after_step == back[1].after_step
+        assert refusals == ["out_of_memory", "out_of_memory"]
+
         ranks.train()
         pids = [one[0].pid for one in ranks.of(Started)]
-        children = [child.pid for pid in pids for child in psutil.Process(pid).children()]
+        os.kill(pids[1], signal.SIGKILL)
+        ranks.end()
+        assert not any(map(psutil.pid_exists, pids))
+        assert [one.sentence for one in ranks.of(Failed)[0]] == ["rank 1 was killed by SIGKILL"]
     finally:
         ranks.link.close()
-    assert [one.settings["batch_size"] for one in back] == ["8", "8"]
-    assert back[0].after_step == back[1].after_step
-    assert refusals == ["out_of_memory", "out_of_memory"]
-    deadline = time.monotonic() + PATIENCE_S
-    while any(map(psutil.pid_exists, [*pids, *children])):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -17,11 +17,24 @@ from msgspec.structs import replace
 
 from gpudash import rendezvous
 from gpudash.errors import UsageError
-from gpudash.protocol import Change, Changed, Device, Envelope, Pause, Paused, Progress, Started
+from gpudash.protocol import (
+    Change,
+    Changed,
+    Device,
+    Envelope,
+    HostReading,
+    Pause,
+    Paused,
+    Progress,
+    Stack,
+    Stacks,
+    Started,
+)
 from gpudash.run import relay as relays
 from gpudash.run.addresses import LOOPBACK, Address
 from gpudash.run.handshake import Challenge, Welcome
 from gpudash.run.lines import Lines
+from gpudash.run.member import peer
 from gpudash.run.nodes import Nodes
 from gpudash.run.relay import OtherVersionError, Relay
 from gpudash.run.training_processes import TrainingProcesses
@@ -158,6 +171,33 @@ def test_all_ranks_of_the_node_are_told_of(training, dashboard, relayed):
     assert said == []
 
 
+def test_the_processes_of_all_ranks_of_the_node_are_read(training, dashboard, relayed):
+    there = dashboard()
+    pids = {rank: training("--rank", str(rank), "--world-size", "16").pid for rank in (0, 8, 9)}
+    relayed(there.address)
+    there.until(
+        lambda: {(one.rank, one.body.pid) for one in host_readings(there)} == set(pids.items())
+    )
+    assert all(one.body.number("worker_rss_mib") for one in host_readings(there))
+    assert not any("own_rss_mib" in one.body.values for one in host_readings(there))
+
+
+def test_a_process_in_a_container_is_not_read_by_its_number_there(
+    training, dashboard, relayed, monkeypatch
+):
+    there = dashboard()
+    pids = {rank: training("--rank", str(rank), "--world-size", "16").pid for rank in (8, 9)}
+    monkeypatch.setattr(relays, "peer", lambda line: peer(line) if peer(line) == pids[9] else 0)
+    relayed(there.address)
+    there.until(lambda: {one.rank for one in there.told if isinstance(one.body, Started)} == {8, 9})
+    there.until(lambda: len([one for one in host_readings(there) if one.rank == 9]) > 1)
+    assert {one.rank for one in host_readings(there)} == {9}
+
+
+def host_readings(dashboard):
+    return [one for one in dashboard.told if isinstance(one.body, HostReading)]
+
+
 def test_commands_come_back_and_are_answered(training, dashboard, relayed):
     there = dashboard()
     training()
@@ -167,6 +207,65 @@ def test_commands_come_back_and_are_answered(training, dashboard, relayed):
     assert there.first(Changed).answers == (4,)
     there.processes.send(Pause(id=5))
     assert there.first(Paused).answers == (5,)
+
+
+def stack_of(there):
+    there.until(lambda: there.processes._ranks)
+    there.told.clear()
+    there.processes.ask_for_stacks(Stacks(id=6))
+    return there.first(Stack)
+
+
+def test_where_a_process_is_comes_from_its_node(training, dashboard, relayed, tmp_path):
+    there, file = dashboard(), tmp_path / "go on"
+    training("--late", str(file), "--rank", "8")
+    relayed(there.address)
+    there.until(lambda: " in load\n" in stack_of(there).text)
+    assert there.told[-1].rank == 8
+    file.touch()
+    there.told.clear()
+    there.first(Progress)  # it trains on
+
+
+def test_of_a_long_stack_the_innermost_calls_are_told(
+    training, dashboard, relayed, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(relays, "STACK_CHARACTERS", 40)
+    there = dashboard()
+    training("--late", str(tmp_path / "go on"))
+    relayed(there.address)
+    text = stack_of(there).text
+    assert text.startswith("Stack (most recent call first)")
+    assert len(text) == 40
+
+
+def test_why_a_process_does_not_tell_where_it_is_comes_from_its_node(training, dashboard, relayed):
+    there = dashboard()
+    training()
+    relayed(there.address)
+    assert stack_of(there).why == "does not tell where it is"
+
+
+def test_a_process_in_a_container_of_the_node_is_not_asked(
+    training, dashboard, relayed, monkeypatch
+):
+    monkeypatch.setattr(relays, "peer", lambda _connection: 0)
+    there = dashboard()
+    training()
+    relayed(there.address)
+    stack = stack_of(there)
+    assert (stack.why, stack.is_known) == ("is in a container, where nobody asks it", False)
+
+
+def test_a_process_that_has_said_nothing_is_not_spoken_for(place, training, dashboard, relayed):
+    with closing(socket.socket(socket.AF_UNIX)) as silent:
+        silent.bind(str(place.socket(os.getpid())))
+        silent.listen()
+        there = dashboard()
+        training()
+        relayed(there.address)
+        stack_of(there)
+    assert not [one for one in there.sentences if "left out" in one]
 
 
 def test_at_the_end_of_the_command_its_last_words_come_first(training, place, dashboard):

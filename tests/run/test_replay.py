@@ -210,7 +210,7 @@ class Driven(Session):
         return self
 
     def turn(self):
-        self._obey_requests()
+        self._requests.obey()
         self._read_training()
         return self._snapshot(self._clock())
 

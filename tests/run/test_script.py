@@ -214,6 +214,36 @@ def test_a_change_goes_to_every_rank_with_one_step_for_all(run, monkeypatch):
     assert newest < first <= second
 
 
+TWO_JOBS = (
+    "import subprocess, sys\n"
+    f"words = [sys.executable, {TRAINING!r}, '--world-size', '2']\n"
+    "ranks = [(job, rank) for job in 'AB' for rank in '01']\n"
+    "started = [subprocess.Popen([*words, '--job', job, '--rank', rank]) for job, rank in ranks]\n"
+    "for one in started: one.wait()"
+)
+
+
+def test_of_two_jobs_in_one_command_the_second_is_left_out_in_one_line(run):
+    watched = run("-c", TWO_JOBS)
+    watched.until(lambda: len(watched.lines()) == 4)  # all train
+    for rank in (0, 1):
+        watched.first(Progress, rank)
+    (said,) = watched.until(watched.sentences)
+    assert said.startswith("another job trains beside this one and is left out: training process ")
+    watched.source.send(Change(id=1, settings={"num_workers": "4"}))
+    for rank in (0, 1):
+        watched.first(Changed, rank)
+    assert {one.rank for one in watched.envelopes} == {0, 1}
+    assert len({one.pid for one in watched.bodies(Started)}) == 2
+    assert watched.sentences() == [said]
+
+
+def test_a_job_that_follows_another_is_watched(run):
+    words = f"[sys.executable, {TRAINING!r}, '--world-size', '2', '--steps', '100', '--job', job]"
+    watched = run("-c", f"import subprocess, sys\nfor job in 'AB': subprocess.run({words})")
+    watched.until(lambda: len({one.pid for one in watched.bodies(Started, 0)}) == 2)
+
+
 def test_a_change_that_not_every_rank_could_hear_of_is_refused(run, monkeypatch):
     monkeypatch.setattr(job_commands, "GATHER_S", 0.2)
     watched = run(TRAINING, "--fork", "--world-size", "3")

@@ -1,8 +1,10 @@
 """A session over sources that are no process: who is heard, who is told, what is understood."""
 
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -21,8 +23,10 @@ from gpudash.protocol import (
     Printed,
     Reading,
 )
+from gpudash.run import telemetry_source
 from gpudash.run.session import Session
 from gpudash.run.source import Decoder, Ended, Source
+from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.snapshot import Snapshot
 from tests.scripted_run import Trainer, host
 
@@ -187,6 +191,25 @@ def test_a_source_of_this_version_is_understood():
     assert PROTOCOL_VERSION == 2
 
 
+FIRST_LINES = """
+import sys, threading
+from gpudash.run.source import Decoder
+sys.setswitchinterval(1e-6)
+together = threading.Barrier(4)
+def decode():
+    together.wait()
+    Decoder("it").decode(sys.argv[1].encode())
+threads = [threading.Thread(target=decode) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_several_threads_may_decode_their_first_line_at_once():
+    for _ in range(3):  # msgspec crashes in 14 of 15 where it looks types up then
+        subprocess.run([sys.executable, "-c", FIRST_LINES, line().decode()], check=True)
+
+
 @pytest.mark.parametrize("more", [{}, {"can": ["levitate"]}, {"can": 1}])
 def test_another_version_is_one_line(more):
     with pytest.raises(SourceError, match=r"^it speaks protocol 3, this gpudash 2$"):
@@ -210,3 +233,54 @@ def test_another_version_ends_the_training_with_its_line():
     followed(Stranger(), screen)
     assert screen.newest.status == "the training process speaks protocol 3, this gpudash 2"
     assert len(screen.failures) == 1
+
+
+class Watching:
+    """A sampler that keeps what it is to read."""
+
+    gpu_missing = None
+
+    def __init__(self, _emit: object) -> None:
+        self.gpus: set[str] = set()
+        self.processes: set[int] = set()
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def watch(self, *_: object) -> None: ...
+
+    def watch_others(self, gpu_uuids: set[str]) -> None:
+        self.gpus = gpu_uuids
+
+    def watch_processes(self, pids: set[int]) -> None:
+        self.processes = pids
+
+
+def test_after_a_restart_with_fewer_processes_no_gpu_of_those_before_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(telemetry_source, "Sampler", Watching)
+    telemetry = TelemetrySource()
+    sampler = telemetry._sampler
+    alone = Trainer().start()
+    device = msgspec.structs.replace(alone.device, uuid="GPU-2222")
+    second = msgspec.structs.replace(alone, pid=43, device=device, world_size=2)
+    two = Script(Hello(), msgspec.structs.replace(alone, world_size=2))
+    one = Script(Hello(), msgspec.structs.replace(alone, pid=44), ended=Ended("gone"))
+    sources = iter((two, one))
+    session = Session(
+        PLAN, start_source=lambda _plan: next(sources), beside=[telemetry, Script(second, rank=1)]
+    )
+    session.start(Screen())
+    wait_for(lambda: sampler.processes == {43})
+    assert sampler.gpus == {"GPU-2222"}
+    session.restart(PLAN)
+    assert session.wait(60)
+    session.close()
+    assert (sampler.gpus, sampler.processes) == (set(), set())
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end_s
+        time.sleep(0.005)

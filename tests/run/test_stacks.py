@@ -33,25 +33,11 @@ def place(short_path):
 
 
 @pytest.fixture
-def start(place):
-    started = []
-
-    def begin(program):
-        child = subprocess.Popen(
-            [sys.executable, "-c", BEGIN + program],
-            env=os.environ | {ENVIRONMENT: str(place.path), "PYTHONPATH": str(Path.cwd())},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        started.append(child)
-        child.stdout.readline()
-        return child
-
-    yield begin
-    for child in started:
-        child.kill()
-        child.communicate()
+def start(place, start_child):
+    environment = os.environ | {ENVIRONMENT: str(place.path), "PYTHONPATH": str(Path.cwd())}
+    return lambda program: start_child(
+        BEGIN + program, env=environment, stdin=subprocess.PIPE, text=True
+    )
 
 
 def asked(place, pid):
@@ -193,6 +179,25 @@ def test_it_gives_way_to_a_handler_that_the_script_sets_later(place, start):
     assert asked(place, child.pid) is None
     child.communicate()
     assert child.returncode == 0
+
+
+def test_nothing_is_written_into_a_file_that_the_script_has_opened_in_place_of_ours(
+    place, start, tmp_path
+):
+    file = tmp_path / "file"
+    child = start(
+        "answer()\n"
+        "word = rendezvous.of_environment().stack(os.getpid()).read_text()\n"
+        "number, fd = map(int, word.split())\n"
+        f"own = open({str(file)!r}, 'wb')\n"
+        "os.dup2(own.fileno(), fd)\n"
+        "stack_signal.give_way(); ready(); sys.stdin.readline()\n"
+        "os.kill(os.getpid(), number)"
+    )
+    assert asked(place, child.pid) is None
+    child.communicate("\n")
+    assert child.returncode == 0
+    assert file.read_bytes() == b""
 
 
 def test_a_signal_that_comes_when_the_interpreter_ends_kills_nothing(place, start):

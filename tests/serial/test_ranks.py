@@ -1,5 +1,6 @@
 """Levers of a DDP training that torchrun starts: all ranks switch at the same step, or none."""
 
+import csv
 import sys
 import time
 from collections import defaultdict
@@ -17,7 +18,7 @@ from gpudash.protocol import (
     BlocksEnded,
     Change,
     Changed,
-    Printed,
+    Plan,
     Profile,
     Profiled,
     Progress,
@@ -26,10 +27,15 @@ from gpudash.protocol import (
 )
 from gpudash.run.held import keep
 from gpudash.run.job_commands import JobCommands
+from gpudash.run.replayed import replayed
 from gpudash.run.script import ScriptSource
+from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand
+from gpudash.snapshot import Snapshot
 
 SCRIPT = str(Path(__file__).parents[1] / "run" / "ddp_script.py")
+TOO_MANY = "2"
+RUN = 1
 WAIT_S = 60.0
 FUSED, SINGLE = {"fused_optimizer": "fused"}, {"fused_optimizer": "single"}
 
@@ -106,38 +112,21 @@ class Ranks:
         ranks = range(self.world_size)
         return [self.of(Started | Changed, rank)[-1].settings for rank in ranks]
 
-    def says_at_its_end(self):
-        self.end_file.touch()
-        self.until(self.source.ended)
-        printed = [line for one in self.of(Printed) for line in one.lines]
-        return [line for line in printed if line.startswith("weights")]
-
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory):
-    started = []
+def two(tmp_path_factory):
+    """Two ranks, one of which cannot have TOO_MANY loader workers; the last test ends them."""
     with pytest.MonkeyPatch.context() as patch, TemporaryDirectory(dir="/tmp") as short_path:
         patch.setenv("XDG_RUNTIME_DIR", short_path)
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
         patch.setenv("OMP_NUM_THREADS", "1")
-
-        def begin(world_size, *words):
-            started.append(Ranks(tmp_path_factory.mktemp("ranks"), world_size, *words))
-            return started[-1]
-
-        yield begin
-        for one in started:
-            one.source._processes.kill()
-            one.held.signal(SIGKILL)
-            one.source.close()
-
-
-@pytest.fixture(scope="module")
-def two(start):
-    """Two ranks, the second of which can have no loader workers."""
-    training = start(2, "--no-workers", "1")
-    yield training
-    assert training.says_at_its_end() == ["weights equal"]
+        training = Ranks(tmp_path_factory.mktemp("ranks"), 2, "--too-many", TOO_MANY)
+        try:
+            yield training
+        finally:
+            training.source._processes.kill()
+            training.held.signal(SIGKILL)
+            training.source.close()
 
 
 def steps_of(answers):
@@ -153,31 +142,14 @@ def ab(number, run, *, min_steps=5):
     return Blocks(id=number, run=run, blocks=tuple(blocks))
 
 
-def test_all_ranks_change_at_the_same_step_and_keep_equal_weights(start):
-    training = start(3)
-    changes = (FUSED, {"precision": "bf16"}, {"num_workers": "1"}, {"num_workers": "0"})
-    at = [
-        steps_of(training.ask(Change(id=number, settings=settings)))
-        for number, settings in enumerate(changes)
-    ]
-    assert [len(steps) for steps in at] == [1] * len(changes)
-    assert sorted(at, key=min) == at
-
-    training.ask(ab(10, 1))
-    by_rank = defaultdict(list)
-    for one in training.envelopes:
-        if isinstance(one.body, Changed) and one.body.run == 1:
-            by_rank[one.rank].append((one.body.block, one.body.after_step, one.body.settings))
-    assert [block for block, *_ in by_rank[0]] == [0, 1, 2, 3, None]
-    assert all(by_rank[rank] == by_rank[0] for rank in range(3))
-    warmup_steps = training.of(Changed, 0)[-1].warmup_steps
-    lengths = [after[1] - before[1] for before, after in pairwise(by_rank[0])]
-    assert min(lengths) >= 5 + 1 + warmup_steps
-    assert training.says_at_its_end() == ["weights equal"]
+def test_all_ranks_of_a_torchrun_name_the_same_job(two):
+    (job,) = {member.job for member in two.source._processes._members}
+    assert job
 
 
 def test_what_one_rank_cannot_take_is_put_back_on_all(two):
-    refused = two.ask(Change(id=next(two.ids), settings={"num_workers": "1"}))
+    # the first of the tests: only the first workers that a loader has are tried out
+    refused = two.ask(Change(id=next(two.ids), settings={"num_workers": TOO_MANY}))
     assert sorted(one.reason for one in refused) == [
         "OSError: no such file",
         "rank 1: OSError: no such file",
@@ -186,6 +158,31 @@ def test_what_one_rank_cannot_take_is_put_back_on_all(two):
     two.join()
     assert [one["num_workers"] for one in two.settings()] == ["0", "0"]
     two.switch()
+
+
+def test_all_ranks_change_at_the_same_step(two):
+    changes = (
+        {"precision": "bf16"},
+        {"precision": "script"},
+        {"num_workers": "1"},
+        {"num_workers": "0"},
+    )
+    at = [steps_of(two.ask(Change(id=next(two.ids), settings=settings))) for settings in changes]
+    assert [len(steps) for steps in at] == [1] * len(changes)
+    assert sorted(at, key=min) == at
+
+
+def test_all_ranks_begin_and_end_each_block_at_the_same_step(two):
+    two.ask(ab(next(two.ids), RUN))
+    by_rank = defaultdict(list)
+    for one in two.envelopes:
+        if isinstance(one.body, Changed) and one.body.run == RUN:
+            by_rank[one.rank].append((one.body.block, one.body.after_step, one.body.settings))
+    assert [block for block, *_ in by_rank[0]] == [0, 1, 2, 3, None]
+    assert by_rank[1] == by_rank[0]
+    warmup_steps = two.of(Changed, 0)[-1].warmup_steps
+    lengths = [after[1] - before[1] for before, after in pairwise(by_rank[0])]
+    assert min(lengths) >= 5 + 1 + warmup_steps
 
 
 def test_a_rank_that_never_hears_of_it_costs_the_others_their_patience_alone(two):
@@ -214,8 +211,8 @@ def test_a_dashboard_that_is_killed_before_the_step_of_a_change_leaves_all_ranks
 
 def test_a_dashboard_that_is_killed_in_a_block_has_all_ranks_go_back_at_the_same_step(two):
     before = two.settings()
-    two.source.send(ab(next(two.ids), 1, min_steps=10**6))
-    two.until(lambda: len(two.of(Changed)) == 2)
+    two.source.send(ab(next(two.ids), RUN, min_steps=10**6))
+    two.until(lambda: all(any(one.run == RUN for one in two.of(Changed, rank)) for rank in (0, 1)))
     two.leave()
     two.join()
     assert two.settings() == before
@@ -229,3 +226,56 @@ def test_a_profile_of_rank_0_alone_keeps_no_rank_from_training(two, tmp_path):
     assert isinstance(two.answers(number)[0], Profiled)
     two.trains_on()
     two.switch()
+
+
+class Screen:
+    """A listener that keeps the newest snapshot, and what is printed."""
+
+    def __init__(self):
+        self.lines = []
+
+    def on_snapshot(self, snapshot):
+        self.newest = snapshot
+
+    def on_log(self, lines):
+        pass
+
+    def on_output(self, lines, replaces):
+        self.lines += lines
+
+    def on_rewind(self):
+        pass
+
+
+def test_at_last_the_weights_are_equal_and_each_ranks_processes_were_read_shown_and_recorded(
+    two, tmp_path
+):
+    two.leave()
+    path, screen = tmp_path / "run.csv", Screen()
+    source = two.source = ScriptSource("train.py", two.held, two.place)
+    session = Session(Plan(workload="train.py", settings={}), start_source=lambda _: source)
+    session.record(path)
+    session.start(screen)
+    try:
+        end_s = time.monotonic() + WAIT_S
+        while not has_host_of(2, screen):
+            assert time.monotonic() < end_s
+            session.wait(0.05)
+        two.end_file.touch()
+        assert session.wait(WAIT_S)
+    finally:
+        session.close()
+    assert "weights equal" in screen.lines
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for name in ("cpu_pct", "worker_rss_mib"):
+        assert {row["rank"] for row in rows if row[name]} == {"0", "1"}
+    assert len({row["worker_rss_mib"] for row in rows if row["worker_rss_mib"]}) > 1
+    assert [row.host is not None for row in replayed(path).snapshot.ranks] == [True] * 2
+
+
+def has_host_of(count, screen):
+    ranks = getattr(screen, "newest", Snapshot()).ranks
+    return len(ranks) == count and all(
+        row.host is not None and row.host.number("cpu_pct") for row in ranks
+    )

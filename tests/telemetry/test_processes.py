@@ -138,6 +138,19 @@ def test_children_count_as_soon_as_they_are_there(
     assert rss_mib(reader) > 1.5 * alone
 
 
+def test_one_listing_of_the_machine_serves_all_readers_of_a_pass(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+):
+    worker.does("spawn")
+    listed = []
+    monkeypatch.setattr(processes, "LISTS_CHILDREN", False)
+    monkeypatch.setattr(psutil, "pids", lambda pids=psutil.pids: listed.append(1) or pids())
+    children = processes.family()
+    first, second = (HostReader(worker.process.pid).read(children) for _ in range(2))
+    assert first.number("worker_rss_mib") == second.number("worker_rss_mib")
+    assert listed == [1]
+
+
 def test_a_child_of_any_thread_counts(worker: Worker, clock: Clock):
     reader = HostReader(worker.process.pid, clock)
     alone = rss_mib(reader)
@@ -172,7 +185,7 @@ def test_what_a_parent_is_told_a_moment_late_is_not_charged_twice(
 ):
     """A child that had used 5 s used 0.2 s more and was reaped after its parent had been read."""
     used: dict[int, tuple[float, float]] = {1: (1.0, 0.0), 2: (5.0, 0.0)}
-    monkeypatch.setattr(processes, "_tree", lambda _: list(used))
+    monkeypatch.setattr(processes, "_tree", lambda *_: list(used))
     monkeypatch.setattr(
         processes,
         "_read",

@@ -1,6 +1,7 @@
 """The stream of samples: complete, steady, honest about what is missing, and stoppable."""
 
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from tests.telemetry.shim import FIRST, SECOND, Driver
 
 PATIENCE_S = 20
 FAST_S, SLOW_S = 0.02, 0.15
-ME = os.getpid()
+ME, OTHER = os.getpid(), os.getppid()
 Found: TypeAlias = tuple[str, ...] | Exception
 """The names of the GPUs that the driver lists, or how it fails to."""
 
@@ -336,3 +337,34 @@ def test_a_gpu_of_another_machine_is_left_out_without_a_word(stream: Stream):
     until(lambda: len(stream.gpu) > 3)
     assert {one.uuid for one in stream.gpu} == {FIRST}
     assert stream.sampler.gpu_missing is None
+
+
+# ── the processes of other ranks ────────────────────────────────────────────────────────
+
+
+def test_the_processes_of_every_rank_are_read_and_our_own_time_once(stream: Stream):
+    stream.sampler.watch(ME, None)
+    stream.sampler.watch_processes({OTHER})
+    stream.sampler.start()
+    until(lambda: {one.pid for one in stream.host if "cpu_pct" in one.values} == {ME, OTHER})
+    assert all("worker_rss_mib" in one.values for one in stream.host)
+    assert {one.pid for one in stream.host if "own_rss_mib" in one.values} == {ME}
+
+
+def test_those_of_other_ranks_are_read_at_the_slow_pace(stream: Stream):
+    stream.sampler.watch_processes({OTHER})
+    stream.sampler.start()
+    until(lambda: len(stream.host) >= 5)
+    first, *_, last = stream.host[:5]
+    assert last.at_s - first.at_s > 3 * SLOW_S
+
+
+def test_those_that_are_gone_or_no_longer_asked_for_are_read_no_more(stream: Stream):
+    gone = subprocess.Popen(["/bin/true"])
+    gone.wait()
+    stream.sampler.watch_processes({gone.pid, ME, OTHER})
+    stream.sampler.start()
+    until(lambda: {one.pid for one in stream.host} == {ME, OTHER})
+    stream.sampler.watch_processes({ME})
+    until(lambda: [one.pid for one in stream.host[-3:]] == [ME] * 3)
+    assert gone.pid not in {one.pid for one in stream.host}

@@ -212,10 +212,11 @@ class FakeEngine:
     def memory_owners(self) -> int:
         return self._request(("memory_owners",))
 
-    def restart(self, plan: Plan) -> None:
-        self.calls.append(("restart", plan))
+    def restart(self, plan: Plan) -> int:
+        number = self._request(("restart", plan))
         self.plan = plan
         self._start_worker()
+        return number
 
     def profile(self, steps: int, path: Path) -> int:
         return self._request(("profile", steps, path))

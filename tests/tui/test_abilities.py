@@ -45,12 +45,14 @@ async def test_footer_levers_and_palette_show_what_cannot_be():
         assert "read only" in d.text()
         told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
         assert WHY_NOT["pause"] in told.values()
+        assert not any(title.startswith("Levers") for title in told)
         await d.show(changed(training(), can=(*training().can, "profile", "memory")))
         footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
         assert footer["pause"]["space"] == "key"
         assert "read only" not in d.text()
         told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
         assert not set(WHY_NOT.values()) & set(told.values())
+        assert "Levers · batch_size=16" in told
 
 
 def test_every_key_that_asks_something_of_the_training_names_what_it_needs():

@@ -13,6 +13,7 @@ from gpudash.snapshot import Marker, Snapshot
 from gpudash.tui.widgets.answer import AnswerStrip, printed, spread, start_stages
 from gpudash.views.answer import Answer
 from gpudash.views.lanes import Part, lane
+from tests.tui.comparisons import comparing
 from tests.tui.fake_engine import result
 from tests.views.test_answer import (
     CPU,
@@ -110,6 +111,18 @@ async def test_without_a_frame_a_title_that_goes_on_needs_no_colon():
     profiling = msgspec.structs.replace(gpu_step(), profiling=True)
     rows = await shown(profiling, 80, 4, framed=False, before=ask(gpu_step()))
     assert rows[0].strip().startswith("profiling the next steps … before that: GPU-bound")
+
+
+async def test_without_a_frame_a_title_with_a_colon_needs_no_second_one():
+    rows = await shown(comparing(12), 80, 4, framed=False, before=ask(gpu_step()))
+    title = "an A/B is running: pipelined on or off"
+    assert rows[0].strip().startswith(f"{title}; before that: GPU-bound")
+
+
+async def test_a_lane_ends_at_an_edge_so_that_the_step_is_not_taken_for_its_last_part():
+    rows = await shown(two_streams(), 120)
+    assert "▏6.83 ms, the step" in rows[2]
+    assert "·▏1.25 idle" in rows[3]
 
 
 async def test_without_a_frame_what_does_not_fit_beside_the_title_stands_below():

@@ -12,7 +12,7 @@ from gpudash.protocol import HostReading, LeverOffer
 from gpudash.tui.cells import bar_of
 from gpudash.tui.screens.chooser import Chooser, Chosen
 from gpudash.tui.values import Measured, fitting, measured_values, unit_of
-from gpudash.tui.widgets.values import change_text
+from gpudash.tui.widgets.values import ValueTable, change_text
 from tests.tui.comparisons import compared
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import CPU, H200, gpu_sample, result, settings, training
@@ -239,7 +239,7 @@ class Host(App):
 
 def chooser(lever=BATCH_SIZE, now="8"):
     values = measured_values(lever, now, lever.default_text, settings(), SNAPSHOT)
-    return Chooser(lever, now, values, unit_of(lever, SNAPSHOT))
+    return Chooser(ValueTable(lever, now, values, unit_of(lever, SNAPSHOT)))
 
 
 @asynccontextmanager
@@ -305,7 +305,7 @@ SIDES = Choice(
 )
 async def test_where_it_compares_the_value_that_is_meant_most_likely_is_chosen(lever, now, meant):
     values = measured_values(lever, now, lever.default_text, settings(), SNAPSHOT)
-    app = Host(Chooser(lever, now, values, "samples/s", compares=True))
+    app = Host(Chooser(ValueTable(lever, now, values, "samples/s", compares=True)))
     async with app.run_test() as pilot:
         await pilot.press("enter")
         await pilot.pause()
@@ -399,7 +399,7 @@ async def test_it_stands_at_any_size(lever, now, size):
 async def test_an_error_is_told_in_full_and_a_column_without_content_has_no_title():
     snapshot = changed(training(), results=())
     values = measured_values(BATCH_SIZE, "8", "8", settings(), snapshot)
-    app = Host(Chooser(BATCH_SIZE, "8", values, "samples/s"))
+    app = Host(Chooser(ValueTable(BATCH_SIZE, "8", values, "samples/s")))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("0", "enter")
         await pilot.pause()

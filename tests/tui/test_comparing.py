@@ -1,5 +1,6 @@
 """A/B on the dashboard: what the keys ask for, the panes, and what follows from a verdict."""
 
+import re
 import shlex
 from contextlib import asynccontextmanager
 from unittest import mock
@@ -109,6 +110,14 @@ async def test_x_compares_what_the_answer_proposes_first():
         assert d.app._main.pane.tab == "ab"
 
 
+async def test_x_moves_the_levers_cursor_so_that_c_shows_its_lines_with_any_focus():
+    async with dashboard(snapshot=training()) as d:
+        first = d.app._main.answer.tries[0]
+        assert d.app._main.levers.chosen.name != first.lever
+        await d.press("x", "3", "c")
+        assert re.search(rf"{first.lever}=\w+ · y copies", d.text())
+
+
 async def test_x_while_an_a_b_runs_neither_ends_it_nor_begins_another():
     async with dashboard(snapshot=comparing()) as d:
         await d.press("x")
@@ -127,7 +136,7 @@ async def test_x_without_a_proposal_says_what_else_compares():
         await d.press("x")
         assert d.engine.told("compare") == []
         assert d.notices() == [
-            "the answer proposes no lever now; a compares the one under the cursor"
+            "the answer proposes no lever now; press a to compare the one under the cursor"
         ]
 
 
@@ -371,7 +380,7 @@ async def test_m_and_o_before_a_verdict_ask_nothing():
     async with at_a_verdict(comparing()) as d:
         await d.press("m", "o", "enter")
         assert d.engine.calls == []
-        assert d.notices() == ["no A/B has ended here"]
+        assert d.notices() == ["the A/B has no verdict yet"]
 
 
 async def test_y_copies_the_verdict_with_what_it_depends_on():
@@ -461,7 +470,7 @@ async def test_every_lever_of_every_workload_can_be_compared(workload):
                 for value in (lever.step(lever.default_text, 1), lever.step(lever.default_text, -1))
                 if value != lever.default_text
             )
-            d.app.control.compare(lever, other)
+            d.app.control.compare(lever.name, other)
             (question,) = d.engine.told("compare")[-1]
             assert (question.lever, question.b) == (lever.name, other)
             assert question.short_runs == (lever.effect != "next step")

@@ -150,6 +150,13 @@ def test_a_comparison_without_a_verdict_says_why_and_what_it_knew():
     assert "so far" not in early
 
 
+def test_of_a_comparison_that_measured_nothing_the_reason_stands_alone():
+    neither = (None, None)
+    shown = compared(0, failure="it ended", steps_per_s=neither, host_ms=neither)
+    (only,) = text_of(comparison_rows(shown, 118, 8))
+    assert only == " ✗ no verdict: it ended"
+
+
 def test_the_comparisons_of_a_run_share_one_axis_the_newest_first():
     proven = compared(
         16, lever="batch_size", b="16", change=0.3, low=0.2, high=0.4, verdict="faster"

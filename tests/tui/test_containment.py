@@ -7,6 +7,7 @@ from itertools import count
 
 import msgspec
 import pytest
+from textual.drivers._writer_thread import WriterThread
 from textual.widgets import OptionList
 
 from gpudash.snapshot import Snapshot
@@ -199,6 +200,26 @@ async def test_a_main_screen_that_can_never_be_painted_is_left_in_order(monkeypa
         assert d.app.return_code == 1
         (line,) = d.app.failures.values()
         assert line.startswith("gpudash: the main screen failed: KeyError: 0")
+
+
+def test_a_terminal_is_behind_until_it_has_taken_what_was_painted():
+    end, begin = os.pipe()
+    driver = object.__new__(PatientDriver)
+    driver._writer_thread = None
+    assert not driver.is_behind
+    with os.fdopen(begin, "w") as file:
+        driver._writer_thread = WriterThread(file)
+        driver._writer_thread.start()
+        frame = "x" * (1 << 17)  # more than a pipe takes
+        driver.write(frame)
+        driver.write(frame)
+        assert driver.is_behind
+        left = 2 * len(frame)
+        while left:
+            left -= len(os.read(end, left))
+        driver._writer_thread.stop()
+        assert not driver.is_behind
+    os.close(end)
 
 
 def test_bytes_that_are_no_text_do_not_end_the_reading_of_the_terminal():

@@ -6,11 +6,13 @@ import msgspec
 import pytest
 
 from gpudash.protocol import Plan
+from gpudash.tui.app import Dashboard
 from gpudash.tui.keys import GROUPS, KEYS, REPLAY_KEYS
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import Confirm
 from gpudash.tui.screens.help import Help, keys_text
-from gpudash.tui.screens.main import PANELS
+from gpudash.tui.screens.main import PANELS, MainScreen
+from gpudash.tui.screens.replay import ReplayScreen
 from tests.tui.comparisons import comparing
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import FakeEngine, recording, result, settings, training
@@ -25,7 +27,6 @@ async def test_the_engine_is_opened_and_started_once_on_the_main_thread_after_th
             painted.append("samples/s" in driver_text())
 
     engine = Watched()
-    from gpudash.tui.app import Dashboard
 
     def open_engine():
         painted.append("samples/s" in driver_text())
@@ -257,7 +258,7 @@ async def test_without_a_verdict_its_keys_say_so_and_ask_nothing(key):
     async with dashboard(snapshot=training()) as d:
         calls = len(d.engine.calls)
         await d.press(key)
-        assert d.notices() == ["no A/B has ended here"]
+        assert d.notices() == ["no A/B has been run here"]
         assert len(d.engine.calls) == calls
 
 
@@ -341,13 +342,13 @@ def test_no_key_has_two_meanings(keys):
     assert len(names) == len(set(names))
 
 
-async def test_every_key_has_an_action_of_the_dashboards_own():
-    async with dashboard(snapshot=training()) as d:
-        for key in {*KEYS, *REPLAY_KEYS}:
-            name = key.action.partition("(")[0]
-            owner = d.app._main if name.startswith("screen.") else d.app
-            method = getattr(owner, f"action_{name.removeprefix('screen.')}")
-            assert method.__func__.__module__.startswith("gpudash"), name
+@pytest.mark.parametrize(("screen", "keys"), [(MainScreen, KEYS), (ReplayScreen, REPLAY_KEYS)])
+def test_every_key_has_an_action_of_the_dashboards_own(screen, keys):
+    for key in keys:
+        name = key.action.partition("(")[0]
+        owner = screen if name.startswith("screen.") else Dashboard
+        method = getattr(owner, f"action_{name.removeprefix('screen.')}")
+        assert method.__module__.startswith("gpudash"), name
 
 
 async def test_every_lever_value_and_every_action_is_in_the_palette_in_groups():
@@ -368,6 +369,16 @@ async def test_every_lever_value_and_every_action_is_in_the_palette_in_groups():
 
 
 IN_PALETTE = [key for key in KEYS if key.palette]
+
+
+async def test_above_a_dialog_the_palette_leaves_out_what_only_the_main_screen_can_do():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("enter")
+        assert d.app.screen is not d.app._main
+        titles = [command.title for command in d.app.get_system_commands(d.app.screen)]
+        for key in IN_PALETTE:
+            works = not key.action.startswith("screen.")
+            assert (f"{GROUPS[key.group]} · {key.help}" in titles) == works
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from textual import events
 from textual.app import App
 
 from gpudash.protocol import Plan
-from gpudash.tui.control import Control, LeverRow
+from gpudash.tui.control import Control
+from gpudash.tui.lever_rows import LeverRow
 from gpudash.tui.widgets.levers import LeverPanel
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.test_verdicts import after

@@ -1,6 +1,7 @@
 """The panels of step time, activity and device, each alone in an app, at many sizes."""
 
 from contextlib import asynccontextmanager
+from itertools import product
 
 import msgspec
 import pytest
@@ -9,7 +10,8 @@ from textual.app import App
 
 from gpudash.protocol import HostReading, Phase
 from gpudash.snapshot import Marker, Series, Snapshot
-from gpudash.tui.sparks import LEVELS, Reading, readings, sparklines
+from gpudash.tui.cells import LEVELS
+from gpudash.tui.sparks import Reading, readings, sparklines
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.activity import Activity
 from gpudash.tui.widgets.device import DevicePanel, device_lines
@@ -103,20 +105,24 @@ async def seen(panel, size, *shown):
 
 @pytest.mark.parametrize("snapshot", SNAPSHOTS.values(), ids=SNAPSHOTS)
 async def test_no_size_and_no_value_is_too_much(snapshot):
-    panels = [StepTime(id="step"), Activity(id="activity"), DevicePanel(id="device")]
-    for panel in panels:
+    views = [(LIVE,), (AT_10_S,), (TimeView(span_s=15.0),), (TimeView(span_s=None),)]
+    views = [(LIVE,), (AT_10_S,), (TimeView(span_s=15.0),), (TimeView(span_s=None),)]
+    panels = {
+        StepTime(id="step"): views,
+        Activity(id="activity"): views,
+        DevicePanel(id="device"): [()],
+    }
+    for panel, looks in panels.items():
         async with alone(panel, (85, 9)) as app:
-            for framed in (True, False):
+            for framed, (width, height), look in product((True, False), SIZES, looks):
                 panel.framed = framed
-                for width, height in SIZES:
-                    for view in (LIVE, AT_10_S, TimeView(span_s=15.0), TimeView(span_s=None)):
-                        panel.show(snapshot, *([] if isinstance(panel, DevicePanel) else [view]))
-                        rows = list(panel.rows(width, height))
-                        body = list(panel.body(width, height))
-                        if width >= 4:  # nothing is cut off
-                            assert max(map(_width, body), default=0) <= width
-                        assert len(body) <= height
-                        assert "\x1b" not in "".join(one.text for row in rows for one in row)
+                panel.show(snapshot, *look)
+                body = list(panel.body(width, height))
+                rows = list(panel.rows(width, height)) if framed else body
+                if width >= 4:  # nothing is cut off
+                    assert max(map(_width, body), default=0) <= width
+                assert len(body) <= height
+                assert "\x1b" not in "".join(one.text for row in rows for one in row)
             assert app.is_running
 
 

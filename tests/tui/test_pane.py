@@ -1,5 +1,6 @@
 """The pane at the bottom, mounted alone: tabs, results, log, and where each is read."""
 
+import math
 import re
 from contextlib import asynccontextmanager
 
@@ -182,8 +183,9 @@ def test_steps_are_counted_where_samples_are_unknown():
     assert " 276 █" in first
 
 
-def test_what_was_not_measured_is_a_dash_without_a_bar():
-    row = result(1, "a", 1.0, samples_per_s=None, host_ms=None, live=True)
+@pytest.mark.parametrize("absent", [None, math.nan, math.inf])
+def test_what_was_not_measured_is_a_dash_without_a_bar(absent):
+    row = result(1, "a", 1.0, samples_per_s=absent, host_ms=absent, live=True)
     line = drawn((result(2, "b", 5.0), row), 118)[-1]
     assert line.count("–") == 2
     assert "█" not in line
@@ -350,6 +352,14 @@ async def test_the_wheel_moves_the_cursor():
     async with pane(changed(training(), results=BATCHES)) as one:
         await one.app.pilot._post_mouse_events([events.MouseScrollUp], one, offset=(9, 4))
         assert one.chosen_result.number == 499
+
+
+async def test_a_row_does_not_offer_its_levers_where_none_can_be_moved():
+    async with pane(changed(training(), can=())) as one:
+        assert "y copy" in seen(one)[-1]
+        assert "use these levers" not in seen(one)[-1]
+        one.show(training())
+        assert "use these levers" in seen(one)[-1]
 
 
 async def test_a_row_offers_its_levers_and_a_verdict_only_its_text():

@@ -58,3 +58,9 @@ def test_nothing_but_the_file_is_left(home):
     for _ in range(2):
         preferences.save(CHOSEN).join()
     assert [file.name for file in (home / "gpudash").iterdir()] == ["preferences.json"]
+
+
+def test_a_file_that_cannot_be_replaced_leaves_none_beside_it(home):
+    (home / "gpudash" / "preferences.json").mkdir(parents=True)
+    preferences.save(CHOSEN).join()
+    assert [file.name for file in (home / "gpudash").iterdir()] == ["preferences.json"]

@@ -5,12 +5,15 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from gpudash.snapshot import Series
 from gpudash.tui import axes, plot
 from gpudash.tui.cells import Cell, fitting
 from gpudash.tui.inbox import Inbox
 from gpudash.tui.timeview import TimeView
+from gpudash.tui.widgets.trace_rows import details_rows
+from gpudash.views.timeline import Details
 from tests.tui.fake_engine import training
 
 ANY = st.none() | st.floats(allow_nan=True, allow_infinity=True)
@@ -84,3 +87,12 @@ def test_a_bar_drops_what_matters_least():
     assert [c.rank for c in fitting(cells, 19)] == [0, 2, 1]
     assert [c.rank for c in fitting(cells, 18)] == [0, 1]
     assert fitting(cells, 3) == []
+
+
+@pytest.mark.parametrize("width", range(20, 90, 7))
+def test_what_is_known_of_an_event_fits_where_a_lanes_name_has_wide_characters(width):
+    found = Details(
+        name="gemm", kind="kernel", lane="転送" * 6, begin_us=1e3, duration_us=12.0, delay_us=3.0
+    )
+    for row in details_rows(None, found, width, 5):
+        assert cell_len("".join(text for text, _ in row)) <= width

@@ -1,8 +1,11 @@
 """The ranks side by side: who waits, who is waited for, and what fits at which size."""
 
+import math
+
 import pytest
 from msgspec.structs import replace
 
+from gpudash.protocol import HostReading
 from gpudash.snapshot import Hang, RankRow, RankStack
 from gpudash.tui.bars import header
 from gpudash.tui.widgets.ranks import Job, in_sight, job_of, rank_rows, spread, verdict
@@ -60,6 +63,21 @@ def test_what_was_not_measured_is_unknown_or_has_no_column():
     assert "–" in other
     assert "GPU %" not in lines(Job(ranks=(blind, blind)))[0]
     assert "GPU %" in head
+
+
+def test_what_was_read_of_a_ranks_processes_has_columns_where_there_is_room():
+    read = HostReading(
+        at_s=0.0, values={"cpu_pct": 250.0, "core_wait_pct": 48.0, "worker_rss_mib": 3072.0}
+    )
+    row = replace(job().ranks[0], host=read)
+    wide = lines(Job(ranks=(row, replace(row, host=None))), 200)
+    assert [title for title in ("cores", "core wait %", "RAM GiB") if title in wide[0]] == [
+        "cores",
+        "core wait %",
+        "RAM GiB",
+    ]
+    assert [one for one in ("2.5", "48", "3.0") if one in wide[1].split()] == ["2.5", "48", "3.0"]
+    assert "RAM GiB" not in lines(Job(ranks=(row, row)), 80)[0]
 
 
 def test_where_nobody_knows_the_waits_there_is_no_bar():
@@ -140,6 +158,18 @@ async def test_the_pane_grows_for_the_ranks_and_shrinks_again():
         await d.settle()
         await d.settle()
         assert d.app._main.pane.size.height == usual
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_no_number_is_shown_as_not_measured(value):
+    first, second = job(2).ranks
+    odd = replace(second, step_ms_p50=value, waits_ms=value, samples_per_s=value, history=(value,))
+    before, after = lines(Job(ranks=(first, first)))[1], lines(Job(ranks=(first, odd)))
+    assert after[1] == before
+    assert after[2].count("–") >= 2
+    shown = scripts.changed(scripts.of_gpus(2), ranks=(first, odd))
+    assert "samples a step and rank" in text_of(shown)
+    assert spread(Job(ranks=(first, odd))) == spread(Job(ranks=(first,)))
 
 
 @pytest.mark.parametrize("size", [(20, 5), (60, 16), (80, 24), (120, 40), (400, 120)])

@@ -112,7 +112,7 @@ async def test_what_a_recording_cannot_do_is_grey_and_its_levers_are_read_only()
     async with dashboard(size=(200, 50), snapshot=SHOWN, player=Hand()) as d:
         footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
         assert footer["compare"]["a"] == "dim"
-        assert footer["play"]["space"] == "key"
+        assert footer["screen.play"]["space"] == "key"
         levers = d.app._main.levers.region
         assert RECORDED in d.lines()[levers.y][levers.x : levers.right]
 

@@ -5,6 +5,7 @@ import pytest
 
 from gpudash.errors import RecordingError
 from gpudash.protocol import Plan
+from gpudash.snapshot import Snapshot
 from gpudash.tui.app import Dashboard
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import Inbox
@@ -37,8 +38,9 @@ def ask(control, **values):
 
 
 def restarted(control):
-    """The settings that a restart sends."""
+    """The settings that a restart sends, which the snapshot then knows of."""
     control.restart()
+    control.take(changed(control.snapshot, last_command=control.engine.requests))
     return control.engine.told("restart")[-1][0].settings
 
 
@@ -47,6 +49,13 @@ def restarted(control):
 
 def pauses(engine):
     return [call[0] for call in engine.calls if call[0] in ("pause", "resume")]
+
+
+async def test_a_pause_that_was_asked_for_before_the_first_step_is_in_sight_and_taken_back():
+    waits = Snapshot(workload="encdec", status="loading torch", pausing=True)
+    async with dashboard(snapshot=waits) as d:
+        assert "loading torch · pauses before the first step; space takes it back" in d.text()
+        assert "space resume" in d.text()
 
 
 async def test_two_quick_presses_of_space_go_on():
@@ -134,7 +143,7 @@ def test_steps_through_a_lever_faster_than_they_are_made_end_at_the_last():
     ask(control, batch_size="32")
     control.take(in_force({"batch_size": "16"}, 1, batch_size="16"))
     assert restarted(control) == {"batch_size": "32"}
-    control.take(in_force({"batch_size": "32"}, 2, batch_size="32"))
+    control.take(in_force({"batch_size": "32"}, 3, batch_size="32"))
     assert restarted(control) == {"batch_size": "32"}
 
 
@@ -148,12 +157,30 @@ def test_what_is_lowered_after_a_failure_wins():
     assert restarted(control) == {"batch_size": "16"}
 
 
+@pytest.mark.parametrize("before", ["training", *DEAD])
+async def test_a_held_key_restarts_once_until_the_run_is_there_again(before):
+    starting = changed(training(), state="starting", worker_pid=None)
+    async with dashboard(snapshot=changed(training(), state=before)) as d:
+        await d.press_together(*"RRR")
+        await d.show(starting)
+        await d.press("R")
+        assert len(d.engine.told("restart")) == 1
+        assert set(d.notices()) == {"the training is starting"}
+        await d.show(changed(training(), worker_pid=4243))
+        await d.press("R")
+        await d.show(starting)
+        await d.show(changed(starting, state="failed"))
+        await d.press("R")
+        assert len(d.engine.told("restart")) == 3
+
+
 def test_a_restart_after_choosing_a_workload_is_of_that_workload():
     control = running()
     ask(control, batch_size="32")
     control.start_workload("encdec")
     control.plan = changed(control.plan, workload="other")
-    control.take(changed(training(), pending={"batch_size": "32"}))
+    last = control.engine.requests
+    control.take(changed(training(), pending={"batch_size": "32"}, last_command=last))
     assert restarted(control) == {}
     assert control.engine.told("restart")[-1][0].workload == "other"
 

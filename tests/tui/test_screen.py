@@ -13,6 +13,7 @@ import pytest
 from gpudash.metrics import METRICS
 from gpudash.protocol import Failed, Phase
 from gpudash.snapshot import Marker, Series, Snapshot
+from gpudash.tui.app import Dashboard
 from gpudash.tui.arrangement import LEAST
 from gpudash.tui.bars import status
 from gpudash.tui.widgets.levers import EFFECTS
@@ -42,6 +43,21 @@ async def test_before_anything_runs_the_screen_says_what_it_waits_for():
         assert "◌ torch" in text
         assert "levers work already" in text
         assert "num_workers" in text
+
+
+async def test_a_terminal_that_is_behind_gets_the_newest_state_once_it_is_not(monkeypatch):
+    async with dashboard(snapshot=training()) as d:
+        shown: list[Snapshot] = []
+        take = d.app.control.take
+        monkeypatch.setattr(d.app.control, "take", lambda one: [shown.append(one), take(one)][1])
+        monkeypatch.setattr(Dashboard, "is_behind", True)
+        for loss in (0.5, 0.25):
+            d.engine.publish(msgspec.structs.replace(training(), loss=loss))
+            await d.pilot.pause(0.01)
+        assert not shown
+        monkeypatch.setattr(Dashboard, "is_behind", False)
+        await d.until("loss 0.25")
+        assert [one.loss for one in shown] == [0.25]
 
 
 async def test_a_run_in_full_swing():
@@ -535,6 +551,17 @@ async def test_the_engine_never_waits_for_a_stuck_screen():
         thread.join()  # the event loop stands still meanwhile
         assert done.is_set()
         await d.settle()
+
+
+async def test_a_slow_terminal_gets_the_newest_frame_once_it_has_taken_the_one_before(monkeypatch):
+    async with dashboard(rate_hz=4.0, snapshot=training()) as d:
+        with monkeypatch.context() as slow:
+            slow.setattr(Dashboard, "is_behind", True)
+            for steps in (111, 222):
+                await d.show(msgspec.structs.replace(training(), total_steps=steps))
+                await d.pilot.pause(0.3)
+            assert "12,345" in d.text()
+        await d.until("222")
 
 
 async def test_what_arrives_is_painted_however_late_the_loop_is(monkeypatch):

@@ -11,6 +11,7 @@ from gpudash.tui.screens.dialog import AskKey, AskText
 from gpudash.tui.screens.recipe import TakeHome
 from gpudash.views.answer import answer
 from tests.tui import scripts
+from tests.tui.comparisons import compared
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.fake_engine import training as own_training
@@ -110,6 +111,36 @@ async def test_before_the_first_step_no_lever_is_known_and_the_panel_says_so():
         assert "torch is imported; no training step so far" in d.text()
         await d.press("p")
         assert d.notices() == ["levers are known from the first training step on"]
+
+
+@pytest.mark.parametrize("key", ["space", "t", "M"])
+async def test_what_only_a_training_can_do_is_not_asked_of_a_script_before_its_first_step(key):
+    async with script(scripts.starting()) as d:
+        calls = len(d.engine.calls)
+        await d.press(key)
+        assert d.notices() == ["train.py has trained no step so far"]
+        assert len(d.engine.calls) == calls
+
+
+@pytest.mark.parametrize("key", ["enter", "right", "a", "c"])
+async def test_a_key_for_the_lever_under_the_cursor_says_why_there_is_none(key):
+    async with script(scripts.starting()) as d:
+        await d.press("4", key)
+        assert d.notices() == ["levers are known from the first training step on"]
+
+
+async def test_a_script_that_starts_again_has_no_lever_of_the_last_ab_to_show_the_code_of():
+    shown = compared(lever="fused_optimizer", a="script", b="fused", failure="it ended")
+    async with script(changed(scripts.starting(), comparison=shown)) as d:
+        d.app._main.open_tab("ab")
+        await d.press("5", "c")
+        assert d.notices() == ["levers are known from the first training step on"]
+
+
+async def test_where_there_is_nothing_to_copy_that_is_said():
+    async with script(scripts.starting()) as d:
+        await d.press("y")
+        assert d.notices() == ["there is nothing to copy"]
 
 
 async def test_where_several_processes_train_every_lever_is_refused():

@@ -63,14 +63,23 @@ class Terminal:
     @property
     def pane(self) -> list[str]:
         """What stands inside the pane, which has the focus."""
-        lines = self.screen.display
+        lines = self.lines
         top = next(y for y, line in enumerate(lines) if line.startswith("┏"))
         bottom = next(y for y, line in enumerate(lines) if line.startswith("┗"))
         return lines[top + 1 : bottom]
 
     @property
+    def lines(self) -> list[str]:
+        """What is shown; pyte's own `display` measures every character anew, 5,000 at each look."""
+        shown = self.screen
+        return [
+            "".join(shown.buffer[y][x].data for x in range(shown.columns))
+            for y in range(shown.lines)
+        ]
+
+    @property
     def text(self) -> str:
-        return "\n".join(self.screen.display)
+        return "\n".join(self.lines)
 
     def read(self) -> None:
         try:

@@ -163,7 +163,7 @@ def test_a_value_that_stands_for_another_one_is_in_force_as_that():
 
 def test_what_an_ab_switches_is_no_change_of_the_users():
     control = running()
-    control.try_it("pipelined", "on")
+    control.compare("pipelined", "on")
     answered(control)
     assert control.label("undo") == ""
 
@@ -173,8 +173,8 @@ def test_changes_before_a_restart_can_be_undone_after_it():
     ask(control, batch_size="16")
     control.restart()
     control.take(in_force({}, 1))  # the last word of the worker before
-    control.take(changed(in_force({}, 1), state="starting", worker_pid=None, settings={}))
-    control.take(changed(in_force({}, 1, batch_size="16"), worker_pid=4243))
+    control.take(changed(in_force({}, 2), state="starting", worker_pid=None, settings={}))
+    control.take(changed(in_force({}, 2, batch_size="16"), worker_pid=4243))
     assert control.label("undo") == "batch_size 16→8"
     control.go("undo")
     assert told(control)[-1] == {"batch_size": "8"}

@@ -13,6 +13,7 @@ from gpudash.errors import UsageError
 from gpudash.protocol import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui.control import Control
+from gpudash.tui.wording import result_text, verdict_text
 from tests.tui.comparisons import VERDICT, compared
 from tests.tui.fake_engine import CPU, FakeEngine, result, settings, training
 from tests.tui.test_run import ask, running
@@ -64,18 +65,21 @@ def test_more_pairs_asks_the_same_anew_with_twice_as_many():
     assert control.engine.told("compare") == [(question,)]
 
 
-@pytest.mark.parametrize("shown", [None, compared(3)])
-def test_without_a_comparison_that_has_ended_there_is_nothing_to_keep(shown):
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [(None, "no A/B has been run here"), (compared(3), "the A/B has no verdict yet")],
+)
+def test_without_a_comparison_that_has_ended_there_is_nothing_to_keep(shown, said):
     control = running()
     control.take(changed(training(), comparison=shown))
     for choice in (control.keep, control.back, control.more_pairs):
-        with pytest.raises(UsageError, match="no A/B has ended here"):
+        with pytest.raises(UsageError, match=said):
             choice()
 
 
 def test_a_try_compares_the_lever_as_it_is_set_with_the_value():
     control = running(batch_size="16")
-    control.try_it("batch_size", "32")
+    control.compare("batch_size", "32")
     question = Question(lever="batch_size", a="16", b="32", short_runs=True)
     assert control.engine.told("compare") == [(question,)]
 
@@ -83,7 +87,7 @@ def test_a_try_compares_the_lever_as_it_is_set_with_the_value():
 def test_a_value_that_stands_for_another_one_is_not_compared():
     control = running()
     with pytest.raises(UsageError, match="model_scale=auto stands for another value"):
-        control.try_it("model_scale", "auto")
+        control.compare("model_scale", "auto")
     assert control.engine.told("compare") == []
 
 
@@ -136,13 +140,15 @@ def test_a_cpu_has_defaults_of_its_own():
 
 
 def test_a_verdict_is_copied_with_all_that_it_depends_on():
-    assert after().verdict_text(CONCLUDED).split("\n") == [
+    device = training().device
+    assert verdict_text(CONCLUDED, "encdec", device).split("\n") == [
         VERDICT,
         "off: 277.0 steps/s, on: 295.0 steps/s",
         "encdec on NVIDIA H200, num_workers=8, precision=tf32, model_scale=full",
     ]
     failed = changed(CONCLUDED, verdict=None, failure="ended after 3 pairs")
-    assert after().verdict_text(failed).startswith("no verdict for pipelined=on: ended after 3")
+    text = verdict_text(failed, "encdec", device)
+    assert text.startswith("no verdict for pipelined=on: ended after 3")
 
 
 def asked_by(command):
@@ -189,10 +195,11 @@ def test_a_verdict_on_a_script_is_copied_with_its_own_command():
 
 def test_a_row_is_copied_with_its_numbers_and_its_levers():
     row = result(2, "pipelined=on", 295.7, settings=settings(pipelined="on"))
-    first, second = running().result_text(row).split("\n")
+    device = training().device
+    first, second = result_text(row, device).split("\n")
     assert first.startswith("2,366 samples/s, 296 steps/s, step p50 3.38 ms, p95 4.40 ms, ")
     assert second.startswith("encdec on NVIDIA H200, pipelined=on, num_workers=8")
-    assert running().result_text(changed(row, verdict=True)) == "pipelined=on"
+    assert result_text(changed(row, verdict=True), device) == "pipelined=on"
 
 
 def test_what_is_kept_is_what_the_next_start_uses_where_nothing_runs():

@@ -6,9 +6,18 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol import ComparisonShown, Device, GpuReading, HostReading, Phase
+from gpudash.protocol import (
+    ComparisonShown,
+    Device,
+    GpuReading,
+    HostReading,
+    Phase,
+    Pinning,
+    Profiled,
+)
 from gpudash.snapshot import (
     Hang,
     Marker,
@@ -21,8 +30,14 @@ from gpudash.snapshot import (
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from gpudash.views.answer import answer
 from gpudash.views.gains import Case, gain_of
-from gpudash.views.lanes import Part, lane
-from gpudash.views.recent_step import MEASURED_STEPS, RecentStep, recent_step, steps_needed
+from gpudash.views.lanes import Part, lane, look
+from gpudash.views.recent_step import (
+    MEASURED_STEPS,
+    WARMUP_STEPS,
+    RecentStep,
+    recent_step,
+    steps_needed,
+)
 from gpudash.views.rules import (
     DATA_PCT,
     DEVICE_PCT,
@@ -415,8 +430,21 @@ def test_why_shows_each_value_beside_its_threshold():
     assert "GPU-bound" not in "".join(lines)  # that is the title above them
     asked = [line for line in lines if "matches from" in line]
     assert [line[0] for line in asked] == [" "] * (len(asked) - 1) + ["▸"]
-    assert asked[1].endswith("–, matches from 15 %: not measured")
     assert asked[-1].endswith("99 %, matches from 90 %: the limit")
+    assert any(line.endswith("–, not measured") for line in lines)
+
+
+@pytest.mark.parametrize("snapshot", [gpu_step(), measured(device=CPU, core_wait_pct=30.0)])
+def test_why_breaks_no_line_in_80_columns(snapshot):
+    lines = why_lines(ask(snapshot), snapshot, 8)
+    assert [line for line in lines if cell_len(line) > 80 - 4] == []
+
+
+def test_why_names_no_answer_before_there_is_one():
+    early = changed(gpu_step(), steps_since_break=12)
+    assert not any(line.endswith("is the answer") for line in why_lines(ask(early), early, 8))
+    lines = why_lines(ask(gpu_step()), gpu_step(), 8)
+    assert any(line.endswith("is the answer") for line in lines)
 
 
 # ── what the GPU's own readings tell ────────────────────────────────────────────────────
@@ -454,6 +482,14 @@ def read(snapshot, throttle="none", **values):
 )
 def test_readings_over_the_same_seconds_tell_what_the_gpu_is_busy_with(kind, readings, ms):
     assert ask(read(measured(**ms), **readings)).kind == kind
+
+
+def test_bandwidth_that_the_tensor_cores_beat_is_shown_with_its_value_and_is_no_limit():
+    busy = {"sm_active_pct": 99.0, "dram_active_pct": 70.0, "tensor_active_pct": 80.0}
+    snapshot = read(measured(), **busy)
+    lines = why_lines(ask(snapshot), snapshot, 8)
+    (bandwidth,) = [line for line in lines if "bandwidth" in line]
+    assert bandwidth.endswith("70 %, matches from 60 %; the tensor cores are busier")
 
 
 @pytest.mark.parametrize(("cpu_pct", "kind"), [(84.0, "none"), (95.0, "cpu"), (180.0, "cpu")])
@@ -568,6 +604,44 @@ def test_a_profile_tells_waiting_from_launching(kind, profile, ms):
     assert deepened(measured(**ms), profile).kind == kind
 
 
+def pinning(pin_ms):
+    """A profile that copies for 2.5 ms; page-locked that would be 0.5 ms, and pinning so long."""
+    cost = Pinning(pin_ms=99.0, thread_pin_ms=pin_ms, copy_ms=0.5)  # the loader has workers
+    traced = Profiled(
+        at_s=0, path="", first_step=0, steps=10, steps_ms=100, took_ms=0, pinning=cost
+    )
+    return profiled(copies=COPIES, profiled=traced)
+
+
+def test_pinning_that_takes_longer_than_it_saves_is_not_proposed_and_the_answer_says_so():
+    copying = measured(chosen={"pin_memory": "off"}, host_ms=10.0)
+    why_not = "pinning would take 16.0 ms, longer than that"
+    quick, slow = (deepened(copying, pinning(ms)) for ms in (1.0, 16.0))
+    assert [found.kind for found in (quick, slow)] == ["copy", "copy"]
+    assert quick.tries[0].promise == "pin_memory off → on: +11 to +25 %"
+    assert "pin_memory" not in [one.lever for one in slow.tries]
+    assert why_not in slow.evidence
+    assert why_not not in quick.evidence
+
+
+def test_before_a_profile_pinning_has_no_range_and_the_answer_says_what_tells():
+    asks = "t profiles some steps and tells what pinning would take"
+    able = {"can": ("blocks", "profile")}
+    unpinned, is_pinned = (
+        ask(changed(measured(chosen={"pin_memory": value}, copy_ms=2.5), **able))
+        for value in ("off", "on")
+    )
+    assert unpinned.tries[0].promise == "pin_memory off → on"
+    assert (asks in unpinned.evidence, asks in is_pinned.evidence) == (True, False)
+
+
+def test_pinning_is_not_proposed_where_there_is_next_to_nothing_to_copy():
+    unpinned = {"chosen": {"pin_memory": "off"}, "data_ms": 5.0}
+    little, much = (ask(measured(**unpinned, copy_ms=ms)) for ms in (0.05, 0.5))
+    proposed = [["pin_memory" in one.label for one in found.tries] for found in (little, much)]
+    assert [any(each) for each in proposed] == [False, True]
+
+
 def test_a_profile_without_device_events_changes_nothing():
     blind = Summary(steps=10, step_ms=10.0, on_device=False)
     for snapshot in (cpu_step(), gpu_step(), launching(), measured(data_ms=3.0)):
@@ -605,6 +679,7 @@ def test_while_steps_are_profiled_the_answer_from_before_is_shown():
 def test_until_enough_steps_are_measured_it_counts_them_towards_a_goal_that_stays():
     found = ask(changed(gpu_step(), steps_since_break=12))
     assert (found.kind, found.title) == ("measuring", "measuring … 12 of at most 20 steps")
+    assert found.evidence[0] == f"slow steps need fewer; the first {WARMUP_STEPS} are warm-up"
     assert found.tries == ()
 
 
@@ -716,6 +791,10 @@ def test_where_it_is_known_it_says_where_the_ranks_are_also_before_the_first_ste
 
 def shape(found):
     return [(lane.name, [part.label for part in lane.parts], lane.rest) for lane in found.lanes]
+
+
+def test_a_short_label_is_a_word():
+    assert look("your_code", "your code", 0)[1] == "code"
 
 
 def test_two_streams_have_a_lane_each_and_the_host_its_own():

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.trace.summary import CopyUse, Summary
+from gpudash.protocol import Peak, Pinning, Profiled, Weights
+from gpudash.trace.summary import CopyUse, KernelUse, Summary
 from gpudash.views.gains import Case, Gain, gain_of, workers_needed
 from gpudash.views.recent_step import RecentStep
 from tests.tui.fake_engine import PHASES
@@ -21,8 +22,9 @@ def profiled(**values):
     return Summary(steps=10, step_ms=10.0, on_device=True, **values)
 
 
-def gain(lever, a, b, *, profile=None, feeds=False, **values):
-    case = Case(a=a, b=b, step=step(**values), phases=PHASES, profile=profile, feeds=feeds)
+def gain(lever, a, b, *, profile=None, workers=0, feeds=False, **values):
+    measured = {"step": step(**values), "phases": PHASES, "profile": profile}
+    case = Case(a=a, b=b, workers=workers, feeds=feeds, **measured)
     found = gain_of(lever, case)
     return found.label if found is not None else None
 
@@ -63,13 +65,51 @@ def test_on_a_cpu_the_wait_is_no_ceiling_for_workers_and_training_share_its_core
     assert gain(lever, "a", "b", data_ms=5.0, device_ms=5.0, on_gpu=False) is None
 
 
-def test_pinned_memory_brings_at_most_the_copy():
-    copied = {"phases_ms": {"copy": 2.0}}
-    assert gain("pin_memory", "off", "on", **copied) == "up to +25 %"
-    assert gain("pin_memory", "off", "on", **copied, overlap_ms=2.0) is None
-    copies = (CopyUse("to device", is_pinned=False, count=1.0, mib=24.0, ms=2.0, gb_s=12.6),)
-    case = Case(a="off", b="on", step=step(**copied), profile=profiled(copies=copies))
-    assert gain_of("pin_memory", case).source.endswith("in 2.00 ms, at 12.6 GB/s of 10.0 ms")
+def pinning(pin_ms: float, copy_ms: float, thread_pin_ms: float = 0.0):
+    cost = Pinning(pin_ms=pin_ms, thread_pin_ms=thread_pin_ms, copy_ms=copy_ms)
+    return profiled(profiled=traced(pinning=cost))
+
+
+def traced(**values):
+    return Profiled(at_s=0, path="", first_step=0, steps=10, steps_ms=100, took_ms=0, **values)
+
+
+COPIED = {"phases_ms": {"copy": 6.0}}  # of 10 ms
+
+
+def test_pinned_memory_brings_a_faster_copy_and_at_worst_pins_before_it():
+    # 4 ms and the copy's 1 ms; with 3 ms of pinning hidden by nothing 8 ms
+    assert gain("pin_memory", "off", "on", profile=pinning(3.0, 1.0), **COPIED) == "+25 to +100 %"
+
+
+def test_what_is_copied_from_pinned_memory_already_becomes_no_faster():
+    own = CopyUse(direction="to device", is_pinned=True, count=1, mib=1.0, ms=2.0, gb_s=None)
+    half = msgspec.structs.replace(pinning(3.0, 1.0), copies=(own,))
+    # 4 ms, 2 ms of the script's own copies and the copy's 1 ms; with 3 ms of pinning 10 ms
+    assert gain("pin_memory", "off", "on", profile=half, **COPIED) == "+0 to +43 %"
+
+
+def test_pinning_on_a_thread_of_its_own_is_the_limit_where_it_takes_longer_than_a_step():
+    slow = pinning(3.0, 1.0, thread_pin_ms=20.0)
+    found = gain("pin_memory", "off", "on", profile=slow, workers=2, **COPIED)
+    assert found == "-60 to -50 %"
+
+
+def test_a_batch_is_pinned_at_the_same_rate_however_many_workers_make_it():
+    slow = pinning(3.0, 1.0, thread_pin_ms=5.0)
+    ranges = {
+        gain("pin_memory", "off", "on", profile=slow, workers=workers, **COPIED)
+        for workers in (1, 2, 8)
+    }
+    assert ranges == {"+0 to +100 %"}
+
+
+def test_of_pinned_memory_nothing_is_told_where_it_was_not_measured():
+    assert gain("pin_memory", "off", "on", **COPIED) is None
+    assert gain("pin_memory", "off", "on", profile=profiled(), **COPIED) is None
+    assert gain("pin_memory", "off", "on", phases_ms={"copy": 0.01}) == "up to +0 %"
+    hidden = {**COPIED, "overlap_ms": 6.0}
+    assert gain("pin_memory", "off", "on", profile=pinning(3.0, 1.0), **hidden) is None
 
 
 def test_two_streams_hide_the_shorter_half_as_far_as_sms_are_free():
@@ -96,6 +136,67 @@ def test_a_larger_batch_brings_more_samples_until_it_fills_the_gpu():
 
 def test_one_kernel_for_the_optimizer_brings_at_most_its_time():
     assert gain("fused_optimizer", "off", "on", phases_ms={"optimizer": 2.0}) == "up to +25 %"
+
+
+PEAK = Peak(matmul_tflops={"fp32": 50.0, "tf32": 400.0, "bf16": 800.0}, memory_gb_s=2**20 / 1e3)
+"""So much that a MiB is read or written in a microsecond."""
+
+
+def test_no_form_of_the_optimizer_is_faster_than_memory():
+    moves = traced(peak=PEAK, weights=Weights(mib=100.0, state_mib=200.0))  # 700 MiB a step
+    profile, phases_ms = profiled(profiled=moves), {"optimizer": 5.7}
+    found = gain("fused_optimizer", "off", "on", profile=profile, phases_ms=phases_ms)
+    assert found == "up to +100 %"
+
+
+@pytest.mark.parametrize(("mib", "label"), [(100.0, "+6 to +11 %"), (500.0, "-9 to +11 %")])
+def test_half_the_bytes_bring_half_of_the_exposed_time_and_cost_casts(mib, label):
+    about = traced(peak=PEAK, weights=Weights(mib=mib, state_mib=0.0))
+    profile = profiled(exposed_ms=2.0, profiled=about)
+    assert gain("gradient_compression", "none", "bf16", profile=profile) == label
+
+
+def kernel(operator, ms, *, on_tensor_cores=False):
+    return KernelUse("kernel", operator, "", 1.0, ms, on_tensor_cores)
+
+
+def in_bf16(*kernels, precision="fp32", weights=None, **values):
+    about = traced(peak=PEAK, precision=precision, weights=weights)
+    at_work = sum(each.ms for each in kernels)
+    profile = profiled(kernels=kernels, busy_ms=at_work, profiled=about)
+    return gain("precision", "script", "bf16", profile=profile, **values)
+
+
+def test_bf16_brings_what_products_gain_by_their_peak_and_half_of_what_follows():
+    products = kernel("aten::addmm", 4.0), kernel("aten::mm", 4.0)
+    assert in_bf16(*products) == "up to +300 %"  # 2 ms of launches, and 0.5 ms
+    assert in_bf16(*products, kernel("aten::relu", 2.0)) == "up to +567 %"
+    tf32 = [kernel("aten::mm", 8.0, on_tensor_cores=True)]
+    assert in_bf16(*tf32, precision="tf32") == "up to +67 %"
+
+
+def test_convolutions_in_tf32_gain_less_although_matrices_are_multiplied_in_fp32():
+    convolutions = "aten::cudnn_convolution"
+    kernels = kernel(convolutions, 7.0, on_tensor_cores=True), kernel(convolutions, 1.0)
+    assert in_bf16(*kernels) == "up to +67 %"
+
+
+def test_bf16_brings_nothing_where_nothing_is_multiplied_or_casts_take_longer():
+    assert in_bf16(kernel("aten::mul", 8.0)) == "up to +0 %"
+    many = Weights(mib=2000.0, state_mib=0.0)
+    assert in_bf16(kernel("aten::mm", 6.0), weights=many) == "up to +0 %"
+    few = Weights(mib=200.0, state_mib=0.0)
+    assert in_bf16(kernel("aten::mm", 8.0), weights=few) == "up to +223 %"  # 0.6 ms of casts
+
+
+def test_the_optimizer_gains_nothing_from_bf16():
+    kernels = kernel("aten::mm", 4.0), kernel("aten::_fused_adamw_", 4.0)
+    assert in_bf16(*kernels, phases_ms={"optimizer": 4.0}) == "up to +60 %"
+
+
+@pytest.mark.parametrize("precision", ["bf16", ""])
+def test_bf16_has_no_range_where_the_present_precision_is_the_same_or_unknown(precision):
+    assert in_bf16(kernel("aten::mm", 8.0), precision=precision) is None
 
 
 @pytest.mark.parametrize("lever", ["precision", "compile", "channels_last", "loss"])

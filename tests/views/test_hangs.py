@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
-from gpudash.protocol import Device, Envelope, Failed, Parted, Stack, Stacks
+from gpudash.protocol import Device, Envelope, Failed, Joined, Parted, Stack, Stacks
 from gpudash.snapshot import Hang, RankStack
 from gpudash.views.hangs import Hangs, clauses, log_lines, missing, title
 from tests.scripted_run import BEGAN_S, Trainer
@@ -214,6 +214,52 @@ def test_a_rank_that_nobody_could_ask_is_not_said_to_be_missing(texts, absent):
     job.say(2, Stack(at_s=job.ended_s, why=why, is_known=False))
     assert job.after(15).missing == absent
     assert f"rank 2 {why}" in clauses(job.after(15))
+
+
+def recorded(*newest, collective="all_reduce"):
+    """A job of these ranks of which all but the last one wait for the GPU in one line."""
+    job = Job(len(newest), device="cuda")
+    for rank, number in enumerate(newest):
+        waits_in = 1418 if number >= 1418 else None
+        told = Joined(group="0", newest=number, waits_in=waits_in, collective=collective, mib=25.0)
+        job.say(rank, Stack(at_s=job.ended_s, text=LOAD, joined=(told,)))
+    return job
+
+
+def test_the_flight_recorders_tell_who_is_missing_where_the_stacks_do_not():
+    hang = recorded(1420, 1419, 1417).after(15)
+    assert hang.missing == (2,)
+    assert clauses(hang) == (
+        "rank 2 has not joined all_reduce #1,418 (25 MiB)",
+        "rank 2 is in load (data.py:41)",
+        "the others are in load (data.py:41)",
+    )
+    assert recorded(1418, 3, 3).after(15).recorded.startswith("ranks 1 and 2 have not joined")
+
+
+def test_where_all_have_joined_the_stacks_tell_who_is_missing():
+    job = recorded(1420, 1419)
+    assert clauses(job.after(15))[0] == "all ranks have joined all_reduce #1,418 (25 MiB)"
+    joined = job.after(15).stacks[0].joined
+    job.say(0, Stack(at_s=job.ended_s, text=REDUCE, joined=joined))
+    job.say(1, Stack(at_s=job.ended_s, text=LOAD))
+    assert job.after(15).missing == (1,)
+    assert clauses(job.after(15))[0] == "all ranks that tell have joined all_reduce #1,418 (25 MiB)"
+
+
+def test_a_rank_in_another_collective_of_the_same_number_is_told():
+    job = recorded(1420, 1420, 1420)
+    told = Joined(group="0", newest=1418, waits_in=1418, collective="broadcast")
+    job.say(1, Stack(at_s=job.ended_s, text=LOAD, joined=(told,)))
+    assert job.after(15).missing == (1,)
+    assert (
+        clauses(job.after(15))[0] == "rank 1 is in broadcast instead of all_reduce #1,418 (25 MiB)"
+    )
+
+
+def test_what_a_flight_recorder_names_is_shown_as_text():
+    hang = recorded(1418, 3, collective="\x1b[31mred").after(15)
+    assert "\x1b" not in "".join((*clauses(hang), *log_lines(hang)))
 
 
 def test_the_title_says_for_how_long():

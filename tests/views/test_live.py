@@ -120,6 +120,16 @@ def test_a_refused_change_is_explained_until_something_else_happens():
     assert watched.feed(watched.run.pause()).now().status == "paused"
 
 
+def test_what_is_refused_before_the_first_step_does_not_hide_what_the_start_is_at():
+    watched = Watched()
+    watched.feed(Status(text="torch is imported; no training step so far"))
+    watched.feed(Refused(kind="no_profile", changes={}, reason="nothing is training"))
+    shown = watched.now()
+    assert shown.state == "starting"
+    assert shown.status.startswith("torch is imported")
+    assert shown.status.endswith(" – refused: nothing is training")
+
+
 def test_a_paused_training_stands_still_and_comes_back():
     watched = Watched().trained()
     shown = watched.feed(watched.run.pause(), watched.run.wait(2.0)).now()

@@ -8,7 +8,7 @@ import pytest
 from gpudash.protocol import Envelope, Failed, Parted
 from gpudash.views.ranks import MOST_RANKS, Ranks
 from tests import simulated_ranks
-from tests.scripted_run import BEGAN_S, Trainer, gpu
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host
 
 SEQ = count()
 
@@ -136,6 +136,18 @@ def test_a_rank_is_silent_that_says_nothing_while_another_one_does():
     later = [msgspec.structs.replace(one, sent_s=10.5) for one in trained(0, 50.0)]
     assert [row.state for row in rows(*trained(1, 50.0), *later)] == ["training", "silent"]
     assert [row.state for row in rows(*trained(0, 50.0), *trained(1, 50.0))] == ["training"] * 2
+
+
+def test_each_rank_has_what_was_read_of_its_own_processes():
+    read = [
+        one
+        for rank in (0, 1)
+        for one in said(rank, host(BEGAN_S + 1, 100.0 * (1 + rank)), source="telemetry")
+    ]
+    told = [*trained(0, 50.0), *trained(1, 50.0), *read]
+    assert [row.host.number("cpu_pct") for row in rows(*told)] == [100.0, 200.0]
+    later = said(0, host(BEGAN_S + 60), source="telemetry")
+    assert [row.host is not None for row in rows(*told, *later, after_s=60.0)] == [True, False]
 
 
 def test_a_gpu_that_is_read_no_more_shows_nothing_while_another_one_is():

@@ -193,12 +193,12 @@ def test_after_blocks_as_many_steps_are_left_out_as_the_worker_says():
     assert bench.rows()[0].steps_per_s == pytest.approx(20.0)
 
 
-def test_a_row_has_the_most_memory_that_was_in_use_while_it_trained():
+def test_a_row_has_the_most_memory_that_tensors_took_while_it_trained():
     bench = Bench()
-    for used_mib in (2000.0, 3000.0, 2500.0):
+    for peak_mib in (2000.0, 3000.0, 2500.0):
         bench.train(20)
-        bench.table.sample(gpu(bench.run.now_s - 0.1, mem_used_mib=used_mib))
-    assert bench.rows()[0].memory_mib == 3000.0
+        bench.table.sample(host(bench.run.now_s - 0.1, mem_peak_mib=peak_mib))
+    assert bench.rows()[0].peak_mib == 3000.0
 
 
 def test_samples_count_between_the_first_and_the_last_counted_step_whenever_they_come():

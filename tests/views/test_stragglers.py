@@ -49,6 +49,53 @@ def last(ranks, seconds=30.0):
     return found(ranks, seconds)[-1]
 
 
+def cut(told, *, late_ms, caught_up_ms):
+    """Cut backward passes in two; rank 1 is late by so much at the end of its first part."""
+    for rank, progress in told:
+        *before, step = progress.steps
+        late = late_ms if rank == 1 else 0.0
+        whole_ms = step.phases_ms["backward"] + late - (caught_up_ms if rank == 1 else 0.0)
+        first_ms = 0.6 * step.phases_ms["backward"] + late
+        phases_ms = step.phases_ms | {"backward": whole_ms}
+        parts_ms = {"backward": (first_ms, whole_ms - first_ms)}
+        parts = changed(step, phases_ms=phases_ms, parts_ms=parts_ms)
+        yield rank, changed(progress, steps=(*before, parts))
+
+
+@pytest.mark.parametrize("late_ms", [of_step(3), of_step(10)])
+def test_a_rank_is_named_that_is_late_within_its_backward_pass_and_has_caught_up_by_its_end(
+    late_ms,
+):
+    ranks = Ranks(2, seed=3)
+    stragglers = begin(ranks)
+    for rank, progress in cut(ranks.train(30.0), late_ms=late_ms, caught_up_ms=late_ms):
+        stragglers.take(rank, progress)
+    named = stragglers.found()
+    assert (named.rank, named.phase, named.kind) == (1, "backward", "persistent")
+    assert named.excess_ms == pytest.approx(late_ms, rel=0.35)
+
+
+def test_of_ranks_whose_backward_passes_are_cut_and_alike_nobody_is_named():
+    ranks = Ranks(4, seed=5)
+    stragglers = begin(ranks)
+    for rank, progress in cut(ranks.train(60.0), late_ms=0.0, caught_up_ms=0.0):
+        stragglers.take(rank, progress)
+        assert stragglers.found() is None
+
+
+def test_ranks_that_cut_unlike_are_compared_at_the_end_of_the_pass():
+    ranks = Ranks(2, seed=6)
+    stragglers = begin(ranks)
+    for rank, progress in cut(ranks.train(30.0), late_ms=0.0, caught_up_ms=0.0):
+        *before, step = progress.steps
+        first_ms, second_ms = step.parts_ms["backward"]
+        if rank == 1:
+            parts_ms = {"backward": (first_ms + 2.0, second_ms - 3.0, 1.0)}
+            step = changed(step, parts_ms=parts_ms)
+        stragglers.take(rank, changed(progress, steps=(*before, step)))
+    assert stragglers.found() is None
+
+
 # ── who, in what ────────────────────────────────────────────────────────────────────────
 
 
@@ -206,13 +253,18 @@ def test_the_median_of_the_others_leaves_oneself_out():
 def why(*readings, part="backward"):
     ranks = Ranks(2, delay=slow(1, **{part: 3.0}))
     stragglers = begin(ranks)
-    for reading in readings:
-        stragglers.take(0, reading)
+    for rank, one in readings:
+        stragglers.take(rank, one)
     return found(ranks, 15, stragglers)[-1].why
 
 
-def reading(gpu, **values):
-    return GpuReading(at_s=0.0, index=gpu, uuid=f"GPU-{gpu}", name="NVIDIA H200", values=values)
+def reading(gpu, at_s=0.0, **values):
+    uuid = f"GPU-{gpu}"
+    return 0, GpuReading(at_s=at_s, index=gpu, uuid=uuid, name="NVIDIA H200", values=values)
+
+
+def on_host(rank, core_wait_pct):
+    return rank, HostReading(at_s=0.0, values={"core_wait_pct": core_wait_pct})
 
 
 def test_what_its_gpu_alone_shows_is_told():
@@ -225,6 +277,20 @@ def test_what_its_gpu_alone_shows_is_told():
     assert why(usual, reading(1, sm_clock_mhz=1410.0)) == clock
 
 
+def test_a_gpu_is_no_reason_for_what_is_not_computed():
+    gpus = reading(0, sm_clock_mhz=1980.0), reading(1, sm_clock_mhz=1410.0)
+    assert why(*gpus, part="forward") != ""
+    assert why(*gpus, part="copy") == ""
+    assert why(*gpus, part="data") == ""
+
+
+def test_a_clock_that_is_lower_for_a_moment_is_no_reason():
+    steady = [reading(gpu, at_s=at_s, sm_clock_mhz=1980.0) for at_s in range(9) for gpu in (0, 1)]
+    assert why(*steady, reading(1, at_s=9.0, sm_clock_mhz=1785.0)) == ""
+    lower = [reading(1, at_s=at_s, sm_clock_mhz=1785.0) for at_s in range(9, 18)]
+    assert why(*steady, *lower) == "its clock is 1,785 MHz, the others' 1,980 MHz"
+
+
 def test_what_all_gpus_show_is_no_reason():
     both = [reading(gpu, sm_clock_mhz=1410.0, throttle="sw_power_cap") for gpu in (0, 1)]
     assert why(*both) == ""
@@ -233,9 +299,15 @@ def test_what_all_gpus_show_is_no_reason():
 
 
 def test_a_host_that_waits_for_a_core_is_told_of_what_the_host_does():
-    host = HostReading(at_s=0.0, values={"core_wait_pct": 48.0})
-    assert why(host, part="data") == "cores are short: rank 0 waits for one 48 % of the time"
+    host = on_host(1, 48.0)
+    assert why(host, part="data") == "cores are short: rank 1 waits for one 48 % of the time"
     assert why(host) == ""
+
+
+def test_the_wait_for_a_core_is_the_slow_ranks_own_beside_the_others():
+    told = "cores are short: rank 1 waits for one 48 % of the time, the others 3 %"
+    assert why(on_host(0, 3.0), on_host(1, 48.0), part="data") == told
+    assert why(on_host(0, 48.0), on_host(1, 3.0), part="data") == ""
 
 
 # ── two H200s ───────────────────────────────────────────────────────────────────────────
@@ -246,7 +318,10 @@ def recorded(slow_in):
     with Path(__file__).with_name("h200_ranks.csv").open(newline="") as file:
         for row in csv.DictReader(file):
             if row["slow_in"] == slow_in:
-                ms = {name: float(cell) for name, cell in row.items() if name not in NOT_MS}
+                ms = {
+                    name: float(cell) for name, cell in row.items() if cell and name not in NOT_MS
+                }
+                parts = tuple(ms.pop(name) for name in CUT if name in ms)
                 phases = {name: took for name, took in ms.items() if not name.endswith("_ms")}
                 times = {name: took for name, took in ms.items() if name.endswith("_ms")}
                 step = Step(
@@ -254,6 +329,7 @@ def recorded(slow_in):
                     segment=0,
                     finished_s=0.0,
                     phases_ms=phases,
+                    parts_ms={"backward": parts} if parts else None,
                     **times,
                 )
                 told = Progress(until_s=0.0, steps=(step,), total_steps=0, total_samples=0)
@@ -261,6 +337,8 @@ def recorded(slow_in):
 
 
 NOT_MS = ("slow_in", "slow_rank", "rank", "step")
+CUT = ("backward_1", "backward_2", "backward_3", "backward_4")
+"""Not recorded of all."""
 
 
 @pytest.mark.parametrize("slow_in", ["data", "forward", "backward", "optimizer"])
@@ -278,7 +356,7 @@ def test_of_two_real_ranks_the_slow_one_is_named_whose_delay_slows_the_others_ba
     assert (str(found.rank), found.phase) == (expected, slow_in)
 
 
-def test_of_two_real_ranks_that_are_alike_nobody_is_named():
+def test_of_two_real_ranks_that_differ_by_1_pct_by_themselves_nobody_is_named():
     stragglers = Stragglers()
     for rank in (0, 1):
         stragglers.take(rank, start(rank, world_size=2))

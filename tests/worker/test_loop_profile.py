@@ -22,12 +22,14 @@ from gpudash.protocol import (
     Progress,
     Refused,
     Resumed,
+    Weights,
 )
 from tests.worker.in_process import SETTINGS, FakeEntry, Run
 from tests.workloads.trainings import one_thread, weights
 from workloads import CATALOGUE
 from workloads.compute_options import ComputeOptions
 from workloads.levers import Value
+from workloads.training import Training
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +72,20 @@ def test_traced_steps_are_counted_and_not_reported(tmp_path: Path, pipelined: st
     (paused,), (resumed,) = run.of(Paused), run.of(Resumed)
     assert paused.why == "profile"
     assert paused.at_s < found.at_s <= resumed.at_s
+
+
+def test_it_is_told_what_the_optimizer_updates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def react(run: Run, event: Event) -> None:
+        if isinstance(event, Profiled):
+            run.stop()
+
+    optimizer = torch.optim.SGD([torch.zeros(1 << 18, requires_grad=True)])
+    monkeypatch.setattr(Training, "owned", lambda _self: ([], [optimizer]))
+    run = Run(ENTRY, react)
+    run.until_stopped(Profile(id=1, steps=1, path=str(tmp_path / "trace.json")))
+    assert run.of(Profiled)[0].weights == Weights(mib=1.0, state_mib=0.0)
 
 
 def test_what_is_asked_ends_a_profile_with_the_steps_that_it_has(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ from gpudash.protocol import (
     Stop,
 )
 from gpudash.run.worker_process import WorkerProcess
-from gpudash.worker.__main__ import work
+from gpudash.worker.__main__ import build, work
 from tests.worker.in_process import Run
 from workloads import CATALOGUE
 from workloads.training import Training
@@ -65,6 +65,17 @@ class Worker:
     @property
     def steps(self) -> list[Step]:
         return [step for event in self.of(Progress) for step in event.steps]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return [*self.of(Started), *self.of(Changed)][-1].settings
+
+    def change(self, **settings: str) -> Changed:
+        """Have levers changed; return the answer."""
+        known = len(self.of(Changed))
+        self.link.send(Change(id=1, settings=settings))
+        self.until(lambda: len(self.of(Changed)) > known)
+        return self.of(Changed)[-1]
 
     def until(self, condition: Callable[[], object]) -> None:
         deadline = time.monotonic() + PATIENCE_S
@@ -102,61 +113,6 @@ def start() -> Iterator[Callable[..., Worker]]:
         worker.link.close()
 
 
-def test_a_worker_trains_obeys_and_stops(start: Callable[..., Worker]) -> None:
-    worker = start()
-    worker.until(lambda: len(worker.steps) >= 5)
-    assert isinstance(worker.events[0], Hello)
-    assert isinstance(worker.events[1], Status)  # before torch is there
-    (started,) = worker.of(Started)
-    assert started.settings["batch_size"] == "2"
-    assert started.pid == worker.link.pid
-    told = {phase.name: phase.label for phase in started.phases}
-    assert [*told] == ["copy", "prepare", "forward", "backward", "optimizer", "graph"]
-    assert told["prepare"] == "encode"  # the workload's own word
-    assert {name for step in worker.steps for name in step.phases_ms or {}} == {*told} - {"graph"}
-
-    worker.link.send(Change(id=1, settings={"pipelined": "on", "batch_size": "4"}))
-    worker.until(lambda: worker.of(Changed))
-    (changed,) = worker.of(Changed)
-    assert changed.segment == 1
-    assert changed.settings == started.settings | {"pipelined": "on", "batch_size": "4"}
-    worker.until(lambda: worker.steps[-1].segment == 1)
-    assert [s.step for s in worker.steps if s.segment == 0][-1] == changed.after_step
-    assert {s.samples for s in worker.steps if s.segment == 1} == {4}
-    assert any("no streams" in line for line in worker.printed)
-
-    for bad, reason in (
-        ({"batch_size": "0"}, "whole number"),
-        ({"batch_size": "1000000"}, "GiB are available"),
-        ({"speed": "1"}, "unknown lever"),
-        ({"batch_size": "4"}, "nothing changes"),
-    ):
-        refusals = len(worker.of(Refused))
-        worker.link.send(Change(id=1, settings=bad))
-        worker.until(lambda known=refusals: len(worker.of(Refused)) > known)
-        assert reason in worker.of(Refused)[-1].reason
-
-    worker.link.send(Pause(id=2))
-    worker.link.send(Pause(id=2))
-    worker.until(lambda: worker.of(Paused))
-    paused_s = worker.of(Paused)[0].at_s
-    worker.until(lambda: worker.of(Progress)[-1].until_s > paused_s + 0.3)
-    assert max(s.finished_s for s in worker.steps) <= paused_s
-    assert worker.of(Paused)[0].after_step == worker.steps[-1].step
-    worker.link.send(Resume(id=3))
-    worker.until(lambda: worker.of(Resumed) and worker.steps[-1].finished_s > paused_s)
-    after = next(s for s in worker.steps if s.finished_s > paused_s)
-    resumed_s = worker.of(Resumed)[0].at_s
-    assert after.step_ms <= (after.finished_s - resumed_s) * 1e3 + 1e-6  # the pause is not in it
-
-    worker.link.send(Stop(id=4))
-    assert worker.end() == 0
-    assert len({event.at_s for event in worker.of(Paused)}) == 1
-    numbers = [s.step for s in worker.steps]
-    assert numbers == list(range(1, len(numbers) + 1))
-    assert worker.of(Finished)[0].total_steps == numbers[-1]
-
-
 def test_a_plan_of_steps_is_kept_to_the_step_on_two_streams_too() -> None:
     plan = Plan(workload="encdec", settings={}, steps=7)
     settings = SMALL | {"pipelined": "on", "num_workers": "0"}
@@ -167,53 +123,28 @@ def test_a_plan_of_steps_is_kept_to_the_step_on_two_streams_too() -> None:
     assert last.loss is not None
 
 
-def unread_bytes(fd: int) -> int:
-    """Return how much waits in a pipe."""
-    answer = array("i", [0])
-    fcntl.ioctl(fd, termios.FIONREAD, answer)
-    return answer[0]
-
-
-def test_a_reader_that_stalls_delays_no_step_and_misses_none(start: Callable[..., Worker]) -> None:
-    worker = start(settings={"data": "cached", "batch_size": "1"})
-    worker.until(lambda: worker.steps)
-    events = worker.link.filenos[0]
-    fcntl.fcntl(events, fcntl.F_SETPIPE_SZ, 4096)  # full after a few messages
-    process = psutil.Process(worker.link.pid)
-    unread, used_s, full_s = -1, inf, inf
-    while process.cpu_times().user < used_s + 0.5:  # it works on, and nothing more fits
-        if unread_bytes(events) != unread:
-            unread, used_s = unread_bytes(events), process.cpu_times().user
-            full_s = time.monotonic()
-        time.sleep(0.005)
-    read_s = time.monotonic()
-    worker.until(lambda: worker.steps[-1].finished_s > read_s)
-    worker.link.send(Stop(id=4))
-    assert worker.end() == 0
-    assert len([s for s in worker.steps if full_s < s.finished_s < read_s]) > 3
-    numbers = [s.step for s in worker.steps]
-    assert numbers == list(range(1, len(numbers) + 1))
-
-
-def test_what_cannot_start_is_said_in_one_sentence(start: Callable[..., Worker]) -> None:
-    worker = start(settings={"batch_size": "900000"})
-    assert worker.end() == 1
-    (failed,) = worker.of(Failed)
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        (Plan(workload="encdec", settings={"batch_size": "900000"}), "GiB are available"),
+        (Plan(workload="encdec", settings={}, device="cuda:99"), "device 'cuda:99' is not valid"),
+    ],
+)
+def test_what_cannot_start_is_said_in_one_sentence(plan: Plan, why: str) -> None:
+    failed = failure_of(plan, build)
     assert failed.kind == "bad_setting"
-    assert "GiB are available" in failed.sentence
+    assert why in failed.sentence
 
 
-def test_a_crash_arrives_with_its_traceback(start: Callable[..., Worker]) -> None:
-    worker = start()
-    worker.until(lambda: worker.steps)
-    for child in psutil.Process(worker.link.pid).children():
-        child.kill()  # a loader worker dies: torch raises in the training process
-    assert worker.end() == 1
-    assert worker.of(Failed), "\n".join(worker.printed)
-    (failed,) = worker.of(Failed)
-    assert failed.kind == "error"
-    assert "DataLoader worker" in failed.sentence
-    assert "Traceback" in failed.traceback
+def failure_of(plan: Plan, build: Callable[[Plan, EventPipe], Training]) -> Failed:
+    """Return the last word of a worker that fails before it trains."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert work(plan, EventPipe(theirs.fileno()), build, lambda *_: None) == 1
+        *_, last = ours.recv(1 << 16).splitlines()
+    failed = msgspec.json.decode(last, type=Envelope).body
+    assert isinstance(failed, Failed)
+    return failed
 
 
 @pytest.mark.parametrize("code", [0, "no data"])
@@ -221,13 +152,7 @@ def test_a_workload_that_ends_its_process_has_failed(code: object) -> None:
     def build(*_: object) -> Training:
         sys.exit(code)
 
-    plan = Plan(workload="mine.py", settings={})
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        assert work(plan, EventPipe(theirs.fileno()), build, lambda *_: None) == 1
-        *_, last = ours.recv(1 << 16).splitlines()
-    failed = msgspec.json.decode(last, type=Envelope).body
-    assert isinstance(failed, Failed)
+    failed = failure_of(Plan(workload="mine.py", settings={}), build)
     assert failed.sentence == f"mine.py failed: SystemExit: {code}"
 
 
@@ -290,7 +215,7 @@ def test_no_process_outlives_a_killed_parent_and_its_directory_goes_at_the_next_
     assert not left.exists()
 
 
-def test_a_long_name_of_the_temporary_directory_keeps_no_batch_away(
+def test_a_crash_arrives_with_its_traceback_also_from_a_directory_with_a_long_name(
     start: Callable[..., Worker], short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A socket's path may have 107 bytes, and clusters give every job a directory of its own."""
@@ -298,7 +223,16 @@ def test_a_long_name_of_the_temporary_directory_keeps_no_batch_away(
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     worker = start(settings={"num_workers": "1"})
-    worker.until(lambda: worker.steps)
+    worker.until(lambda: worker.steps)  # no batch is kept away
+    assert list(Path(worker.link._scratch.name).rglob("listener-*"))  # goes with the worker
+    for child in psutil.Process(worker.link.pid).children():
+        child.kill()  # a loader worker dies: torch raises in the training process
+    assert worker.end() == 1
+    assert worker.of(Failed), "\n".join(worker.printed)
+    (failed,) = worker.of(Failed)
+    assert failed.kind == "error"
+    assert "DataLoader worker" in failed.sentence
+    assert "Traceback" in failed.traceback
 
 
 @pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="needs a CUDA device")
@@ -326,3 +260,107 @@ def test_a_batch_that_does_not_fit_the_gpu_is_refused_and_the_training_goes_on()
         worker.link.close()
         del hog
         torch.cuda.empty_cache()
+
+
+# ── one training, in the last tests of the file: it goes on until they are over ─────────
+
+
+@pytest.fixture(scope="module")
+def training() -> Iterator[Worker]:
+    """One that trains: torch is loaded once for several tests. It loses no step and ends well."""
+    worker = Worker(Plan(workload="encdec", settings=SMALL, device="cpu"))
+    worker.until(lambda: len(worker.steps) >= 5)
+    yield worker
+    worker.link.send(Stop(id=4))
+    try:
+        assert worker.end() == 0
+        numbers = [s.step for s in worker.steps]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert worker.of(Finished)[0].total_steps == numbers[-1]
+    finally:
+        worker.link.close()
+
+
+def test_what_it_trains_is_told_and_then_every_step(training: Worker) -> None:
+    assert isinstance(training.events[0], Hello)
+    assert isinstance(training.events[1], Status)  # before torch is there
+    (started,) = training.of(Started)
+    assert started.settings["batch_size"] == "2"
+    assert started.pid == training.link.pid
+    told = {phase.name: phase.label for phase in started.phases}
+    assert [*told] == ["copy", "prepare", "forward", "backward", "optimizer", "graph"]
+    assert told["prepare"] == "encode"  # the workload's own word
+    assert {name for step in training.steps for name in step.phases_ms or {}} == {*told} - {"graph"}
+
+
+def test_a_change_holds_from_its_segment_on(training: Worker) -> None:
+    before = training.settings
+    changed = training.change(pipelined="on", batch_size="4")
+    assert changed.settings == before | {"pipelined": "on", "batch_size": "4"}
+    training.until(lambda: training.steps[-1].segment == changed.segment)
+    earlier = [s.step for s in training.steps if s.segment == changed.segment - 1]
+    assert earlier[-1] == changed.after_step
+    assert {s.samples for s in training.steps if s.segment == changed.segment} == {4}
+    assert any("no streams" in line for line in training.printed)
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ({"batch_size": "0"}, "whole number"),
+        ({"batch_size": "1000000"}, "GiB are available"),
+        ({"speed": "1"}, "unknown lever"),
+        ({"model_scale": "small"}, "nothing changes"),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused_with_its_reason(
+    training: Worker, bad: dict[str, str], reason: str
+) -> None:
+    refusals = len(training.of(Refused))
+    training.link.send(Change(id=1, settings=bad))
+    training.until(lambda: len(training.of(Refused)) > refusals)
+    assert reason in training.of(Refused)[-1].reason
+
+
+def test_a_pause_is_told_once_and_is_in_no_step(training: Worker) -> None:
+    training.link.send(Pause(id=2))
+    training.link.send(Pause(id=2))
+    training.until(lambda: training.of(Paused))
+    paused_s = training.of(Paused)[0].at_s
+    training.until(lambda: training.of(Progress)[-1].until_s > paused_s + 0.3)
+    assert max(s.finished_s for s in training.steps) <= paused_s
+    assert training.of(Paused)[0].after_step == training.steps[-1].step
+    training.link.send(Resume(id=3))
+    training.until(lambda: training.of(Resumed) and training.steps[-1].finished_s > paused_s)
+    after = next(s for s in training.steps if s.finished_s > paused_s)
+    resumed_s = training.of(Resumed)[0].at_s
+    assert after.step_ms <= (after.finished_s - resumed_s) * 1e3 + 1e-6  # the pause is not in it
+    assert len({event.at_s for event in training.of(Paused)}) == 1
+
+
+def unread_bytes(fd: int) -> int:
+    """Return how much waits in a pipe."""
+    answer = array("i", [0])
+    fcntl.ioctl(fd, termios.FIONREAD, answer)
+    return answer[0]
+
+
+def test_a_reader_that_stalls_delays_no_step_and_misses_none(training: Worker) -> None:
+    changed = training.change(data="cached", batch_size="1")
+    training.until(lambda: training.steps[-1].segment == changed.segment)
+    events = training.link.filenos[0]
+    pipe_bytes = fcntl.fcntl(events, fcntl.F_GETPIPE_SZ)
+    fcntl.fcntl(events, fcntl.F_SETPIPE_SZ, 4096)  # full after a few messages
+    process = psutil.Process(training.link.pid)
+    unread, used_s, full_s = -1, inf, inf
+    while process.cpu_times().user < used_s + 0.5:  # it works on, and nothing more fits
+        if unread_bytes(events) != unread:
+            unread, used_s = unread_bytes(events), process.cpu_times().user
+            full_s = time.monotonic()
+        time.sleep(0.005)
+    read_s = time.monotonic()
+    training.until(lambda: training.steps[-1].finished_s > read_s)
+    fcntl.fcntl(events, fcntl.F_SETPIPE_SZ, pipe_bytes)
+    assert len([s for s in training.steps if full_s < s.finished_s < read_s]) > 3
+    numbers = [s.step for s in training.steps]
+    assert numbers == list(range(1, len(numbers) + 1))

@@ -1,6 +1,5 @@
 """Several processes train what one would of all their samples."""
 
-import multiprocessing
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 import torch
 from torch import distributed
 
-from tests.workloads.trainings import CPU, assert_same, train, weights
+from tests.workloads.trainings import CPU, assert_same, processes, train, weights
 from workloads import CATALOGUE, find_workload
 from workloads.batches import Consecutive
 from workloads.levers import LeverError, find
@@ -40,10 +39,8 @@ def train_rank(
 
 def together(folder: Path, workload: str, **levers: str) -> list[tuple[list, list]]:
     """Return what comes of two ranks."""
-    # what autograd has begun for a GPU does not survive a fork
-    context = multiprocessing.get_context("spawn" if torch.cuda.is_available() else "fork")
     each = [(rank, 2, folder / "store", workload, levers, STEPS) for rank in range(2)]
-    with context.Pool(2) as pool:
+    with processes().Pool(2) as pool:
         return pool.starmap_async(train_rank, each, chunksize=1).get(timeout=90)
 
 

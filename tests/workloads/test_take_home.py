@@ -3,7 +3,6 @@
 What is run is the text that is shown, character by character.
 """
 
-import multiprocessing
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -16,7 +15,15 @@ from torch import Tensor
 from torch.utils.data import Subset, default_collate
 from torchvision.transforms import v2
 
-from tests.workloads.trainings import CPU, CUDA, assert_same, needs_cuda, one_thread, train
+from tests.workloads.trainings import (
+    CPU,
+    CUDA,
+    assert_same,
+    needs_cuda,
+    one_thread,
+    processes,
+    train,
+)
 from workloads import CATALOGUE, augmentations, jpeg_stages, masked_loss, take_home
 from workloads.batches import CACHED_BATCHES
 from workloads.compute_options import EAGER_BEFORE_CAPTURE
@@ -334,7 +341,7 @@ def losses_of_one_rank(name: str, value: str, store: str) -> list[Tensor]:
 def test_the_lines_of_averaging_train_as_one_process_does(
     name: str, value: str, tmp_path: Path
 ) -> None:
-    with multiprocessing.get_context("fork").Pool(1) as pool:
+    with processes().Pool(1) as pool:
         arguments = (name, value, str(tmp_path / "store"))
         losses = pool.apply_async(losses_of_one_rank, arguments).get(timeout=90)
     close = 1e-3 if name == "gradient_compression" else 1e-6

@@ -1,12 +1,15 @@
 """What the tests of the workloads share: small trainings, and what came of them."""
 
+import multiprocessing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.context import BaseContext
 
 import pytest
 import torch
 from torch import Tensor
 
+from tests.warm import START
 from workloads import CATALOGUE
 from workloads.training import Training
 
@@ -50,6 +53,11 @@ def assert_same(device: torch.device, ours: list[Tensor], theirs: list[Tensor]) 
     assert len(ours) == len(theirs)
     for our, their in zip(ours, theirs, strict=True):
         torch.testing.assert_close(our, their, **exact)
+
+
+def processes() -> BaseContext:
+    """Return what starts processes that train. Autograd's threads for a GPU survive no fork."""
+    return START if torch.cuda.is_available() else multiprocessing.get_context("fork")
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def located(error: BaseException, file: str) -> str | None:
     return f"{file}:{lines[-1]}: {said(error)}" if lines else None
 
 
-def told(error: BaseException, workload: str) -> str:
+def failure(error: BaseException, workload: str) -> str:
     """Return an error of a training in one line: where in the user's file, or of which workload."""
     file = parts(workload)
     return (file and located(error, file[0])) or f"{workload} failed: {said(error)}"

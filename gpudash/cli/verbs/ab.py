@@ -1,12 +1,6 @@
 """`gpudash ab`."""
 
-from gpudash.cli.options import (
-    add_profile_option,
-    add_quiet,
-    add_training_options,
-    percent,
-    whole,
-)
+from gpudash.cli.options import add_json, add_quiet, add_training_options, add_whole, percent
 from gpudash.cli.parser import Parser, Verb
 from gpudash.compare.lengths import PAIRS
 from gpudash.errors import Exit
@@ -23,13 +17,7 @@ def add_arguments(parser: Parser) -> None:
         action="store_true",
         help="compare gpudash's own instruments on and off: what measuring costs",
     )
-    question.add_argument(
-        "--pairs",
-        type=whole("--pairs", 2, 10_000),
-        default=PAIRS,
-        metavar="N",
-        help=f"pairs of blocks at most ({PAIRS})",
-    )
+    add_whole(question, "--pairs", 2, 10_000, f"pairs of blocks at most ({PAIRS})", PAIRS)
     question.add_argument(
         "--precision",
         type=percent("--precision"),
@@ -37,7 +25,7 @@ def add_arguments(parser: Parser) -> None:
         help="stop when the interval is ± this narrow, e.g. 1%%",
     )
     result = parser.add_argument_group("output")
-    result.add_argument("--json", action="store_true", help="print one JSON document")
+    add_json(result)
     add_quiet(result)
     result.add_argument(
         "--exit-code",
@@ -45,7 +33,6 @@ def add_arguments(parser: Parser) -> None:
         help=f"exit {Exit.DONE:d} if B is faster, {Exit.NOT_SHOWN:d} if no difference is shown, "
         f"{Exit.SLOWER:d} if it is slower",
     )
-    add_profile_option(parser)
 
 
 VERB = Verb(
@@ -66,7 +53,6 @@ VERB = Verb(
     ),
     exits=tuple(Exit),
     meanings={Exit.DONE: "done; with --exit-code: B is faster"},
-    module="gpudash.commands.ab",
     configuration="obeyed",
     user_command="after --",
 )

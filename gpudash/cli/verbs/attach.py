@@ -1,8 +1,8 @@
 """`gpudash attach`."""
 
-from gpudash.cli.options import add_listening, add_profile_option, add_screen_options
+from gpudash.cli.options import add_listening, add_screen_options
 from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import OF_SCRIPT, Exit
+from gpudash.errors import OF_SCRIPT
 
 
 def add_arguments(parser: Parser) -> None:
@@ -12,7 +12,6 @@ def add_arguments(parser: Parser) -> None:
     )
     add_listening(parser)
     add_screen_options(parser)
-    add_profile_option(parser)
 
 
 VERB = Verb(
@@ -23,8 +22,6 @@ VERB = Verb(
         ("gpudash attach", "the only one that runs"),
         ("gpudash attach train.py", "one of several"),
     ),
-    exits=(Exit.DONE, Exit.REFUSED),
     meanings=OF_SCRIPT,
-    module="gpudash.commands.attach",
     configuration="obeyed",
 )

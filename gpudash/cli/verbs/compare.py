@@ -1,6 +1,6 @@
 """`gpudash compare`."""
 
-from gpudash.cli.options import FileName, number
+from gpudash.cli.options import add_file, add_json, number
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import Exit
 
@@ -8,12 +8,7 @@ from gpudash.errors import Exit
 def add_arguments(parser: Parser) -> None:
     """Add what `compare` takes."""
     for name in ("base", "new"):
-        parser.add_argument(
-            name,
-            type=FileName(name.upper()),
-            metavar=name.upper(),
-            help="a recording or a sweep's CSV",
-        )
+        add_file(parser, name, name.upper(), "a recording or a sweep's CSV")
     parser.add_argument(
         "--fail-below",
         type=number("--fail-below", 0.001, 1000),
@@ -21,7 +16,7 @@ def add_arguments(parser: Parser) -> None:
         help=f"exit {Exit.SLOWER:d} if a throughput is shown to lie below RATIO times that of BASE",
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print one JSON document")
+    add_json(form)
     form.add_argument("--markdown", action="store_true", help="print a table in Markdown")
 
 
@@ -35,5 +30,4 @@ VERB = Verb(
     ),
     exits=(Exit.DONE, Exit.REFUSED, Exit.SLOWER),
     meanings={Exit.SLOWER: "a throughput is shown to lie below what --fail-below says"},
-    module="gpudash.commands.compare",
 )

@@ -1,7 +1,6 @@
 """`gpudash completion`."""
 
 from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import Exit
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -19,6 +18,5 @@ VERB = Verb(
         ("gpudash completion bash >> ~/.bashrc", "for every new shell; zsh has ~/.zshrc"),
         ("gpudash completion fish >> ~/.config/fish/config.fish", "the same for fish"),
     ),
-    exits=(Exit.DONE, Exit.REFUSED),
     module="gpudash.cli.completion",
 )

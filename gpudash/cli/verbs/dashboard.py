@@ -3,27 +3,25 @@
 import argparse
 
 from gpudash.cli.options import (
-    add_profile_option,
     add_quiet,
     add_record,
     add_recording_options,
     add_screen_options,
     add_training_options,
+    add_whole,
     number,
-    whole,
 )
 from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.verbs import summaries
 from gpudash.commands.stdout import say
+from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
     """Add what the dashboard takes."""
     add_training_options(parser)
     length = parser.add_argument_group("length").add_mutually_exclusive_group()
-    length.add_argument(
-        "--steps", type=whole("--steps", 1, 10**12), metavar="N", help="stop after N steps"
-    )
+    add_whole(length, "--steps", 1, 10**12, "stop after N steps")
     length.add_argument(
         "--duration",
         type=number("--duration", 0.1, 10**9),
@@ -46,7 +44,6 @@ def add_arguments(parser: Parser) -> None:
     add_quiet(output)
     add_recording_options(parser)
     add_screen_options(parser)
-    add_profile_option(parser)
     parser.add_argument(
         "-V", "--version", action=Versions, nargs=0, help="versions of what matters here"
     )
@@ -75,6 +72,6 @@ VERB = Verb(
         ("gpudash encdec --record run.csv --steps 200", "record 200 steps without a screen"),
         ("gpudash --jsonl -q | jq .steps_per_s", "rows for a program, as they come"),
     ),
-    module="gpudash.commands.dashboard",
+    exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED),
     configuration="obeyed",
 )

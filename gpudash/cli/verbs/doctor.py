@@ -1,12 +1,12 @@
 """`gpudash doctor`."""
 
+from gpudash.cli.options import add_json
 from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
     """Add what `doctor` takes."""
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_json(parser)
 
 
 VERB = Verb(
@@ -17,7 +17,5 @@ VERB = Verb(
         ("gpudash doctor", "look at this machine; takes a few seconds"),
         ("gpudash doctor --json", "the same for a program"),
     ),
-    exits=(Exit.DONE, Exit.REFUSED),
-    module="gpudash.commands.doctor",
     configuration="reported",
 )

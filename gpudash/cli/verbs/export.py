@@ -1,15 +1,12 @@
 """`gpudash export`."""
 
-from gpudash.cli.options import FileName, add_output
+from gpudash.cli.options import add_file, add_output
 from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
     """Add what `export` takes."""
-    parser.add_argument(
-        "recording", type=FileName("LOG"), metavar="LOG", help="FILE.jsonl, or the CSV beside it"
-    )
+    add_file(parser, "recording", "LOG", "FILE.jsonl, or the CSV beside it")
     add_output(parser, "FILE", "ends in .csv (FILE.json is written too), .jsonl or .parquet")
 
 
@@ -21,6 +18,4 @@ VERB = Verb(
         ("gpudash export run.jsonl -o again.csv", "the CSV and its JSON, from the log"),
         ("gpudash export run.jsonl -o rows.parquet", "the rows as Parquet"),
     ),
-    exits=(Exit.DONE, Exit.REFUSED),
-    module="gpudash.commands.export",
 )

@@ -1,7 +1,6 @@
 """`gpudash help`."""
 
 from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
@@ -17,6 +16,5 @@ VERB = Verb(
         ("gpudash help", "all verbs, and the dashboard's options"),
         ("gpudash help sweep", "the options, examples and exit codes of sweep"),
     ),
-    exits=(Exit.DONE, Exit.REFUSED),
     module="gpudash.cli.help",
 )

@@ -1,7 +1,7 @@
 """`gpudash list`."""
 
+from gpudash.cli.options import add_json
 from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
@@ -12,7 +12,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="WORKLOAD",
         help="one workload, or FILE.py; none: all of ours",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_json(parser)
 
 
 VERB = Verb(
@@ -24,6 +24,4 @@ VERB = Verb(
         ("gpudash list mine.py", "the levers of a workload of your own"),
         ("gpudash list --json", "the same for a program"),
     ),
-    exits=(Exit.DONE, Exit.REFUSED),
-    module="gpudash.commands.list",
 )

@@ -1,12 +1,6 @@
 """`gpudash profile`."""
 
-from gpudash.cli.options import (
-    FileName,
-    add_profile_option,
-    add_quiet,
-    add_training_options,
-    whole,
-)
+from gpudash.cli.options import add_file, add_json, add_quiet, add_training_options, add_whole
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import Exit
 
@@ -17,36 +11,17 @@ def add_arguments(parser: Parser) -> None:
     """Add what `profile` takes."""
     add_training_options(parser)
     profile = parser.add_argument_group("profile")
-    profile.add_argument(
-        "--steps",
-        type=whole("--steps", 1, 1000),
-        default=STEPS,
-        metavar="N",
-        help=f"steps that are traced ({STEPS})",
-    )
-    profile.add_argument(
-        "--trace",
-        type=FileName("--trace"),
-        metavar="FILE.json",
-        help="the Chrome trace (NAME.trace.json, by what is trained)",
-    )
+    add_whole(profile, "--steps", 1, 1000, f"steps that are traced ({STEPS})", STEPS)
+    trace = "the Chrome trace (NAME.trace.json, by what is trained)"
+    add_file(profile, "--trace", "FILE.json", trace)
     profile.add_argument("--force", action="store_true", help="overwrite an existing trace")
-    profile.add_argument(
-        "--read",
-        type=FileName("--read"),
-        metavar="FILE.json",
-        help="train nothing: read a trace of torch.profiler's",
-    )
+    read = "train nothing: read a trace of torch.profiler's"
+    add_file(profile, "--read", "FILE.json", read)
     result = parser.add_argument_group("output")
-    result.add_argument(
-        "--against",
-        type=FileName("--against"),
-        metavar="FILE.json",
-        help="what has changed since this trace, kernel by kernel",
-    )
-    result.add_argument("--json", action="store_true", help="print one JSON document")
+    against = "what has changed since this trace, kernel by kernel"
+    add_file(result, "--against", "FILE.json", against)
+    add_json(result)
     add_quiet(result)
-    add_profile_option(parser)
 
 
 VERB = Verb(
@@ -65,7 +40,6 @@ VERB = Verb(
         ("gpudash profile --read new.json --against old.json", "what has changed"),
     ),
     exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED, Exit.INTERRUPTED),
-    module="gpudash.commands.profile",
     configuration="obeyed",
     user_command="after --",
 )

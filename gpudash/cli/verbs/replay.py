@@ -1,19 +1,13 @@
 """`gpudash replay`."""
 
-from gpudash.cli.options import FileName, add_profile_option, add_screen_options, number
+from gpudash.cli.options import add_file, add_screen_options, number
 from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import Exit
 from gpudash.run.speeds import SPEEDS
 
 
 def add_arguments(parser: Parser) -> None:
     """Add what `replay` takes."""
-    parser.add_argument(
-        "file",
-        type=FileName("FILE"),
-        metavar="FILE",
-        help="a recording's CSV, or the log beside it",
-    )
+    add_file(parser, "file", "FILE", "a recording's CSV, or the log beside it")
     parser.add_argument(
         "--speed",
         type=number("--speed", SPEEDS[0], SPEEDS[-1]),
@@ -22,7 +16,6 @@ def add_arguments(parser: Parser) -> None:
         help="seconds of it in one second (default 1)",
     )
     add_screen_options(parser)
-    add_profile_option(parser)
 
 
 VERB = Verb(
@@ -33,7 +26,5 @@ VERB = Verb(
         ("gpudash replay run.csv", "the recording, from its beginning"),
         ("gpudash replay run.csv --speed 8", "… eight times as fast"),
     ),
-    exits=(Exit.DONE, Exit.REFUSED),
-    module="gpudash.commands.replay",
     configuration="obeyed",
 )

@@ -1,18 +1,12 @@
 """`gpudash report`."""
 
-from gpudash.cli.options import FileName, add_output
+from gpudash.cli.options import add_file, add_output
 from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
     """Add what `report` takes."""
-    parser.add_argument(
-        "recording",
-        type=FileName("RUN"),
-        metavar="RUN",
-        help="a recording's CSV, or the log beside it",
-    )
+    add_file(parser, "recording", "RUN", "a recording's CSV, or the log beside it")
     add_output(parser, "FILE.html", "the page to write; it needs nothing beside it")
 
 
@@ -24,6 +18,4 @@ VERB = Verb(
         ("gpudash report run.csv -o run.html", "a page to read in any browser"),
         ("gpudash report run.csv -o run.html --force", "… once more"),
     ),
-    exits=(Exit.DONE, Exit.REFUSED),
-    module="gpudash.commands.report",
 )

@@ -2,14 +2,13 @@
 
 from gpudash.cli.options import (
     add_listening,
-    add_profile_option,
     add_quiet,
     add_record,
     add_recording_options,
     add_screen_options,
 )
 from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import OF_SCRIPT, Exit
+from gpudash.errors import OF_SCRIPT
 
 
 def add_arguments(parser: Parser) -> None:
@@ -32,7 +31,6 @@ def add_arguments(parser: Parser) -> None:
     add_listening(parser)
     add_recording_options(parser)
     add_screen_options(parser)
-    add_profile_option(parser)
 
 
 VERB = Verb(
@@ -55,9 +53,7 @@ VERB = Verb(
         ("gpudash run --listen 7070 -- torchrun …", "with the ranks of other nodes"),
         ("gpudash run --connect localhost:7070 -- torchrun …", "on each of those"),
     ),
-    exits=(Exit.DONE, Exit.REFUSED),
     meanings=OF_SCRIPT,
-    module="gpudash.commands.run",
     configuration="obeyed",
     user_command="bare",
 )

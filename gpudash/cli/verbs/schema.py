@@ -1,7 +1,6 @@
 """`gpudash schema`."""
 
 from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
@@ -17,6 +16,4 @@ VERB = Verb(
         ("gpudash schema", "the names of the documents"),
         ("gpudash schema ab", "the schema of what gpudash ab --json prints"),
     ),
-    exits=(Exit.DONE, Exit.REFUSED),
-    module="gpudash.commands.schema",
 )

@@ -1,7 +1,7 @@
 """`gpudash show`."""
 
+from gpudash.cli.options import add_json
 from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
@@ -10,7 +10,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--workload", metavar="WORKLOAD", help="whose lever is meant; any by default"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_json(parser)
 
 
 VERB = Verb(
@@ -21,6 +21,4 @@ VERB = Verb(
         ("gpudash show precision=bf16", "how to train in bf16"),
         ("gpudash show pipelined=on", "how to prepare the next batch on a stream of its own"),
     ),
-    exits=(Exit.DONE, Exit.REFUSED),
-    module="gpudash.commands.show",
 )

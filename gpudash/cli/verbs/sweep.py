@@ -2,11 +2,11 @@
 
 from gpudash.cli.options import (
     MOST_PROCESSES,
-    FileName,
-    add_profile_option,
+    add_file,
+    add_json,
     add_quiet,
     add_training_options,
-    whole,
+    add_whole,
     wholes,
 )
 from gpudash.cli.parser import Parser, Verb
@@ -18,11 +18,11 @@ from gpudash.errors import Exit
 def add_arguments(parser: Parser) -> None:
     """Add what `sweep` takes."""
     add_training_options(parser, default=None)  # a preset brings its own workload
-    parser.options["nproc"].type = wholes("--nproc", 1, MOST_PROCESSES)
-    parser.options["nproc"].metavar = "N,…"
-    parser.options[
-        "nproc"
-    ].help = "train in N processes with DDP; several numbers: a training each, and how they scale"
+    nproc = parser.options["nproc"]
+    nproc.type, nproc.metavar = wholes("--nproc", 1, MOST_PROCESSES), "N,…"
+    nproc.help = (
+        "train in N processes with DDP; several numbers: a training each, and how they scale"
+    )
     table = parser.add_argument_group("table")
     table.add_argument(
         "--vary",
@@ -32,36 +32,20 @@ def add_arguments(parser: Parser) -> None:
         help="measure these values; several make a grid",
     )
     table.add_argument("--preset", metavar="PRESET", help=f"a table by name: {', '.join(ON_GPU)}")
-    table.add_argument(
-        "--steps",
-        type=whole("--steps", 1, 10**6),
-        metavar="N",
-        help="steps measured in a block (10, at least 1 s)",
-    )
-    table.add_argument(
-        "--rounds",
-        type=whole("--rounds", 2, 1000),
-        metavar="N",
-        help=f"blocks of each setting ({ROUNDS}, or the preset's)",
-    )
+    add_whole(table, "--steps", 1, 10**6, "steps measured in a block (10, at least 1 s)")
+    rounds = f"blocks of each setting ({ROUNDS}, or the preset's)"
+    add_whole(table, "--rounds", 2, 1000, rounds)
     table.add_argument(
         "--dry-run", action="store_true", help="say how many settings and how long; train nothing"
     )
     result = parser.add_argument_group("output")
-    result.add_argument("--json", action="store_true", help="print one JSON document")
-    result.add_argument(
-        "--csv", type=FileName("--csv"), metavar="FILE", help="write every block, and FILE.json"
-    )
+    add_json(result)
+    add_file(result, "--csv", "FILE", "write every block, and FILE.json")
     result.add_argument("--resume", action="store_true", help="finish the sweep of --csv FILE")
-    result.add_argument(
-        "--markdown", type=FileName("--markdown"), metavar="FILE", help="write the table"
-    )
-    result.add_argument(
-        "--plot", type=FileName("--plot"), metavar="FILE", help="draw it, as .svg or .png"
-    )
+    add_file(result, "--markdown", "FILE", "write the table")
+    add_file(result, "--plot", "FILE", "draw it, as .svg or .png")
     add_quiet(result)
     result.add_argument("--force", action="store_true", help="overwrite existing files")
-    add_profile_option(parser)
 
 
 VERB = Verb(
@@ -74,6 +58,5 @@ VERB = Verb(
         ("gpudash sweep --preset encdec --csv s.csv --plot s.svg", "a source's table, as files"),
     ),
     exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED, Exit.INTERRUPTED),
-    module="gpudash.commands.sweep",
     configuration="obeyed",
 )

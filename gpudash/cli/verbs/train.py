@@ -2,6 +2,7 @@
 
 from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.verbs import dashboard
+from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
@@ -24,6 +25,7 @@ VERB = Verb(
         ("gpudash train mine.py:resnet --set width=128", "… over one of several, a lever set"),
         ("gpudash train mine.py --record run.csv --steps 200", "… without a screen"),
     ),
+    exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED),
     module="gpudash.commands.dashboard",
     configuration="obeyed",
 )

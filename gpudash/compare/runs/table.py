@@ -11,8 +11,8 @@ from gpudash.metrics import CORE_WAIT_WARNS_PCT
 HEAD = ["setting", "base steps/s", "new steps/s", "new/base", "95 % interval"]
 
 NO_INTERVAL = (
-    f"{fmt.ABSENT}: no interval with fewer than {MIN_ROWS} rows, or {MIN_BLOCKS} blocks of a "
-    "sweep, and none where the noise outlasts the run"
+    f"{fmt.ABSENT}: no interval, because there are fewer than {MIN_ROWS} rows, or {MIN_BLOCKS} "
+    "blocks of a sweep, or because the noise lasts as long as the run"
 )
 SAME = "no difference of versions, device or seed is recorded"
 

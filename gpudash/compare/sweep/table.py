@@ -84,7 +84,7 @@ def legend(grid: Grid) -> str:
         f"{unit(grid)}, {efficiency}"
         "change of the throughput against the first variant [95 % interval] "
         "(utilisation, time the host was busy with a step, "
-        f"time waited for a core from {CORE_WAIT_WARNS_PCT:.0f} % on)"
+        f"and the time waited for a core if that is {CORE_WAIT_WARNS_PCT:.0f} % or more)"
     )
 
 

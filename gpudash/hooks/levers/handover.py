@@ -82,22 +82,22 @@ class Handovers:
 
 def successor(old: Iterator, loader: DataLoader[Any]) -> Iterator:
     """Return an iterator made as the loader says, with nothing to draw from so far."""
-    new = _made(loader, int(old._base_seed))
+    new = _made(loader, loader.num_workers, int(old._base_seed))
     new._index_sampler = old._index_sampler
     return new
 
 
-def _made(loader: DataLoader[Any], seed: int) -> Iterator:
+def _made(loader: DataLoader[Any], num_workers: int, seed: int) -> Iterator:
     """Return an iterator over nothing."""
     stand_in: DataLoader[Any] = object.__new__(DataLoader)
     vars(stand_in).update(vars(loader))
     sampler = "sampler" if loader.batch_sampler is None else "batch_sampler"
     vars(stand_in)[sampler] = ()
+    vars(stand_in)["num_workers"] = num_workers
     vars(stand_in)["pin_memory"] = loader.pin_memory and torch.accelerator.is_available()
     # it draws its workers' seed
     vars(stand_in)["generator"] = torch.Generator().manual_seed(seed)
-    several = loader.num_workers > 0
-    kind = _MultiProcessingDataLoaderIter if several else _SingleProcessDataLoaderIter
+    kind = _MultiProcessingDataLoaderIter if num_workers else _SingleProcessDataLoaderIter
     made: Iterator = kind(stand_in)
     return made
 
@@ -132,12 +132,12 @@ def try_out(new: Any, old: Iterator) -> bool:
 
 
 def try_out_between(loader: DataLoader[Any]) -> None:
-    """Let workers make a batch that nobody gets: no epoch is in progress. Raises Refusal."""
+    """Let a worker make a batch that nobody gets: no epoch is in progress. Raises Refusal."""
     batches = loader.batch_sampler
     samplers = (loader.sampler,) if batches is None else (batches, getattr(batches, "sampler", 0))
     if not all(type(one).__module__.startswith("torch.utils.data.") for one in samplers):
         raise Refusal(BETWEEN)  # a sampler of the script's may know no item 0
-    new = _made(loader, 0)
+    new = _made(loader, 1, 0)
     try:
         _first_batch(new, 0 if batches is None else [0])
     finally:

@@ -1,11 +1,13 @@
 """How the optimizer updates the weights: one fused kernel, a few foreach kernels, or one by one.
 
-A checkpoint taken meanwhile holds what the script had: its flags, and its device of `step`.
+A checkpoint or a copy taken meanwhile holds what the script had: its flags, and its device of
+`step`.
 """
 
 import inspect
 import weakref
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -42,6 +44,8 @@ FLAGS = {
 AMP = "_step_supports_amp_scaling"
 OWN = (AMP, "_need_device_dtype_check_for_fused")
 """Attributes that a fused form sets on its optimizer."""
+STATE = "__getstate__"
+"""Which pickle and copies ask for, first of the optimizer itself."""
 Group: TypeAlias = dict[str, Any]
 
 
@@ -123,6 +127,7 @@ class _Moved:
         )
         self._default = self._flags_of(optimizer.defaults)
         optimizer.defaults.update(self._flags)
+        vars(optimizer)[STATE] = self._state
         self._move(optimizer)
 
     def put_back(self) -> None:
@@ -135,9 +140,8 @@ class _Moved:
         optimizer.defaults.update(self._default)
         for group, own in zip(optimizer.param_groups, self._own(optimizer), strict=True):
             group.update(own)
-            for weight in group["params"]:
-                _place_step(optimizer.state.get(weight, {}), weight, group)
-        for name in OWN:
+        _place_steps(optimizer.state, optimizer.param_groups)
+        for name in (*OWN, STATE):
             vars(optimizer).pop(name, None)
         vars(optimizer).update(self._attributes)
 
@@ -145,8 +149,7 @@ class _Moved:
         self._groups = {id(group): self._flags_of(group) for group in optimizer.param_groups}
         for group in optimizer.param_groups:
             group.update(self._flags)
-            for weight in group["params"]:
-                _place_step(optimizer.state.get(weight, {}), weight, group)
+        _place_steps(optimizer.state, optimizer.param_groups)
         vars(optimizer)[AMP] = self._flags.get("fused", False)  # a GradScaler asks who unscales
 
     def _flags_of(self, group: Group) -> Group:
@@ -157,6 +160,17 @@ class _Moved:
         """Return the script's flags of each group; those added meanwhile have the default ones."""
         return [self._groups.get(id(group), self._default) for group in optimizer.param_groups]
 
+    def _state(self) -> dict[str, Any]:
+        """Return what a copy is made of, as the script would have it."""
+        optimizer = self._optimizer()
+        assert optimizer is not None, "whom it is asked of"
+        states = defaultdict(dict, {one: dict(state) for one, state in optimizer.state.items()})
+        pairs = zip(optimizer.param_groups, self._own(optimizer), strict=True)
+        groups = [{**group, **own} for group, own in pairs]
+        _place_steps(states, groups)
+        defaults = {**optimizer.defaults, **self._default}
+        return {"defaults": defaults, "state": states, "param_groups": groups}
+
     def _as_the_script_had_it(self, optimizer: Optimizer, saved: Group) -> Group:
         states = {index: dict(state) for index, state in saved["state"].items()}
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]
@@ -166,6 +180,12 @@ class _Moved:
             for index in group["params"]:
                 _place_step(states.get(index, {}), weights[index], groups[-1])
         return {**saved, "state": states, "param_groups": groups}
+
+
+def _place_steps(states: Mapping[Tensor, dict[str, Any]], groups: Iterable[Group]) -> None:
+    for group in groups:
+        for weight in group["params"]:
+            _place_step(states.get(weight, {}), weight, group)
 
 
 def _place_step(state: dict[str, Any], weight: Tensor, group: Group) -> None:

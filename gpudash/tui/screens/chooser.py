@@ -8,9 +8,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from gpudash.tui.screens.dialog import LEAVE, Dialog
-from gpudash.tui.values import Measured
 from gpudash.tui.widgets.values import ValueTable
-from workloads.levers import AUTO, Count, Lever, LeverError
+from workloads.levers import AUTO, Count, LeverError
 
 PAGE = 10
 ALL = 1_000_000
@@ -40,22 +39,9 @@ class Chooser(Dialog[Chosen]):
         Binding("backspace", "erase", "erase", show=False),
     ]
 
-    def __init__(
-        self,
-        lever: Lever,
-        now: str,
-        values: tuple[Measured, ...],
-        unit: str,
-        *,
-        compares: bool = False,
-    ) -> None:
-        """`values` and `unit` as of `gpudash.tui.values`; `now` is what the lever is set to.
-
-        One that `compares` sets nothing: Enter compares too.
-        """
+    def __init__(self, table: ValueTable) -> None:
         super().__init__()
-        self._lever, self._now, self._compares = lever, now, compares
-        self._table = ValueTable(lever, now, values, unit, compares=compares)
+        self._table = table
 
     def compose(self) -> ComposeResult:
         """Yield the table."""
@@ -64,9 +50,9 @@ class Chooser(Dialog[Chosen]):
     def on_key(self, event: events.Key) -> None:
         """Take the digits of a number."""
         digit = event.character or ""
-        if isinstance(self._lever, Count) and digit.isascii() and digit.isdigit():
+        if isinstance(self._table.lever, Count) and digit.isascii() and digit.isdigit():
             event.stop()
-            longest = len(str(self._lever.maximum))
+            longest = len(str(self._table.lever.maximum))
             self._table.type((self._table.typed + digit)[:longest])
 
     def action_erase(self) -> None:
@@ -83,17 +69,17 @@ class Chooser(Dialog[Chosen]):
 
     def action_set(self) -> None:
         """Answer that the value is to be set."""
-        if self._compares:
+        if self._table.compares:
             self.action_compare()
             return
         value = self._value()
         if value is not None:
-            self.dismiss(Chosen("set", value) if value != self._now else None)
+            self.dismiss(Chosen("set", value) if value != self._table.now else None)
 
     def action_compare(self) -> None:
         """Answer that the value is to be compared with the present one."""
         value = self._value()
-        if value == self._now:
+        if value == self._table.now:
             self._table.complain(f"it is {value} now: choose what to compare that with")
         elif value == AUTO:
             self._table.complain(f"{AUTO} stands for another value: choose that one")
@@ -104,13 +90,13 @@ class Chooser(Dialog[Chosen]):
         """Show the lines of PyTorch that do the same; the chooser stays open below."""
         value = self._value()
         if value is not None:
-            action = f"code_of({self._lever.name!r}, {value!r})"
+            action = f"code_of({self._table.lever.name!r}, {value!r})"
             self.app.call_later(self.app.run_action, action)
 
     def _value(self) -> str | None:
         """Return the value asked for, or None where it cannot be; the table then says why."""
         try:
-            return self._lever.canonical(self._table.asked)
+            return self._table.lever.canonical(self._table.asked)
         except LeverError as error:
-            self._table.complain(str(error).removeprefix(f"lever {self._lever.name}: "))
+            self._table.complain(str(error).removeprefix(f"lever {self._table.lever.name}: "))
             return None

@@ -17,7 +17,7 @@ from gpudash.format import plain
 LEAVE = Binding("escape", "dismiss(None)", "cancel", show=False)
 
 
-def text(content: str, *, classes: str) -> Static:
+def text(content: str, *, classes: str | None = None) -> Static:
     """Return a widget that shows text as it is, whatever it contains."""
     return Static(plain_lines(content), classes=classes, markup=False)
 
@@ -65,7 +65,7 @@ class AskChoice(Dialog[str]):
 
     BINDINGS: ClassVar[list[BindingType]] = [LEAVE]
 
-    def __init__(self, title: str, choices: dict[str, str], current: str, hint: str = "") -> None:
+    def __init__(self, title: str, choices: dict[str, str], current: str, hint: str) -> None:
         super().__init__()
         self._title, self._choices, self._current, self._hint = title, choices, current, hint
 
@@ -79,13 +79,11 @@ class AskChoice(Dialog[str]):
             )
             options.highlighted = names.index(self._current) if self._current in names else 0
             yield options
-            hint = f"{self._hint}\n" if self._hint else ""
-            yield text(f"{hint}enter chooses · esc cancels", classes="dialog-hint")
+            yield text(f"{self._hint}\nenter chooses · esc cancels", classes="dialog-hint")
 
     def _prompt(self, name: str) -> str:
         mark = "●" if name == self._current else " "
-        about = self._choices[name]
-        return f"{mark} {name}" + (f" · {about}" if about else "")
+        return f"{mark} {name} · {self._choices[name]}"
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Answer with the name chosen."""
@@ -173,7 +171,7 @@ class Told(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         """Yield title and lines."""
-        with VerticalScroll(classes="dialog told"):
+        with VerticalScroll(classes="dialog wide"):
             yield text(self._title, classes="dialog-title")
-            yield text("\n".join(self._lines), classes="help-keys")
+            yield text("\n".join(self._lines))
             yield text("esc closes", classes="dialog-hint")

@@ -48,8 +48,8 @@ class Help(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         """Yield the keys, then the reading aid."""
-        with VerticalScroll(classes="dialog help"):
+        with VerticalScroll(classes="dialog wide"):
             yield text("gpudash · keys", classes="dialog-title")
-            yield text(self._text, classes="help-keys")
+            yield text(self._text)
             yield text(self._reading, classes="dialog-hint")
             yield text("esc closes · every action is also in the palette", classes="dialog-hint")

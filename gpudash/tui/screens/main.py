@@ -1,28 +1,27 @@
 """The main screen: who is shown what, where the focus is, and what the keys mean there."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, get_args
 
 import msgspec
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.geometry import NULL_OFFSET, NULL_SPACING, Size
-from textual.layout import ArrangeResult, Layout, WidgetPlacement
+from textual.binding import BindingType
+from textual.layout import Layout
 from textual.screen import Screen
-from textual.widget import Widget
 from textual.widgets import Static
 
 from gpudash.protocol import Settings
 from gpudash.trace.summary import Summary
 from gpudash.tui import bars
-from gpudash.tui.arrangement import LEAST, Part, Shown, is_roomy, is_too_small, is_wide, places
+from gpudash.tui.arrangement import LEAST, Part, is_roomy, is_too_small, is_wide, places
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
-from gpudash.tui.keymap import name_of
-from gpudash.tui.keys import CHARTS, KEYS, RECORDED, REPLAY_KEYS, Key
+from gpudash.tui.keys import CHARTS, KEYS, RECORDED, Key, why_not
 from gpudash.tui.preferences import Tab
+from gpudash.tui.screens.bindings import bindings
+from gpudash.tui.screens.board import Board
 from gpudash.tui.throughput import throughput
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.activity import Activity
@@ -31,59 +30,17 @@ from gpudash.tui.widgets.bar import Bar
 from gpudash.tui.widgets.device import DevicePanel
 from gpudash.tui.widgets.levers import LeverPanel
 from gpudash.tui.widgets.pane import Pane
-from gpudash.tui.widgets.scrubber import Scrubber
 from gpudash.tui.widgets.status import StatusLine
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.tui.widgets.throughput import ThroughputChart
 from gpudash.tui.widgets.time_panel import CursorMoved, RangeChosen, Zoomed
+from gpudash.tui.wording import result_text, verdict_text
 from gpudash.views.answer import Answer, answer
 
 PANELS = ("throughput", "activity", "step", "levers", "pane", "device")
 """By their digits, from 1."""
 REMEMBERED: tuple[Tab, ...] = ("results", "ab", "log")
 """The tabs that every run has: the next one begins with the one chosen last."""
-
-
-def _bindings(keys: Iterable[Key]) -> list[BindingType]:
-    return [
-        Binding(
-            key.keys,
-            _qualified(key.action),
-            key.label or key.help,
-            show=bool(key.label),
-            id=name_of(key),
-        )
-        for key in keys
-        if key.action != "leave_now"
-    ]
-
-
-def _qualified(action: str) -> str:
-    return action if action.startswith("screen.") else f"app.{action}"
-
-
-class _Board(Layout):
-    """Places the parts of the screen as `arrangement` says."""
-
-    name = "board"
-
-    def __init__(self) -> None:
-        self.shown = Shown()
-
-    def arrange(
-        self,
-        parent: Widget,  # noqa: ARG002  # Textual's signature
-        children: list[Widget],
-        size: Size,
-        greedy: bool = True,  # noqa: ARG002, FBT001, FBT002  # Textual's signature
-    ) -> ArrangeResult:
-        """Return where each child stands; one that is not in sight is not placed."""
-        regions = places(*size, self.shown)
-        return [
-            WidgetPlacement(regions[child.id], NULL_OFFSET, NULL_SPACING, child)
-            for child in children
-            if child.id in regions
-        ]
 
 
 class ProfiledWith(NamedTuple):
@@ -98,13 +55,12 @@ class MainScreen(Contained, Screen[None]):
     """The dashboard. It shows what it is given; what asks something of the run is the app's."""
 
     AUTO_FOCUS = "#levers"
-    BINDINGS: ClassVar[list[BindingType]] = _bindings(KEYS)
+    BINDINGS: ClassVar[list[BindingType]] = bindings(KEYS, named=True)
 
     def __init__(self, control: Control) -> None:
         super().__init__()
         self._control = control
-        self._board = _Board()
-        self._board.shown = Shown(scrubber=control.player is not None)
+        self._board = Board()
         self.answer: Answer | None = None
         """The newest, with what it proposes."""
         self.profiled: ProfiledWith | None = None
@@ -132,8 +88,6 @@ class MainScreen(Contained, Screen[None]):
         yield LeverPanel(id="levers")
         yield DevicePanel(id="device")
         yield Pane(id="pane")
-        if self._control.player is not None:
-            yield Scrubber(id="scrubber")
         yield StatusLine(id="status")
         yield Bar(id="footer")
         yield Static(id="too-small", markup=False)
@@ -210,15 +164,12 @@ class MainScreen(Contained, Screen[None]):
         self._show_footer()
         self._show_charts()
         with self.levers.contained() as levers:
-            why_not = RECORDED if snapshot.playback else control.why_not("levers")
-            levers.show(control.rows(), why_not, undo=undo)
+            fixed = RECORDED if snapshot.playback else why_not("levers", snapshot)
+            levers.show(control.rows(), fixed, undo=undo)
         with self.pane.contained() as pane:
             pane.show(snapshot, mail.lines, rewound=mail.rewound)
             pane.print(mail.output, mail.replaces)
         self._rearrange(pane_rows=self.pane.wanted_rows)
-        for scrubber in self.query(Scrubber):
-            with scrubber.contained():
-                scrubber.show(snapshot.playback)
         with self.query_one("#device", DevicePanel).contained() as device:
             device.show(snapshot, control.cores)
 
@@ -318,12 +269,13 @@ class MainScreen(Contained, Screen[None]):
 
     def copied(self) -> str:
         """Return what is focused as text: a verdict, a row, a lever."""
-        control, shown = self._control, self._control.snapshot.comparison
+        control, snapshot = self._control, self._control.snapshot
+        shown = snapshot.comparison
         row = self.pane.chosen_result if self.focused is self.pane else None
         if row is not None:
-            return row.configuration if row.verdict else control.result_text(row)
+            return row.configuration if row.verdict else result_text(row, snapshot.device)
         if self.focus_id == "ab" and shown is not None:
-            return control.verdict_text(shown)
+            return verdict_text(shown, control.workload, snapshot.device)
         lever = self.levers.chosen
         return f"{lever.name}={control.value(lever)}" if lever is not None else ""
 
@@ -440,9 +392,3 @@ class MainScreen(Contained, Screen[None]):
     def on_zoomed(self, event: Zoomed) -> None:
         """Zoom as the wheel turns."""
         self.action_range(event.direction)
-
-
-class ReplayScreen(MainScreen):
-    """The dashboard of a recording: some keys have another meaning."""
-
-    BINDINGS: ClassVar[list[BindingType]] = _bindings(REPLAY_KEYS)

@@ -32,9 +32,9 @@ class TakeHome(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         """Yield the head, with the keys that a long script would push out of sight, and lines."""
-        with VerticalScroll(classes="dialog told"):
+        with VerticalScroll(classes="dialog wide"):
             yield Static(self._head, classes="dialog-title")
-            yield Static(self._lines, classes="help-keys")
+            yield Static(self._lines, id="lines")
 
     @property
     def _setting(self) -> str:
@@ -57,7 +57,7 @@ class TakeHome(Dialog[None]):
             return
         self._value = self._lever.step(self._value, direction)
         self.query_one(".dialog-title", Static).update(self._head)
-        self.query_one(".help-keys", Static).update(self._lines)
+        self.query_one("#lines", Static).update(self._lines)
 
     def action_copy(self) -> None:
         """Copy the script, without the marks."""

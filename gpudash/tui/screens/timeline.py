@@ -4,7 +4,7 @@ from functools import partial
 from typing import ClassVar, Literal, TypeAlias
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 
 from gpudash import format as fmt
@@ -14,6 +14,7 @@ from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.keys import TIMELINE_KEYS, Key
 from gpudash.tui.profiles import Shown
+from gpudash.tui.screens.bindings import bindings
 from gpudash.tui.screens.dialog import AskText
 from gpudash.tui.screens.help import Help
 from gpudash.tui.trace_view import TraceView, view_of
@@ -40,15 +41,7 @@ device. The share at the right is of the time that is shown."""
 class TimelineScreen(Contained, Screen[None]):
     """Shows a profile; what asks something of the run is the app's."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            key.keys,
-            key.action if key.action.startswith("screen.") else f"app.{key.action}",
-            key.help,
-            show=False,
-        )
-        for key in TIMELINE_KEYS
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings(TIMELINE_KEYS)
 
     def __init__(self, control: Control, shown: Shown) -> None:
         super().__init__()

@@ -3,14 +3,14 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.segment import Segment
 
 from gpudash import format as fmt
 from gpudash.snapshot import Series, Snapshot
 from gpudash.tui.axes import range_of
 from gpudash.tui.bars import button
-from gpudash.tui.cells import cell
+from gpudash.tui.cells import cell, cut
 from gpudash.tui.sparks import Reading, readings, sparklines
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.painted import Painted, Row
@@ -26,13 +26,11 @@ ROOMY = 48
 class Activity(TimePanel):
     """The most important readings that there is room for; the device panel has them all."""
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
-        super().__init__(id=id)
-        self._readings: list[Reading] = []
-        self._series = Series()
-        self._view = TimeView()
-        self._reason = ""
-        self._of_rank_0 = False  # others train too
+    _readings: Sequence[Reading] = ()
+    _series = Series()
+    _view = TimeView()
+    _reason = ""
+    _of_rank_0 = False  # others train too
 
     def show(self, snapshot: Snapshot, view: TimeView) -> None:
         """Take new values; nothing is painted where none of them changed."""
@@ -45,7 +43,7 @@ class Activity(TimePanel):
 
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
-        width, height = self.size.width - 2, self.size.height - 2
+        width, height = self.inside
         label_width, columns = _layout(self._fitting(width, height), width)
         column = x - label_width - 2
         if not 0 <= column < columns:
@@ -54,7 +52,7 @@ class Activity(TimePanel):
 
     def frame(self) -> Frame:
         """Return what the readings are of, and what the tops of the sparklines stand for."""
-        width, height = self.size.width - 2, self.size.height - 2
+        width, height = self.inside
         shown, view = self._fitting(width, height), self._view
         kinds = {one.kind for one in shown}
         title = "GPU" if "gpu" in kinds else "host"
@@ -107,7 +105,7 @@ def reading_rows(
     lines = sparklines(series, shown, columns, view)
     for one, line in zip(shown, lines, strict=True):
         value = one.value if cell_len(one.value) <= width - 2 else "…"
-        label = _clip(one.label, max(width - 3 - cell_len(value), 0))
+        label = cut(one.label, max(width - 3 - cell_len(value), 0))
         past = f"{' ' * (label_width - cell_len(label))} {line}" if one.past else " "
         gap = " " * (width - 2 - cell_len(label + past + value))
         yield [
@@ -124,10 +122,3 @@ def _layout(shown: Sequence[Reading], width: int) -> tuple[int, int]:
     value_width = max((cell_len(one.value) for one in drawn), default=0)
     columns = width - label_width - value_width - len("    ")
     return (label_width, columns) if columns >= LEAST_LINE else (0, 0)
-
-
-def _clip(text: str, width: int) -> str:
-    """Return the text in at most `width` cells, which a character may take two of."""
-    if cell_len(text) <= width:
-        return text
-    return f"{set_cell_size(text, width - 1)}…" if width > 0 else ""

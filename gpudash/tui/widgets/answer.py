@@ -26,7 +26,7 @@ TRIES_WIDTH = 66
 LEAST_BAR = 10
 """Columns of a lane; where fewer are left, it has no text beside it."""
 EDGE, IDLE = "▏", "·"
-"""A part begins with an edge, so that parts are told apart without colour too."""
+"""Parts begin with an edge, and a lane ends at one: they are told apart without colour too."""
 STAGES = ("worker", "torch", "model", "first step")
 """What a start waits for, in this order."""
 OF_SCRIPT = ("started", "torch", "first training step")
@@ -36,12 +36,10 @@ OF_SCRIPT = ("started", "torch", "first training step")
 class AnswerStrip(Panel):
     """The first thing to read. Its buttons run the actions `try_it` and `why`."""
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
-        super().__init__(id=id)
-        self._answer = Answer(kind="starting", title="starting")
-        self._stages: tuple[str, ...] = ()
-        self._meanwhile: tuple[tuple[str, ...], ...] = ()
-        self._took = ""
+    _answer = Answer(kind="starting", title="starting")
+    _stages: tuple[str, ...] = ()
+    _meanwhile: tuple[tuple[str, ...], ...] = ()
+    _took = ""
 
     def show(self, answer: Answer, snapshot: Snapshot, last_s: float | None = None) -> None:
         """Take a new answer; `last_s` is how long a start took the last time."""
@@ -109,7 +107,7 @@ class AnswerStrip(Panel):
         title = answer.title.upper() if says_limit else answer.title
         row = [Segment(f" {_fitting(title.split(' '), room, ' ')}", self.ink("strong"))]
         said = self._said(room - cell_len(title) - 2)
-        between = " " if title.endswith("…") else ": "
+        between = " " if title.endswith("…") else "; " if ": " in title else ": "
         row += [Segment(f"{between}{said}", self.ink("text"))] if said else []
         gap = width - width_of(row) - width_of(button) - 1
         return [*row, Segment(" " * gap), *button] if button else row
@@ -157,7 +155,7 @@ class AnswerStrip(Panel):
                     row.append(Segment(IDLE * columns, self.ink("idle")))
                 else:
                     row.append(Segment(printed(part, columns), self.ink(part.ink)))
-            yield [*row, Segment(f" {text}", self.ink("dim"))]
+            yield [*row, Segment(f"{EDGE}{text}", self.ink("dim"))]
 
     def _tries(self, width: int) -> Iterator[Row]:
         """Yield what to try, the first one's key before it."""
@@ -180,9 +178,9 @@ class AnswerStrip(Panel):
         button = [] if self.framed else self._line_button(self.size.width)
         on_button = y == 0 and bool(button) and x >= self.size.width - 1 - width_of(button)
         if on_button:
-            self.app.call_later(self.app.run_action, "try_it")
+            self.act("try_it")
         elif self._answer.lanes:
-            self.app.call_later(self.app.run_action, "why")
+            self.act("why")
 
 
 def _offer(one: Try) -> str:

@@ -12,10 +12,8 @@ from gpudash.tui.widgets.painted import Painted, Row
 class Bar(Painted):
     """One row of cells, some of them at its right end."""
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
-        super().__init__(id=id, classes="bar")
-        self._cells: tuple[Cell, ...] = ()
-        self._right: tuple[Cell, ...] = ()
+    _cells: tuple[Cell, ...] = ()
+    _right: tuple[Cell, ...] = ()
 
     def show(self, cells: tuple[Cell, ...], right: tuple[Cell, ...] = ()) -> None:
         """Take new cells; nothing is painted where nothing changed."""
@@ -29,7 +27,7 @@ class Bar(Painted):
         x = 0
         for at, cell in placed(self._cells, self._right, width, margin=1, gap=2):
             row.append(Segment(" " * (at - x)))
-            row += [Segment(text, self.ink(style)) for text, style in cell.parts]
+            row += self.inked(cell.parts)
             x = at + cell.width
         yield row
 
@@ -37,4 +35,4 @@ class Bar(Painted):
         """Run the action of the cell under the pointer."""
         for x, cell in placed(self._cells, self._right, self.size.width, margin=1, gap=2):
             if x <= event.x < x + cell.width and cell.action:
-                self.app.call_later(self.app.run_action, cell.action)
+                self.act(cell.action)

@@ -16,14 +16,13 @@ from gpudash import format as fmt
 from gpudash.protocol import ComparisonShown
 from gpudash.tui.axes import nice_ceiling
 from gpudash.tui.cells import Parts, fitted
+from gpudash.tui.wording import FEWEST_PAIRS
 
 Interval: TypeAlias = tuple[float, float, float]
 """Low end, change and high end, relative: 0.05 is 5 % faster."""
 
 FIRST_PAIRS = 2
 """Pairs behind the first interval of a history."""
-LEAST_PAIRS = 4
-"""Fewer show no interval: it would be wild."""
 MOST_INTERVALS = 5
 """Drawn of one history, the newest among them."""
 LEAST_LENGTH = 0.01
@@ -168,13 +167,13 @@ def _change(shown: ComparisonShown) -> str:
 def _interval(shown: ComparisonShown) -> Interval | None:
     if shown.change is None or shown.low is None or shown.high is None:
         return None
-    return (shown.low, shown.change, shown.high) if shown.pairs >= LEAST_PAIRS else None
+    return (shown.low, shown.change, shown.high) if shown.pairs >= FEWEST_PAIRS else None
 
 
 def _intervals(shown: ComparisonShown) -> list[tuple[int, Interval]]:
     """Return (pairs, interval) for each number of pairs that says something."""
     numbered = enumerate(shown.history, FIRST_PAIRS)
-    return list(islice(numbered, LEAST_PAIRS - FIRST_PAIRS, None))
+    return list(islice(numbered, FEWEST_PAIRS - FIRST_PAIRS, None))
 
 
 def _interval_rows(
@@ -225,7 +224,7 @@ def _blocks(shown: ComparisonShown, width: int) -> Parts:
 def _so_far(shown: ComparisonShown, width: int) -> Parts:
     """Return what is known before the end: the change, both rates, when it ends."""
     if _interval(shown) is None:
-        said = f"{shown.pairs} of {LEAST_PAIRS} pairs before an interval is shown"
+        said = f"{shown.pairs} of {FEWEST_PAIRS} pairs before an interval is shown"
     else:
         said = f"so far {_name(shown)} {_change(shown)}"
     rates = [f"{fmt.plain(value)}: {_figure(rate)}" for value, rate in _rates(shown)]
@@ -254,7 +253,7 @@ def _rates(shown: ComparisonShown) -> Iterable[tuple[str, float | None]]:
 
 
 def _sides(shown: ComparisonShown, width: int) -> list[Parts]:
-    """Return a row of figures for each of the two settings, in columns."""
+    """Return a row of figures for each of the two settings, in columns; none without figures."""
     names = [fmt.plain(value) for value in (shown.a, shown.b)]
     name_width = min(max(map(cell_len, names)), max(width // 3, 1))
     columns = []
@@ -268,6 +267,8 @@ def _sides(shown: ComparisonShown, width: int) -> list[Parts]:
         if any(value is not None for value in values):
             longest = max(map(len, texts))
             columns.append([f"{before}{text:>{longest}}{unit}" for text in texts])
+    if not columns:
+        return []
     return [
         (
             (fitted(name, name_width), ink),

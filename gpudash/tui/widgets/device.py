@@ -118,11 +118,9 @@ def _loader(snapshot: Snapshot) -> Iterator[Line]:
 class DevicePanel(Panel, Scrolled):
     """All readings, in the levers' place; hidden until asked for."""
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
-        super().__init__(id=id)
-        self._snapshot = Snapshot()
-        self._cores: int | None = None
-        self._first = 0
+    _snapshot = Snapshot()
+    _cores: int | None = None
+    _first = 0
 
     def show(self, snapshot: Snapshot, cores: int | None = None) -> None:
         """Take new values; only rows that changed are painted."""
@@ -137,8 +135,7 @@ class DevicePanel(Panel, Scrolled):
 
     def frame(self) -> Frame:
         """Return the title, how many lines are out of sight, and the way back."""
-        width, height = self.size.width - 2, self.size.height - 2
-        below = len(self._lines) - self._top(width, height) - self._room(width, height)
+        below = len(self._lines) - self._top(*self.inside) - self._room(*self.inside)
         return Frame(
             top=(cell("⁶device", "strong"),),
             bottom=(cell(f"↓ {below} more", "dim"),) if below > 0 else (),
@@ -147,8 +144,7 @@ class DevicePanel(Panel, Scrolled):
 
     def scroll_rows(self, direction: int) -> None:
         """Show earlier rows (-1) or later ones (+1)."""
-        frame = 2 if self.framed else 0
-        self._first = self._top(self.size.width - frame, self.size.height - frame, direction)
+        self._first = self._top(*self.inside, direction)
         self.repaint()
 
     def body(self, width: int, height: int) -> Iterator[Row]:

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator
+from itertools import zip_longest
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -9,8 +10,8 @@ from rich.segment import Segment
 from gpudash import format as fmt
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Cell, cell
-from gpudash.tui.control import LeverRow
 from gpudash.tui.keys import key_for
+from gpudash.tui.lever_rows import LeverRow
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.widgets.painted import Row, Scrolled, width_of
 from gpudash.tui.widgets.panel import MARGIN, Frame, Panel
@@ -40,14 +41,12 @@ EFFECTS: dict[Effect, str] = {
 class LeverPanel(Panel, Scrolled):
     """The levers of the workload; the app moves the cursor and makes the change."""
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
-        super().__init__(id=id)
-        self._levers: tuple[LeverRow, ...] = ()
-        self._why_not: str | None = None
-        self._undo = ""
-        self._cursor = 0
-        self._moved = False  # by the user
-        self._first = 0  # lever in sight
+    _levers: tuple[LeverRow, ...] = ()
+    _why_not: str | None = None
+    _undo = ""
+    _cursor = 0
+    _moved = False  # by the user
+    _first = 0  # lever in sight
 
     def show(
         self, levers: tuple[LeverRow, ...], why_not: str | None = None, undo: str = ""
@@ -95,14 +94,13 @@ class LeverPanel(Panel, Scrolled):
 
     def clicked(self, x: int, y: int) -> None:
         """Choose the lever under the pointer; the one that is chosen is edited, as by Enter."""
-        margin = 2 * int(self.framed)
-        width, height = self.size.width - margin, self.size.height - margin
+        width, height = self.inside
         in_list = x < (LIST_WIDTH if width >= SIDE_BY_SIDE else width)
         index = y + self._first
         if not in_list or y >= self._list_height(width, height) or index >= len(self._levers):
             return
         if index == self._cursor:
-            self.app.call_later(self.app.run_action, "edit")
+            self.act("edit")
         else:
             self._choose(index)
 
@@ -139,16 +137,12 @@ class LeverPanel(Panel, Scrolled):
                 yield [Segment("─" * width, self.ink("border"))]
                 yield from self._explanation(width - 1, height - shown - 1)
             return
-        left = list(self._list(LIST_WIDTH, height))
-        right = list(self._explanation(width - LIST_WIDTH - 2, height))
-        for index in range(height):
-            row = left[index] if index < len(left) else []
+        levers = self._list(LIST_WIDTH, height)
+        beside = self._explanation(width - LIST_WIDTH - 2, height)
+        blank: Row = []
+        for row, said, _ in zip_longest(levers, beside, range(height), fillvalue=blank):
             padding = " " * max(LIST_WIDTH - width_of(row), 0)
-            yield [
-                *row,
-                Segment(f"{padding}│", self.ink("border")),
-                *(right[index] if index < len(right) else []),
-            ]
+            yield [*row, Segment(f"{padding}│", self.ink("border")), *said]
 
     def _list_height(self, width: int, height: int) -> int:
         """Rows for levers: all that there are, before anything is explained below them."""

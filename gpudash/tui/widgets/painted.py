@@ -14,6 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gpudash.tui import inks
+from gpudash.tui.cells import Parts
 from gpudash.tui.containment import Contained, PartFailed
 
 Row = list[Segment]
@@ -24,8 +25,8 @@ FEW_COLOURS = (None, "standard")
 class Painted(Contained, Widget):
     """A widget that knows how to draw itself as rows of segments at its present size."""
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  # Textual's own name
-        super().__init__(id=id, classes=classes)
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  # Textual's own name
+        super().__init__(id=id)
         self._strips: list[Strip] = []
         self._painted_size: Size | None = None
         self._theme = ""
@@ -138,6 +139,14 @@ class Painted(Contained, Widget):
             if self._hues_are_few():
                 self._textures[style] = inks.texture(name)
         return self._inks[name]
+
+    def inked(self, parts: Parts) -> Row:
+        """Return parts of text as segments."""
+        return [Segment(text, self.ink(ink)) for text, ink in parts]
+
+    def act(self, action: str) -> None:
+        """Run an action of the app, or of its screen."""
+        self.app.call_later(self.app.run_action, action)
 
     def _hues_are_few(self) -> bool:
         app = self.app

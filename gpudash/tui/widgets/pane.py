@@ -71,6 +71,7 @@ class Pane(Panel, Scrolled):
         self._verdicts: tuple[ComparisonShown, ...] = ()
         self._can_compare = True
         self._can_type = False
+        self._can_use = True
         self._profile = profile_line(Snapshot())
         self._job = Job()
         self.lines: dict[Tab, deque[str]] = {
@@ -95,18 +96,19 @@ class Pane(Panel, Scrolled):
         on_gpu = snapshot.gpu is not None and snapshot.gpu_missing is None
         can_compare = "blocks" in snapshot.can
         can_type = why_not("type", snapshot) is None
+        can_use = why_not("levers", snapshot) is None
         profile = profile_line(snapshot)
         job = job_of(snapshot)
         told = (
             *(snapshot.results, on_gpu, snapshot.comparison, snapshot.verdicts),
-            *(job, can_compare, can_type, profile),
+            *(job, can_compare, can_type, can_use, profile),
         )
         if told != self._told:
             self._told = told
             self._keep_place(snapshot.results)
             self._table = table_of(snapshot.results, on_gpu=on_gpu)
             self._comparison, self._verdicts = snapshot.comparison, snapshot.verdicts
-            self._can_compare, self._can_type = can_compare, can_type
+            self._can_compare, self._can_type, self._can_use = can_compare, can_type, can_use
             self._profile = profile
             self._job = job
         elif not (lines or rewound):
@@ -175,7 +177,7 @@ class Pane(Panel, Scrolled):
 
     def scroll_pages(self, direction: int) -> None:
         """Move by as many rows as are in sight."""
-        self.scroll_rows(direction * max(self._height - 1 - PINNED, 1))
+        self.scroll_rows(direction * max(self.inside.height - 1 - PINNED, 1))
 
     def find(self, text: str) -> bool:
         """Go to the next row or line that contains the text, after the last to the first."""
@@ -189,7 +191,7 @@ class Pane(Panel, Scrolled):
 
     def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # a row is a row
         """Choose the row under the pointer."""
-        shown = in_sight(self._table, self._scroll, self._height - 1)
+        shown = in_sight(self._table, self._scroll, self.inside.height - 1)
         if self.tab == "results" and 0 < y <= len(shown):
             self._go_to(shown[y - 1])
 
@@ -221,20 +223,14 @@ class Pane(Panel, Scrolled):
             return len(self._table.results)
         return len(self._job.ranks if self.tab == "ranks" else self.lines.get(self.tab, ()))
 
-    @property
-    def _height(self) -> int:
-        """Of the body."""
-        framed = self.framed and self.size.width >= 4 and self.size.height >= 3
-        return self.size.height - 2 * framed
-
     def _go_to(self, row: int) -> None:
         count, scroll = self._count, self._scroll
         if self.tab == "results":
-            scroll = scroll.at(row, count, self._height - 1, pinned=PINNED)
+            scroll = scroll.at(row, count, self.inside.height - 1, pinned=PINNED)
         elif self.tab == "ranks":
-            scroll = scroll.at(row, count, self._height - 1)
+            scroll = scroll.at(row, count, self.inside.height - 1)
         else:  # the row is the lowest line in sight: there is no cursor
-            scroll = scroll.at(row, count, 1, least=min(self._height, count) - 1)
+            scroll = scroll.at(row, count, 1, least=min(self.inside.height, count) - 1)
         self._scrolls[self.tab] = scroll
         self.repaint()
 
@@ -244,19 +240,16 @@ class Pane(Panel, Scrolled):
         """Yield the open tab's rows; where it is wide, the run's comparisons beside them."""
         beside = [one for one in self._verdicts if self.tab == "results" or one != self._comparison]
         if width < WIDE or self.tab not in ("results", "ab") or not beside:
-            yield from map(self._inked, self._tab_rows(width, height))
+            yield from map(self.inked, self._tab_rows(width, height))
             return
         left = width - BESIDE - MARGIN
-        rows = map(self._inked, self._tab_rows(left, height))
+        rows = map(self.inked, self._tab_rows(left, height))
         others = forest_rows(beside, BESIDE, height)
         side = Segment(" │ ", self.ink("border"))
         for row, other, _ in zip_longest(
-            rows, map(self._inked, others), range(height), fillvalue=()
+            rows, map(self.inked, others), range(height), fillvalue=()
         ):
             yield [*Segment.adjust_line_length([*row], left), side, *other]
-
-    def _inked(self, parts: Parts) -> Row:
-        return [Segment(text, self.ink(ink)) for text, ink in parts]
 
     def _tab_rows(self, width: int, height: int) -> Iterator[Parts]:
         if self.tab == "results":
@@ -320,7 +313,7 @@ class Pane(Panel, Scrolled):
             return ()
         copy = button("copy", "copy", rank=2)
         use = button("use these levers", "use_row", key_of=ENTER, rank=1)
-        return (copy,) if chosen.verdict else (use, copy)
+        return (use, copy) if self._can_use and not chosen.verdict else (copy,)
 
     def _tabs(self) -> tuple[Cell, ...]:
         unread = self._unread["log"]
@@ -358,11 +351,11 @@ class Pane(Panel, Scrolled):
     def _beyond(self) -> tuple[Cell, ...]:
         """Return how many rows are hidden above and below."""
         if self.tab == "results":
-            shown = in_sight(self._table, self._scroll, self._height - 1)
+            shown = in_sight(self._table, self._scroll, self.inside.height - 1)
             last = shown[-1] if shown else -1
             above, what = last + 1 - len(shown), "row"
         elif self.tab == "ranks":
-            in_view = self._scroll.in_sight(self._count, self._height - 1)
+            in_view = self._scroll.in_sight(self._count, self.inside.height - 1)
             last, above, what = in_view.stop - 1, in_view.start, "rank"
         else:
             last, above, what = self._scroll.chosen(self._count), 0, "line"

@@ -10,6 +10,7 @@ from itertools import chain, islice, repeat
 import msgspec
 from rich.segment import Segment
 from textual import events
+from textual.geometry import Size
 
 from gpudash.tui.cells import Cell, placed
 from gpudash.tui.widgets.painted import Painted, Row, width_of
@@ -37,6 +38,14 @@ class Panel(Painted):
     framed = True
     """Without a frame the body has all of the room; where the screen is small, say."""
 
+    @property
+    def inside(self) -> Size:
+        """The size of the body."""
+        return self.size - (2, 2) if self._has_frame(*self.size) else self.size
+
+    def _has_frame(self, width: int, height: int) -> bool:
+        return self.framed and width >= 4 and height >= 3
+
     def frame(self) -> Frame:
         """Return what stands in the border now."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
@@ -47,7 +56,7 @@ class Panel(Painted):
 
     def rows(self, width: int, height: int) -> Iterator[Row]:
         """Yield the frame with the body in it."""
-        if not self.framed or width < 4 or height < 3:
+        if not self._has_frame(width, height):
             yield from self.body(width, height)
             return
         frame, ink = self.frame(), self.ink("focus" if self.has_focus else "border")
@@ -74,8 +83,7 @@ class Panel(Painted):
         row: Row = [Segment(begin + across, ink)]
         for x, one in placed(left, right, width, margin=MARGIN, gap=MARGIN):
             row += [Segment(across * (x - 1 - width_of(row)), ink), Segment(" ", ink)]
-            row += [Segment(text, self.ink(style)) for text, style in one.parts]
-            row.append(Segment(" ", ink))
+            row += [*self.inked(one.parts), Segment(" ", ink)]
         return [*row, Segment(across * (width - 1 - width_of(row)) + end, ink)]
 
     def watch_has_focus(self, _has_focus: bool) -> None:  # noqa: FBT001  # Textual's signature
@@ -94,7 +102,7 @@ class Panel(Painted):
             right = frame.top_right if top else frame.bottom_right
             for x, one in placed(left, right, width, margin=MARGIN, gap=MARGIN):
                 if x <= event.x < x + one.width and one.action:
-                    self.app.call_later(self.app.run_action, one.action)
+                    self.act(one.action)
         else:
             self.clicked(event.x - 1, event.y - 1)
 

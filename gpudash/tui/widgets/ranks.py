@@ -6,10 +6,9 @@ from typing import TypeAlias
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.protocol import Phase
+from gpudash.protocol import Phase, Reading
 from gpudash.snapshot import Hang, RankRow, Snapshot, Straggler, Values
-from gpudash.tui.cells import Parts
-from gpudash.tui.sparks import LEVELS
+from gpudash.tui.cells import Parts, level_of
 from gpudash.views import hangs
 
 GAP = 2
@@ -29,7 +28,12 @@ OF_GPU = {
     "GiB": ("mem_used_mib", 1024.0),
     "°C": ("temperature_c", 1.0),
 }
-MINOR = ("pid", "loss", "steps", "steps/s")
+OF_HOST = {
+    "core wait %": ("core_wait_pct", 1.0),
+    "cores": ("cpu_pct", 100.0),
+    "RAM GiB": ("worker_rss_mib", 1024.0),
+}
+MINOR = ("pid", "loss", "RAM GiB", "cores", "steps", "steps/s", "core wait %")
 NOT_LAST = ("data ms", "°C", "GiB", "MHz", "node", "state", "W", "GPU %", "waits")
 """What a narrow table goes without, the first one first; between the two go phases."""
 Cells: TypeAlias = dict[str, Callable[[RankRow], str]]
@@ -52,7 +56,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def step_ms(self) -> float:
         """The slowest rank's; 0 where nothing was measured."""
-        return max((row.step_ms_p50 or 0.0 for row in self.ranks), default=0.0)
+        return max(fmt.measured(row.step_ms_p50 for row in self.ranks), default=0.0)
 
 
 def job_of(snapshot: Snapshot) -> Job:
@@ -67,8 +71,8 @@ def job_of(snapshot: Snapshot) -> Job:
 
 def spread(job: Job) -> str:
     """Return how far the ranks are apart, as a clause; empty where it was not measured."""
-    waits = [row.waits_ms for row in job.ranks if row.waits_ms is not None]
-    times = [row.step_ms_p50 for row in job.ranks if row.step_ms_p50 is not None]
+    waits = fmt.measured(row.waits_ms for row in job.ranks)
+    times = fmt.measured(row.step_ms_p50 for row in job.ranks)
     if not times:
         return ""
     low, high = fmt.milliseconds(min(times)), fmt.milliseconds(max(times))
@@ -180,9 +184,10 @@ def columns_of(job: Job) -> Cells:
         "p50 ms": lambda row: fmt.milliseconds(row.step_ms_p50),
         **(waits if any(row.waits_ms is not None for row in ranks) else {}),
         **{
-            title: _gpu(name, unit)
-            for title, (name, unit) in OF_GPU.items()
-            if any(row.gpu is not None and name in row.gpu.values for row in ranks)
+            title: _read(of, name, unit)
+            for of, titles in ((_gpu, OF_GPU), (_host, OF_HOST))
+            for title, (name, unit) in titles.items()
+            if any((reading := of(row)) and name in reading.values for row in ranks)
         },
         **(state if len({_state(row) for row in ranks}) > 1 else {}),
         "steps/s": lambda row: fmt.significant(row.steps_per_s),
@@ -203,9 +208,20 @@ def _state(row: RankRow) -> str:
     return f"{row.state}, restart {row.restarts}" if row.restarts else row.state
 
 
-def _gpu(name: str, unit: float) -> Callable[[RankRow], str]:
+def _gpu(row: RankRow) -> Reading | None:
+    return row.gpu
+
+
+def _host(row: RankRow) -> Reading | None:
+    return row.host
+
+
+def _read(
+    of: Callable[[RankRow], Reading | None], name: str, unit: float
+) -> Callable[[RankRow], str]:
     def text(row: RankRow) -> str:
-        value = row.gpu.number(name) if row.gpu else None
+        reading = of(row)
+        value = reading.number(name) if reading else None
         decimals = 1 if unit > 1 else 0
         return fmt.ABSENT if value is None else f"{value / unit:,.{decimals}f}"
 
@@ -243,10 +259,9 @@ def _sparkline(past: Values, top_ms: float, width: int) -> str:
     each = -(-len(past) // width) or 1
     cells = ""
     for end in range(len(past), 0, -each):
-        known = [ms for ms in past[max(end - each, 0) : end] if ms is not None]
+        known = fmt.measured(past[max(end - each, 0) : end])
         if known and top_ms:
-            share = min(sum(known) / len(known) / top_ms, 1.0)
-            cells = LEVELS[min(int(share * len(LEVELS)), len(LEVELS) - 1)] + cells
+            cells = level_of(sum(known) / len(known) / top_ms) + cells
         else:
             cells = " " + cells
     return f"{cells:>{width}}"
@@ -254,7 +269,7 @@ def _sparkline(past: Values, top_ms: float, width: int) -> str:
 
 def _ready(row: RankRow, step_ms: float, width: int) -> Iterator[tuple[str, str]]:
     """Yield a bar of a step: how long it computes until it is ready, and then waits."""
-    if row.waits_ms is None or row.step_ms_p50 is None or not step_ms:
+    if not (fmt.is_measured(row.waits_ms) and fmt.is_measured(row.step_ms_p50) and step_ms):
         yield f"{row.state if row.state != 'training' else fmt.ABSENT:<{width}}", "dim"
         return
     waits = min(max(round(width * row.waits_ms / step_ms), 0), width)

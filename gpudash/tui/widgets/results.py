@@ -14,6 +14,7 @@ from gpudash.snapshot import Result
 from gpudash.tui.axes import nice_ceiling
 from gpudash.tui.cells import Parts, bar_of, fitted
 from gpudash.tui.scroll import Scroll
+from gpudash.tui.values import rate_unit
 
 PINNED = 1
 """Rows at the top that do not scroll."""
@@ -65,11 +66,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 def table_of(results: tuple[Result, ...], *, on_gpu: bool) -> Table:
     """Return the table of these results; a GPU that an earlier row was measured on counts too."""
     on_gpu = on_gpu or any(row.util_pct is not None for row in results)
-    measured = [row for row in results if row.steps]
-    counted = not measured or any(row.samples_per_s is not None for row in measured)
-    unit = "samples/s" if counted else "steps/s"
-    table = Table(results=results, on_gpu=on_gpu, unit=unit)
-    highest = max((table.rate(row) or 0.0 for row in results), default=0.0)
+    table = Table(results=results, on_gpu=on_gpu, unit=rate_unit(results))
+    highest = max(fmt.measured(map(table.rate, results)), default=0.0)
     settings = sum(not row.verdict for row in results)
     return msgspec.structs.replace(table, full=nice_ceiling(highest), settings=settings)
 
@@ -154,7 +152,7 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True):
         cells = "".join(
             f"{numbers[title](result):>{width}}" for title, width in self.numbers.items()
         )
-        share = (rate or 0.0) / self.table.full
+        share = rate / self.table.full if fmt.is_measured(rate) else 0.0
         bar = f" {bar_of(share, self.bar - 1):<{self.bar - 1}}" if self.bar else ""
         return ((text, ink), (bar, "rate"), (cells, ink))
 

@@ -14,9 +14,7 @@ from gpudash.tui.widgets.painted import Painted, Row
 class Scrubber(Painted):
     """One row: times at both ends, the markers and the position between them."""
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
-        super().__init__(id=id)
-        self._playback = Playback(name="")
+    _playback = Playback(name="")
 
     def show(self, playback: Playback | None) -> None:
         """Take a new position; nothing is painted where nothing moved."""
@@ -50,7 +48,7 @@ class Scrubber(Painted):
         first, cells, _ = self._line(self.size.width)
         share = (event.x - len(first) - 1) / max(cells - 1, 1)
         position_s = min(max(share, 0.0), 1.0) * self._playback.length_s
-        self.app.call_later(self.app.run_action, f"seek_to({position_s!r})")
+        self.act(f"screen.seek_to({position_s!r})")
 
     def _line(self, width: int) -> tuple[str, int, str]:
         """Return what stands before the line, its cells, and what stands behind it."""

@@ -6,14 +6,12 @@ from rich.cells import cell_len
 from rich.segment import Segment
 
 from gpudash import format as fmt
-from gpudash.tui.cells import fitted
+from gpudash.tui.cells import fitted, whole
 from gpudash.tui.widgets.bar import Bar
 from gpudash.tui.widgets.painted import Row
 
 LEAST = 16
 """Columns the sentence keeps at any rate."""
-BETWEEN = " · "
-"""Clauses of the sentence."""
 
 
 class StatusLine(Bar):
@@ -30,10 +28,6 @@ class StatusLine(Bar):
 
 def clauses_in(sentence: str, width: int) -> str:
     """Return the clauses that fit as a whole; of the first at least some words."""
-    shown, *others = sentence.split(BETWEEN)
-    if cell_len(shown) > width:
-        return fitted(shown, width).rstrip()
-    for clause in others:
-        longer = f"{shown}{BETWEEN}{clause}"
-        shown = longer if cell_len(longer) <= width else shown
-    return shown
+    clauses = sentence.split(" · ")
+    fits = cell_len(clauses[0]) <= width
+    return whole(clauses, width) if fits else fitted(clauses[0], width).rstrip()

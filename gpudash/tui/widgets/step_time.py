@@ -26,15 +26,18 @@ from gpudash.tui.stacks import (
     spent,
     top_ms,
 )
+from gpudash.tui.throughput import nothing
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.painted import Row
 from gpudash.tui.widgets.panel import Frame
-from gpudash.tui.widgets.time_panel import TimePanel, begin_cells, moment_cell
+from gpudash.tui.widgets.time_panel import (
+    GUTTER,
+    TimePanel,
+    begin_cells,
+    gutter_of,
+    moment_cell,
+)
 
-GUTTER = 6
-"""Columns of the axis: five for its numbers and one for its line."""
-LEAST_PLOT = 12
-"""Columns below which the axis gives way."""
 CHARACTER, INKS = itemgetter(0), itemgetter(1, 2)
 MARKER = Block("┊", "faint")
 
@@ -42,10 +45,8 @@ MARKER = Block("┊", "faint")
 class StepTime(TimePanel):
     """Phases on one another, column by column; numbers stand in the legend below."""
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
-        super().__init__(id=id)
-        self._snapshot = Snapshot()
-        self._view = TimeView()
+    _snapshot = Snapshot()
+    _view = TimeView()
 
     def show(self, snapshot: Snapshot, view: TimeView) -> None:
         """Take new data; nothing is painted where nothing of it changed."""
@@ -56,9 +57,9 @@ class StepTime(TimePanel):
 
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
-        width = self.size.width - 2 * self.framed
-        column = x - _gutter(width)
-        if not 0 <= column < width - _gutter(width):
+        width = self.inside.width
+        column = x - gutter_of(width)
+        if not 0 <= column < width - gutter_of(width):
             return None
         return self._range(width).middle_of(column)
 
@@ -80,7 +81,7 @@ class StepTime(TimePanel):
         whose = [cell("rank 0", "dim", rank=3)] * bool(snapshot.ranks)
         if not snapshot.series.at_s:
             return Frame(top=(title, *whose), top_right=values)
-        time_range = self._range(self.size.width - 2)
+        time_range = self._range(self.inside.width)
         newest_s = snapshot.series.at_s[-1]
         end = f"live {fmt.minutes(newest_s)}" if view.end_s is None else fmt.minutes(view.end_s)
         return Frame(
@@ -94,7 +95,9 @@ class StepTime(TimePanel):
         """Yield the columns with their axis, and the legend in the last row."""
         snapshot = self._snapshot
         if not any(map(fmt.is_measured, snapshot.series.of("step_ms"))):
-            yield from self._nothing(width, height)
+            text = fmt.clip(nothing(snapshot), width).center(width)
+            yield from repeat([], (height - 1) // 2)
+            yield [Segment(text, self.ink("faint"))]
             return
         parts = parts_of(snapshot)
         rows = height - 1 if height >= 3 else height
@@ -102,18 +105,11 @@ class StepTime(TimePanel):
         if rows < height:
             yield list(self._legend(parts, width))
 
-    def _nothing(self, width: int, height: int) -> Iterator[Row]:
-        """Say that there is nothing, and whether there will be."""
-        to_come = self._snapshot.state in ("starting", "switching", "training")
-        text = "waiting for the first step" if to_come else "nothing measured"
-        yield from repeat([], (height - 1) // 2)
-        yield [Segment(fmt.clip(text, width).center(width), self.ink("faint"))]
-
     # ── columns ─────────────────────────────────────────────────────────────────────────
 
     def _plot(self, parts: tuple[Part, ...], width: int, rows: int) -> Iterator[Row]:
         snapshot, series, view = self._snapshot, self._snapshot.series, self._view
-        time_range, gutter = self._range(width), _gutter(width)
+        time_range, gutter = self._range(width), gutter_of(width)
         bins = bins_of(series.at_s, time_range)
         stretches = [stretch for _, stretch in bins]
         now_ms = snapshot.step_ms_p50 if view.end_s is None else None
@@ -153,13 +149,13 @@ class StepTime(TimePanel):
         return Segment(f"{text:>5}{'┤' if text else ' '}", self.ink("faint"))
 
     def _range(self, width: int) -> TimeRange:
-        return range_of(self._snapshot.series, max(width - _gutter(width), 1), self._view)
+        return range_of(self._snapshot.series, max(width - gutter_of(width), 1), self._view)
 
     def _legend(self, parts: tuple[Part, ...], width: int) -> Iterator[Segment]:
         step = self._spent(parts)
         for entry in legend(parts, step, width - 2) if step else ():
             yield Segment("  ")
-            yield from (Segment(text, self.ink(ink)) for text, ink in entry.parts)
+            yield from self.inked(entry.parts)
 
     def _spent(self, parts: tuple[Part, ...]) -> Spent | None:
         """Return what became of the newest steps' time, or at the cursor of those there."""
@@ -179,10 +175,6 @@ def _shown(snapshot: Snapshot) -> tuple[object, ...]:
         snapshot.step_ms_p95,
         bool(snapshot.ranks),
     )
-
-
-def _gutter(width: int) -> int:
-    return GUTTER if width >= GUTTER + LEAST_PLOT else 0
 
 
 def _crossed(block: Block) -> Block:

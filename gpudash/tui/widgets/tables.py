@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
-from rich.segment import Segment
-
 from gpudash.tui.cells import Parts
 from gpudash.tui.widgets.painted import Row, Scrolled
 
@@ -41,5 +39,4 @@ class Tables(Scrolled):
 
     def rows(self, width: int, height: int) -> Iterator[Row]:  # noqa: ARG002  # the base cuts them
         """Yield the rows in sight."""
-        for parts in list(self._painter(width))[self._first :]:
-            yield [Segment(text, self.ink(ink)) for text, ink in parts]
+        yield from map(self.inked, list(self._painter(width))[self._first :])

@@ -3,7 +3,7 @@
 plotext draws the curve, again only when it or the size has changed. All else is painted here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, pairwise, repeat, zip_longest
 
 from rich.cells import cell_len
@@ -28,12 +28,14 @@ from gpudash.tui.throughput import (
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.painted import Row, width_of
 from gpudash.tui.widgets.panel import Frame
-from gpudash.tui.widgets.time_panel import TimePanel, begin_cells, moment_cell
+from gpudash.tui.widgets.time_panel import (
+    GUTTER,
+    TimePanel,
+    begin_cells,
+    gutter_of,
+    moment_cell,
+)
 
-GUTTER = 6
-"""Columns of the axis: five for its numbers and one for its line."""
-LEAST_PLOT = 12
-"""Columns below which the axis gives way."""
 FINE_ROWS = 12
 """From here on the axis has numbers at its quarters."""
 LEAST_BANDED = 6
@@ -52,13 +54,10 @@ class ThroughputChart(TimePanel):
 
     maximised = False
     """With a time axis of its own and the histogram of step times."""
-
-    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
-        super().__init__(id=id)
-        self.data = Throughput()
-        self.view = TimeView()
-        self._can_draw = False
-        self._drawn: tuple[object, list[str]] = ((), [])
+    data = Throughput()
+    view = TimeView()
+    _can_draw = False
+    _drawn: tuple[object, Sequence[str]] = ((), ())
 
     def show(self, data: Throughput, view: TimeView) -> None:
         """Take new data; nothing is painted where nothing changed."""
@@ -73,7 +72,7 @@ class ThroughputChart(TimePanel):
 
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
-        gutter, columns = _split(self._room(*self._inside)[0])
+        gutter, columns = _split(self._room(*self.inside)[0])
         if not gutter <= x < gutter + columns:
             return None
         return self.time_range.middle_of(x - gutter)
@@ -81,7 +80,7 @@ class ThroughputChart(TimePanel):
     @property
     def time_range(self) -> TimeRange:
         """The stretch of time that is shown; the cursor moves by its bins."""
-        columns = _split(self._room(*self._inside)[0])[1]
+        columns = _split(self._room(*self.inside)[0])[1]
         return range_of(self.data.series, columns, self.view)
 
     # ── frame ───────────────────────────────────────────────────────────────────────────
@@ -173,7 +172,7 @@ class ThroughputChart(TimePanel):
 
     def _curve(
         self, runs: Runs, top: float, time_range: TimeRange, columns: int, rows: int
-    ) -> list[str]:
+    ) -> Sequence[str]:
         from gpudash.tui.plot import curve  # noqa: PLC0415  # 0.1 s, after the first paint
 
         key = (runs, top, time_range, columns, rows)
@@ -183,7 +182,7 @@ class ThroughputChart(TimePanel):
 
     def _overlaid(
         self,
-        canvas: list[str],
+        canvas: Sequence[str],
         time_range: TimeRange,
         marked: Iterable[int],
         compared: Mapping[int, float],
@@ -289,16 +288,10 @@ class ThroughputChart(TimePanel):
             yield [label, bar, Segment(f" {count:>{digits},}")]
             yield from repeat([Segment(" " * 8), bar], min(rows, MOST_ROWS) - 1)
 
-    @property
-    def _inside(self) -> tuple[int, int]:
-        """Size of the body."""
-        width, height = self.size
-        return (width - 2, height - 2) if self.framed else (width, height)
-
 
 def _split(width: int) -> tuple[int, int]:
     """Return the columns of the axis and of the plot."""
-    gutter = GUTTER if width >= GUTTER + LEAST_PLOT else 0
+    gutter = gutter_of(width)
     return gutter, max(width - gutter, 1)
 
 

@@ -1,5 +1,7 @@
 """A panel with the time axis that all charts share: the mouse moves its cursor and its range."""
 
+from dataclasses import dataclass
+
 from textual import events
 from textual.message import Message
 
@@ -10,33 +12,39 @@ from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.panel import Panel
 from gpudash.views.throughput import now
 
+GUTTER = 6
+"""Columns of an axis of values: five for its numbers and one for its line."""
+LEAST_PLOT = 12
+"""Columns below which that axis gives way."""
 LEAST_DRAG = 2
 """Columns; less is a click."""
 
 
+@dataclass
 class CursorMoved(Message):
     """The cursor is to stand at this moment."""
 
-    def __init__(self, at_s: float) -> None:
-        super().__init__()
-        self.at_s = at_s
+    at_s: float
 
 
+@dataclass
 class Zoomed(Message):
     """More time is to be shown (+1), or less (-1)."""
 
-    def __init__(self, direction: int) -> None:
-        super().__init__()
-        self.direction = direction
+    direction: int
 
 
+@dataclass
 class RangeChosen(Message):
     """The time between two moments is to be shown."""
 
-    def __init__(self, begin_s: float, end_s: float) -> None:
-        super().__init__()
-        self.begin_s = begin_s
-        self.end_s = end_s
+    begin_s: float
+    end_s: float
+
+
+def gutter_of(width: int) -> int:
+    """Return the columns of an axis of values in a body of this width."""
+    return GUTTER if width >= GUTTER + LEAST_PLOT else 0
 
 
 def begin_cells(time_range: TimeRange) -> tuple[Cell, ...]:

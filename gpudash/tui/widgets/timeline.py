@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 
-from rich.segment import Segment
 from textual import events
 
 from gpudash.tui.trace_view import TraceView
@@ -41,8 +40,7 @@ class Lanes(Painted):
 
     def rows(self, width: int, height: int) -> Iterator[Row]:
         """Yield everything."""
-        for parts in timeline_rows(self.view, width, height):
-            yield [Segment(text, self.ink(ink)) for text, ink in parts]
+        yield from map(self.inked, timeline_rows(self.view, width, height))
 
     # ── the mouse ───────────────────────────────────────────────────────────────────────
 

@@ -16,13 +16,12 @@ from gpudash import format as fmt
 from gpudash.ascii import as_ascii
 from gpudash.trace.model import KINDS
 from gpudash.trace.names import short
-from gpudash.tui.cells import Parts, fitted
+from gpudash.tui.cells import Parts, fitted, level_of, whole
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.span import Span
 from gpudash.tui.trace_view import TraceView
 from gpudash.views.timeline import Cells, Details, Row, cells_of
 
-LEVELS = "▁▂▃▄▅▆▇"
 FULL = 0.9
 """From this share of a cell on it is drawn as full."""
 LEAST_LABEL = 3
@@ -250,7 +249,7 @@ def _paint(line: Line, shares: list[float], begin: int, fill: str, mark: str) ->
         if share >= FULL:
             line.put(column, " ", fill)
         else:
-            line.put(column, LEVELS[min(int(share * len(LEVELS)), len(LEVELS) - 1)], mark)
+            line.put(column, level_of(share), mark)
 
 
 def _kind(view: TraceView, row: Row, position: int) -> str:
@@ -281,7 +280,7 @@ def details_rows(view: TraceView, found: Details | None, width: int, height: int
     alarm = "bad" if found.kind == "sync" else "strong"
     rows: list[Parts] = [
         ((f" {fmt.clip(fmt.plain(found.name), room)}", alarm),),
-        ((f" {_clauses(facts(found), room)}", "text"),),
+        ((f" {whole(facts(found), room)}", "text"),),
     ]
     if found.operator:
         rows.append(((f" {fmt.clip(f'operator {fmt.plain(found.operator)}', room)}", "text"),))
@@ -307,15 +306,6 @@ def facts(found: Details) -> list[str]:
         if found.duration_us > 0:
             told.append(f"{fmt.significant(found.copied_bytes / found.duration_us / 1e3)} GB/s")
     return told
-
-
-def _clauses(clauses: Sequence[str], width: int) -> str:
-    """Return the clauses that fit as a whole."""
-    shown = ""
-    for clause in clauses:
-        longer = f"{shown} · {clause}" if shown else clause
-        shown = longer if len(longer) <= width else shown
-    return shown
 
 
 def _stack(names: Sequence[str], width: int) -> str:

@@ -7,7 +7,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 
 from gpudash import format as fmt
-from gpudash.tui.cells import Cell, bar_of, cell
+from gpudash.tui.cells import Cell, bar_of, cell, cut
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.values import Measured
 from gpudash.tui.widgets.painted import Row, Scrolled
@@ -57,13 +57,18 @@ class ValueTable(Panel, Scrolled):
         *,
         compares: bool = False,
     ) -> None:
+        """`values` and `unit` as of `gpudash.tui.values`; `now` is what the lever is set to.
+
+        One that `compares` sets nothing: Enter compares too.
+        """
         super().__init__()
-        self._compares = compares
-        self._lever, self._now, self._values, self._unit = lever, now, values, unit
+        self.lever, self.now, self.compares = lever, now, compares
+        self._values, self._unit = values, unit
         names = [one.value for one in values]
         self._cursor = _meant(names, now) if compares else names.index(now) if now in names else 0
         self._first = 0
-        self._typed = ""
+        self.typed = ""
+        """What has been typed so far."""
         self._why_not = ""
         # not the stylesheet's: how high it is depends on what it shows
         self.styles.width, self.styles.max_width = WIDTH, "100%"
@@ -72,17 +77,12 @@ class ValueTable(Panel, Scrolled):
     @property
     def asked(self) -> str:
         """What was typed, or the value under the cursor."""
-        return self._typed or (self._values[self._cursor].value if self._values else "")
+        return self.typed or (self._values[self._cursor].value if self._values else "")
 
     def type(self, text: str) -> None:
         """Take what has been typed so far."""
-        self._typed, self._why_not = text, ""
+        self.typed, self._why_not = text, ""
         self.repaint()
-
-    @property
-    def typed(self) -> str:
-        """What has been typed so far."""
-        return self._typed
 
     def complain(self, line: str) -> None:
         """Say why the value cannot be; until the next key."""
@@ -97,10 +97,10 @@ class ValueTable(Panel, Scrolled):
     def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # a row is chosen anywhere
         """Choose the value under the pointer; the one that is chosen is set, as by Enter."""
         index = y - 1 + self._first
-        if not 1 <= y <= self._shown(self.size.height - 2) or index >= len(self._values):
+        if not 1 <= y <= self._shown(self.inside.height) or index >= len(self._values):
             return
-        if index == self._cursor and not self._typed:
-            self.app.call_later(self.app.run_action, "screen.set")
+        if index == self._cursor and not self.typed:
+            self.act("screen.set")
         else:
             self.scroll_rows(index - self._cursor)
 
@@ -108,16 +108,16 @@ class ValueTable(Panel, Scrolled):
 
     def frame(self) -> Frame:
         """Return the lever, what a change costs, and the keys."""
-        against = f"A/B against {fmt.plain(self._now)}"
+        against = f"A/B against {fmt.plain(self.now)}"
         keys: tuple[Cell, ...] = (cell(f"enter {against}", "key", action="screen.compare"),)
-        if not self._compares:
+        if not self.compares:
             keys = (
                 cell("enter set", "key", action="screen.set"),
                 cell(f"a {against}", "key", rank=1, action="screen.compare"),
             )
         return Frame(
-            top=(cell(fmt.plain(self._lever.name), "strong"),),
-            top_right=(cell(self._lever.effect, "dim", rank=1),),
+            top=(cell(fmt.plain(self.lever.name), "strong"),),
+            top_right=(cell(self.lever.effect, "dim", rank=1),),
             bottom=(*keys, cell("c code", "key", rank=2, action="screen.code")),
             bottom_right=(cell("esc", "dim", rank=2, action="screen.leave"),),
         )
@@ -132,7 +132,7 @@ class ValueTable(Panel, Scrolled):
             yield self._row(index, columns)
         yield self._last_line(width)
 
-    def _columns(self, width: int) -> "Columns":
+    def _columns(self, width: int) -> Columns:
         """Share the width out: bars give way first, then where a number is from, then changes."""
         rate = max((len(fmt.significant(one.rate)) for one in self._values), default=0)
         names = max((cell_len(fmt.plain(one.value)) for one in self._values), default=0)
@@ -147,28 +147,26 @@ class ValueTable(Panel, Scrolled):
         left -= how
         return Columns(value, rate, left - 1 if left > LEAST_BAR else 0, change, how)
 
-    def _row(self, index: int, columns: "Columns") -> Row:
+    def _row(self, index: int, columns: Columns) -> Row:
         one = self._values[index]
-        now, chosen = one.value == self._now, index == self._cursor and not self._typed
+        now, chosen = one.value == self.now, index == self._cursor and not self.typed
         name = fmt.plain(one.value)
         if cell_len(name) > columns.value:  # a number is not cut
-            whole = any(map(str.isdigit, name))
-            name = "…" if whole else f"{set_cell_size(name, columns.value - 1)}…"
+            name = "…" if any(map(str.isdigit, name)) else cut(name, columns.value)
         fastest = max((other.rate or 0.0 for other in self._values), default=0.0)
-        cells = (
-            f" {'▸' if chosen else ' '} {set_cell_size(name, columns.value)} ",
-            f"{fmt.significant(one.rate):>{columns.rate}}",
-            f" {bar_of((one.rate or 0.0) / (fastest or 1.0), columns.bar):<{columns.bar}}"
-            if columns.bar
-            else "",
-            f"{'now' if now else _change(one):>{columns.change}}",
-            f"  {one.how:<{columns.how - 2}}" if columns.how else "",
+        bar = bar_of((one.rate or 0.0) / (fastest or 1.0), columns.bar)
+        change = "now" if now else _change(one)
+        parts = (
+            (
+                f" {'▸' if chosen else ' '} {set_cell_size(name, columns.value)} ",
+                "strong" if now else "text",
+            ),
+            (f"{fmt.significant(one.rate):>{columns.rate}}", "text"),
+            (f" {bar:<{columns.bar}}" if columns.bar else "", "rate"),
+            (f"{change:>{columns.change}}" if columns.change else "", "text"),
+            (f"  {one.how:<{columns.how - 2}}" if columns.how else "", "dim"),
         )
-        cells = (*cells[:3], cells[3] if columns.change else "", cells[4])
-        if chosen:
-            return [Segment("".join(cells), self.ink("cursor"))]
-        inks = ("strong" if now else "text", "text", "rate", "text", "dim")
-        return [Segment(text, self.ink(ink)) for text, ink in zip(cells, inks, strict=True)]
+        return self.inked(tuple((text, "cursor") for text, _ in parts) if chosen else parts)
 
     def _shown(self, height: int) -> int:
         return max(min(len(self._values), height - 2), 1)
@@ -176,14 +174,14 @@ class ValueTable(Panel, Scrolled):
     def _last_line(self, width: int) -> Row:
         if self._why_not:
             return [Segment(fmt.clip(f" {fmt.plain(self._why_not)}", width), self.ink("busy"))]
-        if self._typed:
+        if self.typed:
             return [
-                Segment(f" {self._lever.name} = ", self.ink("dim")),
-                Segment(f"{self._typed}▏", self.ink("strong")),
+                Segment(f" {self.lever.name} = ", self.ink("dim")),
+                Segment(f"{self.typed}▏", self.ink("strong")),
             ]
-        hidden = len(self._values) - self._shown(self.size.height - 2)
+        hidden = len(self._values) - self._shown(self.inside.height)
         more = f" {hidden} more: ↑↓" if hidden > 0 else ""
-        lever, hints = self._lever, [""]
+        lever, hints = self.lever, [""]
         if isinstance(lever, Count):
             hints = [f" type any number to {lever.maximum:,}", " type any number", ""]
         texts = (" ·".join(filter(None, (more, hint))) for hint in hints)

@@ -199,6 +199,15 @@ def test_between_epochs_workers_are_tried_out_on_a_batch_that_nobody_gets(redire
     assert {int(workers.max()) for _, workers in data} == {2}
 
 
+def test_between_epochs_a_single_worker_is_tried_out(redirects, tmp_path):
+    data = loader(worker_init_fn=lambda worker: (tmp_path / str(worker)).touch())
+    iterator = iter(data)
+    list(iterator)
+    move(levers(redirects=redirects, loader=data, iterator=iterator), num_workers="3")
+    assert [file.name for file in tmp_path.iterdir()] == ["0"]
+    assert data.num_workers == 3
+
+
 @pytest.mark.parametrize("kind", ["own sampler", "own batches"])
 def test_between_epochs_of_an_unknown_sampler_workers_cannot_be_tried_out(redirects, kind):
     data = loader(**LOADERS[kind]())

@@ -1,3 +1,7 @@
+import copy
+import io
+import pickle
+
 import pytest
 import torch
 from torch import nn
@@ -81,6 +85,38 @@ def test_a_checkpoint_has_the_scripts_flags():
     assert not training.optimizer._optimizer_state_dict_post_hooks
     assert not training.optimizer._optimizer_load_state_dict_post_hooks
     assert flags(training.optimizer) == [(None, True)]
+
+
+def copied(optimizer):
+    return copy.deepcopy(optimizer)
+
+
+def pickled(optimizer):
+    return pickle.loads(pickle.dumps(optimizer))
+
+
+def saved_whole(optimizer):
+    torch.save(optimizer, file := io.BytesIO())
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("copy_of", [copied, pickled, saved_whole])
+def test_a_copy_is_the_scripts_own_optimizer_and_steps_as_it(copy_of):
+    training = Training(fused=None, foreach=True).step()
+    plain = Training(fused=None, foreach=True).step()
+    move(training.levers(), fused_optimizer="fused")
+    ours, own = copy_of(training.optimizer), copy_of(plain.optimizer)
+    assert vars(ours).keys() == vars(own).keys()
+    assert ours.defaults == own.defaults
+    assert flags(ours) == [(None, True)]
+    assert ours.state_dict()["state"].keys() == own.state_dict()["state"].keys()
+    assert flags(training.optimizer) == [FLAGS["fused"]]
+    for weight in (*ours.param_groups[0]["params"], *own.param_groups[0]["params"]):
+        weight.grad = torch.ones_like(weight)
+    ours.step()
+    own.step()
+    torch.testing.assert_close(ours.state_dict(), own.state_dict())
 
 
 def test_what_is_loaded_meanwhile_is_moved_too_and_put_back():

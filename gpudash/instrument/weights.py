@@ -1,0 +1,46 @@
+"""How much an optimizer reads and writes in a step: the weights, and what it keeps for them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from gpudash.protocol import Weights
+
+MIB = 2**20
+
+
+def weights_of(optimizers: Iterable[Optimizer]) -> Weights | None:
+    """Return the sizes of what these update, on this process alone; None where there is none."""
+    weights: dict[int, Tensor] = {}
+    kept: dict[int, Tensor] = {}
+    for optimizer in optimizers:
+        weights |= {id(each): each for each in updated_by(optimizer) if each.requires_grad}
+        kept |= {id(each): each for each in kept_by(optimizer) if _is_array(each)}
+    if not weights:
+        return None
+    return Weights(mib=_mib(weights.values()), state_mib=_mib(kept.values()))
+
+
+def updated_by(optimizer: Optimizer) -> Iterator[Tensor]:
+    """Yield its weights; one around other optimizers may have none of its own."""
+    for group in getattr(optimizer, "param_groups", ()):
+        yield from group["params"]
+
+
+def kept_by(optimizer: Optimizer) -> Iterator[Any]:
+    """Yield what it keeps for its weights; a script's own optimizer may keep anything beside."""
+    for state in getattr(optimizer, "state", {}).values():
+        if isinstance(state, Mapping):
+            yield from state.values()
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() > 0  # else a count of steps
+
+
+def _mib(tensors: Iterable[Tensor]) -> float:
+    """Return what this process has of them: of a DTensor, its own shard."""
+    own: Iterable[Any] = (getattr(each, "_local_tensor", each) for each in tensors)
+    return sum(int(each.numel() * each.element_size()) for each in own) / MIB

@@ -1,0 +1,44 @@
+"""What sections are made of: headings and tables."""
+
+from collections.abc import Iterable, Sequence
+from xml.etree.ElementTree import Element
+
+from gpudash.report.markup import element
+
+MOST_LINES = 50
+"""Of failures, and of what gpudash said: the newest."""
+
+
+def section(title: str, *inside: Element, about: str = "") -> Element:
+    """Return a section; `about` is small print below its title."""
+    hint = element("p", about, class_="about") if about else None
+    return element("section", element("h2", title), hint, *inside)
+
+
+def scrolling(inside: Element) -> Element:
+    """Return what scrolls sideways where a window is narrow."""
+    return element("div", inside, class_="scrolling")
+
+
+def table(
+    head: Sequence[Element], rows: Iterable[Iterable[Element]], class_: str | None = None
+) -> Element:
+    """Return a table of cells; `head` may be empty."""
+    above = element("thead", element("tr", *head)) if head else None
+    body = element("tbody", *(element("tr", *cells) for cells in rows))
+    return element("table", above, body, class_=class_)
+
+
+def heads(*titles: str) -> list[Element]:
+    """Return the head of columns of text."""
+    return [th(title, left=True) for title in titles]
+
+
+def th(text: str, *, left: bool = False) -> Element:
+    """Return the head of a column."""
+    return element("th", text, scope="col", class_="left" if left else None)
+
+
+def texts(row: Iterable[str]) -> list[Element]:
+    """Return cells of text."""
+    return [element("td", text, class_="left") for text in row]

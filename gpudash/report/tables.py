@@ -1,0 +1,196 @@
+"""What a page tells in tables: changes, ranks, results, verdicts, wall time, settings. No I/O."""
+
+import shlex
+from collections.abc import Iterable, Iterator
+from xml.etree.ElementTree import Element
+
+from gpudash import format as fmt
+from gpudash.protocol import ComparisonShown, Device
+from gpudash.recording.csv_reader import NOT_RECORDED
+from gpudash.report.charts import interval_chart, reach_of, share_bar
+from gpudash.report.markup import element
+from gpudash.report.pieces import MOST_LINES, heads, scrolling, section, table, texts, th
+from gpudash.run.replayed import Replayed
+from gpudash.snapshot import Result, Snapshot, unreadable
+from gpudash.tui.widgets.ranks import columns_of, job_of
+from gpudash.tui.widgets.results import Table, table_of
+
+FEW = 12
+"""Lever changes that are listed at once; more are folded away."""
+SPENT = {
+    "phases_s": ("training", "line-3"),
+    "data_s": ("waiting for data", "line-0"),
+    "paused_s": ("paused", "line-2"),
+    "switching_s": ("switching levers", "line-5"),
+    "restarting_s": ("restarting", "line-1"),
+    "evaluation_s": ("evaluation", "line-4"),
+    "checkpoint_s": ("saving checkpoints", "line-6"),
+    "profile_s": ("profiling", "line-7"),
+    "unattributed_s": ("unattributed", "idle"),
+}
+"""What wall time goes into, with its hue."""
+
+
+def device_of(snapshot: Snapshot) -> Device | None:
+    """Return the device, where it was recorded."""
+    known = snapshot.device is not None and snapshot.device.name != NOT_RECORDED
+    return snapshot.device if known else None
+
+
+def changes(snapshot: Snapshot) -> Iterator[Element]:
+    """Yield the lever changes and pauses."""
+    if snapshot.markers:
+        rows = [(fmt.minutes(one.at_s), one.label) for one in snapshot.markers]
+        inside = element(
+            "details",
+            element("summary", f"{len(rows)} on the charts"),
+            table(heads("at", "what"), map(texts, rows)),
+            open="" if len(rows) <= FEW else None,
+        )
+        yield section("Lever changes and pauses", inside)
+
+
+def ranks(snapshot: Snapshot) -> Iterator[Element]:
+    """Yield a row for each of several ranks."""
+    if not snapshot.ranks:
+        return
+    columns = columns_of(job_of(snapshot))
+    head = [th(title) for title in columns]
+    rows = ([element("td", of(row)) for of in columns.values()] for row in snapshot.ranks)
+    about = "the last steps of each process; waits is the time in a step for the collectives"
+    yield section("Ranks", scrolling(table(head, rows, class_="numbers")), about=about)
+
+
+def results(snapshot: Snapshot) -> Iterator[Element]:
+    """Yield a row for each setting tried, and the verdicts below them."""
+    if not any(one.steps for one in snapshot.results):
+        return
+    on_gpu = snapshot.device is not None and snapshot.device.kind == "cuda"
+    known = table_of(snapshot.results, on_gpu=on_gpu)
+    titles = ("#", "configuration", known.unit, *known.numbers)
+    head = [th(title, left=title == "configuration") for title in titles]
+    rows = (_result(known, one, len(head)) for one in known.results)
+    about = (
+        "one row for each setting, warm-up left out; rows were measured one after the other, "
+        "so drift is in their differences: an A/B proves what a lever is worth"
+    )
+    yield section("Results", scrolling(table(head, rows, class_="numbers")), about=about)
+
+
+def _result(known: Table, one: Result, columns: int) -> Iterator[Element]:
+    """Yield the cells of a row."""
+    if one.verdict:
+        text = f"A/B: {one.configuration}"
+        yield element("td")
+        yield element("td", text, colspan=columns - 1, class_="left verdict")
+        return
+    rate = known.rate(one)
+    share = f"--share:{min((rate or 0.0) / known.full, 1.0):.3f}"
+    yield element("td", str(one.number))
+    yield element("td", one.configuration, class_="left")
+    yield element("td", element("b", fmt.significant(rate)), style=share, class_="rated")
+    yield from (element("td", text_of(one)) for text_of in known.numbers.values())
+
+
+def verdicts(snapshot: Snapshot) -> Iterator[Element]:
+    """Yield the A/Bs with their intervals."""
+    if snapshot.verdicts:
+        reach = reach_of(snapshot.verdicts)
+        rows = (_verdict(one, reach) for one in snapshot.verdicts)
+        change = "change of throughput, 95 % interval"
+        head = heads("lever", "A → B", change, "", "A", "B", "verdict")
+        about = "pairs of short blocks took turns in random order: drift cancels"
+        yield section("A/B verdicts", scrolling(table(head, rows)), about=about)
+
+
+def _verdict(one: ComparisonShown, reach: float) -> tuple[Element, ...]:
+    """Return the cells of a row."""
+    change = fmt.ABSENT if one.change is None else fmt.change(one.change, one.low, one.high)
+    rates = [f"{fmt.figure(rate)} {one.unit}" for rate in one.rates]
+    chart = interval_chart(one, reach)
+    better = "better" if one.proven else None
+    return (
+        element("td", one.lever, class_="left nowrap"),
+        element("td", f"{one.a} → {one.b}", class_="left nowrap"),
+        element("td", element("b", change, class_=better), class_="left nowrap"),
+        element("td", chart, class_="left"),
+        *(element("td", rate, class_="left nowrap") for rate in rates),
+        element("td", one.verdict or one.failure or fmt.ABSENT, class_="left"),
+    )
+
+
+def account(run: Replayed) -> Iterator[Element]:
+    """Yield where the wall time went."""
+    spent = run.account
+    if spent.wall_s <= 0:
+        return
+    spent_s = {name: getattr(spent, name) for name in SPENT}
+    shown = [(*SPENT[name], seconds) for name, seconds in spent_s.items() if seconds >= 0.0005]
+    shares = [(label, ink, seconds / spent.wall_s) for label, ink, seconds in shown]
+    rows = (
+        (
+            element("td", element("i", class_=f"swatch {ink}"), label, class_="left"),
+            element("td", fmt.with_unit(seconds, "s", 2)),
+            element("td", fmt.with_unit(100 * seconds / spent.wall_s, "%", 1)),
+        )
+        for label, ink, seconds in shown
+    )
+    device = device_of(run.snapshot)
+    is_cpu = device is not None and device.kind == "cpu"
+    on_cpu = ", or in which other processes had the cores" if is_cpu else ""
+    about = (
+        f"{fmt.with_unit(spent.wall_s, 's', 1)} from the end of starting up to the last step; "
+        f"unattributed is time that no measurement explains{on_cpu}"
+    )
+    title = "Where the wall time went"
+    yield section(title, share_bar(title, shares), table((), rows), about=about)
+
+
+def settings(snapshot: Snapshot) -> Iterator[Element]:
+    """Yield every lever."""
+    tried: dict[str, dict[str, None]] = {}
+    for result in snapshot.results:
+        if result.workload == snapshot.workload:
+            for name, value in result.settings.items():
+                tried.setdefault(name, {})[value] = None
+    active = [
+        element(
+            "div",
+            element("dt", name),
+            element("dd", value, *_others(tried.get(name, ()), value)),
+        )
+        for name, value in snapshot.settings.items()
+    ]
+    if active:
+        notes = [element("p", note, class_="dim") for note in snapshot.notes]
+        about = "every active lever at the end, and what else was tried"
+        yield section("Settings", element("dl", *active, class_="settings"), *notes, about=about)
+
+
+def _others(tried: Iterable[str], value: str) -> Iterator[Element]:
+    others = [one for one in tried if one != value]
+    if others:
+        yield element("small", f" also {', '.join(others)}")
+
+
+def provenance(run: Replayed) -> Iterator[Element]:
+    """Yield what the recording was made with, and what gpudash said."""
+    started, origin = run.started, run.origin
+    versions = origin.versions | (started.versions if started else {})
+    device = device_of(run.snapshot)
+    rows = [
+        ("command", shlex.join(origin.command)),
+        ("device", device.name if device else ""),
+        ("GPU", (device.uuid or "") if device else ""),
+        ("machine", origin.machine or ""),
+        ("platform", origin.platform),
+        *versions.items(),
+        ("recorded every", f"{origin.interval_s:g} s"),
+        ("GPU readings", run.snapshot.gpu_missing or ""),
+        ("samples", "; ".join(unreadable(run.snapshot.skipped_samples))),
+    ]
+    known = [(name, value) for name, value in rows if value]
+    yield section("How it was made", scrolling(table((), map(texts, known))))
+    if run.notices:
+        items = (element("li", text) for text in run.notices[-MOST_LINES:])
+        yield section("What gpudash said", element("ul", *items))

@@ -1,0 +1,46 @@
+"""Has the training processes say where they are while no step comes, and logs what they say."""
+
+from collections.abc import Callable, Sequence
+
+from gpudash.protocol import Envelope
+from gpudash.snapshot import Hang
+from gpudash.views import hangs
+
+
+class HangWatch:
+    """Takes the envelopes of all ranks; looks as often as the screen does."""
+
+    def __init__(
+        self, least_s: float, ask: Callable[[], None], log: Callable[[Sequence[str]], None]
+    ) -> None:
+        """`ask` asks all processes for their stacks, `log` takes lines for the user."""
+        self._ask = ask
+        self._log = log
+        self._hangs = hangs.Hangs(least_s)
+        self._logged: tuple[str, ...] = ()
+        self._since_s: float | None = None  # the newest step's end, while a hang is logged
+
+    def take(self, envelope: Envelope) -> None:
+        """Take one envelope."""
+        self._hangs.take(envelope)
+
+    def look(self, now_s: float) -> Hang | None:
+        """Return the hang, if one is suspected; ask where the processes are, and log it."""
+        hang = self._hangs.hang(now_s)
+        if self._hangs.asks(now_s):
+            self._ask()
+        if hang is None:
+            self._log_end()
+            return None
+        clauses = hangs.clauses(hang)
+        if hang.stacks and clauses != self._logged:
+            self._log([*hangs.log_lines(hang)])
+            self._since_s = self._hangs.newest_s
+        self._logged = clauses
+        return hang
+
+    def _log_end(self) -> None:
+        newest_s, since_s = self._hangs.newest_s, self._since_s
+        if newest_s is not None and since_s is not None and newest_s > since_s:
+            self._log([f"steps come again; for {newest_s - since_s:.0f} s none had finished"])
+        self._logged, self._since_s = (), None

@@ -1,0 +1,48 @@
+"""What is asked of a thread that waits for messages too."""
+
+import os
+import select
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+
+
+class Requests:
+    """Come from any thread; one thread obeys them."""
+
+    def __init__(self) -> None:
+        self._waiting: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._is_closed = False
+
+    def put(self, request: Callable[[], None]) -> None:
+        """Have it obeyed, soon."""
+        self._waiting.put(request)
+        self.wake()
+
+    def wake(self) -> None:
+        """Have `wait` return."""
+        if not self._is_closed:
+            with suppress(BlockingIOError):  # full: it wakes anyway
+                os.write(self._wake_write, b"\0")
+
+    def wait(self, filenos: Iterable[int], at_most_s: float) -> None:
+        """Wait for a request, or until there is something to read."""
+        awaited = select.poll()
+        for fd in (self._wake_read, *filenos):
+            awaited.register(fd, select.POLLIN)
+        awaited.poll(1000 * at_most_s)
+
+    def obey(self) -> None:
+        """Obey those that wait."""
+        with suppress(BlockingIOError):
+            os.read(self._wake_read, 1 << 12)
+        with suppress(Empty):
+            while True:
+                self._waiting.get_nowait()()
+
+    def close(self) -> None:
+        """Let go of what `wait` needs."""
+        self._is_closed = True
+        os.close(self._wake_read)
+        os.close(self._wake_write)

@@ -1,0 +1,1 @@
+"""What keys, buttons and the palette do: parts of the app, by what they are about."""

@@ -1,0 +1,149 @@
+"""Levers are moved, and compared by A/Bs."""
+
+from gpudash.tui.actions.asking import Asking
+from gpudash.tui.keys import key_for
+from gpudash.tui.screens.chooser import Chooser, Chosen
+from gpudash.tui.values import unit_of
+from gpudash.tui.widgets.values import ValueTable
+from workloads.levers import Lever, Switch
+
+
+class LeverActions(Asking):
+    """They act on the lever under the cursor, on a row of results, or on the last A/B."""
+
+    def action_pipelining(self) -> None:
+        """Switch pipelining over."""
+        self._step("pipelined", 1)
+
+    def action_batch(self, direction: int) -> None:
+        """Take the next power of two."""
+        self._step("batch_size", direction)
+
+    def action_nudge(self, direction: int) -> None:
+        """Give the lever under the cursor its neighbouring value."""
+        lever = self._chosen()
+        if lever is not None:
+            self._step(lever.name, direction)
+
+    def _chosen(self) -> Lever | None:
+        """Return the lever under the cursor; where there is none, say why."""
+        lever = self._main.levers.chosen
+        if lever is None:
+            self._ask(lambda: self.control.require("levers"))
+        return lever
+
+    def _step(self, name: str, direction: int) -> None:
+        self._ask(lambda: self.control.step(name, direction))
+
+    def action_set(self, name: str, value: str) -> None:
+        """Set a lever."""
+        self._ask(lambda: self.control.change(self.control.lever(name), value))
+
+    def action_undo(self) -> None:
+        """Undo the last lever change."""
+        self._ask(lambda: self.control.go("undo"))
+
+    def action_redo(self) -> None:
+        """Redo the lever change that was undone."""
+        self._ask(lambda: self.control.go("redo"))
+
+    def action_use_row(self) -> None:
+        """Set the levers as in the results row under the cursor."""
+        row = self._main.pane.chosen_result
+        if row is not None:
+            self._ask(lambda: self.control.use_row(row))
+
+    def action_edit(self) -> None:
+        """Choose a value of the lever under the cursor, to set it or to compare it."""
+        lever = self._chosen()
+        if lever is not None and self._ask(lambda: self.control.check_settable(lever.name)):
+            self._open_chooser(lever)
+
+    def _open_chooser(self, lever: Lever, *, compares: bool = False) -> None:
+        def answered(chosen: Chosen | None) -> None:
+            if chosen is None:
+                return
+            if chosen.verb == "set":
+                self._ask(lambda: self.control.change(lever, chosen.value))
+            else:
+                self._compare(lever.name, chosen.value)
+
+        now, values = self.control.value(lever), self.control.values(lever)
+        unit = unit_of(lever, self.control.snapshot)
+        table = ValueTable(lever, now, values, unit, compares=compares)
+        self._open(Chooser(table), answered)
+
+    def action_code(self) -> None:
+        """Show the lines of PyTorch for the A/B's lever, or for the one under the cursor."""
+        shown = self.control.snapshot.comparison
+        if self._main.focus_id == "ab" and shown is not None:
+            self.action_code_of(shown.lever)
+        elif (lever := self._chosen()) is not None:
+            self.action_code_of(lever.name)
+
+    def action_code_of(self, name: str, value: str | None = None) -> None:
+        """Show the lines of PyTorch for a lever with this value; without one, as it is set."""
+        from gpudash.tui.screens.recipe import TakeHome  # noqa: PLC0415  # after the first frame
+
+        def show() -> None:
+            lever = self.control.lever(name)
+            shown = lever.canonical(self.control.value(lever) if value is None else value)
+            self._open(TakeHome(lever, shown))
+
+        self._ask(show)
+
+    # ── A/B ─────────────────────────────────────────────────────────────────────────────
+
+    def action_compare(self) -> None:
+        """Compare the lever under the cursor as it is with another value; or end that."""
+        if self.control.comparing:
+            self._tell_of(self.control.end_comparison)
+            return
+        lever = self._chosen()
+        if lever is None or not self._ask(lambda: self.control.check_comparable(lever)):
+            return
+        if isinstance(lever, Switch):
+            self._compare(lever.name, lever.step(self.control.value(lever), 1))
+        else:
+            self._open_chooser(lever, compares=True)
+
+    def action_try_it(self) -> None:
+        """Compare what the answer proposes first."""
+        proposed = self._main.answer.tries if self._main.answer else ()
+        if not self._ask(lambda: self.control.require("blocks")):
+            return
+        if self.control.comparing:
+            self.notify(f"an A/B is running; {key_for('compare')} ends it")
+        elif proposed:
+            self._main.levers.find(proposed[0].lever)
+            self._compare(proposed[0].lever, proposed[0].value)
+        elif self._ask(self.control.check_trains):
+            compares = f"press {key_for('compare')} to compare the one under the cursor"
+            self.notify(f"the answer proposes no lever now; {compares}")
+
+    def _compare(self, name: str, value: str) -> None:
+        def compare() -> None:
+            self.control.compare(name, value)
+            self._main.open_tab("ab")
+
+        self._ask(compare)
+
+    def action_keep(self) -> None:
+        """Keep the A/B's second value."""
+        self._tell_of(self.control.keep)
+
+    def action_go_back(self) -> None:
+        """Go back to the A/B's first value."""
+        self._tell_of(self.control.back)
+
+    def action_more_pairs(self) -> None:
+        """Run the last A/B anew, with more pairs."""
+        self._tell_of(self.control.more_pairs)
+
+    def action_copy_command(self) -> None:
+        """Copy the last A/B as a command line."""
+        shown = self.control.snapshot.comparison
+        if shown is None:
+            self.notify("no A/B has been run here")
+        else:
+            self._ask(lambda: self._copy(self.control.verdict_command(shown)))

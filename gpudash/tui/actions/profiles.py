@@ -1,0 +1,118 @@
+"""Steps are profiled; the trace is read, summed up, and shown as a timeline."""
+
+import asyncio
+import importlib
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual import work
+
+from gpudash.errors import GpudashError
+from gpudash.protocol import Profiled
+from gpudash.tui.actions.asking import Asking
+from gpudash.tui.keys import PROFILED_STEPS, key_for
+from gpudash.tui.screens.main import ProfiledWith
+
+if TYPE_CHECKING:  # they load numpy, which most runs of the dashboard never need
+    from gpudash.tui.profiles import Shown
+    from gpudash.tui.screens.timeline import TimelineScreen
+
+
+class ProfileActions(Asking):
+    """They act on the newest profile."""
+
+    _profile: Profiled | None = None  # the one that was read last
+    _shown: "Shown | None" = None  # … as it is shown
+    _timeline: "TimelineScreen | None" = None
+
+    def action_timeline(self) -> None:
+        """Show the newest profile of this run, or have the first one made."""
+        profile = self.control.snapshot.profile
+        if profile is None:
+            self.action_profile()
+        elif profile != self._profile or self._shown is None:
+            self._read_profile(profile)
+        else:
+            self._show_profile(self._shown)
+
+    def action_profile(self) -> None:
+        """Trace the next steps; their timeline is shown when it is there."""
+        if self._ask(self.control.check_profilable):
+            self._ask_for_profile()
+
+    @work
+    async def _ask_for_profile(self) -> None:
+        from gpudash.tui.traces import new_path  # noqa: PLC0415  # after the first frame
+
+        recording = self.control.snapshot.recording
+        now = datetime.now()  # noqa: DTZ005  # the user's own clock
+        beside = recording.path if recording else None
+        try:  # a home that is gone would block for long
+            path = await asyncio.to_thread(new_path, self.control.file_stem, beside, now)
+        except OSError as error:
+            self._refuse(error)
+        else:
+            self._ask(lambda: self.control.profile(path))
+
+    def _take_profile(self) -> None:
+        """Read the profile that was asked for, when it is there."""
+        profile = self.control.new_profile()
+        if profile is not None:
+            self._read_profile(profile)
+            if profile.steps < PROFILED_STEPS:
+                has = f"{profile.steps} of {PROFILED_STEPS} steps"
+                self.notify(f"the profile ended early: it has {has}")
+
+    @work(exclusive=True, group="profile")
+    async def _read_profile(self, profile: Profiled) -> None:
+        """Read a trace in a thread and show it; sum it up in another, which takes as long again."""
+        before = self._shown
+        of = self.control.snapshot.profile_of  # by now the settings may be others
+        self._say_of_profile("reading the profile …")
+        try:
+            shown = await asyncio.to_thread(_loaded, Path(profile.path))
+        except (GpudashError, OSError) as error:
+            self._say_of_profile(str(error))
+            return
+        self._profile, self._shown = profile, shown
+        self._say_of_profile("")
+        self._show_profile(shown)
+        self._shown = await asyncio.to_thread(_summed_up, shown, before)
+        if self._shown.summary is not None:
+            self._main.profiled = ProfiledWith(*of, self._shown.summary)
+            self._main.show()
+        if self._timeline is not None:
+            self._timeline.take(self._shown)
+
+    def _say_of_profile(self, line: str) -> None:
+        self.control.profile_told = line
+        self._main.show()
+
+    def _show_profile(self, shown: "Shown") -> None:
+        """Open its timeline; not above a dialog in which the user may be typing."""
+        from gpudash.tui.screens.timeline import TimelineScreen  # noqa: PLC0415  # it loads numpy
+
+        timeline = TimelineScreen(self.control, shown)
+        if self.screen is self._main:
+            self.push_screen(timeline)
+        elif self.screen is self._timeline:
+            self.switch_screen(timeline)
+        else:
+            self.notify(f"the profile is there; {key_for('timeline')} shows it")
+            return
+        self._timeline = timeline
+
+
+def _loaded(path: Path) -> "Shown":
+    """Return what is shown of a trace: for a thread, which imports what that needs too."""
+    from gpudash.tui.profiles import load  # noqa: PLC0415  # it loads numpy
+
+    importlib.import_module("gpudash.tui.screens.timeline")
+    return load(path)
+
+
+def _summed_up(shown: "Shown", before: "Shown | None") -> "Shown":
+    from gpudash.tui.profiles import sum_up  # noqa: PLC0415  # as above
+
+    return sum_up(shown, before)

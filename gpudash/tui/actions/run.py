@@ -1,0 +1,155 @@
+"""The run is paused, restarted, typed into, recorded and left."""
+
+from datetime import datetime
+
+from gpudash import format as fmt
+from gpudash.errors import ExistsError, GpudashError
+from gpudash.tui.actions.asking import Asking
+from gpudash.tui.keys import key_for
+from gpudash.tui.screens.dialog import AskChoice, AskKey, AskText, Confirm
+from workloads import CATALOGUE
+
+
+class RunActions(Asking):
+    """They act on the run as a whole."""
+
+    def action_workload(self) -> None:
+        """Choose a workload; another one than the present starts at once."""
+        if not self._ask(lambda: self.control.require("restart")):
+            return
+        current = self.control.workload
+
+        def answered(name: str | None) -> None:
+            if name is not None and name != current:
+                self._ask(lambda: self.control.start_workload(name))
+
+        choices = {entry.name: entry.summary for entry in CATALOGUE.values()}
+        hint = "another workload starts from new weights"
+        self._open(AskChoice("workload", choices, current, hint), answered)
+
+    def action_pause(self) -> None:
+        """Pause or go on."""
+        notice = self.control.pause_or_resume()
+        if notice:
+            self.notify(notice, markup=False)
+
+    def action_restart(self) -> None:
+        """Start the same plan again, with the levers as they are shown."""
+        self._ask(self.control.restart)
+
+    def action_type_line(self) -> None:
+        """Type a line for a script that waits for one."""
+        if not self._ask(lambda: self.control.require("type")):
+            return
+
+        def answered(line: str | None) -> None:
+            if line:  # an Enter that is held must not answer the script
+                self.control.engine.type(f"{'' if line.isspace() else line}\n")
+
+        script = fmt.plain(self.control.workload)
+        hint = "a line for its input(); a space alone is an empty line"
+        self._open(AskText(f"to {script}", "", hint), answered)
+
+    def action_new_row(self) -> None:
+        """Begin a new row of the results table."""
+        self.control.engine.new_row()
+
+    def action_memory(self) -> None:
+        """Ask who owns device memory; the answer opens a dialog."""
+        self._ask(self.control.ask_memory_owners)
+
+    # ── recording ───────────────────────────────────────────────────────────────────────
+
+    def action_record(self) -> None:
+        """Complete the recording, or ask for the file of a new one."""
+        recording = self.control.snapshot.recording
+        if recording is not None:
+            self.control.stop_recording(recording.path)
+            self.notify(f"completing {recording.path}", markup=False)
+            return
+        if not self._ask(self.control.check_recordable):
+            return
+
+        def answered(name: str | None) -> None:
+            if name is None:
+                return
+            if name.strip():
+                self._record(name.strip())
+            else:
+                self.notify("a recording needs a file name", severity="error", markup=False)
+
+        proposed = self.control.file_name(datetime.now())  # noqa: DTZ005  # the user's own clock
+        self._open(AskText("record to", proposed, "a CSV file, and a JSON beside it"), answered)
+
+    def _record(self, name: str, *, force: bool = False) -> None:
+        try:
+            self.control.record(name, force=force)
+        except ExistsError as error:
+            self._ask_to_overwrite(name, error.fact)
+        except GpudashError as error:
+            self._refuse(error)
+
+    def _ask_to_overwrite(self, name: str, fact: str) -> None:
+        def answered(agreed: bool | None) -> None:  # noqa: FBT001  # Textual's callback
+            if agreed:
+                self._record(name, force=True)
+
+        self._open(Confirm(f"{fact}. Replace it?", "replace the file", "keep it"), answered)
+
+    # ── leaving ─────────────────────────────────────────────────────────────────────────
+
+    def action_leave(self) -> None:
+        """Quit; ask first if a recording would be cut short, or a script of the user's runs."""
+        recording = self.control.snapshot.recording
+        if self.control.leavable and not self.control.ending:
+            self._ask_what_becomes_of_it()
+            return
+        if recording is None or self.control.dead or self.control.leavable:
+            self._quit()
+            return
+
+        def answered(agreed: bool | None) -> None:  # noqa: FBT001  # Textual's callback
+            if agreed:
+                self._quit()
+
+        question = f"Recording to {recording.path}, {recording.rows:,} rows so far. Quit?"
+        self._open(Confirm(question, "complete the file and quit", "go on"), answered)
+
+    def _ask_what_becomes_of_it(self) -> None:
+        """Ask whether a script is to end with the dashboard, or to go on alone."""
+
+        def answered(key: str | None) -> None:
+            if key == "s":
+                self.control.end()
+                self._main.show()
+            elif key == "l":
+                self._quit()
+
+        recording = self.control.snapshot.recording
+        how = "by SIGTERM this time" if self.control.interrupted else "as Ctrl-C does"
+        completed = f" The recording {recording.path} is completed." if recording else ""
+        question = f"{self.control.workload} is running. Stop it, or leave it running?{completed}"
+        answers = {
+            "s": f"stop it, {how}, and quit",
+            "l": "leave it running and quit; gpudash attach shows it again",
+        }
+        self._open(AskKey(question, answers, "stays"), answered)
+
+    def action_leave_now(self) -> None:
+        """Quit; a script of the user's is sent the Ctrl-C first, and then it is asked."""
+        if not self.control.leavable:
+            self._quit()
+        elif self.control.interrupted:
+            self.action_leave()
+        else:
+            self.control.interrupt()
+            script, again = fmt.plain(self.control.workload), key_for("leave_now")
+            self.notify(f"{script} was sent Ctrl-C; {again} again asks to quit", markup=False)
+
+    def _quit(self) -> None:
+        """Complete a recording and quit; a script that runs goes on."""
+        if self.control.leavable:
+            self.control.engine.leave()
+        if self.control.snapshot.recording is not None:
+            self.control.stop_recording(self.control.snapshot.recording.path)
+        self.exit()

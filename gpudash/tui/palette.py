@@ -1,0 +1,47 @@
+"""The palette in groups: every lever value, and every key's action."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, get_args
+
+from gpudash.format import plain
+from gpudash.offers import refusal
+from gpudash.tui.control import Control
+from gpudash.tui.keys import GROUPS, Key, why_not
+from gpudash.tui.undo import Way
+
+
+class Entry(NamedTuple):
+    """A line of the palette, and the action that it runs."""
+
+    title: str
+    help: str
+    action: str
+
+
+def entries(control: Control, keys: Iterable[Key]) -> Iterator[Entry]:
+    """Yield what can be done now; of a key that does nothing, why not."""
+    is_settable = why_not("levers", control.snapshot) is None
+    for lever in control.levers if is_settable else ():
+        if refusal(lever.name, control.snapshot.levers):
+            continue
+        now = control.value(lever)
+        for one in control.values(lever):
+            if one.value != now:
+                title = f"Levers · {lever.name}={one.value}"
+                yield _entry(title, lever.summary, f"set({lever.name!r}, {one.value!r})")
+    would = {way: control.label(way) for way in get_args(Way)}
+    for key in keys:
+        if key.palette:
+            what = f": {would[key.action]}" if would.get(key.action) else ""
+            reason = key.why_not(control.snapshot)
+            title = f"{GROUPS[key.group]} · {key.help}"
+            yield _entry(title, reason or f"key {key.shown}{what}", key.action)
+
+
+def _entry(title: str, help_: str, action: str) -> Entry:
+    return Entry(_as_markup(title), _as_markup(help_), action)
+
+
+def _as_markup(text: str) -> str:
+    """Return what the palette shows as this text; Textual's `escape` leaves some brackets."""
+    return plain(text).replace("[", r"\[")

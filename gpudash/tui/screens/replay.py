@@ -1,0 +1,72 @@
+"""The dashboard of a recording: it is played, held and wound; some keys have another meaning."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from gpudash.tui.arrangement import Shown
+from gpudash.tui.control import Control
+from gpudash.tui.engine import Player
+from gpudash.tui.inbox import NO_MAIL, Mail
+from gpudash.tui.keys import REPLAY_KEYS
+from gpudash.tui.screens.bindings import bindings
+from gpudash.tui.screens.main import MainScreen
+from gpudash.tui.widgets.scrubber import Scrubber
+
+MARKER_REACH_S = 1.0
+"""So far behind a marker, the one before is another one."""
+
+
+class ReplayScreen(MainScreen):
+    """The main screen, with a scrubber."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings(REPLAY_KEYS, named=True)
+
+    def __init__(self, control: Control, player: Player) -> None:
+        super().__init__(control)
+        self._player = player
+        self._board.shown = Shown(scrubber=True)
+
+    def compose(self) -> ComposeResult:
+        """Yield the scrubber besides."""
+        yield from super().compose()
+        yield Scrubber(id="scrubber")
+
+    def show(self, mail: Mail = NO_MAIL) -> None:
+        """Show where in the recording this is, too."""
+        super().show(mail)
+        with self.query_one(Scrubber).contained() as scrubber:
+            scrubber.show(self._control.snapshot.playback)
+
+    def action_play(self) -> None:
+        """Play the recording, or hold it."""
+        self._player.play_or_hold()
+
+    def action_speed(self, direction: int) -> None:
+        """Play at twice the speed, or at half of it."""
+        self._player.faster(direction)
+
+    def action_seek(self, seconds: float) -> None:
+        """Go so far forward, or back."""
+        self._player.seek(self._player.position_s + seconds)
+
+    def action_seek_to(self, position_s: float) -> None:
+        """Go to a place of the recording."""
+        self._player.seek(position_s)
+
+    def action_seek_end(self) -> None:
+        """Go to the end and follow it."""
+        self._player.seek_end()
+
+    def action_seek_marker(self, direction: int) -> None:
+        """Go to the next marker (+1), or to the one before (-1); beyond the first and the last."""
+        playback = self._control.snapshot.playback
+        if playback is None:
+            return
+        # one that was just reached is not the one before
+        here_s = self._player.position_s + min(direction, 0) * MARKER_REACH_S
+        places = (0.0, *(at_s for at_s, _ in playback.markers), playback.length_s)
+        beyond = [at_s for at_s in places if (at_s - here_s) * direction > 0]
+        if beyond:
+            self._player.seek(min(beyond, key=lambda at_s: abs(at_s - here_s)))

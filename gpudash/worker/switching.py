@@ -1,0 +1,208 @@
+"""A training whose levers move between two steps: it goes back to what worked where they fail."""
+
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from gpudash.instrument.block_queue import BlockQueue, difference
+from gpudash.instrument.clock import Mark
+from gpudash.instrument.collectives import Collectives
+from gpudash.instrument.memory import device_memory, give_back, reset_peak
+from gpudash.instrument.memory_history import MemoryHistory
+from gpudash.instrument.reporter import Reports, instruments
+from gpudash.protocol import (
+    Changed,
+    Event,
+    Note,
+    Plan,
+    RefusalKind,
+    Refused,
+    Settings,
+)
+from gpudash.worker.memory_needs import MemoryNeeds
+from gpudash.worker.phases import PHASES
+from workloads.levers import LeverError, phrase
+from workloads.memory import is_out_of_memory
+from workloads.own.loading import failure
+from workloads.training import Training
+
+ResultT = TypeVar("ResultT")
+MIN_AHEAD = 2
+WATCHED_STEPS = 2
+"""After the start or a change, in case memory runs out: the second has all that a step needs."""
+
+
+class Switching:
+    """One training with its instruments and levers; a loop steps it."""
+
+    phases = PHASES
+
+    def __init__(self, training: Training, plan: Plan, send: Callable[[Event], None]) -> None:
+        self._training = training
+        self._plan = plan
+        self._send = send
+        self._clock, losses = instruments(training.device, self.phases)
+        reported = training.input_report, training.synchronize
+        memory = partial(device_memory, training.device)
+        self._reports = Reports(self._clock, losses, *reported, send, memory, self._collectives)
+        self._noted = set(training.notes.values())  # the session has been told at the start
+        self._requested = plan.settings
+        self._last_good = dict(training.settings)  # settings with which a step went through …
+        self._last_good_requested = plan.settings  # … and how they had been asked for
+        self._warm_from_step = 0  # from here on they have shown what they need
+        self._needs = MemoryNeeds(training.device)
+        self._history = MemoryHistory(training.device, training.owned, send)
+        self._blocks = BlockQueue()
+        self._enough: float = MIN_AHEAD  # steps that keep the device busy
+
+    def _report(self) -> None:
+        """Report; settings that the newest step has gone through, warm, have been seen to work."""
+        newest = self._reports.send()
+        if newest and newest.segment == self._clock.segment and newest.step > self._warm_from_step:
+            self._last_good = dict(self._training.settings)
+            self._last_good_requested = self._requested
+            self._needs.note(self._training.settings, self._reports.memory)
+
+    def _together(self, act: Callable[[], ResultT]) -> ResultT:
+        """Do what may be refused: with other ranks, on all of them or on none.
+
+        Raises LeverError for a refusal, and for whatever the user's code raises then.
+        """
+        try:
+            return act()
+        except Exception as error:
+            if isinstance(error, LeverError) or is_out_of_memory(error):
+                raise
+            traceback.print_exc()
+            raise LeverError(failure(error, self._plan.workload)) from error
+
+    def _switch(
+        self,
+        changes: Settings,
+        wanted: Settings,
+        began_s: float,
+        answers: tuple[int, ...] = (),
+        requested: Settings | None = None,
+    ) -> None:
+        """Enter the resolved settings that `changes` leads to, or go back to what worked."""
+        self._drain()
+        if answers and not self._blocks.running:
+            # in its warm-up, in which nothing is measured, memory may run out
+            self._history.watch(self._training.trained_steps + WATCHED_STEPS)
+        try:
+            fits = self._fits(lambda: self._together(lambda: self._training.enter(wanted)))
+        except LeverError as error:  # found while building: a data directory that is gone
+            self._roll_back(began_s, answers, str(error))
+            return
+        if fits:
+            self._requested = requested or self._requested
+            self._entered_segment(changes, began_s, answers)
+        else:
+            self._roll_back(began_s, answers)
+
+    def _fits(self, action: Callable[[], None]) -> bool:
+        """Run it; return False where it needs too much memory and there is a way back."""
+        try:
+            action()
+        except (RuntimeError, MemoryError, OSError) as error:
+            if not self._may_roll_back(error):
+                raise
+            return False
+        return True
+
+    def _may_roll_back(self, error: Exception) -> bool:
+        """Tell whether settings that are not proven yet need too much memory."""
+        return is_out_of_memory(error) and self._training.settings != self._last_good
+
+    def _roll_back(self, began_s: float, answers: tuple[int, ...] = (), why: str = "") -> None:
+        """Go back to the settings that were last seen to work; `why`, if not for memory.
+
+        What has been tried since `began_s` is part of what the change took.
+        """
+        failed, good = self._training.settings, self._last_good
+        changes, restored = difference(good, failed), difference(failed, good)
+        owners = None if why else self._history.report()
+        self._training.recover(good)
+        give_back(self._training.device)
+        self._requested = self._last_good_requested
+        kind: RefusalKind = "bad_setting" if why else "out_of_memory"
+        known = () if why else self._needs.why_not(failed, owners)
+        why = why or f"out of memory with {phrase(changes)}"
+        reason = "; ".join((f"{why}: went back to {phrase(restored)}", *known))
+        self._refuse(kind, changes, reason, answers)
+        self._blocks.current = None
+        self._entered_segment(restored, began_s)
+
+    def _entered_segment(
+        self, changes: Settings, began_s: float, answers: tuple[int, ...] = ()
+    ) -> None:
+        self._clock.segment += 1
+        self._break()
+        if "batch_size" in changes and not self._blocks.running:
+            give_back(self._training.device)
+        reset_peak(self._training.device)
+        training = self._training
+        self._warm_from_step = training.trained_steps + training.warmup_steps
+        self._begin_block()
+        blocks, now = self._blocks, time.monotonic()
+        self._send(
+            Changed(
+                at_s=now,
+                answers=answers,
+                segment=self._clock.segment,
+                after_step=training.trained_steps,
+                changes=changes,
+                settings=dict(training.settings),
+                requested=self._requested,
+                took_ms=(now - began_s) * 1e3,
+                warmup_steps=training.warmup_steps,
+                notes=tuple(Note(lever=lever, text=text) for lever, text in training.notes.items()),
+                run=None if answers else blocks.run,
+                block=blocks.current.number if blocks.current else None,
+            )
+        )
+        new = [note for note in training.notes.values() if note not in self._noted]
+        self._noted.update(new)  # told once, however often a comparison switches
+        self._say(new)
+
+    def _begin_block(self) -> None:
+        training = self._training
+        self._blocks.entered(training.trained_steps, training.warmup_steps, training.burst_steps)
+
+    def _say(self, notes: list[str]) -> None:
+        for note in notes:
+            print(note, flush=True)
+
+    def _refuse(
+        self, kind: RefusalKind, changes: Settings, reason: str, answers: tuple[int, ...] = ()
+    ) -> None:
+        """Say what cannot be: settings that a command asked for, or the block in progress."""
+        refused = Refused(answers=answers, kind=kind, changes=changes, reason=reason)
+        block = self._blocks.current
+        if block is not None and not answers:
+            refused = msgspec.structs.replace(refused, run=self._blocks.run, block=block.number)
+        self._send(refused)
+
+    def _drain(self) -> None:
+        training = self._training
+        if training.pending:
+            trained = training.drain(self._begin())
+            assert trained is not None, "it was pending"
+            self._clock.end(training.trained_steps, trained.samples, trained.loss)
+
+    def _begin(self) -> Mark:
+        """Open an iteration; return what it is to be marked with."""
+        return self._clock.begin()
+
+    def _break(self) -> None:
+        """Begin anew: neither the time until now nor the pace so far is the next step's."""
+        self._clock.interrupt()
+        self._enough = MIN_AHEAD
+
+    def _collectives(self) -> Collectives:
+        """Return what a step exchanges with other processes."""
+        return Collectives()

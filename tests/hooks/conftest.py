@@ -1,0 +1,25 @@
+"""What tests of the hooks share: the scripts that they ask, each run once."""
+
+import fcntl
+import json
+
+import pytest
+
+from tests.warm import python
+
+
+@pytest.fixture(scope="session")
+def told_by(tmp_path_factory, worker_id):
+    """Return what a script of this folder tells. It is run once: pytest's workers share it."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder if worker_id == "master" else folder.parent
+
+    def read(script):
+        path = shared / f"{script}.json"
+        with path.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not path.stat().st_size:
+                file.write(python("-m", f"tests.hooks.{script}").stdout)
+        return json.loads(path.read_text())
+
+    return read

@@ -1,0 +1,110 @@
+"""What page-locked memory costs; on a GPU too, where there is one."""
+
+from contextlib import nullcontext
+from tempfile import TemporaryFile
+
+import pytest
+import torch
+from torch import Tensor
+
+from gpudash.instrument import pinning
+from gpudash.instrument.pinning import MOST_BYTES, measure, sample
+from gpudash.protocol import Pinning
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    """Make page-locked memory and a GPU's of ordinary memory; note what is copied where."""
+    monkeypatch.setattr(Tensor, "pin_memory", lambda self: self.clone())
+    monkeypatch.setattr(torch.cuda, "MemPool", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (1 << 30, 1 << 31))
+    for name in ("use_mem_pool", "device"):
+        monkeypatch.setattr(torch.cuda, name, lambda _: nullcontext())
+    monkeypatch.setattr(torch.accelerator, "empty_host_cache", lambda: None, raising=False)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_step_takes_what_the_best_of_some_repeats_does(monkeypatch):
+    took_ms = iter([9.0, 5.0, 1.0, 6.0, 2.0, 4.0, 0.25, 0.5, 0.75])
+    monkeypatch.setattr(pinning, "_ms", lambda run: (run(), next(took_ms))[1])
+    assert measure(CPU, [1024, 48] * 10, 10) == Pinning(pin_ms=1, thread_pin_ms=4, copy_ms=0.25)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_part_of_a_large_batch_stands_for_all_of_it(monkeypatch):
+    monkeypatch.setattr(pinning, "_ms", lambda run: (run(), 1.0)[1])
+    monkeypatch.setattr(pinning, "MOST_BYTES", 1024)
+    assert measure(CPU, [4096] * 10, 10) == Pinning(pin_ms=4, thread_pin_ms=4, copy_ms=4)
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize(
+    "copies",
+    [
+        [1 << 20, 16] * 10,
+        [16] * 3 + [16, 1 << 20] * 10,  # the first steps copy more often
+        [16] * 10 + [1 << 20] * 10,
+        [16] * 90 + [10 << 20],  # once in ten steps
+    ],
+)
+def test_a_batch_has_the_sizes_of_a_usual_step_whichever_come_first(copies, monkeypatch):
+    monkeypatch.setattr(pinning, "_ms", lambda run: (run(), 1.0)[1])
+    found = measure(CPU, copies, 10)
+    assert found.pin_ms == pytest.approx(1.0 if len(copies) < 91 else 0.1, rel=0.01)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_gpu_that_is_nearly_full_is_asked_for_nothing(monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (3 << 20, 1 << 31))
+    monkeypatch.setattr(torch.cuda, "use_mem_pool", lambda _: asked.append(1) or nullcontext())
+    assert measure(CPU, [1 << 20], 1) is None
+    assert asked == []
+
+
+def test_a_batch_is_measured_by_its_own_tensors():
+    assert sample([4096, 1, 64]) == [4096, 16, 64]  # in elements of 16 bytes
+    assert sample([MOST_BYTES - 16, 4096, 4096]) == [MOST_BYTES - 16, 16]
+
+
+def test_as_a_loaders_thread_it_copies_so_little_at_a_time_that_torch_takes_one_thread(monkeypatch):
+    copied, copy = [], Tensor.copy_
+    monkeypatch.setattr(
+        Tensor, "copy_", lambda self, of: (copied.append(self.numel()), copy(self, of))[1]
+    )
+    locked = [torch.zeros(1 << 20, dtype=torch.uint8), torch.zeros(16, dtype=torch.uint8)]
+    with TemporaryFile() as file:
+        file.write(bytes([1]) * (1 << 20) + bytes([2]) * 16)
+        file.flush()
+        pinning._by_one_thread_ms(locked, file.fileno())
+    assert max(copied) < 32_768  # at::internal::GRAIN_SIZE
+    assert locked[0].eq(1).all()  # all of it was copied
+    assert locked[1].eq(2).all()
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_threads_of_the_script_stay_as_they_were():
+    before = torch.get_num_threads()
+    measure(CPU, [1 << 20], 1)
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_where_it_fails_there_is_none(monkeypatch):
+    def fails(_self):
+        raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr(Tensor, "pin_memory", fails)
+    assert measure(CPU, [1 << 20], 1) is None
+
+
+@needs_cuda
+def test_on_a_gpu_it_leaves_no_memory_behind():
+    measure(CUDA, [1 << 24] * 4, 2)
+    before = torch.cuda.memory_reserved(CUDA), torch.cuda.memory_allocated(CUDA)
+    found = measure(CUDA, [1 << 24] * 4, 2)
+    assert (torch.cuda.memory_reserved(CUDA), torch.cuda.memory_allocated(CUDA)) == before
+    assert 0 < found.copy_ms < found.thread_pin_ms

@@ -1,0 +1,255 @@
+"""PyTorch's flight recorder is read where the user has named pipes, and from nobody else."""
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+
+import pytest
+
+from gpudash.protocol import Joined
+from gpudash.rendezvous import Rendezvous
+from gpudash.run import flight_recorder, stacks
+from gpudash.run.flight_recorder import FILES, PIPE, ask, joined
+from gpudash.views.joined import Awaited, awaited
+
+WAIT_S = 20.0
+RANK = """
+import os, sys, time
+stem, file, dump, half = sys.argv[1:]
+pipe = stem + "3.pipe"
+os.mkfifo(pipe)
+fd = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+print("ready", flush=True)
+while True:
+    time.sleep(0.02)
+    if not os.read(fd, 128):
+        continue
+    whole = open(dump, "rb").read()
+    with open(file, "wb") as written:
+        written.write(whole[: len(whole) // 2])
+        written.flush()
+        time.sleep(0.2)
+        if half == "whole":
+            written.write(whole[len(whole) // 2 :])
+"""
+"""As a rank of PyTorch does that was told of pipes."""
+REAL = """
+import sys, torch
+from torch import distributed
+distributed.init_process_group(
+    "gloo", store=distributed.HashStore(), rank=0, world_size=1
+)
+for _ in range(3):
+    distributed.all_reduce(torch.ones(1 << 19))
+sys.stdout.buffer.write(torch._C._distributed_c10d._dump_fr_trace())
+"""
+
+
+def entry(number, name="all_reduce", state="completed", group=("0", "default_pg"), **fields):
+    return {
+        "record_id": number,
+        "process_group": group,
+        "collective_seq_id": number,
+        "p2p_seq_id": 0,
+        "profiling_name": f"nccl:{name}",
+        "input_sizes": [[1 << 20], [4, 1 << 18]],
+        "input_dtypes": ["Float", "BFloat16"],
+        "state": state,
+        "retired": state == "completed",
+        "is_p2p": False,
+        "frames": [{"name": "all_reduce", "filename": "x.py", "line": 1}],
+    } | fields
+
+
+def dump(*entries, groups=(("0", "default_pg"),)):
+    config = {name: {"name": name, "desc": desc, "ranks": "[0, 1]"} for name, desc in groups}
+    return pickle.dumps({"version": "2.10", "pg_config": config, "entries": [*entries]}, protocol=2)
+
+
+WAITS = dump(entry(1417), entry(1418, state="started"), entry(1419, state="scheduled"))
+JOINED = (
+    Joined(
+        group="0",
+        group_name="default_pg",
+        newest=1419,
+        waits_in=1418,
+        collective="all_reduce",
+        mib=6.0,
+    ),
+)
+
+
+# ── what is written ─────────────────────────────────────────────────────────────────────
+
+
+def test_the_newest_collective_and_the_oldest_that_is_not_over_are_told():
+    assert joined(WAITS) == JOINED
+    assert joined(dump(entry(3)))[0] == Joined(group="0", group_name="default_pg", newest=3)
+
+
+def test_of_a_group_without_a_collective_that_is_told():
+    groups = (("0", "default_pg"), ("7", "tp"))
+    assert joined(dump(entry(3), groups=groups))[1] == Joined(group="7", group_name="tp")
+
+
+def test_messages_between_two_ranks_are_no_collectives():
+    assert joined(dump(entry(3), entry(9, state="started", is_p2p=True)))[0].newest == 3
+
+
+def test_a_type_of_unknown_size_has_none():
+    (told,) = joined(dump(entry(3, state="started", input_dtypes=["Float4", "Float"])))
+    assert told.mib is None
+
+
+def test_what_pytorch_itself_writes_is_read():
+    command = [sys.executable, "-c", REAL]
+    (told, *_) = [one for one in joined(subprocess.check_output(command)) if one.newest]
+    assert (told.newest, told.waits_in) == (3, None)
+
+
+class Harmful:
+    def __reduce__(self):
+        return os.mkdir, ("harm",)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        WAITS[:-1],
+        WAITS[: len(WAITS) // 2],
+        b"\x80\x02nonsense",
+        pickle.dumps([1, 2]),
+        pickle.dumps({"entries": [{"state": 1}]}),
+        pickle.dumps({"entries": [Harmful()]}),
+        b"cos\nsystem\n(S'true'\ntR.",
+        b"\x80\x02" + b"(" * 100_000 + b"]" * 10,
+    ],
+)
+def test_what_is_no_dump_is_none_and_nothing_of_it_is_run(raw, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert joined(raw) is None
+    assert not any(tmp_path.iterdir())
+
+
+# ── who is asked ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def start(tmp_path, start_child):
+    (tmp_path / "dump").write_bytes(WAITS)
+
+    def begin(stem=str(tmp_path / "pipe_"), file=str(tmp_path / "file_"), half="", **environment):
+        words = [stem, f"{file}3", str(tmp_path / "dump"), half or "whole"]
+        environment = {"HOME": str(tmp_path), PIPE: stem, FILES[1]: file} | environment
+        set_ones = {name: value for name, value in environment.items() if value}
+        return start_child(RANK, *words, env=set_ones, cwd=tmp_path)
+
+    return begin
+
+
+def until_told(written):
+    end_s = time.monotonic() + WAIT_S
+    while (told := written.joined()) is None:
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+    return told
+
+
+def test_a_rank_with_a_pipe_tells_each_time_anew(start, tmp_path):
+    rank = start()
+    assert until_told(ask(rank.pid)) == JOINED
+    (tmp_path / "dump").write_bytes(dump(entry(1500)))
+    assert until_told(ask(rank.pid))[0].newest == 1500
+    assert rank.poll() is None
+
+
+def test_its_names_may_be_seen_from_its_own_folder(start):
+    assert until_told(ask(start(stem="here_", file="there_").pid)) == JOINED
+
+
+@pytest.mark.parametrize("cache", ["", "cache"])
+def test_the_file_is_where_pytorch_writes_it_by_itself(start, tmp_path, cache):
+    folder = tmp_path / (cache or ".cache") / "torch"
+    folder.mkdir(parents=True)
+    variables = {FILES[1]: "", "XDG_CACHE_HOME": str(tmp_path / cache) if cache else ""}
+    assert until_told(ask(start(file=str(folder / "comm_lib_trace_rank_"), **variables).pid))
+
+
+def test_of_two_names_of_the_file_the_newer_one_counts(start):
+    assert until_told(ask(start(**{FILES[0]: "new_", FILES[1]: "old_"}, file="new_").pid))
+
+
+@pytest.mark.parametrize("pipe", ["", "/elsewhere/pipe_"])
+def test_a_process_that_was_told_of_no_such_pipe_is_not_asked(start, tmp_path, pipe):
+    rank = start(**{PIPE: pipe})
+    assert ask(rank.pid) is None
+    assert not (tmp_path / "file_3").exists()
+
+
+def test_a_process_that_listens_on_none_is_not_asked(start, tmp_path):
+    start()  # its pipe is another one's
+    stem = str(tmp_path / "pipe_")
+    with subprocess.Popen(["sleep", "60"], env={PIPE: stem, "PATH": os.environ["PATH"]}) as other:
+        assert ask(other.pid) is None
+        other.kill()
+    assert ask(other.pid) is None  # it is gone
+
+
+def test_a_rank_that_does_not_write_in_time_holds_nobody_up(start, tmp_path, monkeypatch):
+    monkeypatch.setattr(flight_recorder, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(stacks, "PATIENCE_S", 0.1)
+    slow, other = start(half="half"), start(stem=str(tmp_path / "b_"), file=str(tmp_path / "c_"))
+    question = stacks.Signalled(Rendezvous(tmp_path), [slow.pid, other.pid])
+    end_s = time.monotonic() + WAIT_S
+    while (told := question.answers()) is None:
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+    assert {pid: one.joined for pid, one in told.items()} == {slow.pid: (), other.pid: JOINED}
+
+
+# ── who is absent ───────────────────────────────────────────────────────────────────────
+
+
+def of(*entries, groups=(("0", "default_pg"),)):
+    return joined(dump(*entries, groups=groups))
+
+
+REDUCES = of(entry(1418, state="started"), entry(1419, state="scheduled"))
+
+
+def test_a_rank_that_has_not_joined_is_absent():
+    assert awaited({0: REDUCES, 1: REDUCES, 2: of(entry(1417))}) == Awaited(
+        "all_reduce #1,418 (6 MiB)", (2,), ""
+    )
+
+
+def test_where_all_have_joined_none_is_absent():
+    assert awaited({0: REDUCES, 1: REDUCES}).absent == ()
+    assert awaited({0: of(entry(1418)), 1: REDUCES}).absent == ()  # it has left already
+    assert awaited({0: of(entry(1418)), 1: of(entry(1418))}) is None
+
+
+def test_a_rank_in_another_collective_of_the_same_number_is_told():
+    other = of(entry(1418, "broadcast", "started"))
+    assert awaited({0: REDUCES, 1: other, 2: REDUCES}) == Awaited(
+        "all_reduce #1,418 (6 MiB)", (1,), "broadcast"
+    )
+
+
+def test_of_several_groups_that_one_counts_whose_absent_rank_waits_in_none():
+    world, pair = ("0", "default_pg"), ("7", "tp")
+    waits = {"state": "started"}
+    told = {
+        0: of(entry(5, group=world, **waits), groups=(world,)),
+        1: of(entry(4, group=world), entry(9, group=pair, **waits), groups=(world, pair)),
+        2: of(entry(4, group=world), groups=(world, pair)),
+    }
+    assert awaited(told) == Awaited("all_reduce #9 of tp (6 MiB)", (2,), "")
+
+
+def test_a_small_one_is_not_of_0_mib():
+    tiny = of(entry(2, state="started", input_sizes=[[1]], input_dtypes=["Long"]))
+    assert awaited({0: tiny}).collective == "all_reduce #2 (< 1 MiB)"
