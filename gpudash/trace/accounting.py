@@ -162,8 +162,7 @@ class _PerStep:
     def loader_ms(self) -> float | None:
         """Return how long the host was inside `next` of a DataLoader, as torch annotates it."""
         events = self._trace.events
-        named = np.array([name.startswith(LOADER) for name in self._trace.names] or [False])
-        calls = events.are("annotation") & named[events.name]
+        calls = events.are("annotation") & self._trace.named(lambda name: name.startswith(LOADER))
         if not calls.any():
             return None
         return self.ms(events.duration_us[calls & self._inside].sum())
@@ -173,7 +172,7 @@ class _PerStep:
         events, found = self._trace.events, []
         device = np.flatnonzero(events.are(*ON_DEVICE))
         for lane, of in _groups(device, events.lane):
-            spans = union(events.begin_us[of], (events.begin_us + events.duration_us)[of])
+            spans = union(events.begin_us[of], events.end_us[of])
             spans = spans.within(begin_us, end_us)
             use = StreamUse(
                 label=self._trace.lanes[lane].label,

@@ -131,8 +131,7 @@ def _host_rows(trace: Trace, index: int) -> Iterator[Row]:
     """Yield the waits of a thread, and what it does by depth."""
     events, lane = trace.events, trace.lanes[index]
     # a step is drawn as a border
-    steps = np.array([STEP.fullmatch(name) is not None for name in trace.names] or [False])
-    drawn = events.are(*ON_HOST) & (events.lane == index) & ~steps[events.name]
+    drawn = events.are(*ON_HOST) & (events.lane == index) & ~trace.named(STEP.fullmatch)
     chosen = np.flatnonzero(drawn).astype(np.int32)
     waits = chosen[events.are("sync")[chosen]]
     if len(waits):
@@ -250,8 +249,7 @@ def beside(row: Row, at_us: float, direction: int) -> int | None:
 def matches(timeline: Timeline, text: str) -> Indices:
     """Return the events with this text in their name: the device's, if it has such, or all."""
     trace, sought = timeline.trace, text.casefold()
-    named = np.array([sought in name.casefold() for name in trace.names] or [False])
-    found = named[trace.events.name]
+    found = trace.named(lambda name: sought in name.casefold())
     on_device = found & trace.events.are(*ON_DEVICE)
     return np.flatnonzero(on_device if on_device.any() else found).astype(np.int32)
 
