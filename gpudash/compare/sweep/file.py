@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -22,28 +23,29 @@ from gpudash.compare.sweep.table import SettingResult
 from gpudash.errors import UNDECODABLE, RecordingError, UsageError
 from gpudash.protocol import Device, Settings, Started
 from gpudash.recording import provenance
-from gpudash.recording.csv_file import decimals, text
+from gpudash.recording.csv_file import cell, csv_lines
 from gpudash.recording.files import Output, reason, refuse_existing, shown
 from gpudash.recording.log import LARGEST
 from gpudash.recording.provenance import path_beside
 
 SCHEMA_VERSION = 1
 """Raised whenever a reader of older files would misread a new one."""
-CELLS = {
-    "round": text,
-    "cell": text,
-    "steps": text,
-    "samples": text,
-    "busy_s": decimals(6),
-    "steps_per_s": decimals(4),
-    "samples_per_s": decimals(3),
-    "step_ms": decimals(4),
-    "host_ms": decimals(4),
-    "gpu_util_pct": decimals(1),
-    "cpu_pct": decimals(1),
-    "failure": text,
+CELLS: dict[str, int | Literal["text"]] = {
+    "round": "text",
+    "cell": "text",
+    "steps": "text",
+    "samples": "text",
+    "busy_s": 6,
+    "steps_per_s": 4,
+    "samples_per_s": 3,
+    "step_ms": 4,
+    "host_ms": 4,
+    "gpu_util_pct": 1,
+    "cpu_pct": 1,
+    "failure": "text",
 }
-LATER = {"failure_kind": text, "core_wait_pct": decimals(1)}
+"""Each column's decimals."""
+LATER: dict[str, int | Literal["text"]] = {"failure_kind": "text", "core_wait_pct": 1}
 """Stand behind the levers, in the order in which they came: older files lack some."""
 
 
@@ -188,9 +190,9 @@ class SweepFile:
             "gpu_util_pct": row.util_pct,
         }
         changes = self._provenance.grid.changes(row.cell)
-        cells = [write(values[name]) for name, write in CELLS.items()]
+        cells = [cell(values[name], digits) for name, digits in CELLS.items()]
         levers = [changes.get(name, "") for name in self._levers]
-        later = [LATER[name](values[name]) for name in self._later]
+        later = [cell(values[name], LATER[name]) for name in self._later]
         self._write([*cells, *levers, *later])
         if self._output is not None and not row.refused:
             self._output.take_place()
@@ -247,9 +249,7 @@ class SweepFile:
             self.append(row)
 
     def _write(self, cells: list[str]) -> None:
-        line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow(cells)
-        data = line.getvalue().encode()
+        data = csv_lines([cells])
         with writing(self._path):
             while data:
                 data = data[os.write(self._fd, data) :]
