@@ -13,7 +13,7 @@ from gpudash.commands.sweep_grid import of_count, plan_and_grid
 from gpudash.commands.sweep_outputs import Outputs
 from gpudash.compare.sweep import table as sweep_table
 from gpudash.compare.sweep.file import Provenance, SweepFile
-from gpudash.compare.sweep.grid import Sweep
+from gpudash.compare.sweep.grid import NPROC, Sweep
 from gpudash.errors import Exit, RecordingError, UsageError
 from gpudash.protocol import Block, Event, Plan, Progress, Reading, Started
 from gpudash.recording.files import shown
@@ -89,12 +89,10 @@ def foreseen(provenance: Provenance) -> str:
     ]
     if grid.counts:
         lines.append("nproc: each number of processes is a training of its own")
-    levers = {name for cell in range(grid.cells) for name in grid.levers(cell)}
-    effects = {
-        name: find(find_workload(provenance.workload).levers, name).effect for name in levers
-    }
+    levers = find_workload(provenance.workload).levers
+    effects = {name: find(levers, name).effect for name in grid.named - {NPROC}}
     for effect, cost in SWITCHES.items():
-        names = sorted(name for name in levers if effects[name] == effect)
+        names = sorted(name for name, one in effects.items() if one == effect)
         if names:
             lines.append(f"{', '.join(names)}: {cost}")
     return "\n".join(lines)

@@ -127,7 +127,7 @@ class SweepFile:
         self._provenance = provenance
         self.earlier: Provenance | None = None
         """What the resumed file belongs to."""
-        self._levers = sorted({name for cell in _changes(provenance.grid) for name in cell})
+        self._levers = sorted(provenance.grid.named)
         self.known: list[BlockRow] = []
         self._there: list[BlockRow] = []
         self._output: Output | None = None
@@ -339,7 +339,3 @@ def _whole_lines(path: Path) -> bytes:
 
 def _named(device: Device) -> str:
     return f"{device.name} {device.uuid}" if device.uuid else device.name
-
-
-def _changes(grid: Grid) -> list[Settings]:
-    return [grid.changes(cell) for cell in range(grid.cells)]
