@@ -10,7 +10,7 @@ from gpudash.commands.headless import News, failure_code, follow
 from gpudash.commands.plan import compared_values, make_plan
 from gpudash.commands.stdout import complain, say, say_json
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
-from gpudash.compare.paired_t import Estimate, passed
+from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.errors import Exit, UsageError
 from gpudash.format import change, figure
 from gpudash.protocol import Settings
@@ -192,7 +192,7 @@ def document(comparison: Comparison, snapshot: Snapshot) -> Verdict:
         verdict=comparison.verdict,
         check=None
         if check is None
-        else AACheck(**msgspec.structs.asdict(check), passed=passed(check)),
+        else AACheck(**msgspec.structs.asdict(check), passed=holds_zero(check)),
         min_steps=block.min_steps,
         min_s=block.min_s,
         seed=question.seed,
@@ -215,6 +215,6 @@ def _busy(host_ms: float | None) -> str:
 
 def _code(comparison: Comparison) -> int:
     found = comparison.found
-    if found is None or found.low is None or passed(found):  # as an A/A check would: it holds 0
+    if found is None or found.low is None or holds_zero(found):
         return Exit.NOT_SHOWN
     return Exit.DONE if found.change > 0 else Exit.SLOWER

@@ -12,7 +12,7 @@ from gpudash.compare.paired_t import (
     Estimate,
     block_order,
     estimate,
-    passed,
+    holds_zero,
     precise_enough,
     same_setting_check,
     verdict,
@@ -155,7 +155,7 @@ class Comparison:
             failure=self.failure,
             precision=question.precision,
             blocks="".join(self._orders[: len(self._pairs)]),
-            check_passed=None if check is None else passed(check),
+            check_passed=None if check is None else holds_zero(check),
         )
 
     @property
