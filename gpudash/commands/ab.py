@@ -24,7 +24,7 @@ Sides: TypeAlias = tuple[float | None, float | None]
 
 
 class AACheck(Estimate, frozen=True, kw_only=True):
-    """A compared with itself: the blocks of A, one half against the other."""
+    """Blocks of one setting compared: right after a switch, and not."""
 
     passed: bool
 
