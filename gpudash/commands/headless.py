@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
@@ -112,13 +112,18 @@ def interruptions() -> Iterator[list[int]]:
     A SIGHUP that is ignored stays so: the run is to outlive its terminal.
     """
     arrived: list[int] = []
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    if before[signal.SIGHUP] == signal.SIG_IGN:  # as under nohup
-        del before[signal.SIGHUP]
-    for number in before:
-        signal.signal(number, lambda number, _frame: arrived.append(number))
-    try:
+    outlives = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # as under nohup
+    taken = [number for number in SIGNALS if number != signal.SIGHUP or not outlives]
+    with handled(taken, lambda number, _frame: arrived.append(number)):
         yield arrived
+
+
+@contextmanager
+def handled(signals: Iterable[int], obey: Callable[[int, object], None]) -> Iterator[None]:
+    """Have these signals obeyed so until the end of the block."""
+    before = {number: signal.signal(number, obey) for number in signals}
+    try:
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

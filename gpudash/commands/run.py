@@ -6,13 +6,13 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
 from gpudash import rendezvous
 from gpudash.commands.dashboard import show
-from gpudash.commands.headless import News
+from gpudash.commands.headless import SIGNALS, News, handled
 from gpudash.commands.stdout import complain, on_terminal, say
 from gpudash.errors import UsageError
 from gpudash.format import figure, steps
@@ -321,8 +321,7 @@ class HeadlessScript:
             os.kill(os.getpid(), signal.SIGINT)
         return in_shell(code)
 
-    @contextmanager
-    def _signals_passed_on(self) -> Iterator[None]:
+    def _signals_passed_on(self) -> AbstractContextManager[None]:
         """Have the command decide: it gets what the terminal sends by itself, the rest from us."""
 
         def pass_on(number: int, _frame: object) -> None:
@@ -330,12 +329,6 @@ class HeadlessScript:
             if self._child is not None and number in (signal.SIGTERM, signal.SIGHUP):
                 self._child.signal(number)
 
-        before = {}
-        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup: the command's too
-                before[number] = signal.signal(number, pass_on)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        # what is ignored, as under nohup, the command ignores too
+        heeded = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        return handled(heeded, pass_on)
