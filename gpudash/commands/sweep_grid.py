@@ -152,5 +152,5 @@ def trains_on_gpu(device: str) -> bool:
     """
     if device != "auto":
         return device != "cpu"
-    asked = child.ask(ASK_TORCH)
+    asked = child.run("-c", ASK_TORCH)
     return asked.stdout.split()[-1:] not in ([], ["0"])  # the worker says why, where torch fails
