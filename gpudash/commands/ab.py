@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from gpudash.commands.headless import News, failure_code, follow
+from gpudash.commands.headless import News, complain_of_failure, follow
 from gpudash.commands.plan import compared_values, make_plan
 from gpudash.commands.stdout import complain, say, say_json
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
@@ -127,8 +127,7 @@ def run_ab(
     session.conduct(comparison)
     interrupted = follow(session, news, progress_line, lambda: comparison.done)
     if comparison.verdict is None and session.failure is not None:
-        complain(f"gpudash: {session.failure.sentence}")
-        return failure_code(session.failure)
+        return complain_of_failure(session.failure)
     return conclude(
         comparison, news.snapshot, interrupted=interrupted, as_json=as_json, exit_code=exit_code
     )

@@ -88,8 +88,7 @@ def _conclude(session: Session, where: str, news: "News", *, interrupted: bool) 
         complain(clause)
     if session.failure is not None:
         kept = f"; recorded until then {where}" if session.rows_recorded else ""
-        complain(f"gpudash: {session.failure.sentence}{kept}")
-        return failure_code(session.failure)
+        return complain_of_failure(session.failure, kept)
     if session.recording_failure is not None:
         complain(f"gpudash: {session.recording_failure}")
         return Exit.FAILED
@@ -100,8 +99,12 @@ def _conclude(session: Session, where: str, news: "News", *, interrupted: bool) 
     return Exit.DONE
 
 
-def failure_code(failure: Failed) -> int:
-    """Return the exit code for a worker that failed: 2 where its settings cannot be."""
+def complain_of_failure(failure: Failed, kept: str = "") -> int:
+    """Say how the worker failed, and what is kept; return the exit code.
+
+    It is 2 where the settings cannot be.
+    """
+    complain(f"gpudash: {failure.sentence}{kept}")
     return Exit.REFUSED if failure.kind in ("bad_setting", "out_of_memory") else Exit.FAILED
 
 

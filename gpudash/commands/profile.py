@@ -7,7 +7,7 @@ from tempfile import TemporaryFile
 
 import msgspec
 
-from gpudash.commands.headless import News, Printer, failure_code, follow
+from gpudash.commands.headless import News, Printer, complain_of_failure, follow
 from gpudash.commands.plan import check_with_command, make_plan
 from gpudash.commands.run import HeadlessScript, begin, plan_of
 from gpudash.commands.stdout import complain, say, say_json
@@ -140,8 +140,7 @@ def _of_workload(arguments: argparse.Namespace, before: Summary | None) -> int:
         trial = Trial(session, news, arguments.steps, path)
         interrupted = follow(session, news, trial.line, trial.is_over)
         if session.failure is not None and not trial.is_done:
-            complain(f"gpudash: {session.failure.sentence}")
-            return failure_code(session.failure)
+            return complain_of_failure(session.failure)
         code = trial.conclude("the training ended first", interrupted=interrupted)
     finally:
         session.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpudash import rendezvous
 from gpudash.commands.dashboard import show
-from gpudash.commands.headless import SIGNALS, News, handled
+from gpudash.commands.headless import REDRAW_S, SIGNALS, News, handled
 from gpudash.commands.stdout import complain, on_terminal, say
 from gpudash.errors import UsageError
 from gpudash.format import figure, steps
@@ -34,7 +34,6 @@ from gpudash.views import hangs
 
 LAST_LINES = 20
 """Of what a command printed, left on the terminal when the dashboard closes after its end."""
-REDRAW_S = 0.2
 IMPATIENCE_S: tuple[float, ...] = (0.0, 10.0, 30.0)
 """When a command that was started for a measurement is asked to end, terminated and killed."""
 

@@ -7,7 +7,7 @@ import time
 import msgspec
 
 from gpudash import __version__
-from gpudash.commands.headless import News, failure_code, follow
+from gpudash.commands.headless import News, complain_of_failure, follow
 from gpudash.commands.stdout import complain, say
 from gpudash.commands.sweep_grid import of_count, plan_and_grid
 from gpudash.commands.sweep_outputs import Outputs
@@ -251,15 +251,15 @@ def _conclude(
     session: Session, sweep: Sweep, why: str | None, outputs: Outputs, *, interrupted: bool
 ) -> int:
     """Say what went wrong, if anything did. Returns the exit code."""
-    failed = session.failure
-    why = failed.sentence if failed else "interrupted" if interrupted else why
+    kept = ""
+    if 0 < sweep.blocks_done < sweep.blocks_planned:
+        kept = f" after {sweep.blocks_done} of {sweep.blocks_planned} blocks"
+        if outputs.csv is not None and outputs.csv.exists():
+            kept += f"; --resume finishes {shown(outputs.csv)}"
+    if session.failure is not None:
+        return complain_of_failure(session.failure, kept)
+    why = "interrupted" if interrupted else why
     if why is None:
         return Exit.DONE
-    if sweep.blocks_done < sweep.blocks_planned and sweep.blocks_done:
-        there = outputs.csv is not None and outputs.csv.exists()
-        kept = f"; --resume finishes {shown(outputs.csv)}" if outputs.csv and there else ""
-        why += f" after {sweep.blocks_done} of {sweep.blocks_planned} blocks{kept}"
-    complain(f"gpudash: {why}")
-    if failed:
-        return failure_code(failed)
+    complain(f"gpudash: {why}{kept}")
     return Exit.INTERRUPTED if interrupted else Exit.FAILED
