@@ -12,7 +12,7 @@ from gpudash.trace.model import ON_DEVICE, Events, Trace
 from gpudash.trace.modules import modules_around
 from gpudash.trace.names import MODULE, Direction, copied, uses_tensor_cores
 from gpudash.trace.nesting import innermost
-from gpudash.trace.spans import Spans, overlap_us, union
+from gpudash.trace.spans import Spans, overlap, union
 from gpudash.trace.summary import (
     CAUSES,
     CopyUse,
@@ -70,7 +70,7 @@ def account(trace: Trace) -> Summary:
             for i, cause in enumerate(CAUSES)
         },
         streams=tuple(use for use, _ in streams),
-        overlap_ms=per_step.ms(overlap_us([spans for _, spans in streams]))
+        overlap_ms=per_step.ms(overlap([spans for _, spans in streams]).total_us)
         if len(streams) > 1
         else None,
         kernels=per_step.kernels(),

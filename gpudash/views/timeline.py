@@ -22,6 +22,7 @@ from gpudash.trace.model import (
     TraceLane,
 )
 from gpudash.trace.names import STEP
+from gpudash.trace.spans import Spans, overlap
 
 Indices: TypeAlias = NDArray[np.int32]
 Times: TypeAlias = NDArray[np.float64]
@@ -179,18 +180,10 @@ def _drawn(
 
 def _overlap(streams: list[Row]) -> Row:
     """Return the stretches in which two streams or more are at work."""
-    begins = np.concatenate([row.begin_us for row in streams])
-    lengths = np.concatenate([np.diff(row.busy_us) for row in streams])
-    times = np.concatenate([begins, begins + lengths])
-    order = np.argsort(times, kind="stable")
-    change = np.where(order < len(begins), 1, -1)
-    several = (np.cumsum(change) > 1).astype(np.int8)
-    edges = np.diff(several, prepend=0)
-    times = times[order]
-    begin, end = times[edges == 1], times[edges == -1]
-    real = end - begin > LEAST_US
+    both = overlap([Spans(row.begin_us, row.begin_us + np.diff(row.busy_us)) for row in streams])
+    real = both.end_us - both.begin_us > LEAST_US
     none = np.full(int(real.sum()), -1, dtype=np.int32)
-    return _drawn("overlap", "overlap", -1, 0, none, begin[real], end[real])
+    return _drawn("overlap", "overlap", -1, 0, none, both.begin_us[real], both.end_us[real])
 
 
 # ── what a row shows ────────────────────────────────────────────────────────────────────
