@@ -73,14 +73,10 @@ def label(one: Matched | Alone, found: RunComparison) -> str:
 
 
 def _differing(differences: Sequence[Difference]) -> list[str]:
-    return (
-        [SAME]
-        if not differences
-        else [
-            fmt.plain(f"{one.name}: {one.base or fmt.ABSENT} → {one.new or fmt.ABSENT}")
-            for one in differences
-        ]
-    )
+    return [
+        fmt.plain(f"{one.name}: {one.base or fmt.ABSENT} → {one.new or fmt.ABSENT}")
+        for one in differences
+    ] or [SAME]
 
 
 def _row(one: Matched, found: RunComparison) -> list[str]:
