@@ -1,13 +1,11 @@
 """`gpudash ab … -- train.py`: a comparison in a training of the user's."""
 
 import argparse
-import sys
 from collections.abc import Iterable
 
 from gpudash.commands.ab import check_two, conclude, progress_line
-from gpudash.commands.headless import News, Printer
 from gpudash.commands.plan import check_with_command
-from gpudash.commands.run import HeadlessScript, begin, plan_of
+from gpudash.commands.run import HeadlessScript
 from gpudash.commands.stdout import complain
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
 from gpudash.errors import Exit, UsageError
@@ -23,13 +21,11 @@ def main(arguments: argparse.Namespace) -> int:
     """Start the command, compare, end it. Returns the exit code: its own where it fails first."""
     _check(arguments)
     command = understand(arguments.user_command)
-    script = HeadlessScript(command, begin(), output_to_stderr=arguments.json)
-    news = News(quiet=True)
+    script = HeadlessScript(command, output_to_stderr=arguments.json)
     line = (lambda _: "") if arguments.quiet else progress_line
-    printer = Printer(sys.stderr, line, shared=True)
-    with script.session(plan_of(command), arguments) as session:
+    with script.session(arguments) as session:
         trial = Trial(arguments, script, session)
-        script.follow(session, news, over=trial.is_over, show=lambda: printer.show(news))
+        script.follow(session, trial.is_over, line)
     if trial.refusal is not None:
         raise trial.refusal
     assert script.source
@@ -44,7 +40,7 @@ def main(arguments: argparse.Namespace) -> int:
         return Exit.INTERRUPTED if script.interrupted else Exit.FAILED
     return conclude(
         comparison,
-        news.snapshot,
+        script.news.snapshot,
         interrupted=script.interrupted,
         as_json=arguments.json,
         exit_code=arguments.exit_code,

@@ -4,6 +4,7 @@ import argparse
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from gpudash import rendezvous
 from gpudash.commands.dashboard import show
-from gpudash.commands.headless import REDRAW_S, SIGNALS, News, handled
+from gpudash.commands.headless import REDRAW_S, SIGNALS, News, Printer, handled
 from gpudash.commands.stdout import complain, on_terminal, say
 from gpudash.errors import UsageError
 from gpudash.format import figure, steps
@@ -29,7 +30,7 @@ from gpudash.run.script import HEADLESS, ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.source import Source
 from gpudash.run.user_command import UserCommand, understand
-from gpudash.snapshot import Hang
+from gpudash.snapshot import Hang, Snapshot
 from gpudash.views import hangs
 
 LAST_LINES = 20
@@ -47,19 +48,17 @@ def main(arguments: argparse.Namespace) -> int:
     _check(arguments, headless=headless)
     if arguments.connect is not None:
         return _relayed(command, arguments)
-    plan = plan_of(command)
     nodes = listen(arguments, headless=headless)
-    place = begin()
-    if headless:
-        script = HeadlessScript(command, place, nodes=nodes)
-        with script.session(plan, arguments) as session:
-            if record is not None:
-                session.record(record, force=arguments.force, every_step=arguments.every_step)
-            script.follow(session, News(quiet=True))
-            if not arguments.quiet:
-                complain(script.summary(session, record))
-        return script.end()
-    return _on_screen(command, place, plan, arguments, nodes)
+    if not headless:
+        return _on_screen(command, arguments, nodes)
+    script = HeadlessScript(command, nodes=nodes)
+    with script.session(arguments) as session:
+        if record is not None:
+            session.record(record, force=arguments.force, every_step=arguments.every_step)
+        script.follow(session)
+        if not arguments.quiet:
+            complain(script.summary(session, record))
+    return script.end()
 
 
 def plan_of(command: UserCommand) -> Plan:
@@ -131,18 +130,13 @@ def _relayed(command: UserCommand, arguments: argparse.Namespace) -> int:
         )
     relay = Relay(address, token, complain)
     relay.try_once()
-    script = HeadlessScript(command, begin())
+    script = HeadlessScript(command)
     script.run_for(relay)
     return script.end()
 
 
-def _on_screen(
-    command: UserCommand,
-    place: rendezvous.Rendezvous,
-    plan: Plan,
-    arguments: argparse.Namespace,
-    nodes: Nodes | None,
-) -> int:
+def _on_screen(command: UserCommand, arguments: argparse.Namespace, nodes: Nodes | None) -> int:
+    plan, place = plan_of(command), begin()
     sources: list[ScriptSource] = []
 
     def start(_plan: Plan) -> Source:
@@ -195,25 +189,26 @@ class HeadlessScript:
     def __init__(
         self,
         command: UserCommand,
-        place: rendezvous.Rendezvous,
         *,
         output_to_stderr: bool = False,
         nodes: Nodes | None = None,
     ) -> None:
-        self._command, self._place, self._nodes = command, place, nodes
+        """Make its place. Raises UsageError."""
+        self._command, self._place, self._nodes = command, begin(), nodes
         self._output_to_stderr = output_to_stderr
         self._child: Child | None = None
         self.source: ScriptSource | None = None
         """Once it is started."""
+        self.news = News(quiet=True)
         self.interrupted = self.was_stopped = False
         self._hang_told: tuple[str, ...] = ()
 
     @contextmanager
-    def session(self, plan: Plan, arguments: argparse.Namespace) -> Iterator[Session]:
+    def session(self, arguments: argparse.Namespace) -> Iterator[Session]:
         """Open a session that starts the command."""
         interval = {"interval_s": arguments.interval} if hasattr(arguments, "interval") else {}
         session = Session(
-            plan,
+            plan_of(self._command),
             **interval,
             command=arguments.command,
             set_by=arguments.set_by,
@@ -246,16 +241,20 @@ class HeadlessScript:
     def follow(
         self,
         session: Session,
-        news: News,
         over: Callable[[], bool] = lambda: False,
-        show: Callable[[], object] = lambda: None,
+        line: Callable[[Snapshot], str] | None = None,
     ) -> None:
-        """Run until the command has ended; from when it is `over()`, have it end."""
-        session.start(news)
+        """Run until the command has ended; from when it is `over()`, have it end.
+
+        `line` says how far it is; without one nothing is said.
+        """
+        printer = None if line is None else Printer(sys.stderr, line, shared=True)
+        session.start(self.news)
         stops, over_since_s, patience_s = 0, None, IMPATIENCE_S
         while not session.wait(REDRAW_S):
-            show()
-            self._say_hang(news.snapshot.hang)
+            if printer is not None:
+                printer.show(self.news)
+            self._say_hang(self.news.snapshot.hang)
             if over_since_s is None and over():
                 over_since_s = time.monotonic()
                 patience_s = IMPATIENCE_S[self.interrupted :]  # it has had its Ctrl-C
