@@ -24,7 +24,7 @@ from gpudash.errors import UNDECODABLE, RecordingError, UsageError
 from gpudash.protocol import Device, Settings, Started
 from gpudash.recording import provenance
 from gpudash.recording.csv_file import cell, csv_lines
-from gpudash.recording.files import Output, reason, refuse_existing, shown
+from gpudash.recording.files import Output, reason, replaces, shown
 from gpudash.recording.log import LARGEST
 from gpudash.recording.provenance import path_beside
 
@@ -145,11 +145,7 @@ class SweepFile:
             self._provenance = replace(provenance, skipped_samples=earlier.skipped_samples)
             self._fd = _reopen(path)
         else:
-            if not force:
-                refuse_existing(path, path_beside(path))
-            self._hidden = force and any(map(os.path.lexists, (path, path_beside(path))))
-            if self._hidden and path_beside(path).is_dir():
-                raise RecordingError(f"cannot write {shown(path_beside(path))}: it is a folder")
+            self._hidden = replaces(path, path_beside(path), force=force)
             self._output = Output(path, draft=self._hidden)
             self._fd = self._output.fd
         try:
