@@ -35,21 +35,12 @@ CPU_BUDGET_S = 0.05
 """Once at least, and then until this is over: a CPU has other work besides."""
 
 
-def measure(device: torch.device, precisions: Collection[str] = ALL) -> Peak | None:
-    """Return what the device, which should be idle, reaches in those of the precisions it has.
+def begin_measuring(device: torch.device, precisions: Collection[str]) -> Callable[[], Peak | None]:
+    """Have the device, which should be idle, work; return what waits for it, and tells its peak.
 
-    None where there is too little free memory. What the measurement took is free again; torch's
-    peak of allocated memory alone has seen it.
-    """
-    return begin_measuring(device, precisions)()
-
-
-def begin_measuring(
-    device: torch.device, precisions: Collection[str] = ALL
-) -> Callable[[], Peak | None]:
-    """Begin what `measure` does; return what waits for the device, and tells.
-
-    A GPU works meanwhile, and the host is free for something else.
+    That is what it reaches in those of the precisions it has, and None where there is too little
+    free memory. A GPU works meanwhile, and the host is free for something else. What it took is
+    free again; torch's peak of allocated memory alone has seen it.
     """
     wanted = [name for name in PRECISIONS if name in precisions]
     try:
