@@ -24,7 +24,7 @@ from typing import NamedTuple, get_args
 
 from gpudash import format as fmt
 from gpudash.commands.headless import News
-from gpudash.commands.run import begin, plan_of
+from gpudash.commands.headless_script import begin, plan_of
 from gpudash.compare.ab import Question
 from gpudash.offers import lever_of
 from gpudash.protocol import Plan

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Iterable
 
 from gpudash.commands.ab import check_two, conclude, progress_line
+from gpudash.commands.headless_script import HeadlessScript
 from gpudash.commands.plan import check_with_command
-from gpudash.commands.run import HeadlessScript
 from gpudash.commands.stdout import complain
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
 from gpudash.errors import Exit, UsageError

@@ -7,8 +7,8 @@ from tempfile import TemporaryFile
 import msgspec
 
 from gpudash.commands.headless import News, complain_of_failure, follow
+from gpudash.commands.headless_script import HeadlessScript
 from gpudash.commands.plan import check_with_command, make_plan
-from gpudash.commands.run import HeadlessScript
 from gpudash.commands.stdout import complain, say, say_json
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol import Settings
