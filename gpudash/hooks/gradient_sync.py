@@ -20,7 +20,7 @@ WITHIN = {
 }
 """By type: what makes the device wait where that cannot be told from work."""
 UNCOUNTED = {"FullyShardedDataParallel", "DTensor"}
-"""… and moves bytes that nobody tells, as many as the others."""
+"""By type: what moves as many bytes as the others, and nobody counts them."""
 
 
 class _Reducer:

@@ -66,16 +66,6 @@ def test_tensor_parallelism_beside_it_is_named(told):
         assert "tensor parallelism" not in rank["found"]
 
 
-def test_nothing_is_told_of_a_training_that_also_uses_the_older_fsdp():
-    class FullyShardedDataParallel(nn.Linear):
-        """By name."""
-
-    sync = GradientSync(Told(), lambda: None)
-    sync.update([FullyShardedDataParallel(2, 2)])
-    sync.step_ends(Moved(1.0, 1.0))
-    assert sync.collectives() == (None, None, None)
-
-
 class Told:
     def __init__(self):
         self.moved = []
@@ -160,6 +150,31 @@ def test_nothing_is_known_once_the_script_has_replaced_a_function(torchs):
     assert are_counted(told)
     place.foreach_reduce = reduce
     assert not are_counted(told)
+
+
+class FSDPModule(nn.Linear):
+    """By name what fully_shard makes of a module."""
+
+
+class FullyShardedDataParallel(nn.Linear):
+    """By name the older FSDP."""
+
+
+@pytest.mark.parametrize(
+    ("kinds", "moved", "put_in"),
+    [
+        ([FSDPModule], Moved(1.0, 3.0), 1.0),
+        ([FSDPModule], None, None),  # the step was not measured
+        ([FSDPModule, FullyShardedDataParallel], Moved(1.0, 3.0), None),
+    ],
+)
+def test_a_step_moves_so_much_as_far_as_all_of_it_is_counted(torchs, kinds, moved, put_in):
+    torchs(gather, reduce)
+    sync = GradientSync(Told(), lambda: None)
+    sync.update([kind(2, 2) for kind in kinds])
+    assert sync.collectives().mib is None
+    sync.step_ends(moved)
+    assert sync.collectives().mib == put_in
 
 
 def test_nothing_is_known_where_nothing_is_sharded(monkeypatch):
