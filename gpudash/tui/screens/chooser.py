@@ -63,10 +63,6 @@ class Chooser(Dialog[Chosen]):
         """Move the cursor."""
         self._table.scroll_rows(rows)
 
-    def action_leave(self) -> None:
-        """Leave without an answer."""
-        self.dismiss(None)
-
     def action_set(self) -> None:
         """Answer that the value is to be set."""
         if self._table.compares:
