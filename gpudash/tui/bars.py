@@ -137,15 +137,9 @@ def status(
     `ending` tells that a script was asked to end, `profile` what becomes of one.
     """
     if ending and snapshot.state not in ENDED:
-        leaves = f"{key_for('leave')} again leaves it"
-        return (
-            Cell(
-                parts=(
-                    (f"{fmt.plain(snapshot.workload)} is ending", "busy"),
-                    (f"; {leaves}", "busy"),
-                )
-            ),
-        )
+        ends = f"{fmt.plain(snapshot.workload)} is ending"
+        leaves = f"; {key_for('leave')} again leaves it"
+        return (Cell(parts=((ends, "busy"), (leaves, "busy"))),)
     sentence, hint = " ".join(fmt.plain(snapshot.status).split()), ""
     if snapshot.state in ENDED:
         sentence = sentence.rstrip(". ")
@@ -251,9 +245,8 @@ def footer(
     def of(key: Key) -> Cell:
         ended = state in ENDED and key.needs in ("blocks", "pause", "record", "profile")
         shows = key.action == "timeline" and snapshot.profile is not None
-        grey = (
-            (ended and not shows) or in_vain.get(key.action, False) or bool(key.why_not(snapshot))
-        )
+        useless = (ended and not shows) or in_vain.get(key.action, False)
+        grey = useless or bool(key.why_not(snapshot))
         rank = 0 if key.action in urgent else 1 if focus in key.panels else key.rank
         return Cell(
             parts=(
