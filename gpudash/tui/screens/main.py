@@ -22,7 +22,6 @@ from gpudash.tui.keys import CHARTS, KEYS, RECORDED, Key, why_not
 from gpudash.tui.preferences import Tab
 from gpudash.tui.screens.bindings import bindings
 from gpudash.tui.screens.board import Board
-from gpudash.tui.throughput import throughput
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.activity import Activity
 from gpudash.tui.widgets.answer import AnswerStrip
@@ -33,7 +32,7 @@ from gpudash.tui.widgets.pane import Pane
 from gpudash.tui.widgets.status import StatusLine
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.tui.widgets.throughput import ThroughputChart
-from gpudash.tui.widgets.time_panel import CursorMoved, RangeChosen, Zoomed
+from gpudash.tui.widgets.time_panel import CursorMoved, RangeChosen, TimePanel, Zoomed
 from gpudash.tui.wording import result_text, verdict_text
 from gpudash.views.answer import Answer, answer
 
@@ -174,13 +173,9 @@ class MainScreen(Contained, Screen[None]):
             device.show(snapshot, control.cores)
 
     def _show_charts(self) -> None:
-        snapshot = self._control.snapshot
-        with self.query_one("#throughput", ThroughputChart).contained() as chart:
-            chart.show(throughput(snapshot), self._time)
-        with self.query_one("#activity", Activity).contained() as activity:
-            activity.show(snapshot, self._time)
-        with self.query_one("#step", StepTime).contained() as step:
-            step.show(snapshot, self._time)
+        for chart in self.query(TimePanel):
+            with chart.contained():
+                chart.show(self._control.snapshot, self._time)
 
     def _show_footer(self) -> None:
         with self.query_one("#footer", Bar).contained() as footer:
@@ -198,7 +193,7 @@ class MainScreen(Contained, Screen[None]):
 
     def allow_drawing(self) -> None:
         """Let the chart draw: plotext has been imported."""
-        self.query_one("#throughput", ThroughputChart).allow_drawing()
+        self.query_one(ThroughputChart).allow_drawing()
 
     # ── where the focus is, and what is in sight ────────────────────────────────────────
 
@@ -289,7 +284,7 @@ class MainScreen(Contained, Screen[None]):
 
     def _zoom(self, name: str) -> None:
         self._rearrange(zoomed=name)
-        chart = self.query_one("#throughput", ThroughputChart)
+        chart = self.query_one(ThroughputChart)
         chart.maximised = name == "throughput"
         chart.redraw()
 
@@ -312,7 +307,7 @@ class MainScreen(Contained, Screen[None]):
         focused = self._focused
         if focused in CHARTS:
             if columns:
-                column_s = self.query_one("#throughput", ThroughputChart).time_range.bin_s
+                column_s = self.query_one(ThroughputChart).time_range.bin_s
                 self._look(self._time.moved(columns, column_s, self._newest_s))
         elif focused == "device":
             self.query_one("#device", DevicePanel).scroll_rows(rows)

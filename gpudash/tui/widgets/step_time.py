@@ -58,10 +58,7 @@ class StepTime(TimePanel):
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
         width = self.inside.width
-        column = x - gutter_of(width)
-        if not 0 <= column < width - gutter_of(width):
-            return None
-        return self._range(width).middle_of(column)
+        return self._range(width).moment_in(x - gutter_of(width))
 
     def frame(self) -> Frame:
         """Return the median and 95th percentile of the newest steps; at the cursor, its step."""
