@@ -18,13 +18,9 @@ LEAVE = Binding("escape", "dismiss(None)", "cancel", show=False)
 
 
 def text(content: str, *, classes: str | None = None) -> Static:
-    """Return a widget that shows text as it is, whatever it contains."""
-    return Static(plain_lines(content), classes=classes, markup=False)
-
-
-def plain_lines(content: str) -> str:
-    """Return text in which only line feeds are obeyed."""
-    return "\n".join(plain(line) for line in content.split("\n"))
+    """Return a widget that shows text as it is; of what it contains only line feeds are obeyed."""
+    shown = "\n".join(map(plain, content.split("\n")))
+    return Static(shown, classes=classes, markup=False)
 
 
 Answer = TypeVar("Answer")

@@ -206,7 +206,8 @@ class LeverPanel(Panel, Scrolled):
             return
         row = self._levers[self._cursor]
         summary = _wrap(row.lever.summary, width)
-        values = _wrap(_values_text(row), width) if not row.refusal else []
+        default = f"; default {row.default}" if row.default is not None else ""
+        values = _wrap(f"{row.lever.valid}{default}", width) if not row.refusal else []
         fits = _wrap(row.forecast, width)
         does = EFFECTS[row.lever.effect] if row.acts else "needs a GPU: does nothing here"
         if row.keeps_weights:
@@ -253,11 +254,6 @@ def _values(row: LeverRow) -> Iterator[str]:
             yield f"{text}  default {fmt.plain(row.default)}"
         yield text
     yield value
-
-
-def _values_text(row: LeverRow) -> str:
-    default = f"; default {row.default}" if row.default is not None else ""
-    return f"{row.lever.valid}{default}"
 
 
 def _wrap(text: str, width: int) -> list[str]:
