@@ -35,7 +35,7 @@ class Dialog(ModalScreen[Answer]):
 
 
 class AskText(Dialog[str]):
-    """Asks for a number or a file name; Enter answers."""
+    """Asks for a line of text: a file's name, a part of a name; Enter answers."""
 
     BINDINGS: ClassVar[list[BindingType]] = [LEAVE]
 

@@ -213,7 +213,9 @@ class MainScreen(Contained, Screen[None]):
 
     def action_panel_number(self, number: int) -> None:
         """Give the focus to a panel by its digit."""
-        name = PANELS[number - 1]
+        self._focus_on(PANELS[number - 1])
+
+    def _focus_on(self, name: str) -> None:
         if name in ("levers", "device"):
             self._rearrange(device=name == "device")
         if self._board.shown.zoomed:
@@ -227,7 +229,7 @@ class MainScreen(Contained, Screen[None]):
         panels = [name for name in PANELS if name != ("levers" if device else "device")]
         here = self._focused
         index = panels.index(here) + direction if here in panels else 0
-        self.action_panel_number(PANELS.index(panels[index % len(panels)]) + 1)
+        self._focus_on(panels[index % len(panels)])
 
     def action_view(self) -> None:
         """Show the next of levers, results, A/B, what a script prints, and log."""
@@ -238,7 +240,7 @@ class MainScreen(Contained, Screen[None]):
             self.choose_tab(tabs[tabs.index(self.pane.tab) + 1])
         else:
             self.pane.open(tabs[0])  # the next round begins with it
-            self.action_panel_number(4)
+            self._focus_on("levers")
 
     def choose_tab(self, tab: Tab) -> None:
         """Show this tab of the pane, also the next time that gpudash is started."""
@@ -250,7 +252,7 @@ class MainScreen(Contained, Screen[None]):
         """Show this tab of the pane."""
         self.pane.open(tab)
         self._rearrange(pane_rows=self.pane.wanted_rows)
-        self.action_panel_number(5)
+        self._focus_on("pane")
         self._show_footer()
 
     def find(self, text: str) -> bool:
@@ -259,7 +261,7 @@ class MainScreen(Contained, Screen[None]):
             return self.pane.find(text)
         found = self.levers.find(text)
         if found:
-            self.action_panel_number(4)
+            self._focus_on("levers")
         return found
 
     def copied(self) -> str:
@@ -276,7 +278,7 @@ class MainScreen(Contained, Screen[None]):
 
     def action_device(self) -> None:
         """Show the device in the levers' place, or the levers again."""
-        self.action_panel_number(4 if self._board.shown.device else 6)
+        self._focus_on("levers" if self._board.shown.device else "device")
 
     def action_zoom(self) -> None:
         """Give the focused panel all the room, or take it back."""
@@ -298,7 +300,7 @@ class MainScreen(Contained, Screen[None]):
         elif time.end_s is not None:
             self._look(time.live())
         else:
-            self.action_panel_number(4)
+            self._focus_on("levers")
 
     # ── what the arrows mean ────────────────────────────────────────────────────────────
 
