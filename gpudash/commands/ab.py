@@ -70,13 +70,7 @@ def main(arguments: argparse.Namespace) -> int:
 
         return ab_script.main(arguments)
     plan = make_plan(arguments, [(arguments.lever or "").partition("=")[0]])
-    question = Question(
-        lever=INSTRUMENTS,
-        a="on",
-        b="off",
-        pairs=arguments.pairs,
-        precision=arguments.precision,
-    )
+    question = of_instruments(arguments)
     if not arguments.no_instruments:
         entry = find_workload(plan.workload)
         lever, a, b = two_values(entry, arguments.lever)
@@ -97,6 +91,12 @@ def main(arguments: argparse.Namespace) -> int:
         )
     finally:
         session.close()
+
+
+def of_instruments(arguments: argparse.Namespace) -> Question:
+    """Return what is asked where no lever is named: what gpudash's own instruments cost."""
+    pairs, precision = arguments.pairs, arguments.precision
+    return Question(lever=INSTRUMENTS, a="on", b="off", pairs=pairs, precision=precision)
 
 
 def two_values(entry: Entry, text: str) -> tuple[str, str, str]:

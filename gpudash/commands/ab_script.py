@@ -3,11 +3,13 @@
 import argparse
 from collections.abc import Iterable
 
-from gpudash.commands.ab import check_two, conclude, progress_line
+from msgspec.structs import replace
+
+from gpudash.commands.ab import check_two, conclude, of_instruments, progress_line
 from gpudash.commands.headless_script import HeadlessScript
 from gpudash.commands.plan import check_with_command
 from gpudash.commands.stdout import complain
-from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
+from gpudash.compare.ab import Comparison, Question
 from gpudash.errors import Exit, UsageError
 from gpudash.offers import lever_of
 from gpudash.protocol import LeverOffer
@@ -77,18 +79,11 @@ class Trial:
 
 def question_of(arguments: argparse.Namespace, offers: Iterable[LeverOffer]) -> Question:
     """Return what is asked. Raises UsageError or LeverError for what cannot be moved."""
+    question = of_instruments(arguments)
     if arguments.no_instruments:
-        lever, a, b, rebuilds = INSTRUMENTS, "on", "off", False
-    else:
-        lever, a, b, rebuilds = _sides(arguments.lever, {offer.name: offer for offer in offers})
-    return Question(
-        lever=lever,
-        a=a,
-        b=b,
-        short_runs=rebuilds,
-        pairs=arguments.pairs,
-        precision=arguments.precision,
-    )
+        return question
+    lever, a, b, rebuilds = _sides(arguments.lever, {offer.name: offer for offer in offers})
+    return replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
 
 
 def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, bool]:
