@@ -1,11 +1,10 @@
 """`gpudash run`: a command of the user's, on the dashboard or with its streams untouched."""
 
 import argparse
-from contextlib import ExitStack, suppress
-from functools import cache
+from contextlib import suppress
 from pathlib import Path
 
-from gpudash.commands.dashboard import show
+from gpudash.commands.dashboard import opening, show
 from gpudash.commands.headless_script import HeadlessScript, begin, in_shell, plan_of, remove
 from gpudash.commands.stdout import complain, on_terminal, say
 from gpudash.errors import UsageError
@@ -16,7 +15,6 @@ from gpudash.run.held import keep
 from gpudash.run.nodes import Nodes
 from gpudash.run.relay import Relay
 from gpudash.run.script import ScriptSource
-from gpudash.run.session import Session
 from gpudash.run.source import Source
 from gpudash.run.user_command import UserCommand, understand
 
@@ -107,27 +105,12 @@ def _on_screen(command: UserCommand, arguments: argparse.Namespace, nodes: Nodes
         sources.append(ScriptSource(command.name, held, place, nodes=nodes))
         return sources[-1]
 
-    with ExitStack() as at_end:
-        at_end.callback(lambda: None if sources else remove(place))
-
-        @cache
-        def open_session() -> Session:
-            session = Session(
-                plan,
-                interval_s=arguments.interval,
-                rate_hz=arguments.rate,
-                command=arguments.command,
-                set_by=arguments.set_by,
-                start_source=start,
-            )
-            at_end.callback(session.close)
-            return session
-
-        if arguments.record is not None:
-            open_session().record(
-                arguments.record, force=arguments.force, every_step=arguments.every_step
-            )
-        code = show(open_session, plan, arguments)
+    try:
+        with opening(plan, arguments, arguments.record, start_source=start) as open_session:
+            code = show(open_session, plan, arguments)
+    finally:
+        if not sources:
+            remove(place)
     return say_farewell(sources[-1], code) if sources else code
 
 
