@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TypeAlias
 
 import msgspec
@@ -79,18 +80,14 @@ def main(arguments: argparse.Namespace) -> int:
         rebuilds = find(entry.levers, lever).effect != "next step"
         question = msgspec.structs.replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
         plan = msgspec.structs.replace(plan, settings=plan.settings | {lever: a})
-    session = Session(plan, command=arguments.command, set_by=arguments.set_by)
-    try:
-        comparison = Comparison(question)
+    with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
         return run_ab(
             session,
-            comparison,
+            Comparison(question),
             as_json=arguments.json,
             exit_code=arguments.exit_code,
             quiet=arguments.quiet,
         )
-    finally:
-        session.close()
 
 
 def of_instruments(arguments: argparse.Namespace) -> Question:

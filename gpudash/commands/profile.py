@@ -1,6 +1,7 @@
 """`gpudash profile`: a few steps under torch.profiler, and what they tell."""
 
 import argparse
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -133,16 +134,13 @@ def is_warm(snapshot: Snapshot) -> bool:
 def _of_workload(arguments: argparse.Namespace, before: Summary | None) -> int:
     plan = make_plan(arguments)
     path = _path(arguments, plan.workload)
-    session = Session(plan, command=arguments.command, set_by=arguments.set_by)
-    try:
+    with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
         news = News(quiet=arguments.quiet)
         trial = Trial(session, news, arguments.steps, path)
         interrupted = follow(session, news, trial.line, trial.is_over)
         if session.failure is not None and not trial.is_done:
             return complain_of_failure(session.failure)
         code = trial.conclude("the training ended first", interrupted=interrupted)
-    finally:
-        session.close()
     return _tell(arguments, path, before, news.snapshot, code)
 
 

@@ -3,6 +3,7 @@
 import argparse
 import platform
 import time
+from contextlib import closing
 
 import msgspec
 
@@ -65,13 +66,9 @@ def main(arguments: argparse.Namespace) -> int:
     if file and earlier and earlier.device and sweep.blocks_done == sweep.blocks_planned:
         file.close()
         return print_measured(sweep, earlier, outputs)
-    session = Session(
-        of_count(plan, sweep.nproc), command=arguments.command, set_by=arguments.set_by
-    )
-    try:
+    plan = of_count(plan, sweep.nproc)
+    with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
         return run_sweep(session, sweep, provenance, file, outputs, quiet=arguments.quiet)
-    finally:
-        session.close()
 
 
 def foreseen(provenance: Provenance) -> str:
