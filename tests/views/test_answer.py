@@ -28,7 +28,7 @@ from gpudash.snapshot import (
     Straggler,
 )
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
-from gpudash.views.answer import answer
+from gpudash.views.answer import Answers, answer
 from gpudash.views.gains import Case, gain_of
 from gpudash.views.lanes import Part, lane, look
 from gpudash.views.recent_step import (
@@ -905,3 +905,23 @@ def test_what_a_verdict_has_judged_comes_last():
 
 def test_nothing_is_tried_where_no_a_b_can_run():
     assert tried(changed(gpu_step(), can=("levers",))) == []
+
+
+def test_a_limit_stands_until_another_tick_is_over_or_something_else_goes_on():
+    answers, snapshot = Answers(), gpu_step()
+    levers = CATALOGUE["encdec"].levers
+    first = answers.give(snapshot, levers)
+    later = changed(snapshot, total_steps=5050, host=None)
+    assert answers.give(later, levers) is first
+    assert answers.give(changed(later, profiling=True), levers).kind == "profiling"
+    assert answers.give(later, levers) == first
+    waiting = measured(data_ms=3.0)
+    assert answers.give(waiting, levers).kind == "data"
+    assert answers.give(changed(waiting, state="finished"), levers).kind == "ended"
+
+
+def test_a_new_profile_is_looked_at_within_the_same_tick():
+    answers, snapshot, levers = Answers(), launching(), CATALOGUE["encdec"].levers
+    without = answers.give(snapshot, levers)
+    profile = Summary(steps=10, step_ms=10.0, on_device=True, busy_ms=9.9)
+    assert answers.give(snapshot, levers, profile=profile) != without
