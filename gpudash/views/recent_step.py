@@ -52,6 +52,8 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     """That they may use."""
     aside_pct: float | None = None
     """Of the time, the training evaluates or saves; None where it was not seen to."""
+    asides: int = 0
+    """How often it was seen to in that time, for a second or longer."""
     gpu_util_pct: float | None = None
     """This and what follows: means of the GPU's readings over the same time."""
     sm_active_pct: float | None = None
@@ -136,6 +138,7 @@ def recent_step(snapshot: Snapshot, cores: int | None = None) -> RecentStep:
         return statistics.mean(series.of(name)[first:], weights)
 
     cpu_pct, throttle = _of_host(snapshot, "cpu_pct", first), _throttle(snapshot)
+    aside_pct, asides = _asides(snapshot)
     clocks_mhz = series.of("sm_clock_mhz") if throttle else ()
     return RecentStep(
         steps=sum(weights),
@@ -153,7 +156,8 @@ def recent_step(snapshot: Snapshot, cores: int | None = None) -> RecentStep:
         core_wait_pct=_of_host(snapshot, "core_wait_pct", first),
         busy_cores=None if cpu_pct is None else cpu_pct / 100,
         cores=cores,
-        aside_pct=_aside_pct(snapshot),
+        aside_pct=aside_pct,
+        asides=asides,
         gpu_util_pct=mean("gpu_util_pct"),
         sm_active_pct=mean("sm_active_pct"),
         tensor_active_pct=mean("tensor_active_pct"),
@@ -183,22 +187,23 @@ def _window(snapshot: Snapshot) -> int:
     return first
 
 
-def _aside_pct(snapshot: Snapshot) -> float | None:
+def _asides(snapshot: Snapshot) -> tuple[float | None, int]:
     """Return the share of the last minute, since the last other break, that was in no step.
 
-    None where the training was not seen to evaluate or to save in that time.
+    And how often the training was seen to evaluate or to save in that time; without, no share.
     """
     series = snapshot.series
     breaks_s = [mark.at_s for mark in snapshot.markers if mark.label not in ASIDES]
     since_s = max(*breaks_s[-1:], snapshot.elapsed_s - ASIDE_S, 0.0)
-    if not any(mark.label in LASTING and mark.at_s >= since_s for mark in snapshot.markers):
-        return None
+    times = sum(mark.label in LASTING and mark.at_s >= since_s for mark in snapshot.markers)
+    if not times:
+        return None, 0
     first = bisect_left(series.at_s, since_s + series.tick_s)
     rows = zip(series.of("steps_per_s")[first:], series.of("step_ms")[first:], strict=False)
     in_steps = [steps * (step_ms or 0.0) / 1e3 for steps, step_ms in rows if steps is not None]
     if len(in_steps) * series.tick_s < LEAST_ASIDE_S:
-        return None
-    return 100 * max(1 - sum(in_steps) / len(in_steps), 0.0)
+        return None, times
+    return 100 * max(1 - sum(in_steps) / len(in_steps), 0.0), times
 
 
 def _throttle(snapshot: Snapshot) -> tuple[str, ...]:

@@ -392,6 +392,7 @@ def test_a_limit_is_named_with_its_evidence():
     assert ask(gpu_step()).evidence[0] == "busy 99 % of 10.0 ms"
     waiting = ask(measured(core_wait_pct=50.0))
     assert waiting.evidence[0] == "the training waits for a core 50 % of the time"
+    assert waiting.evidence[1] == "with every core up to +515 %"
     assert waiting.evidence[-1] == "no lever changes that"
     assert not waiting.tries
     late = ask(measured(core_wait_pct=50.0, data_ms=4.0, device_ms=6.0))
@@ -559,6 +560,8 @@ def test_a_training_that_mostly_evaluates_is_paused_by_that():
     found = ask(evaluating(0.6))
     assert (found.kind, found.title) == ("asides", "paused")
     assert found.evidence == ("evaluation and checkpoints take 60 % of the time",)
+    again = changed(evaluating(0.6), markers=evaluating(0.6).markers * 4)
+    assert ask(again).evidence[1:] == ("without them +82 to +300 %",)
     assert ask(evaluating(0.4)).kind == "none"
     assert ask(changed(evaluating(0.6), markers=())).kind == "none"  # never seen to evaluate
     assert ask(evaluating(0.6, mark_s=-60.0)).kind == "none"
