@@ -169,11 +169,11 @@ class Profiler:
             precisions = (precision,) if precision and not self._is_cuda else ALL
             read_peak = begin_measuring(self._device, precisions)
             self._torch.export_chrome_trace(str(self._unfinished))  # the GPU works meanwhile
-            peak = read_peak()
+            self._torch = None  # what it holds takes time to be given back
             copies = pageable_copies(self._unfinished) if self._is_cuda else []
+            peak = read_peak()
             if copies is None:
                 raise NoProfile(NO_DEVICE_EVENTS)
-            self._torch = None  # what it holds takes time to be given back
             are_large = sum(copies) >= LARGE_BYTES * self._done
             pinning = measure_pinning(self._device, copies, self._done) if are_large else None
             steps_s, now_s = self._ended_s - self._began_s, time.monotonic()

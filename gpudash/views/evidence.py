@@ -63,15 +63,14 @@ def _asides(measured: Measured) -> Iterator[str]:
 def _other_jobs(measured: Measured) -> Iterator[str]:
     step = measured.step
     yield _core_wait(measured)
-    if len(measured.snapshot.ranks) > 1:
-        yield "other ranks or other jobs have it"
-    else:
-        yield _gained("cores", "with every core", measured)
+    yield "other ranks or other jobs have it" if len(measured.snapshot.ranks) > 1 else ""
     yield _cores(measured)
     if (step.share_pct(step.starved_ms) or 0.0) < DATA_PCT:
         yield "no lever changes that"
     else:  # a loader may wait for a core too, or for something that a lever changes
         yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
+    if len(measured.snapshot.ranks) <= 1:  # of several, rank 0's cores alone are known
+        yield _gained("cores", "with every core", measured)
 
 
 def _straggler(measured: Measured) -> Iterator[str]:

@@ -354,6 +354,9 @@ def test_pinning_is_measured_where_much_is_copied_from_memory_that_is_not_pinned
         Path(path).write_text("[{" + "}, {".join(['"cat": "kernel"', *copies]) + "}]\n}")
 
     monkeypatch.setattr(autograd.profile, "export_chrome_trace", export)
+    did, search = [], pageable_copies
+    monkeypatch.setattr(module, "pageable_copies", lambda path: did.append("found") or search(path))
+    monkeypatch.setattr(module, "begin_measuring", lambda *_: lambda: did.append("waited"))
     asked = []
     monkeypatch.setattr(
         module, "measure_pinning", lambda *arguments: asked.append(arguments) or PINNING
@@ -366,3 +369,4 @@ def test_pinning_is_measured_where_much_is_copied_from_memory_that_is_not_pinned
         pass
     assert profiler.end("fp32").pinning == (PINNING if is_measured else None)
     assert asked == ([(CPU, [1 << 20] * 3, 3)] if is_measured else [])
+    assert did == ["found", "waited"]  # the GPU works on its measurement meanwhile
