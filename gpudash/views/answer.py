@@ -18,13 +18,13 @@ from gpudash.views.lanes import Lane, lanes_of
 from gpudash.views.profiled_step import of_device
 from gpudash.views.recent_step import (
     MEASURED_STEPS,
-    WARMUP_STEPS,
     RecentStep,
     recent_step,
     steps_needed,
 )
 from gpudash.views.remedies import Try, known_waits, tries, waiting_levers
 from gpudash.views.rules import Limit, Rule, limit_of, rules
+from gpudash.views.settings_history import WARMUP_STEPS
 from workloads.levers import Lever, phrase
 
 Meanwhile: TypeAlias = Literal["comparing", "paused", "profiling", "switching"]

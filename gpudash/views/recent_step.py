@@ -12,10 +12,9 @@ from gpudash import statistics
 from gpudash.protocol import Aside
 from gpudash.snapshot import ASIDES, Snapshot
 from gpudash.views.same_steps import WAIT
+from gpudash.views.settings_history import WARMUP_STEPS
 from gpudash.views.throughput import NOW_S, NOW_STEPS
 
-WARMUP_STEPS = 5
-"""After a break they are slow, as in the results."""
 MEASURED_STEPS = 20
 """Steps after a break until there is an answer; fewer where they are slow, …"""
 MEASURED_S = 10.0
@@ -30,6 +29,12 @@ LEAST_ASIDE_S = 10.0
 """… at the beginning of less, but of so much."""
 ALL_CORES = 0.9
 """Of the cores: a training that uses so many has them all."""
+
+MEANS = (
+    *("step_ms", "data_ms", "host_ms", "device_ms", "overlap_ms"),
+    *("gpu_util_pct", "sm_active_pct", "tensor_active_pct", "dram_active_pct", "sm_clock_mhz"),
+)
+"""Metrics whose means over the recent steps are fields of the same name."""
 
 
 class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,11 +147,6 @@ def recent_step(snapshot: Snapshot, cores: int | None = None) -> RecentStep:
     clocks_mhz = series.of("sm_clock_mhz") if throttle else ()
     return RecentStep(
         steps=sum(weights),
-        step_ms=mean("step_ms"),
-        data_ms=mean("data_ms"),
-        host_ms=mean("host_ms"),
-        device_ms=mean("device_ms"),
-        overlap_ms=mean("overlap_ms"),
         phases_ms={
             phase.name: ms
             for phase in snapshot.phases
@@ -158,13 +158,9 @@ def recent_step(snapshot: Snapshot, cores: int | None = None) -> RecentStep:
         cores=cores,
         aside_pct=aside_pct,
         asides=asides,
-        gpu_util_pct=mean("gpu_util_pct"),
-        sm_active_pct=mean("sm_active_pct"),
-        tensor_active_pct=mean("tensor_active_pct"),
-        dram_active_pct=mean("dram_active_pct"),
-        sm_clock_mhz=mean("sm_clock_mhz"),
         top_clock_mhz=max(filter(None, clocks_mhz), default=None),
         throttle=throttle,
+        **{name: mean(name) for name in MEANS},
     )
 
 

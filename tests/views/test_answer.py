@@ -33,7 +33,6 @@ from gpudash.views.gains import Case, gain_of
 from gpudash.views.lanes import Part, lane, look
 from gpudash.views.recent_step import (
     MEASURED_STEPS,
-    WARMUP_STEPS,
     RecentStep,
     recent_step,
     steps_needed,
@@ -47,6 +46,7 @@ from gpudash.views.rules import (
     limit_of,
     rules,
 )
+from gpudash.views.settings_history import WARMUP_STEPS
 from gpudash.views.why import why_lines
 from tests.tui.fake_engine import PHASES
 from workloads import CATALOGUE
