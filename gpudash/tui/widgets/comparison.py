@@ -13,10 +13,10 @@ import msgspec
 from rich.cells import cell_len
 
 from gpudash import format as fmt
+from gpudash.compare.lengths import FEWEST_PAIRS
 from gpudash.protocol import ComparisonShown
 from gpudash.tui.axes import nice_ceiling
 from gpudash.tui.cells import Parts, fitted
-from gpudash.tui.wording import FEWEST_PAIRS
 
 Interval: TypeAlias = tuple[float, float, float]
 """Low end, change and high end, relative: 0.05 is 5 % faster."""
