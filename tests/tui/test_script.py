@@ -298,6 +298,11 @@ async def test_the_end_of_a_script_keeps_the_dashboard_open_and_ctrl_c_then_quit
         assert "train.py: exit code 130" in d.text()
         await d.press("right")
         assert "train.py has ended" in d.notices()
+        await d.press("n")
+        assert "train.py has ended: a new row would stay empty" in d.notices()
+        assert d.engine.told("new_row") == []
+        (new_row,) = (one for one in footer(d.app.control.snapshot) if one.action == "new_row")
+        assert new_row.parts[0] == ("n", "dim")
         await d.press("ctrl+c")
         assert d.app._exit
         assert not d.engine.told("leave")

@@ -52,7 +52,7 @@ class RunActions(Asking):
 
     def action_new_row(self) -> None:
         """Begin a new row of the results table."""
-        self.control.engine.new_row()
+        self._ask(self.control.new_row)
 
     def action_memory(self) -> None:
         """Ask who owns device memory; the answer opens a dialog."""
