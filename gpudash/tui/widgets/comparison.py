@@ -126,7 +126,10 @@ def comparison_rows(shown: ComparisonShown | None, width: int, height: int) -> I
     left = height - len(head)
     intervals = _intervals(shown)
     least = 2 * bool(intervals)
-    del foot[max(left - least, 0 if shown.is_over else 1) :]
+    room_below = left - least
+    if shown.is_over and room_below < len(foot):  # one of the two sides alone says nothing
+        room_below = 0
+    del foot[max(room_below, 0 if shown.is_over else 1) :]
     middle = _interval_rows(intervals, f"{shown.lever}={shown.a}", room, left - len(foot))
     for parts in (*head, *middle, *foot):
         yield ((" ", "text"), *parts)
