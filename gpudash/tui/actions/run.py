@@ -79,7 +79,10 @@ class RunActions(Asking):
                 self.notify("a recording needs a file name", severity="error", markup=False)
 
         proposed = self.control.file_name(datetime.now())  # noqa: DTZ005  # the user's own clock
-        self._open(AskText("record to", proposed, "a CSV file, and a JSON beside it"), answered)
+        self._open(
+            AskText("record to", proposed, "a CSV file; its JSON and its log stand beside it"),
+            answered,
+        )
 
     def _record(self, name: str, *, force: bool = False) -> None:
         try:
