@@ -152,7 +152,8 @@ class Parser(argparse.ArgumentParser):
         else:
             found = name[:2] in known
         if not found:
-            raise UsageError(f"unknown option {name!r}{self._near(name) or self._see()}")
+            hint = self._near(name) or f" (see {self.prog} --help)"
+            raise UsageError(f"unknown option {name!r}{hint}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -172,9 +173,6 @@ class Parser(argparse.ArgumentParser):
 
     def _near(self, option: str) -> str:
         return did_you_mean(option, self._option_string_actions)
-
-    def _see(self) -> str:
-        return f" (see {self.prog} --help)"
 
     # ── printing ────────────────────────────────────────────────────────────────────────
 

@@ -17,7 +17,6 @@ from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Snapshot
 from gpudash.tui.axes import means
 from gpudash.tui.sparks import Reading, quantity, readings
-from gpudash.tui.stacks import Part
 from gpudash.tui.timeview import TimeView
 from gpudash.views.answer import answer
 
@@ -82,18 +81,19 @@ def _header(run: Replayed, title: str) -> Element:
         if rate and snapshot.total_samples and snapshot.total_steps
         else None
     )
-    tiles = [
+    numbers = [
         ("steps/s, whole run", fmt.significant(rate)),
         ("samples/s, whole run", fmt.significant(samples)),
         ("steps", fmt.count(snapshot.total_steps)),
         ("settings tried", str(sum(not one.verdict for one in snapshot.results))),
         ("A/B verdicts", str(len(snapshot.verdicts))),
     ]
+    tiles = (element("div", element("dt", name), element("dd", value)) for name, value in numbers)
     return element(
         "header",
         element("h1", title),
         element("p", " · ".join(filter(None, facts)), class_="facts"),
-        element("dl", *(_tile(name, value) for name, value in tiles), class_="tiles"),
+        element("dl", *tiles, class_="tiles"),
         *_limit(snapshot),
     )
 
@@ -101,10 +101,6 @@ def _header(run: Replayed, title: str) -> Element:
 def _began(run: Replayed) -> str:
     known = run.origin.began_utc.year > 1970  # a CSV without its JSON does not know
     return wall_time(run.origin.began_utc)[:19].replace("T", " ") + " UTC" if known else ""
-
-
-def _tile(name: str, value: str) -> Element:
-    return element("div", element("dt", name), element("dd", value))
 
 
 def _limit(snapshot: Snapshot) -> Iterator[Element]:
@@ -151,10 +147,12 @@ def _charts(snapshot: Snapshot, bins: Bins) -> Iterator[Element]:
         return
     names = ("a", "b") if snapshot.blocks else ()
     legend = _legend((name, f"A/B: blocks of {name.upper()}") for name in names)
-    yield section("Throughput", _figure(rate, legend), about=_unit(snapshot))
+    unit = "samples a second" if snapshot.series.of("samples_per_s") else "steps a second"
+    yield section("Throughput", element("figure", rate, legend), about=unit)
     steps, parts = step_chart(snapshot, bins)
     if steps is not None:
-        yield section("A step's time", _figure(steps, _parts(parts)), about="milliseconds")
+        legend = _legend((part.ink, part.label) for part in parts)
+        yield section("A step's time", element("figure", steps, legend), about="milliseconds")
     charts = [
         (one, chart)
         for one in readings(snapshot, TimeView())
@@ -165,18 +163,6 @@ def _charts(snapshot: Snapshot, bins: Bins) -> Iterator[Element]:
         title = "GPU and host" if any(one.kind == "gpu" for one, _ in charts) else "Host"
         about = "the mean over the recording, and what the top of the curve stands for"
         yield section(title, element("div", *rows, class_="readings"), about=about)
-
-
-def _unit(snapshot: Snapshot) -> str:
-    return "samples a second" if snapshot.series.of("samples_per_s") else "steps a second"
-
-
-def _figure(chart: Element, legend: Element | None) -> Element:
-    return element("figure", chart, legend)
-
-
-def _parts(parts: Iterable[Part]) -> Element | None:
-    return _legend((part.ink, part.label) for part in parts)
 
 
 def _legend(entries: Iterable[tuple[str, str]]) -> Element | None:

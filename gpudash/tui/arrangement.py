@@ -52,8 +52,7 @@ def places(width: int, height: int, shown: Shown) -> dict[str, Region]:
     room = Region(0, 1, width, height - rows)
     if shown.zoomed:
         return {**bars, shown.zoomed: room}
-    answer_rows = _answer_rows(width, height)
-    answer, room = _split_rows(room, answer_rows)
+    answer, room = room.split_horizontal(_answer_rows(width, height))
     side = "device" if shown.device else "levers"
     arranged = _large if is_roomy(width, height) else _small
     panels = arranged(room, side, shown)
@@ -87,10 +86,10 @@ def _large(room: Region, side: str, shown: Shown) -> dict[str, Region]:
     # seven rows inside it hold an A/B; what a tall terminal has more, charts fill better
     pane_rows = min(max(room.height // 4, min(room.height * 3 // 10, 9), 8), 18)
     pane_rows = max(pane_rows, min(shown.pane_rows, room.height - LEAST_CHARTS_LARGE))
-    upper, pane = _split_rows(room, room.height - pane_rows)
-    left, right = _split_columns(upper, room.width - min(max(room.width * 2 // 7, 34), 42))
-    charts, step = _split_rows(left, left.height * 6 // 11)
-    rate, activity = _split_columns(charts, max(charts.width // 2, charts.width - 58))
+    upper, pane = room.split_horizontal(-pane_rows)
+    left, right = upper.split_vertical(-min(max(room.width * 2 // 7, 34), 42))
+    charts, step = left.split_horizontal(left.height * 6 // 11)
+    rate, activity = charts.split_vertical(max(charts.width // 2, charts.width - 58))
     return {"throughput": rate, "activity": activity, "step": step, side: right, "pane": pane}
 
 
@@ -99,25 +98,13 @@ def _small(room: Region, side: str, shown: Shown) -> dict[str, Region]:
     below = min(max(room.height * 8 // 17, 5), 14)
     if shown.chosen == "pane" or is_wide(room.width):
         below = max(below, min(shown.pane_rows, room.height - LEAST_CHARTS))
-    charts, bottom = _split_rows(room, room.height - below)
+    charts, bottom = room.split_horizontal(-below)
     chosen_id = side if shown.chosen in ("levers", "device") else shown.chosen
     if is_wide(room.width):
-        rate, rest = _split_columns(charts, room.width // 3)
-        activity, step = _split_columns(rest, room.width // 3)
-        pane, right = _split_columns(bottom, room.width * 3 // 5)
+        rate, rest = charts.split_vertical(room.width // 3)
+        activity, step = rest.split_vertical(room.width // 3)
+        pane, right = bottom.split_vertical(room.width * 3 // 5)
         panels = {"throughput": rate, "activity": activity, "step": step}
         return {**panels, "pane": pane, side: right}
-    rate, step = _split_columns(charts, room.width // 2)
+    rate, step = charts.split_vertical(room.width // 2)
     return {"throughput": rate, "step": step, chosen_id: bottom}
-
-
-def _split_rows(region: Region, rows: int) -> tuple[Region, Region]:
-    """Return the upper part of so many rows, and the rest."""
-    x, y, width, height = region
-    return Region(x, y, width, rows), Region(x, y + rows, width, height - rows)
-
-
-def _split_columns(region: Region, columns: int) -> tuple[Region, Region]:
-    """Return the left part of so many columns, and the rest."""
-    x, y, width, height = region
-    return Region(x, y, columns, height), Region(x + columns, y, width - columns, height)

@@ -72,6 +72,10 @@ class TimeRange(msgspec.Struct, frozen=True, kw_only=True):
         """Return the moment in the middle of this column."""
         return (self.first + column + 0.5) * self.bin_s
 
+    def moment_in(self, column: int) -> float | None:
+        """Return the moment in the middle of this column; None where there is none."""
+        return self.middle_of(column) if 0 <= column < self.columns else None
+
     def holds(self, at_s: float) -> bool:
         """Whether the moment is shown."""
         return self.begin_s <= at_s <= self.end_s

@@ -43,7 +43,7 @@ def button(text: str, action: str, *, key_of: str = "", rank: int = 0) -> Cell:
 
 def header(snapshot: Snapshot) -> tuple[Cell, ...]:
     """Return workload, device, state and rates; numbers in fixed widths."""
-    glyph, style = STATE_STYLES[snapshot.state]
+    glyph, style = ("◌", "busy") if aside(snapshot) else STATE_STYLES[snapshot.state]
     steps = fmt.count(snapshot.total_steps)
     if snapshot.planned_steps is not None:
         steps += f"/{snapshot.planned_steps:,}"
@@ -53,16 +53,15 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
     device = snapshot.device.name.removeprefix("NVIDIA ") if snapshot.device else fmt.ABSENT
     what = fmt.clip(fmt.plain(snapshot.workload or "gpudash"), 32)
     doing = aside(snapshot) or snapshot.state
-    glyph, style = ("◌", "busy") if aside(snapshot) else (glyph, style)
     state = Cell(parts=((f"{glyph} {doing}", style), (f" {elapsed}", "strong")))
-    known = () if snapshot.tokens_per_s is None else (snapshot.tokens_per_s,)
+    tokens = snapshot.tokens_per_s
     return (
         Cell(parts=((what, "strong"), (" · ", "dim"), (fmt.clip(fmt.plain(device), 32), "text"))),
         *([cell(f"{len(snapshot.ranks)} ranks", "dim", rank=2)] if snapshot.ranks else ()),
         *(_playback(snapshot.playback) if snapshot.playback else (state,)),
         _quantity(snapshot.samples_per_s, "samples/s", rank=1),
         *_per_gpu(snapshot),
-        *(_quantity(tokens, "tokens/s", rank=2) for tokens in known),
+        *([_quantity(tokens, "tokens/s", rank=2)] if tokens is not None else ()),
         _quantity(snapshot.steps_per_s, "steps/s", rank=2),
         Cell(parts=(("step ", "dim"), (f"{steps:>7}", "strong")), rank=4),
         Cell(parts=(("loss ", "dim"), (f"{_loss(snapshot.loss):<6}", "strong")), rank=3),
@@ -137,15 +136,9 @@ def status(
     `ending` tells that a script was asked to end, `profile` what becomes of one.
     """
     if ending and snapshot.state not in ENDED:
-        leaves = f"{key_for('leave')} again leaves it"
-        return (
-            Cell(
-                parts=(
-                    (f"{fmt.plain(snapshot.workload)} is ending", "busy"),
-                    (f"; {leaves}", "busy"),
-                )
-            ),
-        )
+        ends = f"{fmt.plain(snapshot.workload)} is ending"
+        leaves = f"; {key_for('leave')} again leaves it"
+        return (Cell(parts=((ends, "busy"), (leaves, "busy"))),)
     sentence, hint = " ".join(fmt.plain(snapshot.status).split()), ""
     if snapshot.state in ENDED:
         sentence = sentence.rstrip(". ")
@@ -257,9 +250,8 @@ def footer(
     def of(key: Key) -> Cell:
         ended = state in ENDED and key.needs in ("blocks", "pause", "record", "profile")
         shows = key.action == "timeline" and snapshot.profile is not None
-        grey = (
-            (ended and not shows) or in_vain.get(key.action, False) or bool(key.why_not(snapshot))
-        )
+        useless = (ended and not shows) or in_vain.get(key.action, False)
+        grey = useless or bool(key.why_not(snapshot))
         rank = 0 if key.action in urgent else 1 if focus in key.panels else key.rank
         return Cell(
             parts=(

@@ -38,8 +38,7 @@ def fitting(cells: Sequence[Cell], width: int, gap: int = 2) -> list[Cell]:
     """Return the cells that fit side by side, in their order, the most important kept."""
     kept = list(cells)
     while kept and sum(one.width for one in kept) + gap * (len(kept) - 1) > width:
-        worst = max(one.rank for one in kept)
-        last = max(index for index, one in enumerate(kept) if one.rank == worst)
+        _, last = max((one.rank, index) for index, one in enumerate(kept))
         del kept[last]
     return kept
 

@@ -16,6 +16,7 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.compare.ab import Question
+from gpudash.compare.lengths import PAIRS
 from gpudash.errors import GpudashError, RecordingError, UsageError
 from gpudash.offers import lever_of
 from gpudash.protocol import (
@@ -359,10 +360,12 @@ class Control:
             raise UsageError(f"{lever.name} is {a} already; an A/B needs another value")
         if b == AUTO:
             raise UsageError(f"{lever.name}={AUTO} stands for another value; an A/B needs that one")
-        self._compare(Question(lever=lever.name, a=a, b=b, short_runs=_rebuilds(lever)))
+        self._compare(lever, a, b, PAIRS)
 
-    def _compare(self, question: Question) -> None:
-        self._check_numbers({question.lever: question.b})
+    def _compare(self, lever: Lever, a: str, b: str, pairs: int) -> None:
+        self._check_numbers({lever.name: b})
+        rebuilds = lever.effect != "next step"
+        question = Question(lever=lever.name, a=a, b=b, short_runs=rebuilds, pairs=pairs)
         self._asked_comparison = Request(self.engine.compare(question), True)
 
     def keep(self) -> str:
@@ -391,10 +394,7 @@ class Control:
         lever = self.lever(shown.lever)
         self.check_comparable(lever)
         pairs = min(2 * shown.planned_pairs, MOST_PAIRS)
-        short_runs = _rebuilds(lever)
-        self._compare(
-            Question(lever=shown.lever, a=shown.a, b=shown.b, short_runs=short_runs, pairs=pairs)
-        )
+        self._compare(lever, shown.a, shown.b, pairs)
         return f"the A/B of {shown.lever} runs anew, with {pairs} pairs"
 
     def _concluded(self) -> ComparisonShown:
@@ -583,8 +583,3 @@ class Control:
     def file_stem(self) -> str:
         """The workload as a part of a file's name: it may be a path."""
         return re.sub(r"[^\w.-]+", "-", self.workload).strip("-.")
-
-
-def _rebuilds(lever: Lever) -> bool:
-    """Whether each block of an A/B is a short run of its own."""
-    return lever.effect != "next step"

@@ -81,7 +81,7 @@ class Engine(Protocol):
         """
 
     def profile(self, steps: int, path: Path) -> int:
-        """Trace the next steps; the Chrome trace goes to the path."""
+        """Trace the next steps, to this file. Raises UsageError for a name that is no text."""
 
     def new_row(self) -> None:
         """Begin a new row of the results table with the active settings."""

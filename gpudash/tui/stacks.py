@@ -220,31 +220,23 @@ def legend(parts: Sequence[Part], step: Spent, width: int) -> list[Cell]:
 
     Where there is none for the shortest form, the parts that take least are left out.
     """
-    total_ms = sum(step.shown)
+    least_ms = UNNAMED * sum(step.shown)
     longest_first = sorted(step.shown, reverse=True)
+    shown = [one for one in zip(parts, step.shown, strict=True) if one[1] > least_ms]
+    hidden = [one for one in zip(parts, step.hidden, strict=True) if one[1] > least_ms]
 
     def entry(mark: str, ink: str, name: str, ms: float, rank: int) -> Cell:
         time = f" {fmt.milliseconds(ms)}"
         return Cell(parts=((f"{mark} ", ink), (name, "dim"), (time, "text")), rank=rank)
 
     fits: list[Cell] = []
-    for hidden, name in (("hidden by overlap:", "label"), ("hidden:", "short"), ("", "short")):
-        entries = [
-            entry(
-                "·" if part.ink == IDLE else "█",
-                part.ink,
-                getattr(part, name),
-                ms,
-                longest_first.index(ms),
-            )
-            for part, ms in zip(parts, step.shown, strict=True)
-            if ms > UNNAMED * total_ms
-        ]
-        entries += [
-            entry(f"· {hidden}", "dim", getattr(part, name), ms, len(parts))
-            for part, ms in zip(parts, step.hidden, strict=True)
-            if hidden and ms > UNNAMED * total_ms
-        ]
+    for word, name in (("hidden by overlap:", "label"), ("hidden:", "short"), ("", "short")):
+        entries = []
+        for part, ms in shown:
+            mark, rank = "·" if part.ink == IDLE else "█", longest_first.index(ms)
+            entries.append(entry(mark, part.ink, getattr(part, name), ms, rank))
+        for part, ms in hidden if word else ():
+            entries.append(entry(f"· {word}", "dim", getattr(part, name), ms, len(parts)))
         fits = fitting(entries, width)
         if len(fits) == len(entries):
             break

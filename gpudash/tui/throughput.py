@@ -1,7 +1,8 @@
 """What the throughput chart shows: one curve, its scale, and what is written around it."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import accumulate
 from math import ceil, log
 
 import msgspec
@@ -173,10 +174,5 @@ def classes_in(histogram: Histogram, rows: int) -> list[tuple[float, int]]:
 
 def _quantile(histogram: Histogram, share: float) -> int:
     """Return the index of the class in which this share of the steps is reached."""
-    at_least = share * sum(steps for _, steps in histogram)
-    counted = 0
-    for index, (_, steps) in enumerate(histogram):
-        counted += steps
-        if counted >= at_least:
-            return index
-    return len(histogram) - 1
+    reached = [*accumulate(steps for _, steps in histogram)]
+    return bisect_left(reached, share * reached[-1])

@@ -19,6 +19,8 @@ from gpudash.views.timeline import (
 
 AROUND = 0.1
 """Of an event's length, shown beside it where it is zoomed to."""
+LAST = 1e-9
+"""Of what is shown: so far before its end is still in sight."""
 
 
 class TraceView(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,10 +184,6 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
             return None
         event = int(self.row.events[self.position])
         return event if event >= 0 else None
-
-
-LAST = 1e-9
-"""Of what is shown: so far before its end is still in sight."""
 
 
 def view_of(timeline: Timeline) -> TraceView:

@@ -1,11 +1,14 @@
 """What is on the screen in every state and at every size."""
 
-import itertools
+import asyncio
 import math
 import os
 import subprocess
 import sys
 import threading
+import time
+from types import SimpleNamespace
+from weakref import WeakSet
 
 import msgspec
 import pytest
@@ -575,8 +578,16 @@ async def test_a_slow_terminal_gets_the_newest_frame_once_it_has_taken_the_one_b
 
 async def test_what_arrives_is_painted_however_late_the_loop_is(monkeypatch):
     async with dashboard(rate_hz=4.0) as d:
-        late = itertools.count(step=60)  # each look at the clock finds it a minute on
-        monkeypatch.setattr("textual.timer._time.get_time", lambda: float(next(late)))
+        begun = WeakSet()
+
+        def a_minute_late_to_begin():
+            task = asyncio.current_task()
+            late_s = 60.0 if task in begun else 0.0
+            begun.add(task)
+            return time.monotonic() + late_s
+
+        clock = SimpleNamespace(get_time=a_minute_late_to_begin)
+        monkeypatch.setattr("textual.timer._time", clock)
         for steps in (111, 222):
             await d.show(msgspec.structs.replace(training(), total_steps=steps))
         await d.until("222")

@@ -213,7 +213,7 @@ class Chart:
         self.widget.allow_drawing()
 
     async def show(self, snapshot, view=LIVE):
-        self.widget.show(throughput(snapshot), view)
+        self.widget.show(snapshot, view)
         await self.pilot.pause()
         return self.lines()
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from gpudash.errors import GpudashError
 from gpudash.tui.containment import ContainedApp
 from gpudash.tui.control import Control, OtherNumbersError
-from gpudash.tui.screens.dialog import Answer, AskKey, Dialog
+from gpudash.tui.screens.dialog import Answer, AskKey, Confirm, Dialog
 from gpudash.tui.screens.main import MainScreen
 from workloads.levers import LeverError
 
@@ -40,6 +40,10 @@ class Asking(ContainedApp):
 
         answers = {"y": "change it; this is asked once", "n": "leave it as it is"}
         self._open(AskKey(question, answers, "leaves it as it is"), answered)
+
+    def _confirm(self, question: str, yes: str, no: str, agreed: Callable[[], None]) -> None:
+        """Ask yes or no; do it where the user agrees."""
+        self._open(Confirm(question, yes, no), lambda answer: agreed() if answer else None)
 
     def _tell_of(self, request: Callable[[], str]) -> None:
         """Make a request that answers with a notice; show it, or why it cannot be."""

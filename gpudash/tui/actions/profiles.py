@@ -78,7 +78,9 @@ class ProfileActions(Asking):
         self._profile, self._shown = profile, shown
         self._say_of_profile("")
         self._show_profile(shown)
-        self._shown = await asyncio.to_thread(_summed_up, shown, before)
+        from gpudash.tui.profiles import sum_up  # noqa: PLC0415  # loaded by now
+
+        self._shown = await asyncio.to_thread(sum_up, shown, before)
         if self._shown.summary is not None:
             self._main.profiled = ProfiledWith(*of, self._shown.summary)
             self._main.show()
@@ -110,9 +112,3 @@ def _loaded(path: Path) -> "Shown":
 
     importlib.import_module("gpudash.tui.screens.timeline")
     return load(path)
-
-
-def _summed_up(shown: "Shown", before: "Shown | None") -> "Shown":
-    from gpudash.tui.profiles import sum_up  # noqa: PLC0415  # as above
-
-    return sum_up(shown, before)

@@ -1,12 +1,13 @@
 """The run is paused, restarted, typed into, recorded and left."""
 
 from datetime import datetime
+from functools import partial
 
 from gpudash import format as fmt
 from gpudash.errors import ExistsError, GpudashError
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import key_for
-from gpudash.tui.screens.dialog import AskChoice, AskKey, AskText, Confirm
+from gpudash.tui.screens.dialog import AskChoice, AskKey, AskText
 from workloads import CATALOGUE
 
 
@@ -88,16 +89,11 @@ class RunActions(Asking):
         try:
             self.control.record(name, force=force)
         except ExistsError as error:
-            self._ask_to_overwrite(name, error.fact)
+            question = f"{error.fact}. Replace it?"
+            again = partial(self._record, name, force=True)
+            self._confirm(question, "replace the file", "keep it", again)
         except GpudashError as error:
             self._refuse(error)
-
-    def _ask_to_overwrite(self, name: str, fact: str) -> None:
-        def answered(agreed: bool | None) -> None:  # noqa: FBT001  # Textual's callback
-            if agreed:
-                self._record(name, force=True)
-
-        self._open(Confirm(f"{fact}. Replace it?", "replace the file", "keep it"), answered)
 
     # ── leaving ─────────────────────────────────────────────────────────────────────────
 
@@ -106,17 +102,11 @@ class RunActions(Asking):
         recording = self.control.snapshot.recording
         if self.control.leavable and not self.control.ending:
             self._ask_what_becomes_of_it()
-            return
-        if recording is None or self.control.dead or self.control.leavable:
+        elif recording is None or self.control.dead or self.control.leavable:
             self._quit()
-            return
-
-        def answered(agreed: bool | None) -> None:  # noqa: FBT001  # Textual's callback
-            if agreed:
-                self._quit()
-
-        question = f"Recording to {recording.path}, {recording.rows:,} rows so far. Quit?"
-        self._open(Confirm(question, "complete the file and quit", "go on"), answered)
+        else:
+            question = f"Recording to {recording.path}, {recording.rows:,} rows so far. Quit?"
+            self._confirm(question, "complete the file and quit", "go on", self._quit)
 
     def _ask_what_becomes_of_it(self) -> None:
         """Ask whether a script is to end with the dashboard, or to go on alone."""

@@ -7,7 +7,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from gpudash.tui.screens.dialog import LEAVE, Dialog
+from gpudash.tui.screens.dialog import Dialog
 from gpudash.tui.widgets.values import ValueTable
 from workloads.levers import AUTO, Count, LeverError
 
@@ -26,7 +26,6 @@ class Chooser(Dialog[Chosen]):
     """Asks for a value of a lever. Its present one is no answer: nothing would change."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        LEAVE,
         Binding("enter", "set", "set", show=False),
         Binding("a", "compare", "A/B", show=False),
         Binding("c", "code", "code", show=False),
@@ -62,10 +61,6 @@ class Chooser(Dialog[Chosen]):
     def action_move(self, rows: int) -> None:
         """Move the cursor."""
         self._table.scroll_rows(rows)
-
-    def action_leave(self) -> None:
-        """Leave without an answer."""
-        self.dismiss(None)
 
     def action_set(self) -> None:
         """Answer that the value is to be set."""

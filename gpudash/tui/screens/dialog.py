@@ -15,24 +15,22 @@ from textual.widgets.option_list import Option
 
 from gpudash.format import plain
 
-LEAVE = Binding("escape", "dismiss(None)", "cancel", show=False)
-
 
 def text(content: str, *, classes: str | None = None) -> Static:
-    """Return a widget that shows text as it is, whatever it contains."""
-    return Static(plain_lines(content), classes=classes, markup=False)
-
-
-def plain_lines(content: str) -> str:
-    """Return text in which only line feeds are obeyed."""
-    return "\n".join(plain(line) for line in content.split("\n"))
+    """Return a widget that shows text as it is; of what it contains only line feeds are obeyed."""
+    shown = "\n".join(map(plain, content.split("\n")))
+    return Static(shown, classes=classes, markup=False)
 
 
 Answer = TypeVar("Answer")
 
 
 class Dialog(ModalScreen[Answer]):
-    """A screen above the main one that answers once."""
+    """A screen above the main one. It answers once; Escape answers None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "cancel", show=False)
+    ]
 
     def dismiss(self, result: Answer | None = None) -> AwaitComplete:
         """Answer; the second of two Enters that arrive together finds it answered."""
@@ -40,9 +38,7 @@ class Dialog(ModalScreen[Answer]):
 
 
 class AskText(Dialog[str]):
-    """Asks for a number or a file name; Enter answers."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [LEAVE]
+    """Asks for a line of text: a file's name, a part of a name; Enter answers."""
 
     def __init__(self, title: str, value: str, hint: str) -> None:
         super().__init__()
@@ -69,8 +65,6 @@ INDENT = 4
 
 class AskChoice(Dialog[str]):
     """Asks for one of a few names, each with a line on what it is."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [LEAVE]
 
     def __init__(self, title: str, choices: dict[str, str], current: str, hint: str) -> None:
         super().__init__()
@@ -104,8 +98,6 @@ class AskKey(Dialog[str]):
 
     Enter answers nothing: a key that is held would do so before the question is read.
     """
-
-    BINDINGS: ClassVar[list[BindingType]] = [LEAVE]
 
     def __init__(self, question: str, answers: dict[str, str], escape: str) -> None:
         """`answers` has a line for each key; `escape` says what Escape does."""
@@ -170,7 +162,7 @@ class Told(Dialog[None]):
     """Shows some lines; any of Escape, Enter and `q` leaves."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,q,e", "dismiss(None)", "close", show=False)
+        Binding("enter,q,e", "dismiss(None)", "close", show=False)
     ]
 
     def __init__(self, title: str, lines: Iterable[str]) -> None:

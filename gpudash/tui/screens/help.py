@@ -38,7 +38,7 @@ class Help(Dialog[None]):
     """Lists the keys; any of Escape, `?`, `q` and Enter leaves."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,question_mark,q,enter", "dismiss(None)", "close", show=False)
+        Binding("question_mark,q,enter", "dismiss(None)", "close", show=False)
     ]
 
     def __init__(self, keys: Sequence[Key], panel: str = "", reading: str = READING) -> None:

@@ -22,7 +22,6 @@ from gpudash.tui.keys import CHARTS, KEYS, RECORDED, Key, why_not
 from gpudash.tui.preferences import Tab
 from gpudash.tui.screens.bindings import bindings
 from gpudash.tui.screens.board import Board
-from gpudash.tui.throughput import throughput
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.activity import Activity
 from gpudash.tui.widgets.answer import AnswerStrip
@@ -33,7 +32,7 @@ from gpudash.tui.widgets.pane import Pane
 from gpudash.tui.widgets.status import StatusLine
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.tui.widgets.throughput import ThroughputChart
-from gpudash.tui.widgets.time_panel import CursorMoved, RangeChosen, Zoomed
+from gpudash.tui.widgets.time_panel import CursorMoved, RangeChosen, TimePanel, Zoomed
 from gpudash.tui.wording import result_text, verdict_text
 from gpudash.views.answer import Answer, answer
 
@@ -174,13 +173,9 @@ class MainScreen(Contained, Screen[None]):
             device.show(snapshot, control.cores)
 
     def _show_charts(self) -> None:
-        snapshot = self._control.snapshot
-        with self.query_one("#throughput", ThroughputChart).contained() as chart:
-            chart.show(throughput(snapshot), self._time)
-        with self.query_one("#activity", Activity).contained() as activity:
-            activity.show(snapshot, self._time)
-        with self.query_one("#step", StepTime).contained() as step:
-            step.show(snapshot, self._time)
+        for chart in self.query(TimePanel):
+            with chart.contained():
+                chart.show(self._control.snapshot, self._time)
 
     def _show_footer(self) -> None:
         with self.query_one("#footer", Bar).contained() as footer:
@@ -198,7 +193,7 @@ class MainScreen(Contained, Screen[None]):
 
     def allow_drawing(self) -> None:
         """Let the chart draw: plotext has been imported."""
-        self.query_one("#throughput", ThroughputChart).allow_drawing()
+        self.query_one(ThroughputChart).allow_drawing()
 
     # ── where the focus is, and what is in sight ────────────────────────────────────────
 
@@ -218,7 +213,9 @@ class MainScreen(Contained, Screen[None]):
 
     def action_panel_number(self, number: int) -> None:
         """Give the focus to a panel by its digit."""
-        name = PANELS[number - 1]
+        self._focus_on(PANELS[number - 1])
+
+    def _focus_on(self, name: str) -> None:
         if name in ("levers", "device"):
             self._rearrange(device=name == "device")
         if self._board.shown.zoomed:
@@ -232,7 +229,7 @@ class MainScreen(Contained, Screen[None]):
         panels = [name for name in PANELS if name != ("levers" if device else "device")]
         here = self._focused
         index = panels.index(here) + direction if here in panels else 0
-        self.action_panel_number(PANELS.index(panels[index % len(panels)]) + 1)
+        self._focus_on(panels[index % len(panels)])
 
     def action_view(self) -> None:
         """Show the next of levers, results, A/B, what a script prints, and log."""
@@ -243,7 +240,7 @@ class MainScreen(Contained, Screen[None]):
             self.choose_tab(tabs[tabs.index(self.pane.tab) + 1])
         else:
             self.pane.open(tabs[0])  # the next round begins with it
-            self.action_panel_number(4)
+            self._focus_on("levers")
 
     def choose_tab(self, tab: Tab) -> None:
         """Show this tab of the pane, also the next time that gpudash is started."""
@@ -255,7 +252,7 @@ class MainScreen(Contained, Screen[None]):
         """Show this tab of the pane."""
         self.pane.open(tab)
         self._rearrange(pane_rows=self.pane.wanted_rows)
-        self.action_panel_number(5)
+        self._focus_on("pane")
         self._show_footer()
 
     def find(self, text: str) -> bool:
@@ -264,7 +261,7 @@ class MainScreen(Contained, Screen[None]):
             return self.pane.find(text)
         found = self.levers.find(text)
         if found:
-            self.action_panel_number(4)
+            self._focus_on("levers")
         return found
 
     def copied(self) -> str:
@@ -281,7 +278,7 @@ class MainScreen(Contained, Screen[None]):
 
     def action_device(self) -> None:
         """Show the device in the levers' place, or the levers again."""
-        self.action_panel_number(4 if self._board.shown.device else 6)
+        self._focus_on("levers" if self._board.shown.device else "device")
 
     def action_zoom(self) -> None:
         """Give the focused panel all the room, or take it back."""
@@ -289,7 +286,7 @@ class MainScreen(Contained, Screen[None]):
 
     def _zoom(self, name: str) -> None:
         self._rearrange(zoomed=name)
-        chart = self.query_one("#throughput", ThroughputChart)
+        chart = self.query_one(ThroughputChart)
         chart.maximised = name == "throughput"
         chart.redraw()
 
@@ -303,7 +300,7 @@ class MainScreen(Contained, Screen[None]):
         elif time.end_s is not None:
             self._look(time.live())
         else:
-            self.action_panel_number(4)
+            self._focus_on("levers")
 
     # ── what the arrows mean ────────────────────────────────────────────────────────────
 
@@ -312,7 +309,7 @@ class MainScreen(Contained, Screen[None]):
         focused = self._focused
         if focused in CHARTS:
             if columns:
-                column_s = self.query_one("#throughput", ThroughputChart).time_range.bin_s
+                column_s = self.query_one(ThroughputChart).time_range.bin_s
                 self._look(self._time.moved(columns, column_s, self._newest_s))
         elif focused == "device":
             self.query_one("#device", DevicePanel).scroll_rows(rows)

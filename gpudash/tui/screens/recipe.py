@@ -20,7 +20,7 @@ class TakeHome(Dialog[None]):
     """Shows the lines for a value; `y` copies them, and the arrows go to the other values."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,q,c", "dismiss(None)", "close", show=False),
+        Binding("enter,q,c", "dismiss(None)", "close", show=False),
         Binding("y", "copy", "copy", show=False),
         Binding("right,l", "move(1)", "next value", show=False, priority=True),
         Binding("left,h", "move(-1)", "value before", show=False, priority=True),

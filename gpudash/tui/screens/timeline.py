@@ -17,6 +17,7 @@ from gpudash.tui.profiles import Shown
 from gpudash.tui.screens.bindings import bindings
 from gpudash.tui.screens.dialog import AskText
 from gpudash.tui.screens.help import Help
+from gpudash.tui.span import PAN
 from gpudash.tui.trace_view import TraceView, view_of
 from gpudash.tui.widgets.bar import Bar
 from gpudash.tui.widgets.profile_tables import change_rows, summary_rows
@@ -27,8 +28,6 @@ from gpudash.tui.widgets.trace_rows import duration, facts
 Page: TypeAlias = Literal["lanes", "summary", "changes"]
 ALL = 1_000_000
 """Rows; no table has as many."""
-PAN = 0.25
-"""Of what is shown."""
 READING = """\
 A lane is a CUDA stream, or a thread of the host by how deep its
 calls are nested. Copies and collectives have lanes besides.

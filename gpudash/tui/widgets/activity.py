@@ -45,10 +45,8 @@ class Activity(TimePanel):
         """Return the moment in the middle of this column of the body."""
         width, height = self.inside
         label_width, columns = _layout(self._fitting(width, height), width)
-        column = x - label_width - 2
-        if not 0 <= column < columns:
-            return None
-        return range_of(self._series, columns, self._view).middle_of(column)
+        time_range = range_of(self._series, columns, self._view)
+        return time_range.moment_in(x - label_width - 2) if columns else None
 
     def frame(self) -> Frame:
         """Return what the readings are of, and what the tops of the sparklines stand for."""

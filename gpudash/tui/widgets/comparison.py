@@ -106,10 +106,7 @@ def axis_of(intervals: Sequence[Interval]) -> Axis:
 
 def sampled(count: int, rows: int) -> list[int]:
     """Return at most `rows` of `count` indices, evenly spread, the last one among them."""
-    if rows <= 0 or count <= 0:
-        return []
-    if count <= rows:
-        return list(range(count))
+    rows = min(rows, count)
     return [round((index + 1) * count / rows) - 1 for index in range(rows)]
 
 

@@ -206,18 +206,19 @@ class LeverPanel(Panel, Scrolled):
             return
         row = self._levers[self._cursor]
         summary = _wrap(row.lever.summary, width)
-        values = _wrap(_values_text(row), width) if not row.refusal else []
-        fits = _wrap(row.forecast, width) if row.forecast else []
+        default = f"; default {row.default}" if row.default is not None else ""
+        values = _wrap(f"{row.lever.valid}{default}", width) if not row.refusal else []
+        fits = _wrap(row.forecast, width)
         does = EFFECTS[row.lever.effect] if row.acts else "needs a GPU: does nothing here"
         if row.keeps_weights:
             does = does.replace(" and new weights", ", same weights")
-        effect = _wrap(self._why_not or row.refusal or does, width)
-        keys = f" · {key_for('compare')} A/B · {key_for('screen.enter')} values"
         fixed = self._why_not or row.refusal
+        effect = _wrap(fixed or does, width)
+        keys = f" · {key_for('compare')} A/B · {key_for('screen.enter')} values"
         if row.acts and not fixed and cell_len(effect[0] + keys) < width:
             effect[0] += keys
         said = _wrap(f"A/B: {row.said}", width) if row.said else []
-        said_where = _wrap(row.context, width) if row.context else []
+        said_where = _wrap(row.context, width)
         rest = [*effect, *fits, *said, *said_where]
         if len(summary) + len(values) + len(rest) > height:
             values = []  # Enter shows them
@@ -253,11 +254,6 @@ def _values(row: LeverRow) -> Iterator[str]:
             yield f"{text}  default {fmt.plain(row.default)}"
         yield text
     yield value
-
-
-def _values_text(row: LeverRow) -> str:
-    default = f"; default {row.default}" if row.default is not None else ""
-    return f"{row.lever.valid}{default}"
 
 
 def _wrap(text: str, width: int) -> list[str]:

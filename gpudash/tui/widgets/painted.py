@@ -130,9 +130,8 @@ class Painted(Contained, Widget):
         if name not in self._inks:
             own, theme = self.visual_style, self.app.current_theme
             ground = own.background
-            if (
-                ground is None or ground.ansi is not None
-            ):  # the terminal's own: only light or dark is known of it
+            if ground is None or ground.ansi is not None:
+                # the terminal's own: only light or dark is known of it
                 ground = inks.BLACK if theme.dark else inks.WHITE
             style = (own + inks.style(name, self.app.theme_variables, ground)).rich_style
             self._inks[name] = style

@@ -205,12 +205,13 @@ class Pane(Panel, Scrolled):
         first = max(scroll.first + row - scroll.row, 0)
         self._scrolls["results"] = Scroll(row=row, first=first)
 
-    def _texts(self) -> list[str]:
+    def _texts(self) -> Sequence[str]:
+        """Return the rows or the lines of the open tab."""
         if self.tab == "results":
             return [row.configuration for row in self._table.results]
         if self.tab == "ranks":
             return [f"rank {row.rank}" for row in self._job.ranks]
-        return list(self.lines.get(self.tab, ()))
+        return self.lines.get(self.tab, ())
 
     @property
     def _scroll(self) -> Scroll:
@@ -218,10 +219,12 @@ class Pane(Panel, Scrolled):
         return self._scrolls.get(self.tab, top)
 
     @property
+    def _cursor(self) -> int | None:
+        return self._scroll.chosen(self._count) if self.has_focus else None
+
+    @property
     def _count(self) -> int:
-        if self.tab == "results":
-            return len(self._table.results)
-        return len(self._job.ranks if self.tab == "ranks" else self.lines.get(self.tab, ()))
+        return len(self._texts())
 
     def _go_to(self, row: int) -> None:
         count, scroll = self._count, self._scroll
@@ -246,17 +249,15 @@ class Pane(Panel, Scrolled):
         rows = map(self.inked, self._tab_rows(left, height))
         others = forest_rows(beside, BESIDE, height)
         side = Segment(" │ ", self.ink("border"))
-        for row, other, _ in zip_longest(
-            rows, map(self.inked, others), range(height), fillvalue=()
-        ):
+        inked = map(self.inked, others)
+        for row, other, _ in zip_longest(rows, inked, range(height), fillvalue=()):
             yield [*Segment.adjust_line_length([*row], left), side, *other]
 
     def _tab_rows(self, width: int, height: int) -> Iterator[Parts]:
         if self.tab == "results":
             shown = in_sight(self._table, self._scroll, height - 1)
-            cursor = self._scroll.chosen(self._count) if self.has_focus else None
             proven = {one.verdict for one in self._verdicts if one.proven and one.verdict}
-            yield from result_rows(self._table, shown, width, cursor=cursor, proven=proven)
+            yield from result_rows(self._table, shown, width, cursor=self._cursor, proven=proven)
         elif self.tab == "ab":
             rows = list(comparison_rows(self._comparison, width, height))
             yield from rows
@@ -265,15 +266,13 @@ class Pane(Panel, Scrolled):
                 yield ()
                 yield from forest_rows(earlier, width, height - len(rows) - 1)
         elif self.tab == "ranks" and self._job.ranks:
-            cursor = self._scroll.chosen(self._count) if self.has_focus else None
             in_view = self._scroll.in_sight(self._count, height - 1)
             shown = ranks_in_sight(self._job, in_view)
-            yield from rank_rows(self._job, shown, width, cursor=cursor)
+            yield from rank_rows(self._job, shown, width, cursor=self._cursor)
         elif self.lines.get(self.tab):
+            lines, last = self.lines[self.tab], self._scroll.chosen(self._count)
             ink = "text" if self.tab == "output" else "dim"
-            yield from log_rows(
-                self.lines[self.tab], self._scroll.chosen(self._count), width, height, ink
-            )
+            yield from log_rows(lines, last, width, height, ink)
         elif self.tab == "timeline":
             yield ((f" {self._profile}", "dim"),)
         elif self.tab in EMPTY:
@@ -324,8 +323,7 @@ class Pane(Panel, Scrolled):
             "output": "!" * ("output" in self._trouble),
             "log": f" {unread:,}{'!' * ('log' in self._trouble)}" if unread else "",
         }
-        running = self._comparison is not None and not self._comparison.is_over
-        if running:
+        if self._comparison is not None and not self._comparison.is_over:
             counts["ab"] = " ◌"
         long = [f"{TITLES[tab][0]}{counts.get(tab, '')}" for tab in self.tabs]
         room = self.size.width - 2 * MARGIN - len(DIGIT)
@@ -333,10 +331,7 @@ class Pane(Panel, Scrolled):
         titles = long if fits else [TITLES[tab][1] for tab in self.tabs]
         return tuple(
             Cell(
-                parts=(
-                    (DIGIT if tab == self.tab else "", "dim"),
-                    (title, self._tab_ink(tab)),
-                ),
+                parts=((DIGIT if tab == self.tab else "", "dim"), (title, self._tab_ink(tab))),
                 rank=0 if tab == self.tab else 1,
                 action=f"pane('{tab}')",
             )

@@ -4,7 +4,7 @@ The frame is painted with the content, row by row: a border of Textual's would c
 two more style matches before the first frame, and holds no buttons.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice, repeat
 
 import msgspec
@@ -29,6 +29,11 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     top_right: tuple[Cell, ...] = ()
     bottom: tuple[Cell, ...] = ()
     bottom_right: tuple[Cell, ...] = ()
+
+    def placed(self, width: int, *, top: bool) -> Iterator[tuple[int, Cell]]:
+        """Yield (column, cell) for the cells of an edge that there is room for."""
+        left, right = (self.top, self.top_right) if top else (self.bottom, self.bottom_right)
+        return placed(left, right, width, margin=MARGIN, gap=MARGIN)
 
 
 class Panel(Painted):
@@ -64,24 +69,18 @@ class Panel(Painted):
             HEAVY if self.has_focus else THIN
         )
         side = Segment(down, ink)
-        yield self._edge(left_top, across, right_top, frame.top, frame.top_right, width)
+        yield self._edge(left_top, across, right_top, frame.placed(width, top=True), width)
         blank: Row = []
         for row in islice(chain(self.body(width - 2, height - 2), repeat(blank)), height - 2):
             yield [side, *Segment.adjust_line_length(row, width - 2), side]
-        yield self._edge(left_bottom, across, right_bottom, frame.bottom, frame.bottom_right, width)
+        yield self._edge(left_bottom, across, right_bottom, frame.placed(width, top=False), width)
 
     def _edge(
-        self,
-        begin: str,
-        across: str,
-        end: str,
-        left: Sequence[Cell],
-        right: Sequence[Cell],
-        width: int,
+        self, begin: str, across: str, end: str, cells: Iterable[tuple[int, Cell]], width: int
     ) -> Row:
         ink = self.ink("focus" if self.has_focus else "border")
         row: Row = [Segment(begin + across, ink)]
-        for x, one in placed(left, right, width, margin=MARGIN, gap=MARGIN):
+        for x, one in cells:
             row += [Segment(across * (x - 1 - width_of(row)), ink), Segment(" ", ink)]
             row += [*self.inked(one.parts), Segment(" ", ink)]
         return [*row, Segment(across * (width - 1 - width_of(row)) + end, ink)]
@@ -96,11 +95,7 @@ class Panel(Painted):
         if not self.framed:
             self.clicked(event.x, event.y)
         elif event.y in (0, height - 1):
-            frame = self.frame()
-            top = event.y == 0
-            left = frame.top if top else frame.bottom
-            right = frame.top_right if top else frame.bottom_right
-            for x, one in placed(left, right, width, margin=MARGIN, gap=MARGIN):
+            for x, one in self.frame().placed(width, top=event.y == 0):
                 if x <= event.x < x + one.width and one.action:
                     self.act(one.action)
         else:

@@ -1,6 +1,7 @@
 """Several training processes side by side: a row for each rank, all on one scale."""
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import TypeAlias
 
 import msgspec
@@ -149,15 +150,8 @@ class _Layout:
     def head(self) -> str:
         """Return the titles."""
         cells = [f"{title:>{wide}}" for title, (_, wide) in self._numbers.items()]
-        return "".join(
-            [
-                cells[0],
-                _titled(SPARK, self._spark),
-                *cells[1:2],
-                _titled(BAR, self._bar),
-                *cells[2:],
-            ]
-        )
+        spark, bar = _titled(SPARK, self._spark), _titled(BAR, self._bar)
+        return "".join((cells[0], spark, *cells[1:2], bar, *cells[2:]))
 
     def row(self, row: RankRow, ink: str) -> Parts:
         """Return the cells of a rank."""
@@ -185,7 +179,7 @@ def columns_of(job: Job) -> Cells:
         **(waits if any(row.waits_ms is not None for row in ranks) else {}),
         **{
             title: _read(of, name, unit)
-            for of, titles in ((_gpu, OF_GPU), (_host, OF_HOST))
+            for of, titles in ((attrgetter("gpu"), OF_GPU), (attrgetter("host"), OF_HOST))
             for title, (name, unit) in titles.items()
             if any((reading := of(row)) and name in reading.values for row in ranks)
         },
@@ -206,14 +200,6 @@ def columns_of(job: Job) -> Cells:
 
 def _state(row: RankRow) -> str:
     return f"{row.state}, restart {row.restarts}" if row.restarts else row.state
-
-
-def _gpu(row: RankRow) -> Reading | None:
-    return row.gpu
-
-
-def _host(row: RankRow) -> Reading | None:
-    return row.host
 
 
 def _read(
@@ -260,10 +246,8 @@ def _sparkline(past: Values, top_ms: float, width: int) -> str:
     cells = ""
     for end in range(len(past), 0, -each):
         known = fmt.measured(past[max(end - each, 0) : end])
-        if known and top_ms:
-            cells = level_of(sum(known) / len(known) / top_ms) + cells
-        else:
-            cells = " " + cells
+        level = level_of(sum(known) / len(known) / top_ms) if known and top_ms else " "
+        cells = level + cells
     return f"{cells:>{width}}"
 
 

@@ -59,10 +59,7 @@ class StepTime(TimePanel):
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
         width = self.inside.width
-        column = x - gutter_of(width)
-        if not 0 <= column < width - gutter_of(width):
-            return None
-        return self._range(width).middle_of(column)
+        return self._range(width).moment_in(x - gutter_of(width))
 
     def frame(self) -> Frame:
         """Return the median and 95th percentile of the newest steps; at the cursor, its step."""
@@ -78,21 +75,15 @@ class StepTime(TimePanel):
                 for rank, (name, ms) in enumerate(named.items(), start=1)
             ),
         )
-        title = cell("³step, ms", "strong")
         whose = [cell("rank 0", "dim", rank=3)] * bool(snapshot.ranks)
+        top = (cell("³step, ms", "strong"), *whose)
         if not snapshot.series.at_s:
-            return Frame(top=(title, *whose), top_right=values)
-        time_range = self._range(self.inside.width)
-        newest_s = snapshot.series.at_s[-1]
+            return Frame(top=top, top_right=values)
+        begin, newest_s = begin_cells(self._range(self.inside.width)), snapshot.series.at_s[-1]
         end = newest_moment(newest_s, live=is_live(snapshot))
         if view.end_s is not None:
             end = fmt.minutes(view.end_s)
-        return Frame(
-            top=(title, *whose),
-            top_right=values,
-            bottom=begin_cells(time_range),
-            bottom_right=(cell(end, "dim"),),
-        )
+        return Frame(top=top, top_right=values, bottom=begin, bottom_right=(cell(end, "dim"),))
 
     def body(self, width: int, height: int) -> Iterator[Row]:
         """Yield the columns with their axis, and the legend in the last row."""

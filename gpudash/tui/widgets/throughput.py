@@ -11,6 +11,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from gpudash import format as fmt
+from gpudash.snapshot import Snapshot
 from gpudash.tui.axes import Runs, TimeRange, bins_of, cut, highest, range_of, time_ticks, value_at
 from gpudash.tui.cells import Cell, bar_of, cell
 from gpudash.tui.keys import key_for
@@ -24,6 +25,7 @@ from gpudash.tui.throughput import (
     scale_of,
     side_at,
     side_of,
+    throughput,
 )
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.painted import Row, width_of
@@ -60,8 +62,9 @@ class ThroughputChart(TimePanel):
     _can_draw = False
     _drawn: tuple[object, Sequence[str]] = ((), ())
 
-    def show(self, data: Throughput, view: TimeView) -> None:
-        """Take new data; nothing is painted where nothing changed."""
+    def show(self, snapshot: Snapshot, view: TimeView) -> None:
+        """Take new data; nothing is painted where nothing of it changed."""
+        data = throughput(snapshot)
         if (data, view) != (self.data, self.view):
             self.data, self.view = data, view
             self.repaint()
@@ -73,10 +76,8 @@ class ThroughputChart(TimePanel):
 
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
-        gutter, columns = _split(self._room(*self.inside)[0])
-        if not gutter <= x < gutter + columns:
-            return None
-        return self.time_range.middle_of(x - gutter)
+        gutter, _ = _split(self._room(*self.inside)[0])
+        return self.time_range.moment_in(x - gutter)
 
     @property
     def time_range(self) -> TimeRange:

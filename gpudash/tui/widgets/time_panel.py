@@ -6,6 +6,7 @@ from textual import events
 from textual.message import Message
 
 from gpudash import format as fmt
+from gpudash.snapshot import Snapshot
 from gpudash.tui.axes import TimeRange
 from gpudash.tui.cells import Cell, cell
 from gpudash.tui.timeview import TimeView
@@ -69,6 +70,10 @@ class TimePanel(Panel):
     """A click puts the cursor, a drag chooses a range, the wheel zooms; the screen is told."""
 
     _pressed_at = 0  # a column of the body
+
+    def show(self, snapshot: Snapshot, view: TimeView) -> None:
+        """Take new data; nothing is painted where nothing that is shown changed."""
+        raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     def time_at(self, x: int) -> float | None:
         """Return the moment in this column of the body; None beside the plot."""

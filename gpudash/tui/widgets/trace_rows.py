@@ -35,8 +35,8 @@ DEEPEST = 12
 """Levels that are indented, of a stack."""
 APART = 3
 """Columns between two labels of the ruler."""
-NAMES = {"waits": "waits", "overlap": "overlap"}
-"""Of rows that are not named by their lane."""
+NAMED_BY_KIND = ("waits", "overlap")
+"""Rows that are not named by their lane."""
 
 
 class Line:
@@ -147,7 +147,8 @@ def timeline_rows(view: TraceView, width: int, height: int) -> Iterator[Parts]:
 
 
 def _label(row: Row, width: int, *, here: bool) -> str:
-    name = NAMES.get(row.kind, "" if row.depth else fmt.plain(row.label))
+    label = "" if row.depth else fmt.plain(row.label)
+    name = row.kind if row.kind in NAMED_BY_KIND else label
     return fitted(f"{'▸' if here else ' '}{name}", width - 1) + " " if width > 1 else " " * width
 
 

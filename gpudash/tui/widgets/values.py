@@ -119,7 +119,7 @@ class ValueTable(Panel, Scrolled):
             top=(cell(fmt.plain(self.lever.name), "strong"),),
             top_right=(cell(self.lever.effect, "dim", rank=1),),
             bottom=(*keys, cell("c code", "key", rank=2, action="screen.code")),
-            bottom_right=(cell("esc", "dim", rank=2, action="screen.leave"),),
+            bottom_right=(cell("esc", "dim", rank=2, action="screen.dismiss(None)"),),
         )
 
     def body(self, width: int, height: int) -> Iterator[Row]:
