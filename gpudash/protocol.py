@@ -228,6 +228,8 @@ class Progress(Record, frozen=True, kw_only=True):
     known, and in all messages but about two a second."""
     collective_ms: float | None = None
     """How long they took in a step, hidden behind computation or not."""
+    collective_bus_mib: float | None = None
+    """What each link carries of them one way, by the factors of NCCL's tests."""
 
 
 class Changed(Record, frozen=True, kw_only=True):

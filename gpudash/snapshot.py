@@ -147,7 +147,7 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     """Its processes."""
     restarts: int = 0
     """How many processes had this rank before."""
-    collective_mib: float | None = None
+    collective_bus_mib: float | None = None
     collective_ms: float | None = None
     """Of a step, as in `protocol.Progress`."""
 

@@ -7,6 +7,7 @@ from gpudash.hooks.event import event
 from gpudash.hooks.explicit import Count
 from gpudash.hooks.steps import NOBODY, Steps, nothing
 from gpudash.hooks.tally import Tally
+from gpudash.instrument.collectives import Moved
 
 
 class DeclaredSteps(Steps):
@@ -33,7 +34,7 @@ class DeclaredSteps(Steps):
         self._asides.trains()
         if not self._has_waited:
             self._tally.calls = self._tally.backwards = 0
-            self._tally.data_s = 0.0
+            self._tally.data_s, self._tally.moved = 0.0, Moved()
             self._retime()
         else:
             self._mark("your_code")

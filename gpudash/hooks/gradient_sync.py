@@ -2,12 +2,14 @@
 
 import weakref
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from gpudash.hooks.shards import Listener, are_counted
 from gpudash.hooks.waits import Waits, listen
-from gpudash.instrument.collectives import Collectives, collectives_of
+from gpudash.instrument.collectives import Collectives, Moved, collectives_of
 from gpudash.instrument.last_gradient import LastGradient
 
 MEASURED = {"DistributedDataParallel", "FSDPModule"}
@@ -17,6 +19,8 @@ WITHIN = {
     "DTensor": "tensor parallelism communicates within forward and backward",
 }
 """By type: what makes the device wait where that cannot be told from work."""
+UNCOUNTED = {"FullyShardedDataParallel", "DTensor"}
+"""By type: what moves as many bytes as the others, and nobody counts them."""
 
 
 class _Reducer:
@@ -39,29 +43,38 @@ class _Reducer:
             self._on_gradient()
 
 
+class Hears(Waits, Listener, Protocol):
+    """Who is told of waits and of collectives."""
+
+
 class GradientSync:
-    """Hears of the backward passes that are measured; `waits` hears of waits elsewhere.
+    """Hears of the backward passes that are measured; `hears` hears of waits elsewhere.
 
     `on_gradient` is called on autograd's thread where a part of a pass is over, or where an
     all-reduce is about to begin, maybe the last.
     """
 
-    def __init__(self, waits: Waits, on_gradient: Callable[[], object]) -> None:
-        self._waits = waits
+    def __init__(self, hears: Hears, on_gradient: Callable[[], object]) -> None:
+        self._hears = hears
         self._on_gradient = on_gradient
         self._reducers: list[_Reducer] = []
         self._kinds: set[str] = set()
+        self._moved: Moved | None = None  # in a step, by fully_shard's collectives
         self.is_news = False
         """`unmeasured` has become something else."""
 
     def update(self, models: Iterable[nn.Module]) -> None:
         """Attend these models, of a training of several processes."""
-        listen(self._waits)
+        listen(self._hears)
         modules = [module for model in models for module in model.modules()]
         self._kinds = {kind.__name__ for module in modules for kind in type(module).__mro__}
-        self._kinds |= {
-            type(one).__name__ for module in modules for one in nn.Module.parameters(module, False)
-        }
+        parameters = [one for module in modules for one in nn.Module.parameters(module, False)]
+        self._kinds |= {type(one).__name__ for one in parameters}
+        self._moved = None
+        if "FSDPModule" in self._kinds:
+            are_counted(self._hears)
+            if not any(map(_is_split_again, parameters)):
+                self._kinds.discard("DTensor")
         known = {id(one.module()): one for one in self._reducers}
         self._reducers = [
             known.get(id(module)) or _Reducer(module, self._on_gradient)
@@ -73,8 +86,6 @@ class GradientSync:
         """Return what of it cannot be measured, as a clause; empty where all can."""
         self.is_news = False
         within = [why for kind, why in WITHIN.items() if kind in self._kinds]
-        if "FSDPModule" in self._kinds:
-            within = [why for why in within if why != WITHIN["DTensor"]]
         if any(one.last.is_lost for one in self._reducers):
             within = ["gradients come to no parameter of DistributedDataParallel"]
         elif not self._kinds.isdisjoint(MEASURED):
@@ -98,22 +109,34 @@ class GradientSync:
             self.is_news |= one.last.is_lost != was_lost
         return exposes
 
-    def step_ends(self) -> None:
-        """Take that a step had these passes."""
+    def step_ends(self, moved: Moved | None) -> None:
+        """Take that a step had these passes; `moved`: by fully_shard, None if it is not known."""
+        self._moved = moved
         for one in self._reducers:
             one.passes_a_step, one.passes = one.passes, 0
 
     def collectives(self) -> Collectives:
         """Return those of a step, by the newest numbers that there are."""
+        if not self._kinds.isdisjoint(UNCOUNTED):
+            return Collectives()
         found = [
             (one.passes_a_step, collectives_of(module))
             for one in self._reducers
             if one.passes_a_step and (module := one.module()) is not None
         ]
+        if "FSDPModule" in self._kinds:
+            moved = self._moved if are_counted(self._hears) else None
+            found.append((1, Collectives(*(moved or (None, None)))))
         return Collectives(
             mib=_sum((times, each.mib) for times, each in found),
+            bus_mib=_sum((times, each.bus_mib) for times, each in found),
             ms=_sum((times, each.ms) for times, each in found),
         )
+
+
+def _is_split_again(parameter: Tensor) -> bool:
+    """Return whether tensor parallelism splits it too, where fully_shard does."""
+    return sum(not one.is_replicate() for one in getattr(parameter, "placements", ())) > 1
 
 
 def _sum(parts: Iterable[tuple[int, float | None]]) -> float | None:

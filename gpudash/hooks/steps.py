@@ -141,7 +141,7 @@ class Steps:
         self._asides.border()
         if self._is_on and not self.is_skipping:
             self._known.learn(tally, timed=self._is_timed)
-            self._gradient_sync.step_ends()
+            self._gradient_sync.step_ends(tally.moved if self._is_timed else None)
         samples = self._count_samples(tally, samples)
         listened_to, self._thread = self._thread, NOBODY  # what is done now is not the script's
         try:
@@ -258,7 +258,7 @@ class Steps:
         tally, self._is_split = self._before_split, False
         if self._is_on:
             self._known.learn(tally, timed=self._is_timed)
-            self._gradient_sync.step_ends()
+            self._gradient_sync.step_ends(tally.moved if self._is_timed else None)
         samples = self._count_samples(tally)
         if self._is_timed:
             assert self.clock is not None

@@ -2,6 +2,8 @@
 
 from torch import Tensor
 
+from gpudash.instrument.collectives import Moved, together
+
 
 class Tally:
     """Counted up while the step is in progress."""
@@ -15,6 +17,7 @@ class Tally:
         "fetched",
         "is_open",
         "loss",
+        "moved",
         "tokens",
     )
 
@@ -33,6 +36,8 @@ class Tally:
         """No training call has come since the newest backward pass."""
         self.data_s = 0.0
         self.loss: Tensor | None = None
+        self.moved: Moved | None = Moved()
+        """By collectives that are counted as they are called; None where one is not known."""
 
     def add(self, later: "Tally") -> None:
         """Take what came after it."""
@@ -45,6 +50,7 @@ class Tally:
         self.is_open = later.is_open
         self.data_s += later.data_s
         self.loss = later.loss if later.loss is not None else self.loss
+        self.moved = together((self.moved, later.moved))
 
 
 def total(one: int | None, other: int | None) -> int | None:

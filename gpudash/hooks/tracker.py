@@ -25,6 +25,7 @@ from gpudash.hooks.rounds import GOES_ON, HERE, Begun, Ended, Rounds
 from gpudash.hooks.samples import first_dimension
 from gpudash.hooks.steps import NOBODY, nothing
 from gpudash.hooks.tally import total
+from gpudash.instrument.collectives import Moved, together
 
 AUTOCAST_EVERY = 16
 """After so many steps it is looked at again whether a root is called inside an autocast."""
@@ -288,6 +289,18 @@ class Tracker(Batches):
         self._waiting -= 1
         if self._waiting == 0:
             self._mark("backward" if self._backing else "forward")
+        return False
+
+    @event("communication")
+    def collective_called(self) -> bool:
+        """Take that a collective is on its way; return whether what it moves is to be told."""
+        is_looked_at = self._is_timed and not self.is_skipping
+        return is_looked_at and (get_ident() == self._thread or self._backing > 0)
+
+    @event("communication")
+    def collective_moves(self, moved: Moved | None) -> bool:
+        """Take what it moves."""
+        self._tally.moved = together((self._tally.moved, moved))
         return False
 
     # ── the model's calls ───────────────────────────────────────────────────────────────

@@ -1,35 +1,95 @@
-"""What the collectives of DistributedDataParallel move and take, by its own statistics.
+"""What collectives move and take: by the bytes of each, or by DistributedDataParallel's statistics.
 
-It times its first ten backward passes and every hundredth after them, whether somebody asks or not.
+DDP times its first ten backward passes and every hundredth after them, whether somebody asks or
+not.
 """
 
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 MIB = 2**20
+HOOKS = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks"
+KEPT = {
+    ("", ""): 1.0,
+    ("", "BuiltinCommHookType.ALLREDUCE"): 1.0,
+    ("", "BuiltinCommHookType.FP16_COMPRESS"): 0.5,
+    (HOOKS, "allreduce_hook"): 1.0,
+    (HOOKS, "fp16_compress_hook"): 0.5,
+    (HOOKS, "bf16_compress_hook"): 0.5,
+}
+"""By module and name of a communication hook: how much of float32 gradients it sends."""
+
+
+class Moved(NamedTuple):
+    """By collectives."""
+
+    mib: float = 0.0
+    """What this process puts in."""
+    bus_mib: float = 0.0
+    """What each link carries of it one way, by the factors of NCCL's tests."""
 
 
 class Collectives(NamedTuple):
     """Those of a backward pass, or of a step; None: not known."""
 
     mib: float | None = None
-    """What this process puts in."""
+    """As `Moved` has it, like the next one."""
+    bus_mib: float | None = None
     ms: float | None = None
     """From the begin of the first to the end of the last, hidden behind computation or not."""
+
+
+def all_gathered(shard_bytes: float, ranks: int) -> Moved:
+    """Return what an all-gather moves in which each rank puts in a shard."""
+    return Moved(shard_bytes / MIB, (ranks - 1) * shard_bytes / MIB)
+
+
+def reduce_scattered(whole_bytes: float, ranks: int) -> Moved:
+    """Return what a reduce-scatter moves in which each rank puts in the whole."""
+    return Moved(whole_bytes / MIB, (ranks - 1) / ranks * whole_bytes / MIB)
+
+
+def all_reduced(whole_bytes: float, ranks: int) -> Moved:
+    """Return what an all-reduce moves."""
+    return Moved(whole_bytes / MIB, 2 * (ranks - 1) / ranks * whole_bytes / MIB)
+
+
+def together(moved: Iterable[Moved | None]) -> Moved | None:
+    """Return the sum; None where one is not known."""
+    mib = bus_mib = 0.0
+    for one in moved:
+        if one is None:
+            return None
+        mib, bus_mib = mib + one.mib, bus_mib + one.bus_mib
+    return Moved(mib, bus_mib)
 
 
 def collectives_of(module: DistributedDataParallel) -> Collectives:
     """Return those of a pass that synchronises gradients, by the newest numbers: about 10 µs."""
     logged: dict[str, Any] = module._get_ddp_logging_data()  # type: ignore[no-untyped-call]  # noqa: SLF001  # documented
-    return Collectives(_mib(logged), (logged.get("backward_comm_time") or 0) / 1e6 or None)
+    ms = (logged.get("backward_comm_time") or 0) / 1e6 or None
+    moved = _moved(module, logged)
+    return Collectives(ms=ms) if moved is None else Collectives(*moved, ms)
 
 
-def _mib(logged: dict[str, Any]) -> float | None:
+def _moved(module: DistributedDataParallel, logged: dict[str, Any]) -> Moved | None:
+    """Return what a pass moves; of hooks that are not torch's nobody knows what they send."""
+    owner: str = ""
+    group: Any = module.process_group
+    with suppress(AttributeError, TypeError, ValueError):  # private, and empty without a hook
+        ((hook, group),) = module._comm_hooks  # noqa: SLF001  # the statistics have the name alone
+        owner = hook.__module__
+    kept, sizes = KEPT.get((owner, str(logged.get("comm_hook") or ""))), _sizes(logged)
+    if kept is None or not sizes or (kept < 1 and logged.get("dtypes") != "float"):
+        return None
+    return all_reduced(kept * sum(sizes), distributed.get_world_size(group))
+
+
+def _sizes(logged: dict[str, Any]) -> list[int]:
+    """Return those of the buckets, in bytes."""
     sizes = str(logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes") or "")
-    mib = sum(int(size) for size in sizes.split(",") if size.strip()) / MIB
-    hook = str(logged.get("comm_hook") or "").lower()
-    if hook:  # of other hooks nobody knows what they send
-        halves = "16_compress" in hook and logged.get("dtypes") == "float"
-        return mib / 2 if halves and mib else None
-    return mib or None
+    return [int(size) for size in sizes.split(",") if size.strip()]

@@ -131,6 +131,7 @@ class Reports:
                 mem_peak_mib=self.memory.peak_mib,
                 collective_mib=collectives.mib,
                 collective_ms=collectives.ms,
+                collective_bus_mib=collectives.bus_mib,
             )
         )
         self._clock.spent_s = 0.0  # within what follows

@@ -170,8 +170,9 @@ class _Rank:
         self._steps = progress.total_steps
         if progress.loss is not None:
             self._loss = progress.loss
-        if progress.collective_mib is not None or progress.collective_ms is not None:
-            self._collective = (progress.collective_mib, progress.collective_ms)
+        newest = progress.collective_bus_mib, progress.collective_ms
+        if newest != (None, None):
+            self._collective = newest
 
     def row(self, now_s: float, others_heard_s: float, *, hang: bool) -> RankRow:
         """Return what it says of itself."""
@@ -191,7 +192,7 @@ class _Rank:
         samples = total(step.samples for step in steps)
         tokens = total(step.tokens for step in steps)
         size = samples if tokens is None else tokens
-        collective_mib, collective_ms = self._collective
+        collective_bus_mib, collective_ms = self._collective
         return RankRow(
             rank=self._rank,
             pid=self._pid,
@@ -208,6 +209,6 @@ class _Rank:
             waits_ms=phases_ms.get(WAIT),
             history=self._history.values(now_s),
             tokens=size / count if count and size is not None else None,
-            collective_mib=collective_mib,
+            collective_bus_mib=collective_bus_mib,
             collective_ms=collective_ms,
         )

@@ -256,21 +256,21 @@ def look(toy, collectives, _step):
     collectives.append(toy.tracker.collectives())
 
 
-def one_rank(rank, folder, names):
+def one_rank(rank, folder, ranks, shapes):
     torch.set_num_threads(1)
     distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks
     )
     toy = watched()
     told = {}
-    for name in names:
+    for name, shape in shapes.items():
         toy.clear()
         toy.tracker.begin_anew()
         toy.tracker.active = True
         collectives = []
         toy.at_border = partial(look, toy, collectives)
         torch.manual_seed(0)
-        more = SHAPES[name](toy) or {}
+        more = shape(toy) or {}
         toy.tracker.finish()
         toy.look()
         told[name] = more | {
@@ -287,14 +287,16 @@ def one_rank(rank, folder, names):
     distributed.destroy_process_group()
 
 
-def main(names):
+def main(shapes, ranks):
+    """Train in these shapes, or in those that the command line names."""
+    shapes = {name: shapes[name] for name in sys.argv[1:] or shapes}
     with tempfile.TemporaryDirectory() as folder:
         # forked: torch is imported once, and nothing of it runs before
         multiprocessing.start_processes(
-            one_rank, (folder, names or [*SHAPES]), RANKS, start_method="fork"
+            one_rank, (folder, ranks, shapes), ranks, start_method="fork"
         )
-        print(json.dumps([json.loads(Path(folder, f"{n}.json").read_text()) for n in range(RANKS)]))
+        print(json.dumps([json.loads(Path(folder, f"{n}.json").read_text()) for n in range(ranks)]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(SHAPES, RANKS)

@@ -8,7 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 from gpudash.hooks.gradient_sync import GradientSync
 
 
-class NoWaits:
+class Nobody:
     def wait_begins(self):
         return False
 
@@ -24,7 +24,7 @@ def model():
 
 
 def test_a_pass_that_nobody_follows_has_sent_nothing(model):
-    sync = GradientSync(NoWaits(), lambda: None)
+    sync = GradientSync(Nobody(), lambda: None)
     sync.update([model])
 
     def backward(*, follows):
@@ -35,8 +35,8 @@ def test_a_pass_that_nobody_follows_has_sent_nothing(model):
         return sync.pass_ends()
 
     assert [backward(follows=True) for _ in range(3)] == [False, True, True]
-    sync.step_ends()
+    sync.step_ends(None)
     assert sync.collectives().mib is not None
     assert not backward(follows=False)
-    sync.step_ends()
+    sync.step_ends(None)
     assert sync.collectives().mib is None

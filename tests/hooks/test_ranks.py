@@ -76,8 +76,9 @@ def test_passes_that_send_nothing_do_not_communicate(told):
 def test_what_a_rank_puts_in_is_its_gradients_and_how_long_that_takes_is_told(told):
     bytes_sent = 4 * sum(one.numel() for one in ranks.Net().parameters())
     for rank in told["slow_in_forward"]:
-        ((mib, taken_ms),) = rank["collectives"]
+        ((mib, bus_mib, taken_ms),) = rank["collectives"]
         assert mib == pytest.approx(bytes_sent / 2**20)
+        assert bus_mib == pytest.approx(2 * (ranks.RANKS - 1) / ranks.RANKS * mib)
         assert taken_ms > 0
 
 

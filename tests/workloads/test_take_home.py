@@ -354,6 +354,6 @@ def test_the_lines_of_averaging_train_as_one_process_does(
 ) -> None:
     with processes().Pool(1) as pool:
         arguments = (name, value, str(tmp_path / "store"))
-        losses = pool.apply_async(losses_of_one_rank, arguments).get(timeout=90)
+        losses = pool.apply_async(losses_of_one_rank, arguments).get(timeout=120)
     close = 1e-3 if name == "gradient_compression" else 1e-6
     torch.testing.assert_close(losses, trained_here("seed", "0"), rtol=close, atol=close)

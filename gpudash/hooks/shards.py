@@ -1,0 +1,120 @@
+"""What fully_shard's collectives move: counted where it calls them, by the tensors themselves.
+
+So whatever decides on them is in it: prefetching, resharding, mixed precision, padding, passes that
+send nothing. Both places are private: a test says if one goes, and then nothing is known.
+"""
+
+import sys
+from collections.abc import Callable, Hashable
+from functools import cache, wraps
+from inspect import signature
+from types import ModuleType
+from typing import Any, Protocol
+
+from gpudash.hooks.frames import unseen
+from gpudash.hooks.signals import is_from_handler
+from gpudash.instrument.collectives import (
+    Moved,
+    all_gathered,
+    all_reduced,
+    reduce_scattered,
+    together,
+)
+from gpudash.instrument.uncompiled import uncompiled
+
+FSDP = "torch.distributed.fsdp."
+PLACE = f"{FSDP}_fully_shard._fsdp_param_group"
+
+
+class Listener(Hashable, Protocol):
+    """Who is told."""
+
+    def collective_called(self) -> bool:
+        """Take that a collective is on its way; return whether what it moves is to be told."""
+
+    def collective_moves(self, moved: Moved | None) -> bool:
+        """Take what it moves; None where nobody knows."""
+
+
+def are_counted(listener: Listener) -> bool:
+    """Have torch tell of all of them, once it is imported; return whether it does."""
+    place = sys.modules.get(PLACE)
+    ours = None if place is None else _patch(place, listener)
+    return ours is not None and all(getattr(place, name) is ours[name] for name in ours)
+
+
+def _gathers(called: dict[str, Any], result: Any) -> Moved | None:
+    ranks = called["group"].size()
+    if not _is_torchs(called["all_gather_comm"]):
+        return None
+    return all_gathered(result.all_gather_output.nbytes / ranks, ranks)
+
+
+def _reduces(called: dict[str, Any], result: Any) -> Moved | None:
+    across, copies = called["reduce_scatter_group"], called["all_reduce_group"]
+    if called["all_reduce_hook"] is not None or not _is_torchs(called["reduce_scatter_comm"]):
+        return None
+    ranks, whole_bytes = 1 if across is None else across.size(), result[0].nbytes
+    moved = [reduce_scattered(whole_bytes, ranks)] if ranks > 1 else []
+    if copies is not None and called["all_reduce_grads"]:
+        moved.append(all_reduced(whole_bytes / ranks, copies.size()))
+    return together(moved)
+
+
+PLACES: dict[str, tuple[Callable[[dict[str, Any], Any], Moved | None], set[str]]] = {
+    "foreach_all_gather": (_gathers, {"group", "all_gather_comm"}),
+    "foreach_reduce": (
+        _reduces,
+        {
+            "reduce_scatter_group",
+            "reduce_scatter_comm",
+            "all_reduce_group",
+            "all_reduce_grads",
+            "all_reduce_hook",
+        },
+    ),
+}
+"""By function: what tells the bytes, and the arguments that it looks at."""
+
+
+def _is_torchs(comm: object) -> bool:
+    """Return whether it sends what it is given; one of the script's may compress that."""
+    return type(comm).__module__.startswith(FSDP)
+
+
+@cache
+def _patch(place: ModuleType, listener: Listener) -> dict[str, Callable[..., Any]] | None:
+    """Return what stands in for the functions; None where they are not as they should be."""
+    ours = {}
+    for name, (measure, needed) in PLACES.items():
+        function = getattr(place, name, None)
+        names = list(signature(function).parameters) if callable(function) else []
+        if function is None or not needed <= {*names}:
+            return None
+        ours[name] = _telling(function, names, measure, listener)
+    for name, function in ours.items():
+        setattr(place, name, function)
+    return ours
+
+
+def _telling(
+    function: Callable[..., Any],
+    names: list[str],
+    measure: Callable[[dict[str, Any], Any], Moved | None],
+    listener: Listener,
+) -> Callable[..., Any]:
+    @wraps(function)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        with unseen:
+            result = function(*args, **kwargs)
+            if listener.collective_called():
+                try:
+                    moved = measure(dict(zip(names, args, strict=False), **kwargs), result)
+                except Exception as error:  # private: it may have become something else
+                    if is_from_handler(error):
+                        raise
+                    moved = None
+                listener.collective_moves(moved)
+            return result
+
+    return uncompiled(told, deeply=False)

@@ -1,0 +1,182 @@
+"""What the collectives of a step move, beside what was counted in torch.distributed itself."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from torch import nn, zeros
+
+from gpudash.hooks.gradient_sync import GradientSync
+from gpudash.hooks.shards import PLACE, are_counted
+from gpudash.instrument.collectives import MIB, Moved
+from tests.hooks import shards
+
+UNKNOWN = {
+    "gathered_by_the_script",
+    "reduced_by_the_script",
+    "tensor_parallel",
+    "averaged_in_fp16_by_the_script",
+    "averaged_by_the_script",
+}
+KNOWN = shards.SHAPES.keys() - UNKNOWN
+
+
+@pytest.fixture(scope="module")
+def told(told_by):
+    """By shape, what each rank told."""
+    each = told_by("shards")
+    return {shape: [rank[shape] for rank in each] for shape in shards.SHAPES}
+
+
+@pytest.mark.parametrize("shape", shards.SHAPES)
+def test_each_step_is_counted_and_no_hook_fails(told, shape):
+    for rank in told[shape]:
+        assert rank["failures"] == []
+        assert rank["steps"] == shards.STEPS
+
+
+@pytest.mark.parametrize("shape", sorted(KNOWN))
+def test_of_each_step_it_is_told_what_is_put_in_and_what_the_links_carry(told, shape):
+    for rank in told[shape]:
+        _found, *steps = rank["moved"]
+        for moved, counted in steps:
+            assert moved == pytest.approx(counted)
+
+
+@pytest.mark.parametrize("shape", sorted(UNKNOWN))
+def test_where_the_script_may_send_something_else_or_more_nothing_is_told(told, shape):
+    for rank in told[shape]:
+        assert all(moved == [None, None] for moved, _counted in rank["moved"])
+
+
+def test_a_layer_is_gathered_twice_and_its_gradients_are_scattered_once(told):
+    rows_each = ((one, -(-len(one) // shards.RANKS)) for one in shards.Net().parameters())
+    shard = sum(4 * rows * one[0].numel() for one, rows in rows_each) / MIB
+    whole = shards.RANKS * shard
+    for rank in told["each_layer"]:
+        (put_in, on_bus), _counted = rank["moved"][-1]
+        assert put_in == pytest.approx(2 * shard + whole)
+        assert on_bus == pytest.approx(3 * (whole - shard))
+
+
+def test_tensor_parallelism_beside_it_is_named(told):
+    for rank in told["tensor_parallel"]:
+        assert "in part: tensor parallelism communicates" in rank["found"]
+    for rank in told["each_layer"]:
+        assert "tensor parallelism" not in rank["found"]
+
+
+class Told:
+    def __init__(self):
+        self.moved = []
+
+    def wait_begins(self):
+        return False
+
+    def wait_ends(self):
+        return False
+
+    def collective_called(self):
+        return True
+
+    def collective_moves(self, moved):
+        self.moved.append(moved)
+        return False
+
+
+class Comm:
+    __module__ = "torch.distributed.fsdp.anything"
+
+
+class Group:
+    def size(self):
+        return 4
+
+
+def gather(params, group, all_gather_comm):
+    return SimpleNamespace(all_gather_output=zeros(4 * MIB // 4))
+
+
+def reduce(
+    params,
+    reduce_scatter_group,
+    reduce_scatter_comm,
+    all_reduce_group,
+    all_reduce_grads,
+    all_reduce_hook,
+):
+    return (zeros(1), "more")
+
+
+@pytest.fixture
+def torchs(monkeypatch):
+    """Return a function that makes a torch that has these two."""
+
+    def make(gather, reduce):
+        place = ModuleType(PLACE)
+        place.foreach_all_gather, place.foreach_reduce = gather, reduce
+        monkeypatch.setitem(sys.modules, PLACE, place)
+        return place
+
+    return make
+
+
+def test_a_gather_is_told_and_hands_on_what_it_returns(torchs):
+    place, told = torchs(gather, reduce), Told()
+    assert are_counted(told)
+    assert hasattr(place.foreach_all_gather([], Group(), Comm()), "all_gather_output")
+    assert told.moved == [Moved(1.0, 3.0)]
+
+
+def test_a_torch_that_has_it_otherwise_is_left_as_it_is(torchs):
+    def whole(params, reduce_group):
+        """The argument has another name."""
+
+    place = torchs(gather, whole)
+    assert not are_counted(Told())
+    assert place.foreach_all_gather is gather
+    assert place.foreach_reduce is whole
+
+
+def test_a_result_that_is_something_else_is_not_known_and_harms_nothing(torchs):
+    place, told = torchs(lambda params, group, all_gather_comm: "else", reduce), Told()
+    assert are_counted(told)
+    assert place.foreach_all_gather([], Group(), Comm()) == "else"
+    assert told.moved == [None]
+
+
+def test_nothing_is_known_once_the_script_has_replaced_a_function(torchs):
+    place, told = torchs(gather, reduce), Told()
+    assert are_counted(told)
+    place.foreach_reduce = reduce
+    assert not are_counted(told)
+
+
+class FSDPModule(nn.Linear):
+    """By name what fully_shard makes of a module."""
+
+
+class FullyShardedDataParallel(nn.Linear):
+    """By name the older FSDP."""
+
+
+@pytest.mark.parametrize(
+    ("kinds", "moved", "put_in"),
+    [
+        ([FSDPModule], Moved(1.0, 3.0), 1.0),
+        ([FSDPModule], None, None),  # the step was not measured
+        ([FSDPModule, FullyShardedDataParallel], Moved(1.0, 3.0), None),
+    ],
+)
+def test_a_step_moves_so_much_as_far_as_all_of_it_is_counted(torchs, kinds, moved, put_in):
+    torchs(gather, reduce)
+    sync = GradientSync(Told(), lambda: None)
+    sync.update([kind(2, 2) for kind in kinds])
+    assert sync.collectives().mib is None
+    sync.step_ends(moved)
+    assert sync.collectives().mib == put_in
+
+
+def test_nothing_is_known_where_nothing_is_sharded(monkeypatch):
+    monkeypatch.delitem(sys.modules, PLACE, raising=False)
+    assert not are_counted(Told())
