@@ -205,6 +205,7 @@ def rank() -> int:
 def job() -> str:
     """Return what the processes of this training have in common, and those of no other one here.
 
-    Two jobs on a machine have ports of their own; nodes may call the same address differently.
+    Two jobs on a machine have ports of their own; nodes may call the same address differently. A
+    job that torchrun restarts keeps its run id, and may get another port.
     """
     return ":".join(filter(None, map(os.environ.get, ("TORCHELASTIC_RUN_ID", "MASTER_PORT"))))
