@@ -27,7 +27,7 @@ class HangWatch:
     def look(self, now_s: float) -> Hang | None:
         """Return the hang, if one is suspected; ask where the processes are, and log it."""
         hang = self._hangs.hang(now_s)
-        if self._hangs.asks(now_s):
+        if self._hangs.wants_stacks(now_s):
             self._ask()
         if hang is None:
             self._log_end()

@@ -1,7 +1,7 @@
-"""What limits the training, and why: pure functions of a snapshot.
+"""Find what limits the training, and why: pure functions of a snapshot.
 
-The rules are asked in order, and the first one that matches is the answer; what was not
-measured claims nothing. docs/concepts/diagnosis.md explains them.
+Rules are tried in order, and the first one that matches is the answer. A rule whose value was not
+measured never matches. docs/concepts/diagnosis.md explains the rules.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from gpudash.views.settings_history import WARMUP_STEPS
 from workloads.levers import Lever, phrase
 
 Meanwhile: TypeAlias = Literal["comparing", "paused", "profiling", "switching"]
-"""What was known before is shown then."""
+"""Interruptions: nothing is measured, and the previous answer stays on the screen."""
 Kind: TypeAlias = Limit | Meanwhile | Literal["starting", "measuring", "silent", "ended"]
 """What limits the training, or what it does instead."""
 LIMITS: frozenset[str] = frozenset(get_args(Limit))
@@ -45,7 +45,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     step_ms: float | None = None
     lanes: tuple[Lane, ...] = ()
     tries: tuple[Try, ...] = ()
-    """The best first; none where no A/B can be run."""
+    """Proposed changes, best first; empty where no A/B can run."""
 
 
 def answer(
@@ -57,9 +57,9 @@ def answer(
 ) -> Answer:
     """Return what limits the training.
 
-    `before` is the answer until now: it holds a little below its threshold, and is shown while
-    nothing can be measured. `cores` are those that the training may use, if they are known.
-    `profile` is of steps with the present settings: where there is one, the answer rests on it.
+    `before` is the previous answer. It stands until its value is clearly below the threshold, and
+    is shown while nothing can be measured. `cores` is the number of CPU cores that the training may
+    use; None if unknown. `profile` is of steps with the present settings; its figures come first.
     """
     interrupted = _interrupted(snapshot, before)
     if interrupted is not None:
@@ -78,7 +78,7 @@ def answer(
         evidence = tuple(_end(snapshot)) if ended else tuple(_measuring(snapshot))
         return Answer(kind=kind, title=title, evidence=evidence, step_ms=step.step_ms, lanes=lanes)
     ours = bool(levers) and not snapshot.levers
-    limit = limit_of(_asked(snapshot, step, profile, ours=ours), before.kind if before else None)
+    limit = limit_of(_rules_of(snapshot, step, profile, ours=ours), before.kind if before else None)
     title = _title(limit, snapshot)
     return Answer(
         kind="ended" if ended else limit,
@@ -91,9 +91,9 @@ def answer(
 
 
 class Answers:
-    """The answers to a training that goes on.
+    """Gives an answer for each snapshot of a training.
 
-    A limit stands until another tick of the series is over: its values are means of ticks.
+    A limit is kept until the series has another tick, because its values are means of ticks.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class Answers:
         cores: int | None = None,
         profile: Summary | None = None,
     ) -> Answer:
-        """Return the answer now; arguments as those of `answer`."""
+        """Return the current answer; the arguments are those of `answer`."""
         before = self.newest
         is_same = self._series is snapshot.series and self._profile is profile
         goes_on = is_same and snapshot.state == "training" and not _interrupted(snapshot, before)
@@ -118,17 +118,17 @@ class Answers:
         return before
 
 
-def _asked(
+def _rules_of(
     snapshot: Snapshot, step: RecentStep, profile: Summary | None, *, ours: bool
 ) -> tuple[Rule, ...]:
-    """Return the rules; what makes the host wait is known of our own workloads alone."""
+    """Return the rules; which settings make the host wait is known of gpudash's workloads only."""
     launches = ours and not waiting_levers(snapshot.settings)
     waits = known_waits(snapshot.settings)
     return rules(step, profile, waits=waits, launches=launches, straggler=snapshot.straggler)
 
 
 def _interrupted(snapshot: Snapshot, before: Answer | None) -> Answer | None:
-    """Return what is going on where nothing can be measured; None where steps come."""
+    """Return the answer while nothing can be measured; None while steps finish."""
     hang = snapshot.hang
     if snapshot.state in ("training", "switching") and hang is not None and hang.stacks:
         return Answer(kind="silent", title=hangs.title(hang), evidence=hangs.clauses(hang))
@@ -160,7 +160,7 @@ def _meanwhile(snapshot: Snapshot) -> tuple[Meanwhile, str] | None:
 
 
 def _holding(before: Answer | None, kind: Meanwhile, title: str) -> Answer:
-    """Return an answer of this kind that shows what was known before."""
+    """Return an answer of this kind with the evidence and lanes of `before`."""
     if before is None or not before.lanes:
         return Answer(kind=kind, title=title)
     evidence = before.evidence
@@ -193,7 +193,10 @@ TITLES: dict[Limit, str] = {
 
 
 def _title(limit: Limit, snapshot: Snapshot) -> str:
-    """Return it; a rank that is always the slow one is named, and ranks may lack cores alone."""
+    """Return the title of a limit; a rank that is always the slow one is named.
+
+    Several ranks can run short of cores without any other job.
+    """
     straggler = snapshot.straggler
     if limit == "cores" and len(snapshot.ranks) > 1:
         return "short of cores"
@@ -205,7 +208,7 @@ def _title(limit: Limit, snapshot: Snapshot) -> str:
 
 
 def _end(snapshot: Snapshot) -> Iterator[str]:
-    """Yield why it failed, if it did, and that a script has ended without a training step."""
+    """Yield why the training failed, and whether a script ended without a training step."""
     if snapshot.state == "failed":
         yield from fmt.plain(snapshot.status.partition(" – ")[0]).split(": ", 1)
     if is_script(snapshot) and not snapshot.total_steps:
@@ -213,7 +216,7 @@ def _end(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _measuring(snapshot: Snapshot) -> Iterator[str]:
-    """Yield what is waited for, which row is measured, and what its rate will be compared with."""
+    """Yield what the answer still needs, the row being measured, and the row before it."""
     yield f"slow steps need fewer; the first {WARMUP_STEPS} are warm-up"
     rows = [row for row in snapshot.results if not row.verdict]
     if rows and rows[-1].live:

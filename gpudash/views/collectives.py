@@ -1,4 +1,4 @@
-"""What several processes exchange in a step, in words: how much, how fast, how much of it shows."""
+"""Describe a step's collectives: their bytes, bus bandwidth and exposed share."""
 
 from math import inf
 
@@ -10,14 +10,14 @@ MIB = 2**20
 
 
 def collectives_line(snapshot: Snapshot) -> str:
-    """Return it as a clause; empty where it is not known, as in a single process.
+    """Return bytes, time and bandwidth of a step's collectives as a clause; empty if unknown.
 
-    The rank whose collectives take the shortest waits least in them: its time is the links'.
+    The rank with the shortest collectives waits least in them, so its time is that of the links.
     """
-    told = [row for row in snapshot.ranks if row.collective_bus_mib]
-    if not told:
+    known = [row for row in snapshot.ranks if row.collective_bus_mib]
+    if not known:
         return ""
-    row = min(told, key=lambda one: one.collective_ms or inf)
+    row = min(known, key=lambda one: one.collective_ms or inf)
     mib, ms = row.collective_bus_mib or 0.0, row.collective_ms
     if not ms:
         return f"each rank sends {fmt.significant(mib)} MiB a step"

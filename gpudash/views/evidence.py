@@ -1,4 +1,4 @@
-"""What is said of a limit: clauses with what was measured, the most important first."""
+"""State the measurements behind a limit as clauses, the most important first."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -25,11 +25,11 @@ from gpudash.views.rules import DATA_PCT, Limit
 
 ASK_PROFILE = "t profiles some steps and tells"
 MOST_WAITS = 5
-"""Of a profile's lines."""
+"""Most waits of a profile that are listed."""
 
 
 class Measured(NamedTuple):
-    """What there is to tell from."""
+    """The measurements that the clauses are made from."""
 
     snapshot: Snapshot
     step: RecentStep
@@ -37,21 +37,21 @@ class Measured(NamedTuple):
 
     @property
     def who(self) -> str:
-        """Return whose processes are read: of several ranks those of rank 0."""
+        """Return whose host readings these are: with several ranks, rank 0's."""
         return "rank 0" if len(self.snapshot.ranks) > 1 else "the training"
 
     @property
     def of_step(self) -> str:
-        """Return `of 3.40 ms`."""
+        """Return the step's duration, as `of 3.40 ms`."""
         return f"of {fmt.milliseconds(self.step.step_ms)} ms"
 
     def share(self, ms: float | None) -> str:
-        """Return it in percent of the step."""
+        """Return `ms` as a percentage of the step."""
         return fmt.percent(self.step.share_pct(ms))
 
 
 def evidence_of(limit: Limit, measured: Measured) -> tuple[str, ...]:
-    """Return what was measured of it."""
+    """Return the clauses for a limit."""
     return tuple(filter(None, _EVIDENCE[limit](measured)))
 
 
@@ -69,7 +69,7 @@ def _other_jobs(measured: Measured) -> Iterator[str]:
         yield "no lever changes that"
     else:  # a loader may wait for a core too, or for something that a lever changes
         yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
-    if len(measured.snapshot.ranks) <= 1:  # of several, rank 0's cores alone are known
+    if len(measured.snapshot.ranks) <= 1:  # with several ranks, only rank 0's cores are known
         yield _gained("cores", "with every core", measured)
 
 
@@ -95,7 +95,7 @@ def _straggler(measured: Measured) -> Iterator[str]:
 
 
 def beside(limit: Limit, snapshot: Snapshot) -> Iterator[str]:
-    """Yield what is told of a slow rank that is not the limit."""
+    """Yield a clause about a slow rank that is not the limit."""
     straggler = snapshot.straggler
     if straggler is None or limit == "straggler":
         return
@@ -110,7 +110,7 @@ def beside(limit: Limit, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _in_what(phase: str, phases: Iterable[Phase]) -> str:
-    """Return ` in backward`; nothing where it cannot be told."""
+    """Return where a rank is slow, as ` in backward`; empty if unknown."""
     labels = {one.name: one.label for one in phases}
     said = {"": "", "data": " in its data loading", "host": " on the host"}
     return said.get(phase, f" in {fmt.plain(labels.get(phase, phase))}")
@@ -177,7 +177,7 @@ def _launch(measured: Measured) -> Iterator[str]:
 
 
 def _host(measured: Measured) -> Iterator[str]:
-    """Yield why the host may be busy, and what would tell."""
+    """Yield why the host may be busy, and that a profile would show it."""
     snapshot, step = measured.snapshot, measured.step
     yield f"host busy {measured.share(step.host_ms)} {measured.of_step}"
     waits = waiting_levers(snapshot.settings)
@@ -212,7 +212,7 @@ def _gpu(measured: Measured) -> Iterator[str]:
 
 
 def _units(measured: Measured) -> Iterator[str]:
-    """Yield what the GPU is busy with, as far as that is measured."""
+    """Yield the measured activity of the GPU's units."""
     step, profile = measured.step, measured.profile
     shares = {
         "SMs active": step.sm_active_pct,
@@ -231,10 +231,10 @@ def _cpu(measured: Measured) -> Iterator[str]:
 
 
 def _shares(measured: Measured) -> Iterator[str]:
-    """Yield what the step goes into; host and device work at the same time."""
+    """Yield the share of each part of the step; host and device overlap."""
     step = measured.step
     at_work, left = at_work_pct(step, None), step.share_pct(step.unattributed_ms)
-    if at_work is not None and left is not None:  # the script's own code may rest
+    if at_work is not None and left is not None:  # the device may idle between two events
         left += (step.share_pct(step.computing_ms) or 0.0) - at_work
     shares = {
         "GPU" if step.on_gpu else "computing": at_work,
@@ -247,7 +247,7 @@ def _shares(measured: Measured) -> Iterator[str]:
 
 
 def _gained(limit: Limit, how: str, measured: Measured) -> str:
-    """Return what there is to gain without the limit: `without its waits up to +25 %`."""
+    """Return the gain without the limit, as `without its waits up to +25 %`."""
     gain = without(limit, measured.step, measured.profile)
     return f"{how} {gain.label}" if gain is not None else ""
 
@@ -268,7 +268,7 @@ def _cores(measured: Measured) -> str:
 
 
 def place(sync: SyncUse) -> str:
-    """Return where it waits and for what: `at losses/masked.py:41 nonzero`."""
+    """Return where the host waits and in which call, as `at losses/masked.py:41 nonzero`."""
     where = f"at {fmt.plain(fmt.source_line(sync.file, sync.line))}" if sync.file else "in"
     return f"{where} {fmt.plain(sync.what)}".rstrip()
 

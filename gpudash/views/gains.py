@@ -1,7 +1,7 @@
-"""What a lever can bring, as a range that follows from what was measured.
+"""Estimate the gain of a lever as a range derived from measurements.
 
-A step ends when the longest of what runs at the same time does. So a lever that removes time from
-one part brings at most what the others leave; no table says what a lever is worth.
+A step lasts as long as the longest of the parts that run at the same time. A lever that shortens
+one part gains at most the time down to the next longest. No table of typical gains is used.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,24 +28,25 @@ from gpudash.views.recent_step import RecentStep
 from gpudash.views.rules import DEVICE_PCT, Limit
 
 ADDED_WORKER = 0.5
-"""The least that a worker more makes, of what one makes now: two hardware threads share a core."""
+"""Least speed of an added worker, relative to a present one: two hardware threads share a core."""
 UPDATE = (3.0, 2.0)
-"""Times the weights, and the optimizer's state: what is updated is read and written, and the
-gradients, as large as the weights, are read."""
+"""Memory traffic of an update, in multiples of the weights' and of the optimizer state's size. Both
+are read and written; the gradients, as large as the weights, are read."""
 COMPRESSION = 4.0
-"""Times the gradients: DDP's hook casts them to half as many bits, divides, and casts them back."""
+"""Memory traffic of gradient compression, in multiples of the gradients' size: DDP's hook casts to
+half as many bits, divides, and casts back."""
 LEAST_PCT = 1.0
-"""A lever that can bring no more than this is not proposed."""
+"""A lever that can gain less than this is not proposed."""
 
 
 class Gain(msgspec.Struct, frozen=True):
-    """Throughput more than now, in percent."""
+    """A gain in throughput, in percent of the present."""
 
     low_pct: float | None
-    """None where only a ceiling is known."""
+    """None if only an upper bound is known."""
     high_pct: float
     source: str = ""
-    """What it was derived from, in a line; empty where the answer's other clauses say it."""
+    """The measurement behind it, in a line; empty if other clauses of the answer state it."""
 
     @property
     def label(self) -> str:
@@ -58,7 +59,7 @@ class Gain(msgspec.Struct, frozen=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A lever's move from one value to another, and all that was measured."""
+    """A change of a lever from value `a` to `b`, and the measurements to estimate its gain."""
 
     a: str
     b: str
@@ -66,40 +67,40 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     phases: tuple[Phase, ...] = ()
     profile: Summary | None = None
     workers: int = 0
-    """Of the loader."""
+    """Workers of the data loader."""
     feeds: bool = False
-    """Whether batches are there however many are asked for."""
+    """Whether batches are available at any rate, because no loader makes them."""
 
 
 def gain_of(lever: str, case: Case) -> Gain | None:
-    """Return what moving this lever can bring; None where nothing measured supports a range."""
+    """Return the gain of changing this lever; None if no measurement supports a range."""
     derive = _DERIVED.get(lever)
     return derive(case) if derive is not None and case.step.step_ms else None
 
 
 def without(limit: Limit, step: RecentStep, profile: Summary | None = None) -> Gain | None:
-    """Return what the training gains if a limit that no lever moves is gone; None if unknown."""
+    """Return the gain if a limit that no lever moves were gone; None if unknown."""
     derive = _GONE.get(limit)
     return derive(step, profile) if derive is not None and step.step_ms else None
 
 
 def workers_needed(step: RecentStep, workers: int) -> int:
-    """Return how many loader workers would keep the step from waiting, if each makes as much."""
+    """Return how many loader workers, each as fast as now, would keep the step from waiting."""
     if not step.step_ms or not step.starved_ms:
         return workers
-    if not workers:  # batches are made between the steps
+    if not workers:  # without workers, batches are made between the steps
         return ceil(step.starved_ms / max(step.step_ms - step.starved_ms, 1e-3))
     return ceil(workers * step.step_ms / max(step.step_ms - step.starved_ms, 1e-3))
 
 
 def _more_workers(case: Case) -> Gain | None:
-    """Batches come faster by the workers added, until the step no longer waits."""
+    """Return the gain of more loader workers, until the step no longer waits."""
     step, before, after = case.step, int(case.a), int(case.b)
     step_ms, starved_ms = step.step_ms or 0.0, step.starved_ms or 0.0
     if not starved_ms or after <= before:
         return None
     rest_ms = step_ms - starved_ms
-    batch_ms = step_ms * before if before else starved_ms  # that one worker takes for a batch
+    batch_ms = step_ms * before if before else starved_ms  # one worker's time for a batch
     added = after - max(before, 1)
 
     def step_with(efficiency: float) -> float:
@@ -116,10 +117,10 @@ def _more_workers(case: Case) -> Gain | None:
     )
 
 
-def _no_wait(case: Case) -> Gain | None:
-    """Make batches free: that is what cached ones are.
+def _free_batches(case: Case) -> Gain | None:
+    """Return the gain if batches took no time, as cached ones do.
 
-    On a CPU that is no ceiling: what workers no longer take of its cores, the training gets.
+    On a CPU this is no upper bound: the training also gets the cores that the workers used.
     """
     starved_ms = case.step.starved_ms
     if not starved_ms or not case.step.on_gpu:
@@ -128,9 +129,10 @@ def _no_wait(case: Case) -> Gain | None:
 
 
 def _pinned(case: Case) -> Gain | None:
-    """Copy from page-locked memory; to put a batch there takes no time of its own at best.
+    """Return the gain of copying from pinned (page-locked) memory.
 
-    It may take the loader's thread, or the host, longer than a step is: that is then the limit.
+    At best, pinning a batch is hidden. If it takes the loader's thread, or the host, longer than a
+    step, pinning is the limit.
     """
     step_ms = case.step.step_ms or 0.0
     copying_ms, pinning = copy_ms(case.step, case.profile), pinning_of(case.profile)
@@ -154,8 +156,8 @@ def _pinned(case: Case) -> Gain | None:
     )
 
 
-def _halves(case: Case) -> Gain | None:
-    """Run both halves at a time: the shorter one is hidden, as far as SMs are left for it."""
+def _pipelined(case: Case) -> Gain | None:
+    """Return the gain of pipelining: the shorter half is hidden as far as SMs are free for it."""
     step = case.step
     prepare_ms, train_ms = (_half_ms(case, lane) for lane in ("prepare", "train"))
     hidden_ms = min(prepare_ms, train_ms)
@@ -173,8 +175,8 @@ def _half_ms(case: Case, lane: str) -> float:
     return sum(case.step.phases_ms.get(each.name, 0.0) for each in case.phases if each.lane == lane)
 
 
-def _replayed(case: Case) -> Gain | None:
-    """Launch the step at once: what is left is the device's own work, and waiting for data."""
+def _cuda_graph(case: Case) -> Gain | None:
+    """Return the gain of launching the step at once: device work and data wait remain."""
     step_ms, starved_ms = case.step.step_ms or 0.0, case.step.starved_ms or 0.0
     working = _working_ms(case)
     if working is None:
@@ -189,10 +191,13 @@ def _replayed(case: Case) -> Gain | None:
 
 
 def _larger_batch(case: Case) -> Gain | None:
-    """As many launches for more samples: a step is no longer until the GPU's work fills it."""
+    """Return the gain of more samples for the same launches.
+
+    A step takes no longer until the GPU's work fills it.
+    """
     step_ms, working, times = case.step.step_ms or 0.0, _working_ms(case), int(case.b) / int(case.a)
     if working is None or times <= 1 or 100 * working[0] >= DEVICE_PCT * step_ms:
-        return None  # a GPU that is busy takes longer for more
+        return None  # a busy GPU takes longer for more samples
     longer_ms = max(step_ms, times * working[0])
     low = _faster_pct(times * step_ms, longer_ms) if case.feeds else None
     source = f"{working[1]}, at {times:g} times the batch up to {fmt.milliseconds(longer_ms)} ms"
@@ -200,7 +205,7 @@ def _larger_batch(case: Case) -> Gain | None:
 
 
 def _working_ms(case: Case) -> tuple[float, str] | None:
-    """Return how long the GPU works on a step, and how that is known."""
+    """Return the GPU's work on a step in ms, and its source in words; None if unknown."""
     step = case.step
     if case.profile is not None and (at_work_ms := busy_ms(step, case.profile)) is not None:
         return at_work_ms, f"the GPU works {fmt.milliseconds(at_work_ms)} ms of a step"
@@ -210,8 +215,8 @@ def _working_ms(case: Case) -> tuple[float, str] | None:
     return at_work_ms, f"a kernel runs {fmt.percent(step.gpu_util_pct)} of the time"
 
 
-def _one_kernel(case: Case) -> Gain | None:
-    """Update all weights at once: no form is faster than memory, where that was measured."""
+def _fused_optimizer(case: Case) -> Gain | None:
+    """Return the gain of updating all weights in one kernel, bounded by memory bandwidth."""
     optimizer_ms, least_ms = case.step.phases_ms.get("optimizer"), traffic_ms(case.profile, *UPDATE)
     if not optimizer_ms:
         return None
@@ -222,9 +227,9 @@ def _one_kernel(case: Case) -> Gain | None:
 
 
 def _bf16(case: Case) -> Gain | None:
-    """Multiply as fast as bf16 does here, with half the traffic otherwise; casts come on top.
+    """Return the gain of bf16: faster products, half the traffic elsewhere, less the casts.
 
-    Autocast casts nothing but what is multiplied, and what follows from it.
+    Autocast casts only the operands of products, and what is computed from their results.
     """
     step, profile = case.step, case.profile
     at_work_ms = busy_ms(step, profile) if profile is not None else None
@@ -233,7 +238,7 @@ def _bf16(case: Case) -> Gain | None:
     products = products_of(profile)
     if products is None:
         return None
-    optimizer_ms = step.phases_ms.get("optimizer", 0.0)  # it works in what the weights are
+    optimizer_ms = step.phases_ms.get("optimizer", 0.0)  # in the weights' precision
     others_ms = max(at_work_ms - products.ms - optimizer_ms, 0.0) if products.ms else 0.0
     saved_ms = products.ms - products.bf16_ms - products.cast_ms + others_ms / 2
     source = (
@@ -243,8 +248,11 @@ def _bf16(case: Case) -> Gain | None:
     return _up_to(case, saved_ms, source)
 
 
-def _half_the_bytes(case: Case) -> Gain | None:
-    """Send half as much: at best half of the exposed communication goes, and casts are hidden."""
+def _gradient_compression(case: Case) -> Gain | None:
+    """Return the gain of sending half the bytes.
+
+    At best half of the exposed communication goes, and the casts are hidden.
+    """
     exposed = exposed_ms(case.step, case.profile)
     if not exposed:
         return None
@@ -259,33 +267,36 @@ def _half_the_bytes(case: Case) -> Gain | None:
     )
 
 
-def _no_waits(step: RecentStep, profile: Summary | None) -> Gain | None:
-    """Let the host go on launching where it waits for the device."""
+def _without_syncs(step: RecentStep, profile: Summary | None) -> Gain | None:
+    """Return the gain if the host went on launching where it now waits for the device."""
     saved, step_ms = saved_ms(step, profile) if profile is not None else None, step.step_ms or 0.0
     if not saved:
         return None
     return Gain(None, _faster_pct(step_ms, step_ms - saved))
 
 
-def _no_asides(step: RecentStep, _profile: Summary | None) -> Gain | None:
-    """Train all the time; a window that begins at another moment holds one aside more or fewer."""
+def _without_asides(step: RecentStep, _profile: Summary | None) -> Gain | None:
+    """Return the gain of training all the time, without evaluation and checkpoints.
+
+    It is a range, since a window that begins at another moment holds one more or one fewer.
+    """
     if step.aside_pct is None or not step.asides:
         return None
     one = step.aside_pct / step.asides
     if step.aside_pct + one >= 100:
-        return None  # too few were seen to tell how much they take
+        return None  # too few were seen for an estimate
     low, high = (
         _faster_pct(100.0, 100 - pct) for pct in (step.aside_pct - one, step.aside_pct + one)
     )
     return Gain(low, high)
 
 
-def _no_core_wait(step: RecentStep, _profile: Summary | None) -> Gain | None:
-    """Give every thread its core: no second is saved that none waited in, nor any core's work."""
+def _without_core_wait(step: RecentStep, _profile: Summary | None) -> Gain | None:
+    """Return the gain if every thread had a core: at most the waiting time is saved."""
     waits_pct, busy = step.core_wait_pct, step.busy_cores
     if waits_pct is None or not 0 < waits_pct < 100 or busy is None:
         return None
-    asked = max(busy / (1 - waits_pct / 100), 1.0)  # cores, as `core_wait_pct` is a share of them
+    asked = max(busy / (1 - waits_pct / 100), 1.0)  # cores; `core_wait_pct` is a share of them
     least_pct = max(100 - waits_pct * asked, 100 * busy / step.cores if step.cores else 0.0)
     return Gain(None, _faster_pct(100.0, least_pct)) if least_pct > 0 else None
 
@@ -300,12 +311,12 @@ def _ms(case: Case) -> str:
 
 
 def _faster_pct(before_ms: float, after_ms: float) -> float:
-    """Return how much more is done in the same time, where it can be no less."""
+    """Return the gain in throughput in percent, at least 0."""
     return max(_change_pct(before_ms, after_ms), 0.0)
 
 
 def _change_pct(before_ms: float, after_ms: float) -> float:
-    """Return how much more or less is done; a step cannot become shorter than 1 %."""
+    """Return the change in throughput in percent; a step keeps at least 1 % of its time."""
     return 100 * (before_ms / max(after_ms, before_ms / 100) - 1)
 
 
@@ -315,23 +326,23 @@ def _signed(pct: float) -> str:
 
 _DERIVED: Mapping[str, Callable[[Case], Gain | None]] = {
     "num_workers": _more_workers,
-    "prefetch_factor": _no_wait,
-    "data": _no_wait,
-    "input": _no_wait,
-    "augment_on": _no_wait,
+    "prefetch_factor": _free_batches,
+    "data": _free_batches,
+    "input": _free_batches,
+    "augment_on": _free_batches,
     "pin_memory": _pinned,
-    "pipelined": _halves,
-    "cuda_graph": _replayed,
+    "pipelined": _pipelined,
+    "cuda_graph": _cuda_graph,
     "batch_size": _larger_batch,
-    "fused_optimizer": _one_kernel,
+    "fused_optimizer": _fused_optimizer,
     "precision": _bf16,
-    "gradient_compression": _half_the_bytes,
+    "gradient_compression": _gradient_compression,
 }
-"""Levers that act on a part that was measured. Of others, such as `compile`, nothing tells."""
+"""Levers that act on a measured part. Others, such as `compile`, have no estimate."""
 
 _GONE: Mapping[Limit, Callable[[RecentStep, Summary | None], Gain | None]] = {
-    "asides": _no_asides,
-    "cores": _no_core_wait,
-    "sync": _no_waits,
+    "asides": _without_asides,
+    "cores": _without_core_wait,
+    "sync": _without_syncs,
 }
-"""Limits that lie in the script, or outside of it."""
+"""Limits that no lever moves: they lie in the script, or outside it."""

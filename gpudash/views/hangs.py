@@ -1,4 +1,4 @@
-"""No rank finishes a step for long: since when, where each of them is, whom the others wait for."""
+"""Detect hangs: since when no rank has finished a step, where each rank is, and who is missing."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,15 +30,17 @@ from gpudash.views.stacks import BACKWARD, collective, doing, frames
 KeyT = TypeVar("KeyT")
 
 LEAST_S = 10.0
-"""A hang is suspected from then on, and from so many steps:"""
+"""A hang is suspected after this many seconds without a step, and …"""
 STEPS = 20
+"""… after this many usual step times."""
 FIRST_STEP = 3
-"""The first step after a start or a change takes so many times `LEAST_S`: it may compile."""
+"""The first step after a start or a change may take this multiple of `LEAST_S`: it may compile."""
 AGAIN_S = 30.0
-"""How often stacks are asked for while it lasts."""
+"""Seconds between two requests for stacks while a hang lasts."""
 SMOOTHING = 1 / 16
+"""Weight of the newest step in the usual step time."""
 MOST_NAMED = 3
-"""Ranks that are named one by one, and groups of them."""
+"""Most ranks, and most groups of ranks, that are named one by one."""
 PLURALS = {"is": "are", "has": "have", "does": "do", "waits": "wait", "compiles": "compile"}
 
 
@@ -52,7 +54,7 @@ class _Rank:
 
 
 class Hangs:
-    """Takes the envelopes of all ranks, in order of arrival."""
+    """Suspects hangs from the envelopes of all ranks, folded in order of arrival."""
 
     def __init__(self, least_s: float = LEAST_S) -> None:
         self._least_s = least_s
@@ -62,38 +64,38 @@ class Hangs:
     def _begin(self) -> None:
         self._ranks.clear()
         self.newest_s: float | None = None
-        """When a step ended last, or training began; None where neither is known."""
-        self._usual_s: float | None = None  # a step, lately
-        self._asked_s: float | None = None
+        """When the last step ended or training began; None if unknown."""
+        self._usual_s: float | None = None  # smoothed step time
+        self._requested_s: float | None = None
 
     def take(self, envelope: Envelope) -> None:
-        """Take one envelope."""
+        """Fold one envelope."""
         body = envelope.body
         match body:
             case Stacks():
-                self._asked_s = envelope.sent_s
+                self._requested_s = envelope.sent_s
             case Restarted() | Finished() | Stopped():
                 self._begin()
             case Failed() if envelope.rank == 0:
                 self._begin()
             case Started() | Changed() | Resumed() | Paused() | Progress() | Stack() | Parted():
-                self._of_rank(self._ranks.setdefault(envelope.rank, _Rank()), envelope.rank, body)
+                self._fold_rank(self._ranks.setdefault(envelope.rank, _Rank()), envelope.rank, body)
 
-    def asks(self, now_s: float) -> bool:
-        """Tell whether it is time to ask for stacks."""
+    def wants_stacks(self, now_s: float) -> bool:
+        """Return whether it is time to request stacks."""
         if self._for_s(now_s) is None:
             return False
-        return self._asked_s is None or now_s - self._asked_s >= AGAIN_S
+        return self._requested_s is None or now_s - self._requested_s >= AGAIN_S
 
     def hang(self, now_s: float) -> Hang | None:
-        """Return the hang that is suspected; None while steps come."""
+        """Return the suspected hang; None while steps finish."""
         for_s = self._for_s(now_s)
         if for_s is None:
             return None
         ranks = sorted(self._ranks.items())
         stacks = tuple(rank.stack for _, rank in ranks if rank.stack is not None)
         if all(rank.has_parted for rank in self._ranks.values() if rank.stack is not None):
-            stacks = ()  # the others have not answered so far
+            stacks = ()  # the running ranks have not answered yet
         absent, recorded = _recorded(stacks)
         return Hang(
             for_s=for_s, missing=absent or missing(stacks), stacks=stacks, recorded=recorded
@@ -109,10 +111,10 @@ class Hangs:
             return for_s if for_s >= FIRST_STEP * self._least_s else None
         return for_s if for_s >= max(self._least_s, STEPS * self._usual_s) else None
 
-    def _of_rank(self, rank: _Rank, number: int, body: object) -> None:
+    def _fold_rank(self, rank: _Rank, number: int, body: object) -> None:
         match body:
             case Started(at_s=at_s) | Changed(at_s=at_s):
-                self._move_on(at_s)
+                self._note_progress(at_s)
                 self._usual_s = None
                 rank.pauses = rank.has_parted = False
                 if isinstance(body, Started):
@@ -122,11 +124,11 @@ class Hangs:
                 rank.pauses = True
             case Resumed(at_s=at_s):
                 rank.pauses = False
-                self._move_on(at_s)
+                self._note_progress(at_s)
             case Progress():
                 rank.steps = body.total_steps
                 for step in body.steps:
-                    self._move_on(step.finished_s)
+                    self._note_progress(step.finished_s)
                     step_s = step.step_ms / 1000
                     usual_s = step_s if self._usual_s is None else self._usual_s
                     self._usual_s = usual_s + SMOOTHING * (step_s - usual_s)
@@ -137,39 +139,40 @@ class Hangs:
                 rank.stack = RankStack(rank=number, steps=rank.steps, doing="has ended")
 
     def _forget_from(self, world_size: int) -> None:
-        """Forget ranks that have ended, and that a job which began again without them has not."""
+        """Forget ranks that have ended and are not part of the restarted job."""
         left = self._ranks.items()
         self._ranks = {n: one for n, one in left if n < world_size or not one.has_parted}
 
-    def _move_on(self, at_s: float) -> None:
-        """Take that there was no hang so far."""
+    def _note_progress(self, at_s: float) -> None:
+        """Note that the training made progress at `at_s`, which ends a hang."""
         if self.newest_s is not None and at_s <= self.newest_s:
             return
-        self.newest_s, self._asked_s = at_s, None
+        self.newest_s, self._requested_s = at_s, None
         for rank in self._ranks.values():
             if rank.stack is not None and not rank.has_parted:
                 rank.stack = None
 
 
-def _rank_stack(number: int, rank: _Rank, told: Stack) -> RankStack:
-    found = frames(told.text)
+def _rank_stack(number: int, rank: _Rank, message: Stack) -> RankStack:
+    found = frames(message.text)
     waits_in = collective(found)
     return RankStack(
         rank=number,
         steps=rank.steps,
         lines=tuple(map(str, found)),
-        is_known=told.is_known,
+        is_known=message.is_known,
         # on a GPU a backward pass hands its collectives over and goes on
         collective="" if rank.on_gpu and waits_in == BACKWARD else waits_in,
-        doing=doing(found) if found else told.why or "does not tell where it is",
-        joined=told.joined,
+        doing=doing(found) if found else message.why or "does not tell where it is",
+        joined=message.joined,
     )
 
 
 def missing(stacks: Sequence[RankStack]) -> tuple[int, ...]:
     """Return the ranks that the others wait for: those in no collective, or in another one.
 
-    On a GPU the host waits in none: there it is those that are elsewhere than most.
+    On a GPU the host does not wait in collectives. There, the ranks that are elsewhere than the
+    majority are returned.
     """
     known = [one for one in stacks if one.is_known]
     absent = [one.rank for one in known if not one.collective]
@@ -183,7 +186,7 @@ def missing(stacks: Sequence[RankStack]) -> tuple[int, ...]:
 
 
 def _recorded(stacks: Sequence[RankStack]) -> tuple[tuple[int, ...], str]:
-    """Return who has not joined a collective, by the flight recorders, and that as a clause."""
+    """Return the ranks that have not joined a collective, by the flight recorders, and a clause."""
     found = awaited({one.rank: one.joined for one in stacks if one.joined})
     if found is None:
         return (), ""
@@ -191,7 +194,7 @@ def _recorded(stacks: Sequence[RankStack]) -> tuple[tuple[int, ...], str]:
         is_whole = all(one.joined for one in stacks)
         return (), f"all ranks{'' if is_whole else ' that tell'} have joined {found.collective}"
     clause = f"is in {found.instead} instead of" if found.instead else "has not joined"
-    said = _said_of(len(found.absent), f"{clause} {found.collective}")
+    said = _conjugated(len(found.absent), f"{clause} {found.collective}")
     return found.absent, f"{_names(found.absent)} {said}"
 
 
@@ -207,32 +210,32 @@ def _function(stack: RankStack) -> str:
 
 
 def title(hang: Hang) -> str:
-    """Return for how long there was no step."""
+    """Return a title with the time since the last step."""
     whose = "no rank has finished a step" if len(hang.stacks) > 1 else "no step"
     return f"{whose} for {hang.for_s:.0f} s"
 
 
 def clauses(hang: Hang) -> tuple[str, ...]:
-    """Return where the ranks are, those first that the others wait for."""
+    """Return clauses on where the ranks are, missing ranks first."""
     if len(hang.stacks) == 1:
         return (f"it {fmt.plain(hang.stacks[0].doing)}",)
     recorded = filter(None, (fmt.plain(hang.recorded),))
     if not hang.missing:
-        return (*recorded, *_of_groups(hang.stacks, "all ranks"))
+        return (*recorded, *_group_clauses(hang.stacks, "all ranks"))
     absent = [one for one in hang.stacks if one.rank in hang.missing]
     others = [_waiting(one) for one in hang.stacks if one.rank not in hang.missing]
-    return (*recorded, *_of_groups(absent, ""), *_of_groups(others, "the others"))
+    return (*recorded, *_group_clauses(absent, ""), *_group_clauses(others, "the others"))
 
 
 def _waiting(stack: RankStack) -> RankStack:
-    """Say of a backward pass that it waits, where another rank is not in it."""
+    """Return the stack with a backward pass described as waiting: other ranks are not in it."""
     if stack.collective != BACKWARD:
         return stack
     return replace(stack, doing=stack.doing.replace("is in", "waits in", 1))
 
 
 def log_lines(hang: Hang) -> Iterator[str]:
-    """Yield all that is known, one call a line; stacks that are alike once."""
+    """Yield the hang as log lines, a line for each call; equal stacks appear once."""
     yield ": ".join(filter(None, (title(hang), ", ".join(clauses(hang)))))
     for lines, ranks in _grouped(hang.stacks, lambda one: one.lines):
         if lines:
@@ -240,17 +243,17 @@ def log_lines(hang: Hang) -> Iterator[str]:
             yield from (f"  {fmt.plain(line)}" for line in lines)
 
 
-def _of_groups(stacks: Sequence[RankStack], all_of_them: str) -> Iterator[str]:
+def _group_clauses(stacks: Sequence[RankStack], all_of_them: str) -> Iterator[str]:
     """Yield a clause for each group of ranks that do the same."""
     groups = _grouped(stacks, lambda one: one.doing)
     for doing_, ranks in groups[:MOST_NAMED]:
         is_all = len(groups) == 1 and len(ranks) > 1 and all_of_them
-        yield f"{all_of_them if is_all else _names(ranks)} {_said_of(len(ranks), doing_)}"
+        yield f"{all_of_them if is_all else _names(ranks)} {_conjugated(len(ranks), doing_)}"
     if left := sum(len(ranks) for _, ranks in groups[MOST_NAMED:]):
         yield f"{left:,} more are elsewhere"
 
 
-def _said_of(count: int, clause: str) -> str:
+def _conjugated(count: int, clause: str) -> str:
     verb, _, rest = fmt.plain(clause).partition(" ")
     if count == 1:
         return f"{verb} {rest}"
@@ -270,7 +273,7 @@ def _names(ranks: Sequence[int]) -> str:
 def _grouped(
     stacks: Iterable[RankStack], key: Callable[[RankStack], KeyT]
 ) -> list[tuple[KeyT, list[int]]]:
-    """Return the ranks that have this in common, the smallest rank's group first."""
+    """Return the ranks grouped by `key`, the smallest rank's group first."""
     groups: dict[KeyT, list[int]] = defaultdict(list)
     for one in stacks:
         groups[key(one)].append(one.rank)

@@ -1,4 +1,4 @@
-"""What all ranks train in a step: views fold rank 0's steps, and their samples are the job's."""
+"""Add the samples and tokens of all ranks to rank 0's steps, which the views fold."""
 
 from typing import NamedTuple
 
@@ -9,19 +9,19 @@ from gpudash.statistics import total
 
 
 class _Size(NamedTuple):
-    """Of what a rank trains."""
+    """How much a rank trains."""
 
     samples: float | None
-    """In a step."""
+    """A step."""
     tokens: float | None
     total_samples: int | None
     """So far."""
 
 
 class JobSteps:
-    """Adds to rank 0's steps what the other ranks train in them.
+    """Adds the other ranks' samples and tokens to rank 0's steps.
 
-    A rank that has told of no step yet counts as rank 0 does.
+    A rank that has reported no step yet is assumed to train as much as rank 0.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class JobSteps:
         self._sizes: dict[int, _Size] = {}  # of each rank but 0, in its newest steps
 
     def take(self, envelope: Envelope) -> None:
-        """Take how many ranks there are, and what another rank than 0 trains."""
+        """Fold the number of ranks, and what ranks other than 0 train."""
         rank = envelope.rank
         match envelope.body:
             case Restarted():
@@ -48,7 +48,7 @@ class JobSteps:
 
     def _start(self, rank: int, world_size: int) -> None:
         self._world_size = world_size
-        if world_size > 1:  # else each trains alone, and nothing follows for the others
+        if world_size > 1:  # else each rank trains alone, and the others are unaffected
             self._started = {one for one in self._started if one < world_size}
             self._ended = {one for one in self._ended if one < world_size}
             self._sizes = {one: size for one, size in self._sizes.items() if one < world_size}
@@ -62,7 +62,7 @@ class JobSteps:
         if not isinstance(item, Progress) or ranks == 1:
             return item
         known = [size for rank, size in self._sizes.items() if rank not in self._ended]
-        # rank 0, and those not heard of
+        # rank 0, and ranks that have not reported
         alike = max(ranks - len(self._ended) - len(known), 1)
         samples = total(size.samples for size in known)
         tokens = total(size.tokens for size in known)
@@ -87,7 +87,7 @@ def _size(progress: Progress, before: _Size | None) -> _Size:
     samples = total(step.samples for step in progress.steps)
     tokens = total(step.tokens for step in progress.steps)
     so_far = progress.total_samples
-    if so_far is None:  # the rows of a CSV, or of an older log, tell of their own samples alone
+    if so_far is None:  # rows of a CSV, or of an older log, count only their own samples
         so_far = total((before.total_samples if before else 0, samples))
     return _Size(
         samples=None if samples is None else samples / count,

@@ -1,4 +1,4 @@
-"""Which collective ranks wait in, and who has not joined it: by what the flight recorders tell."""
+"""Find the collective that ranks wait in, and who has not joined it, from flight recorders."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,29 +8,30 @@ from gpudash import format as fmt
 from gpudash.protocol import Joined
 
 UNNAMED = ("", "undefined", "default_pg")
-"""What PyTorch says of a group that the script has not named."""
+"""PyTorch's names for a process group that the script has not named."""
 
 
 class Awaited(NamedTuple):
-    """A collective that is not over."""
+    """A collective that has not completed."""
 
     collective: str
     absent: tuple[int, ...]
-    """Ranks of its group that have not joined it; or that have joined another one instead."""
+    """Ranks of its group that have not joined it, or that have joined another one instead."""
     instead: str
-    """… that one; empty where they have not."""
+    """The other collective; empty if they joined none."""
 
 
-def awaited(told: Mapping[int, Sequence[Joined]]) -> Awaited | None:
-    """Return the oldest one of a group, by what each rank tells; None where all are over.
+def awaited(by_rank: Mapping[int, Sequence[Joined]]) -> Awaited | None:
+    """Return the oldest collective that has not completed; None if all have.
 
-    Of several groups that one counts whose absent ranks all wait in none: others wait for those.
+    With several groups, prefer the one whose absent ranks wait in no collective themselves: the
+    other groups wait for those ranks.
     """
     groups: dict[str, dict[int, Joined]] = defaultdict(dict)
-    for rank, ones in told.items():
+    for rank, ones in by_rank.items():
         for one in ones:
             groups[one.group][rank] = one
-    idle = {rank for rank, ones in told.items() if all(one.waits_in is None for one in ones)}
+    idle = {rank for rank, ones in by_rank.items() if all(one.waits_in is None for one in ones)}
     found = [one for one in map(_of_group, groups.values()) if one is not None]
     return max(found, key=lambda one: (bool(one.absent), idle.issuperset(one.absent)), default=None)
 
@@ -52,7 +53,7 @@ def _of_group(ranks: Mapping[int, Joined]) -> Awaited | None:
 
 
 def _described(one: Joined) -> str:
-    """Return it as `all_reduce #1,418 (25 MiB)`."""
+    """Return the collective as `all_reduce #1,418 (25 MiB)`."""
     size = "" if one.mib is None else f" ({fmt.memory(one.mib) if one.mib >= 1 else '< 1 MiB'})"
     group = "" if one.group_name in UNNAMED else f" of {one.group_name}"
     return f"{one.collective} #{one.waits_in:,}{group}{size}"

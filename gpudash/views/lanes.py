@@ -1,4 +1,4 @@
-"""A step as lanes, one for each stream and one for the host, that add up to its time."""
+"""Lay out a step as lanes, one for each stream and one for the host."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from gpudash.snapshot import Snapshot
 from gpudash.views.recent_step import RecentStep
 
 SHORT = {"forward": "fwd", "backward": "bwd", "optimizer": "opt", "your code": "code"}
-"""What phases are called where there is little room; others by how their names begin."""
+"""Short labels of phases; other labels are cut to their first letters."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class Part(msgspec.Struct, frozen=True):
     """The label where there is little room."""
     ms: float
     ink: str
-    """One that text can be printed on, such as `fill-3`."""
+    """A colour that text can be printed on, such as `fill-3`."""
 
 
 class Lane(msgspec.Struct, frozen=True):
@@ -29,12 +29,12 @@ class Lane(msgspec.Struct, frozen=True):
     name: str
     parts: tuple[Part, ...]
     rest: str
-    """What the rest of the step is, such as `idle`."""
+    """The label of the step's rest, such as `idle`."""
     rest_ms: float
 
 
 def lanes_of(snapshot: Snapshot, step: RecentStep) -> tuple[Lane, ...]:
-    """Return a lane for each stream and one for the host; on a CPU all are one."""
+    """Return a lane for each stream and one for the host; on a CPU, a single lane."""
     step_ms = step.step_ms
     if not step_ms:
         return ()
@@ -56,9 +56,9 @@ def lanes_of(snapshot: Snapshot, step: RecentStep) -> tuple[Lane, ...]:
 
 
 def lane(name: str, parts: Sequence[Part], step_ms: float, rest: str) -> Lane:
-    """Return the lane; parts that are together longer than the step are shortened alike.
+    """Return the lane; parts that exceed the step together are shortened in proportion.
 
-    They may be: phases are means of some steps, and the step's time is one of all.
+    They can exceed it because phases are measured in some steps only, and step times in all.
     """
     total_ms = sum(part.ms for part in parts)
     if total_ms > step_ms:
@@ -69,7 +69,7 @@ def lane(name: str, parts: Sequence[Part], step_ms: float, rest: str) -> Lane:
 
 
 def _phases(snapshot: Snapshot, step: RecentStep, lane: str) -> list[Part]:
-    """Return the parts of this half of the step, in its order."""
+    """Return the parts of one half of the step, in order."""
     return [
         Part(phase.label, short, ms, f"fill-{hue}")
         for index, phase in enumerate(snapshot.phases)
@@ -81,7 +81,7 @@ def _phases(snapshot: Snapshot, step: RecentStep, lane: str) -> list[Part]:
 
 
 def look(name: str, label: str, index: int) -> tuple[int, str]:
-    """Return the hue and the short label of a phase; a source may name others than ours."""
+    """Return hue and short label of a phase; a source may have phases unknown to gpudash."""
     metric = METRICS.get(f"{name}_ms")
     hue = metric.hue if metric is not None and metric.hue is not None else 1 + index % 6
     return hue, SHORT.get(label) or (label if len(label) <= len("copy") else label[:3])
@@ -92,7 +92,7 @@ def _part(label: str, short: str, ms: float | None, ink: str) -> tuple[Part, ...
 
 
 def prepares(snapshot: Snapshot, step: RecentStep) -> str:
-    """Return the workload's word for what it does to a batch before it trains on it."""
+    """Return the workload's word for preparing a batch."""
     labels = [
         phase.label
         for phase in snapshot.phases

@@ -1,8 +1,8 @@
-"""The window: folds a run's events and samples into the snapshot that a screen shows.
+"""Fold a run's events and samples into the snapshot that a screen shows.
 
-It keeps the recent past and a table of results, so neither its memory nor the cost of a
-snapshot grows with the run. It reads no clock: `now_s` comes with what it is asked.
-It is told by messages alone, of rank 0: what shows a log shows the run.
+The view keeps the recent past and a table of results, so neither its memory nor the cost of a
+snapshot grows with the run. It reads no clock: callers pass `now_s`. It knows rank 0's messages
+alone, so a replayed log shows the same as the run.
 """
 
 from collections import deque
@@ -63,27 +63,28 @@ from gpudash.views.timeseries import Ticks
 from workloads.levers import phrase
 
 STALL_S = 2.0
-"""Until a step has taken so long, and three times the longest lately, it is waited for: the
-ticks it lies in are drawn once it is finished. Beyond, they are drawn as standing still."""
+"""A step that takes longer than this, and than three times the longest recent one, is a stall. Its
+ticks are drawn as standing still; those of a shorter step are drawn once it is finished."""
 QUIET_S = 5.0
-"""As long, and three times the longest lately, is not worth a word: a first step takes seconds."""
+"""A wait is mentioned after this time, and three times the longest recent step: a first step takes
+seconds."""
 PASSING_S = 10.0
-"""Why there is no look into the training is said for so long: nothing of the training hangs on it,
-and the log keeps it."""
+"""Why a profile or the memory owners were refused is shown for so long: the training does not
+depend on it, and the log keeps it."""
 MOST_MARKERS = 200
 MOST_BLOCKS = 400
 """Five comparisons of forty pairs."""
 MOST_VERDICTS = 50
 MARKED_S = 1.0
-"""An evaluation or a checkpoint that lasts as long is marked on the time axis."""
+"""An evaluation or a checkpoint of at least this length is marked on the time axis."""
 INSTRUMENT_REPORTS = 100
-"""Reports, five seconds of them, that the instruments' own time is averaged over."""
+"""Reports (five seconds) over which the instruments' own time is averaged."""
 
 _Phase: TypeAlias = Literal["starting", "training", "finished", "failed", "stopped"]
 
 
 class LiveView:
-    """Folds what arrives, in order of arrival; `snapshot` tells what to show."""
+    """Folds events and readings in order of arrival; `snapshot` returns what to show."""
 
     def __init__(self, plan: Plan, began_s: float) -> None:
         self._gpu_missing: str | None = None
@@ -98,7 +99,7 @@ class LiveView:
         self._requests = Requests()
         self._markers: deque[Marker] = deque(maxlen=MOST_MARKERS)
         self._blocks: deque[BlockShown] = deque(maxlen=MOST_BLOCKS)
-        self._busy_since_s = began_s  # the newest step's end, or what the training began with
+        self._busy_since_s = began_s  # end of the newest step, start or pause
         self._readings = Readings()
         self._phases: tuple[Phase, ...] = ()
         self._bus_gb_s: float | None = None
@@ -109,7 +110,7 @@ class LiveView:
         self._await(plan, "starting")
 
     def fold(self, item: Event | Reading) -> None:
-        """Take one event or reading as it arrives."""
+        """Fold one event or reading."""
         self._requests.answered(getattr(item, "answers", ()))
         match item:
             case Progress():
@@ -131,8 +132,8 @@ class LiveView:
             case Profiled():
                 self._profile, self._profile_of = item, (self._workload, self._settings)
             case _:
-                self._turn(item)
-                self._hear(item)
+                self._fold_state(item)
+                self._fold_session(item)
 
     @property
     def markers(self) -> tuple[Marker, ...]:
@@ -140,7 +141,7 @@ class LiveView:
         return tuple(self._markers)
 
     def snapshot(self, now_s: float, hang: Hang | None = None) -> Snapshot:
-        """Return what is to be shown at `now_s`, as far as messages tell."""
+        """Return the snapshot to show at `now_s`."""
         rate = self._rate(now_s, hangs=hang is not None)
         ended_s = now_s if self._ended_s is None else self._ended_s
         return Snapshot(
@@ -196,8 +197,8 @@ class LiveView:
         self._plan = plan
         self._phase: _Phase = "starting"
         self._sentence = sentence
-        self._notice = ""  # what the user should know beside the state, until its next turn
-        self._passing = ("", 0.0)  # such a notice, and until when it is shown
+        self._notice = ""  # shown beside the state, until the next change of state
+        self._passing = ("", 0.0)  # a notice that expires, and when
         self._paused: Paused | None = None
         self._found = ""
         self._levers: tuple[LeverOffer, ...] = ()
@@ -217,8 +218,8 @@ class LiveView:
         self._owners: MemoryOwners | None = None
         self._skipped_samples = 0
         self._in_blocks = False  # of a comparison
-        self._left_block: Changed | None = None  # at the run's end, what the worker is back at
-        self._verdict = ""  # or why there is none: told once the blocks are over
+        self._left_block: Changed | None = None  # the change back to the settings before the blocks
+        self._verdict = ""  # or why there is none; shown once the blocks are over
         self._trains_since_s: float | None = None
         self._ended_s = None
         self._recent.clear()
@@ -232,7 +233,7 @@ class LiveView:
             self._profile_refusal = ""
 
     def _restart(self, event: Restarted) -> None:
-        """Series, markers and results live on."""
+        """Wait for another worker; series, markers and results are kept."""
         same = event.plan.workload == self._workload
         self._leave_block(event.at_s)
         self._mark(event.at_s, "restart" if same else f"workload={event.plan.workload}")
@@ -242,7 +243,7 @@ class LiveView:
 
     def _conclude(self, verdict: str) -> None:
         self._results.verdict(verdict)
-        if self._in_blocks:  # told once the worker is back at its settings
+        if self._in_blocks:  # shown once the worker is back at its settings
             self._verdict = verdict
         else:
             self._notice = verdict
@@ -255,8 +256,8 @@ class LiveView:
         if shown.verdict is not None and not known:
             self._verdicts.append((self._workload, self._comparison))
 
-    def _hear(self, item: Event) -> None:
-        """Take what the session, or a source, says of itself."""
+    def _fold_session(self, item: Event) -> None:
+        """Fold a message of the session, or of a source about itself."""
         match item:
             case Change() | Pause() | Resume() | Stop() | Blocks() | Profile():
                 self._send(item)
@@ -277,7 +278,7 @@ class LiveView:
             case NewRow():
                 self._results.new_row()
 
-    def _turn(self, item: Event) -> None:
+    def _fold_state(self, item: Event) -> None:
         match item:
             case Status():
                 self._sentence = item.text
@@ -316,7 +317,7 @@ class LiveView:
             self._mark(paused.at_s, paused.why)
 
     def _start(self, event: Started) -> None:
-        if self._pid not in (None, event.pid):  # as torchrun starts all ranks anew where one fails
+        if self._pid not in (None, event.pid):  # torchrun restarts all ranks if one fails
             self._mark(event.at_s, "restart")
         self._phase, self._sentence = "training", "training"
         self._pid, self._device, self._notes = event.pid, event.device, event.notes
@@ -361,12 +362,12 @@ class LiveView:
         self._notice, self._verdict = self._verdict, ""
 
     def _enter(self, event: Changed) -> None:
-        """Show the settings that a user's change, or the end of the blocks, has led to."""
+        """Show the settings after a user's change, or after the blocks."""
         self._notes, self._requested = event.notes, event.requested
         changes = event.changes
         if event.answers:
             self._notice = ""
-        if self._in_blocks:  # the worker counts from the last block, whoever watches from before
+        if self._in_blocks:  # the worker's changes are those since the last block
             changes = {k: v for k, v in event.settings.items() if v != self._settings.get(k)}
             self._in_blocks, self._left_block = False, None
             if not changes:
@@ -380,7 +381,7 @@ class LiveView:
 
     def _refuse(self, event: Refused) -> None:
         reason = f"refused: {event.reason}"  # the reason names the lever
-        if self._phase == "training":  # else it says what the start is at
+        if self._phase == "training":  # else it shows how far the start is
             self._sentence = "training"
         if event.kind == "no_profile":
             self._profile_refusal = event.reason
@@ -434,19 +435,19 @@ class LiveView:
 
     @property
     def _pending(self) -> Settings:
-        """What is asked for and differs from the active settings."""
+        """Requested settings that differ from the active ones."""
         asked = self._requests.settings.items()
         return {name: value for name, value in asked if self._settings.get(name) != value}
 
     @property
-    def _waits(self) -> bool:
-        """Whether it was asked to."""
+    def _is_paused(self) -> bool:
+        """Whether the training is paused on request."""
         return self._paused is not None and self._paused.why == "asked"
 
     def _state(self) -> State:
         if self._phase != "training":
             return self._phase
-        if self._waits:
+        if self._is_paused:
             return "paused"
         return "switching" if self._pending else "training"
 
@@ -473,12 +474,12 @@ class LiveView:
         if self._paused is not None:
             if self._paused.why != "profile":
                 return None
-            # nobody tells of its steps; by then it would have ended with any of them
+            # profiled steps are not reported; a profile ends within this limit
             quiet_s = now_s - self._paused.at_s - PROFILE_LIMIT_S
         return quiet_s if quiet_s > self._patience_s(QUIET_S) else None
 
     def _patience_s(self, least_s: float) -> float:
-        """Return how long a step may take until something is said or shown of it."""
+        """Return how many seconds a step may take before it counts as late."""
         return max(least_s, 3 * self._recent.longest_s())
 
     def _instruments_ms(self) -> float | None:
@@ -492,7 +493,7 @@ class LiveView:
     def _rate(self, now_s: float, *, hangs: bool) -> Rate:
         if self._phase != "training":
             return UNKNOWN
-        if self._waits or hangs or self._quiet_s(now_s) is not None:
+        if self._is_paused or hangs or self._quiet_s(now_s) is not None:
             return self._recent.at_rest()
         return self._recent.rate(now_s - self._busy_since_s)
 

@@ -1,24 +1,24 @@
-"""Who owned device memory, in words."""
+"""Describe the owners of device memory."""
 
 from gpudash import format as fmt
 from gpudash.protocol import MemoryOwners, Owner
 
 
-def owners_title(told: MemoryOwners) -> str:
-    """Return what the lines are of."""
-    when = "over two steps" if told.answers else "when memory ran out"
-    return f"device memory: at most {fmt.memory(told.peak_mib)} in tensors {when}"
+def owners_title(memory: MemoryOwners) -> str:
+    """Return the title of the owners' lines."""
+    when = "over two steps" if memory.answers else "when memory ran out"
+    return f"device memory: at most {fmt.memory(memory.peak_mib)} in tensors {when}"
 
 
-def owner_lines(told: MemoryOwners) -> list[str]:
+def owner_lines(memory: MemoryOwners) -> list[str]:
     """Return a line for each owner: how much, what for, and where it was allocated."""
-    if not told.owners:
+    if not memory.owners:
         return ["nothing was allocated"]
-    sizes = [fmt.memory(one.mib) for one in told.owners]
-    width, widest = max(map(len, sizes)), max(len(one.use) for one in told.owners)
+    sizes = [fmt.memory(one.mib) for one in memory.owners]
+    width, widest = max(map(len, sizes)), max(len(one.use) for one in memory.owners)
     return [
         f"{size:>{width}}  {one.use:<{widest}}  {_place(one)}"
-        for size, one in zip(sizes, told.owners, strict=True)
+        for size, one in zip(sizes, memory.owners, strict=True)
     ]
 
 

@@ -1,4 +1,4 @@
-"""A profile's figures for steps that are not profiled: launching takes longer under a profiler."""
+"""Apply a profile's figures to steps without a profiler, in which launching is faster."""
 
 from typing import NamedTuple
 
@@ -9,14 +9,15 @@ from gpudash.views.recent_step import RecentStep
 
 
 def of_device(profile: Summary | None) -> Summary | None:
-    """Return a profile that tells of the device; None for one without any event of it."""
+    """Return the profile if it has device events, else None."""
     return profile if profile is not None and profile.on_device else None
 
 
 def at_work_pct(step: RecentStep, profile: Summary | None) -> float | None:
-    """Return how long the device is at work; the script's own code may rest between two events.
+    """Return how long the device is at work, in percent of the step.
 
-    So it is no longer than kernels ran, or on a CPU than the training asked for a core.
+    The device may idle between two events. So without a profile the share is at most that of the
+    time in which kernels ran, or on a CPU in which the training had a core or waited for one.
     """
     if profile is not None:
         return step.share_pct(busy_ms(step, profile))
@@ -30,44 +31,45 @@ def at_work_pct(step: RecentStep, profile: Summary | None) -> float | None:
 
 
 def busy_ms(step: RecentStep, profile: Summary) -> float | None:
-    """Return how long the device is at work: kernels take as long in a step not profiled."""
+    """Return the device's work on a step in ms; kernels take as long without a profiler."""
     if profile.busy_ms is None or step.step_ms is None:
         return None
     return min(profile.busy_ms, step.step_ms)
 
 
 def exposed_ms(step: RecentStep, profile: Summary | None) -> float | None:
-    """Return how long a rank communicates with nothing beside it; a profile sees all of it."""
+    """Return a step's exposed communication in ms; a profile sees all of it."""
     if profile is not None and profile.exposed_ms is not None:
         return profile.exposed_ms
     return step.communication_ms
 
 
 def copy_ms(step: RecentStep, profile: Summary | None) -> float | None:
-    """Return how long a batch is copied with nothing beside it; a script may have no such phase."""
+    """Return the exposed copy of a batch in ms, from the profile if there is no copy phase."""
     if step.copy_alone_ms is not None or profile is None or profile.overlap_ms is not None:
         return step.copy_alone_ms
     return sum(each.ms for each in profile.copies if each.direction == "to device")
 
 
 def pinning_of(profile: Summary | None) -> Pinning | None:
-    """Return what page-locked memory would cost; None where nobody measured."""
+    """Return the cost of pinned (page-locked) memory; None if not measured."""
     return profile.profiled.pinning if profile is not None and profile.profiled else None
 
 
 def pin_ms(pinning: Pinning, workers: int) -> float:
-    """Return what it takes to put a batch there: a loader with workers has a thread for that."""
+    """Return the time to pin a batch in ms; a loader with workers has a thread for that."""
     return pinning.thread_pin_ms if workers else pinning.pin_ms
 
 
 def pinned_copy_ms(profile: Summary | None) -> float:
-    """Return how long is copied to the device from memory that is page-locked already."""
+    """Return the time of copies to the device from pinned memory, in ms."""
     copies = profile.copies if profile is not None else ()
     return sum(each.ms for each in copies if each.direction == "to device" and each.is_pinned)
 
 
 CASTS = 3.0
-"""Times the weights: they are read, written in half as many bits, and their gradients likewise."""
+"""Memory traffic of casts, in multiples of the weights' size: weights and their gradients are read
+once, and once written in half as many bits."""
 
 
 class Products(NamedTuple):
@@ -75,13 +77,13 @@ class Products(NamedTuple):
 
     ms: float
     bf16_ms: float
-    """In bf16, if they came as near to what the device reaches in it."""
+    """In bf16, at the same share of the device's measured peak."""
     cast_ms: float
     """To cast the weights to bf16, and their gradients back."""
 
 
 def products_of(profile: Summary) -> Products | None:
-    """Return them, and what bf16 would change; None where that was not measured."""
+    """Return a step's products and their time in bf16; None if the peaks were not measured."""
     traced = profile.profiled
     if traced is None or traced.peak is None or traced.precision not in ("fp32", "tf32"):
         return None
@@ -106,9 +108,9 @@ def products_of(profile: Summary) -> Products | None:
 
 
 def traffic_ms(profile: Summary | None, weights: float, state: float = 0.0) -> float | None:
-    """Return what it takes to read or write the weights, and the optimizer's state, so many times.
+    """Return the time of memory traffic in ms, at the measured bandwidth; None if that is unknown.
 
-    At the bandwidth that the device reached; None where that is not known.
+    `weights` and `state` are multiples of the weights' and of the optimizer state's size.
     """
     traced = profile.profiled if profile is not None else None
     if traced is None or traced.peak is None or traced.weights is None:
@@ -118,9 +120,9 @@ def traffic_ms(profile: Summary | None, weights: float, state: float = 0.0) -> f
 
 
 def idle_ms(step: RecentStep, profile: Summary) -> float | None:
-    """Return how long the device has nothing to do, though data are there, for want of launches.
+    """Return how long the device idles for want of launches although data are there, in ms.
 
-    Profiling makes the host slower, so it is no more than what a step leaves beside the work.
+    A profiler slows the host down. So the result is at most the part of a step without device work.
     """
     at_work_ms, seen_ms = busy_ms(step, profile), profile.idle_ms.get("host")
     if at_work_ms is None or seen_ms is None or step.step_ms is None:
@@ -129,9 +131,10 @@ def idle_ms(step: RecentStep, profile: Summary) -> float | None:
 
 
 def saved_ms(step: RecentStep, profile: Summary) -> float | None:
-    """Return by how much a step would be shorter if the host did not wait within it.
+    """Return by how many ms a step would be shorter if the host did not wait within it.
 
-    The host would go on launching meanwhile; the step lasts as long as the longer of the two.
+    The host would go on launching, and the step would last as long as the longer of launching and
+    device work.
     """
     at_work_ms, waited_ms = busy_ms(step, profile), profile.blocked_ms
     if at_work_ms is None or waited_ms is None or step.step_ms is None or step.host_ms is None:

@@ -1,4 +1,4 @@
-"""Several processes that train together, side by side: folds what each of them tells."""
+"""Fold the messages of several training processes into a row for each rank."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -27,21 +27,21 @@ from gpudash.views.stragglers import Stragglers
 from gpudash.views.throughput import UNKNOWN, RecentSteps
 
 TRAINING = "training"
-"""The source that training processes speak as."""
+"""The source name of training processes."""
 MOST_RANKS = 1024
-"""Those beyond are not followed: nobody reads so many rows, and each costs time."""
+"""Ranks beyond are ignored: nobody reads so many rows, and each costs time."""
 SILENT_S = 10.0
-"""A rank is silent that has said nothing for so much longer than another one; so is what is read of
-one."""
+"""A rank is silent if its newest message is older than another rank's by this; likewise a GPU or a
+host, by its newest reading."""
 KeyT = TypeVar("KeyT")
 
 
 class Ranks:
-    """Takes the envelopes of all ranks, in order of arrival."""
+    """Folds the envelopes of all ranks, in order of arrival."""
 
-    def __init__(self, tell: Callable[[str], None] = lambda _sentence: None) -> None:
-        """`tell` hears what the user should know."""
-        self._tell = tell
+    def __init__(self, notify: Callable[[str], None] = lambda _sentence: None) -> None:
+        """`notify` receives sentences for the user."""
+        self._notify = notify
         self._ranks: dict[int, _Rank] = {}
         self._stragglers = Stragglers()
         self._gpus: dict[str, RecentReadings[GpuReading]] = {}
@@ -49,13 +49,13 @@ class Ranks:
         self._beyond = False  # there are more than can be followed
 
     def take(self, envelope: Envelope) -> None:
-        """Take one envelope: of a training process, or a reading.
+        """Fold one envelope: of a training process, or a reading.
 
-        Rank 0 tells the end for all.
+        Rank 0's end is the end of all ranks.
         """
         if isinstance(envelope.body, GpuReading | HostReading):
             self._take_reading(envelope.rank, envelope.body)
-        if isinstance(envelope.body, Restarted):  # others speak from now on, and count anew
+        if isinstance(envelope.body, Restarted):  # new processes, which count from 0
             self._ranks.clear()
             self._hosts.clear()
             self._stragglers = Stragglers()
@@ -90,7 +90,7 @@ class Ranks:
         if not self._beyond:
             self._beyond = True
             most = f"{MOST_RANKS:,}"
-            self._tell(f"more than {most} ranks train: gpudash follows the first {most}")
+            self._notify(f"more than {most} ranks train: gpudash follows the first {most}")
 
     def rows(self, now_s: float, *, hang: bool = False) -> tuple[RankRow, ...]:
         """Return a row for each rank; none for a single one."""
@@ -108,18 +108,18 @@ class Ranks:
 
 
 def _now(read: Mapping[KeyT, RecentReadings[ReadingT]]) -> dict[KeyT, ReadingT]:
-    """Return what was read last, but of what is read no more: it was of a node that is lost."""
+    """Return the newest readings, without stale ones: those are of a lost node."""
     newest = {key: one for key, of in read.items() if (one := of.now()) is not None}
     newest_s = max((one.at_s for one in newest.values()), default=0.0)
     return {key: one for key, one in newest.items() if newest_s - one.at_s <= SILENT_S}
 
 
 class _Rank:
-    """One training process after the other under the same rank."""
+    """One rank; a restart replaces its process."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
-        self._newest = -1  # `seq`: what is told again is known
+        self._newest = -1  # newest `seq`: an older one is a repeat
         self.state: RankState = "starting"
         self.heard_s = 0.0
         """When the newest message was sent."""
@@ -137,7 +137,7 @@ class _Rank:
         self._collective: tuple[float | None, float | None] = (None, None)  # MiB, ms
 
     def take(self, envelope: Envelope) -> bool:
-        """Take what it says; tell whether that is new."""
+        """Fold a message of this rank; return whether it is new."""
         if envelope.seq <= self._newest:
             return False
         self._newest, self.heard_s = envelope.seq, envelope.sent_s
@@ -175,7 +175,7 @@ class _Rank:
             self._collective = newest
 
     def row(self, now_s: float, others_heard_s: float, *, hang: bool) -> RankRow:
-        """Return what it says of itself."""
+        """Return the rank's row."""
         is_silent = self.state == "training" and others_heard_s - self.heard_s > SILENT_S
         rate = UNKNOWN
         if self.state == "paused" or (self.state == "training" and hang):

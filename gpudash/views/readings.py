@@ -1,4 +1,4 @@
-"""What is read of a run's GPU and of its processes now."""
+"""Keep the recent readings of a run's GPU and of its processes."""
 
 from collections import deque
 from typing import Generic, TypeVar
@@ -14,19 +14,19 @@ ReadingT = TypeVar("ReadingT", GpuReading, HostReading)
 
 
 class RecentReadings(Generic[ReadingT]):
-    """The last readings of a GPU, or of the host."""
+    """The readings of a GPU, or of the host, in the last `NOW_S` seconds."""
 
     def __init__(self) -> None:
         self._readings: deque[ReadingT] = deque()
 
     def add(self, reading: ReadingT) -> None:
-        """Take a reading."""
+        """Add a reading."""
         self._readings.append(reading)
         while reading.at_s - self._readings[0].at_s >= NOW_S:
             self._readings.popleft()
 
     def now(self) -> ReadingT | None:
-        """Return the newest with means in it, where a value over time is one; None before any."""
+        """Return the newest reading, with recent means where they apply; None before the first."""
         if not self._readings:
             return None
         newest = self._readings[-1]
@@ -41,19 +41,19 @@ def _is_mean(name: str) -> bool:
 
 
 class Readings:
-    """Takes the readings of all GPUs, and of the training processes."""
+    """The readings of the GPU that is shown, and of the training processes."""
 
     def __init__(self) -> None:
         self._uuid: str | None = None  # of the GPU that is shown
         self._gpu = RecentReadings[GpuReading]()
         self._host = RecentReadings[HostReading]()
         self.memory: HostReading | None = None
-        """The device memory that the training has told of last."""
+        """The device memory that the training reported last."""
 
     def take_gpu(self, reading: GpuReading, device: Device | None) -> bool:
-        """Take a reading of the GPU that is shown; tell whether it is of that one.
+        """Add a reading if it is of the GPU that is shown, and return whether it is.
 
-        It is the one trained on, or the first seen where that is not known.
+        That GPU is the one trained on, or the first one seen if that is unknown.
         """
         shown = device.uuid if device is not None else None
         if reading.uuid != (shown or self._uuid or reading.uuid):
@@ -64,15 +64,15 @@ class Readings:
         return True
 
     def take_host(self, reading: HostReading) -> None:
-        """Take a reading of the training processes."""
+        """Add a reading of the training processes."""
         self._host.add(reading)
 
     def gpu(self) -> GpuReading | None:
-        """Return what the GPU does now."""
+        """Return the GPU's current reading."""
         return self._gpu.now()
 
     def host(self) -> HostReading | None:
-        """Return the training processes' newest reading, with the device memory that one told."""
+        """Return the processes' current reading, with the device memory the training reported."""
         host = self._host.now()
         if host is None or self.memory is None:
             return host or self.memory

@@ -1,4 +1,4 @@
-"""What a step takes lately: means over warm steps since the last start, change or pause.
+"""Average a step over recent warm steps, since the last start, change or pause.
 
 Pure functions of a snapshot. None = not measured.
 """
@@ -16,19 +16,19 @@ from gpudash.views.settings_history import WARMUP_STEPS
 from gpudash.views.throughput import NOW_S, NOW_STEPS
 
 MEASURED_STEPS = 20
-"""Steps after a break until there is an answer; fewer where they are slow, …"""
+"""Steps after a break that an answer needs, …"""
 MEASURED_S = 10.0
-"""… those of so long, …"""
+"""… or fewer if they take longer than this together, …"""
 LEAST_STEPS = WARMUP_STEPS + 3
-"""… but so many in any case."""
+"""… but at least these."""
 LASTING: tuple[Aside, ...] = ("evaluation", "checkpoint")
-"""Asides that can be a training's limit."""
+"""Asides that can limit a training."""
 ASIDE_S = 60.0
-"""What evaluation and checkpoints take is a share of so long, …"""
+"""The share of evaluation and checkpoints is taken over so many seconds, …"""
 LEAST_ASIDE_S = 10.0
-"""… at the beginning of less, but of so much."""
+"""… over fewer at the beginning, but at least over these."""
 ALL_CORES = 0.9
-"""Of the cores: a training that uses so many has them all."""
+"""A training that uses this part of its cores counts as using all."""
 
 MEANS = (
     *("step_ms", "data_ms", "host_ms", "device_ms", "overlap_ms"),
@@ -38,7 +38,7 @@ MEANS = (
 
 
 class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
-    """Means over the recent steps. Milliseconds of a step; None = not measured."""
+    """Means over the recent steps; times in ms a step. None = not measured."""
 
     steps: float = 0.0
     step_ms: float | None = None
@@ -52,13 +52,13 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     on_gpu: bool = True
     core_wait_pct: float | None = None
     busy_cores: float | None = None
-    """By the training and its loader workers."""
+    """Cores used by the training and its loader workers."""
     cores: int | None = None
-    """That they may use."""
+    """Cores that they may use."""
     aside_pct: float | None = None
-    """Of the time, the training evaluates or saves; None where it was not seen to."""
+    """Share of the time in evaluation and checkpoints; None if none was seen."""
     asides: int = 0
-    """How often it was seen to in that time, for a second or longer."""
+    """Evaluations and checkpoints in that time, of a second or longer."""
     gpu_util_pct: float | None = None
     """This and what follows: means of the GPU's readings over the same time."""
     sm_active_pct: float | None = None
@@ -66,15 +66,15 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     dram_active_pct: float | None = None
     sm_clock_mhz: float | None = None
     top_clock_mhz: float | None = None
-    """The highest seen in this run; None where nothing holds the clock down."""
+    """The highest clock seen in this run; None if the GPU is not throttled."""
     throttle: tuple[str, ...] = ()
-    """What holds the clock down."""
+    """Reasons for throttling."""
 
     @property
     def starved_ms(self) -> float | None:
-        """The host waited for a batch and the device had nothing to do: the step is longer by it.
+        """Time in which the host waited for a batch and the device idled: the step is longer by it.
 
-        A host that is ahead may wait for a batch at no cost.
+        A host that runs ahead may wait for a batch at no cost.
         """
         if self.step_ms is None or self.data_ms is None:
             return None
@@ -83,58 +83,58 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unattributed_ms(self) -> float | None:
-        """The device had nothing to do, and data were there."""
+        """Time in which the device idled although data were there."""
         if self.step_ms is None or self.device_ms is None:
             return None
         return max(self.step_ms - self.device_ms - (self.starved_ms or 0.0), 0.0)
 
     @property
     def copy_alone_ms(self) -> float | None:
-        """A batch was copied and no other stream was at work."""
+        """Time in which a batch was copied and no other stream was at work."""
         copy_ms = self.phases_ms.get("copy")
         return None if copy_ms is None else max(copy_ms - (self.overlap_ms or 0.0), 0.0)
 
     @property
     def communication_ms(self) -> float | None:
-        """Of several ranks: nothing was left to compute, and gradients were still exchanged."""
+        """Exposed communication: gradients were exchanged and nothing was left to compute."""
         return self.phases_ms.get(WAIT)
 
     @property
     def throttled_pct(self) -> float | None:
-        """How much of its clock the GPU is denied; 0 where nothing holds it down."""
+        """Share of its clock that the GPU loses to throttling; 0 if it is not throttled."""
         if not self.sm_clock_mhz or not self.top_clock_mhz:
             return 0.0 if self.sm_clock_mhz and not self.throttle else None
         return 100 * (1 - self.sm_clock_mhz / self.top_clock_mhz)
 
     @property
     def computing_ms(self) -> float | None:
-        """The device had work other than to exchange gradients."""
+        """Time in which the device had other work than exchanging gradients."""
         if self.device_ms is None:
             return None
         return max(self.device_ms - (self.communication_ms or 0.0), 0.0)
 
     @property
     def all_cores_busy(self) -> bool:
-        """The training leaves no core to others."""
+        """Whether the training leaves no core to others."""
         if self.cores is None or self.busy_cores is None:
             return False
         return self.busy_cores >= ALL_CORES * self.cores
 
     def share_pct(self, ms: float | None) -> float | None:
-        """Return it in percent of the step; phases, means of some steps, may come out longer."""
+        """Return `ms` as a percentage of the step, at most 100: phases are means of fewer steps."""
         return None if ms is None or not self.step_ms else min(100 * ms / self.step_ms, 100.0)
 
 
 def steps_needed(step_ms: float | None) -> int:
-    """Return after how many steps of this length there is an answer."""
+    """Return how many steps of this length an answer needs."""
     within = ceil(1e3 * MEASURED_S / step_ms) if step_ms and isfinite(step_ms) else MEASURED_STEPS
     return max(LEAST_STEPS, min(within, MEASURED_STEPS))
 
 
 def recent_step(snapshot: Snapshot, cores: int | None = None) -> RecentStep:
-    """Return the means of the newest ticks that hold nothing but warm steps since the break.
+    """Return the means of the newest ticks that hold only warm steps since the last break.
 
-    `cores` are those that the training may use, if they are known.
+    `cores` is the number of CPU cores that the training may use; None if unknown.
     """
     series, first = snapshot.series, _window(snapshot)
     weights = [(steps or 0.0) * series.tick_s for steps in series.of("steps_per_s")[first:]]
@@ -165,7 +165,7 @@ def recent_step(snapshot: Snapshot, cores: int | None = None) -> RecentStep:
 
 
 def _window(snapshot: Snapshot) -> int:
-    """Return the first of the newest ticks, as many as it takes, none older than the break."""
+    """Return the index of the first tick to average over; it is not older than the last break."""
     series = snapshot.series
     steps = series.of("steps_per_s")
     broke_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
@@ -184,9 +184,9 @@ def _window(snapshot: Snapshot) -> int:
 
 
 def _asides(snapshot: Snapshot) -> tuple[float | None, int]:
-    """Return the share of the last minute, since the last other break, that was in no step.
+    """Return the share of the time outside steps in percent, and the number of asides.
 
-    And how often the training was seen to evaluate or to save in that time; without, no share.
+    The time is the last minute, or less since another break. Without an aside the share is None.
     """
     series = snapshot.series
     breaks_s = [mark.at_s for mark in snapshot.markers if mark.label not in ASIDES]
@@ -208,7 +208,7 @@ def _throttle(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _of_host(snapshot: Snapshot, name: str, first: int) -> float | None:
-    """Return the mean where it is kept over time, else the newest reading."""
+    """Return the mean of a host metric if the series has it, else its newest reading."""
     mean = statistics.mean(snapshot.series.of(name)[first:])
     if mean is None and snapshot.host is not None:
         return snapshot.host.number(name)

@@ -1,4 +1,4 @@
-"""What an A/B should try against a limit, best first. Reasons, never promises: the A/B measures."""
+"""Propose what an A/B should try against a limit, best first; only the A/B shows if it helps."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
@@ -22,24 +22,24 @@ WAITING_LOSSES = ("nonzero", "where", "counted")
 
 
 class Try(msgspec.Struct, frozen=True):
-    """What an A/B would change, why that might help, and what it can bring."""
+    """A change to try in an A/B, why it might help, and how much it can gain."""
 
     lever: str
     value: str
     why: str
     before: str = ""
-    """The value now."""
+    """The present value."""
     gain: Gain | None = None
-    """None where no range follows from what was measured."""
+    """None if no measurement supports a range."""
 
     @property
     def label(self) -> str:
-        """Return `precision=bf16`."""
+        """Return lever and value, as `precision=bf16`."""
         return f"{self.lever}={self.value}"
 
     @property
     def promise(self) -> str:
-        """Return `num_workers 2 → 6: +80 to +150 %`."""
+        """Return change and gain, as `num_workers 2 → 6: +80 to +150 %`."""
         change = f"{self.lever} {self.before} → {self.value}"
         return f"{change}: {self.gain.label}" if self.gain is not None else change
 
@@ -49,15 +49,15 @@ class _Remedy(NamedTuple):
     value: str
     why: str
     device: Literal["cpu", "cuda"] | None = None
-    """The one it is for; None: for both."""
+    """The only device it helps on; None for both."""
 
 
 FUSED = (
     _Remedy("fused_optimizer", "on", "one kernel updates all weights"),
     _Remedy("fused_optimizer", "fused", "one kernel updates all weights"),
 )
-"""A workload's own, and a script's: each knows one of the two values."""
-UNWAITED = (
+"""A gpudash workload knows the first value, a script the second."""
+FEWER_WAITS = (
     _Remedy("loss", "minmax", "same loss, and the host never waits", "cuda"),
     _Remedy("rotation", "batched", "same images, without two waits an image", "cuda"),
     _Remedy("pin_memory", "on", "the copy no longer holds up the host"),
@@ -109,9 +109,9 @@ REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
         _Remedy("bucket_cap_mb", NEXT, "fewer and larger collectives"),
         _Remedy("batch_size", NEXT, "more work for each exchange"),
     ),
-    "sync": UNWAITED,
+    "sync": FEWER_WAITS,
     "launch": FEWER_LAUNCHES,
-    "host": (*UNWAITED, *FEWER_LAUNCHES),
+    "host": (*FEWER_WAITS, *FEWER_LAUNCHES),
     "throttled": BUSY_GPU,
     "memory": LESS_TRAFFIC,
     "compute": BUSY_GPU,
@@ -124,19 +124,19 @@ REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
         _Remedy("precision", "bf16", "helps where the CPU has units for it"),
     ),
     "none": (
-        *UNWAITED,
+        *FEWER_WAITS,
         _Remedy("pipelined", "on", "both halves of the step at a time"),
         _Remedy("cuda_graph", "on", "one launch replays the whole step"),
         _Remedy("batch_size", NEXT, "more work for each launch"),
         _Remedy("num_workers", NEXT, "more batches are made at a time"),
     ),
 }
-"""Against each limit, what benchmarks/RESULTS.md saw help; against others' load nothing does,
-but what helps a wait for data may help one that others' load lengthens."""
+"""Remedies for each limit, from benchmarks/RESULTS.md. None helps against the load of other jobs,
+but those for `data` may help a data wait that this load lengthens."""
 
 
 def known_waits(settings: Settings) -> Settings:
-    """Return those of `waiting_levers` that wait for the GPU's own work; a copy is seen itself."""
+    """Return the `waiting_levers` that wait for the GPU's work; a copy has its own phase."""
     waiting = waiting_levers(settings)
     return {name: value for name, value in waiting.items() if name != "pin_memory"}
 
@@ -152,7 +152,7 @@ def waiting_levers(settings: Settings) -> Settings:
 
 
 def loader_workers(settings: Settings) -> int:
-    """Return how many workers make batches; 0 where none is known of."""
+    """Return the number of loader workers; 0 if unknown."""
     text = settings.get("num_workers", "")
     return int(text) if text.isdecimal() else 0
 
@@ -164,7 +164,7 @@ def tries(
     step: RecentStep,
     profile: Summary | None = None,
 ) -> tuple[Try, ...]:
-    """Return what to try, best first, what a verdict has judged already last."""
+    """Return what to try, best first; changes that have a verdict come last."""
     if "blocks" not in snapshot.can:
         return ()
     known = {one.name: one for one in levers}
@@ -209,7 +209,7 @@ def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Re
         # autocast adds launches: at batch 4 on an H200 bf16 made encdec 21 % slower
         "precision": (step.share_pct(step.host_ms) or 0.0) >= BUSY_HOST_PCT and step.on_gpu,
         "num_workers": settings.get("data", "loader") != "loader" or step.all_cores_busy,
-        "prefetch_factor": settings.get("num_workers") == "0",  # nobody fetches ahead
+        "prefetch_factor": settings.get("num_workers") == "0",  # no worker prefetches
     }
     starved = limit == "cores" and (step.share_pct(step.starved_ms) or 0.0) >= DATA_PCT
     for remedy in REMEDIES.get("data" if starved else limit, ()):
@@ -219,7 +219,7 @@ def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Re
 
 
 def _values(remedy: _Remedy, lever: Lever, active: str, step: RecentStep) -> Iterator[str]:
-    """Yield the value that the remedy sets, if it is one and another one than the active."""
+    """Yield the remedy's value, if the lever has it and it is not active."""
     if remedy.value not in (NEXT, *lever.values):
         return
     try:

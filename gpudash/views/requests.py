@@ -1,4 +1,4 @@
-"""What is asked of a training and not answered so far."""
+"""Track the commands that a training has not answered yet."""
 
 from collections.abc import Iterable
 
@@ -6,27 +6,27 @@ from gpudash.protocol import AnyCommand, Change, Pause, Profile, Resume, Setting
 
 
 class Requests:
-    """The open requests, in the order in which they were sent."""
+    """The open commands, in the order in which they were sent."""
 
     def __init__(self) -> None:
         self._open: dict[int, AnyCommand] = {}
 
     def sent(self, command: AnyCommand) -> None:
-        """Take a request."""
+        """Add a command."""
         self._open[command.id] = command
 
     def answered(self, ids: Iterable[int]) -> None:
-        """Forget those that were answered."""
+        """Forget the commands with these ids."""
         for one in ids:
             self._open.pop(one, None)
 
     def clear(self) -> None:
-        """Forget all, as nobody is left to answer."""
+        """Forget all commands: nobody is left to answer."""
         self._open.clear()
 
     @property
     def settings(self) -> Settings:
-        """The levers asked for."""
+        """Settings that open commands request."""
         asked: Settings = {}
         for command in self._open.values():
             if isinstance(command, Change):
@@ -35,11 +35,11 @@ class Requests:
 
     @property
     def pausing(self) -> bool | None:
-        """Whether the newest wish is to pause, or to go on; None without one."""
+        """True if the newest such command is a pause, False if a resume; None without one."""
         asked = [one for one in self._open.values() if isinstance(one, Pause | Resume)]
         return isinstance(asked[-1], Pause) if asked else None
 
     @property
     def profiling(self) -> bool:
-        """Whether steps are to be traced."""
+        """Whether a profile is requested."""
         return any(isinstance(one, Profile) for one in self._open.values())

@@ -1,7 +1,7 @@
-"""What can limit a training, each as one question with a value and a threshold.
+"""State each possible limit of a training as a rule with a value and a threshold.
 
-The rules are asked in order, and the first one that matches is the answer; what was not
-measured claims nothing. docs/concepts/diagnosis.md explains them and where thresholds come from.
+Rules are tried in order, and the first one that matches is the answer. A rule whose value was not
+measured never matches. docs/concepts/diagnosis.md explains the rules and their thresholds.
 """
 
 from collections.abc import Collection, Iterable
@@ -34,23 +34,23 @@ Limit: TypeAlias = Literal[
 """What limits a training."""
 
 ASIDES_PCT = 50.0
-"""The larger part of the time."""
+"""Half of the time."""
 STRAGGLER_PCT = 1.0
-"""The others' wait for a rank that is named; it is late by more, and may hide a part."""
+"""Of the step: the others' wait for a named rank. The rank's own delay is larger, as a part of it
+may be hidden."""
 DATA_PCT = 10.0
-"""In use elsewhere: an input wait of 10 % of the step warns, 20 % is critical."""
+"""As other tools have it: an input wait of 10 % of the step warns, 20 % is critical."""
 COPY_PCT = 20.0
-"""Critical for a wait; a copy's phase also holds what passes until its launch."""
+"""The critical value of a wait. A copy's phase also includes the time until its launch."""
 LOST_PCT = 10.0
-"""Of the step, as for data: the device is idle for a cause that a profile or the driver shows."""
+"""Of the step, as for data: the device idles for a cause that a profile or the driver shows."""
 WAITS_PCT = 20.0
-"""Critical for a wait: the host waits so long, with a setting that makes it wait."""
+"""The critical value of a wait: the host's, with a setting that makes it wait."""
 HOST_PCT = 90.0
-"""benchmarks/RESULTS.md, encdec on an H200: a step bound by launching had 100 %. At 82 % the GPU
-was the limit: a second stream brought 17 % more, with the host's time unchanged."""
+"""benchmarks/RESULTS.md, encdec on an H200: a launch-bound step had 100 %. At 82 % the GPU was the
+limit: a second stream gained 17 %, with the host's time unchanged."""
 BUSY_HOST_PCT = 75.0
-"""From here on the GPU is idle because of the host where it is idle, and the host has no time for
-more launches."""
+"""From here on, an idle GPU waits for the host, and the host has no time for more launches."""
 THROTTLED_PCT = 30.0
 """Of the clock. A power cap costs large matmuls some of it by design."""
 DRAM_PCT = 60.0
@@ -58,26 +58,26 @@ DRAM_PCT = 60.0
 SM_PCT = 80.0
 """Of the time. Under a large matmul an H200 reads 96 %."""
 DEVICE_PCT = 90.0
-"""In use elsewhere: from here on a step is called compute-bound."""
+"""As other tools have it: from here on a step is called compute-bound."""
 BESIDE: frozenset[Limit] = frozenset({"asides", "cores", "straggler"})
-"""What is no part of a step that a single process takes."""
+"""Limits that are not a part of a single process's step."""
 HYSTERESIS_PCT = 2.0
-"""An answer holds until its value is so far below the threshold: it does not flicker there."""
+"""An answer stands until its value is this far below the threshold, so that it does not flicker."""
 
 
 class Rule(NamedTuple):
-    """One question to the recent steps."""
+    """A possible limit: a value of the recent steps, and its threshold."""
 
     kind: Limit
-    asks: str
-    """What the value is."""
+    label: str
+    """What the value measures."""
     value_pct: float | None
     from_pct: float
     beaten: str = ""
-    """Why it is not the answer, whatever its value."""
+    """Why the rule does not match, whatever its value."""
 
     def matches(self, before: str | None = None) -> bool:
-        """Tell whether this is the answer; it remains so a little below the threshold."""
+        """Return whether the rule matches; `before` does so a little below its threshold."""
         if self.value_pct is None or self.beaten:
             return False
         return self.value_pct >= self.from_pct - HYSTERESIS_PCT * (self.kind == before)
@@ -91,10 +91,10 @@ def rules(
     launches: bool = False,
     straggler: Straggler | None = None,
 ) -> tuple[Rule, ...]:
-    """Return every rule with its value, in the order in which they are asked.
+    """Return every rule with its value, in the order in which they are tried.
 
-    `waits` are settings that make the host wait within a step; `launches` says that it is known
-    to wait nowhere.
+    `waits` are settings that make the host wait within a step. `launches` says that the host is
+    known never to wait.
     """
     at_work = at_work_pct(step, profile)
     first = (
@@ -126,7 +126,7 @@ def rules(
 
 
 def limit_of(asked: Iterable[Rule], before: str | None = None) -> Limit:
-    """Return the kind of the first rule that matches."""
+    """Return the kind of the first rule that matches, or why there is none."""
     within_step = False
     for rule in asked:
         if rule.matches(before):
@@ -136,9 +136,9 @@ def limit_of(asked: Iterable[Rule], before: str | None = None) -> Limit:
 
 
 def _by_cores_or_rank(step: RecentStep, straggler: Straggler | None) -> tuple[Rule, ...]:
-    """Return the rules for what lies outside of a rank: of the two, the larger one comes first.
+    """Return the rules for causes outside a rank: missing cores and a slow rank, the larger first.
 
-    Before both comes a wait for data that remains with every core, if no rank is late.
+    If no rank is late, the data wait that would remain with every core comes before both.
     """
     cores = Rule("cores", "the training waits for a core", step.core_wait_pct, CORE_WAIT_WARNS_PCT)
     by_rank = _by_rank(step, straggler) if straggler is not None else ()
@@ -147,9 +147,9 @@ def _by_cores_or_rank(step: RecentStep, straggler: Straggler | None) -> tuple[Ru
 
 
 def _by_own_wait(step: RecentStep) -> tuple[Rule, ...]:
-    """Return the rule for the wait for data that other jobs do not explain.
+    """Return the rule for the data wait that other jobs do not explain.
 
-    With every core it asks for, the training would be faster by its core wait at most.
+    With every core it wants, the training would be faster by at most its core wait.
     """
     starved_pct = step.share_pct(step.starved_ms)
     if starved_pct is None or step.core_wait_pct is None:
@@ -159,7 +159,7 @@ def _by_own_wait(step: RecentStep) -> tuple[Rule, ...]:
 
 
 def _by_rank(step: RecentStep, straggler: Straggler) -> tuple[Rule, ...]:
-    """Return the rule for a slow rank; none where every rank waits for data, and much longer."""
+    """Return the rule for a slow rank; none if every rank waits much longer for data."""
     waits_ms, starved_ms = straggler.others_wait_ms, step.starved_ms or 0.0
     if waits_ms is None or starved_ms > 2 * waits_ms:
         return ()
@@ -168,9 +168,9 @@ def _by_rank(step: RecentStep, straggler: Straggler) -> tuple[Rule, ...]:
 
 
 def _by_host(step: RecentStep, kind: Limit) -> tuple[Rule]:
-    """Return the rule for a busy host: it is the limit as far as the GPU is seen to be idle.
+    """Return the rule for a busy host: the limit is the GPU's idle time, if that is measured.
 
-    A script's host is always busy: nothing lets it rest once it is ahead.
+    The host's own time is no evidence in a script, where nothing holds back a host that is ahead.
     """
     busy_pct = step.share_pct(step.host_ms)
     if kind == "sync" or step.gpu_util_pct is None or (busy_pct or 0.0) < BUSY_HOST_PCT:

@@ -1,6 +1,6 @@
-"""The steps of several ranks in blocks of about a second, a block being the same steps on each.
+"""Group the steps of several ranks into blocks of about a second, of the same steps on each rank.
 
-Steps are told apart by their number, so no clock of one machine is compared with another's.
+Steps are matched by number, so the clocks of two machines are never compared.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,65 +14,65 @@ from gpudash.protocol import Step
 
 BLOCK_S = 1.0
 FEWEST_STEPS = 4
-"""Of a block, where steps are slow."""
+"""Least steps in a block."""
 MOST_SAMPLES = 64
-"""Of a rank in a block: more would only cost memory."""
+"""Most steps kept of a rank in a block: more would only cost memory."""
 ODD = 2.0
-"""A step so many times as long as usual is left out, on every rank: a checkpoint, a compilation."""
+"""A step this many times as long as the median is left out: a checkpoint, or a compilation."""
 WAIT = "communication"
 """The phase in which a rank waits for the others, …"""
 BESIDE = "backward"
-"""… and the one that collectives run beside. There they slow down what computes, above all while
-they wait: on two H200s, of 0.42 ms that one rank was late in its forward pass, the other one spent
-0.37 in its backward pass and 0.03 in `WAIT` (benchmarks/RESULTS.md)."""
+"""… and the phase that collectives overlap with. They slow down its computation, above all while
+they wait: on two H200s, one rank was 0.42 ms late in its forward pass, and the other one spent
+0.37 ms of that in its backward pass and 0.03 ms in `WAIT` (benchmarks/RESULTS.md)."""
 REST = ""
-"""The part of a step that is in no phase: the device had nothing to do."""
+"""The part of a step outside all phases: the device idled."""
 
 
 class RankMeans(msgspec.Struct, frozen=True, gc=False):
-    """What a step of the block takes on one rank, in ms."""
+    """Means of a block's steps on one rank, in ms."""
 
     own_ms: float
-    """Without its waits in the collectives."""
+    """The step without its waits in collectives."""
     own_error_ms: float
-    """How sure that mean is."""
+    """Standard error of `own_ms`."""
     wait_ms: float
     least_wait_ms: float
-    """In the step in which it was the last."""
+    """The shortest wait: of the step in which the rank came last."""
     apart_ms: float
-    """Without its waits and without `BESIDE`: no other rank has a part in it."""
+    """The step without waits and `BESIDE`: no other rank affects it."""
     phases_ms: dict[str, float]
     """Without `WAIT`, with `REST`."""
     beside_ms: tuple[float, ...]
-    """What it takes to the end of each part of `BESIDE`."""
+    """Time in `BESIDE` up to the end of each of its parts."""
     data_ms: float
     host_ms: float
     own_deviation_ms: float
-    """From step to step, …"""
+    """Standard deviation between steps, …"""
     by_work_ms: float
-    """… and what of it goes with the work of the step."""
+    """… and the part of it that follows the work of the step."""
     work: float | None
-    """Tokens, or samples where no tokens are known."""
+    """Tokens a step, or samples if tokens are unknown."""
 
 
 class Block(msgspec.Struct, frozen=True):
-    """The same steps on all ranks that have told of them."""
+    """The same steps on all ranks that have reported them."""
 
     step_ms: float
     ranks: dict[int, RankMeans]
     late_ms: dict[int, float]
-    """By how much a rank is behind the others, at the end of the part in which it is most so."""
+    """How far each rank is behind the others, at the end of the part where it is furthest so."""
     beside_ms: dict[int, float]
-    """What of that comes about in `BESIDE`; never negative."""
+    """The part of that delay that arises in `BESIDE`; never negative."""
     data_ms: dict[int, float]
-    """By how much it waits longer for data than the others."""
+    """How much longer each rank waits for data than the others."""
     host_ms: dict[int, float]
-    """By how much longer its host is busy, as far as it has less time left: a host that never gets
-    ahead of its GPU waits in a launch for what a wait for data leaves of the step."""
+    """How much longer each rank's host is busy than others', at most the excess of busy time and
+    data wait: a host that never gets ahead of its GPU spends the rest of a step in a launch."""
 
 
 class SameSteps:
-    """Sorts the steps of all ranks into blocks; holds those of two blocks at most."""
+    """Sorts the steps of all ranks into blocks; keeps two open blocks at most."""
 
     def __init__(self) -> None:
         self._size = 0  # steps in a block
@@ -80,7 +80,7 @@ class SameSteps:
         self._open: dict[int, dict[int, list[Step]]] = {}
 
     def add(self, rank: int, step: Step) -> Block | None:
-        """Take a step; return the newest block that is complete by it."""
+        """Add a step; return the newest block that it completes, if any."""
         if step.phases_ms is None or WAIT not in step.phases_ms:
             return None
         self._size = self._size or _steps_in_block(step.step_ms)
@@ -88,7 +88,7 @@ class SameSteps:
         if number > self._newest:
             while (old := min(self._open, default=number)) < number - 1:
                 block = self._closed(self._open.pop(old).items()) or block
-            number = step.step // self._size  # may be another by now
+            number = step.step // self._size  # the block size may have changed
             self._newest = number
         if number >= self._newest - 1:
             samples = self._open.setdefault(number, {}).setdefault(rank, [])
@@ -97,16 +97,16 @@ class SameSteps:
         return block
 
     def _closed(self, steps_of: Iterable[tuple[int, Sequence[Step]]]) -> Block | None:
-        told = dict(steps_of)
-        usual_ms = median(step.step_ms for steps in told.values() for step in steps)
+        by_rank = dict(steps_of)
+        usual_ms = median(step.step_ms for steps in by_rank.values() for step in steps)
         wanted = _steps_in_block(usual_ms)
-        if not self._size / 2 <= wanted <= self._size * 2:  # steps are faster, or slower, than once
+        if not self._size / 2 <= wanted <= self._size * 2:  # the step time has changed
             self._size = wanted
             self._open.clear()
             return None
         usual = (
             (rank, [step for step in steps if step.step_ms < ODD * usual_ms])
-            for rank, steps in told.items()
+            for rank, steps in by_rank.items()
         )
         ranks = {rank: _means(steps) for rank, steps in usual if len(steps) > 1}
         if len(ranks) < 2:
@@ -126,9 +126,9 @@ class SameSteps:
 
 
 def over_others(values: Mapping[int, float]) -> dict[int, float]:
-    """Return how much larger each value is than the median of all others; of two values at least.
+    """Return how much larger each value is than the median of the others; needs two values.
 
-    Sorted once: leaving one out only moves the middle by a place.
+    Values are sorted once: leaving one out moves the middle by one place.
     """
     ordered = sorted(values.items(), key=lambda one: one[1])
     middle = {(len(ordered) - 2) // 2, (len(ordered) - 1) // 2}
@@ -139,10 +139,10 @@ def over_others(values: Mapping[int, float]) -> dict[int, float]:
 
 
 def _late_beside(ranks: Mapping[int, RankMeans]) -> dict[int, float]:
-    """Return by how much each rank is late in `BESIDE` where it is most so; 0 where it never is.
+    """Return each rank's largest delay in `BESIDE` in ms; 0 if it is never late.
 
-    A rank that is late there has caught up by the end, or nearly so: those that wait for it compute
-    more slowly meanwhile, and it need not wait for them.
+    A late rank has nearly caught up at the end of `BESIDE`: the ranks that wait for it compute more
+    slowly meanwhile, and it need not wait for them.
     """
     cut_alike = len({len(one.beside_ms) for one in ranks.values()}) == 1
     first = next(iter(ranks.values()))
@@ -191,7 +191,7 @@ def _means(steps: Sequence[Step]) -> RankMeans:
 
 
 def _beside(steps: Sequence[Step]) -> tuple[float, ...]:
-    """Return what it takes to the end of each part of `BESIDE`; to its end, if cuts are unlike."""
+    """Return the time up to the end of each part of `BESIDE`; one part if steps are cut unlike."""
     ends_ms = []
     for step in steps:
         whole_ms = (step.phases_ms or {}).get(BESIDE, 0.0)
@@ -204,8 +204,8 @@ def _beside(steps: Sequence[Step]) -> tuple[float, ...]:
 
 
 def _work(steps: Sequence[Step]) -> list[float]:
-    """Return the work of each step; nothing where it is not known of one."""
-    for told in ([step.tokens for step in steps], [step.samples for step in steps]):
-        if all(told):
-            return [(of_all or 0) / step.count for of_all, step in zip(told, steps, strict=True)]
+    """Return the work of each step; empty if that of any step is unknown."""
+    for sizes in ([step.tokens for step in steps], [step.samples for step in steps]):
+        if all(sizes):
+            return [(size or 0) / step.count for size, step in zip(sizes, steps, strict=True)]
     return []

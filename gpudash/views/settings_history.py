@@ -1,10 +1,10 @@
-"""The results table: what each setting was worth. Memory does not grow with the run.
+"""Fold steps into the results table, a row for each setting. Memory does not grow with the run.
 
-The first steps after a start, a change or a pause are left out, `WARMUP_STEPS` and as many as
-the worker says: caches and the allocator warm up in them, and prefetched batches are used up, which
-mask a loader's rate. A rate is the number of steps over the sum of their durations, and a step's
-duration contains neither pauses nor the switching of levers: so pausing dilutes no row. A row
-without a counted step vanishes when the next one begins.
+Warm-up steps after a start, a change or a pause are left out: `WARMUP_STEPS`, or more if the worker
+says so. Caches and the allocator warm up in them. They also use up prefetched batches, which mask a
+loader's rate. A rate is the number of steps over the sum of their durations. A step's duration
+contains neither pauses nor lever changes, so a pause lowers no rate. A row without counted steps is
+dropped when the next one begins.
 """
 
 from collections import Counter, deque
@@ -18,11 +18,11 @@ from gpudash.statistics import Batches, Means, percentiles, total, warm
 
 WARMUP_STEPS = 5
 RESERVOIR = 4096
-"""Steps, the latest of a row, that its percentiles are taken over."""
+"""Latest steps of a row that its percentiles are taken over."""
 MOST_ROWS = 200
-"""Beyond, the oldest row but the first, which the ratios refer to, is dropped."""
+"""With more rows, the oldest is dropped, except the first: ratios refer to it."""
 CLEAR = 3.0
-"""Standard errors by which a rate differs clearly from the first row's."""
+"""Standard errors by which a rate must differ from the first row's to differ clearly."""
 _GAP_S = 0.02
 """Steps further apart than this were separated by a pause or a change."""
 
@@ -48,7 +48,7 @@ class _Row:
         self.shown: tuple[tuple[int, bool, _Row | None], Result] | None = None
 
     def count(self, finished: Step) -> None:
-        """Take a finished step, or leave it out as warm-up."""
+        """Count a finished step, unless it is warm-up."""
         step = warm(finished, self.warmup_steps)
         if step is None:
             return
@@ -68,7 +68,7 @@ class _Row:
         self.shown = None
 
     def sample(self, sample: Reading) -> None:
-        """Take a sample if it was taken while counted steps were in progress."""
+        """Add a sample if it was taken while counted steps ran."""
         if self.span is None or not self.span[0] <= sample.at_s <= self.span[1]:
             return
         if isinstance(sample, GpuReading):
@@ -93,9 +93,9 @@ class _Row:
     def result(self, number: int, first: "_Row", own: Settings, *, live: bool) -> Result:
         """Return the row as shown; the same object while nothing changed.
 
-        `own` is what a script sets by itself.
+        `own` are the script's own settings.
         """
-        # the live first row changes the ratios of no other: by then it has stopped growing
+        # ratios refer to the first row, which has stopped growing once there is another
         key = (number, live, first)
         if self.shown is None or self.shown[0] != key:
             self.shown = (key, self._result(number, first, own, live=live))
@@ -148,33 +148,33 @@ class SettingsHistory:
         self._begin(_Row(segment, workload, settings, warmup_steps))
 
     def offered(self, own: Settings) -> None:
-        """Take what a script sets its levers to by itself."""
+        """Set the script's own settings."""
         self._own = own
         for row in self._rows[:1]:
             row.shown = None
 
     def change(self, segment: int, settings: Settings, warmup_steps: int) -> None:
-        """Begin the row of a segment; steps still on the device count in the one before.
+        """Begin a segment's row; steps still on the device count in the row before.
 
-        `warmup_steps` is the number of steps until what came before has no part in them any more.
+        `warmup_steps` is the number of steps that are still affected by the settings before.
         """
         if self._rows:
             workload = self._rows[-1].workload
             self._begin(_Row(segment, workload, settings, warmup_steps))
 
     def go_on(self, segment: int, warmup_steps: int) -> None:
-        """Count the steps of this segment in the newest row: what lay between was not its own."""
+        """Continue the newest row with this segment; those between belong to no row."""
         if self._rows:
             self._rows[-1].segment = segment
             self._rows[-1].warmup_steps = max(warmup_steps, WARMUP_STEPS)
 
     def verdict(self, text: str) -> None:
-        """Keep what a comparison found, below the newest row."""
+        """Add a comparison's verdict below the newest row."""
         if self._rows:
             self._rows[-1].verdicts.append(text)
 
     def new_row(self) -> None:
-        """Begin another row with the active settings; what is warm stays warm."""
+        """Begin another row with the active settings, without a new warm-up."""
         if self._rows:
             row = self._rows[-1]
             self._begin(_Row(row.segment, row.workload, row.settings, row.warmup_steps))
@@ -189,7 +189,7 @@ class SettingsHistory:
             row.sample(self._waiting.popleft())
 
     def sample(self, sample: GpuReading | HostReading) -> None:
-        """Take a sample; it counts once the step it was taken in is known."""
+        """Add a sample; it counts once the step in which it was taken is known."""
         row = self._rows[-1] if self._rows else None
         if row is not None and row.span is not None and sample.at_s <= row.span[1]:
             row.sample(sample)
@@ -208,7 +208,7 @@ class SettingsHistory:
         return tuple(results)
 
     def _begin(self, row: _Row) -> None:
-        # the row just left may still get steps that are on the device: it is judged next time
+        # the previous row may still get steps that are on the device: it is kept for now
         self._rows = [one for one in self._rows[:-1] if one.worth_keeping] + self._rows[-1:] + [row]
         if len(self._rows) > MOST_ROWS:
             del self._rows[1]
@@ -221,9 +221,9 @@ def _verdict(number: int, workload: str, text: str) -> Result:
 
 
 def _configuration(row: _Row, first: _Row, own: Settings) -> str:
-    """Return what a row differs in from the first, and the first one from the script.
+    """Return how a row differs from the first row, and the first row from the script.
 
-    The first row of a workload of ours is named by its main levers.
+    The first row of a gpudash workload is named by its main levers.
     """
     if row is first and not own:
         return " ".join(_named(dict(list(row.settings.items())[:2]), {}))
@@ -234,7 +234,7 @@ def _configuration(row: _Row, first: _Row, own: Settings) -> str:
 
 
 def _named(settings: Settings, base: Settings) -> list[str]:
-    """Return the settings that are others than these."""
+    """Return the settings that differ from `base`."""
     return [f"{name}={value}" for name, value in settings.items() if base.get(name) != value]
 
 
@@ -247,7 +247,7 @@ def _ratio(row: _Row, first: _Row) -> float | None:
 
 
 def _is_clear(ratio: float | None, row: _Row, first: _Row) -> bool:
-    """Tell whether the ratio differs from 1 by more than both rows vary."""
+    """Return whether the ratio differs from 1 by clearly more than the error of both rows."""
     if row is first:
         return True
     errors = row.batches.error(), first.batches.error()

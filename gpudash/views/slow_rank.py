@@ -1,4 +1,4 @@
-"""Why a rank may be slow: what its GPU shows that the other ranks' do not, or its host."""
+"""Explain why a rank is slow, by readings of its GPU or host that differ from the other ranks'."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from gpudash.protocol import GpuReading, HostReading
 from gpudash.snapshot import Straggler
 
 SLOWER_CLOCK = 0.97
-"""Of the other GPUs' clock: they differ by less."""
+"""A clock below this part of the other GPUs' is slow; they normally differ by less."""
 REASONS = {
     "sw_power_cap": "power cap",
     "hw_slowdown": "hardware slowdown",
@@ -19,12 +19,12 @@ REASONS = {
     "hw_power_brake_slowdown": "power brake",
     "board_limit": "board limit",
 }
-"""As `throttle` in the metrics has them; others are told as they are."""
+"""Words for the reasons in the metric `throttle`; others are shown by name."""
 ON_HOST = ("data", "host", "your_code")
 NOT_COMPUTED = (*ON_HOST, "copy")
-"""A GPU's clock, power and heat are no reason for these."""
+"""Phases that do not depend on a GPU's clock, power or heat."""
 LATELY_S = 8.0
-"""A clock is the mean over so long, as a rank is named: held by a power cap, it wanders."""
+"""Seconds over which a clock is averaged: under a power cap it wanders."""
 
 
 class Readings:
@@ -36,12 +36,12 @@ class Readings:
         self._hosts: dict[int, HostReading] = {}
 
     def train(self, rank: int, uuid: str | None) -> None:
-        """Take on which GPU a rank trains."""
+        """Note the GPU that a rank trains on."""
         if uuid is not None:
             self._uuid_of[rank] = uuid
 
     def take(self, rank: int, reading: GpuReading | HostReading) -> None:
-        """Take a reading."""
+        """Add a reading."""
         if isinstance(reading, HostReading):
             self._hosts[rank] = reading
         else:
@@ -51,7 +51,7 @@ class Readings:
                 readings.popleft()
 
     def why(self, straggler: Straggler) -> str:
-        """Return it as a clause; empty where nothing is seen, or it is no single rank's."""
+        """Return the reason as a clause; empty if none is seen or no single rank is slow."""
         if straggler.kind != "persistent":
             return ""
         on_host = ", ".join(self._host_is_late(straggler))
@@ -99,6 +99,6 @@ def _clock_mhz(readings: Iterable[GpuReading]) -> float | None:
 
 
 def _reasons(reading: GpuReading) -> set[str]:
-    told = str(reading.values.get("throttle", "none"))
-    names = () if told == "none" else told.split("+")
+    throttle = str(reading.values.get("throttle", "none"))
+    names = () if throttle == "none" else throttle.split("+")
     return {REASONS.get(name, fmt.plain(name).replace("_", " ")) for name in names}

@@ -1,4 +1,4 @@
-"""What a stack tells that Python's faulthandler has written: pure functions of its text."""
+"""Read a stack that Python's faulthandler has written: pure functions of its text."""
 
 import re
 from itertools import islice
@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 FRAME = re.compile(r'  File (?:"(.*)"|\?\?\?), line (\d+|\?\?\?) in (.*)')
 MOST_FRAMES = 100
-"""As faulthandler writes; a text from elsewhere may go on for ever."""
+"""The limit of faulthandler; text from elsewhere may be endless."""
 LIBRARY = re.compile(
     r"[\\/](?:site|dist)-packages[\\/]|[\\/]lib(?:64)?[\\/]python3\.\d+[\\/]"
     r"|[\\/]gpudash[\\/](?:hooks|inject|instrument|worker)[\\/]|^<frozen "
 )
-"""In the path of what no script's author has written."""
+"""Matches paths of code that is not the script author's."""
 COLLECTIVES = ("distributed_c10d.py", "_functional_collectives.py")
 """Files of torch.distributed whose functions without an underscore are collectives."""
 HIDDEN = {
@@ -21,9 +21,9 @@ HIDDEN = {
     "_distributed_broadcast_coalesced": "a broadcast of the buffers",
     "_store_based_barrier": "a barrier",
 }
-"""Functions of torch that wait for the other ranks, and what they are to a script's author."""
+"""Functions of torch that wait for the other ranks, in words for a script's author."""
 BACKWARD = "backward"
-"""Where DDP waits in C++ for what the other ranks have computed; and where a rank computes."""
+"""A backward pass: a rank computes in it, or waits in C++ for the other ranks' gradients (DDP)."""
 
 
 class Frame(NamedTuple):
@@ -31,7 +31,7 @@ class Frame(NamedTuple):
 
     file: str
     line: str
-    """`???` where it is not known."""
+    """`???` if unknown."""
     function: str
 
     def __str__(self) -> str:
@@ -44,20 +44,20 @@ class Frame(NamedTuple):
 
 
 def frames(text: str) -> tuple[Frame, ...]:
-    """Return the calls of the stack, innermost first; what is no frame is passed over."""
+    """Return the calls of the stack, innermost first; other lines are skipped."""
     found = filter(None, map(FRAME.fullmatch, text.splitlines()))
     parts = (one.groups() for one in islice(found, MOST_FRAMES))
     return tuple(Frame(file or "???", line, function) for file, line, function in parts)
 
 
 def script_frame(stack: tuple[Frame, ...]) -> Frame | None:
-    """Return the innermost call that the script's author has written; else the innermost."""
+    """Return the innermost call of the script author's code, or else the innermost call."""
     written = (frame for frame in stack if not LIBRARY.search(frame.file))
     return next(written, stack[0] if stack else None)
 
 
 def collective(stack: tuple[Frame, ...]) -> str:
-    """Return what the process waits in for other ranks, as the script calls it; empty for none."""
+    """Return the collective that the process waits in, as the script calls it; empty if none."""
     found = ""
     for frame in stack:
         if not LIBRARY.search(frame.file):
@@ -73,7 +73,7 @@ def collective(stack: tuple[Frame, ...]) -> str:
 
 
 def doing(stack: tuple[Frame, ...]) -> str:
-    """Return what the process does, as a clause that a rank is the subject of."""
+    """Return what the process does, as a predicate such as `is in backward (train.py:8)`."""
     frame, waits_in = script_frame(stack), collective(stack)
     if frame is None:
         return "is at no known place"

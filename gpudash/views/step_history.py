@@ -1,4 +1,4 @@
-"""The last minute of step times, second by second."""
+"""Keep the last minute of step times, second by second."""
 
 from collections import deque
 from itertools import repeat
@@ -13,19 +13,19 @@ class StepHistory:
     """The mean step time of each second; its size does not depend on the rate of steps."""
 
     def __init__(self) -> None:
-        self._means: deque[float | None] = deque(maxlen=SPAN_S)  # up to `_second`, that one too
+        self._means: deque[float | None] = deque(maxlen=SPAN_S)  # up to and including `_second`
         self._second: int | None = None
-        self._ms, self._count = 0.0, 0  # in all, of the newest second
+        self._ms, self._count = 0.0, 0  # sums over the newest second
 
     def add(self, step: Step) -> None:
-        """Take a step, in order."""
+        """Add a step; steps come in order."""
         self._go_to(int(step.finished_s))
         self._ms += step.count * step.step_ms
         self._count += step.count
         self._means[-1] = self._ms / self._count
 
     def values(self, now_s: float) -> Values:
-        """Return the minute up to the last whole second; None where no step finished."""
+        """Return the mean step time of each whole second in ms; None for seconds without a step."""
         if self._second is None:
             return ()
         means = tuple(self._means)

@@ -1,7 +1,7 @@
-"""The rank that the others wait for, and in what it is slower: folds the steps of all ranks.
+"""Find the rank that the others wait for, and the phase in which it is slower.
 
-In a collective every rank waits for the last, so all have the same step time. What differs is how
-long each waits: the late one hardly does. docs/concepts/diagnosis.md says when a rank is named.
+In a collective every rank waits for the last, so all have the same step time. Only their waits
+differ: the late rank hardly waits. docs/concepts/diagnosis.md says when a rank is named.
 """
 
 from collections import deque
@@ -20,38 +20,38 @@ from gpudash.views.same_steps import BESIDE, REST, Block, SameSteps, over_others
 from gpudash.views.slow_rank import Readings
 
 WINDOWS = (8, 20)
-"""Blocks that a rank is judged by: the shorter shows a large delay soon, the longer a small one."""
+"""Blocks that a rank is judged by: few show a large delay soon, many show a small one."""
 LEAST_PCT = 1.5
-"""Of the step: two H200s of one host differed by up to 1.0 %."""
+"""Least delay, of the step: two H200s of one host differed by up to 1.0 %."""
 LEAST_MS = 0.05
 HIDDEN_HOST_PCT = 3.0
-"""Of the step: what nobody waits for is worth less, and hosts differ more than GPUs."""
+"""Least excess of a host that nobody waits for, of the step: hosts differ more than GPUs."""
 ALARMS = 1e-6
-"""Chance that noise alone makes a judgement of one rank's mean."""
+"""Probability that noise alone names a rank."""
 HOLDS = 0.5
-"""A rank that is named remains so down to this part of the threshold, …"""
+"""A named rank stays named down to this part of the threshold, …"""
 PREFERRED = 0.8
-"""… and while it is late by this part of what the latest one is."""
+"""… while its delay is at least this part of the largest one."""
 WANDERING_PCT = 5.0
-"""Of the step, of a single block: noise is larger there, …"""
+"""Least delay in a single block, of the step: noise is larger there, …"""
 WANDERING_ERRORS = 6.0
-"""… and the wait has to be as many times its error."""
+"""… and the delay has to be this many times its error."""
 OFTEN = 0.5
-"""Part of the blocks in which some rank is late, for it to be said; half of that to remain so."""
+"""Part of the blocks in which some rank has to be late; half of that once it is reported."""
 LATELY = 40
-"""Blocks in which the late rank is seen to change, …"""
+"""Newest blocks in which the late rank has to change, …"""
 CHANGES = 2
-"""… at least so often: one rank may get well and another one slow."""
+"""… at least this often: one rank may recover and another one become slow."""
 EXPLAINED = 0.5
-"""Part of a delay that a phase, or more work, has to explain."""
+"""Part of a delay that a phase, or additional work, has to explain."""
 BY_WORK = 0.7
-"""Part of what a rank's time differs by from step to step: half of its square."""
+"""Part of the deviation between steps that work has to explain: half of the variance."""
 
 Kind = Literal["persistent", "wandering", "imbalance"]
 
 
 class Stragglers:
-    """Takes what all ranks tell, in order of arrival."""
+    """Folds the messages of all ranks, in order of arrival."""
 
     def __init__(self) -> None:
         self._readings = Readings()
@@ -65,10 +65,10 @@ class Stragglers:
         self._named = None
 
     def take(self, rank: int, body: Event | Reading) -> None:
-        """Take what a rank says, or a reading of a GPU or of the host."""
+        """Fold a rank's message, or a reading of a GPU or of the host."""
         match body:
             case Started():
-                self._begin()  # all count anew, or one has joined
+                self._begin()  # all ranks restart, or one has joined
                 self._on_gpu = body.device.kind == "cuda"
                 self._readings.train(rank, body.device.uuid)
             case Progress():
@@ -81,7 +81,7 @@ class Stragglers:
                 self._readings.take(rank, body)
 
     def found(self) -> Straggler | None:
-        """Return the rank that is behind; None where all are alike, or it cannot be told."""
+        """Return the slow rank; None if there is none, or none is clearly slow."""
         named = self._named
         return named and replace(named, why=named.why or self._readings.why(named))
 
@@ -115,7 +115,7 @@ class Stragglers:
 
 
 class _Mean(NamedTuple):
-    """Of blocks, with its standard error: of steps in a row, what slows one slows the next too."""
+    """A mean of blocks with its standard error; successive steps would not be independent."""
 
     ms: float
     error_ms: float
@@ -131,7 +131,7 @@ def _behind(
     held: int | None,
     least_pct: float = LEAST_PCT,
 ) -> int | None:
-    """Return the rank that clearly exceeds the others; the one held need do so less clearly."""
+    """Return the rank that clearly exceeds the others; `held`, the named one, may do so less."""
     means = _means(blocks, excess)
     if len(means) < 2:
         return None
@@ -148,7 +148,7 @@ def _behind(
 
 
 def _held(named: Straggler | None, hidden: str = "") -> int | None:
-    """Return the rank that is named already for being late all the time, or for what is hidden."""
+    """Return the rank already named for a lasting delay, or for the hidden excess `hidden`."""
     if named is None or named.why or named.kind == "wandering":
         return None
     if hidden:
@@ -157,10 +157,10 @@ def _held(named: Straggler | None, hidden: str = "") -> int | None:
 
 
 def _means(blocks: Sequence[Block], excess: Excess) -> dict[int, _Mean]:
-    """Return the mean of each rank that all blocks tell of."""
-    told = [excess(block) for block in blocks]
-    everywhere = set(told[0]).intersection(*told[1:])
-    return {rank: _mean([one[rank] for one in told]) for rank in everywhere}
+    """Return the mean of each rank that is in all blocks."""
+    excesses = [excess(block) for block in blocks]
+    everywhere = set(excesses[0]).intersection(*excesses[1:])
+    return {rank: _mean([one[rank] for one in excesses]) for rank in everywhere}
 
 
 def _mean(values: Sequence[float]) -> _Mean:
@@ -178,7 +178,7 @@ HIDDEN: tuple[tuple[str, Excess, float], ...] = (
     ("data", attrgetter("data_ms"), LEAST_PCT),
     ("host", attrgetter("host_ms"), HIDDEN_HOST_PCT),
 )
-"""What a host that runs ahead of its GPU hides: nobody waits for it so far."""
+"""Excesses that are hidden while the host runs ahead of its GPU: nobody waits for them so far."""
 
 
 def _hidden(blocks: Sequence[Block], rank: int, phase: str, excess: Excess) -> Straggler:
@@ -191,7 +191,7 @@ def _hidden(blocks: Sequence[Block], rank: int, phase: str, excess: Excess) -> S
 
 
 def _changing(blocks: Sequence[Block], named: Straggler | None) -> list[tuple[Block, int]]:
-    """Return the blocks in which a rank is late, with that rank; none where it does not change."""
+    """Return the blocks in which a rank is late, with that rank; empty if it does not change."""
     late = [(block, rank) for block in blocks if (rank := _late_in(block)) is not None]
     is_named = named is not None and named.kind == "wandering"
     often = len(late) >= OFTEN * (HOLDS if is_named else 1) * len(blocks)
@@ -200,7 +200,7 @@ def _changing(blocks: Sequence[Block], named: Straggler | None) -> list[tuple[Bl
 
 
 def _unequal(blocks: Sequence[Block]) -> Straggler | None:
-    """Return the rank with the most work of late, where in each step whoever has most is late."""
+    """Return an imbalance if in each step the rank with the most work is late; else None."""
     ranks = [means for block in blocks for means in block.ranks.values()]
     by_work_ms = fsum(one.by_work_ms for one in ranks) / len(ranks)
     deviation_ms = fsum(one.own_deviation_ms for one in ranks) / len(ranks)
@@ -234,7 +234,7 @@ def _late_in(block: Block) -> int | None:
 
 
 def _described(late: Sequence[tuple[Block, int]], blocks: Sequence[Block], kind: Kind) -> Straggler:
-    """Return the straggler of the blocks in which it is late; of several, the newest."""
+    """Return the straggler of blocks with late ranks; the newest of them is named."""
     late_ms = fsum(block.late_ms[rank] for block, rank in late) / len(late)
     phase, excess_ms = _slowest_phase(late, late_ms)
     return Straggler(
@@ -248,7 +248,7 @@ def _described(late: Sequence[tuple[Block, int]], blocks: Sequence[Block], kind:
 
 
 def _slowest_phase(late: Sequence[tuple[Block, int]], late_ms: float) -> tuple[str, float]:
-    """Return the phase that takes longest beyond the others', and by how much; empty: none does."""
+    """Return the phase with the largest excess and its ms; `""` if no phase explains the delay."""
     names = {name for block, rank in late for name in block.ranks[rank].phases_ms}
 
     def over(name: str) -> float:
@@ -267,7 +267,7 @@ def _slowest_phase(late: Sequence[tuple[Block, int]], late_ms: float) -> tuple[s
 
 
 def _excess_ms(late: Sequence[tuple[Block, int]], value: Callable[[Block, int], float]) -> float:
-    """Return by how much the late ranks exceed the others' median, on average."""
+    """Return the mean excess of the late ranks over the others' median."""
     found = [
         over_others({one: value(block, one) for one in block.ranks})[rank] for block, rank in late
     ]
@@ -275,7 +275,7 @@ def _excess_ms(late: Sequence[tuple[Block, int]], value: Callable[[Block, int], 
 
 
 def _has_more_work(late: Sequence[tuple[Block, int]], late_ms: float) -> bool:
-    """Tell whether the late ranks have so much more to work on that it explains the delay."""
+    """Return whether the late ranks' additional work explains the delay."""
     shares, own_ms = [], []
     for block, rank in late:
         work = {one: means.work for one, means in block.ranks.items() if means.work is not None}

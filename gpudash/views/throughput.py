@@ -1,4 +1,4 @@
-"""The rate of a training: of the whole run, and now, which is over the last `NOW_S`."""
+"""Compute the rate of a training: over the whole run, and over the last `NOW_S` seconds."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -9,21 +9,21 @@ from gpudash.protocol import Event, Progress, Reading, Started, Step
 from gpudash.statistics import percentiles, total
 
 NOW_S = 2.0
-"""Every value of now is over so long: rates, the answer's times, readings of GPU and host."""
+"""Seconds that all current values are taken over: rates, the answer's times, readings."""
 NOW_STEPS = 5
-"""Steps that it is over at least, even if they took longer."""
+"""Least steps that they are taken over, even if those took longer."""
 REPORT_S = 0.5
-"""A step may have been finished for so long before we hear of it."""
+"""Seconds that may pass between a step's end and its report."""
 
 
 def now(steps_per_s: float | None) -> str:
-    """Return what values right now are taken over, in words."""
-    slow = steps_per_s and steps_per_s * NOW_S < NOW_STEPS  # at rest none is looked for
+    """Return what current values are taken over, in words."""
+    slow = steps_per_s and steps_per_s * NOW_S < NOW_STEPS  # 0 at rest
     return f"last {NOW_STEPS} steps" if slow else f"last {NOW_S:g} s"
 
 
 class Rate(NamedTuple):
-    """What the training does at this moment."""
+    """Current rates and step times."""
 
     steps_per_s: float | None
     samples_per_s: float | None
@@ -36,15 +36,15 @@ UNKNOWN = Rate(None, None, None, None)
 
 
 class RecentSteps:
-    """The last steps under the active settings; of a comparison, those of both sides."""
+    """The last steps under the active settings; in a comparison, those of both sides."""
 
     def __init__(self) -> None:
         self._steps: deque[Step] = deque(maxlen=8192)
 
     def add(self, step: Step, *, in_block: bool = False) -> None:
-        """Take a finished step; the first one of another segment drops those before.
+        """Add a finished step; the first one of another segment drops those before.
 
-        Blocks of a comparison are too short for values of their own: they would only flicker.
+        Blocks of a comparison drop nothing: they are too short, and values would flicker.
         """
         if self._steps and step.segment != self._steps[-1].segment and not in_block:
             self.clear()
@@ -69,7 +69,7 @@ class RecentSteps:
         return max((step.step_ms for step in self._steps), default=0.0) / 1000
 
     def at_rest(self) -> Rate:
-        """Return the rate while no step is finished: 0 of everything that is counted."""
+        """Return the rate while no step finishes: 0 for everything that is counted."""
         rate = self.rate(0.0)
         counted = (None if one is None else 0.0 for one in (rate.samples_per_s, rate.tokens_per_s))
         return Rate(0.0, next(counted), None, None, next(counted))
@@ -97,9 +97,9 @@ class RecentSteps:
 
 
 class WholeRun:
-    """The rate of a worker's steps from the end of its first one to that of the newest.
+    """The rate of a worker's steps, without the first one.
 
-    The first one starts the loader and compiles; pauses and lever changes are in no step's time.
+    The first step starts the loader and compiles. Pauses and lever changes are in no step's time.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class WholeRun:
         self._busy_s = 0.0
 
     def fold(self, item: Event | Reading) -> None:
-        """Take one record; another worker begins anew."""
+        """Fold one record; another worker begins anew."""
         match item:
             case Started():
                 self._steps, self._busy_s = -1, 0.0
@@ -117,7 +117,7 @@ class WholeRun:
 
     @property
     def steps_per_s(self) -> float | None:
-        """None before the second step."""
+        """Steps a second; None before the second step."""
         return self._steps / self._busy_s if self._busy_s > 0 else None
 
     def _step(self, step: Step) -> None:

@@ -1,17 +1,15 @@
-"""Where the wall time went, unattributed time included. No I/O, no clock.
+"""Account for a run's wall time, unattributed time included. No I/O, no clock.
 
-Between a worker's start and the end of its newest step, or its own end, every moment lies either
-in a step's duration or in a gap beside it. In a gap the run is paused, evaluates, saves a
-checkpoint, is profiled or switches, or it is unattributed; from one worker's last step until
-another is ready the run restarts, unless it had ended. In a step, the device was at work on its
-halves (overlap counted once), or idle; idle time is explained as far as the host waited for data
-meanwhile, and unattributed beyond that.
+From a worker's start to the end of its newest step, or to its own end, every moment lies in a step
+or in a gap between steps. In a gap the run is paused, evaluates, saves a checkpoint, is profiled or
+changes levers; otherwise the gap is unattributed. From one worker's last step until the next worker
+is ready, the run restarts, unless it had ended. In a step the device was at work (overlap counted
+once) or idle. Idle time is data wait as far as the host waited for a batch, and else unattributed.
 
-Phases are measured in some steps only; their shares stand for the steps since the ones
-measured before. So what is added over a stretch is that stretch's own. On a CPU every step knows
-the CPU time it had: the device was at work for so long, and time lost to others is unattributed.
-A rank that waits for the others in a collective needs no CPU for it: that is at work too, as it
-is on a GPU, where the collective's kernel waits.
+Phases are measured in some steps only. Their shares stand for the steps since the previous measured
+ones, so that a share never reaches back. On a CPU every step reports its CPU time: the device was
+at work for so long, and time lost to other processes is unattributed. A rank that waits in a
+collective needs no CPU. That wait is work too, as on a GPU, where the collective's kernel waits.
 """
 
 from collections.abc import Iterable
@@ -41,7 +39,7 @@ Why: TypeAlias = Literal[
 
 
 class TimeBreakdown(msgspec.Struct, frozen=True, kw_only=True):
-    """Wall seconds and what they went into; the parts add up to `wall_s`."""
+    """Wall time and its parts in seconds; the parts add up to `wall_s`."""
 
     wall_s: float = 0.0
     phases_s: float = 0.0
@@ -51,34 +49,34 @@ class TimeBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     paused_s: float = 0.0
     switching_s: float = 0.0
     restarting_s: float = 0.0
-    """There was no worker that could train: one was killed and the next not ready yet."""
+    """No worker could train: one was killed and the next was not ready yet."""
     unattributed_s: float = 0.0
     evaluation_s: float = 0.0
-    """The training did without steps by itself, as far as that could be told."""
+    """A script evaluated between its steps, as far as that was recognised."""
     checkpoint_s: float = 0.0
     profile_s: float = 0.0
-    """Some steps were traced, and the trace written."""
+    """Steps were traced, and the trace was written."""
 
     @property
     def unattributed_share(self) -> float | None:
-        """From 0 to 1; None where no time has passed."""
+        """Unattributed part of the wall time, 0 to 1; None if no time has passed."""
         return self.unattributed_s / self.wall_s if self.wall_s > 0 else None
 
     def since(self, before: "TimeBreakdown") -> "TimeBreakdown":
-        """Return what was added after `before`."""
+        """Return the time added after `before`."""
         names = self.__struct_fields__
         return TimeBreakdown(
             **{name: getattr(self, name) - getattr(before, name) for name in names}
         )
 
     def rounded(self) -> "TimeBreakdown":
-        """Return it to the microsecond, for a file."""
+        """Return the breakdown in whole microseconds, for a file."""
         names = self.__struct_fields__
         return TimeBreakdown(**{name: round(getattr(self, name), 6) for name in names})
 
 
 class TimeAccount:
-    """Folds a worker's events into an account; several workers of a run add up."""
+    """Folds events into a time breakdown; several workers of a run add up."""
 
     def __init__(self) -> None:
         self._stretches: list[tuple[float, float, Why]] = []  # from, to
@@ -87,12 +85,12 @@ class TimeAccount:
         self._wall_s = 0.0
         self._gaps: dict[Why, float] = dict.fromkeys(get_args(Why), 0.0)
         self._phases_s = self._data_s = self._unexplained_s = 0.0
-        self._unshared_s = 0.0  # of the steps since the newest measured ones
-        self._shares = (1.0, 0.0)  # of those: the device was busy, the host waited for data
+        self._unshared_s = 0.0  # in steps since the newest measured ones
+        self._shares = (1.0, 0.0)  # parts of those: busy device, data wait
         self._measured_s = self._busy_s = self._waited_s = 0.0  # in the report being folded
 
     def fold(self, item: Event | Reading) -> None:
-        """Take one record."""
+        """Fold one record."""
         match item:
             case Started():
                 self._start(item.at_s)
@@ -113,7 +111,7 @@ class TimeAccount:
                 self._resume(item.at_s)
 
     def account(self) -> TimeBreakdown:
-        """Return where the time up to the newest step went."""
+        """Return the breakdown up to the newest step."""
         phases_s, data_s, unattributed_s = self._shared()
         gaps = {f"{why}_s": gap_s for why, gap_s in self._gaps.items() if why != "timed"}
         return TimeBreakdown(
@@ -125,9 +123,9 @@ class TimeAccount:
         )
 
     def settled(self) -> TimeBreakdown:
-        """Return the account as it stays: what is measured later changes nothing of this time.
+        """Return the breakdown and fix it: later measurements do not change this time.
 
-        What a recording adds to it is then the recording's own.
+        So the time that a recording adds to it is the recording's own.
         """
         self._book(*self._shared())
         self._unshared_s = 0.0
@@ -167,7 +165,7 @@ class TimeAccount:
             waited_s = min(data_s, within_s)
             collective_ms = (step.phases_ms or {}).get(WAIT, 0.0)
             busy_s = step.count * max(step.cpu_ms + collective_ms, 0.0) / 1e3
-            busy_s = min(busy_s, within_s - waited_s)  # of several threads
+            busy_s = min(busy_s, within_s - waited_s)  # several threads can exceed the step
             self._book(busy_s, waited_s, within_s - waited_s - busy_s)
             return
         self._unshared_s += within_s
@@ -184,7 +182,7 @@ class TimeAccount:
             self._unshared_s = self._measured_s = self._busy_s = self._waited_s = 0.0
 
     def _shared(self) -> tuple[float, float, float]:
-        """Return how much of the steps not shared out was busy, waited for data, neither."""
+        """Return the time in steps not shared out yet: busy, waiting for data, neither."""
         busy_s = self._unshared_s * self._shares[0]
         waited_s = min(self._unshared_s * self._shares[1], self._unshared_s - busy_s)
         return busy_s, waited_s, self._unshared_s - busy_s - waited_s
@@ -198,7 +196,7 @@ class TimeAccount:
         if ended_s <= began_s:
             return
         self._wall_s += ended_s - began_s
-        left = [(began_s, ended_s)]  # a pause may have a switch in it
+        left = [(began_s, ended_s)]  # a pause may contain a lever change
         for start_s, stop_s, why in self._stretches:
             within = [(max(from_s, start_s), min(to_s, stop_s)) for from_s, to_s in left]
             self._gaps[why] += _length_s(within)

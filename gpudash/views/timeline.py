@@ -1,7 +1,7 @@
-"""A trace as rows of events side by side, made once, and what a row shows in so many cells.
+"""Lay out a trace as rows of events, and find what the cells of a row show.
 
-Events of a host thread nest: each depth is a row. A cell shows the event that fills most of it,
-and how much of it is filled by all of them.
+Events of a host thread nest, so each depth is a row. A cell shows the event that fills most of it,
+and how much of it all events fill.
 """
 
 from collections.abc import Iterator
@@ -34,32 +34,32 @@ OF_LANE: dict[LaneKind, tuple[EventKind, ...]] = {
     "copies": ("copy", "set"),
     "communication": ("collective",),
 }
-"""What is drawn in a lane; other kinds there would hide it."""
+"""Kinds of events drawn in a lane; others would hide them."""
 LEAST_US = 0.001
-"""What takes no time at all is drawn as long: a trace has nanoseconds."""
+"""Drawn length of an event without duration: a trace has nanoseconds."""
 SEVERAL = "two streams or more at work"
 
 
 class Row(msgspec.Struct, frozen=True):
-    """Events of which no two overlap, in the order of time."""
+    """Events that do not overlap, in order of time."""
 
     kind: RowKind
     label: str
     lane: int
     """Index into `Trace.lanes`; -1 for none."""
     depth: int
-    """In a host thread: how many events enclose those of this row."""
+    """How many events of the host thread enclose those of this row."""
     events: Indices
-    """Indices into the trace's; -1 for what is none of them."""
+    """Indices into the trace's events; -1 for a stretch that is no event."""
     begin_us: Times
-    """As drawn: after the end of the one before."""
+    """As drawn: not before the previous event's end."""
     busy_us: Times
-    """Drawn time of so many events together; one more than there are events."""
+    """Drawn time of the first n events together, for n from 0 to all."""
     length_us: NDArray[np.float32]
-    """As drawn; what is looked through where many events share a cell."""
+    """As drawn; searched where many events share a cell."""
 
     def end_us(self, position: int) -> float:
-        """Return where an event ends as it is drawn."""
+        """Return an event's end as drawn."""
         return float(self.begin_us[position] + self.busy_us[position + 1] - self.busy_us[position])
 
 
@@ -75,9 +75,9 @@ class Cells(NamedTuple):
     """What a row shows, cell by cell."""
 
     position: NDArray[np.int64]
-    """Of the event that fills most of it, in the row; -1 for none."""
+    """Position in the row of the event that fills most of the cell; -1 for none."""
     share: Times
-    """Of the cell, that is filled."""
+    """Part of the cell that events fill, 0 to 1."""
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,16 +85,16 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     kind: EventKind | None
-    """None for what is no event: two streams at work."""
+    """None for a stretch of overlapping streams, which is no event."""
     lane: str
     begin_us: float
     duration_us: float
     delay_us: float | None = None
-    """From the begin of the call that launched it to its own begin; None where not known."""
+    """From the launching call's begin to the event's begin; None if unknown."""
     operator: str = ""
-    """The innermost one around it, or around its launch."""
+    """The innermost operator around the event, or around its launch."""
     stack: tuple[str, ...] = ()
-    """What encloses it, or its launch, the outermost first."""
+    """Events that enclose it, or its launch, outermost first."""
     copied_bytes: int = 0
 
 
@@ -102,7 +102,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def timeline_of(trace: Trace) -> Timeline:
-    """Return the rows of a trace. It takes seconds where there are millions of events."""
+    """Return the rows of a trace; this takes seconds for millions of events."""
     events = trace.events
     ends = [float(events.end_us.max())] if len(events) else []
     length_us = max([*ends, *(step.end_us for step in trace.steps)], default=0.0)
@@ -129,7 +129,7 @@ def _device_rows(trace: Trace, kind: LaneKind) -> Iterator[Row]:
 
 
 def _host_rows(trace: Trace, index: int) -> Iterator[Row]:
-    """Yield the waits of a thread, and what it does by depth."""
+    """Yield a row of a thread's waits, and a row for each depth."""
     events, lane = trace.events, trace.lanes[index]
     # a step is drawn as a border
     drawn = events.are(*ON_HOST) & (events.lane == index) & ~trace.named(STEP.fullmatch)
@@ -145,7 +145,7 @@ def _host_rows(trace: Trace, index: int) -> Iterator[Row]:
 
 
 def _depths(events: Events, chosen: Indices) -> NDArray[np.int64]:
-    """Return how many others enclose each event of a thread: begun before it, not ended yet."""
+    """Return how many events of a thread enclose each one: begun before it, and not ended."""
     begin = events.begin_us[chosen]
     duration = np.maximum(events.duration_us[chosen], LEAST_US)
     order = np.lexsort((-duration, begin))  # of two that begin together the longer encloses
@@ -190,7 +190,7 @@ def _overlap(streams: list[Row]) -> Row:
 
 
 def cells_of(row: Row, begin_us: float, end_us: float, columns: int) -> Cells:
-    """Return what the row shows of this stretch of time in so many cells."""
+    """Return what the row shows between two moments in `columns` cells."""
     edges = np.linspace(begin_us, end_us, columns + 1)
     begin, busy, count = row.begin_us, row.busy_us, len(row.begin_us)
     if not count:
@@ -210,12 +210,12 @@ def cells_of(row: Row, begin_us: float, end_us: float, columns: int) -> Cells:
 def _fullest(
     row: Row, first: NDArray[np.int64], stop: NDArray[np.int64], edges: Times
 ) -> NDArray[np.int64]:
-    """Return which event from `first` to before `stop` fills most of each cell."""
+    """Return the event from `first` to before `stop` that fills most of each cell; -1 for none."""
     last = np.maximum(stop - 1, 0)
     heads, tails = (_inside(row, at, edges) for at in (np.minimum(first, last), last))
     best = np.where(tails > heads, last, first)
     most = np.maximum(heads, tails)
-    for cell in np.flatnonzero(stop - first > 2):  # those between lie inside as a whole
+    for cell in np.flatnonzero(stop - first > 2):  # those between lie fully inside
         inner = first[cell] + 1 + int(row.length_us[first[cell] + 1 : stop[cell] - 1].argmax())
         if row.length_us[inner] > most[cell]:
             best[cell] = inner
@@ -223,7 +223,7 @@ def _fullest(
 
 
 def _inside(row: Row, position: NDArray[np.int64], edges: Times) -> Times:
-    """Return how much of these events lies in their cells."""
+    """Return how much of each event lies in its cell, in µs."""
     begin = row.begin_us[position]
     end = begin + row.busy_us[position + 1] - row.busy_us[position]
     return np.asarray(np.minimum(end, edges[1:]) - np.maximum(begin, edges[:-1]))
@@ -240,7 +240,7 @@ def beside(row: Row, at_us: float, direction: int) -> int | None:
 
 
 def matches(timeline: Timeline, text: str) -> Indices:
-    """Return the events with this text in their name: the device's, if it has such, or all."""
+    """Return events with `text` in their name: the device's, or all if the device has none."""
     trace, sought = timeline.trace, text.casefold()
     found = trace.named(lambda name: sought in name.casefold())
     on_device = found & trace.events.are(*ON_DEVICE)
@@ -248,7 +248,7 @@ def matches(timeline: Timeline, text: str) -> Indices:
 
 
 def place_of(timeline: Timeline, event: int) -> tuple[int, int] | None:
-    """Return row and position of an event; None of one that is not drawn."""
+    """Return row and position of an event; None if it is not drawn."""
     lane = timeline.trace.events.lane[event]
     for number, row in enumerate(timeline.rows):
         if row.lane == lane and row.kind != "waits":

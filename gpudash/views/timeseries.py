@@ -1,10 +1,9 @@
-"""The whole run in ticks, for charts: the recent ones short, those before merged into longer ones.
+"""Keep the whole run in ticks, for charts: recent ticks are short, older ones are merged.
 
-Memory does not grow with the run: where there are too many long ticks, two neighbours become one.
-
-A step counts in every tick it overlaps, by the share of its duration that lies there: so a
-step of three seconds draws a level line instead of a tooth, and the rates times the tick's
-length still add up to the steps trained. The times of a tick weigh its steps by that share.
+Memory does not grow with the run: if there are too many merged ticks, neighbours merge in pairs.
+A step counts in every tick it overlaps, by the share of its duration in that tick. So a step of
+three seconds draws a level line, and rates times tick lengths add up to the steps trained. A tick's
+times weigh its steps by that share.
 """
 
 from collections.abc import Mapping
@@ -18,22 +17,22 @@ from gpudash.statistics import Means, total
 
 TICK_S = 0.5
 CAPACITY = 480
-"""Ticks that may still change, at most: four minutes. One takes as much memory as five others."""
+"""Most ticks that may still change: four minutes. One takes as much memory as five merged ones."""
 KEPT = 360
-"""Of them, those that remain when the oldest are merged, all at once."""
+"""Ticks of those that remain when the oldest are merged, all at once."""
 MERGED = 1200
-"""Merged ticks at most; even. Until there are so many, each is one of those before."""
+"""Most merged ticks; an even number. Until there are so many, each is a single tick."""
 MOST_NAMES = 64
-"""Of what is measured. A source may name phases as it likes, and others in each step."""
+"""Most metrics kept: a source may name phases freely, and differently in each step."""
 
 
 class _Tick:
-    """One tick. `row` is its line of the series, kept until something in it changes."""
+    """One tick. `row` caches its line of the series until a value changes."""
 
     __slots__ = ("covered", "readings", "row", "samples", "steps", "times")
 
     def __init__(self) -> None:
-        self.covered = False  # known to the end whether steps were trained
+        self.covered = False  # all its steps are known
         self.steps = 0.0
         self.samples: float | None = 0.0
         self.times = Means()
@@ -41,7 +40,7 @@ class _Tick:
         self.row: Values | None = None
 
     def values(self) -> dict[str, float]:
-        """Return what was measured in it, by name."""
+        """Return the tick's values by metric."""
         values = self.readings.values()
         if self.covered:
             values["steps_per_s"] = self.steps / TICK_S
@@ -51,18 +50,18 @@ class _Tick:
 
 
 class _Merged:
-    """The ticks before the recent ones, `_width` of them in one: the mean of what they measured."""
+    """The older ticks, each the mean of `_width` ticks."""
 
     def __init__(self) -> None:
         self.end = 0  # the first tick after them
         self._width = 1
-        self._open = Means()  # of the newest, which lasts until `end`
+        self._open = Means()  # the newest one, which lasts until `end`
         self._open_ticks = 0
         self._ends: list[int] = []
         self._columns: dict[str, list[float | None]] = {}
 
     def add(self, values: Mapping[str, float], ticks: int = 1) -> None:
-        """Take the next ticks, of which each measured this."""
+        """Append `ticks` ticks that each have these values."""
         while ticks > 0:
             taken = min(ticks, self._width - self._open_ticks)
             self._open.add(values, taken)
@@ -73,7 +72,7 @@ class _Merged:
                 self._close()
 
     def columns(self) -> tuple[tuple[float, ...], dict[str, Values]]:
-        """Return the ends of the ticks in seconds, and what they measured by name."""
+        """Return the ends of the ticks in seconds, and their values by metric."""
         ends = tuple(end * TICK_S for end in self._ends)
         if not self._open_ticks:
             return ends, {name: tuple(column) for name, column in self._columns.items()}
@@ -107,9 +106,9 @@ class Ticks:
         self._ticks: dict[int, _Tick] = {}
         self._merged = _Merged()
         self._merged_columns = self._merged.columns()
-        self._names: dict[str, None] = {}  # of all that was measured so far, in a row's order
-        self._ready_from = 0  # the first tick that a worker's readiness covers whole
-        self._covered_to = 0  # the first tick of which it is not known what was trained
+        self._names: dict[str, None] = {}  # metrics so far, in the order of a row
+        self._ready_from = 0  # the first tick throughout which a worker is ready
+        self._covered_to = 0  # the first tick whose steps are not all known
         self._sampled_to = 0  # the tick of the newest sample
         self._series = Series(tick_s=TICK_S)
         self._shown_to = 0
@@ -120,7 +119,7 @@ class Ticks:
         self._ready_from = max(self._ready_from, self._index(at_s) + 1)
 
     def cover(self, until_s: float) -> None:
-        """No more steps than those folded were trained up to here."""
+        """Note that all steps up to `until_s` are folded."""
         end = self._index(until_s)
         for index in range(max(self._ready_from, self._covered_to, end - CAPACITY), end):
             tick = self._tick(index)
@@ -137,7 +136,7 @@ class Ticks:
         began_s = step.finished_s - duration_s
         times = {
             **{f"{name}_ms": taken_ms for name, taken_ms in (step.phases_ms or {}).items()},
-            "step_ms": step.step_ms,  # whatever a source calls its phases
+            "step_ms": step.step_ms,  # a source's phase of that name does not count
             "data_ms": step.data_ms,
             "host_ms": step.host_ms,
             "device_ms": step.device_ms,
@@ -159,7 +158,7 @@ class Ticks:
             self._touch(tick)
 
     def read(self, reading: Reading) -> None:
-        """Take a reading of the GPU that is shown, or of the training processes."""
+        """Add a reading of the GPU that is shown, or of the training processes."""
         index = self._index(reading.at_s)
         self._sampled_to = max(self._sampled_to, index)
         tick = self._tick(index)
@@ -200,7 +199,7 @@ class Ticks:
         )
 
     def _row(self, index: int) -> Values:
-        """Return the tick's values in the order of the names, as far as they were known then."""
+        """Return the tick's values in the order of the metrics known when the row was built."""
         tick = self._ticks.get(index)
         if tick is None:
             return ()
@@ -214,7 +213,7 @@ class Ticks:
         return floor((at_s - self._began_s) / TICK_S)
 
     def _tick(self, index: int) -> _Tick | None:
-        """Return the tick, made if need be; None for one before the run or merged."""
+        """Return the tick, created if missing; None for one before the run or already merged."""
         if index < self._merged.end:
             return None
         return self._ticks.setdefault(index, _Tick())
@@ -236,7 +235,7 @@ class Ticks:
         self._merged.add({}, until - self._merged.end)
         self._merged_columns = self._merged.columns()
         self._stale = True
-        if len(self._names) > MOST_NAMES:  # those of ticks that are gone are not to be kept
+        if len(self._names) > MOST_NAMES:  # drop metrics that only merged ticks have
             self._names = {}
             for tick in self._ticks.values():
                 tick.row = None

@@ -1,4 +1,4 @@
-"""What the answer rests on: each rule with its value, a profile's figures, each range's origin."""
+"""Show what the answer is based on: rules with values, a profile's figures, origins of gains."""
 
 from collections.abc import Iterator
 
@@ -17,12 +17,12 @@ from gpudash.views.rules import Rule, rules
 def why_lines(
     answer: Answer, snapshot: Snapshot, cores: int | None = None, profile: Summary | None = None
 ) -> list[str]:
-    """Return the evidence, each rule with its value, a profile's lines, where ranges come from."""
+    """Return lines of evidence, rules with values, the profile's figures, and origins of gains."""
     profile, step = of_device(profile), recent_step(snapshot, cores)
     waits = known_waits(snapshot.settings)
     launches = answer.kind == "launch"
     asked = rules(step, profile, waits=waits, launches=launches, straggler=snapshot.straggler)
-    width = max(len(rule.asks) for rule in asked)
+    width = max(len(rule.label) for rule in asked)
     limits = (rule for rule in asked if rule.kind == answer.kind and rule.matches(answer.kind))
     limit = next(limits, None)
     return [
@@ -47,12 +47,12 @@ def _rule_line(rule: Rule, width: int, *, is_limit: bool) -> str:
     found = f", matches from {rule.from_pct:.0f} %{': the limit' if is_limit else beaten}"
     if rule.value_pct is None:
         found = ", not measured"
-    line = f"{rule.asks:<{width}} {fmt.percent(rule.value_pct):>6}{found}"
+    line = f"{rule.label:<{width}} {fmt.percent(rule.value_pct):>6}{found}"
     return f"{'▸' if is_limit else ' '} {line}"
 
 
 def _profile_lines(profile: Summary) -> Iterator[str]:
-    """Yield what the profile says of a step: how it adds up, and on which lines it waits."""
+    """Yield the profile's figures of a step: its parts, its waits by line, and its copies."""
     idle = [f"{name} {fmt.milliseconds(ms)}" for name, ms in profile.idle_ms.items() if ms]
     parts = [f"busy {fmt.milliseconds(profile.busy_ms)} ms"]
     parts += [f"idle for {', '.join(idle)} ms"] if idle else []
@@ -66,12 +66,12 @@ def _profile_lines(profile: Summary) -> Iterator[str]:
         memory = {True: "pinned", False: "not pinned", None: ""}[copy.is_pinned]
         rate = f"at {fmt.significant(copy.gb_s)} GB/s" if copy.gb_s is not None else ""
         size = f"copies {fmt.significant(copy.mib)} MiB {copy.direction}"
-        told = " ".join(filter(None, (f"in {fmt.milliseconds(copy.ms)} ms", rate, memory)))
-        yield f"  {size} {told}"
+        how = " ".join(filter(None, (f"in {fmt.milliseconds(copy.ms)} ms", rate, memory)))
+        yield f"  {size} {how}"
 
 
 def _only_a_profile(snapshot: Snapshot, step: RecentStep) -> Iterator[str]:
-    """Yield what is not told without one."""
+    """Yield what only a profile would show."""
     if step.on_gpu and "profile" in snapshot.can:
         yield f"waits, launches and communication within a step: {ASK_PROFILE}"
 

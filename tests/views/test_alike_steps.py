@@ -1,4 +1,4 @@
-"""A record of several alike steps counts for as much as each of them on its own."""
+"""One record of several equal steps counts as much as a record for each step."""
 
 import math
 
@@ -41,7 +41,7 @@ def steps_of(items):
 
 
 def numbers(values):
-    """Return the values, not a number for what was not measured."""
+    """Return the values, NaN for what was not measured."""
     return [math.nan if value is None else value for value in values]
 
 
@@ -100,14 +100,14 @@ def block(items):
 @settings(deadline=None)  # a busy machine is no failure
 @pytest.mark.parametrize("view", [ticks, whole_run, account, history, block])
 @given(LENGTHS, st.sampled_from([None, 30.0]))
-def test_no_view_tells_alike_steps_from_their_one_record(view, lengths, cpu_ms):
+def test_every_view_is_the_same_for_equal_steps_and_their_one_record(view, lengths, cpu_ms):
     each, together = trained(lengths, cpu_ms)
     expected = pytest.approx(numbers(view(each)), rel=1e-6, abs=1e-9, nan_ok=True)
     assert numbers(view(together)) == expected
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 4)), min_size=1, max_size=8))
-def test_nor_does_the_rate_right_now(lengths):
+def test_the_current_rate_is_the_same_too(lengths):
     each, together = trained(lengths)
     assert recent(together) == pytest.approx(recent(each))
 
@@ -119,7 +119,7 @@ def test_a_percentile_of_counted_values_is_that_of_all_of_them(lengths, q):
     assert percentiles(values, (q,), counts) == percentiles(every, (q,))
 
 
-def test_what_remains_of_alike_steps():
+def test_warm_up_is_removed_from_a_record_of_equal_steps():
     step = msgspec.structs.replace(steps_of(Trainer().steps(1))[0], count=5, samples=40)
     assert without(step, 0) is step
     assert (without(step, 2).count, without(step, 2).samples) == (3, 24)

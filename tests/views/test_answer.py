@@ -1,4 +1,4 @@
-"""What limits the training: each rule, its threshold, what is said of it and what to try."""
+"""What limits the training: each rule, its threshold, its evidence and what to try."""
 
 import itertools
 
@@ -195,7 +195,7 @@ def test_a_wait_for_data_that_cores_cannot_explain_comes_before_other_jobs():
     assert ask(starved(61.0), ask(starved(65.0))).kind == "cores"
 
 
-def test_a_wait_for_data_that_cores_may_explain_tells_both_and_has_levers_too():
+def test_a_wait_for_data_that_cores_may_explain_names_both_and_has_levers():
     for core_wait_pct in (40.0, 65.0):
         found = ask(starved(core_wait_pct))
         said = "; ".join(found.evidence)
@@ -212,7 +212,7 @@ def test_one_rule_alone_is_marked_as_the_limit():
     assert sum(line.startswith("▸") for line in lines) == 1
 
 
-def test_what_was_not_measured_claims_nothing():
+def test_a_rule_without_a_measurement_never_matches():
     found = ask(measured(data_ms=None, host_ms=None, device_ms=None))
     assert (found.kind, found.title) == (
         "unknown",
@@ -251,8 +251,8 @@ WAITS = "the others wait 1.80 ms a step in the all-reduce"
 
 
 def behind(snapshot=None, **changes):
-    told = {"rank": 5, "phase": "backward", "excess_ms": 1.1, "slower_pct": 11.0}
-    straggler = Straggler(**{**told, "others_wait_ms": 1.8, **changes})
+    values = {"rank": 5, "phase": "backward", "excess_ms": 1.1, "slower_pct": 11.0}
+    straggler = Straggler(**{**values, "others_wait_ms": 1.8, **changes})
     return changed(snapshot or measured(device_ms=9.9), straggler=straggler)
 
 
@@ -296,7 +296,7 @@ def test_a_rank_with_more_work_is_not_called_slow():
     assert found.evidence[:3] == ("rank 5 has more to work on", WAITS, "another rank in each step")
 
 
-def test_where_nobody_waits_a_delay_is_information_beside_the_limit():
+def test_a_hidden_delay_is_mentioned_beside_the_limit():
     found = ask(behind(phase="data", excess_ms=10.0, others_wait_ms=None))
     assert found.kind == "gpu"
     assert found.evidence[-1] == "rank 5 waits 10.0 ms longer for data; hidden so far: nobody waits"
@@ -306,14 +306,14 @@ def test_where_nobody_waits_a_delay_is_information_beside_the_limit():
     )
 
 
-def test_where_all_wait_longer_for_data_that_comes_first():
+def test_a_longer_wait_of_all_ranks_for_data_comes_before_a_slow_rank():
     waiting = behind(measured(data_ms=4.0), others_wait_ms=1.9)
     assert ask(waiting).kind == "data"
     assert ask(waiting).evidence[-1] == "the others wait 1.90 ms a step for rank 5"
     assert ask(behind(measured(data_ms=4.0), others_wait_ms=2.0)).kind == "straggler"
 
 
-def test_of_other_jobs_and_a_slow_rank_the_one_that_costs_more_is_the_limit():
+def test_the_larger_of_core_wait_and_slow_rank_is_the_limit():
     assert ask(behind(measured(core_wait_pct=50.0))).kind == "cores"
     assert ask(behind(measured(core_wait_pct=50.0), others_wait_ms=6.0)).kind == "straggler"
 
@@ -358,7 +358,7 @@ def test_little_communication_is_no_limit_and_no_work():
     assert not any("counts as work" in one for one in found.evidence)
 
 
-def test_an_unclear_step_tells_computing_from_communication_and_from_rest():
+def test_an_unclear_step_lists_computing_communication_and_rest():
     snapshot = exchanging(0.9, device=CPU, data_ms=0.0)
     host = HostReading(at_s=0.0, values={"cpu_pct": 30.0})
     snapshot = changed(snapshot, host=host)
@@ -378,7 +378,7 @@ def test_the_rule_of_a_slow_rank_is_among_the_reasons():
     assert not any("for a rank" in line for line in why_lines(ask(plain), plain))
 
 
-# ── what is said ────────────────────────────────────────────────────────────────────────
+# ── evidence ────────────────────────────────────────────────────────────────────────
 
 
 def test_a_limit_is_named_with_its_evidence():
@@ -403,12 +403,12 @@ def test_a_limit_is_named_with_its_evidence():
     assert ask(measured()).evidence == ("GPU 60 %", "host 30 %", "data 0 %", "unattributed 40 %")
 
 
-def test_a_starved_training_is_told_the_slowest_transform():
+def test_an_input_bound_training_names_the_slowest_transform():
     slow = changed(measured(data_ms=3.0), transform_ms={"crop": 1.0, "decode": 11.0})
     assert "slowest transform: decode, 11.0 ms a sample" in ask(slow).evidence
 
 
-def test_a_busy_host_is_said_to_launch_or_to_wait_only_where_its_settings_tell():
+def test_a_busy_host_launches_or_waits_as_its_settings_show():
     assert ask(launching()).title == "launch-bound"
     loss = measured("masked_loss", chosen={"data": "resident"}, host_ms=9.9, device_ms=9.9)
     assert ask(loss).title == "sync-bound"
@@ -417,7 +417,7 @@ def test_a_busy_host_is_said_to_launch_or_to_wait_only_where_its_settings_tell()
     assert ask(measured(host_ms=9.9)).title == "launch- or sync-bound"  # memory is not pinned
 
 
-def test_what_only_a_profile_tells_names_its_key():
+def test_what_only_a_profile_shows_names_its_key():
     own = changed(launching(), workload="train.py")
     asks = "t profiles some steps and tells"
     assert asks not in ask(own).evidence
@@ -447,7 +447,7 @@ def test_why_names_no_answer_before_there_is_one():
     assert any(line.endswith("is the answer") for line in lines)
 
 
-# ── what the GPU's own readings tell ────────────────────────────────────────────────────
+# ── the GPU's own readings ────────────────────────────────────────────────────
 
 
 def read(snapshot, throttle="none", **values):
@@ -480,7 +480,7 @@ def read(snapshot, throttle="none", **values):
         ("none", {}, {"copy_ms": 2.5, "overlap_ms": 2.4}),
     ],
 )
-def test_readings_over_the_same_seconds_tell_what_the_gpu_is_busy_with(kind, readings, ms):
+def test_readings_over_the_same_seconds_show_what_the_gpu_is_busy_with(kind, readings, ms):
     assert ask(read(measured(**ms), **readings)).kind == kind
 
 
@@ -516,12 +516,12 @@ def test_exposed_communication_is_a_limit_without_a_profile_too():
     assert found.evidence[0] == "only communicates 2.00 of 10.0 ms"
 
 
-def test_on_a_cpu_too_where_processes_train_together():
+def test_ranks_on_cpus_can_be_communication_bound_too():
     slow = measured(device=CPU, device_ms=9.9, communication_ms=2.0)
     assert ask(changed(slow, phases=EXCHANGE)).title == "communication-bound"
 
 
-def test_half_the_bytes_bring_half_of_the_exposed_communication_at_most():
+def test_half_the_bytes_gain_half_of_the_exposed_communication_at_most():
     step = RecentStep(step_ms=10.0, phases_ms={"communication": 2.0})
     found = gain_of("gradient_compression", Case(a="none", b="bf16", step=step))
     assert found is not None
@@ -546,7 +546,7 @@ def test_a_clock_held_far_below_the_highest_seen_is_the_limit():
 
 
 def evaluating(share, mark_s=4.0):
-    """Of each 0.5 s the training is in no step for this share."""
+    """For this share of each 0.5 s the training is in no step."""
     snapshot = measured(ticks=60)
     rates = ((1 - share) * 100.0,) * 60
     values = snapshot.series.values | {"steps_per_s": rates}
@@ -555,7 +555,7 @@ def evaluating(share, mark_s=4.0):
     return changed(snapshot, series=series, markers=marks, elapsed_s=30.0)
 
 
-def test_a_training_that_mostly_evaluates_is_paused_by_that():
+def test_a_training_that_mostly_evaluates_is_limited_by_that():
     found = ask(evaluating(0.6))
     assert (found.kind, found.title) == ("asides", "paused")
     assert found.evidence == ("evaluation and checkpoints take 60 % of the time",)
@@ -566,7 +566,7 @@ def test_a_training_that_mostly_evaluates_is_paused_by_that():
     assert ask(evaluating(0.6, mark_s=-60.0)).kind == "none"
 
 
-# ── what a profile tells ────────────────────────────────────────────────────────────────
+# ── with a profile ────────────────────────────────────────────────────────────────
 
 
 COPIES = (CopyUse("to device", is_pinned=False, count=1.0, mib=24.0, ms=2.5, gb_s=10.0),)
@@ -574,7 +574,7 @@ WAIT = SyncUse("/home/me/loss.py", 41, "forward", "nonzero", 1.0, 1.9)
 
 
 def profiled(**values):
-    """A step of 10 ms on one stream: the device is at work for 6 of it, unless told otherwise."""
+    """A step of 10 ms on one stream: the device is at work for 6 ms of it by default."""
     about = {"busy_ms": 6.0, "idle_ms": {"host": 4.0}, "blocked_ms": 0.0, "launches": 500.0}
     return Summary(steps=10, step_ms=10.0, on_device=True, **{**about, "launch_ms": 1.0, **values})
 
@@ -602,12 +602,12 @@ def deepened(snapshot, profile):
         ("data", profiled(), {"data_ms": 4.0, "host_ms": 5.0}),
     ],
 )
-def test_a_profile_tells_waiting_from_launching(kind, profile, ms):
+def test_a_profile_distinguishes_waiting_from_launching(kind, profile, ms):
     assert deepened(measured(**ms), profile).kind == kind
 
 
 def pinning(pin_ms):
-    """A profile that copies for 2.5 ms; page-locked that would be 0.5 ms, and pinning so long."""
+    """A profile that copies for 2.5 ms; from pinned memory that would be 0.5 ms, plus `pin_ms`."""
     cost = Pinning(pin_ms=99.0, thread_pin_ms=pin_ms, copy_ms=0.5)  # the loader has workers
     traced = Profiled(
         at_s=0, path="", first_step=0, steps=10, steps_ms=100, took_ms=0, pinning=cost
@@ -626,7 +626,7 @@ def test_pinning_that_takes_longer_than_it_saves_is_not_proposed_and_the_answer_
     assert why_not not in quick.evidence
 
 
-def test_before_a_profile_pinning_has_no_range_and_the_answer_says_what_tells():
+def test_before_a_profile_pinning_has_no_range_and_the_answer_asks_for_one():
     asks = "t profiles some steps and tells what pinning would take"
     able = {"can": ("blocks", "profile")}
     unpinned, is_pinned = (
@@ -658,7 +658,7 @@ def test_waits_that_a_setting_is_known_for_are_the_limit_although_the_gpu_is_bus
     assert deepened(loss, busy).tries[0].label == "loss=minmax"
 
 
-def test_a_wait_is_told_with_its_line_and_what_a_step_without_waits_would_bring():
+def test_a_wait_is_shown_with_its_line_and_the_gain_without_waits():
     waiting = profiled(blocked_ms=2.0, syncs=(WAIT, SyncUse("", 0, "", "aten::item", 1.0, 0.1)))
     found = deepened(measured(host_ms=10.0), waiting)
     assert found.evidence == (
@@ -675,7 +675,7 @@ def test_while_steps_are_profiled_the_answer_from_before_is_shown():
     assert (found.kind, found.evidence[0]) == ("profiling", "before that: GPU-bound")
 
 
-# ── when nothing can be said ────────────────────────────────────────────────────────────
+# ── when there is no answer ────────────────────────────────────────────────────────────
 
 
 def test_until_enough_steps_are_measured_it_counts_them_towards_a_goal_that_stays():
@@ -685,7 +685,7 @@ def test_until_enough_steps_are_measured_it_counts_them_towards_a_goal_that_stay
     assert found.tries == ()
 
 
-def test_steps_that_nothing_was_measured_of_do_not_count_beyond_the_goal():
+def test_unmeasured_steps_do_not_count_beyond_the_goal():
     blind = changed(gpu_step(), steps_since_break=96, series=Snapshot().series)
     assert ask(blind).title == "measuring … 20 of at most 20 steps"
 
@@ -748,7 +748,7 @@ def compared(**values):
     return changed(shown, **values)
 
 
-def test_during_an_a_b_nothing_is_judged():
+def test_there_is_no_new_answer_during_an_a_b():
     found = ask(changed(gpu_step(), comparison=compared()), ask(gpu_step()))
     assert (found.kind, found.title) == ("comparing", "an A/B is running: precision tf32 or bf16")
     over = changed(gpu_step(), comparison=compared(failure="the training ended"))
@@ -768,12 +768,12 @@ def test_before_the_first_step_it_is_starting():
     assert ask(Snapshot(state="training")).kind == "starting"
 
 
-def test_where_no_step_comes_it_says_for_how_long():
+def test_without_steps_it_says_for_how_long():
     found = ask(changed(gpu_step(), quiet_s=12.0))
     assert (found.kind, found.title) == ("silent", "no step for 12 s")
 
 
-def test_where_it_is_known_it_says_where_the_ranks_are_also_before_the_first_step():
+def test_a_hang_shows_where_the_ranks_are_also_before_the_first_step():
     stacks = (
         RankStack(rank=0, steps=0, doing="waits in barrier (train.py:7)", collective="barrier"),
         RankStack(rank=1, steps=0, doing="is in load (data.py:41)"),
@@ -820,7 +820,7 @@ def test_on_a_cpu_host_and_device_are_one_lane():
     ]
 
 
-def test_phases_that_only_the_source_knows_have_a_hue_too():
+def test_unknown_phases_have_a_hue_too():
     own = (Phase(name="all-reduce", label="all-reduce", lane="train"),)
     snapshot = changed(measured(**{"all-reduce_ms": 4.0}), phases=own)
     assert ask(snapshot).lanes[0].parts == (Part("all-reduce", "all", 4.0, "fill-1"),)
@@ -840,7 +840,7 @@ def test_the_parts_of_a_lane_and_its_rest_add_up_to_the_step(parts_ms, step_ms):
 # ── what to try ─────────────────────────────────────────────────────────────────────────
 
 
-def test_a_gpu_bound_training_tries_both_halves_at_a_time_then_fewer_bits():
+def test_a_gpu_bound_training_tries_pipelining_then_bf16():
     assert tried(gpu_step())[:2] == ["pipelined=on", "precision=bf16"]
     assert tried(two_streams())[:2] == ["precision=bf16", "channels_last=on"]
 
@@ -854,7 +854,7 @@ def test_a_launch_bound_training_tries_a_graph_first():
     assert tried(launching())[0] == "cuda_graph=on"
 
 
-def test_a_host_that_waits_tries_what_waits_less_and_no_graph():
+def test_a_sync_bound_training_tries_fewer_waits_and_no_graph():
     loss = measured("masked_loss", chosen={"data": "resident"}, host_ms=9.9)
     assert tried(loss)[0] == "loss=minmax"
     assert "cuda_graph=on" not in tried(loss)
@@ -862,7 +862,7 @@ def test_a_host_that_waits_tries_what_waits_less_and_no_graph():
     assert tried(images)[:2] == ["rotation=batched", "pin_memory=on"]
 
 
-def test_a_starved_training_without_loader_workers_tries_no_batches_ahead():
+def test_prefetching_is_not_tried_without_loader_workers():
     def tried_with(workers):
         starved = measured(data_ms=5.0, host_ms=1.0, chosen={"num_workers": workers})
         return {one.lever for one in ask(starved).tries}

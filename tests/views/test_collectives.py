@@ -1,4 +1,4 @@
-"""What several processes exchange in a step is told with how much of it shows, and how fast."""
+"""A step's collectives are described by their bytes, exposed share and bandwidth."""
 
 import msgspec
 
@@ -10,14 +10,14 @@ ROW = RankRow(rank=0, collective_bus_mib=170.7, collective_ms=0.84, waits_ms=0.5
 TWO = Snapshot(ranks=(ROW, changed(ROW, rank=1, collective_ms=1.2)), bus_gb_s=287.0)
 
 
-def test_the_links_time_is_that_of_the_rank_that_waits_least():
+def test_the_rank_that_waits_least_shows_the_links_time():
     assert collectives_line(TWO) == (
         "each rank sends 171 MiB a step in 0.84 ms, 67 % of it exposed, "
         "213 of 287 measured GB/s on the bus"
     )
 
 
-def test_where_the_time_is_not_known_there_is_no_rate():
+def test_without_a_time_there_is_no_rate():
     sharded = changed(TWO, ranks=(changed(ROW, collective_ms=None), RankRow(rank=1)))
     assert collectives_line(sharded) == "each rank sends 171 MiB a step"
 
@@ -29,7 +29,7 @@ def test_what_was_not_measured_is_left_out():
     )
 
 
-def test_nothing_is_said_where_nothing_is_known():
+def test_the_clause_is_empty_without_measurements():
     assert collectives_line(Snapshot()) == ""
     assert collectives_line(Snapshot(ranks=(RankRow(rank=0), RankRow(rank=1)))) == ""
 

@@ -1,4 +1,4 @@
-"""What a lever can bring: each range and the measurements that it follows from."""
+"""The gain of a lever: each range and the measurements it is derived from."""
 
 import msgspec
 import pytest
@@ -40,7 +40,7 @@ def gain(lever, a, b, *, profile=None, workers=0, feeds=False, **values):
         (("2", "4"), 0.0, None),
     ],
 )
-def test_workers_bring_what_they_make_up_to_a_step_that_does_not_wait(workers, starved_ms, label):
+def test_workers_gain_until_the_step_does_not_wait(workers, starved_ms, label):
     found = gain("num_workers", *workers, data_ms=starved_ms, device_ms=10.0 - starved_ms)
     assert found == label
 
@@ -49,19 +49,19 @@ def test_workers_bring_what_they_make_up_to_a_step_that_does_not_wait(workers, s
     ("workers", "starved_ms", "needed"),
     [(4, 5.0, 8), (4, 2.0, 5), (0, 5.0, 1), (0, 8.0, 4), (3, 0, 3)],
 )
-def test_workers_are_counted_that_would_keep_the_step_from_waiting(workers, starved_ms, needed):
+def test_workers_needed_keep_the_step_from_waiting(workers, starved_ms, needed):
     waiting = step(data_ms=starved_ms, device_ms=10.0 - starved_ms)
     assert workers_needed(waiting, workers) == needed
 
 
 @pytest.mark.parametrize("lever", ["data", "input", "augment_on", "prefetch_factor"])
-def test_cheaper_batches_bring_at_most_the_wait(lever):
+def test_cheaper_batches_gain_at_most_the_wait(lever):
     assert gain(lever, "a", "b", data_ms=5.0, device_ms=5.0) == "up to +100 %"
     assert gain(lever, "a", "b") is None
 
 
 @pytest.mark.parametrize("lever", ["data", "input", "augment_on", "prefetch_factor"])
-def test_on_a_cpu_the_wait_is_no_ceiling_for_workers_and_training_share_its_cores(lever):
+def test_on_a_cpu_the_wait_is_no_bound_as_workers_and_training_share_its_cores(lever):
     assert gain(lever, "a", "b", data_ms=5.0, device_ms=5.0, on_gpu=False) is None
 
 
@@ -77,12 +77,12 @@ def traced(**values):
 COPIED = {"phases_ms": {"copy": 6.0}}  # of 10 ms
 
 
-def test_pinned_memory_brings_a_faster_copy_and_at_worst_pins_before_it():
+def test_pinned_memory_makes_the_copy_faster_and_at_worst_pins_before_it():
     # 4 ms and the copy's 1 ms; with 3 ms of pinning hidden by nothing 8 ms
     assert gain("pin_memory", "off", "on", profile=pinning(3.0, 1.0), **COPIED) == "+25 to +100 %"
 
 
-def test_what_is_copied_from_pinned_memory_already_becomes_no_faster():
+def test_copies_from_pinned_memory_become_no_faster():
     own = CopyUse(direction="to device", is_pinned=True, count=1, mib=1.0, ms=2.0, gb_s=None)
     half = msgspec.structs.replace(pinning(3.0, 1.0), copies=(own,))
     # 4 ms, 2 ms of the script's own copies and the copy's 1 ms; with 3 ms of pinning 10 ms
@@ -104,7 +104,7 @@ def test_a_batch_is_pinned_at_the_same_rate_however_many_workers_make_it():
     assert ranges == {"+0 to +100 %"}
 
 
-def test_of_pinned_memory_nothing_is_told_where_it_was_not_measured():
+def test_pinned_memory_has_no_range_without_a_measurement():
     assert gain("pin_memory", "off", "on", **COPIED) is None
     assert gain("pin_memory", "off", "on", profile=profiled(), **COPIED) is None
     assert gain("pin_memory", "off", "on", phases_ms={"copy": 0.01}) == "up to +0 %"
@@ -119,14 +119,14 @@ def test_two_streams_hide_the_shorter_half_as_far_as_sms_are_free():
     assert gain("pipelined", "off", "on") is None
 
 
-def test_a_graph_brings_the_time_in_launches_and_at_most_all_but_the_devices_work():
+def test_a_graph_gains_the_launch_time_and_at_most_all_but_the_devices_work():
     assert gain("cuda_graph", "off", "on") is None
     assert gain("cuda_graph", "off", "on", gpu_util_pct=80.0) == "up to +25 %"
     known = profiled(busy_ms=5.0, launch_ms=2.0)
     assert gain("cuda_graph", "off", "on", profile=known) == "+25 to +100 %"
 
 
-def test_a_larger_batch_brings_more_samples_until_it_fills_the_gpu():
+def test_a_larger_batch_gains_until_it_fills_the_gpu():
     assert gain("batch_size", "8", "16") is None
     assert gain("batch_size", "8", "16", gpu_util_pct=80.0) == "up to +100 %"
     assert gain("batch_size", "8", "16", gpu_util_pct=80.0, feeds=True) == "+25 to +100 %"
@@ -134,12 +134,12 @@ def test_a_larger_batch_brings_more_samples_until_it_fills_the_gpu():
     assert gain("batch_size", "8", "16", gpu_util_pct=95.0, feeds=True) is None
 
 
-def test_one_kernel_for_the_optimizer_brings_at_most_its_time():
+def test_a_fused_optimizer_gains_at_most_its_time():
     assert gain("fused_optimizer", "off", "on", phases_ms={"optimizer": 2.0}) == "up to +25 %"
 
 
 PEAK = Peak(matmul_tflops={"fp32": 50.0, "tf32": 400.0, "bf16": 800.0}, memory_gb_s=2**20 / 1e3)
-"""So much that a MiB is read or written in a microsecond."""
+"""A bandwidth at which a MiB is read or written in a microsecond."""
 
 
 def test_no_form_of_the_optimizer_is_faster_than_memory():
@@ -150,7 +150,7 @@ def test_no_form_of_the_optimizer_is_faster_than_memory():
 
 
 @pytest.mark.parametrize(("mib", "label"), [(100.0, "+6 to +11 %"), (500.0, "-9 to +11 %")])
-def test_half_the_bytes_bring_half_of_the_exposed_time_and_cost_casts(mib, label):
+def test_half_the_bytes_gain_half_of_the_exposed_time_less_casts(mib, label):
     about = traced(peak=PEAK, weights=Weights(mib=mib, state_mib=0.0))
     profile = profiled(exposed_ms=2.0, profiled=about)
     assert gain("gradient_compression", "none", "bf16", profile=profile) == label
@@ -167,7 +167,7 @@ def in_bf16(*kernels, precision="fp32", weights=None, **values):
     return gain("precision", "script", "bf16", profile=profile, **values)
 
 
-def test_bf16_brings_what_products_gain_by_their_peak_and_half_of_what_follows():
+def test_bf16_gains_by_the_peak_of_products_and_half_of_the_rest():
     products = kernel("aten::addmm", 4.0), kernel("aten::mm", 4.0)
     assert in_bf16(*products) == "up to +300 %"  # 2 ms of launches, and 0.5 ms
     assert in_bf16(*products, kernel("aten::relu", 2.0)) == "up to +567 %"
@@ -181,7 +181,7 @@ def test_convolutions_in_tf32_gain_less_although_matrices_are_multiplied_in_fp32
     assert in_bf16(*kernels) == "up to +67 %"
 
 
-def test_bf16_brings_nothing_where_nothing_is_multiplied_or_casts_take_longer():
+def test_bf16_gains_nothing_without_products_or_with_slower_casts():
     assert in_bf16(kernel("aten::mul", 8.0)) == "up to +0 %"
     many = Weights(mib=2000.0, state_mib=0.0)
     assert in_bf16(kernel("aten::mm", 6.0), weights=many) == "up to +0 %"
@@ -200,7 +200,7 @@ def test_bf16_has_no_range_where_the_present_precision_is_the_same_or_unknown(pr
 
 
 @pytest.mark.parametrize("lever", ["precision", "compile", "channels_last", "loss"])
-def test_no_range_is_told_where_nothing_measured_supports_one(lever):
+def test_there_is_no_range_without_a_measurement_that_supports_it(lever):
     assert gain(lever, "a", "b", gpu_util_pct=80.0, data_ms=5.0) is None
 
 
@@ -219,13 +219,11 @@ def gone(limit, profile=None, **values):
         (80.0, 0.4, 2, "up to +400 %"),  # no more work is done than by all of them
     ],
 )
-def test_with_every_core_no_more_is_gained_than_was_waited_nor_than_cores_do(
-    wait_pct, busy, cores, label
-):
+def test_with_every_core_at_most_the_wait_is_gained(wait_pct, busy, cores, label):
     assert gone("cores", core_wait_pct=wait_pct, busy_cores=busy, cores=cores) == label
 
 
-def test_nothing_is_told_of_cores_where_their_use_or_the_wait_is_not_measured():
+def test_cores_have_no_gain_if_their_use_or_the_wait_is_not_measured():
     assert gone("cores", core_wait_pct=50.0) is None
     assert gone("cores", busy_cores=1.0, cores=16) is None
     assert gone("cores", core_wait_pct=100.0, busy_cores=0.0, cores=16) is None
@@ -238,7 +236,7 @@ def test_without_asides_the_rate_is_higher_by_their_share_to_within_one_of_them(
     assert gone("asides", aside_pct=50.0, asides=100) == "+98 to +102 %"
 
 
-def test_of_few_asides_nothing_is_told():
+def test_few_asides_have_no_gain():
     assert gone("asides", aside_pct=60.0) is None
     assert gone("asides", aside_pct=60.0, asides=1) is None  # two would fill the time
 
@@ -250,7 +248,7 @@ def test_without_its_waits_the_step_lasts_as_long_as_work_or_launches():
     assert gone("none", profiled(busy_ms=6.0, blocked_ms=4.0), host_ms=10.0) is None
 
 
-def test_a_range_is_told_in_words():
+def test_a_range_has_a_label():
     assert Gain(80.4, 150.0, "").label == "+80 to +150 %"
     assert Gain(None, 1234.0, "").label == "up to +1,234 %"
     assert Gain(17.1, 17.3, "").label == "about +17 %"

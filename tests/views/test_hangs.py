@@ -1,4 +1,4 @@
-"""No rank finishes a step: when that is a hang, where each of them is, whom the others wait for."""
+"""When a hang is suspected, where each rank is, and which ranks are missing."""
 
 from itertools import count
 
@@ -47,7 +47,7 @@ class Job:
     def say(self, rank, body, at_s=BEGAN_S, source="training"):
         self.hangs.take(Envelope(source=source, rank=rank, seq=next(SEQ), sent_s=at_s, body=body))
 
-    def tell(self, *texts, why=""):
+    def answer(self, *texts, why=""):
         for rank, text in enumerate(texts):
             self.say(rank, Stack(at_s=self.ended_s, text=text, why="" if text else why))
 
@@ -55,13 +55,13 @@ class Job:
         return self.hangs.hang(self.ended_s + seconds)
 
 
-def told(*texts, why="", device="cpu"):
+def hang_of(*texts, why="", device="cpu"):
     job = Job(len(texts), device=device)
-    job.tell(*texts, why=why)
+    job.answer(*texts, why=why)
     return job.after(34)
 
 
-def test_it_is_suspected_after_ten_seconds_and_twenty_steps():
+def test_a_hang_is_suspected_after_ten_seconds_and_twenty_steps():
     assert Job().after(9.9) is None
     assert Job().after(10.1).for_s == pytest.approx(10.1)
     slow = Job(step_ms=2000.0)
@@ -87,7 +87,7 @@ def test_one_rank_that_goes_on_is_no_hang():
     assert job.hangs.hang(ahead.now_s + 5.0) is None
 
 
-def test_an_evaluation_of_all_ranks_is_none_of_one_rank_it_may_be():
+def test_an_evaluation_of_one_rank_alone_may_be_a_hang():
     job = Job(2)
     job.say(0, job.ranks[0].pause())
     assert job.after(60.0)
@@ -108,21 +108,21 @@ def test_nothing_is_suspected_before_training_and_after_its_end():
 
 def test_stacks_are_asked_for_once_and_again_every_thirty_seconds():
     job = Job()
-    asks = [job.hangs.asks(job.ended_s + 5), job.hangs.asks(job.ended_s + 11)]
+    asks = [job.hangs.wants_stacks(job.ended_s + 5), job.hangs.wants_stacks(job.ended_s + 11)]
     job.say(0, Stacks(id=1), job.ended_s + 11, source="session")
-    asks += [job.hangs.asks(job.ended_s + 40), job.hangs.asks(job.ended_s + 42)]
+    asks += [job.hangs.wants_stacks(job.ended_s + 40), job.hangs.wants_stacks(job.ended_s + 42)]
     assert asks == [False, True, False, True]
 
 
-def test_a_step_ends_it_and_the_next_one_is_asked_anew():
+def test_a_step_ends_a_hang_and_the_next_hang_requests_stacks_again():
     job = Job()
     job.say(0, Stacks(id=1), job.ended_s + 11, source="session")
-    job.tell(LOAD, REDUCE, REDUCE)
+    job.answer(LOAD, REDUCE, REDUCE)
     assert len(job.after(12).stacks) == 3
     job.train(1)
     assert job.after(1) is None
     assert job.after(11).stacks == ()
-    assert job.hangs.asks(job.ended_s + 11)
+    assert job.hangs.wants_stacks(job.ended_s + 11)
 
 
 @pytest.mark.parametrize(
@@ -161,28 +161,28 @@ def test_a_step_ends_it_and_the_next_one_is_asked_anew():
     ],
 )
 def test_the_ranks_that_the_others_wait_for_are_named_first(texts, absent, said):
-    hang = told(*texts, why="is stopped by a signal")
+    hang = hang_of(*texts, why="is stopped by a signal")
     assert (hang.missing, clauses(hang)) == (absent, said)
 
 
-def test_on_a_gpu_where_no_host_waits_in_a_collective_most_are_at_the_same_line():
+def test_on_a_gpu_a_rank_at_another_line_than_most_is_missing():
     item = LOAD.replace("data.py", "train.py").replace("load", "step")
-    hang = told(item, item, item, LOAD, device="cuda")
+    hang = hang_of(item, item, item, LOAD, device="cuda")
     assert hang.missing == (3,)
     assert clauses(hang)[1] == "the others are in step (train.py:41)"
-    assert told(item, LOAD, device="cuda").missing == ()
+    assert hang_of(item, LOAD, device="cuda").missing == ()
 
 
-def test_or_most_are_in_the_same_function_where_each_has_been_held_up_elsewhere():
+def test_on_a_gpu_a_rank_in_another_function_than_most_is_missing():
     lines = [LOAD.replace("data.py", "train.py").replace("41", str(line)) for line in (5, 6, 7)]
-    assert told(*lines, LOAD, device="cuda").missing == (3,)
-    assert told(lines[0], lines[0], lines[1]).missing == (2,)
+    assert hang_of(*lines, LOAD, device="cuda").missing == (3,)
+    assert hang_of(lines[0], lines[0], lines[1]).missing == (2,)
 
 
 def test_on_a_gpu_a_backward_pass_waits_for_nobody():
     item = LOAD.replace("data.py", "train.py")
-    assert told(BACKWARD, item, item, device="cuda").missing == (0,)
-    assert told(BACKWARD, item, item).missing == (1, 2)
+    assert hang_of(BACKWARD, item, item, device="cuda").missing == (0,)
+    assert hang_of(BACKWARD, item, item).missing == (1, 2)
 
 
 def test_a_rank_that_has_ended_is_missing():
@@ -194,7 +194,7 @@ def test_a_rank_that_has_ended_is_missing():
     assert clauses(hang) == ("rank 1 has ended", "rank 0 waits in all_reduce (train.py:7)")
 
 
-def test_a_rank_that_a_smaller_job_has_no_more_is_not_missing():
+def test_a_rank_that_a_restarted_smaller_job_lacks_is_not_missing():
     job = Job(3)
     for rank in range(3):
         job.say(rank, Parted(at_s=job.ended_s, pid=rank))
@@ -202,14 +202,14 @@ def test_a_rank_that_a_smaller_job_has_no_more_is_not_missing():
     for rank, trainer in job.ranks.items():
         job.say(rank, replace(trainer.start(), world_size=2))
     job.train(20)
-    job.tell(REDUCE, LOAD)
+    job.answer(REDUCE, LOAD)
     assert job.after(15).missing == (1,)
 
 
 @pytest.mark.parametrize(("texts", "absent"), [((REDUCE, LOAD), (1,)), ((REDUCE, REDUCE), ())])
 def test_a_rank_that_nobody_could_ask_is_not_said_to_be_missing(texts, absent):
     job = Job(3)
-    job.tell(*texts)
+    job.answer(*texts)
     why = "is on gpu2, where nobody asks it"
     job.say(2, Stack(at_s=job.ended_s, why=why, is_known=False))
     assert job.after(15).missing == absent
@@ -217,16 +217,16 @@ def test_a_rank_that_nobody_could_ask_is_not_said_to_be_missing(texts, absent):
 
 
 def recorded(*newest, collective="all_reduce"):
-    """A job of these ranks of which all but the last one wait for the GPU in one line."""
+    """A job of ranks that have joined these collectives; all wait for the GPU in one line."""
     job = Job(len(newest), device="cuda")
     for rank, number in enumerate(newest):
         waits_in = 1418 if number >= 1418 else None
-        told = Joined(group="0", newest=number, waits_in=waits_in, collective=collective, mib=25.0)
-        job.say(rank, Stack(at_s=job.ended_s, text=LOAD, joined=(told,)))
+        one = Joined(group="0", newest=number, waits_in=waits_in, collective=collective, mib=25.0)
+        job.say(rank, Stack(at_s=job.ended_s, text=LOAD, joined=(one,)))
     return job
 
 
-def test_the_flight_recorders_tell_who_is_missing_where_the_stacks_do_not():
+def test_flight_recorders_show_who_is_missing_if_stacks_do_not():
     hang = recorded(1420, 1419, 1417).after(15)
     assert hang.missing == (2,)
     assert clauses(hang) == (
@@ -237,20 +237,22 @@ def test_the_flight_recorders_tell_who_is_missing_where_the_stacks_do_not():
     assert recorded(1418, 3, 3).after(15).recorded.startswith("ranks 1 and 2 have not joined")
 
 
-def test_where_all_have_joined_the_stacks_tell_who_is_missing():
+def test_stacks_show_who_is_missing_if_all_have_joined():
     job = recorded(1420, 1419)
     assert clauses(job.after(15))[0] == "all ranks have joined all_reduce #1,418 (25 MiB)"
     joined = job.after(15).stacks[0].joined
     job.say(0, Stack(at_s=job.ended_s, text=REDUCE, joined=joined))
     job.say(1, Stack(at_s=job.ended_s, text=LOAD))
     assert job.after(15).missing == (1,)
-    assert clauses(job.after(15))[0] == "all ranks that tell have joined all_reduce #1,418 (25 MiB)"
+    assert (
+        clauses(job.after(15))[0] == "all ranks that tell have joined all_reduce #1,418 (25 MiB)"
+    )
 
 
-def test_a_rank_in_another_collective_of_the_same_number_is_told():
+def test_a_rank_in_another_collective_of_the_same_number_is_named():
     job = recorded(1420, 1420, 1420)
-    told = Joined(group="0", newest=1418, waits_in=1418, collective="broadcast")
-    job.say(1, Stack(at_s=job.ended_s, text=LOAD, joined=(told,)))
+    other = Joined(group="0", newest=1418, waits_in=1418, collective="broadcast")
+    job.say(1, Stack(at_s=job.ended_s, text=LOAD, joined=(other,)))
     assert job.after(15).missing == (1,)
     assert (
         clauses(job.after(15))[0] == "rank 1 is in broadcast instead of all_reduce #1,418 (25 MiB)"
@@ -263,12 +265,12 @@ def test_what_a_flight_recorder_names_is_shown_as_text():
 
 
 def test_the_title_says_for_how_long():
-    assert title(told(REDUCE, LOAD)) == "no rank has finished a step for 34 s"
-    assert title(told(LOAD)) == "no step for 34 s"
+    assert title(hang_of(REDUCE, LOAD)) == "no rank has finished a step for 34 s"
+    assert title(hang_of(LOAD)) == "no step for 34 s"
 
 
-def test_the_log_has_every_call_and_stacks_that_are_alike_once():
-    hang = told(REDUCE, REDUCE, LOAD)
+def test_the_log_has_every_call_and_equal_stacks_once():
+    hang = hang_of(REDUCE, REDUCE, LOAD)
     assert [*log_lines(hang)] == [
         f"no rank has finished a step for 34 s: {', '.join(clauses(hang))}",
         "ranks 0 and 1:",

@@ -47,59 +47,59 @@ def of_job(*envelopes, own):
     return steps.of_job(own.body)
 
 
-def test_of_a_single_process_nothing_changes():
+def test_a_single_process_is_unchanged():
     own = trained()
     assert of_job(started(), own=own) is own.body
 
 
 def test_a_step_of_the_job_has_the_samples_of_all_ranks():
-    told = of_job(
+    item = of_job(
         *(started(rank, 2) for rank in (0, 1)),
         trained(1, samples=96, total_samples=960),
         own=trained(),
     )
-    assert told.steps[0].samples == 32 + 96
-    assert told.total_samples == 320 + 960
+    assert item.steps[0].samples == 32 + 96
+    assert item.total_samples == 320 + 960
 
 
-def test_a_rank_that_is_not_heard_of_yet_counts_as_rank_0_does():
-    told = of_job(started(0, 4), trained(2, samples=96), own=trained())
-    assert told.steps[0].samples == 3 * 32 + 96
+def test_a_rank_that_has_not_reported_yet_counts_as_rank_0_does():
+    item = of_job(started(0, 4), trained(2, samples=96), own=trained())
+    assert item.steps[0].samples == 3 * 32 + 96
 
 
-def test_steps_that_are_told_together_count_each():
-    told = of_job(started(0, 2), trained(1, samples=96), own=trained(samples=320, count=10))
-    assert told.steps[0].samples == 320 + 960
+def test_steps_reported_together_count_each():
+    item = of_job(started(0, 2), trained(1, samples=96), own=trained(samples=320, count=10))
+    assert item.steps[0].samples == 320 + 960
 
 
-def test_what_another_rank_has_trained_so_far_is_counted_where_it_does_not_say():
+def test_another_ranks_total_is_summed_if_it_reports_none():
     rows = [trained(1, samples=96, total_samples=None)] * 3
-    told = of_job(*(started(rank, 2) for rank in (0, 1)), *rows, own=trained())
-    assert told.total_samples == 320 + 3 * 96
+    item = of_job(*(started(rank, 2) for rank in (0, 1)), *rows, own=trained())
+    assert item.total_samples == 320 + 3 * 96
 
 
-def test_where_a_rank_does_not_know_its_samples_the_job_does_not():
-    told = of_job(started(0, 2), trained(1, samples=None, total_samples=None), own=trained())
-    assert told.steps[0].samples is None
-    assert told.total_samples is None
+def test_the_jobs_samples_are_unknown_if_one_ranks_are():
+    item = of_job(started(0, 2), trained(1, samples=None, total_samples=None), own=trained())
+    assert item.steps[0].samples is None
+    assert item.total_samples is None
 
 
 def test_a_rank_that_is_gone_since_a_restart_with_fewer_no_longer_counts():
-    told = of_job(started(0, 3), trained(2), started(0, 2), own=trained())
-    assert told.steps[0].samples == 2 * 32
+    item = of_job(started(0, 3), trained(2), started(0, 2), own=trained())
+    assert item.steps[0].samples == 2 * 32
 
 
-def test_of_processes_that_train_alone_side_by_side_one_may_begin_again():
-    told = of_job(started(0), started(1), trained(1, samples=96), started(0), own=trained())
-    assert told.steps[0].samples == 32 + 96
-    assert told.total_samples == 320 + 320
+def test_a_process_that_trains_alone_beside_others_may_restart():
+    item = of_job(started(0), started(1), trained(1, samples=96), started(0), own=trained())
+    assert item.steps[0].samples == 32 + 96
+    assert item.total_samples == 320 + 320
 
 
 def test_a_process_that_has_ended_trains_no_further_samples_and_has_trained_its_own():
     parted = Envelope(source="training", rank=1, seq=2, sent_s=1.0, body=Parted(at_s=1.0, pid=1))
-    told = of_job(started(0), started(1), trained(1, samples=96), parted, own=trained())
-    assert told.steps[0].samples == 32
-    assert told.total_samples == 320 + 320
+    item = of_job(started(0), started(1), trained(1, samples=96), parted, own=trained())
+    assert item.steps[0].samples == 32
+    assert item.total_samples == 320 + 320
 
 
 def test_after_a_restart_nothing_is_known_of_the_ranks_before():
@@ -109,7 +109,7 @@ def test_after_a_restart_nothing_is_known_of_the_ranks_before():
     assert of_job(started(0, 2), trained(1), restarted, started(0), own=own) is own.body
 
 
-def test_what_is_no_step_stays_as_it_is():
+def test_other_messages_are_unchanged():
     steps = JobSteps()
     steps.take(started(0, 2))
     notice = Notice(text="hello")

@@ -41,7 +41,7 @@ from tests.scripted_run import BEGAN_S, DEVICE, PLAN, SETTINGS, Trainer, gpu, ho
 
 
 class Watched:
-    """A window, and the trainer that it watches."""
+    """A live view, and the training that it shows."""
 
     def __init__(self, plan=PLAN):
         self.window = LiveView(plan, BEGAN_S)
@@ -59,7 +59,7 @@ class Watched:
         return self.window.snapshot(self.run.now_s + later_s)
 
 
-def test_before_the_worker_is_ready_the_window_says_what_it_waits_for():
+def test_before_the_worker_is_ready_the_status_says_what_it_waits_for():
     watched = Watched(Plan(workload="encdec", settings={"batch_size": "4"}, steps=200))
     shown = watched.now()
     assert (shown.state, shown.status, shown.workload) == ("starting", "starting", "encdec")
@@ -228,14 +228,14 @@ def test_a_step_is_waited_for_until_the_patience_is_over():
     assert watched.feed(watched.run.wait(0.5)).now().series is not before
 
 
-def test_three_times_the_longest_step_is_waited_for_without_a_word():
+def test_a_step_up_to_three_times_the_longest_is_not_mentioned():
     watched = Watched().trained(3, 3000.0)
     assert watched.now(later_s=9.0).quiet_s is None
     assert watched.now(later_s=9.5).quiet_s == 9.5
 
 
-def test_in_a_hang_nothing_is_trained():
-    """Not what its last steps came to, which a long silence merely thins out."""
+def test_in_a_hang_the_rate_is_0():
+    """The rate is 0, not that of the last steps diluted by a long silence."""
     watched = Watched().trained()
     assert watched.now(later_s=1.0).samples_per_s > 0
     shown = watched.window.snapshot(watched.run.now_s + 20.0, Hang(for_s=20.0))
@@ -243,7 +243,7 @@ def test_in_a_hang_nothing_is_trained():
     assert shown.hang is not None
 
 
-def test_where_it_is_said_that_no_step_comes_the_rate_is_none_of_any():
+def test_while_no_step_finishes_the_rate_is_0():
     shown = Watched().trained().now(later_s=QUIET_S + 1)
     assert shown.quiet_s is not None
     assert (shown.steps_per_s, shown.samples_per_s) == (0.0, 0.0)
@@ -302,7 +302,7 @@ def test_the_training_is_timed_from_each_workers_start_to_its_end():
     assert shown.training_s == pytest.approx(1.0)
 
 
-def test_what_is_told_stays_until_the_runs_next_turn():
+def test_a_notice_stays_until_the_next_change_of_state():
     watched = Watched().trained()
     watched.feed(Notice(text="the recording ended: disk full"))
     shown = watched.feed(*watched.run.steps(3), gpu(BEGAN_S + 2.0), host(BEGAN_S + 2.0)).now()
@@ -554,7 +554,7 @@ def test_the_newest_blocks_are_kept():
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_a_verdict_is_kept_in_the_table_and_told_once_the_blocks_are_over(early):
+def test_a_verdict_is_kept_in_the_table_and_shown_once_the_blocks_are_over(early):
     watched = Watched().trained()
     watched.feed(comparison(40))
     block(watched, 0, pipelined="on")
@@ -574,7 +574,7 @@ def test_a_verdict_is_kept_in_the_table_and_told_once_the_blocks_are_over(early)
 
 
 def concluded(watched, verdict=VERDICT, **values):
-    """A comparison runs to its verdict, which is told again with each of the last messages."""
+    """A comparison runs to its verdict, which each of the last messages repeats."""
     watched.feed(comparison(1, **values), comparison(2, **values))
     return watched.feed(*[comparison(3, verdict=verdict, **values)] * 2)
 
@@ -609,7 +609,7 @@ def test_verdicts_outlive_a_restart_and_another_workload_shows_its_own():
     assert shown.comparison is None  # the one before was of another workload
 
 
-def test_a_verdict_is_not_told_again_after_a_later_comparison_without_one():
+def test_a_verdict_is_not_shown_again_after_a_later_comparison_without_one():
     watched = Watched().trained()
     block(watched, 0, pipelined="on")
     watched.feed(Verdict(text=VERDICT))
@@ -630,7 +630,7 @@ def test_a_change_that_ends_the_blocks_is_named_without_the_way_back():
     assert [row.configuration for row in shown.results][1:] == ["batch_size=16"]
 
 
-def test_out_of_memory_in_a_block_is_told_once_the_blocks_are_over():
+def test_out_of_memory_in_a_block_is_shown_once_the_blocks_are_over():
     watched = Watched().trained()
     watched.feed(comparison())
     block(watched, 0, batch_size="8")
@@ -660,7 +660,7 @@ def test_a_first_block_that_cannot_be_makes_no_row_and_no_marker():
     assert [row.number for row in shown.results] == [1]
 
 
-def test_blocks_end_what_was_told_before_them():
+def test_blocks_end_an_earlier_notice():
     watched = Watched().trained()
     watched.feed(comparison(3))
     watched.feed(Notice(text="refused: cuda_graph=on: needs a CUDA device"))
@@ -706,7 +706,7 @@ def test_a_new_row_within_blocks_begins_when_they_are_over():
     assert [row.steps for row in watched.now().results] == [35, 3]
 
 
-def test_what_the_worker_says_of_its_own_cost_and_its_loader_is_passed_on():
+def test_the_workers_own_cost_and_its_loaders_figures_are_passed_on():
     watched = Watched().trained()
     assert (watched.now().instruments_ms, watched.now().transform_ms) == (0.0, {})
     last = msgspec.structs.replace(
@@ -760,13 +760,13 @@ def test_steps_are_counted_since_the_last_start_change_or_pause():
     assert watched.now().steps_since_break == 0
 
 
-def told(report, **mib):
+def allocated(report, **mib):
     return msgspec.structs.replace(report, **mib)
 
 
 def test_device_memory_stands_among_the_values_of_the_training_process_and_over_time():
     watched = Watched().trained()
-    report = told(watched.run.step(), mem_reserved_mib=900.0, mem_peak_mib=700.0)
+    report = allocated(watched.run.step(), mem_reserved_mib=900.0, mem_peak_mib=700.0)
     reading = host(watched.run.now_s + 0.1, 321.0)
     shown = watched.feed(report, reading, *watched.run.steps(20)).now()
     assert shown.host.values["cpu_pct"] == 321.0
@@ -777,7 +777,7 @@ def test_device_memory_stands_among_the_values_of_the_training_process_and_over_
 
 def test_device_memory_is_shown_where_nobody_reads_the_host_and_forgotten_with_the_worker():
     watched = Watched().trained()
-    shown = watched.feed(told(watched.run.step(), mem_reserved_mib=900.0)).now()
+    shown = watched.feed(allocated(watched.run.step(), mem_reserved_mib=900.0)).now()
     assert shown.host.values == {"mem_reserved_mib": 900.0}
     restarted = Restarted(at_s=watched.run.now_s, plan=PLAN)
     assert watched.feed(restarted).now().host is None
@@ -786,7 +786,7 @@ def test_device_memory_is_shown_where_nobody_reads_the_host_and_forgotten_with_t
 # ── profiles ────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_profile_is_shown_from_when_it_is_asked_for_until_it_is_there():
+def test_a_profile_is_pending_until_it_arrives():
     watched = Watched().trained()
     watched.feed(Profile(id=7, steps=3, path="trace.json"))
     assert watched.now().profiling
@@ -813,7 +813,7 @@ def test_a_profile_is_of_the_settings_that_it_was_made_with():
 
 
 @pytest.mark.parametrize("kind", ["no_profile", "no_memory_owners"])
-def test_why_there_is_no_look_is_not_said_for_ever(kind):
+def test_why_a_profile_or_memory_was_refused_is_shown_for_a_while(kind):
     watched = Watched().trained()
     watched.feed(Refused(kind=kind, changes={}, reason="the training is on the CPU"))
     assert watched.now().status == "training – refused: the training is on the CPU"

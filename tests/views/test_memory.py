@@ -14,22 +14,22 @@ TRAIN = Owner(
 WEIGHTS = Owner(file="", line=0, function="", use="weights", mib=100.0, count=1)
 
 
-def told(*owners: Owner, answers: tuple[int, ...] = (7,)) -> MemoryOwners:
+def owners_of(*owners: Owner, answers: tuple[int, ...] = (7,)) -> MemoryOwners:
     return MemoryOwners(at_s=1.0, answers=answers, peak_mib=3072.0, owners=owners)
 
 
 def test_each_owner_has_a_line_with_its_size_its_use_and_its_place():
-    assert owner_lines(told(TRAIN, WEIGHTS)) == [
+    assert owner_lines(owners_of(TRAIN, WEIGHTS)) == [
         "2.0 GiB  activations  nets/unet.py:42 in forward, 12 allocations",
         "100 MiB  weights      line not known",
     ]
 
 
 def test_the_title_says_how_much_was_held_and_when():
-    assert owners_title(told()) == "device memory: at most 3.0 GiB in tensors over two steps"
-    ran_out = owners_title(told(answers=()))
+    assert owners_title(owners_of()) == "device memory: at most 3.0 GiB in tensors over two steps"
+    ran_out = owners_title(owners_of(answers=()))
     assert ran_out == "device memory: at most 3.0 GiB in tensors when memory ran out"
 
 
 def test_without_an_owner_a_line_says_so():
-    assert owner_lines(told()) == ["nothing was allocated"]
+    assert owner_lines(owners_of()) == ["nothing was allocated"]

@@ -1,4 +1,4 @@
-"""Several training processes, each a row of its own."""
+"""Each training process has a row."""
 
 from itertools import count
 
@@ -20,7 +20,7 @@ def said(rank, *bodies, source="training"):
 
 
 def trained(rank, step_ms, steps=20):
-    """What a process says that starts and trains for a second or more."""
+    """The messages of a process that starts and trains for a second or more."""
     run = Trainer()
     return said(rank, run.start(), *run.steps(steps, step_ms))
 
@@ -56,7 +56,7 @@ def test_a_single_process_needs_no_table():
     assert rows(*trained(0, 50.0)) == ()
 
 
-def test_others_than_training_processes_are_none():
+def test_other_sources_are_no_ranks():
     assert rows(*trained(0, 50.0), *said(1, gpu(BEGAN_S), source="telemetry")) == ()
 
 
@@ -79,7 +79,7 @@ def test_a_process_that_stands_still_loses_its_rate():
     assert second.steps_per_s < 4
 
 
-def test_a_pause_is_no_standing_still():
+def test_a_pause_is_not_a_stall():
     run = Trainer()
     paused = said(1, run.start(), *run.steps(20), run.pause())
     _, second = rows(*trained(0, 50.0), *paused)
@@ -92,25 +92,25 @@ def test_a_pause_is_no_standing_still():
 
 
 @pytest.mark.parametrize("how", ["finished", "failed"])
-def test_a_process_that_has_ended_has_no_times_of_now(how):
+def test_a_process_that_has_ended_has_no_current_times(how):
     run = Trainer()
-    told = said(1, run.start(), *run.steps(20))
+    messages = said(1, run.start(), *run.steps(20))
     failure = Failed(at_s=run.now_s, kind="error", sentence="it died")
-    told += said(1, failure if how == "failed" else run.finish())
-    _, second = rows(*trained(0, 50.0), *told)
+    messages += said(1, failure if how == "failed" else run.finish())
+    _, second = rows(*trained(0, 50.0), *messages)
     assert (second.state, second.steps) == (how, 20)
     assert (second.steps_per_s, second.data_ms, second.phases_ms) == (None, None, {})
 
 
-def test_rank_0_tells_the_end_for_all():
+def test_rank_0s_end_is_the_end_of_all_ranks():
     run = Trainer()
-    told = said(0, run.start(), *run.steps(20))
+    messages = said(0, run.start(), *run.steps(20))
     failure = Failed(at_s=run.now_s, kind="error", sentence="it died")
-    ended = rows(*told, *trained(1, 50.0), *said(0, failure))
+    ended = rows(*messages, *trained(1, 50.0), *said(0, failure))
     assert [one.state for one in ended] == ["failed", "failed"]
 
 
-def test_another_process_of_the_same_rank_begins_anew():
+def test_another_process_of_a_rank_replaces_its_values():
     _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *trained(1, 100.0, steps=3))
     assert (second.steps, second.step_ms_p50) == (3, 100.0)
 
@@ -125,10 +125,10 @@ def test_a_restart_is_counted_by_its_process():
 
 
 def test_a_process_that_ended_while_the_others_live_has_ended_until_another_comes():
-    told = [*trained(0, 50.0), *trained(1, 50.0), *said(1, Parted(at_s=BEGAN_S + 1, pid=42))]
-    _, second = rows(*told)
+    messages = [*trained(0, 50.0), *trained(1, 50.0), *said(1, Parted(at_s=BEGAN_S + 1, pid=42))]
+    _, second = rows(*messages)
     assert (second.state, second.steps, second.steps_per_s) == ("ended", 20, None)
-    _, second = rows(*told, *trained(1, 50.0))
+    _, second = rows(*messages, *trained(1, 50.0))
     assert second.state == "training"
 
 
@@ -144,30 +144,30 @@ def test_each_rank_has_what_was_read_of_its_own_processes():
         for rank in (0, 1)
         for one in said(rank, host(BEGAN_S + 1, 100.0 * (1 + rank)), source="telemetry")
     ]
-    told = [*trained(0, 50.0), *trained(1, 50.0), *read]
-    assert [row.host.number("cpu_pct") for row in rows(*told)] == [100.0, 200.0]
+    messages = [*trained(0, 50.0), *trained(1, 50.0), *read]
+    assert [row.host.number("cpu_pct") for row in rows(*messages)] == [100.0, 200.0]
     later = said(0, host(BEGAN_S + 60), source="telemetry")
-    assert [row.host is not None for row in rows(*told, *later, after_s=60.0)] == [True, False]
+    assert [row.host is not None for row in rows(*messages, *later, after_s=60.0)] == [True, False]
 
 
 def test_a_gpu_that_is_read_no_more_shows_nothing_while_another_one_is():
-    told = []
+    messages = []
     for rank in range(2):
         start = simulated_ranks.start(rank)
-        told += said(rank, start)
+        messages += said(rank, start)
         reading = msgspec.structs.replace(gpu(BEGAN_S), uuid=start.device.uuid)
-        told += said(rank, reading, source="telemetry")
-    assert [row.gpu is not None for row in rows(*told, after_s=60.0)] == [True, True]
+        messages += said(rank, reading, source="telemetry")
+    assert [row.gpu is not None for row in rows(*messages, after_s=60.0)] == [True, True]
     later = said(0, msgspec.structs.replace(gpu(BEGAN_S + 60), uuid="GPU-0"), source="telemetry")
-    assert [row.gpu is not None for row in rows(*told, *later, after_s=60.0)] == [True, False]
+    assert [row.gpu is not None for row in rows(*messages, *later, after_s=60.0)] == [True, False]
 
 
-def test_what_is_told_again_counts_once():
-    told = trained(1, 50.0)
-    assert rows(*trained(0, 50.0), *told, *told) == rows(*trained(0, 50.0), *told)
+def test_repeated_messages_count_once():
+    messages = trained(1, 50.0)
+    assert rows(*trained(0, 50.0), *messages, *messages) == rows(*trained(0, 50.0), *messages)
 
 
-def test_the_rank_that_the_others_wait_for_is_told_also_where_all_is_told_twice():
+def test_the_slow_rank_is_found_even_if_all_messages_are_repeated():
     slow = simulated_ranks.Ranks(4, delay=lambda _step, rank: {"forward": 2.0} if rank == 3 else {})
     starts = [(rank, simulated_ranks.start(rank)) for rank in range(4)]
     ranks = Ranks()
@@ -178,10 +178,10 @@ def test_the_rank_that_the_others_wait_for_is_told_also_where_all_is_told_twice(
 
 
 def test_of_10_000_ranks_the_first_are_followed_and_one_line_says_so():
-    told = []
-    ranks = Ranks(told.append)
+    messages = []
+    ranks = Ranks(messages.append)
     for rank in range(10_000):
         for envelope in trained(rank, 50.0, steps=1):
             ranks.take(envelope)
     assert [row.rank for row in ranks.rows(BEGAN_S)] == list(range(MOST_RANKS))
-    assert told == ["more than 1,024 ranks train: gpudash follows the first 1,024"]
+    assert messages == ["more than 1,024 ranks train: gpudash follows the first 1,024"]

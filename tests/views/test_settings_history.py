@@ -85,7 +85,7 @@ def test_a_script_that_was_changed_before_it_was_watched_is_named_by_that():
     [(500, 1.0, True), (300, 1.0, False), (500, 3.0, False)],
     ids=["long and steady", "shorter than 16 s", "it varies by more than the difference"],
 )
-def test_a_ratio_is_clear_where_both_rows_are_long_and_vary_less_than_they_differ(
+def test_a_ratio_is_clear_if_both_rows_are_long_and_vary_less_than_they_differ(
     steps, wobble, clear
 ):
     bench = Bench()
@@ -123,7 +123,7 @@ def test_a_row_in_which_nothing_was_measured_vanishes_and_numbers_stay_consecuti
     ]
 
 
-def test_a_new_row_keeps_what_is_warm_warm():
+def test_a_new_row_needs_no_new_warm_up():
     bench = Bench()
     bench.train(20)
     bench.table.new_row()
@@ -155,7 +155,7 @@ def test_pauses_do_not_dilute_a_row():
 PREFETCHED = 9
 
 
-def test_batches_that_a_loader_hoards_in_a_pause_are_not_taken_for_its_pace():
+def test_batches_prefetched_in_a_pause_are_not_counted_as_the_loaders_rate():
     bench = Bench()
     bench.start(warmup_steps=PREFETCHED)
     bench.train(PREFETCHED, 10.0)  # it was faster than the start of the training
@@ -285,7 +285,7 @@ def test_after_blocks_a_row_goes_on_and_counts_none_of_their_steps():
     bench = Bench()
     bench.train(20)
     for value in ("on", "off", "on"):
-        bench.run.change(pipelined=value)  # a block's: the table is not told
+        bench.run.change(pipelined=value)  # a block's: the table does not see it
         bench.train(10, 10.0)
         bench.table.sample(gpu(bench.run.now_s - 0.01, gpu_util_pct=1.0))
     bench.table.go_on(bench.run.change(pipelined="off").segment, 2)

@@ -1,4 +1,4 @@
-"""What a stack tells: where the script is, and what it waits in for other ranks."""
+"""A stack shows where the script is, and the collective that it waits in."""
 
 import pytest
 from hypothesis import given
@@ -59,18 +59,18 @@ OBJECTS = text(
         ("", "", "is at no known place"),
     ],
 )
-def test_a_stack_tells_what_the_script_does(stack, waits_in, does):
+def test_a_stack_shows_what_the_script_does(stack, waits_in, does):
     found = frames(stack)
     assert (collective(found), doing(found)) == (waits_in, does)
 
 
-def test_a_collective_that_the_scripts_own_code_has_left_is_none():
-    """A loss of the script's own, called in the backward pass, computes."""
+def test_code_of_the_script_inside_a_collective_does_not_wait():
+    """The script's own code, called in the backward pass, computes."""
     stack = text(("/home/u/loss.py", 3, "backward"), *[("/x/torch/autograd/graph.py", 1, "_e")])
     assert collective(frames(stack + BACKWARD)) == ""
 
 
-def test_names_that_look_like_a_stack_are_taken_apart_from_their_ends():
+def test_names_that_look_like_a_stack_are_parsed_from_their_ends():
     (frame,) = frames('  File "/a/odd", line 3 in b.py", line 41 in load')
     assert (frame.file, frame.line, frame.function) == ('/a/odd", line 3 in b.py', "41", "load")
     (frame,) = frames("  File ???, line ??? in ???")

@@ -14,8 +14,8 @@ def history(*steps: tuple[float, float]) -> StepHistory:
 
 
 def test_a_second_has_the_mean_of_the_steps_that_finished_in_it():
-    told = history((10.2, 4.0), (10.8, 6.0), (11.5, 7.0))
-    assert told.values(12.0) == (5.0, 7.0)
+    kept = history((10.2, 4.0), (10.8, 6.0), (11.5, 7.0))
+    assert kept.values(12.0) == (5.0, 7.0)
 
 
 def test_a_second_that_is_not_over_is_left_out():
@@ -28,6 +28,6 @@ def test_a_second_without_a_step_has_no_time():
 
 def test_it_begins_with_the_first_step_and_keeps_a_minute():
     assert StepHistory().values(5.0) == ()
-    told = history(*((float(second), float(second)) for second in range(100)))
-    assert told.values(100.0) == tuple(map(float, range(100 - SPAN_S, 100)))
-    assert told.values(1000.0) == tuple(repeat(None, SPAN_S))
+    kept = history(*((float(second), float(second)) for second in range(100)))
+    assert kept.values(100.0) == tuple(map(float, range(100 - SPAN_S, 100)))
+    assert kept.values(1000.0) == tuple(repeat(None, SPAN_S))

@@ -1,4 +1,4 @@
-"""The rank that the others wait for: who is named, in what, when, and when nobody is."""
+"""The slow rank: which rank is named, for which phase, when, and when none is."""
 
 import csv
 import random
@@ -35,23 +35,23 @@ def begin(ranks):
 
 
 def found(ranks, seconds=30.0, stragglers=None):
-    """What was found after each step, without what stayed the same."""
+    """The stragglers found after each step, without repeats."""
     stragglers = stragglers or begin(ranks)
-    told = [None]
+    seen = [None]
     for rank, progress in ranks.train(seconds):
         stragglers.take(rank, progress)
-        if stragglers.found() != told[-1]:
-            told.append(stragglers.found())
-    return told
+        if stragglers.found() != seen[-1]:
+            seen.append(stragglers.found())
+    return seen
 
 
 def last(ranks, seconds=30.0):
     return found(ranks, seconds)[-1]
 
 
-def cut(told, *, late_ms, caught_up_ms):
-    """Cut backward passes in two; rank 1 is late by so much at the end of its first part."""
-    for rank, progress in told:
+def cut(seen, *, late_ms, caught_up_ms):
+    """Cut backward passes in two; rank 1 is `late_ms` late at the end of the first part."""
+    for rank, progress in seen:
         *before, step = progress.steps
         late = late_ms if rank == 1 else 0.0
         whole_ms = step.phases_ms["backward"] + late - (caught_up_ms if rank == 1 else 0.0)
@@ -75,7 +75,7 @@ def test_a_rank_is_named_that_is_late_within_its_backward_pass_and_has_caught_up
     assert named.excess_ms == pytest.approx(late_ms, rel=0.35)
 
 
-def test_of_ranks_whose_backward_passes_are_cut_and_alike_nobody_is_named():
+def test_equal_ranks_with_cut_backward_passes_give_no_alarm():
     ranks = Ranks(4, seed=5)
     stragglers = begin(ranks)
     for rank, progress in cut(ranks.train(60.0), late_ms=0.0, caught_up_ms=0.0):
@@ -96,17 +96,17 @@ def test_ranks_that_cut_unlike_are_compared_at_the_end_of_the_pass():
     assert stragglers.found() is None
 
 
-# ── who, in what ────────────────────────────────────────────────────────────────────────
+# ── rank and phase ────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize(("pct", "ranks"), [(3, 2), (5, 4), (20, 8)])
 def test_a_slow_rank_is_named_with_its_phase_and_no_other_ever_is(part, pct, ranks):
-    told = found(Ranks(ranks, seed=pct, delay=slow(1, **{part: of_step(pct)})))
-    assert {(one.rank, one.phase, one.kind) for one in told if one} == {(1, part, "persistent")}
-    assert told[-1].excess_ms == pytest.approx(of_step(pct), rel=0.35)
-    assert told[-1].slower_pct == pytest.approx(pct, rel=0.45)
-    assert told[-1].others_wait_ms == pytest.approx(of_step(pct), rel=0.35)
+    seen = found(Ranks(ranks, seed=pct, delay=slow(1, **{part: of_step(pct)})))
+    assert {(one.rank, one.phase, one.kind) for one in seen if one} == {(1, part, "persistent")}
+    assert seen[-1].excess_ms == pytest.approx(of_step(pct), rel=0.35)
+    assert seen[-1].slower_pct == pytest.approx(pct, rel=0.45)
+    assert seen[-1].others_wait_ms == pytest.approx(of_step(pct), rel=0.35)
 
 
 def test_a_rank_that_becomes_slow_later_is_named_within_30_s():
@@ -124,83 +124,83 @@ def test_ranks_that_differ_as_two_gpus_do_give_no_alarm(ranks, jitter):
     assert found(Ranks(ranks, seed=ranks, jitter=jitter, spread=0.0025), seconds=60) == [None]
 
 
-def test_a_rank_that_gets_well_is_named_no_longer():
+def test_a_rank_that_recovers_is_named_no_longer():
     def delay(step, rank):
         return {"copy": 2.0} if rank == 2 and step < steps(25) else {}
 
-    told = found(Ranks(4, delay=delay), 60)
-    assert (told[-2].rank, told[-1]) == (2, None)
+    seen = found(Ranks(4, delay=delay), 60)
+    assert (seen[-2].rank, seen[-1]) == (2, None)
 
 
-def test_on_a_cpu_ranks_are_told_apart_as_well():
+def test_a_slow_rank_on_cpus_is_named_too():
     assert last(Ranks(4, kind="cpu", delay=slow(0, data=of_step(10)))).phase == "data"
 
 
-def test_a_delay_in_no_phase_that_can_be_told_is_a_delay_all_the_same():
+def test_a_delay_spread_over_phases_is_named_without_a_phase():
     spread_out = dict.fromkeys(("copy", "forward", "your_code", "optimizer"), of_step(3))
-    told = last(Ranks(4, delay=slow(1, **spread_out)))
-    assert (told.rank, told.phase) == (1, "")
-    assert told.excess_ms == told.others_wait_ms
+    seen = last(Ranks(4, delay=slow(1, **spread_out)))
+    assert (seen.rank, seen.phase) == (1, "")
+    assert seen.excess_ms == seen.others_wait_ms
 
 
-# ── what a host hides that runs ahead ───────────────────────────────────────────────────
+# ── delays hidden by a host that runs ahead ───────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("part", ["data", "host"])
-def test_what_the_host_hides_is_told_without_a_wait(part):
-    told = last(Ranks(2, hides=True, delay=slow(1, **{part: of_step(10)})))
-    assert (told.rank, told.phase, told.others_wait_ms) == (1, part, None)
-    assert told.excess_ms == pytest.approx(of_step(10), rel=0.2)
+def test_a_hidden_delay_is_named_without_a_wait(part):
+    seen = last(Ranks(2, hides=True, delay=slow(1, **{part: of_step(10)})))
+    assert (seen.rank, seen.phase, seen.others_wait_ms) == (1, part, None)
+    assert seen.excess_ms == pytest.approx(of_step(10), rel=0.2)
 
 
 def test_a_host_that_waits_in_launches_is_not_busier_because_another_waits_for_data():
     def delay(_step, rank):
         return {"data": 8.0} if rank == 1 else {"host": 8.0}
 
-    told = found(Ranks(2, hides=True, delay=delay))
-    assert {(one.rank, one.phase) for one in told if one} == {(1, "data")}
+    seen = found(Ranks(2, hides=True, delay=delay))
+    assert {(one.rank, one.phase) for one in seen if one} == {(1, "data")}
 
 
-# ── not always the same one, and not its own fault ──────────────────────────────────────
+# ── changing ranks and unequal batches ──────────────────────────────────────
 
 
 @pytest.mark.parametrize("ranks", [2, 8])
 @pytest.mark.parametrize("turn_s", [2, 4])
-def test_a_slow_rank_that_changes_is_nobody_in_particular(ranks, turn_s):
+def test_a_slow_rank_that_changes_is_wandering(ranks, turn_s):
     def delay(step, rank):
         return {"backward": 3.0} if rank == int(step / steps(turn_s)) % ranks else {}
 
-    told = found(Ranks(ranks, delay=delay), 60)
-    assert told[-1].kind == "wandering"
-    assert told[-1].phase == "backward"
+    seen = found(Ranks(ranks, delay=delay), 60)
+    assert seen[-1].kind == "wandering"
+    assert seen[-1].phase == "backward"
 
 
-def test_a_rank_with_more_tokens_is_no_slow_one():
+def test_a_rank_with_more_tokens_is_an_imbalance():
     longer = Ranks(
         4,
         tokens=lambda _step, rank: 1200 if rank == 1 else 1000,
         delay=slow(1, forward=0.8, backward=2.0),
     )
-    told = last(longer)
-    assert (told.rank, told.phase, told.kind) == (1, "backward", "imbalance")
+    seen = last(longer)
+    assert (seen.rank, seen.phase, seen.kind) == (1, "backward", "imbalance")
 
 
-def test_more_tokens_that_do_not_explain_it_leave_it_a_slow_rank():
+def test_a_delay_that_more_tokens_do_not_explain_is_a_slow_rank():
     ranks = Ranks(4, tokens=lambda _step, rank: 1000 + 10 * rank, delay=slow(1, backward=3.0))
     assert last(ranks).kind == "persistent"
 
 
-def test_batches_of_other_lengths_in_each_step_are_told_as_such():
+def test_batches_of_other_lengths_in_each_step_are_an_imbalance():
     def tokens(step, rank):
         return random.Random(100 * step + rank).randint(600, 1400)
 
     uneven = Ranks(4, tokens=tokens, delay=lambda *at: {"backward": tokens(*at) / 100})
-    told = last(uneven)
-    assert (told.kind, told.phase, told.why) == ("imbalance", "", "another rank in each step")
-    assert told.others_wait_ms > 1.0
+    seen = last(uneven)
+    assert (seen.kind, seen.phase, seen.why) == ("imbalance", "", "another rank in each step")
+    assert seen.others_wait_ms > 1.0
 
 
-# ── what can be told at all ─────────────────────────────────────────────────────────────
+# ── when nothing is claimed ─────────────────────────────────────────────────────────────
 
 
 def test_without_a_measured_communication_nothing_is_claimed():
@@ -218,8 +218,8 @@ def test_steps_may_become_faster_and_skip_blocks_at_once():
     for number, step_ms in ((1, 5000.0), (8, 1.0), (9, 1.0), (12, 1.0), (13, 1.0), (24, 1.0)):
         phases_ms = {"forward": step_ms, "communication": 0.0}
         step = Step(step=number, segment=0, finished_s=0.0, step_ms=step_ms, phases_ms=phases_ms)
-        told = Progress(until_s=0.0, steps=(step,), total_steps=number, total_samples=None)
-        stragglers.take(0, told)
+        seen = Progress(until_s=0.0, steps=(step,), total_steps=number, total_samples=None)
+        stragglers.take(0, seen)
     assert stragglers.found() is None
 
 
@@ -228,8 +228,8 @@ def test_clocks_of_nodes_are_not_compared():
     stragglers = begin(ranks)
     for rank, progress in ranks.train(30):
         ahead_s = 5000.0 * rank
-        told = [changed(step, finished_s=step.finished_s + ahead_s) for step in progress.steps]
-        stragglers.take(rank, changed(progress, steps=tuple(told)))
+        seen = [changed(step, finished_s=step.finished_s + ahead_s) for step in progress.steps]
+        stragglers.take(rank, changed(progress, steps=tuple(seen)))
     assert stragglers.found().rank == 1
 
 
@@ -267,7 +267,7 @@ def on_host(rank, core_wait_pct):
     return rank, HostReading(at_s=0.0, values={"core_wait_pct": core_wait_pct})
 
 
-def test_what_its_gpu_alone_shows_is_told():
+def test_what_only_its_gpu_shows_is_the_reason():
     usual = reading(0, sm_clock_mhz=1980.0, throttle="none", temperature_c=60.0)
     capped = reading(1, sm_clock_mhz=1410.0, throttle="sw_power_cap", temperature_c=61.0)
     hot = reading(1, sm_clock_mhz=1980.0, throttle="hw_thermal_slowdown", temperature_c=88.0)
@@ -298,15 +298,15 @@ def test_what_all_gpus_show_is_no_reason():
     assert why() == ""
 
 
-def test_a_host_that_waits_for_a_core_is_told_of_what_the_host_does():
+def test_a_wait_for_a_core_is_the_reason_for_host_phases():
     host = on_host(1, 48.0)
     assert why(host, part="data") == "cores are short: rank 1 waits for one 48 % of the time"
     assert why(host) == ""
 
 
 def test_the_wait_for_a_core_is_the_slow_ranks_own_beside_the_others():
-    told = "cores are short: rank 1 waits for one 48 % of the time, the others 3 %"
-    assert why(on_host(0, 3.0), on_host(1, 48.0), part="data") == told
+    seen = "cores are short: rank 1 waits for one 48 % of the time, the others 3 %"
+    assert why(on_host(0, 3.0), on_host(1, 48.0), part="data") == seen
     assert why(on_host(0, 48.0), on_host(1, 3.0), part="data") == ""
 
 
@@ -332,13 +332,13 @@ def recorded(slow_in):
                     parts_ms={"backward": parts} if parts else None,
                     **times,
                 )
-                told = Progress(until_s=0.0, steps=(step,), total_steps=0, total_samples=0)
-                yield row["slow_rank"], int(row["rank"]), told
+                seen = Progress(until_s=0.0, steps=(step,), total_steps=0, total_samples=0)
+                yield row["slow_rank"], int(row["rank"]), seen
 
 
 NOT_MS = ("slow_in", "slow_rank", "rank", "step")
 CUT = ("backward_1", "backward_2", "backward_3", "backward_4")
-"""Not recorded of all."""
+"""Not recorded in all runs."""
 
 
 @pytest.mark.parametrize("slow_in", ["data", "forward", "backward", "optimizer"])
@@ -348,18 +348,18 @@ def test_of_two_real_ranks_the_slow_one_is_named_whose_delay_slows_the_others_ba
     stragglers, slow_rank = Stragglers(), ""
     for rank in (0, 1):
         stragglers.take(rank, start(rank, world_size=2))
-    for slow_rank, rank, told in recorded(slow_in):
+    for slow_rank, rank, seen in recorded(slow_in):
         expected = slow_rank
-        stragglers.take(rank, told)
+        stragglers.take(rank, seen)
     found = stragglers.found()
     assert found is not None
     assert (str(found.rank), found.phase) == (expected, slow_in)
 
 
-def test_of_two_real_ranks_that_differ_by_1_pct_by_themselves_nobody_is_named():
+def test_two_real_ranks_that_differ_by_1_pct_give_no_alarm():
     stragglers = Stragglers()
     for rank in (0, 1):
         stragglers.take(rank, start(rank, world_size=2))
-    for _, rank, told in recorded("quiet"):
-        stragglers.take(rank, told)
+    for _, rank, seen in recorded("quiet"):
+        stragglers.take(rank, seen)
         assert stragglers.found() is None

@@ -107,7 +107,7 @@ def test_in_the_blocks_of_a_comparison_the_rate_is_of_both_sides():
     assert steps.rate(0.0).steps_per_s == pytest.approx(20.0)
 
 
-def test_what_now_is_taken_over_is_said_in_words():
+def test_the_span_of_current_values_is_given_in_words():
     assert [now(steps_per_s) for steps_per_s in (None, 0.0, 2.4, 2.5, 300.0)] == [
         "last 2 s",
         "last 2 s",  # it rests: the last steps are not what is now
@@ -160,7 +160,7 @@ def test_another_worker_is_another_run():
 
 
 def newest(*found):
-    """What is shown of these readings."""
+    """The current reading after these readings."""
     readings = RecentReadings()
     for reading in found:
         readings.add(reading)
@@ -177,7 +177,7 @@ def test_readings_are_means_over_the_same_two_seconds_as_the_rate():
     assert newest(early, *late).at_s == late[-1].at_s
 
 
-def test_of_what_is_no_mean_over_time_the_newest_is_shown():
+def test_values_without_a_mean_show_the_newest():
     throttles = [gpu(at_s, throttle=reason) for at_s, reason in ((1.0, "power"), (1.2, "none"))]
     assert newest(*throttles).values["throttle"] == "none"
 

@@ -1,4 +1,4 @@
-"""Every second of wall time has a name, and what has none is shown in full."""
+"""Every second of wall time is attributed, or shown as unattributed."""
 
 from typing import get_args
 
@@ -157,7 +157,7 @@ def test_steps_not_measured_yet_are_shared_out_like_the_newest_that_were():
     assert found.unattributed_s == pytest.approx(0.004)
 
 
-def test_where_two_steps_overlap_the_second_has_what_is_left():
+def test_overlapping_time_of_two_steps_counts_once():
     """On two streams a step begins before the one ahead of it is finished."""
     steps = [step(1.0, 1000, cpu_ms=1000), step(1.5, 1000, data_ms=300, cpu_ms=900)]
     found = account(started(0), progress(*steps))
@@ -258,7 +258,7 @@ def test_what_is_known_of_the_time_before_a_restart_is_no_part_of_it():
 @pytest.mark.parametrize(
     "end", [Finished(at_s=1, total_steps=1), Failed(at_s=1.0, kind="error", sentence="gone")]
 )
-def test_the_time_between_a_run_that_had_ended_and_the_next_is_nobodys(end):
+def test_the_time_between_a_run_that_had_ended_and_the_next_is_not_counted(end):
     found = account(
         started(0),
         progress(step(1, 1000, device_ms=1000)),
@@ -269,8 +269,8 @@ def test_the_time_between_a_run_that_had_ended_and_the_next_is_nobodys(end):
     assert (found.wall_s, found.restarting_s) == pytest.approx((2, 0))
 
 
-def test_what_passes_between_the_last_step_and_a_failure_is_in_the_account():
-    """A loader worker that dies is noticed seconds later."""
+def test_the_time_between_the_last_step_and_a_failure_is_counted():
+    """A dead loader worker is noticed seconds later."""
     failed = Failed(at_s=3.5, kind="error", sentence="gone")
     found = account(started(0), progress(step(1, 1000, device_ms=1000)), failed)
     assert (found.wall_s, found.unattributed_s) == pytest.approx((3.5, 2.5))
@@ -354,7 +354,7 @@ def test_whatever_comes_in_the_parts_add_up_and_none_is_negative(items: list[obj
 
 
 def test_what_came_before_a_recording_changes_nothing_in_it():
-    """Long steps are measured more often than short ones: their shares stand for themselves."""
+    """Long steps are measured more often than short ones, so their shares differ."""
     reconciliation, now = TimeAccount(), 0.0
     reconciliation.fold(started(now))
     for number in range(1000):  # short, half idle, one in ten measured

@@ -1,4 +1,4 @@
-"""A trace as rows, and what a row shows in so many cells."""
+"""A trace as rows, and what the cells of a row show."""
 
 from itertools import pairwise
 
@@ -105,7 +105,7 @@ def test_an_event_longer_than_what_is_shown_fills_it():
     assert shown(kernels((0, 1e6)), 500, 501, 3) == ([0, 0, 0], [1, 1, 1])
 
 
-def test_what_takes_no_time_is_shown_all_the_same():
+def test_an_event_without_duration_is_shown():
     for at in (0.0, 2.0, 2.5):
         assert 0 in shown(kernels((at, 0.0)), 0, 4, 4)[0]
 
@@ -183,7 +183,7 @@ def test_a_wait_knows_what_encloses_it():
     assert found.delay_us is None
 
 
-def test_two_streams_at_work_are_told_as_such():
+def test_details_of_overlapping_streams_name_no_event():
     timeline = timeline_of(training_trace(1))
     row = next(row for row in timeline.rows if row.kind == "overlap")
     found = details_of(timeline, row, 0)

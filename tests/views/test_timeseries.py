@@ -14,7 +14,7 @@ from tests.scripted_run import BEGAN_S, Trainer, gpu, host, step
 
 
 def trained(durations_ms, *, began_s=BEGAN_S):
-    """Steps back to back from the run's begin; everything is known up to the last."""
+    """Steps back to back from the run's begin; all are known up to the last."""
     run = Trainer(began_s)
     ticks = Ticks(BEGAN_S)
     ticks.begin(began_s - TICK_S)
@@ -103,7 +103,7 @@ def test_a_sample_from_before_the_newest_is_still_shown():
     assert ticks.series().of("cpu_pct") == (100.0, None, None)
 
 
-def test_ticks_that_samples_have_shown_tell_later_that_nothing_was_trained():
+def test_ticks_shown_early_by_samples_show_later_that_nothing_was_trained():
     ticks = Ticks(BEGAN_S)
     ticks.begin(BEGAN_S - TICK_S)
     for tick in range(4):
