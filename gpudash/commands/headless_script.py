@@ -112,7 +112,7 @@ class HeadlessScript:
             with relay.running(self._place):
                 code = in_shell(self._wait())
                 how = f"exited with {code}" if code else "has ended"
-                relay.part(f"{self._command.name} {how}")
+                relay.set_parting(f"{self._command.name} {how}")
 
     def follow(
         self,

@@ -1,1 +1,1 @@
-"""One run: its sources, the session that folds them, the worker's process."""
+"""A run: its sources, the session that folds them, the worker's process."""

@@ -1,4 +1,4 @@
-"""Where one gpudash listens and another connects to, as the user writes it: `[HOST:]PORT`."""
+"""Parse and resolve the addresses of `--listen` and `--connect`: `[HOST:]PORT`."""
 
 import os
 import socket
@@ -11,7 +11,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class Address(NamedTuple):
-    """A host's name or number, and a TCP port."""
+    """A host's name or IP address, and a TCP port."""
 
     host: str
     port: int
@@ -37,8 +37,8 @@ def to_connect(text: str) -> Address:
     return Address(host, port)
 
 
-def found(address: Address) -> list[tuple[socket.AddressFamily, Any]]:
-    """Return where that is, as the host's names are known here. Raises OSError."""
+def resolved(address: Address) -> list[tuple[socket.AddressFamily, Any]]:
+    """Return the socket addresses that the host resolves to. Raises OSError."""
     try:
         infos = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
     except UnicodeError as error:
@@ -47,16 +47,16 @@ def found(address: Address) -> list[tuple[socket.AddressFamily, Any]]:
 
 
 def why_not(error: OSError) -> str:
-    """Return why an address cannot be used, without Python's own words."""
+    """Return why an address cannot be used, without Python's error number."""
     if error.errno is not None and error.errno > 0:  # a resolver's own numbers are negative
         return os.strerror(error.errno)
     return str(error.strerror or error)
 
 
 def _split(text: str) -> tuple[str, int | None]:
-    """Return host and port; None for what is no port."""
+    """Return host and port; None if the port is not valid."""
     host, _, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):  # a number of IPv6
+    if host.startswith("[") and host.endswith("]"):  # an IPv6 address
         host = host[1:-1]
     is_port = port.isascii() and port.isdecimal() and int(port[:6]) < 1 << 16
     return host, int(port) if is_port else None

@@ -1,4 +1,4 @@
-"""The training processes of a rendezvous that listen, found as they come."""
+"""Find the training processes of a rendezvous as they begin to listen."""
 
 import socket
 import time
@@ -7,23 +7,23 @@ from collections.abc import Collection
 from gpudash.rendezvous import Rendezvous
 
 LOOK_S = 1.0
-"""How often the directory is looked at where it has not changed: one may not listen so far."""
+"""How often an unchanged directory is read: a process may not have listened yet."""
 SETTLED_NS = 50_000_000
-"""Of a directory that changed so lately, another change may bear the same time."""
+"""A directory changed more recently than this may change again with the same time stamp."""
 
 
 class Arrivals:
-    """Connects to each."""
+    """Connects to each training process once."""
 
     def __init__(self, place: Rendezvous) -> None:
         self._place = place
         self.marks: dict[str, dict[int, int]] = {}
-        """How far which processes came, as the rendezvous tells it."""
+        """Marks that processes have left in the rendezvous, by their kind."""
         self._changed_ns = -1
         self._look_s = 0.0
 
     def look(self, known: Collection[object]) -> list[tuple[tuple[int, int], socket.socket]]:
-        """Return those that have come: process id and socket's number, and a connection to it."""
+        """Return new processes: process id and socket's number, and a connection."""
         now_s = time.monotonic()
         try:
             changed_ns = self._place.path.stat().st_mtime_ns
@@ -42,7 +42,7 @@ class Arrivals:
             connection.setblocking(False)
             try:
                 connection.connect(str(self._place.socket(key[0])))
-            except OSError:  # gone, or not listening so far
+            except OSError:  # gone, or not listening yet
                 connection.close()
                 continue
             found.append((key, connection))

@@ -1,4 +1,4 @@
-"""How another Python is started: it imports the same gpudash as ours, wherever the user stands."""
+"""Start another Python that imports this gpudash, whatever the current folder."""
 
 import os
 import subprocess
@@ -10,11 +10,11 @@ import gpudash
 
 def command(*arguments: str) -> list[str]:
     """Return the command line of a Python with these arguments, to be run in `environment()`."""
-    return [sys.executable, "-P", *arguments]  # the user's folder named workloads is not ours
+    return [sys.executable, "-P", *arguments]  # a folder of the user's may be named workloads
 
 
 def environment() -> dict[str, str]:
-    """Return the child's environment: the same gpudash as ours, output unbuffered."""
+    """Return the child's environment: this gpudash, and unbuffered output."""
     package_root = str(Path(gpudash.__file__).parents[1])
     paths = [package_root, os.environ.get("PYTHONPATH", "")]
     return os.environ | {
@@ -24,7 +24,7 @@ def environment() -> dict[str, str]:
 
 
 def run(*arguments: str, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a Python to its end; return what it printed. Raises subprocess.TimeoutExpired."""
+    """Run a Python to its end; return its output. Raises subprocess.TimeoutExpired."""
     return subprocess.run(
         command(*arguments),
         env=environment(),

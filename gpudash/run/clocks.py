@@ -1,7 +1,7 @@
-"""Another node's clock in terms of ours, and its messages with their moments in ours.
+"""Measure the difference to another node's clock, and convert its messages to the local clock.
 
-Clocks of nodes begin anywhere, so their times are never compared. Half the time that question and
-answer take bounds how wrong a measured difference can be.
+Monotonic clocks of nodes begin anywhere, so their times are never compared. The error of a measured
+difference is at most half the round trip.
 """
 
 from functools import cache
@@ -22,22 +22,22 @@ MOMENTS = frozenset(
         "until_s",
     }
 )
-"""Fields of messages that are a point in time."""
+"""Fields of messages that are points in time."""
 DRIFT = 50e-6
-"""Seconds that two clocks may run apart in a second; what was measured is worth less with time."""
+"""Seconds that two clocks may drift apart in a second: a measurement ages."""
 
 
 class Difference:
-    """How far the other clock is behind ours, by the measurement that is worth most."""
+    """How far the other clock is behind the local one, by the most exact measurement."""
 
     def __init__(self) -> None:
         self.behind_s = 0.0
         self.within_s = float("inf")
-        """How wrong that can be."""
+        """Largest error of `behind_s`."""
         self._measured_s = 0.0
 
     def take(self, asked_s: float, theirs_s: float, now_s: float) -> None:
-        """Take an answer: we asked at the first moment, they answered at theirs, it is now here."""
+        """Add a round trip: `asked_s` and `now_s` are local times, `theirs_s` the other clock's."""
         within_s = (now_s - asked_s) / 2
         if within_s <= self.within_s + DRIFT * (now_s - self._measured_s):
             self.behind_s = (asked_s + now_s) / 2 - theirs_s
@@ -45,7 +45,7 @@ class Difference:
 
 
 def moved(record: RecordT, by_s: float) -> RecordT:
-    """Return the record with all its moments so much later, also in records that it lists."""
+    """Return the record with all its moments `by_s` later, also in records that it lists."""
     moments, lists = _fields(type(record))
     changes: dict[str, object] = {}
     for name in moments:
@@ -59,7 +59,7 @@ def moved(record: RecordT, by_s: float) -> RecordT:
 
 @cache
 def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return which fields are moments, and which list records that have some."""
+    """Return the fields that are moments, and the fields that list records with moments."""
     fields = msgspec.structs.fields(kind)
     moments = tuple(field.name for field in fields if field.name in MOMENTS)
     lists = tuple(field.name for field in fields if _lists_moments(field.type))

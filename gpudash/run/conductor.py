@@ -1,4 +1,4 @@
-"""Has the training run an experiment's blocks, and says what comes of them."""
+"""Run an experiment's blocks on the training, and report its state and verdict."""
 
 from collections.abc import Callable
 
@@ -8,16 +8,16 @@ from gpudash.protocol import Block, ComparisonShown, Event, Reading, Started, Ve
 
 
 class Conductor:
-    """Conducts one experiment at a time; a new one takes the place of the one before."""
+    """Conducts one experiment at a time; a new one replaces the one before."""
 
     def __init__(
         self,
         send: Callable[[int, tuple[Block, ...]], None],
-        say: Callable[[Event], None],
+        emit: Callable[[Event], None],
     ) -> None:
-        """`send` sends blocks under the number of their run, `say` takes what was found."""
+        """`send` sends the blocks of a run, `emit` receives events about the experiment."""
         self._send = send
-        self._say = say
+        self._emit = emit
         self.run = 0
         """The number of the newest run of blocks."""
         self._experiment: Experiment | None = None
@@ -37,10 +37,10 @@ class Conductor:
             known = experiment.verdict
             experiment.cancel(reason)
             self._waits = False
-            self._tell(experiment, known)
+            self._report(experiment, known)
 
     def fold(self, item: Event | Reading, started: Started | None) -> None:
-        """Take one record."""
+        """Fold one record."""
         experiment = self._experiment
         if experiment is None:
             return
@@ -51,7 +51,7 @@ class Conductor:
         blocks = experiment.fold(item)
         if blocks is not None:
             self._send(self.run, blocks)
-        self._tell(experiment, known)
+        self._report(experiment, known)
 
     def _begin(self, experiment: Experiment, started: Started | None) -> None:
         if started is not None:
@@ -59,15 +59,15 @@ class Conductor:
             self.run += 1
             self._send(self.run, experiment.begin(started, self.run))
 
-    def _tell(self, experiment: Experiment, known: str | None) -> None:
-        """Show it, and say its verdict unless that is known."""
+    def _report(self, experiment: Experiment, known: str | None) -> None:
+        """Show the experiment, and emit its verdict unless it is `known`."""
         self._show(experiment)
         found = experiment.verdict
         if found is not None and found != known:
-            self._say(Verdict(text=found))
+            self._emit(Verdict(text=found))
 
     def _show(self, experiment: Experiment) -> None:
         shown = experiment.shown()
         if shown is not None and shown != self._shown:
             self._shown = shown
-            self._say(shown)
+            self._emit(shown)

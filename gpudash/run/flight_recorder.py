@@ -1,8 +1,8 @@
-"""Has PyTorch write what its flight recorder holds, and reads which collectives a process joined.
+"""Have PyTorch dump its flight recorder, and read which collectives a process has joined.
 
-That is done where the user has named pipes for it. A thread of PyTorch's makes them, looks into
-them once a second and writes a file. gpudash itself names none: a pipe that cannot be made, as in a
-folder that is gone, aborts the training.
+This works if the user has named pipes for it. A thread of PyTorch creates them, polls them once a
+second and writes a file. gpudash itself names none: if a pipe cannot be created, as in a folder
+that is gone, PyTorch aborts the training.
 """
 
 import os
@@ -22,25 +22,25 @@ from gpudash.protocol import Joined
 
 PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 FILES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
-"""Variables that hold the names of pipes and files, without the rank; of two the first counts."""
+"""Variables with the names of pipe and file, without the rank; the first set one of two counts."""
 PATIENCE_S = 5.0
-"""So long a process may take to write the file: it looks into its pipe once a second."""
+"""Seconds a process may take to write the file: it polls its pipe once a second."""
 MOST_BYTES = 64 << 20
-"""Of the file: two thousand collectives, with their stacks, take a few MiB."""
+"""Most bytes read of the file: two thousand collectives with stacks take a few MiB."""
 MOST_GROUPS = 64
 MOST_CHARACTERS = 100
-"""Of a name."""
+"""Most characters kept of a name."""
 BYTES = {
     **dict.fromkeys(("Byte", "Char", "Bool"), 1),
     **dict.fromkeys(("Short", "Half", "BFloat16"), 2),
     **dict.fromkeys(("Int", "Float"), 4),
     **dict.fromkeys(("Long", "Double", "ComplexFloat"), 8),
 }
-"""Of an element, by what PyTorch calls its type."""
+"""Bytes of an element, by PyTorch's name of its type."""
 
 
 class _Entry(msgspec.Struct):
-    """A collective, as the recorder writes it."""
+    """A collective in the dump."""
 
     process_group: tuple[str, str]
     collective_seq_id: int
@@ -57,7 +57,7 @@ class _Entry(msgspec.Struct):
 
     @property
     def mib(self) -> float | None:
-        """What the rank puts in; None for a type that is not known."""
+        """The rank's input; None if a type is unknown."""
         sizes = zip(self.input_dtypes, self.input_sizes, strict=False)
         if not all(dtype in BYTES for dtype in self.input_dtypes):
             return None
@@ -75,14 +75,14 @@ class _Dump(msgspec.Struct):
 
 
 class Written:
-    """What a process writes because it was asked."""
+    """The file that a process writes on request."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._before = self._newest = _version(path)
 
     def joined(self) -> tuple[Joined, ...] | None:
-        """Return which collectives it has joined; None while that is not written."""
+        """Return which collectives the process has joined; None while the file is not complete."""
         newest, self._newest = self._newest, _version(self._path)
         if self._newest is None or self._newest != newest or newest == self._before:
             return None
@@ -92,7 +92,7 @@ class Written:
 
 
 def ask(pid: int) -> Written | None:
-    """Ask the process; None where the user has named no pipes, or it listens on none."""
+    """Request a dump; None if the user has named no pipes, or the process has none open."""
     try:
         said = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         environment = dict(os.fsdecode(one).partition("=")[::2] for one in said)
@@ -115,9 +115,9 @@ def ask(pid: int) -> Written | None:
 
 
 def joined(raw: bytes) -> tuple[Joined, ...] | None:
-    """Return the newest collective of each group, and the oldest that is not over.
+    """Return each group's newest collective, and the oldest that has not completed.
 
-    None for what is no whole dump.
+    None if `raw` is not a complete dump.
     """
     try:
         dump = msgspec.convert(_Plain(BytesIO(raw)).load(), _Dump)
@@ -135,14 +135,14 @@ def joined(raw: bytes) -> tuple[Joined, ...] | None:
 def _joined(name: str, description: str, entries: list[_Entry]) -> Joined:
     newest = max((one.collective_seq_id for one in entries), default=0)
     left = [one for one in entries if not one.is_over]
-    told = Joined(
+    up_to_newest = Joined(
         group=name[:MOST_CHARACTERS], group_name=description[:MOST_CHARACTERS], newest=newest
     )
     if not left:
-        return told
+        return up_to_newest
     first = min(left, key=lambda one: one.collective_seq_id)
     return msgspec.structs.replace(
-        told,
+        up_to_newest,
         waits_in=first.collective_seq_id,
         collective=first.profiling_name.rpartition(":")[2][:MOST_CHARACTERS],
         mib=first.mib,
@@ -150,7 +150,7 @@ def _joined(name: str, description: str, entries: list[_Entry]) -> Joined:
 
 
 class _Plain(pickle.Unpickler):
-    """Takes containers, numbers and text alone: nothing is called."""
+    """Unpickles containers, numbers and text only, so that no code is called."""
 
     def find_class(self, _module: str, _name: str, /) -> NoReturn:
         raise pickle.UnpicklingError("it holds more than plain values")
@@ -160,10 +160,10 @@ class _Plain(pickle.Unpickler):
 
 
 def _pipe(pid: int, stem: str) -> tuple[str, str] | None:
-    """Return the pipe of this name that the process has open, and its rank."""
+    """Return the pipe with this stem that the process has open, and its rank."""
     folder, name = os.path.split(stem)
     place = os.path.realpath(_beside(pid, folder, ""))
-    pattern = re.compile(rf"{re.escape(os.path.join(place, name))}(\d+)\.pipe")  # noqa: PTH118  # a name's begin
+    pattern = re.compile(rf"{re.escape(os.path.join(place, name))}(\d+)\.pipe")  # noqa: PTH118
     for one in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
             found = pattern.fullmatch(os.readlink(one))  # noqa: PTH115
@@ -182,12 +182,12 @@ def _file(environment: dict[str, str]) -> tuple[str, str]:
 
 
 def _beside(pid: int, folder: str, name: str) -> Path:
-    """Return the path, as the process would find it."""
+    """Return the path as the process resolves it."""
     return Path(f"/proc/{pid}/cwd").readlink() / folder / name
 
 
 def _version(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when the file is written; None without one."""
+    """Return values that change when the file is written; None without a file."""
     try:
         about = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""The views of one run: a session and a replay fold the same messages into the same."""
+"""Fold a run's messages into its views, alike for a session and for a replay."""
 
 from collections.abc import Callable
 
@@ -15,12 +15,12 @@ from gpudash.views.time_breakdown import TimeAccount
 
 
 class Fold:
-    """Takes the messages of all ranks, in order of arrival."""
+    """The views of a run; takes the messages of all ranks in order of arrival."""
 
     def __init__(
         self, plan: Plan, began_s: float, notify: Callable[[str], None] = lambda _sentence: None
     ) -> None:
-        """`notify` takes sentences for the user."""
+        """`notify` receives sentences for the user."""
         self.live = LiveView(plan, began_s)
         self.ranks = Ranks(notify)
         self.time = TimeAccount()
@@ -29,26 +29,26 @@ class Fold:
         self._normaliser = Normaliser()
 
     def take(self, envelope: Envelope) -> Event | Reading | None:
-        """Take what a source sent; return it in terms of the run, for `fold`.
+        """Fold a source's message into the rank views; return it normalised, for `fold`.
 
-        None for what rank 0 does not say, and for what was sent before.
+        None for repeats, and for messages that are not rank 0's.
         """
         self._take_ranks(envelope)
         return self._normaliser.take(envelope)
 
     def take_own(self, envelope: Envelope) -> Event | Reading:
-        """Take what the session itself says, which counts beside the sources; return it alike."""
+        """Fold a message of the session itself; return it normalised, for `fold`."""
         self._take_ranks(envelope)
         return self._normaliser.stamp(envelope.body)
 
     def fold(self, item: Event | Reading) -> None:
-        """Show it in the views of rank 0, and of the job."""
+        """Fold a normalised message into the views of rank 0 and of the job."""
         self.live.fold(self._job_steps.of_job(item))
         self.time.fold(item)
         self.whole_run.fold(item)
 
     def snapshot(self, now_s: float, hang: Hang | None = None) -> Snapshot:
-        """Return what is to be shown at `now_s`, as far as messages tell."""
+        """Return the snapshot to show at `now_s`."""
         return replace(
             self.live.snapshot(now_s, hang),
             ranks=self.ranks.rows(now_s, hang=hang is not None),

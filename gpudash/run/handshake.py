@@ -1,7 +1,7 @@
-"""How two gpudash on different nodes prove to each other that they hold the same token.
+"""Prove between two gpudash on different nodes that both hold the same token.
 
-Each answers a number that the other has just drawn with an HMAC of it. So the token never travels,
-and what was heard once opens nothing later. Nothing is encrypted: that is for ssh.
+Each end answers the other's fresh nonce with an HMAC of it. So the token is never sent, and a
+recorded answer is of no use later. Nothing is encrypted: use ssh for that.
 """
 
 import hmac
@@ -19,31 +19,31 @@ from gpudash.recording.files import reason
 
 VARIABLE = "GPUDASH_TOKEN"
 SHORTEST = 16
-"""Characters of a token: who answers a challenge lets others try tokens at leisure."""
+"""Least characters of a token: whoever has seen an answer can try tokens offline."""
 MOST_BYTES = 4096
-"""Of a file with a token."""
+"""Most bytes read of a token file."""
 
 
 class Challenge(Record, frozen=True, kw_only=True):
-    """What the listening end says first."""
+    """The listening end's first message."""
 
     protocol: int = PROTOCOL_VERSION
     nonce: str
 
 
 class Answer(Record, frozen=True, kw_only=True):
-    """The connecting end's proof, and who it is."""
+    """The connecting end's proof and identity."""
 
     nonce: str
     proof: str
     node: str
     """The machine's name."""
     run: str
-    """Drawn anew by each gpudash that connects: when it comes again, it replaces itself."""
+    """Random per gpudash: one that connects again replaces its former connection."""
     clock_s: float
-    """Its clock as it answers."""
+    """Its clock when it answers."""
     can: tuple[str, ...] = ()
-    """What may be asked of it, beside its clock: `stacks` of the processes that it relays."""
+    """What else it can do: `stacks` of the processes that it relays."""
 
 
 class Welcome(Record, frozen=True, kw_only=True):
@@ -59,20 +59,20 @@ class Denied(Record, frozen=True, kw_only=True):
 Said: TypeAlias = Challenge | Answer | Welcome | Denied
 
 
-def drawn() -> str:
-    """Return a number that nobody can guess, as text."""
+def new_nonce() -> str:
+    """Return a random nonce as text."""
     return secrets.token_hex(32)
 
 
 def answer(token: str, challenge: Challenge, *, node: str, run: str, clock_s: float) -> Answer:
-    """Return what the connecting end answers."""
-    said = Answer(nonce=drawn(), proof="", node=node, run=run, clock_s=clock_s, can=("stacks",))
-    return msgspec.structs.replace(said, proof=_of_relay(token, challenge, said))
+    """Return the connecting end's answer."""
+    said = Answer(nonce=new_nonce(), proof="", node=node, run=run, clock_s=clock_s, can=("stacks",))
+    return msgspec.structs.replace(said, proof=_answer_proof(token, challenge, said))
 
 
-def is_right(token: str, challenge: Challenge, said: Answer) -> bool:
-    """Tell whether the connecting end holds the token."""
-    return _same(said.proof, _of_relay(token, challenge, said))
+def is_valid_answer(token: str, challenge: Challenge, said: Answer) -> bool:
+    """Return whether the connecting end holds the token."""
+    return _is_equal(said.proof, _answer_proof(token, challenge, said))
 
 
 def welcome(token: str, challenge: Challenge, said: Answer) -> Welcome:
@@ -80,21 +80,21 @@ def welcome(token: str, challenge: Challenge, said: Answer) -> Welcome:
     return Welcome(proof=_proof(token, "listens", challenge.nonce, said.nonce))
 
 
-def is_welcome(token: str, challenge: Challenge, said: Answer, back: Welcome) -> bool:
-    """Tell whether the listening end holds the token."""
-    return _same(back.proof, welcome(token, challenge, said).proof)
+def is_valid_welcome(token: str, challenge: Challenge, said: Answer, back: Welcome) -> bool:
+    """Return whether the listening end holds the token."""
+    return _is_equal(back.proof, welcome(token, challenge, said).proof)
 
 
-def _of_relay(token: str, challenge: Challenge, said: Answer) -> str:
+def _answer_proof(token: str, challenge: Challenge, said: Answer) -> str:
     return _proof(token, "connects", challenge.nonce, said.nonce, said.node, said.run)
 
 
 def _proof(token: str, *words: str) -> str:
-    """Return the HMAC; the first word keeps an answer from being handed back as one's own."""
+    """Return the HMAC; the first word prevents an answer from being reflected to its sender."""
     return hmac.digest(token.encode(), msgspec.json.encode(words), "sha256").hex()
 
 
-def _same(one: str, other: str) -> bool:
+def _is_equal(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode(), other.encode())
 
 
@@ -102,17 +102,17 @@ def _same(one: str, other: str) -> bool:
 
 
 def given_token(path: Path | None) -> str | None:
-    """Return the token of this file, else of the environment; None without one.
+    """Return the token of this file, or else of the environment; None without one.
 
-    It is taken out of the environment: the training's processes need not know it. Raises
-    UsageError for one that others may know.
+    The variable is removed from the environment: the training's processes need not know it. Raises
+    UsageError for a token that is too short, not text, or in a file that others can read.
     """
     said = os.environ.pop(VARIABLE, "")
     if path is None and not said:
         return None
     token, where = (said, VARIABLE) if path is None else (_read(path), f"--token-file {path}")
     token = token.strip()
-    if not token.isprintable():  # as bytes that are no UTF-8 are
+    if not token.isprintable():  # bytes that are not UTF-8 are not either
         raise UsageError(f"the token in {where} holds no text")
     if len(token) < SHORTEST:
         raise UsageError(f"the token in {where} is too short; valid: {SHORTEST} characters or more")

@@ -1,4 +1,4 @@
-"""Has the training processes say where they are while no step comes, and logs what they say."""
+"""Request the training processes' stacks while no step finishes, and log them."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,12 +8,12 @@ from gpudash.views import hangs
 
 
 class HangWatch:
-    """Takes the envelopes of all ranks; looks as often as the screen does."""
+    """Watches the envelopes of all ranks for a hang; `look` is called at the screen's rate."""
 
     def __init__(
         self, least_s: float, ask: Callable[[], None], log: Callable[[Sequence[str]], None]
     ) -> None:
-        """`ask` asks all processes for their stacks, `log` takes lines for the user."""
+        """`ask` requests the stacks of all processes, `log` receives lines for the user."""
         self._ask = ask
         self._log = log
         self._hangs = hangs.Hangs(least_s)
@@ -21,11 +21,11 @@ class HangWatch:
         self._since_s: float | None = None  # the newest step's end, while a hang is logged
 
     def take(self, envelope: Envelope) -> None:
-        """Take one envelope."""
+        """Fold one envelope."""
         self._hangs.take(envelope)
 
     def look(self, now_s: float) -> Hang | None:
-        """Return the hang, if one is suspected; ask where the processes are, and log it."""
+        """Return the suspected hang, if any; request stacks and log the hang as needed."""
         hang = self._hangs.hang(now_s)
         if self._hangs.wants_stacks(now_s):
             self._ask()

@@ -1,6 +1,6 @@
-"""The user's command as a dashboard has it: its own child, or on the terminal of a keeper.
+"""Hold the user's command: as a child process, or on the terminal of a keeper.
 
-Nothing here ends a command by itself, and no method waits, but where a process is started.
+Nothing here ends a command by itself. No method blocks, except where a process is started.
 """
 
 import os
@@ -19,7 +19,7 @@ from gpudash.run.keeper import Messages, message
 from gpudash.run.user_command import UserCommand, environment
 
 ANSWER_S = 2.0
-"""A keeper answers at once; one that is stopped does not."""
+"""Seconds to wait for a keeper's answer; only a stopped keeper needs longer."""
 MARGIN = 4
 """Columns of the screen beside the pane that shows the output."""
 
@@ -28,35 +28,35 @@ class Held(ABC):
     """A command that runs, or has run."""
 
     exit_code: int | None = None
-    """How it ended, negative for a signal; None while it lives or where that is not known."""
+    """Exit code, negative for a signal; None while the command runs or if unknown."""
     over = False
-    """Whether it is known to have ended."""
+    """Whether the command is known to have ended."""
     lost = False
-    """Its terminal is gone, and how it fared is not known."""
+    """Whether the terminal is gone and the command's state unknown."""
 
     @abstractmethod
     def read(self) -> bytes:
-        """Return what it has printed since the last call, and notice its end."""
+        """Return the output since the last call, and notice the command's end."""
 
     @abstractmethod
     def signal(self, number: int) -> None:
-        """Send it a signal, as the terminal would if it has one."""
+        """Send the command a signal; on a keeper's terminal, as the terminal would."""
 
-    def type(self, text: str) -> None:  # noqa: B027  # most have a keyboard of their own
-        """Type on its terminal."""
+    def type(self, text: str) -> None:  # noqa: B027  # most have the user's own terminal
+        """Type on the command's terminal."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of it; again: nothing."""
+        """Release the command; a second call does nothing."""
 
 
 class Child(Held):
-    """Our child, with our streams and in our process group: as if it had been started alone."""
+    """A child with gpudash's streams and process group: as if it had been started directly."""
 
     def __init__(
         self, command: UserCommand, run: Rendezvous, *, output_to_stderr: bool = False
     ) -> None:
-        """Start it. Raises WorkerError."""
+        """Start the command. Raises WorkerError."""
         self._place = run.path
         try:
             self._process = subprocess.Popen(
@@ -77,27 +77,27 @@ class Child(Held):
             )
 
     def read(self) -> bytes:
-        """Notice its end."""
+        """Notice the command's end; its output goes to the terminal directly."""
         self.exit_code = self._process.poll()
         self.over = self.exit_code is not None
         return b""
 
     def wait(self) -> int:
-        """Wait for its end; return how it ended, negative for a signal."""
+        """Wait for the command's end; return its exit code, negative for a signal."""
         return self._process.wait()
 
     def signal(self, number: int) -> None:
-        """Send the signal to itself alone: the terminal's own reach its children too."""
+        """Send the signal to the command alone; the terminal's signals reach its children too."""
         self._process.send_signal(number)
 
     def close(self) -> None:
-        """Remove the run's directory, if it has ended."""
+        """Remove the run's directory if the command has ended."""
         if self._process.poll() is not None:
             shutil.rmtree(self._place, ignore_errors=True)
 
 
 class Kept(Held):
-    """On a keeper's terminal."""
+    """A command on a keeper's terminal."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -108,7 +108,7 @@ class Kept(Held):
         self._is_closed = False
 
     def read(self) -> bytes:
-        """Return what it has printed; tell its terminal of a new size of ours."""
+        """Return the new output; pass on a new size of the user's terminal."""
         self._resize()
         self._flush()
         printed = bytearray()
@@ -120,15 +120,15 @@ class Kept(Held):
         return bytes(printed)
 
     def signal(self, number: int) -> None:
-        """Send the signal to whom Ctrl-C would reach."""
+        """Send the signal to the processes that Ctrl-C would reach."""
         self._send(keeper.SIGNAL, str(number))
 
     def type(self, text: str) -> None:
-        """Type on its terminal."""
+        """Type on the command's terminal."""
         self._send(keeper.TYPE, text)
 
     def close(self) -> None:
-        """Have the keeper wait for no other dashboard if the command has ended."""
+        """Disconnect; if the command has ended, the keeper need not wait for a dashboard."""
         if self._is_closed:
             return
         if self.over:
@@ -168,25 +168,25 @@ class Kept(Held):
 
 
 class Orphan(Held):
-    """What another gpudash had started without a screen, before it was killed."""
+    """A command whose gpudash, without a screen, was killed."""
 
     def __init__(self, pid: int, began_ticks: int) -> None:
         self._pid, self._began_ticks = pid, began_ticks
 
     def read(self) -> bytes:
-        """Notice its end; how it ended, only its parent could know."""
+        """Notice the command's end; only its parent could know the exit code."""
         self.over = keeper.began_ticks(self._pid) != self._began_ticks
         return b""
 
     def signal(self, number: int) -> None:
-        """Send the signal to itself alone."""
+        """Send the signal to the command alone."""
         self.read()
         if not self.over:
             with suppress(OSError):
                 os.kill(self._pid, number)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to release."""
 
 
 def keep(command: UserCommand, run: Rendezvous) -> Kept:
@@ -221,7 +221,7 @@ def keep(command: UserCommand, run: Rendezvous) -> Kept:
 
 
 def attach(place: Path, name: str) -> Kept:
-    """Connect to the keeper of a run. Raises UsageError where another dashboard is."""
+    """Connect to the keeper of a run. Raises UsageError if another dashboard is connected."""
     try:
         connection = _connect(place)
         connection.settimeout(ANSWER_S)
@@ -235,7 +235,7 @@ def attach(place: Path, name: str) -> Kept:
 
 
 def watched(name: str) -> str:
-    """Return why a command cannot be watched."""
+    """Return the message for a command that another gpudash watches."""
     return f"{name} is watched by another gpudash; only one at a time can"
 
 

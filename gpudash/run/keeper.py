@@ -1,9 +1,10 @@
-"""Holds the terminal of a user's command, so that a dashboard may come, go and die.
+"""Hold the terminal of a user's command, so that dashboards may connect, leave and die.
 
-A process of its own: it starts the command on a pseudo-terminal as a shell would, takes whatever
-is printed, keeps the newest of it, and serves one dashboard at a time. It ends after the command.
-Run as a file, with nothing but the standard library: it stays small, and the command's
-environment is its own, untouched.
+The keeper is a process of its own. It starts the command on a pseudo-terminal as a shell would,
+reads all output, keeps the newest, and serves one dashboard at a time. It ends after the command.
+
+It runs as a file and imports only the standard library: so it stays small, and the command's
+environment is not changed.
 """
 
 import fcntl
@@ -23,43 +24,43 @@ from contextlib import suppress
 from pathlib import Path
 
 OUTPUT, PID, EXIT, BUSY = b"o", b"p", b"x", b"b"
-"""To the dashboard: bytes that were printed; the command's process; how it ended, negative for a
-signal; another dashboard is connected."""
+"""To the dashboard: printed bytes; the command's process id; its exit code, negative for a signal;
+another dashboard is connected."""
 TYPE, SIZE, SIGNAL, END = b"t", b"w", b"s", b"e"
-"""From it: what was typed; columns and rows; a signal for who has the terminal; no dashboard will
-come back once the command has ended."""
+"""From the dashboard: typed text; columns and rows; a signal for the terminal's foreground
+processes; no dashboard will come back after the command's end."""
 HEAD = struct.Struct(">cI")
-"""What a message begins with: its kind, and how many bytes follow."""
+"""A message's header: its kind, and the number of bytes that follow."""
 SOCKET, FACTS = "output.sock", "run.json"
 """Names in the run's directory."""
 KEPT_BYTES = 1 << 20
-"""Of what was printed, the newest: what a dashboard that comes is shown."""
+"""Newest output that is kept for the next dashboard."""
 TYPED_BYTES = 1 << 16
-"""Typed, and not taken by the command so far; more is dropped."""
+"""Typed bytes that the command has not read yet; more are dropped."""
 READ_BYTES = 1 << 16
 QUIET_S = 0.2
-"""What a command printed last may arrive so long after its end, where others hold its terminal."""
+"""Seconds that the last output may take after the command's end, if children hold the terminal."""
 LINGER_S = 5.0
-"""A dashboard may come so long after the command's end."""
+"""Seconds that a dashboard may connect after the command's end."""
 LEFT_OUT = b"\r\n[output left out: too much at once]\r\n"
 OF_A_SHELL = ("INT", "QUIT", "TERM", "HUP", "TSTP", "TTIN", "TTOU", "PIPE", "XFSZ", "CHLD")
-"""Signals that a command finds at their defaults."""
+"""Signals that are reset to their defaults for the command."""
 
 
 def message(kind: bytes, payload: bytes | str = b"") -> bytes:
-    """Return a message as it travels."""
+    """Return an encoded message."""
     body = payload.encode() if isinstance(payload, str) else payload
     return HEAD.pack(kind, len(body)) + body
 
 
 class Messages:
-    """Takes messages apart, in pieces as they come."""
+    """Decodes messages from received pieces."""
 
     def __init__(self) -> None:
         self._received = bytearray()
 
     def take(self, received: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield kind and payload of those that are complete."""
+        """Yield kind and payload of each complete message."""
         self._received += received
         while len(self._received) >= HEAD.size:
             kind, length = HEAD.unpack_from(self._received)
@@ -73,7 +74,7 @@ class Messages:
 def write_facts(
     directory: Path, *, name: str, command: Sequence[str], pid: int, is_kept: bool
 ) -> None:
-    """Write down what runs here, and that this process has started it, for `gpudash attach`."""
+    """Write what runs, and that this process has started it, for `gpudash attach`."""
     facts = {
         "name": name,
         "command": command,
@@ -90,7 +91,7 @@ def write_facts(
 
 
 def began_ticks(pid: int) -> int:
-    """Return when the process began, in the kernel's ticks; -1 where none lives."""
+    """Return when the process began, in the kernel's ticks; -1 if it is not alive."""
     try:
         state, *numbers = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except (OSError, ValueError):
@@ -99,15 +100,15 @@ def began_ticks(pid: int) -> int:
 
 
 def space() -> str:
-    """Return what process ids are counted in here."""
+    """Return the PID namespace."""
     try:
-        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115  # it leads to no file
+        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115  # its target is no file
     except OSError:
         return ""
 
 
 class _Dashboard:
-    """The connection to one, which delays nothing: what it does not take is left out."""
+    """A connection that delays nothing: output that the dashboard does not read is left out."""
 
     def __init__(self, connection: socket.socket, pid: int, kept: bytes) -> None:
         connection.setblocking(False)
@@ -122,21 +123,21 @@ class _Dashboard:
         return bool(self._leaving or self._output)
 
     def show(self, printed: bytes) -> None:
-        """Show what was printed."""
+        """Queue printed bytes."""
         self._output += printed
         if len(self._output) > 2 * KEPT_BYTES:
             self._output[:-KEPT_BYTES] = LEFT_OUT
 
-    def tell(self, kind: bytes, payload: str) -> None:
-        """Tell something, after what was printed before."""
+    def queue(self, kind: bytes, payload: str) -> None:
+        """Queue a message, after the output before it."""
         self._pack()
         self._leaving += message(kind, payload)
 
     def flush(self) -> None:
-        """Send what the connection takes."""
+        """Send as much as the connection takes."""
         if not self._leaving:
             self._pack()
-        with suppress(OSError):  # full; or gone, which is noticed where it is read
+        with suppress(OSError):  # full, or gone: reading notices that
             del self._leaving[: self.connection.send(self._leaving)]
 
     def _pack(self) -> None:
@@ -146,7 +147,7 @@ class _Dashboard:
 
 
 class Keeper:
-    """Runs until the command has ended and nobody wants to hear of it any more."""
+    """Serves dashboards until the command has ended and none needs its output any more."""
 
     def __init__(self, listener: socket.socket, master: int, slave: int, pid: int) -> None:
         listener.setblocking(False)
@@ -162,19 +163,19 @@ class Keeper:
         self._typed = bytearray()
         self._exit: int | None = None
         self._exited_s = 0.0
-        self._hung_up = False  # nobody holds the terminal any more
-        self._exit_told = False
+        self._hung_up = False  # no process holds the terminal any more
+        self._exit_sent = False
         self._ends = False  # no dashboard will come back
         self._alone_since_s = time.monotonic()
 
     def run(self) -> None:
-        """Serve."""
-        self._reap()  # it may have ended before its end was listened for
+        """Serve until the end."""
+        self._reap()  # it may have ended before SIGCHLD was handled
         while not self._is_over():
             self._turn()
 
     def _is_over(self) -> bool:
-        if not (self._exit_told and self._hung_up) or self._dashboard is not None:
+        if not (self._exit_sent and self._hung_up) or self._dashboard is not None:
             return False
         return self._ends or time.monotonic() - self._alone_since_s > LINGER_S
 
@@ -199,11 +200,11 @@ class Keeper:
             self._accept()
         if self._typed:
             self._pass_typed()
-        self._tell_exit()
+        self._send_exit()
         self._serve()
 
     def _reap(self) -> None:
-        """Notice the command's end; from there on its terminal is held by its children alone."""
+        """Notice the command's end; from then on only its children hold the terminal."""
         if self._exit is not None:
             return
         pid, status = os.waitpid(self._pid, os.WNOHANG)
@@ -217,7 +218,7 @@ class Keeper:
             printed = os.read(self._master, READ_BYTES)
         except BlockingIOError:
             return
-        except OSError:  # what Linux answers where nobody holds the terminal
+        except OSError:  # Linux's answer if no process holds the terminal
             printed = b""
         self._hung_up = not printed
         self._kept += printed
@@ -226,29 +227,29 @@ class Keeper:
         if self._dashboard is not None:
             self._dashboard.show(printed)
 
-    def _tell_exit(self) -> None:
-        if self._exit is None or self._exit_told:
+    def _send_exit(self) -> None:
+        if self._exit is None or self._exit_sent:
             return
         if self._hung_up or time.monotonic() - self._exited_s > QUIET_S:
-            self._exit_told = True
+            self._exit_sent = True
             if self._dashboard is not None:
-                self._dashboard.tell(EXIT, str(self._exit))
+                self._dashboard.queue(EXIT, str(self._exit))
 
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # it has changed its mind
+        except OSError:  # it has disconnected already
             return
         if self._dashboard is not None:
             with connection, suppress(OSError):
                 connection.sendall(message(BUSY))
             return
         self._dashboard = _Dashboard(connection, self._pid, bytes(self._kept[-KEPT_BYTES:]))
-        if self._exit_told:
-            self._dashboard.tell(EXIT, str(self._exit))
+        if self._exit_sent:
+            self._dashboard.queue(EXIT, str(self._exit))
 
     def _serve(self) -> None:
-        """Hear the dashboard, and tell it what it takes."""
+        """Send queued messages to the dashboard, and obey those received."""
         dashboard = self._dashboard
         if dashboard is None:
             return
@@ -277,27 +278,27 @@ class Keeper:
             self._ends = True
 
     def _pass_typed(self) -> None:
-        with suppress(OSError):  # full, or nobody reads
+        with suppress(OSError):  # full, or no reader
             del self._typed[: os.write(self._master, self._typed)]
 
     def _signal(self, number: int) -> None:
-        """Send it to whom Ctrl-C would reach."""
+        """Send the signal to the processes that Ctrl-C would reach."""
         if self._exit is None:
             with suppress(OSError):
                 os.killpg(os.tcgetpgrp(self._master), number)
 
 
 def set_size(fd: int, columns: int, rows: int) -> None:
-    """Set a terminal's size; who has it is told by SIGWINCH."""
+    """Set a terminal's size; its foreground processes receive SIGWINCH."""
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
 def open_terminal(columns: int, rows: int) -> tuple[int, int]:
-    """Return a new terminal's two ends; this session's own from now on."""
+    """Return both ends of a new terminal, which becomes this session's controlling terminal."""
     master, slave = pty.openpty()
     set_size(slave, columns, rows)
     modes = termios.tcgetattr(slave)
-    modes[6][termios.VSUSP] = b"\0"  # nobody could have it go on after Ctrl-Z
+    modes[6][termios.VSUSP] = b"\0"  # nothing could resume it after Ctrl-Z
     termios.tcsetattr(slave, termios.TCSANOW, modes)
     fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
     return master, slave
@@ -332,7 +333,7 @@ def main() -> None:
     master, slave = open_terminal(int(columns), int(rows))
     pid = start(command, slave)
     place = Path(directory)
-    with suppress(OSError):  # a full disk: it cannot be attached to by name
+    with suppress(OSError):  # a full disk: `gpudash attach` cannot find it
         write_facts(place, name=name, command=command, pid=pid, is_kept=True)
     try:
         Keeper(socket.socket(fileno=int(listener)), master, slave, pid).run()

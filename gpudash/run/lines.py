@@ -1,27 +1,27 @@
-"""A connection on which both ends say lines. Nothing is waited for, and nothing grows for ever."""
+"""Exchange lines over a connection, without blocking and with bounded buffers."""
 
 import socket
 from contextlib import suppress
 
 READ_BYTES = 1 << 16
 TURN_BYTES = 1 << 20
-"""One turn reads no more."""
+"""Most bytes read in one turn."""
 LINE_BYTES = 4 << 20
-"""No message is longer."""
+"""Longest line of a trusted end."""
 UNSENT_BYTES = 8 << 20
-"""What is kept for an end that does not read: about a minute of a node's short steps."""
+"""Most unsent bytes for an end that does not read: about a minute of a node's short steps."""
 
 
 class Lost(Exception):  # noqa: N818  # it is an event, not an error
-    """The connection is of no use any more; the text says why, as a clause."""
+    """The connection is unusable; the text says why, as a clause."""
 
 
 class HungUp(Lost):
-    """Nothing else is wrong with it."""
+    """The other end has closed the connection."""
 
 
 class Lines:
-    """One end."""
+    """One end of a connection."""
 
     def __init__(self, connection: socket.socket, longest: int = LINE_BYTES) -> None:
         connection.setblocking(False)
@@ -30,21 +30,21 @@ class Lines:
         self._partial = b""
         self._unsent = bytearray()
         self.longest = longest
-        """Bytes of a line that the other end may say."""
+        """Most bytes of a line from the other end."""
         self.ended = False
-        """Whether nothing comes after what has been read."""
+        """Whether the other end has closed the connection."""
 
     def fileno(self) -> int:
-        """Return what to watch for something to read."""
+        """Return the file descriptor to poll for reading."""
         return self._connection.fileno()
 
     @property
     def unsent_bytes(self) -> int:
-        """What the other end has not taken so far."""
+        """Bytes that the connection has not taken yet."""
         return len(self._unsent)
 
     def read(self) -> list[bytes]:
-        """Return the lines that have arrived, and send what is left. Raises Lost."""
+        """Return the lines that have arrived, and send unsent bytes. Raises Lost."""
         self._flush()
         received = bytearray(self._partial)
         most = len(received) + min(TURN_BYTES, self.longest + 1)
@@ -66,23 +66,23 @@ class Lines:
         return lines
 
     def read_one(self) -> bytes | None:
-        """Return the next line, if it has arrived; the others wait. Raises Lost."""
+        """Return the next line if it has arrived, and keep the others. Raises Lost."""
         lines = self.read()
         self._arrived = lines[1:]
         return lines[0] if lines else None
 
     def send(self, line: bytes) -> None:
-        """Say a line, now or later. Raises Lost."""
+        """Send a line, now or later. Raises Lost."""
         self._unsent += line + b"\n"
         self._flush()
         if len(self._unsent) > UNSENT_BYTES:
             raise Lost("it reads too little")
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._connection.close()
 
     def _flush(self) -> None:
-        with suppress(OSError):  # full; or gone, which reading tells
+        with suppress(OSError):  # full, or gone: reading notices that
             while self._unsent:
                 del self._unsent[: self._connection.send(self._unsent)]

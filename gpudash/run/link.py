@@ -1,7 +1,7 @@
-"""What a relay and the gpudash that listens say, once they trust each other.
+"""Define the lines between a relay and the listening gpudash, after the handshake.
 
-Each line begins with a process id: what follows is said by that training process, or to it. An
-empty line hangs up on it. Lines of process 0 are between the two themselves.
+Each line begins with a process id: the rest is from that training process, or to it. An empty rest
+closes the connection to it. Lines of process 0 are between the two gpudash themselves.
 """
 
 from typing import TypeAlias
@@ -15,24 +15,24 @@ OURSELVES = 0
 PING_S = 1.0
 """How often the listening end asks for the other's clock."""
 SILENT_S = 15.0
-"""A connection is lost when nothing has come for so long."""
+"""A connection is lost after this many seconds without a line."""
 
 
 class Ping(Record, frozen=True, kw_only=True):
-    """What does your clock say? From the listening end."""
+    """The listening end's request for the relay's clock."""
 
     asked_s: float
 
 
 class Pong(Record, frozen=True, kw_only=True):
-    """The answer."""
+    """The relay's answer to a Ping."""
 
     asked_s: float
     clock_s: float
 
 
 class Parting(Record, frozen=True, kw_only=True):
-    """The command of that node has ended; how, as a sentence."""
+    """The end of the node's command, as a sentence."""
 
     text: str
 
@@ -42,17 +42,17 @@ ToRelay: TypeAlias = Ping | Stacks
 
 
 def line_of(process: int, said: bytes) -> bytes:
-    """Return the line that says this of a process, or to it."""
+    """Return a line from a training process, or to it."""
     return b"%d %b" % (process, said)
 
 
 def own_line(said: ToRelay | FromRelay) -> bytes:
-    """Return a line between the two themselves."""
+    """Return a line between the two gpudash themselves."""
     return line_of(OURSELVES, msgspec.json.encode(said))
 
 
 def parsed(said: bytes) -> tuple[int, bytes]:
-    """Return which process a line is of, and what it says. Raises Lost."""
+    """Return a line's process id and the rest. Raises Lost."""
     process, _, rest = said.partition(b" ")
     if not process.isdigit() or len(process) > 10:
         raise Lost("a line of it makes no sense")

@@ -1,4 +1,4 @@
-"""A process that trains, and the connection to it."""
+"""Connect to one training process."""
 
 import math
 import socket
@@ -16,30 +16,30 @@ from gpudash.run.lines import HungUp, Lost
 from gpudash.run.source import Decoder
 
 AHEAD_S = 0.5
-"""No process is taken to train on for longer than this after its newest message."""
+"""Seconds after its newest message for which a process is assumed to go on training."""
 CREDENTIALS = struct.Struct("3i")
 Key: TypeAlias = Hashable
-"""Tells processes, and their sockets, apart."""
+"""Identifies a process and its socket."""
 
 
 class NodeLost(HungUp):
-    """Its node is, and how it fares is not known."""
+    """The process's node is lost, and the process's state unknown."""
 
 
 class Connection(Protocol):
-    """What is needed of one: `Lines`, or a relay's channel."""
+    """A connection to a process: `Lines`, or a relay's channel."""
 
     ended: bool
-    """Whether nothing comes after what has been read."""
+    """Whether the other end has closed the connection."""
 
     def read(self) -> list[bytes]:
         """Return the lines that have arrived. Raises Lost."""
 
     def send(self, line: bytes) -> None:
-        """Say a line, now or later. Raises Lost."""
+        """Send a line, now or later. Raises Lost."""
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
 
 
 class Member:
@@ -51,52 +51,52 @@ class Member:
         pid: int,
         connection: Connection,
         node: str = "",
-        taken: Callable[[Envelope], Envelope] = lambda envelope: envelope,
+        converted: Callable[[Envelope], Envelope] = lambda envelope: envelope,
         *,
         is_seen: bool = True,
     ) -> None:
-        """`node` is the other machine that it is on; `taken` returns its message as one of ours.
+        """`node` is the other machine that it runs on; `converted` converts its messages.
 
-        One that is not seen from here is of another namespace: `pid` is its number there.
+        A process that is not seen from here is in another PID namespace: `pid` is its number there.
         """
         self.key = key
         self.pid = pid
         self.node = node
         self.is_seen = is_seen and not node
         self.rank: int | None = None
-        """None until it has said something."""
+        """None until its first message."""
         self.ended = False
         self.is_lost = False
-        """As `NodeLost`."""
+        """Whether its node is lost."""
         self.parted_s = 0.0
         self._connection = connection
-        self._taken = taken
+        self._converted = converted
         self._decoder = Decoder("it")
         self.job = ""
-        """As it says in its `Hello`."""
+        """The job named in its `Hello`."""
         self.world_size = 1
-        """How many processes train together with it, as it says."""
+        """Number of processes in its job, as it reports."""
         self._steps = 0
         self._until_s = time.monotonic()
-        self._step_s = 0.0  # of late; 0: none was seen
+        self._step_s = 0.0  # recent step time; 0 before any step
 
     @property
     def described(self) -> str:
-        """Which one it is."""
+        """The process in words, with rank and node."""
         rank = "" if self.rank is None else f" (rank {self.rank})"
         return f"training process {self.pid}{rank}{self.node and f' on {self.node}'}"
 
     @property
     def has_ended(self) -> bool:
-        """Whether its process has: taken for granted of one that is not seen and has hung up."""
+        """Whether the process has ended; assumed of one that is not seen."""
         return not self.is_seen or began_ticks(self.pid) < 0
 
     def is_same_process(self, other: "Member") -> bool:
-        """Whether both are of one process."""
+        """Return whether both are the same process."""
         return (self.node, self.pid) == (other.node, other.pid)
 
     def read(self) -> list[Envelope]:
-        """Return what has arrived. Raises SourceError or UNDECODABLE for what makes no sense."""
+        """Return the messages that have arrived. Raises SourceError or UNDECODABLE."""
         try:
             lines = self._connection.read()
         except HungUp as error:
@@ -104,25 +104,25 @@ class Member:
             return []
         except Lost as error:
             raise SourceError(str(error)) from error
-        self.ended = self.ended or self._connection.ended  # who follows may have come already
-        envelopes = [self._taken(self._decoder.decode(line)) for line in lines]
+        self.ended = self.ended or self._connection.ended  # its successor may have come already
+        envelopes = [self._converted(self._decoder.decode(line)) for line in lines]
         for envelope in envelopes:
             self._note(envelope)
         return envelopes
 
     def send(self, command: AnyCommand) -> None:
-        """Hand the command over; a process that is busy does not hold us up."""
+        """Send the command, without waiting for a busy process."""
         try:
             self._connection.send(msgspec.json.encode(command))
         except Lost:
             self.ended = True
 
     def steps_in(self, seconds: float) -> int:
-        """Return how many steps it trains in so long, at its newest pace."""
+        """Return how many steps it trains in this time, at its newest rate."""
         return math.ceil(seconds / self._step_s) if self._step_s else 0
 
     def step_now(self) -> int:
-        """Return which step it is at, as far as its newest message tells."""
+        """Return the step it is at now, estimated from its newest message."""
         return self._steps + self.steps_in(min(time.monotonic() - self._until_s, AHEAD_S))
 
     def _note(self, envelope: Envelope) -> None:
@@ -139,12 +139,12 @@ class Member:
             self._steps, self._until_s = body.total_steps, time.monotonic()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         self.ended = True
         self._connection.close()
 
 
 def peer(connection: socket.socket) -> int:
-    """Return the process at the other end, as the kernel knows it; 0: it is not seen from here."""
+    """Return the process id of the other end from the kernel; 0 if it is not seen from here."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     return int(CREDENTIALS.unpack(credentials)[0])

@@ -1,7 +1,7 @@
-"""Other nodes of a training: their gpudash connect here, and relay what their processes tell.
+"""Listen for the gpudash of other nodes, which relay their training processes' messages.
 
-Who does not hold the token is let go of at once, or after a moment of silence. A node that does is
-trusted as far as its training goes: what it says may only be a training's words.
+A connection without the token is closed at once, or after a moment of silence. A node with the
+token may send only the messages of a training.
 """
 
 import platform
@@ -16,7 +16,7 @@ from gpudash.errors import UNDECODABLE, SourceError, UsageError
 from gpudash.format import plain
 from gpudash.protocol import Envelope, GpuReading, HostReading, Reading, Stacks, Started
 from gpudash.run import handshake
-from gpudash.run.addresses import Address, found, why_not
+from gpudash.run.addresses import Address, resolved, why_not
 from gpudash.run.clocks import Difference, moved
 from gpudash.run.handshake import Answer, Challenge, Denied
 from gpudash.run.lines import LINE_BYTES, HungUp, Lines, Lost
@@ -37,66 +37,66 @@ from gpudash.run.member import NodeLost
 STRANGER_S = 5.0
 STRANGER_BYTES = 1024
 MOST_STRANGERS = 64
-"""Of those that have not proved anything: how long, how much they may say, and how many."""
+"""Limits of connections without a proof: seconds, bytes, and their number."""
 BACKLOG = 128
-"""… that wait until some of them are gone."""
-MOST_TOLD = 8
-"""Hosts that are named because their token is wrong: strangers may not fill the log."""
+"""Connections that may wait to be accepted."""
+MOST_DENIED = 8
+"""Most hosts that are logged for a wrong token: strangers must not fill the log."""
 NAME_LENGTH, TEXT_LENGTH = 64, 200
 UNNAMED = "another node"
-"""No name would mean this machine, and so would this machine's."""
+"""A node's name if it sends none: an empty one means this machine."""
 READ_THERE = "node"
-"""The source of what nodes read: it counts its messages beside `telemetry`, which is read here."""
+"""Source of the nodes' readings; its sequence numbers are apart from the local `telemetry`."""
 
 
 class Nodes:
-    """Listens, and has a channel to each training process elsewhere."""
+    """Listens for nodes, and has a channel to each of their training processes."""
 
     def __init__(self, address: Address, token: str) -> None:
-        """Listen there. Raises UsageError."""
+        """Listen on the address. Raises UsageError."""
         try:
-            family, place = found(address)[0]
+            family, place = resolved(address)[0]
             self._listening = socket.create_server(place, family=family, backlog=BACKLOG)
         except OSError as error:
             raise UsageError(f"cannot listen on {address}: {why_not(error)}") from error
         self._listening.setblocking(False)
         self.address = Address(address.host, self._listening.getsockname()[1])
         self.sentences: list[str] = [f"listens on {self.address} for other nodes"]
-        """What the user should know; whoever has read them clears them."""
+        """Sentences for the user; the reader clears them."""
         self._token = token
         self._strangers: list[_Stranger] = []
         self._nodes: list[_Node] = []
-        self._told: set[str] = set()
-        self._awaited = selectors.DefaultSelector()  # where an answer's time of arrival counts
+        self._denied: set[str] = set()
+        self._awaited = selectors.DefaultSelector()  # answers whose arrival is timed
 
     def fileno(self) -> int:
-        """Return what becomes readable when a turn should come at once."""
+        """Return a descriptor that is readable when `turn` should be called at once."""
         return self._awaited.fileno()
 
     def turn(self) -> list["Channel"]:
-        """Hear everybody; return the training processes that are new."""
+        """Read all connections; return channels to new training processes."""
         self._accept()
         for stranger in list(self._strangers):
-            if not self._hear(stranger):
+            if not self._read_stranger(stranger):
                 self._strangers.remove(stranger)
         return [channel for node in list(self._nodes) for channel in self._turn_of(node)]
 
     def readings(self) -> list[Envelope]:
-        """Return what was read on the nodes since the last call, each by its rank."""
+        """Return the nodes' readings since the last call, each with its rank."""
         found = [one for node in self._nodes for one in node.readings]
         for node in self._nodes:
             node.readings.clear()
         return found
 
     def ask(self, command: Stacks) -> set[str]:
-        """Ask where their processes are; return the names of those that can tell."""
-        able = [node for node in self._nodes if node.tells_stacks]
+        """Request stacks from the nodes; return the names of those that can send them."""
+        able = [node for node in self._nodes if node.sends_stacks]
         for node in able:
             node.say(own_line(command))
         return {node.name for node in able}
 
     def close(self) -> None:
-        """Let go of all: their training goes on."""
+        """Close all connections; the nodes' training goes on."""
         self._listening.close()
         for stranger in self._strangers:
             stranger.lines.close()
@@ -117,8 +117,8 @@ class Nodes:
             self._await(stranger.lines, wanted=True)
             self._strangers.append(stranger)
 
-    def _hear(self, stranger: "_Stranger") -> bool:
-        """Tell whether it remains one."""
+    def _read_stranger(self, stranger: "_Stranger") -> bool:
+        """Read a stranger's answer; return whether it is still a stranger."""
         try:
             said = stranger.answer()
             if said is None and time.monotonic() - stranger.asked_s < STRANGER_S:
@@ -126,11 +126,11 @@ class Nodes:
         except (Lost, *UNDECODABLE):
             said = None
         self._await(stranger.lines, wanted=False)
-        if said is not None and handshake.is_right(self._token, stranger.challenge, said):
+        if said is not None and handshake.is_valid_answer(self._token, stranger.challenge, said):
             self._trust(stranger, said)
             return False
         if said is not None:
-            self._tell_wrong_token(stranger)
+            self._deny(stranger)
         stranger.lines.close()
         return False
 
@@ -144,10 +144,10 @@ class Nodes:
         within_ms = 1e3 * node.difference.within_s
         self.sentences.append(f"node {node.name} is connected; clocks within {within_ms:.1f} ms")
 
-    def _tell_wrong_token(self, stranger: "_Stranger") -> None:
+    def _deny(self, stranger: "_Stranger") -> None:
         stranger.say(Denied())
-        if len(self._told) < MOST_TOLD and stranger.host not in self._told:
-            self._told.add(stranger.host)
+        if len(self._denied) < MOST_DENIED and stranger.host not in self._denied:
+            self._denied.add(stranger.host)
             self.sentences.append(f"{plain(stranger.host)} was turned away: its token is wrong")
 
     # ── nodes ───────────────────────────────────────────────────────────────────────────
@@ -178,19 +178,19 @@ class Nodes:
 
 
 class Channel:
-    """A training process elsewhere, as a connection to it."""
+    """A connection to a training process on another node."""
 
     def __init__(self, process: int, node: "_Node") -> None:
         self.process = process
         self.rank = 0
-        """As its process says."""
+        """The rank that the process reports."""
         self.node = node.name
         self._node = node
         self._arrived: list[bytes] = []
         self.ended = False
 
     def put(self, said: bytes) -> None:
-        """Take a line that it has said; an empty one is its last."""
+        """Add a line from the process; an empty one is its last."""
         if said and not self.ended:
             self._arrived.append(said)
         self.ended = self.ended or not said
@@ -205,31 +205,31 @@ class Channel:
         return lines
 
     def send(self, line: bytes) -> None:
-        """Hand it over."""
+        """Send a line to the process."""
         self._node.say(line_of(self.process, line))
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection to the process."""
         if not self.ended:
             self.ended = True
             self._node.say(line_of(self.process, b""))
 
-    def taken(self, envelope: Envelope) -> Envelope:
-        """Return what it tells, by our clock. Raises SourceError for what is no training's."""
+    def converted(self, envelope: Envelope) -> Envelope:
+        """Return the message by the local clock. Raises SourceError for another source's."""
         if envelope.source != "training":
             raise SourceError(f"it speaks as {plain(envelope.source)[:NAME_LENGTH]!r}")
         self.rank = envelope.rank
-        return self._node.taken(envelope)
+        return self._node.converted(envelope)
 
 
 class _Stranger:
-    """Who has connected and proved nothing so far."""
+    """A connection without a proof so far."""
 
     def __init__(self, connection: socket.socket, host: str) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.host = host
         self.lines = Lines(connection, STRANGER_BYTES)
-        self.challenge = Challenge(nonce=handshake.drawn())
+        self.challenge = Challenge(nonce=handshake.new_nonce())
         self.asked_s = time.monotonic()
         self.say(self.challenge)
 
@@ -237,41 +237,41 @@ class _Stranger:
         self.lines.send(msgspec.json.encode(said))
 
     def answer(self) -> Answer | None:
-        """Return its answer, once it has come. Raises Lost or UNDECODABLE."""
+        """Return the answer, once it has arrived. Raises Lost or UNDECODABLE."""
         line = self.lines.read_one()
         return None if line is None else msgspec.json.decode(line, type=Answer)
 
 
 class _Node:
-    """A gpudash that holds the token, and the training processes that it relays."""
+    """Another node's gpudash, with the training processes that it relays."""
 
     def __init__(self, lines: Lines, said: Answer) -> None:
         name = plain(said.node)[:NAME_LENGTH]
         self.name = UNNAMED if not name else f"another {name}" if name == platform.node() else name
         self.run = said.run
-        self.tells_stacks = "stacks" in said.can
+        self.sends_stacks = "stacks" in said.can
         self.lines = lines
         lines.longest = LINE_BYTES
         self.difference = Difference()
         self.readings: list[Envelope] = []
         self.parting = ""
-        """What it has said of its command's end."""
+        """The sentence of its Parting."""
         self.is_awaited = False
-        """Whether the time at which its answer arrives counts."""
+        """Whether a Pong is awaited, whose time of arrival counts."""
         self.is_closed = False
         self._channels: dict[int, Channel] = {}
         self._ranks: dict[str, int] = {}  # which rank trains on a GPU
         self._heard_s = self._asked_s = time.monotonic()
 
     def turn(self) -> list[Channel]:
-        """Hear it; return the processes that are new. Raises Lost or UNDECODABLE."""
+        """Read its lines; return channels to new processes. Raises Lost or UNDECODABLE."""
         now_s = time.monotonic()
         new = []
         for line in self.lines.read():
             self._heard_s = now_s
             process, said = parsed(line)
             if process == OURSELVES:
-                self._hear(msgspec.json.decode(said, type=FromRelay), now_s)
+                self._take_own(msgspec.json.decode(said, type=FromRelay), now_s)
                 continue
             if process not in self._channels and said:
                 self._channels[process] = Channel(process, self)
@@ -287,7 +287,7 @@ class _Node:
             self.say(own_line(Ping(asked_s=now_s)))
         return new
 
-    def _hear(self, said: FromRelay, now_s: float) -> None:
+    def _take_own(self, said: FromRelay, now_s: float) -> None:
         match said:
             case Pong():
                 self.difference.take(said.asked_s, said.clock_s, now_s)
@@ -298,16 +298,16 @@ class _Node:
                 self._take(said, self._ranks[said.uuid], now_s)
             case HostReading() if said.pid is not None:
                 channel = self._channels.get(said.pid)
-                if channel is not None and not channel.ended:  # else it was refused
+                if channel is not None and not channel.ended:  # else the process was refused
                     self._take(said, channel.rank, now_s)
 
     def _take(self, reading: Reading, rank: int, now_s: float) -> None:
         body = moved(reading, self.difference.behind_s)
-        told = Envelope(source=READ_THERE, rank=rank, seq=0, sent_s=now_s, body=body)
-        self.readings.append(told)
+        envelope = Envelope(source=READ_THERE, rank=rank, seq=0, sent_s=now_s, body=body)
+        self.readings.append(envelope)
 
-    def taken(self, envelope: Envelope) -> Envelope:
-        """Return what a training process tells, by our clock."""
+    def converted(self, envelope: Envelope) -> Envelope:
+        """Return a training process's message by the local clock."""
         body = envelope.body
         if isinstance(body, Started):
             body = msgspec.structs.replace(body, node=self.name)
@@ -317,11 +317,11 @@ class _Node:
         return msgspec.structs.replace(moved(envelope, by_s), body=moved(body, by_s))
 
     def say(self, line: bytes) -> None:
-        """Say it, if it is there to hear it."""
-        with suppress(Lost):  # reading tells
+        """Send the line, if the connection still exists."""
+        with suppress(Lost):  # reading notices that
             self.lines.send(line)
 
     def close(self) -> None:
-        """Hang up on all of it."""
+        """Close the connection and all channels."""
         self.is_closed = True
         self.lines.close()

@@ -1,6 +1,6 @@
-"""Messages in their order and in terms of the whole run, so that no view has to count again.
+"""Order messages and number segments over the whole run, so that views need not.
 
-A worker counts its segments from 0; a run has several workers. No I/O, no clock.
+Each worker counts its segments from 0, and a run may have several workers. No I/O, no clock.
 """
 
 from collections import deque
@@ -21,22 +21,22 @@ from gpudash.protocol import (
 )
 
 WORKER = ("training", "output")
-"""The sources that a worker's process speaks as."""
+"""Source names of a worker's process."""
 
 
 class Normaliser:
-    """Stamps run-wide segments and how warm each step was; drops what came before."""
+    """Stamps run-wide segments and steps since the last break; drops repeats."""
 
     def __init__(self) -> None:
-        self._newest: dict[tuple[str, int], int] = {}  # of each source and rank, its `seq`
+        self._newest: dict[tuple[str, int], int] = {}  # newest `seq` of each source and rank
         self._base: int | None = None  # added to the worker's count of segments
         self._segment = 0
         self._breaks = deque([0])  # steps followed by a start, a change or a pause
 
     def take(self, envelope: Envelope) -> Event | Reading | None:
-        """Return what views are told; None for a repetition and for what is not theirs.
+        """Return the message for the views; None for a repeat, and for one that views do not use.
 
-        They know rank 0 alone, and of what a source can do the training's word.
+        Views use rank 0's messages, and only the training's Hello.
         """
         key, body = (envelope.source, envelope.rank), envelope.body
         if envelope.seq <= self._newest.get(key, -1):
@@ -48,7 +48,7 @@ class Normaliser:
     def stamp(self, body: Event | Reading) -> Event | Reading:
         """Return the message in terms of the run."""
         match body:
-            case Restarted():  # another process speaks, and counts anew
+            case Restarted():  # another process, which counts from 0
                 newest = self._newest.items()
                 self._newest = {key: seq for key, seq in newest if key[0] not in WORKER}
             case Started():

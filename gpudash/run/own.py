@@ -1,6 +1,6 @@
-"""Workloads that are not in the catalogue: known here by their description alone.
+"""Look up workloads that are not in the catalogue, by a description.
 
-A child runs the user's code to describe it. This process never does.
+A child process imports the user's code and describes it. This process never imports that code.
 """
 
 import msgspec
@@ -16,9 +16,9 @@ from workloads.own.names import installed, is_file
 
 
 def find(name: str) -> Entry:
-    """Return the entry of any workload; one of a user's own is described first.
+    """Return the entry of any workload; a user's own is described by a child first.
 
-    Raises LeverError, with the line of the user's code that failed.
+    Raises LeverError, with the failed line of the user's code.
     """
     if name in CATALOGUE:
         return CATALOGUE[name]
@@ -27,7 +27,7 @@ def find(name: str) -> Entry:
     done = child.run("-m", "gpudash.worker.describe", name)
     try:
         description: Description = msgspec.json.decode(done.stdout, type=Description)
-    except msgspec.DecodeError as error:  # it ended before it had said anything
+    except msgspec.DecodeError as error:  # it ended without a description
         words = [line for line in done.stderr.splitlines() if line.strip()] or [""]
         why = f"{name}: Python ended with {done.returncode} while importing it: {words[-1]}"
         raise LeverError(plain(why.rstrip(": "))) from error

@@ -1,4 +1,4 @@
-"""Several ranks of a workload as one source: torchrun's process, and theirs, which it starts."""
+"""Run several ranks of a workload as one source: torchrun, and the processes it starts."""
 
 from collections import Counter
 from pathlib import Path
@@ -15,32 +15,32 @@ LAUNCHER = ("-m", "gpudash.worker.launch")
 
 
 def start(plan: Plan) -> Source:
-    """Start what the plan asks for: one process, or several. Raises WorkerError."""
+    """Start the plan's process, or its several ranks. Raises WorkerError."""
     return WorkerProcess(plan) if plan.nproc == 1 else RankProcesses(plan)
 
 
 class RankProcesses(WorkerProcess):
-    """The launcher with its pipes, and a line to each rank. Rank 0 leads (`lockstep.py`)."""
+    """The launcher with its pipes, and a connection to each rank. Rank 0 leads (`lockstep.py`)."""
 
     def __init__(self, plan: Plan) -> None:
-        """Start them. Raises WorkerError."""
+        """Start the launcher. Raises WorkerError."""
         super().__init__(plan, LAUNCHER)
         self._ranks = TrainingProcesses(Rendezvous(Path(self._scratch.name)), rank_0_leads=True)
         self._seqs: Counter[tuple[str, int]] = Counter()
-        self._unheard: list[Envelope] = []
-        self._failures: list[tuple[int, Failed]] = []  # and whose each is
-        self._death: Failed | None = None  # of a rank, without a word of its own
+        self._unanswered: list[Envelope] = []
+        self._failures: list[tuple[int, Failed]] = []  # each with its rank
+        self._death: Failed | None = None  # of a rank that could not report it
 
     def send(self, command: AnyCommand, /) -> None:
-        """Hand it to rank 0, which leads the others."""
-        self._unheard += self._ranks.send(command)
+        """Send the command to rank 0, which leads the others."""
+        self._unanswered += self._ranks.send(command)
 
     def read(self) -> list[Envelope]:
-        """Return what has arrived; after the end of all, which rank has failed first, and why."""
+        """Return the messages that have arrived; at the end, the first rank's failure."""
         has_ended = self.exit_code() is not None
-        unheard, self._unheard = self._unheard, []
+        unanswered, self._unanswered = self._unanswered, []
         found = []
-        for envelope in (*super().read(), *unheard):
+        for envelope in (*super().read(), *unanswered):
             if isinstance(envelope.body, Failed):
                 self._death = envelope.body
             else:
@@ -57,12 +57,12 @@ class RankProcesses(WorkerProcess):
         return [self._numbered(one) for one in found]
 
     def close(self) -> None:
-        """End all of them."""
+        """End all processes."""
         super().close()
         self._ranks.close()
 
     def _first_failure(self) -> Failed | None:
-        """Return what went wrong first: what the other ranks say came of it."""
+        """Return the first failure: the other ranks' failures follow from it."""
         if not self._failures:
             return None
         rank, first = min(self._failures, key=lambda one: one[1].at_s)

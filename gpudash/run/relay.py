@@ -1,7 +1,7 @@
-"""Hands what this node's training processes tell to a gpudash elsewhere, and its commands to them.
+"""Relay this node's training processes to a gpudash on another node, and its commands to them.
 
-Whatever becomes of the connection, the training goes on: it is not watched then, and costs what an
-unwatched one costs. The connection is tried again, less and less often.
+Without a connection the training goes on unwatched, at the cost of an unwatched one. The relay
+tries to connect again, at growing intervals.
 """
 
 import platform
@@ -28,9 +28,9 @@ from gpudash.protocol import (
 )
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import handshake, stacks
-from gpudash.run.addresses import Address, found, why_not
+from gpudash.run.addresses import Address, resolved, why_not
 from gpudash.run.arrivals import Arrivals
-from gpudash.run.handshake import Challenge, Denied, Said, Welcome, is_welcome
+from gpudash.run.handshake import Challenge, Denied, Said, Welcome, is_valid_welcome
 from gpudash.run.lines import Lines, Lost
 from gpudash.run.link import (
     OURSELVES,
@@ -49,51 +49,51 @@ from gpudash.run.telemetry_source import TelemetrySource
 
 TURN_S = 0.05
 CONNECT_S = 3.0
-"""So long a host may take to answer at all."""
+"""Seconds that a host may take to accept a connection."""
 ANSWER_S = 10.0
-"""… and the gpudash there, which has other strangers too."""
+"""Seconds that the gpudash there may take to answer: it may have other connections."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 DECODER: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)
 TO_RELAY: msgspec.json.Decoder[ToRelay] = msgspec.json.Decoder(ToRelay)
 STACK_CHARACTERS = 1 << 14
-"""Of a stack, its innermost calls: those of hundreds of processes travel at once."""
+"""Most characters of a stack, innermost calls first: hundreds of stacks are sent at once."""
 END_S = 1.0
-"""So long the last words of a training may take, once its command has ended."""
+"""Seconds that the last messages of a training may take after its command's end."""
 
 
 class _Unreachable(Exception):  # noqa: N818  # it is tried again
-    """The gpudash elsewhere cannot be had now; the text says why."""
+    """The other gpudash cannot be reached now; the text says why."""
 
 
 class OtherVersionError(UsageError):
-    """The gpudash elsewhere speaks another protocol."""
+    """The other gpudash speaks another protocol version."""
 
 
 class Relay:
-    """The end of the node that connects."""
+    """The connecting node's end."""
 
-    def __init__(self, address: Address, token: str, say: Callable[[str], None]) -> None:
-        """Find the host. `say` takes a line for the user, on any thread. Raises UsageError."""
+    def __init__(self, address: Address, token: str, notify: Callable[[str], None]) -> None:
+        """Resolve the host; `notify` gets lines for the user, on any thread. Raises UsageError."""
         self._address = address
         self._token = token
-        self._say = say
-        self._run = handshake.drawn()
+        self._notify = notify
+        self._run = handshake.new_nonce()
         self._ending = threading.Event()
         self._parting = ""
         self._lines: Lines | None = None
         try:
-            self._places = found(address)
+            self._places = resolved(address)
         except OSError as error:
             raise UsageError(f"cannot connect to {address}: {why_not(error)}") from error
 
     def try_once(self) -> None:
-        """Connect, if that is possible now. Raises UsageError for another version."""
+        """Try to connect once. Raises UsageError for another protocol version."""
         with suppress(_Unreachable):
             self._lines = self._connect(CONNECT_S)
 
     @contextmanager
     def running(self, place: Rendezvous) -> Iterator[None]:
-        """Relay what comes there until the end of the block, on a thread of its own."""
+        """Relay this rendezvous's processes on a thread, until the end of the block."""
         run = partial(self._run_on, place)
         thread = threading.Thread(target=run, name="gpudash-relay", daemon=True)
         thread.start()
@@ -103,34 +103,34 @@ class Relay:
             self._ending.set()
             thread.join(2 * END_S)  # it may be in the middle of a connection
 
-    def part(self, text: str) -> None:
-        """Say how the command has ended, as the last word."""
+    def set_parting(self, text: str) -> None:
+        """Set the sentence on the command's end, which is sent last."""
         self._parting = text
 
     def _run_on(self, place: Rendezvous) -> None:
-        pause_s, told = FIRST_PAUSE_S, ""
+        pause_s, reported = FIRST_PAUSE_S, ""
         while not self._ending.is_set():
             try:
                 lines, self._lines = self._lines or self._connect(ANSWER_S), None
             except (_Unreachable, OtherVersionError) as error:
-                if str(error) != told and not self._ending.is_set():  # once
-                    told = str(error)
-                    self._say(f"gpudash: {told}; the training goes on, unwatched")
+                if str(error) != reported and not self._ending.is_set():  # once
+                    reported = str(error)
+                    self._notify(f"gpudash: {reported}; the training goes on, unwatched")
                 self._ending.wait(pause_s * random.uniform(0.7, 1.0))  # not all nodes at once
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
                 continue
-            if told:
-                self._say(f"gpudash: connected to {self._address}")
-            pause_s, told = FIRST_PAUSE_S, ""
+            if reported:
+                self._notify(f"gpudash: connected to {self._address}")
+            pause_s, reported = FIRST_PAUSE_S, ""
             with closing(_Watched(place, lines)) as watched, suppress(Lost, *UNDECODABLE):
-                watched.until(self._ending)
+                watched.run_until(self._ending)
                 watched.finish(self._parting)
             self._ending.wait(FIRST_PAUSE_S)
 
     # ── the connection ──────────────────────────────────────────────────────────────────
 
     def _connect(self, patience_s: float) -> Lines:
-        """Return a connection that has proved itself. Raises _Unreachable or OtherVersionError."""
+        """Return a connection after the handshake. Raises _Unreachable or OtherVersionError."""
         lines = Lines(self._open())
         try:
             self._shake_hands(lines, time.monotonic() + patience_s)
@@ -156,7 +156,7 @@ class Relay:
 
     def _shake_hands(self, lines: Lines, until_s: float) -> None:
         there = f"the gpudash at {self._address}"
-        challenge = self._heard(lines, until_s)
+        challenge = self._received(lines, until_s)
         if not isinstance(challenge, Challenge):
             raise _Unreachable(f"{there} says what makes no sense")
         if challenge.protocol != PROTOCOL_VERSION:
@@ -167,13 +167,13 @@ class Relay:
         node, clock_s = platform.node(), time.monotonic()
         said = handshake.answer(self._token, challenge, node=node, run=self._run, clock_s=clock_s)
         lines.send(msgspec.json.encode(said))
-        back = self._heard(lines, until_s)
+        back = self._received(lines, until_s)
         if isinstance(back, Denied):
             raise _Unreachable(f"{there} has another token")
-        if not (isinstance(back, Welcome) and is_welcome(self._token, challenge, said, back)):
+        if not (isinstance(back, Welcome) and is_valid_welcome(self._token, challenge, said, back)):
             raise _Unreachable(f"whoever listens at {self._address} does not know the token")
 
-    def _heard(self, lines: Lines, until_s: float) -> Said:
+    def _received(self, lines: Lines, until_s: float) -> Said:
         """Wait for the next line. Raises _Unreachable."""
         try:
             while (left_s := until_s - time.monotonic()) > 0 and not self._ending.is_set():
@@ -188,27 +188,27 @@ class Relay:
 
 
 class _Watched:
-    """Training processes of this node, while they are watched from elsewhere."""
+    """The training processes of this node, while another gpudash watches them."""
 
     def __init__(self, place: Rendezvous, lines: Lines) -> None:
         self._place = place
         self._arrivals = Arrivals(place)
         self._lines = lines
         self._processes: dict[tuple[int, int], Lines] = {}
-        self._unseen: set[int] = set()  # of another namespace: their numbers are not ours
-        self._spoken: set[int] = set()  # their own words come first
+        self._unseen: set[int] = set()  # of another PID namespace: their numbers differ here
+        self._spoken: set[int] = set()  # these have sent their first message
         self._question: stacks.Signalled | None = None
         self._refused: set[tuple[int, int]] = set()
         self._telemetry = TelemetrySource()
         self._heard_s = time.monotonic()
 
-    def until(self, ending: threading.Event) -> None:
-        """Relay. Raises Lost or UNDECODABLE where the connection is of no more use."""
+    def run_until(self, ending: threading.Event) -> None:
+        """Relay until `ending` is set. Raises Lost or UNDECODABLE if the connection is unusable."""
         while not ending.is_set():
             self._turn()
 
     def finish(self, parting: str) -> None:
-        """Relay the last words of all."""
+        """Relay the last messages, then send the Parting."""
         end_s = time.monotonic() + END_S
         while self._processes and time.monotonic() < end_s:
             self._turn()
@@ -217,7 +217,7 @@ class _Watched:
             self._turn()
 
     def close(self) -> None:
-        """Let go of both sides."""
+        """Close the connections to both sides."""
         self._lines.close()
         for process in self._processes.values():
             process.close()
@@ -240,7 +240,7 @@ class _Watched:
         answers = None if self._question is None else self._question.answers()
         if answers is not None:
             self._question = None
-            self._tell_stacks(answers)
+            self._send_stacks(answers)
         for envelope in self._telemetry.read():
             reading = envelope.body
             if isinstance(reading, HostReading) and reading.pid not in self._unseen:
@@ -270,7 +270,7 @@ class _Watched:
             return
         for key in [one for one in self._processes if one[0] == process]:
             if said:
-                with suppress(Lost):  # reading tells
+                with suppress(Lost):  # reading notices that
                     self._processes[key].send(said)
             else:  # it is not wanted
                 self._refused.add(key)
@@ -280,12 +280,12 @@ class _Watched:
     def _ask_for_stacks(self) -> None:
         unseen = {pid for pid, _ in self._processes} & self._unseen
         now_s, why = time.monotonic(), stacks.IN_CONTAINER
-        self._tell_stacks({pid: Stack(at_s=now_s, why=why, is_known=False) for pid in unseen})
+        self._send_stacks({pid: Stack(at_s=now_s, why=why, is_known=False) for pid in unseen})
         pids = [pid for pid, _ in self._processes if pid not in unseen]
         self._question = stacks.Signalled(self._place, pids)
 
-    def _tell_stacks(self, found: dict[int, Stack]) -> None:
-        """Tell it as a word of each process that is still there."""
+    def _send_stacks(self, found: dict[int, Stack]) -> None:
+        """Send each stack as a message of its process, if that is still connected."""
         for pid in found.keys() & {pid for pid, _ in self._processes} & self._spoken:
             stack = msgspec.structs.replace(found[pid], text=found[pid].text[:STACK_CHARACTERS])
             said = Envelope(source="training", seq=0, sent_s=time.monotonic(), body=stack)
@@ -299,6 +299,6 @@ class _Watched:
 
 
 def _of_training(reading: HostReading) -> HostReading:
-    """Return the reading without what this gpudash takes: the one that listens tells its own."""
-    told = {name: one for name, one in reading.values.items() if METRICS[name].kind != "own"}
-    return msgspec.structs.replace(reading, values=told)
+    """Return the reading without gpudash's own usage: the listening end reports its own."""
+    values = {name: one for name, one in reading.values.items() if METRICS[name].kind != "own"}
+    return msgspec.structs.replace(reading, values=values)

@@ -1,7 +1,8 @@
-"""A recording as a source: what it holds, told again by a clock that can be held and moved.
+"""Play a recording as a source, by a clock that can be paused and moved.
 
 The file is streamed twice. One reader goes ahead to the end, which may still grow, for the
-recording's length and its markers; the other tells what is due. To go back is to begin again.
+recording's length and its markers. The other sends the messages that are due. Seeking back starts
+the file again.
 """
 
 import time
@@ -38,13 +39,13 @@ from gpudash.run.speeds import SPEEDS
 from gpudash.views.live import LiveView
 
 NOTHING = Plan(workload="", settings={})
-"""What a replay is of, until its recording tells."""
+"""The plan of a replay until the recording's own has been read."""
 LATE_S = 2.5
-"""A row leaves at the latest so long after its end: what came before it is told after it."""
+"""Seconds after its end by which a row is written: messages from before may precede it."""
 AT_ONCE = 500
-"""Lines read in one turn, so that a long file holds up nothing else."""
+"""Lines read in one turn, so that a long file delays nothing else."""
 MOST_HELD = 10_000
-"""Messages that wait for rows from before them."""
+"""Most messages that wait for earlier rows."""
 
 
 class _From(NamedTuple):
@@ -55,54 +56,54 @@ class _From(NamedTuple):
 
 
 class Player:
-    """Where a replay stands, in seconds since its recording began; from any thread."""
+    """Controls the position of a replay, in seconds since its recording began; from any thread."""
 
     def __init__(self, speed: float = 1.0, now: Callable[[], float] = time.monotonic) -> None:
         self.now = now
         self.length_s = 0.0
-        """What is known of the recording; the position is never beyond."""
+        """Known length of the recording; the position is never beyond it."""
         self.complete = False
-        """The recording does not grow any more."""
+        """Whether the recording is closed, so that it does not grow any more."""
         self._from = _From(0.0, now(), speed, playing=True)
 
     @property
     def position_s(self) -> float:
-        """Where it stands now."""
+        """The current position in seconds."""
         position_s, at_s, speed, playing = self._from
         played_s = speed * (self.now() - at_s) if playing else 0.0
         return min(position_s + played_s, self.length_s)
 
     @property
     def at_end(self) -> bool:
-        """Whether all that is known has been told."""
+        """Whether the position is at the known end."""
         return self.position_s >= self.length_s
 
     @property
     def playing(self) -> bool:
-        """Whether it goes on, or will once there is more."""
+        """Whether the replay plays, or will once the recording grows."""
         return self._from.playing and not (self.complete and self.at_end)
 
     @property
     def speed(self) -> float:
-        """Seconds of the recording in one second."""
+        """Seconds of the recording per second."""
         return self._from.speed
 
     def play_or_hold(self) -> None:
-        """Go on, from the beginning where nothing more will come; or stand still."""
+        """Pause or resume; at the end of a closed recording, play from the beginning."""
         playing = not self.playing
         again = playing and self.complete and self.at_end
         self._set(0.0 if again else self.position_s, self.speed, playing=playing)
 
     def seek(self, position_s: float) -> None:
-        """Go there; beyond the end: to the end, and stay at it while it grows."""
+        """Go to this position; beyond the end, go to the end and follow it while it grows."""
         self._set(max(position_s, 0.0), self.speed, playing=self._from.playing)
 
     def seek_end(self) -> None:
-        """Go to the end and play on as it grows."""
+        """Go to the end and follow it while it grows."""
         self._set(inf, self.speed, playing=True)
 
     def faster(self, direction: int) -> None:
-        """Take the next speed (+1) or the one before (-1)."""
+        """Select the next higher (+1) or lower (-1) speed."""
         others = [one for one in SPEEDS if (one - self.speed) * direction > 0]
         speed = min(others, key=lambda one: abs(one - self.speed), default=self.speed)
         self._set(self.position_s, speed, playing=self._from.playing)
@@ -112,10 +113,10 @@ class Player:
 
 
 class Replay(Source):
-    """A recording that is played. Nothing may be asked of it but what its player does."""
+    """A recording that is played; it takes no commands except through its player."""
 
     def __init__(self, path: Path, player: Player) -> None:
-        """Open the recording: the log beside a CSV where there is one. Raises UsageError."""
+        """Open the recording, preferring the log beside a CSV. Raises UsageError."""
         self.player = player
         self._name = path.name
         self.path = log_or_csv(path)
@@ -123,24 +124,24 @@ class Replay(Source):
         self._seq = count()
         self._ahead = open_recording(self.path)
         self.origin = self._ahead.origin
-        """When and by what it was recorded."""
+        """When and by what the recording was made."""
         self.at_file_end = False
-        """Nothing more was in the file when it was last read."""
+        """Whether the last read came to the end of the file."""
         self._began_s = self.origin.began_s
         self._overview = LiveView(NOTHING, self._began_s)
         self._markers: tuple[tuple[float, str], ...] = ()
-        self._rows_s = self._newest_s = self._began_s  # the end of the rows, and of all that came
+        self._rows_s = self._newest_s = self._began_s  # end of the rows, newest message
         self._grew_s = player.now()
         self._reader = open_recording(self.path)
         self._begin()
 
     def now(self) -> float:
-        """Return the moment up to which all has been told: a replayed session's clock."""
+        """Return the moment up to which messages have been sent: a replayed session's clock."""
         return self._now_s
 
     @property
     def playback(self) -> Playback:
-        """What a screen shows of the replay."""
+        """The replay's state for the screen."""
         player = self.player
         return Playback(
             name=self._name,
@@ -154,11 +155,11 @@ class Replay(Source):
 
     @property
     def refused(self) -> int:
-        """Lines of the file that make no sense."""
+        """Number of invalid lines in the file."""
         return self._ahead.refused
 
     def read(self) -> list[Envelope]:
-        """Return what is due; a Hello first, where everything is told from the beginning."""
+        """Return the messages that are due; from the beginning, a Hello comes first."""
         try:
             self._look_ahead()
             until_s = self._began_s + self.player.position_s
@@ -172,18 +173,18 @@ class Replay(Source):
         return [*found, self._envelope("replay", self._now_s, self.playback)]
 
     def close(self) -> None:
-        """Close the file."""
+        """Close both readers."""
         self._ahead.close()
         self._reader.close()
 
     def _begin(self) -> None:
-        self._now_s = self._known_s = self._began_s  # every row that began by then has been read
-        self._event_s = self._began_s  # the newest message's moment
+        self._now_s = self._known_s = self._began_s  # every row begun by then is read
+        self._event_s = self._began_s  # the newest message's time
         self._restarted_s = -inf
         self._held: list[tuple[float, int, Envelope | Interval]] = []
         self._every_step = self._reader.origin.every_step
         self._gpus: dict[str, GpuReading] = {}
-        self._base: int | None = None  # the segment that the recorded worker began with
+        self._base: int | None = None  # the recorded worker's first segment
         self._segment = 0  # the newest one
         self._first: list[Envelope] = [self._envelope("training", self._began_s, Hello())]
 
@@ -194,7 +195,7 @@ class Replay(Source):
 
     @property
     def _still(self) -> bool:
-        """Whether the file has stopped growing, as far as one can tell."""
+        """Whether the file seems to have stopped growing."""
         return self.player.complete or self.player.now() - self._grew_s > LATE_S
 
     def _look_ahead(self) -> None:
@@ -229,14 +230,14 @@ class Replay(Source):
         return found
 
     def _read_on(self) -> bool:
-        """Read more; return whether more is known now."""
+        """Read more lines; return whether more is known now."""
         found, known_s = self._reader.read(AT_ONCE), self._known_s
         for one in found:
             if isinstance(one, Closed):
                 self._known_s = inf
                 continue
             at_s, late_s = _moment(one), 0.0
-            if isinstance(one, Envelope):  # told in the order in which they came
+            if isinstance(one, Envelope):  # sent in the order in which they came
                 at_s = self._event_s = max(one.sent_s if self._every_step else at_s, self._event_s)
                 late_s = 0.0 if self._every_step else LATE_S + self._reader.origin.interval_s
                 if isinstance(one.body, Restarted):
@@ -245,7 +246,7 @@ class Replay(Source):
                 continue
             self._known_s = max(self._known_s, at_s - late_s)
             if isinstance(one, Interval) and one.began_s < self._restarted_s < at_s:
-                at_s = nextafter(self._restarted_s, -inf)  # its steps are all of the worker before
+                at_s = nextafter(self._restarted_s, -inf)  # all its steps are of the worker before
             heappush(self._held, (at_s, next(self._seq), one))
         if not found and self._still:
             self._known_s = inf
@@ -257,18 +258,18 @@ class Replay(Source):
         if isinstance(one, Interval):
             self._segment = max(self._segment, one.segment)
             bodies = unfold(one, self._gpus, self._base or 0)
-            read = [body for body in bodies if getattr(body, "values", True)]  # else as before
+            read = [body for body in bodies if getattr(body, "values", True)]  # else unchanged
             first = [self._envelope("training", one.ended_s, body) for body in read]
             others = [
                 self._envelope("training", one.ended_s, body, rank)
                 for rank, body in unfold_ranks(one, self._base or 0)
             ]
-            return others + first  # rank 0's is folded with what the others have trained by then
+            return others + first  # rank 0's is folded with the others' samples up to then
         match one.body:
             case Hello():
                 return []
             case GpuReading(uuid=uuid) as reading if not self._every_step:
-                self._gpus[uuid] = replace(reading, values={})  # rows do not know its name
+                self._gpus[uuid] = replace(reading, values={})  # rows lack the GPU's name
                 return []
             case Started() as started if one.rank == 0:
                 self._base = started.segment or (0 if self._base is None else self._segment + 1)
@@ -279,7 +280,7 @@ class Replay(Source):
 
 
 def _moment(one: Envelope | Interval) -> float:
-    """Return when it happened, in the order in which everything is told."""
+    """Return the time by which messages and rows are ordered."""
     if isinstance(one, Interval):
         return one.ended_s
     if isinstance(one.body, Progress | GpuReading | HostReading):

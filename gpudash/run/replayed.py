@@ -1,4 +1,4 @@
-"""A recording told to its end at once: what the dashboard shows after a replay, as one record."""
+"""Replay a recording to its end at once, and return what the dashboard would then show."""
 
 from contextlib import closing
 from itertools import count
@@ -19,31 +19,31 @@ from gpudash.views.time_breakdown import TimeBreakdown
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a recording tells."""
+    """The contents of a recording."""
 
     name: str
-    """The file's, as it was named."""
+    """The file's name."""
     origin: Origin
     metadata: Metadata | None
-    """What the JSON beside says; None where there is none."""
+    """From the JSON beside the recording; None without one."""
     snapshot: Snapshot
-    """At its end."""
+    """At the recording's end."""
     started: Started | None
-    """How the last worker started; None where none did."""
+    """The last worker's start; None if none started."""
     steps_per_s: float | None
-    """Of the last worker's steps after its first one."""
+    """The last worker's rate, without its first step."""
     account: TimeBreakdown
     failures: tuple[Failure, ...]
     notices: tuple[str, ...]
     unknown: str | None
-    """What a CSV without a log does not know."""
+    """What a CSV without a log lacks, in words."""
     refused: int
-    """Lines that make no sense."""
+    """Number of invalid lines."""
 
 
 def replayed(path: Path) -> Replayed:
-    """Tell a recording to its end: the log beside a CSV where there is one. Raises UsageError."""
-    clock = count(step=2 * LATE_S)  # what has not come by the next look will not come
+    """Replay a recording to its end, preferring the log beside a CSV. Raises UsageError."""
+    clock = count(step=2 * LATE_S)  # each look is late enough to count the file as complete
     replay = Replay(path, Player(now=lambda: float(next(clock))))
     replay.player.seek_end()
     fold = _FoldToEnd(replay.origin.began_s)
@@ -55,7 +55,7 @@ def replayed(path: Path) -> Replayed:
             raise UsageError(str(error)) from error
         snapshot = fold.snapshot(replay.now())
     metadata = read(beside(replay.path))
-    known = metadata.account if metadata else None  # the run's own, of single steps
+    known = metadata.account if metadata else None  # the run's own, from single steps
     return Replayed(
         name=path.name,
         origin=replay.origin,
@@ -72,7 +72,7 @@ def replayed(path: Path) -> Replayed:
 
 
 class _FoldToEnd(Fold):
-    """Folds what a replay tells, and keeps what a session hands on, or shows no more."""
+    """Folds a replay, and keeps failures, notices and the last rows of ended ranks."""
 
     def __init__(self, began_s: float) -> None:
         super().__init__(NOTHING, began_s)
@@ -81,11 +81,11 @@ class _FoldToEnd(Fold):
         self.failures: list[Failure] = []
         self.notices: list[str] = []
         self._began_s = began_s
-        self._last_rows: dict[int, RankRow] = {}  # of each rank that has ended, what it did last
-        self._last_straggler: Straggler | None = None  # where one has ended
+        self._last_rows: dict[int, RankRow] = {}  # the last row of each ended rank
+        self._last_straggler: Straggler | None = None  # when a rank ended
 
     def read(self, replay: Replay) -> None:
-        """Fold what is due; at the end nothing is but where the replay stands."""
+        """Fold the messages that are due; at the end only the Playback is left."""
         *envelopes, _playback = replay.read()
         for envelope in envelopes:
             self._keep_last(envelope)
@@ -96,7 +96,7 @@ class _FoldToEnd(Fold):
         self.at_end = replay.at_file_end and not envelopes
 
     def snapshot(self, now_s: float, hang: Hang | None = None) -> Snapshot:
-        """Return what is to be shown at the end: what ranks that have ended did last."""
+        """Return the snapshot at the end, with the last rows of ended ranks."""
         snapshot = super().snapshot(now_s, hang)
         ranks = tuple(
             replace(self._last_rows.get(row.rank, row), steps=row.steps) for row in snapshot.ranks

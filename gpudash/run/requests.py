@@ -1,4 +1,4 @@
-"""What is asked of a thread that waits for messages too."""
+"""Pass requests to a thread that also waits for messages."""
 
 import os
 import select
@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 
 
 class Requests:
-    """Come from any thread; one thread obeys them."""
+    """Requests from any thread, which one thread runs."""
 
     def __init__(self) -> None:
         self._waiting: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -16,25 +16,25 @@ class Requests:
         self._is_closed = False
 
     def put(self, request: Callable[[], None]) -> None:
-        """Have it obeyed, soon."""
+        """Have the request run soon."""
         self._waiting.put(request)
         self.wake()
 
     def wake(self) -> None:
-        """Have `wait` return."""
+        """Make `wait` return."""
         if not self._is_closed:
             with suppress(BlockingIOError):  # full: it wakes anyway
                 os.write(self._wake_write, b"\0")
 
     def wait(self, filenos: Iterable[int], at_most_s: float) -> None:
-        """Wait for a request, or until there is something to read."""
+        """Wait for a request, for something to read, or for `at_most_s` seconds."""
         awaited = select.poll()
         for fd in (self._wake_read, *filenos):
             awaited.register(fd, select.POLLIN)
         awaited.poll(1000 * at_most_s)
 
     def obey(self) -> None:
-        """Obey those that wait."""
+        """Run the waiting requests."""
         with suppress(BlockingIOError):
             os.read(self._wake_read, 1 << 12)
         with suppress(Empty):
@@ -42,7 +42,7 @@ class Requests:
                 self._waiting.get_nowait()()
 
     def close(self) -> None:
-        """Let go of what `wait` needs."""
+        """Close the pipe that `wait` uses."""
         self._is_closed = True
         os.close(self._wake_read)
         os.close(self._wake_write)

@@ -1,4 +1,4 @@
-"""The runs of this user that live, as their directories tell."""
+"""List this user's running commands, from their directories."""
 
 import shutil
 import time
@@ -13,47 +13,47 @@ from gpudash.run import keeper
 from gpudash.run.held import Held, Orphan, attach, watched
 
 YOUNG_S = 60.0
-"""A directory that tells nothing so far may be of a run that only just begins."""
+"""A younger directory without facts may be of a run that just begins."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs, as whoever started it has written down."""
+    """What runs, as written by the process that started it."""
 
     name: str
     command: tuple[str, ...]
     cwd: str
     pid: int
-    """Of the command."""
+    """The command's process id."""
     is_kept: bool
-    """A keeper holds its terminal; a run without a screen has its own."""
+    """Whether a keeper holds its terminal; a run without a screen has its own."""
     processes: tuple[tuple[int, int], tuple[int, int]]
-    """The command, and its keeper or else the gpudash that watches it: process id, and when it
-    began in the kernel's ticks."""
+    """The command, and its keeper or the gpudash that watches it: process id and start time in the
+    kernel's ticks."""
     space: str
-    """What these process ids are counted in: a container has its own."""
+    """PID namespace of these process ids: a container has its own."""
     started_s: float
-    """By the wall clock."""
+    """Wall clock time of the start."""
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run."""
+    """One run of a user's command."""
 
     place: rendezvous.Rendezvous
     facts: Facts
 
     @property
     def lives(self) -> bool:
-        """Whether its command does, or its keeper has something left to tell."""
+        """Whether its command or its keeper is alive."""
         return any(keeper.began_ticks(pid) == began for pid, began in self.facts.processes)
 
     @property
     def has_other_terminal(self) -> bool:
-        """Whether it runs without a screen, under a gpudash that lives."""
+        """Whether it runs without a screen, under a gpudash that is alive."""
         pid, began = self.facts.processes[1]
         return not self.facts.is_kept and keeper.began_ticks(pid) == began
 
     def open(self) -> Held:
-        """Take hold of its command. Raises UsageError where another gpudash has it."""
+        """Connect to the command. Raises UsageError if another gpudash watches it."""
         if self.facts.is_kept:
             return attach(self.place.path, self.facts.name)
         if self.has_other_terminal:
@@ -62,7 +62,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 def living() -> list[Run]:
-    """Return the runs that live, oldest first; remove what others have left behind."""
+    """Return the runs that are alive, oldest first; remove the directories of others."""
     found = []
     with suppress(OSError):
         for path in rendezvous.runs_folder().glob(f"{rendezvous.PREFIX}*"):

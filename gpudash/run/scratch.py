@@ -1,8 +1,8 @@
-"""The directory in which a worker's children keep their sockets.
+"""Manage the directory in which a worker's children keep their sockets.
 
-It is made before the worker starts and removed after its end, by the process that outlives it.
-That one holds a lock on it, which ends with the process, however that ends: what a start can
-lock, nobody uses. (A process id would say nothing where containers share the folder.)
+The worker's parent creates it before the start and removes it after the end. The parent holds a
+lock on it, which ends with the parent, however that ends. So a directory that a later start can
+lock is unused. (A process id would not show that where containers share the folder.)
 """
 
 import fcntl
@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 LONGEST_FOLDER = 55
-"""Of the folder for such a directory, in bytes: multiprocessing makes sockets two names further
-down, and a socket's path ends after 107. Beyond, no batch would ever arrive."""
+"""Longest path of the parent folder, in bytes: multiprocessing makes sockets two names further
+down, and a socket's path may have 107. With a longer one no batch would ever arrive."""
 PREFIX, SUFFIX = "gpudash-", ".s"
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 NAME = re.compile(rf"{PREFIX}\w{{8}}{re.escape(SUFFIX)}")
@@ -25,7 +25,7 @@ class Scratch:
     """A directory that is this process's until `cleanup`."""
 
     def __init__(self) -> None:
-        """Make it, and remove those that nobody uses any more. Raises OSError."""
+        """Create the directory, and remove unused ones. Raises OSError."""
         folder = scratch_folder()
         for path in Path(folder).glob(f"{PREFIX}*{SUFFIX}"):
             _remove_abandoned(path)
@@ -40,7 +40,7 @@ class Scratch:
                 os.close(self._fd)  # another start has removed it before it was locked
 
     def cleanup(self) -> None:
-        """Remove it; again: nothing."""
+        """Remove the directory; a second call does nothing."""
         if self._fd >= 0:
             shutil.rmtree(self.name, ignore_errors=True)
             os.close(self._fd)
@@ -48,7 +48,7 @@ class Scratch:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove it if it is one of this user's and nobody holds its lock."""
+    """Remove a directory of this user's if no process holds its lock."""
     if NAME.fullmatch(path.name) is None:
         return
     with suppress(OSError):  # gone, a link, another user's
@@ -62,7 +62,7 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def scratch_folder() -> str:
-    """Return where temporary files belong, or `/tmp` where that has too long a name."""
+    """Return the folder for temporary files, or `/tmp` if its path is too long."""
     usual = tempfile.gettempdir()
     is_short = len(os.fsencode(usual)) <= LONGEST_FOLDER
-    return usual if is_short else "/tmp"  # noqa: S108  # a directory of its own is made there
+    return usual if is_short else "/tmp"  # noqa: S108  # a private directory is made there

@@ -1,6 +1,6 @@
-"""A command of the user's as a source: what it prints, what its training processes tell, its end.
+"""Read a user's command as a source: its output, its training processes' messages, its end.
 
-It never ends a command that nobody has asked it to end: closing it is leaving.
+The source ends a command only on a Stop. Closing the source leaves the command running.
 """
 
 import re
@@ -50,19 +50,19 @@ ON_SCREEN: tuple[Ability, ...] = (
 )
 HEADLESS: tuple[Ability, ...] = ("record", "profile", "stacks")
 STOPS = (SIGINT, SIGTERM, SIGKILL)
-"""What each further request to end the command sends it."""
+"""The signals of successive Stop commands."""
 OUTPUT_S, TYPING_S = 0.2, 2.0
-"""How often output is read, and for how long after something was typed at each turn."""
+"""Seconds between reads of the output, and seconds after typing in which each turn reads it."""
 BURST_BYTES, SUSTAINED_BYTES_PER_S = 1 << 20, 1 << 16
-"""Of what is printed, so much is shown and recorded at once, and so much in the long run."""
+"""Limits of the output that is shown and recorded: at once, and in the long run."""
 PUT_BACK = "the training was started again: its levers are as the script has them"
 TORCHRUN_REPORT = re.compile(r"^ *rank +: (\d+) \(.*\n *exitcode +: (-?\d+) \(", re.MULTILINE)
 MOST_LINES = 32
-"""Of a message, as of a worker's."""
+"""Most lines of a message, as of a worker's."""
 
 
 class ScriptSource(Source):
-    """The command, and all its processes that train."""
+    """The command, and all its training processes."""
 
     is_ours = False
 
@@ -77,11 +77,11 @@ class ScriptSource(Source):
     ) -> None:
         self.name = name
         self.offered: Offered | None = None
-        """What was found in the training, once it has begun; may be read from any thread."""
+        """Levers and findings of the training, once it has begun; may be read from any thread."""
         self.started = False
-        """Whether a step was ever seen; from any thread too."""
+        """Whether a step was ever seen; may be read from any thread."""
         self.total_steps = 0
-        """Of rank 0."""
+        """Rank 0's steps."""
         self._held = held
         self._processes = TrainingProcesses(place, nodes)
         self._seqs: Counter[tuple[str, int]] = Counter()
@@ -90,40 +90,40 @@ class ScriptSource(Source):
         self._read_s = self._typed_s = 0.0
         self._stops = 0
         self._answers: list[int] = []
-        self._why: str | None = None  # it has ended
+        self._why: str | None = None  # how it ended
         self._is_closed = False
         self._waiting: list[Event] = [Hello(can=can), Status(text=f"starting {name}")]
         self._status = ""
-        self._has_moved = False  # a lever, by somebody who asked for it
+        self._has_moved = False  # whether a lever was changed on request
 
     @property
     def filenos(self) -> tuple[int, ...]:
-        """What other nodes make readable."""
+        """Descriptors that are readable when another node sends."""
         return self._processes.filenos
 
     @property
     def exit_code(self) -> int | None:
-        """How the command ended, negative for a signal; None while it lives, or if unknown."""
+        """The command's exit code, negative for a signal; None while it runs, or if unknown."""
         return self._held.exit_code
 
     @property
     def last_lines(self) -> tuple[str, ...]:
-        """What it has printed last, where its terminal is a keeper's."""
+        """The command's last output; empty unless a keeper has its terminal."""
         return self._lines.newest
 
     @property
     def is_over(self) -> bool:
-        """Whether the command has ended, as far as is known."""
+        """Whether the command is known to have ended."""
         return self._held.over
 
     def read(self) -> list[Envelope]:
-        """Return what was printed and what the training tells; at the end, how it ended."""
+        """Return output and the training's messages; at the end, how the command ended."""
         if self._is_closed or self._why is not None:
             return []
-        # stamped in the order in which it is told: what seems to come late is dropped
+        # numbered in the order of sending: the normaliser drops older numbers
         found = [*self._own(), *self._output(), *self._of_training()]
         if not self._held.over:
-            self._say_how_far()
+            self._report_progress()
             self._waiting += self._processes.notices()
             return [*found, *self._own()]
         while more := self._of_training():
@@ -131,7 +131,7 @@ class ScriptSource(Source):
         return [*found, *self._own(), *self._end()]
 
     def send(self, command: AnyCommand, /) -> None:
-        """Hand it to the training; a Stop is the command's."""
+        """Send the command to the training; a Stop ends the user's command."""
         if isinstance(command, Stop):
             self._answers.append(command.id)
             self._stop()
@@ -150,12 +150,12 @@ class ScriptSource(Source):
         return None if self._why is None else Ended(self._why)
 
     def close(self) -> None:
-        """Leave it: it trains on unwatched."""
+        """Leave the command running, unwatched."""
         self._is_closed = True
         self._processes.close()
         self._held.close()
 
-    # ── what is told ────────────────────────────────────────────────────────────────────
+    # ── messages ────────────────────────────────────────────────────────────────────
 
     def _own(self) -> list[Envelope]:
         now_s = time.monotonic()
@@ -163,7 +163,7 @@ class ScriptSource(Source):
         return [self._stamped("training", 0, now_s, event) for event in events]
 
     def _of_training(self) -> list[Envelope]:
-        """Return what the training processes tell."""
+        """Return the training processes' messages."""
         found = []
         for envelope in self._processes.read():
             body, rank = envelope.body, envelope.rank
@@ -179,7 +179,7 @@ class ScriptSource(Source):
         return found
 
     def _note_levers(self, body: Started | Changed) -> None:
-        """Say so where levers were moved, and the training that began again knows nothing of it."""
+        """Notify the user if a restart has undone changes of levers."""
         if isinstance(body, Started) and self._has_moved and not body.requested:
             self._waiting.append(Notice(text=PUT_BACK))
         self._has_moved = len(body.requested) > 0
@@ -190,7 +190,7 @@ class ScriptSource(Source):
         return Envelope(source=source, rank=rank, seq=seq, sent_s=sent_s, body=body)  # type: ignore[arg-type]  # checked where it is made
 
     def _output(self) -> list[Envelope]:
-        """Return what was printed; of a flood, the newest."""
+        """Return the output; of a flood, the newest."""
         now_s = time.monotonic()
         if now_s - self._read_s < (0 if now_s - self._typed_s < TYPING_S else OUTPUT_S):
             return []
@@ -204,13 +204,13 @@ class ScriptSource(Source):
         rewritten = self._lines.feed(printed)
         return [self._stamped("output", 0, now_s, one) for one in _messages(rewritten)]
 
-    def _say_how_far(self) -> None:
-        """Say what is waited for until a step was seen."""
+    def _report_progress(self) -> None:
+        """Report what is still missing before a first step."""
         if self.started:
             return
-        if self._processes.came_to("nogpudash"):
+        if self._processes.has_mark("nogpudash"):
             status = f"gpudash is not installed in the Python that runs {self.name}"
-        elif self._processes.came_to("torch"):
+        elif self._processes.has_mark("torch"):
             status = "torch is imported; no training step so far"
         else:
             status = f"{self.name} runs; torch is not imported so far"
@@ -222,7 +222,7 @@ class ScriptSource(Source):
         number = STOPS[min(self._stops, len(STOPS) - 1)]
         self._stops += 1
         self._held.signal(number)
-        if number == SIGKILL:  # who starts others may leave them behind
+        if number == SIGKILL:  # a killed launcher may leave its processes behind
             self._processes.kill()
         said = "as Ctrl-C does" if number == SIGINT else f"by {number.name}"
         self._waiting.append(Notice(text=f"{self.name} was asked to end, {said}"))
@@ -262,27 +262,27 @@ class ScriptSource(Source):
         return f"{self.name} exited with {code}{last and f': {last}'}"
 
     def why_no_step(self) -> str:
-        """Return why there is nothing to show."""
-        if self._processes.came_to("nogpudash"):
+        """Return why no training step was seen, as a sentence."""
+        if self._processes.has_mark("nogpudash"):
             return "no training step was seen: gpudash is not installed in the Python that ran it"
-        if self._processes.came_to("failed"):
+        if self._processes.has_mark("failed"):
             return "no training step was seen: gpudash failed in the process that imported torch"
-        if self._processes.came_to("trained"):
+        if self._processes.has_mark("trained"):
             return "the training ended with its first steps: too soon to measure one"
-        if self._processes.came_to("torch"):
+        if self._processes.has_mark("torch"):
             return "no training step was seen, though torch was imported"
-        if self._processes.came_to("python"):
+        if self._processes.has_mark("python"):
             return "no training step was seen: torch was never imported"
         return "no training step was seen: gpudash was not loaded; is this python -I, or no Python?"
 
 
 def _last_words(lines: Sequence[str]) -> str:
-    """Return the last line that is no rule."""
+    """Return the last line with a letter or digit."""
     return next((one.strip() for one in reversed(lines) if any(map(str.isalnum, one))), "")
 
 
 def _failed_rank(lines: Sequence[str]) -> str:
-    """Return which rank failed first, as torchrun reports it at the end; empty without a report."""
+    """Return the rank that failed first by torchrun's final report; empty without a report."""
     found = TORCHRUN_REPORT.findall("\n".join(lines))
     if not found:
         return ""
@@ -293,7 +293,7 @@ def _failed_rank(lines: Sequence[str]) -> str:
 
 
 def _messages(rewritten: Rewritten) -> Iterable[Printed]:
-    """Return messages short enough for a log's reader."""
+    """Yield the lines in messages short enough for a log's reader."""
     lines, replaces = rewritten
     if replaces or lines:
         yield Printed(lines=lines[:MOST_LINES], replaces=replaces)

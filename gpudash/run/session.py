@@ -1,9 +1,9 @@
-"""One run: its sources, the files it writes and the views that fold it.
+"""Conduct one run: its sources, the files it writes and the views that fold it.
 
-The session is the one consumer of all sources. Its thread takes messages in order of
-arrival, writes the recording first, then folds, then, at the screen's rate, hands its
-listener one frozen snapshot. A screen that is stuck delays neither a step nor a row. Everything
-the session does runs on that thread; the methods below leave a request there and return.
+The session is the only consumer of all sources. Its thread reads messages in order of arrival,
+writes the recording first, then folds the views. At the screen's rate it hands its listener one
+frozen snapshot. A stuck screen delays neither a step nor a row. Everything runs on that thread;
+the methods below queue a request and return.
 """
 
 import itertools
@@ -73,16 +73,16 @@ from gpudash.views.memory import owner_lines, owners_title
 
 INTERVAL_S = 0.5
 POLL_S = 0.05
-"""How often the thread looks for a dead worker, and for readings, when nothing arrives."""
+"""Seconds between checks for a dead worker and for readings, when nothing arrives."""
 STOP_TIMEOUT_S = 5.0
-"""A worker that was asked to stop is killed after this."""
+"""Seconds after a Stop until the worker is killed."""
 
 
 class Session:
     """A run that can be watched, changed, recorded, restarted and ended."""
 
     hang_s = LEAST_S
-    """A hang is suspected where no step finishes for so long, and for many steps' time."""
+    """A hang is suspected if no step finishes for this time and for many step times."""
 
     def __init__(
         self,
@@ -96,12 +96,12 @@ class Session:
         beside: Sequence[Source] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`beside` the source of the training others are read: by default the sampler.
+        """`beside` are sources other than the training: by default the sampler.
 
-        `clock` tells the time that all messages are stamped with.
+        `clock` returns the time that messages are stamped with.
         """
         self.plan = plan
-        """What the worker was last started with."""
+        """The plan of the newest worker."""
         self._clock = clock
         self._interval_s = interval_s
         self._snapshot_every_s = 1.0 / rate_hz
@@ -110,29 +110,29 @@ class Session:
         self._requests = Requests()
         self._ids = itertools.count(1)
         self._start_source = start_source
-        self._joined = False  # the training had begun before
+        self._joined = False  # the training had begun before this session
         self._beside = (TelemetrySource(),) if beside is None else tuple(beside)
         self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._run, name="gpudash-session", daemon=True)
         self._training: Source | None = None
         self._recordings = Recordings(self._note_recording_failure)
-        self._conductor = Conductor(self._send_blocks, self._say)
-        self._greeted = False  # the present source of the training has said Hello
-        self._can: tuple[Ability, ...] = ("record",)  # what may be asked of it
+        self._conductor = Conductor(self._send_blocks, self._emit)
+        self._greeted = False  # the training's source has sent a Hello
+        self._can: tuple[Ability, ...] = ("record",)  # its abilities
         self._last_command = 0
         self._said = itertools.count()
         self._ended = threading.Event()
         self._closing = False
         self._close_lock = threading.Lock()
         self._closed = False
-        self._stopping = False  # a stop was asked for
-        self._kill_at_s = math.inf  # finite where it has to be obeyed
+        self._stopping = False  # a Stop was sent
+        self._kill_at_s = math.inf  # finite after a Stop
         self.recording_failure: RecordingError | None = None
         self._begin(clock())
 
     def _begin(self, began_s: float) -> None:
-        """Make everything anew that messages are folded into."""
-        self._fold = Fold(self.plan, began_s, lambda sentence: self._say(Notice(text=sentence)))
+        """Create everything that messages are folded into."""
+        self._fold = Fold(self.plan, began_s, lambda sentence: self._emit(Notice(text=sentence)))
         self._hangs = HangWatch(self.hang_s, self._ask_for_stacks, self._log)
         self._rank_tracks = RankTracks(self._interval_s)
         self._intervals: Intervals | None = None
@@ -141,7 +141,7 @@ class Session:
 
     @property
     def failure(self) -> Failed | None:
-        """How the last worker, or gpudash itself, failed; None while it has not."""
+        """The failure of the newest worker, or of gpudash itself; None without one."""
         return self._last_word if isinstance(self._last_word, Failed) else None
 
     @property
@@ -151,7 +151,7 @@ class Session:
 
     @property
     def steps_per_s(self) -> float | None:
-        """Of the present worker's steps after its first one; None before the second."""
+        """The worker's rate without its first step; None before the second step."""
         return self._fold.whole_run.steps_per_s
 
     # ── requests, from any thread ───────────────────────────────────────────────────────
@@ -159,14 +159,14 @@ class Session:
     def start(self, listener: Listener) -> None:
         """Start the training and the thread. Call from the main thread. Raises WorkerError.
 
-        A listener that fails is told nothing any more.
+        A listener that raises is not called again.
         """
         self._begin(self._clock())
         self._adopt(self._start_source(self.plan))
         self._listener = listener
         self._thread.start()
 
-    # those that ask something of the training return the id by which a snapshot knows of it
+    # requests to the training return the id that appears in a later snapshot
 
     def change(self, settings: Settings) -> int:
         """Set levers at the next step boundary."""
@@ -181,19 +181,18 @@ class Session:
         return self._request(lambda number: self._send(Resume(id=number)))
 
     def profile(self, steps: int, path: Path) -> int:
-        """Trace the next steps, to this file. Raises UsageError for a name that is no text."""
-        asked = text_of(path.absolute())  # the training may be elsewhere
+        """Trace the next steps into this file. Raises UsageError if its name is not valid text."""
+        asked = text_of(path.absolute())  # the training may have another current folder
         return self._request(lambda number: self._send(Profile(id=number, steps=steps, path=asked)))
 
     def memory_owners(self) -> int:
-        """Have two steps recorded, and told who owns device memory."""
+        """Record two steps to find the owners of device memory."""
         return self._request(lambda number: self._send(Memory(id=number)))
 
     def stop(self) -> int:
         """Have the worker finish its step and exit; it is killed if that takes too long.
 
-        A command of the user's is interrupted as by Ctrl-C; asked once more it is terminated,
-        then killed.
+        A user's command is interrupted as by Ctrl-C. A second call terminates it, a third kills it.
         """
         return self._request(self._stop)
 
@@ -215,18 +214,18 @@ class Session:
         self.plan = plan
 
         def replace(_number: int) -> None:
-            self._read_training()  # what it said last
+            self._read_training()  # its last messages
             self._conductor.cancel("the training was restarted")
             self._release()
             for source in self._beside:
                 source.forget()
-            self._say(Restarted(at_s=self._clock(), plan=plan))
+            self._emit(Restarted(at_s=self._clock(), plan=plan))
             self._adopt(training)
 
         return self._request(replace)
 
     def conduct(self, experiment: Experiment) -> int:
-        """Run a comparison or a sweep, as soon as the worker is ready; another one ends."""
+        """Run a comparison or a sweep as soon as the worker is ready; it ends another one."""
         return self._request(lambda _number: self._conductor.conduct(experiment, self._started))
 
     def compare(self, question: Question) -> int:
@@ -234,7 +233,7 @@ class Session:
         return self.conduct(Comparison(question))
 
     def end_comparison(self) -> int:
-        """Have the worker go back to the levers from before the comparison."""
+        """End a comparison; the worker returns to the levers from before."""
 
         def end(number: int) -> None:
             self._conductor.cancel("ended")
@@ -244,13 +243,13 @@ class Session:
 
     def new_row(self) -> None:
         """Begin a new row of the results table with the active settings."""
-        self._requests.put(lambda: self._say(NewRow()))
+        self._requests.put(lambda: self._emit(NewRow()))
 
     def record(self, path: Path, *, force: bool = False, every_step: bool = False) -> None:
-        """Write a CSV and what belongs beside it from now on.
+        """Write a CSV, its JSON and its log from now on.
 
-        The log holds steps and readings as they came where `every_step` asks for it. Raises
-        RecordingError where the files cannot be made.
+        With `every_step` the log holds single steps and readings. Raises RecordingError if the
+        files cannot be created.
         """
         if self._ended.is_set():
             raise RecordingError("nothing is running to record: restart the training first")
@@ -260,7 +259,7 @@ class Session:
         self._begin_recording(RecordingWriter(path, origin, force=force), origin)
 
     def stream(self, fd: int, form: Form) -> RowStream:
-        """Write rows to a descriptor from now on, as they come."""
+        """Write rows to a file descriptor from now on."""
         origin = self._origin(every_step=False)
         stream = RowStream(fd, form, origin)
         self._begin_recording(stream, origin)
@@ -290,7 +289,7 @@ class Session:
         self._requests.put(lambda: self._recordings.end(self._clock(), self._fold.time.account()))
 
     def close(self) -> None:
-        """End everything and complete the recording; waits for it. Closing twice is closing."""
+        """End everything, complete the recording and wait for that; may be called twice."""
         with self._close_lock:
             if self._closed:
                 return
@@ -298,7 +297,7 @@ class Session:
             self._requests.wake()
             if self._thread.ident is not None:
                 self._thread.join()
-            elif not self._ended.is_set():  # never started: at most a recording was asked for
+            elif not self._ended.is_set():  # never started: at most a recording was requested
                 self._requests.obey()
                 self._end()
             for source in self._beside:
@@ -307,11 +306,11 @@ class Session:
             self._requests.close()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the worker's end; return whether it has come."""
+        """Wait for the worker's end; return whether it has ended."""
         return self._ended.wait(timeout_s)
 
     def _request(self, request: Callable[[int], None]) -> int:
-        """Ask something of the training; return the request's id."""
+        """Queue a request to the training; return its id."""
         number = next(self._ids)
 
         def take() -> None:
@@ -327,10 +326,10 @@ class Session:
         try:
             self._consume()
             self._requests.obey()
-            self._read_training()  # what arrived while the listener was busy
+            self._read_training()  # messages that arrived while the listener was busy
             self._read_beside()
-            self._show(self._snapshot(self._clock()))  # the last one is whole
-        except Exception as error:  # noqa: BLE001  # must not end in silence
+            self._show(self._snapshot(self._clock()))  # the last snapshot has all messages
+        except Exception as error:  # noqa: BLE001  # must be reported
             sentence = f"gpudash itself failed: {type(error).__name__}: {error}"
             trace = traceback.format_exc()
             now_s = self._clock()
@@ -345,7 +344,7 @@ class Session:
             self._end()
 
     def _consume(self) -> None:
-        self._say(self.plan)
+        self._emit(self.plan)
         next_snapshot_s = 0.0
         while not self._closing:
             filenos = self._training.filenos if self._training is not None else ()
@@ -360,7 +359,7 @@ class Session:
                 next_snapshot_s = now_s + self._snapshot_every_s
 
     def _end(self) -> None:
-        """Leave nothing behind: the last thing that happens, also after a failure."""
+        """Release the source and complete the recordings, also after a failure."""
         try:
             self._release()
             self._complete_recordings()
@@ -382,10 +381,10 @@ class Session:
                 self._take(envelope)
 
     def _take(self, envelope: Envelope) -> None:
-        """Write first, then fold."""
-        speaks_for_all = envelope.source == "training" and not envelope.rank
-        if isinstance(envelope.body, Hello) and speaks_for_all:
-            if self._greeted:  # it tells everything again, from the beginning
+        """Write a message to the recording first, then fold it."""
+        from_rank_0 = envelope.source == "training" and not envelope.rank
+        if isinstance(envelope.body, Hello) and from_rank_0:
+            if self._greeted:  # a replay starts again from the beginning
                 self._begin(envelope.sent_s)
                 self._notify(lambda listener: listener.on_rewind())
             self._greeted, self._can = True, envelope.body.can
@@ -395,31 +394,31 @@ class Session:
             self._take_rank(envelope.rank, envelope.body)
         item = self._fold.take(envelope)
         if item is not None:
-            self._heed(item)
+            self._act_on(item)
 
     def _take_rank(self, rank: int, body: Started | Progress | HostReading) -> None:
-        """Take what views of rank 0 are not told: another one's start, steps and processes."""
+        """Note another rank's start, steps and processes, which rank 0's views do not use."""
         if isinstance(body, Started):
             for source in self._beside:
                 source.watch(body, rank)
-        if isinstance(body, Started) or self._intervals is not None:  # else nobody takes them
+        if isinstance(body, Started) or self._intervals is not None:  # else no recording needs them
             self._rank_tracks.take(rank, body)
 
-    def _say(self, event: Event) -> None:
-        """Take what the session itself knows as a message too: so a log holds all that is shown."""
+    def _emit(self, event: Event) -> None:
+        """Treat the session's own events as messages too, so that a log holds all that is shown."""
         envelope = self._of_session(event)
         self._recordings.take(envelope)
         self._hangs.take(envelope)
-        self._heed(self._fold.take_own(envelope))
+        self._act_on(self._fold.take_own(envelope))
 
     def _of_session(self, event: Event) -> Envelope:
         now_s = self._clock()
         return Envelope(source="session", seq=next(self._said), sent_s=now_s, body=event)
 
-    def _heed(self, item: Event | Reading) -> None:
-        """Do what a message asks for, write the rows that it completes, then show it."""
+    def _act_on(self, item: Event | Reading) -> None:
+        """Act on a message, write the rows that it completes, then fold it into the views."""
         match item:
-            case Printed() if "type" in self._can:  # on a terminal, which is no log of ours
+            case Printed() if "type" in self._can:  # terminal output does not belong in the log
                 self._notify(lambda listener: listener.on_output(item.lines, item.replaces))
             case Printed():
                 self._log(item.lines)
@@ -431,7 +430,7 @@ class Session:
                     self._intervals = Intervals(item.at_s, self._interval_s, self._rank_tracks)
                 self._log([note.text for note in item.notes])
             case Refused() | Notice() | MemoryOwners():
-                self._log(_words(item))  # whole: a status line may be too short
+                self._log(_words(item))  # in full: a status line may be too short
             case Finished():
                 self._last_word = item
             case Failed():
@@ -476,7 +475,7 @@ class Session:
             return
         try:
             say(self._listener)
-        except Exception:  # noqa: BLE001  # its failure is not the run's
+        except Exception:  # noqa: BLE001  # a listener's failure must not end the run
             self._listener = None
             traceback.print_exc()
 
@@ -492,7 +491,7 @@ class Session:
 
     def _send(self, command: AnyCommand) -> None:
         if self._training is not None:
-            self._say(command)
+            self._emit(command)
             self._training.send(command)
 
     def _stop(self, number: int) -> None:
@@ -509,17 +508,17 @@ class Session:
         overdue = time.monotonic() >= self._kill_at_s
         ended = Ended("it did not stop") if overdue else self._training.ended()
         if ended is not None:
-            self._read_training()  # what it said last
+            self._read_training()  # its last messages
             self._end_training(ended)
 
     def _end_training(self, ended: Ended) -> None:
-        if self._training is None:  # what it said last could not be understood
+        if self._training is None:  # its last messages could not be decoded
             return
-        told_by_itself = self._last_word is not None and not self._training.is_ours
-        if self._stopping and not told_by_itself:
-            self._say(Stopped(at_s=self._clock()))
+        has_reported_its_end = self._last_word is not None and not self._training.is_ours
+        if self._stopping and not has_reported_its_end:
+            self._emit(Stopped(at_s=self._clock()))
         elif self._last_word is None:
-            self._say(Failed(at_s=self._clock(), kind="error", sentence=ended.why))
+            self._emit(Failed(at_s=self._clock(), kind="error", sentence=ended.why))
         self._leave()
 
     def _leave(self) -> None:
@@ -536,22 +535,22 @@ class Session:
     # ── recordings ──────────────────────────────────────────────────────────────────────
 
     def _complete_recordings(self) -> None:
-        """Write what is left and close: nothing more can come of this worker."""
+        """Write the remaining rows and close the recordings: this worker has ended."""
         if self._intervals is not None:
             ended = self._last_word.at_s if isinstance(self._last_word, Finished) else None
             self._recordings.write(self._intervals.close(ended or self._clock()))
             self._intervals = None
         if self.failure is not None or (self._last_word is not None and self._started is None):
-            self._recordings.discard_empty()  # or the next try would need --force
+            self._recordings.discard_empty()  # else a second try would need --force
         self._recordings.close(self._fold.time.account())
 
     def _note_recording_failure(self, error: RecordingError) -> None:
         self.recording_failure = error
-        self._say(Notice(text=str(error)))
+        self._emit(Notice(text=str(error)))
 
 
 def _words(event: Refused | Notice | MemoryOwners) -> Sequence[str]:
-    """Return what the log says of it."""
+    """Return the log lines of an event."""
     match event:
         case Refused():
             return [event.reason]

@@ -1,4 +1,4 @@
-"""What a session reads a run from, and asks things of."""
+"""Define the sources from which a session reads, and to which it sends commands."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -10,66 +10,66 @@ from gpudash.protocol import PROTOCOL_VERSION, AnyCommand, Envelope, Started
 
 
 class Ended(NamedTuple):
-    """No more will come of a source."""
+    """The end of a source."""
 
     why: str
-    """As a sentence, for one that has said nothing of its end itself."""
+    """The reason as a sentence, in case the source has sent none itself."""
 
 
 class Source(ABC):
-    """Where messages come from. No method waits, but `close` for a moment."""
+    """A source of messages. No method blocks, except `close` for a moment."""
 
     is_ours = True
-    """What does not obey a Stop in time is closed, which ends it; the user's own never is."""
+    """Whether gpudash may kill it after an unobeyed Stop; never true of a user's command."""
     joined = False
-    """Whether the training had begun before it is watched."""
+    """Whether the training had begun before it was watched."""
 
     @property
     def filenos(self) -> tuple[int, ...]:
-        """What to watch for something to read; it is read now and then besides."""
+        """Descriptors to poll for reading; the source is also read at intervals."""
         return ()
 
     @abstractmethod
     def read(self) -> list[Envelope]:
-        """Return what has arrived, and send what could not leave before.
+        """Return the messages that have arrived, and send unsent commands.
 
-        Raises SourceError where it cannot be understood.
+        Raises SourceError if a message cannot be decoded.
         """
 
-    def send(self, command: AnyCommand, /) -> None:  # noqa: B027  # most obey nothing
-        """Hand the command over."""
+    def send(self, command: AnyCommand, /) -> None:  # noqa: B027  # most take no commands
+        """Send a command."""
 
-    def type(self, text: str, /) -> None:  # noqa: B027  # most have no keyboard
-        """Type on the terminal of what runs."""
+    def type(self, text: str, /) -> None:  # noqa: B027  # most have no terminal
+        """Type on the terminal of the user's command."""
 
-    def watch(self, started: Started, /, rank: int = 0) -> None:  # noqa: B027  # most know no device
-        """Tell of this rank's training from now on, if it tells of one."""
+    def watch(self, started: Started, /, rank: int = 0) -> None:  # noqa: B027  # for telemetry
+        """Read this rank's device and processes from now on, if the source reads any."""
 
     def forget(self) -> None:  # noqa: B027  # as `watch`
-        """Take that all ranks that were to be watched have ended."""
+        """Note that all watched ranks have ended."""
 
     def ended(self) -> Ended | None:
-        """Return how it ended; None while more may come."""
+        """Return how the source ended; None while messages may come."""
         return None
 
     @abstractmethod
     def close(self) -> None:
-        """End it and tidy up after it; again: nothing."""
+        """End the source and clean up; a second call does nothing."""
 
 
 ENVELOPES = msgspec.json.Decoder(Envelope)
-"""Made on import: msgspec crashes where one thread uses types that another one is looking up."""
+"""Built on import: msgspec crashes if one thread uses types while another one resolves them."""
 
 
 class Decoder:
-    """Turns a source's lines into envelopes; the first one has to be a Hello of this version."""
+    """Decodes a source's lines; the first one has to be a Hello of this protocol version."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._is_known = False
 
     def decode(self, line: bytes) -> Envelope:
-        """Return one message. Raises SourceError or UNDECODABLE."""
+        """Return the line's message. Raises SourceError or UNDECODABLE."""
         if not self._is_known:
             self._check(line)
         return ENVELOPES.decode(line)

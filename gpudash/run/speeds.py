@@ -1,3 +1,3 @@
-"""How fast a replay may go: seconds of the recording in one second."""
+"""The speeds of a replay: seconds of the recording per second."""
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)

@@ -1,8 +1,8 @@
-"""Asks training processes where they are, by a signal; see `instrument.stack_signal`.
+"""Request training processes' stacks by a signal; see `instrument.stack_signal`.
 
-A real-time signal that nobody handles kills. It is sent to a process alone that has left word of
-it, and that still has the file open which it answers into: neither another process of the same
-number nor another program in the same process has.
+An unhandled real-time signal kills. So it is sent only to a process that has announced it and still
+has its answer file open. Another process with the same id has not, nor has another program that
+the process has executed.
 """
 
 import ctypes
@@ -24,11 +24,11 @@ from gpudash.run.member import Member
 
 HEAD = re.compile(rb"(\d{1,3}) (\d{1,9})\n")
 MOST_BYTES = 1 << 17
-"""Of a stack: a hundred frames, and names of five hundred characters."""
+"""Most bytes of a stack: a hundred frames, with names of five hundred characters."""
 PATIENCE_S = 2.0
-"""So long a process may take to write its stack."""
+"""Seconds that a process may take to write its stack."""
 ELSEWHERE_S = PATIENCE_S + flight_recorder.PATIENCE_S
-"""… and another node to tell of its processes."""
+"""Seconds that another node may take to send the stacks of its processes."""
 IN_CONTAINER = "is in a container, where nobody asks it"
 STATES = {
     "D": "waits in the kernel, as for a disk",
@@ -37,28 +37,28 @@ STATES = {
     "Z": "has ended",
     "": "has ended",
 }
-"""Why a process does not answer, by the state that the kernel tells: clauses without subject."""
+"""Why a process does not answer, by its state in the kernel: predicates of `rank N`."""
 
 
 class Asked(NamedTuple):
-    """A process that was asked, and where in the file its answer begins."""
+    """A request to a process: the answer's file, and the offset at which the answer begins."""
 
     path: Path
     begin: int
 
 
 class Signalled:
-    """Processes of this machine that were asked where they are; they answer together."""
+    """Requests to processes of this machine; their answers are returned together."""
 
     def __init__(self, place: Rendezvous, pids: Iterable[int]) -> None:
         self.asked_s = time.monotonic()
         self._asked = {pid: ask(place, pid) for pid in pids}
         self._recorders = {pid: flight_recorder.ask(pid) for pid in self._asked}
         self._joined: dict[int, tuple[Joined, ...] | None] = {}
-        self._written: dict[int, str] = {}  # a stack that grows no more is whole
+        self._written: dict[int, str] = {}  # a stack that does not grow is complete
 
     def answers(self) -> dict[int, Stack] | None:
-        """Return what each has said; None while one is waited for."""
+        """Return each process's stack; None while one is missing."""
         texts = {pid: answered(file) if file else "" for pid, file in self._asked.items()}
         is_whole = texts == self._written
         is_whole = is_whole and all(texts[pid] for pid, file in self._asked.items() if file)
@@ -81,7 +81,7 @@ class Signalled:
 
 
 class Question:
-    """Asks all training processes where they are: those here, and the others by their nodes."""
+    """Requests all training processes' stacks: here, and from other nodes."""
 
     def __init__(
         self,
@@ -90,17 +90,17 @@ class Question:
         members: Collection[Member],
         nodes: Collection[str] = (),
     ) -> None:
-        """`nodes` are those that were asked for the stacks of their processes."""
+        """`nodes` are the nodes to which the request was sent."""
         self._number, self._members, self._nodes = command.id, [*members], nodes
         self._here = Signalled(place, [one.pid for one in members if one.is_seen])
         self._elsewhere: dict[Member, Stack] = {}
 
     def take(self, member: Member, stack: Stack) -> None:
-        """Take what the node of this process tells."""
+        """Add a stack that the process's node has sent."""
         self._elsewhere[member] = stack
 
     def answers(self) -> list[Envelope] | None:
-        """Return what each has said; None while one is waited for."""
+        """Return each process's stack; None while one is missing."""
         here, now_s = self._here.answers(), time.monotonic()
         awaited = {one for one in self._members if one.node in self._nodes}
         is_late = now_s - self._here.asked_s >= ELSEWHERE_S
@@ -121,8 +121,8 @@ class Question:
     def _of(self, member: Member, here: dict[int, Stack]) -> Stack:
         if member.is_seen:
             return here[member.pid]
-        if told := self._elsewhere.get(member):
-            return replace(told, text=told.text[:MOST_BYTES])
+        if sent := self._elsewhere.get(member):
+            return replace(sent, text=sent.text[:MOST_BYTES])
         why = IN_CONTAINER
         if member.node:
             is_asked = member.node in self._nodes
@@ -132,7 +132,7 @@ class Question:
 
 
 def ask(place: Rendezvous, pid: int) -> Asked | None:
-    """Ask the process; None where it is not one to be asked. Never waits."""
+    """Signal the process; None if it must not be signalled. Never blocks."""
     path = place.stack(pid)
     try:
         with path.open("rb") as file:
@@ -140,7 +140,7 @@ def ask(place: Rendezvous, pid: int) -> Asked | None:
         if head is None:
             return None
         number, fd = map(int, head.groups())
-        os.truncate(path, head.end())  # what it answered before has been read
+        os.truncate(path, head.end())  # earlier answers have been read
         writes_there = Path(f"/proc/{pid}/fd/{fd}").readlink() == path.resolve()
         if number < signal.SIGRTMIN or not (writes_there and _handles(pid, number)):
             return None
@@ -151,7 +151,7 @@ def ask(place: Rendezvous, pid: int) -> Asked | None:
 
 
 def _signal_main_thread(pid: int, number: int) -> None:
-    """Send it to the main thread, whose stack is wanted; a signal to the process may go astray."""
+    """Signal the main thread, whose stack is wanted; any thread may take a process's signal."""
     tgkill = getattr(ctypes.CDLL(None), "tgkill", None)  # glibc has had it since 2.30
     if tgkill is None:
         os.kill(pid, number)
@@ -160,7 +160,7 @@ def _signal_main_thread(pid: int, number: int) -> None:
 
 
 def answered(asked: Asked) -> str:
-    """Return what it has written so far."""
+    """Return the stack written so far."""
     with suppress(OSError), asked.path.open("rb") as file:
         file.seek(asked.begin)
         return file.read(MOST_BYTES).decode(errors="replace")
@@ -168,19 +168,19 @@ def answered(asked: Asked) -> str:
 
 
 def why_not(pid: int) -> str:
-    """Return why a process does not answer, as a clause that it is the subject of."""
+    """Return why a process does not answer, as a predicate of `rank N`."""
     return STATES.get(_status(pid).get("State", "")[:1], "does not tell where it is")
 
 
 def _handles(pid: int, number: int) -> bool:
-    """Tell whether the signal reaches a handler there, and at once."""
+    """Return whether the process handles the signal and does not block it."""
     status, bit = _status(pid), 1 << number - 1
     handled, blocked = (int(status.get(name, "0"), 16) for name in ("SigCgt", "SigBlk"))
     return bool(handled & bit) and not blocked & bit
 
 
 def _status(pid: int) -> dict[str, str]:
-    """Return what the kernel tells of its main thread."""
+    """Return the kernel's status of the main thread."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
     except OSError:

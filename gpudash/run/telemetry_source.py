@@ -1,4 +1,4 @@
-"""The sampler's readings, as a source."""
+"""Provide the sampler's readings as a source."""
 
 import itertools
 import platform
@@ -11,7 +11,7 @@ from gpudash.telemetry.sampler import Sampler
 
 
 class TelemetrySource(Source):
-    """Reads the device and the processes of the training that it is told to watch."""
+    """Reads the devices and the processes of the training ranks that it watches."""
 
     def __init__(self) -> None:
         self._seq = itertools.count()
@@ -22,9 +22,9 @@ class TelemetrySource(Source):
         self._put(Hello())
 
     def watch(self, started: Started, /, rank: int = 0) -> None:
-        """Read the processes and the GPU of each rank from now on, from two threads.
+        """Read the rank's processes and GPU from now on, on two threads.
 
-        Another node's are read there.
+        Those of another node are read there.
         """
         if started.node not in ("", platform.node()):
             return
@@ -41,14 +41,14 @@ class TelemetrySource(Source):
         self._sampler.watch_processes({of.pid for one, of in known.items() if one})
 
     def forget(self) -> None:
-        """Take that those have ended: a training with fewer ranks may follow.
+        """Forget all ranks but rank 0: a training with fewer ranks may follow.
 
-        Rank 0's is read until the next one begins: with it comes what gpudash itself takes.
+        Rank 0's readings go on until the next start, because they include gpudash's own usage.
         """
         self._started = {rank: of for rank, of in self._started.items() if rank == 0}
 
     def read(self) -> list[Envelope]:
-        """Return what came since the last call: readings, and why there is none of a GPU."""
+        """Return the readings since the last call, or why there are none of a GPU."""
         missing, self._missing = self._missing, self._sampler.gpu_missing
         if missing != self._missing:
             self._put(GpuMissing(why=self._missing))
@@ -60,7 +60,7 @@ class TelemetrySource(Source):
 
     def _put(self, body: Hello | GpuMissing | Reading) -> None:
         rank = self._rank_of(body.pid) if isinstance(body, HostReading) else 0
-        if rank is None:  # it was watched until now
+        if rank is None:  # not watched any more
             return
         seq, now_s = next(self._seq), time.monotonic()
         self._arrived.put(Envelope(source="telemetry", rank=rank, seq=seq, sent_s=now_s, body=body))

@@ -1,7 +1,7 @@
-"""What a program writes to a terminal, as lines: progress bars that are drawn again included.
+"""Convert a program's terminal output to lines, including redrawn progress bars.
 
-Understood is what moves a cursor among the newest lines; what else a terminal could do is dropped.
-No I/O, no clock.
+Cursor movements among the newest lines are supported. All other escape sequences are dropped. No
+I/O, no clock.
 """
 
 import codecs
@@ -11,11 +11,11 @@ from typing import NamedTuple
 from gpudash.format import plain
 
 KEPT_ROWS = 100
-"""Of the newest lines, those that may be written over: no program draws more bars."""
+"""Newest lines that may be overwritten: no program draws more bars."""
 MOST_ROWS = 2000
-"""Lines of one answer; of more, the newest."""
+"""Most lines returned at once; of more, the newest."""
 LINE_LIMIT = 1 << 12
-"""Characters of a line; what stands beyond is dropped."""
+"""Most characters of a line; the rest is dropped."""
 TAB = 8
 TOKEN = re.compile(
     r"(?P<text>[^\x00-\x1f\x7f-\x9f]+)"
@@ -25,34 +25,34 @@ TOKEN = re.compile(
     r"|(?P<control>[\x00-\x1a\x1c-\x1f\x7f-\x9f])"
 )
 BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]{0,1024}\x1b?|[ -/]*)\Z")
-"""An escape sequence whose end has not come."""
+"""Matches an incomplete escape sequence."""
 
 
 class Rewritten(NamedTuple):
-    """Lines that are new, and how many of the newest before are void."""
+    """New lines, and how many of the newest earlier lines they replace."""
 
     lines: tuple[str, ...]
     replaces: int
 
 
 class TerminalLines:
-    """Turns bytes, in pieces as they come, into lines."""
+    """Converts received bytes to lines."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._escape = ""  # that has begun and not ended
+        self._escape = ""  # incomplete escape sequence
         self._rows = [""]
         self._row = self._column = 0
-        self._returned = 0  # rows that `feed` has returned, from the first one
-        self._changed = 0  # the first row that differs from what it returned
+        self._returned = 0  # number of rows that `feed` has returned
+        self._changed = 0  # first row that has changed since
 
     @property
     def newest(self) -> tuple[str, ...]:
-        """The newest lines, as they stand now."""
+        """The newest lines in their present form."""
         return tuple(plain(row.rstrip()) for row in self._rows[: self._returned])
 
     def feed(self, received: bytes) -> Rewritten:
-        """Return what became of these bytes; an unfinished last line now and again later."""
+        """Return the lines that these bytes change; an unfinished one is returned again later."""
         text = self._escape + self._decoder.decode(received)
         at, self._escape = 0, ""
         while at < len(text):
@@ -62,7 +62,7 @@ class TerminalLines:
             elif BEGUN.match(text, at):
                 self._escape = text[at:]
                 break
-            else:  # it is none
+            else:  # not a valid sequence
                 at += 1
         return self._answer()
 
@@ -128,7 +128,7 @@ class TerminalLines:
         self._changed = min(self._changed, self._row)
 
     def _forget(self, count: int) -> None:
-        """Let go of the oldest rows."""
+        """Drop the oldest rows."""
         del self._rows[:count]
         self._row = max(self._row - count, 0)
         self._returned = max(self._returned - count, 0)

@@ -1,4 +1,4 @@
-"""The processes that train: found by their sockets, or told of by other nodes, read, and told."""
+"""Find all training processes of a run, read their messages and send them commands."""
 
 import itertools
 import os
@@ -30,13 +30,13 @@ from gpudash.run.member import Key, Member, peer
 from gpudash.run.nodes import Nodes
 
 MOST_RANKS = 1 << 16
-"""No job has more: a process that says a higher rank, or one below 0, makes no sense."""
+"""Most ranks of a job: a process that reports a higher rank is refused."""
 PATIENCE_S = 1.0
-"""A process that has ended is worth a word once its command has lived on for so long."""
+"""A process's end is reported if its command is still running after this."""
 
 
 class TrainingProcesses:
-    """All of one run; each has a rank of its own."""
+    """All training processes of a run; each has a rank of its own."""
 
     def __init__(
         self, place: Rendezvous, nodes: Nodes | None = None, *, rank_0_leads: bool = False
@@ -45,32 +45,32 @@ class TrainingProcesses:
         self._arrivals = Arrivals(place)
         self._nodes = nodes
         self._members: list[Member] = []
-        self._ranks: dict[int, Member] = {}  # those that have said something
-        self._refused: set[Key] = set()  # processes and sockets: of no sense, or of another job
-        self._left_out: set[str] = set()  # the other jobs, each of which is told once
+        self._ranks: dict[int, Member] = {}  # those that have sent a message
+        self._refused: set[Key] = set()  # invalid, or of another job
+        self._left_out: set[str] = set()  # other jobs, each reported once
         self.parted_s: float | None = None
         """When the last one hung up; None while one trains."""
         self._commands = JobCommands(rank_0_leads=rank_0_leads)
-        self._gone: list[Member] = []  # of some it is not known whether they have ended
+        self._gone: list[Member] = []  # disconnected; some may still run
         self._sentences: list[str] = []
-        self._pids: dict[int, int] = {}  # of each rank, its newest process
+        self._pids: dict[int, int] = {}  # newest process of each rank
         self._question: stacks.Question | None = None
 
     @property
     def filenos(self) -> tuple[int, ...]:
-        """What to watch for something to read."""
+        """Descriptors to poll for reading."""
         return () if self._nodes is None else (self._nodes.fileno(),)
 
-    def came_to(self, what: str) -> bool:
-        """Tell whether a process of the command has left this mark."""
+    def has_mark(self, what: str) -> bool:
+        """Return whether a process of the command has left this mark."""
         return bool(self._arrivals.marks.get(what))
 
     def read(self) -> list[Envelope]:
-        """Return what has arrived: ranks are those here, sequence numbers still the process's."""
+        """Return new messages, with ranks as shown here and the processes' own sequence numbers."""
         self._look()
         found = [] if self._nodes is None else self._nodes.readings()
         for member in list(self._members):
-            if member not in self._members:  # those that began anew have replaced it
+            if member not in self._members:  # replaced by a restarted job
                 continue
             try:
                 envelopes = member.read()
@@ -91,30 +91,30 @@ class TrainingProcesses:
         return [*found, *answers]
 
     def notices(self) -> list[Notice]:
-        """Return what the user should know: which processes have ended while the command lives."""
+        """Return notices for the user, as of processes that ended before the command."""
         notices = [Notice(text=sentence) for sentence in self._sentences]
         self._sentences.clear()
         return notices
 
     def send(self, command: AnyCommand) -> list[Envelope]:
-        """Hand it to rank 0, and what changes levers to all; return the answer if there is none."""
+        """Send a command to rank 0, or lever changes to all; return answers if none will come."""
         self._commands.take(command)
         return self._commands.turn(self._members)
 
     def ask_for_stacks(self, command: Stacks) -> None:
-        """Ask each process where it is: `read` returns the answers, all at once."""
+        """Request each process's stack; `read` returns the answers, all at once."""
         nodes = set() if self._nodes is None else self._nodes.ask(command)
         self._question = stacks.Question(command, self._place, self._members, nodes)
 
     def kill(self) -> None:
-        """Kill those that are connected and seen from here."""
+        """Kill the connected processes of this machine."""
         for member in self._members:
             if member.is_seen:
                 with suppress(OSError):
                     os.kill(member.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Let go of them."""
+        """Close all connections."""
         for member in self._members:
             member.close()
         self._members.clear()
@@ -124,16 +124,20 @@ class TrainingProcesses:
             self._nodes = None
 
     def _look(self) -> None:
-        """Take in those that have come."""
+        """Add new processes."""
         known = self._refused | {member.key for member in self._members}
         for key, connection in self._arrivals.look(known):
             pid = peer(connection)
             number, is_seen = pid or key[0], pid > 0
             counted_here = partial(_counted_here, number)
-            self._add(Member(key, number, Lines(connection), taken=counted_here, is_seen=is_seen))
+            self._add(
+                Member(key, number, Lines(connection), converted=counted_here, is_seen=is_seen)
+            )
         if self._nodes is not None:
             for channel in self._nodes.turn():
-                self._add(Member(channel, channel.process, channel, channel.node, channel.taken))
+                self._add(
+                    Member(channel, channel.process, channel, channel.node, channel.converted)
+                )
             self._sentences += self._nodes.sentences
             self._nodes.sentences.clear()
 
@@ -143,7 +147,7 @@ class TrainingProcesses:
         self._gone = [one for one in self._gone if not one.is_same_process(member)]
 
     def _is_watched(self, member: Member) -> bool:
-        """Tell whether it is: of two jobs at once the first one, but for one that began anew."""
+        """Return whether the process's job is watched: the first job, or its restart."""
         if member.rank is not None or not member.job:
             return True
         others = [one for one in self._ranks.values() if one.job not in ("", member.job)]
@@ -166,9 +170,9 @@ class TrainingProcesses:
         member.close()
 
     def _rank_of(self, member: Member, envelope: Envelope) -> int:
-        """Return the rank that the process says, or the next that no other has.
+        """Return the rank that the process reports, or the next free one.
 
-        Raises SourceError for one of another node whose rank another has.
+        Raises SourceError for a process of another node whose rank is converted.
         """
         if member.rank is None:
             if not 0 <= envelope.rank < MOST_RANKS:
@@ -189,7 +193,7 @@ class TrainingProcesses:
         return member.rank
 
     def _part_with(self, member: Member) -> None:
-        """Let go of it. If it lives it is asked again: it may have had another dashboard."""
+        """Disconnect a process. If it still runs, it is connected again later."""
         self._members.remove(member)
         if member.rank is not None:
             del self._ranks[member.rank]
@@ -199,11 +203,11 @@ class TrainingProcesses:
         if member.rank is not None and member.key not in self._refused and not member.is_lost:
             member.parted_s = time.monotonic()
             self._gone.append(member)
-        if member.node:  # its node keeps it away, and its key never comes again
+        if member.node:  # its node refuses it, and its key never comes again
             self._refused.discard(member.key)
 
     def _departed(self) -> list[Envelope]:
-        """Return which processes have ended while their command lives on."""
+        """Return a Parted for each process that has ended before its command."""
         found, now_s = [], time.monotonic()
         for gone in [one for one in self._gone if one.has_ended]:
             if now_s - gone.parted_s <= PATIENCE_S:
@@ -211,7 +215,7 @@ class TrainingProcesses:
             self._gone.remove(gone)
             others = "; the others go on" if self._members else ""
             self._sentences.append(f"{gone.described} has ended{others}")
-            if gone.rank not in self._ranks:  # else another has its place
+            if gone.rank not in self._ranks:  # else another process has the rank
                 parted = Parted(at_s=gone.parted_s, pid=gone.pid)
                 rank = gone.rank or 0
                 found.append(
@@ -220,12 +224,12 @@ class TrainingProcesses:
         return found
 
     def _take_stack(self, member: Member, stack: Stack) -> None:
-        """Take where a process of another node is; what comes too late is void."""
+        """Add a stack from another node; a late one is dropped."""
         if self._question is not None:
             self._question.take(member, stack)
 
     def _stacks(self) -> list[Envelope]:
-        """Return where the processes are that were asked, once all have said so."""
+        """Return the requested stacks, once all have arrived."""
         answers = None if self._question is None else self._question.answers()
         if answers is None:
             return []
@@ -234,10 +238,10 @@ class TrainingProcesses:
 
 
 def _began_anew(member: Member, others: list[Member]) -> bool:
-    """Tell whether torchrun has restarted the job of the others without their nodes, which it lost.
+    """Return whether torchrun has restarted the others' job without their nodes, which are lost.
 
-    It draws a new port then, and its run id stays. Where one of them trains on this node or here,
-    it is another job that was given the same id: torchrun ends what it restarts.
+    A restart has a new port and the same run id. If one of the others trains on this node or here,
+    the job is another one with the same id: torchrun ends the processes that it restarts.
     """
     run_id = _run_id(member.job)
     lost = (_run_id(one.job) == run_id and one.node not in ("", member.node) for one in others)
@@ -245,13 +249,13 @@ def _began_anew(member: Member, others: list[Member]) -> bool:
 
 
 def _run_id(job: str) -> str:
-    """Return what tells this job of torchrun's from all others; empty where nobody has named it."""
+    """Return torchrun's run id; empty if the user has not set one."""
     run_id = job.rpartition(":")[0]
     return "" if run_id == "none" else run_id
 
 
 def _counted_here(pid: int, envelope: Envelope) -> Envelope:
-    """Return what a process tells with its number here: it may count itself in a container."""
+    """Return the message with the process id used here: a container counts its own."""
     if not isinstance(envelope.body, Started) or envelope.body.pid == pid:
         return envelope
     return msgspec.structs.replace(envelope, body=msgspec.structs.replace(envelope.body, pid=pid))

@@ -1,4 +1,4 @@
-"""The user's command: what is run, by which Python, in which environment."""
+"""Parse the user's command: what is run, by which Python, in which environment."""
 
 import os
 import shutil
@@ -15,23 +15,23 @@ from gpudash.format import plain
 INJECTED = Path(gpudash.__file__).parent / "inject"
 """Holds the `sitecustomize` that finds the training in whatever Python the command starts."""
 LAUNCHERS = ("torch.distributed.", "accelerate.")
-"""Modules that start a script, whose name comes further on."""
+"""Modules that launch a script; the script's name follows."""
 ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
-"""Name the environment that is activated."""
+"""Variables that name the activated environment."""
 
 
 class UserCommand(NamedTuple):
-    """What is run."""
+    """A command and its name."""
 
     name: str
-    """On screen and in recordings: the script's file name, or the module's, or the command's."""
+    """The script's, module's or command's name, on screen and in recordings."""
     argv: tuple[str, ...]
 
 
 def understand(words: Sequence[str], python: str | None = None) -> UserCommand:
-    """Return the command meant by `SCRIPT.py ARGS…`, `-m MODULE ARGS…` or `-- COMMAND…`.
+    """Return the command for `SCRIPT.py ARGS…`, `-m MODULE ARGS…` or `-- COMMAND…`.
 
-    After `--`, what ends in `.py` is a script too. Raises UsageError for what cannot be started.
+    After `--`, a word that ends in `.py` is a script too. Raises UsageError if it cannot start.
     """
     bare = list(words[:1]) == ["--"]
     words = tuple(words[1:] if bare else words)
@@ -48,7 +48,7 @@ def understand(words: Sequence[str], python: str | None = None) -> UserCommand:
 
 
 def environment(run: rendezvous.Rendezvous) -> dict[str, str]:
-    """Return the command's environment: ours, and what makes its Pythons report to this run."""
+    """Return this environment, extended so that the command's Pythons report to this run."""
     paths = [str(INJECTED), os.environ.get("PYTHONPATH", "")]
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
@@ -57,7 +57,7 @@ def environment(run: rendezvous.Rendezvous) -> dict[str, str]:
 
 
 def _name(words: Sequence[str]) -> str:
-    """Return what a command trains, behind Python and launchers: the first script or module."""
+    """Return a command's first script or module, after Python and launchers."""
     words = [plain(word) for word in words]
     for word, following in zip(words, (*words[1:], ""), strict=True):
         if word.endswith(".py"):
@@ -68,7 +68,7 @@ def _name(words: Sequence[str]) -> str:
 
 
 def _python(asked: str | None) -> str:
-    """Return the one that is asked for, else the activated environment's, else our own."""
+    """Return the requested Python, else the activated environment's, else this one."""
     if asked is not None:
         return _executable(asked, "--python")
     for name in ENVIRONMENTS:

@@ -1,8 +1,8 @@
-"""The worker as a source: start it, talk to it, notice its end.
+"""Run the worker as a source: start it, exchange messages, notice its end.
 
-Nothing here waits for the worker, but `close` for a killed one, and not for ever. Only the
-thread that consumes the events calls its methods; `WorkerProcess` itself is
-made on the main thread, because the kernel kills the child when the thread that started it ends.
+Nothing here waits for the worker, except `close` for a killed one, within a limit. Only the thread
+that consumes the events calls the methods. `WorkerProcess` itself is created on the main thread,
+because the kernel kills the child when the thread that started it ends.
 """
 
 import codecs
@@ -26,26 +26,26 @@ from gpudash.run.source import Decoder, Ended, Source
 WORKER = ("-m", "gpudash.worker")
 READ_BYTES = 1 << 16
 TURN_BYTES = 1 << 20
-"""One turn reads no more, so that a flood of output holds up nothing else. It is many times what
-a pipe holds: one turn after the worker's end reads all that it left."""
+"""Most bytes read in one turn, so that a flood of output delays nothing else. A pipe holds far
+less, so one turn after the worker's end reads the rest."""
 REAP_S = 3.0
-"""How long a killed worker is waited for: one inside the GPU's driver may take any time."""
+"""Seconds to wait for a killed worker: one inside the GPU's driver may take any time."""
 LAST_WORDS = 20
-"""Lines of a worker that died without a word, kept to say why."""
+"""Last output lines kept, to say why a worker died without an event."""
 MOST_LINES = 32
-"""Of a message: so a log's line stays shorter than its reader takes, whatever is printed."""
+"""Most lines of a message, so that a log's reader accepts it, whatever is printed."""
 LINE_LIMIT = 1 << 12
-"""A line that the worker prints is cut here: a progress bar may never end one."""
+"""Most characters of a printed line: a progress bar may never end one."""
 
 
 class WorkerProcess(Source):
     """A running worker process, its pipes and its process group."""
 
     def __init__(self, plan: Plan, program: Sequence[str] = WORKER) -> None:
-        """Start Python with this program. Raises WorkerError, and then leaves nothing behind."""
+        """Start Python with this program. Raises WorkerError, after cleaning up."""
         try:
             with ExitStack() as on_failure, ExitStack() as childs_ends:
-                # the worker's children keep sockets in it, and none of them may live to remove it
+                # the parent owns it: the worker's children may be killed before they remove it
                 self._scratch = scratch.Scratch()
                 on_failure.callback(self._scratch.cleanup)
                 self._events, events = _pipe(on_failure, childs_ends)
@@ -64,7 +64,7 @@ class WorkerProcess(Source):
                     stdout=stdout,
                     stderr=stderr,
                     pass_fds=(events,),
-                    start_new_session=True,  # Ctrl-C is ours alone, and killpg reaches its children
+                    start_new_session=True,  # no Ctrl-C for it; killpg reaches its children
                     env=child.environment(),
                 )
                 on_failure.pop_all()
@@ -75,7 +75,7 @@ class WorkerProcess(Source):
         os.set_blocking(self._stdin.fileno(), False)
         self._unsent = bytearray()
         self._decoder = Decoder("the training process")
-        self._seq = itertools.count()  # of what it prints
+        self._seq = itertools.count()  # of its output
         self._last_words: list[str] = []
 
     @property
@@ -85,22 +85,22 @@ class WorkerProcess(Source):
 
     @property
     def filenos(self) -> tuple[int, ...]:
-        """What to watch for something to read; those at their end are left out."""
+        """Descriptors to poll for reading, without those at their end."""
         return tuple(lines.fd for lines in (self._events, *self._printed) if not lines.ended)
 
     def send(self, command: AnyCommand, /) -> None:
-        """Hand the command over; a worker that is gone or busy does not hold us up."""
+        """Send the command, without waiting for a busy or dead worker."""
         self._unsent += msgspec.json.encode(command) + b"\n"
         self._flush()
 
     def _flush(self) -> None:
-        """Write what the worker's standard input takes."""
+        """Write as much as the worker's standard input takes."""
         if self._unsent:
             with contextlib.suppress(BlockingIOError, BrokenPipeError):
                 del self._unsent[: os.write(self._stdin.fileno(), self._unsent)]
 
     def read(self) -> list[Envelope]:
-        """Return what it has printed, and its events; write what waits. Raises SourceError."""
+        """Return the worker's output and events; send unsent commands. Raises SourceError."""
         self._flush()
         printed = [line for lines in self._printed for line in lines.read_text()]
         events = [self._decoder.decode(line) for line in self._events.read()]
@@ -116,15 +116,15 @@ class WorkerProcess(Source):
         ]
 
     def exit_code(self) -> int | None:
-        """Return how the worker ended, negative for a signal; None while it lives."""
+        """Return the worker's exit code, negative for a signal; None while it runs."""
         return self._process.poll()
 
     def ended(self) -> Ended | None:
-        """Return how the worker ended; None while it lives."""
+        """Return how the worker ended, as a sentence; None while it runs."""
         code = self.exit_code()
         if code is None:
             return None
-        if code < 0:  # what it printed before has nothing to do with it
+        if code < 0:  # its last output is not the reason
             return Ended(f"the training process was killed by {signal_name(-code)}")
         words = [line.strip() for line in self._last_words if line.strip()]
         why = f"the training process exited with {code}"
@@ -136,9 +136,9 @@ class WorkerProcess(Source):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill what is left of the group, reap the worker, tidy up after it; again: nothing.
+        """Kill the process group, reap the worker and clean up; a second call does nothing.
 
-        Returns after `REAP_S` seconds at the latest; a worker still alive is the kernel's then.
+        Returns after `REAP_S` seconds at the latest, even if the worker has not ended by then.
         """
         self.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -151,7 +151,7 @@ class WorkerProcess(Source):
 
 
 class _Lines:
-    """Lines out of a pipe that is never waited for."""
+    """Lines from a non-blocking pipe."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -167,7 +167,7 @@ class _Lines:
         return lines
 
     def read_text(self) -> list[str]:
-        """Return printed lines; a last one without an end counts, an endless one is cut."""
+        """Return printed lines; an unfinished last one counts at the end, an endless one is cut."""
         received = self._receive()
         self._text += self._decoder.decode(received, self.ended)
         *lines, self._text = self._text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -194,7 +194,7 @@ class _Lines:
 
 
 def _pipe(on_failure: ExitStack, childs_ends: ExitStack) -> tuple[_Lines, int]:
-    """Return a new pipe's lines, ours to read, and the end that the child writes to."""
+    """Return a new pipe: its lines for this process, and the child's end to write to."""
     reading, writing = os.pipe()
     lines = _Lines(reading)
     on_failure.callback(lines.close)

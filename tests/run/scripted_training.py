@@ -1,4 +1,4 @@
-"""A training process as gpudash sees one: it marks, listens, tells its steps and obeys. No torch.
+"""A training process as gpudash sees one: it listens, reports steps and obeys. No torch.
 
 Run as a script, by whatever starts a user's: it stands for a training with gpudash's hooks in it.
 """
@@ -64,10 +64,10 @@ class Training:
 
     def turn(self):
         self.accept()
-        self.hear()
+        self.receive()
         self.worker.turn()
         for event in self.worker.sent:
-            self.tell(event)
+            self.send(event)
         self.worker.sent.clear()
 
     def accept(self):
@@ -80,18 +80,18 @@ class Training:
             return
         self.connection = connection
         can = ("levers", "pause", "blocks", "record", "leave")
-        self.tell(Hello(can=can, pid=os.getpid(), job=self.job))
-        self.tell(Offered(found="SGD, root Net", levers=LEVERS))
+        self.send(Hello(can=can, pid=os.getpid(), job=self.job))
+        self.send(Offered(found="SGD, root Net", levers=LEVERS))
         started = self.worker.start()
         facts = {"pid": os.getpid(), "world_size": self.world_size}
-        self.tell(msgspec.structs.replace(started, **facts))
+        self.send(msgspec.structs.replace(started, **facts))
 
     def await_dashboard(self):
         while self.connection is None:
             self.accept()
             time.sleep(0.01)
 
-    def hear(self):
+    def receive(self):
         if self.connection is None:
             return
         try:
@@ -107,7 +107,7 @@ class Training:
         for line in lines:
             self.worker.obey(msgspec.json.decode(line, type=AnyCommand))
 
-    def tell(self, event):
+    def send(self, event):
         if self.connection is None:
             return
         self.seq += 1

@@ -1,4 +1,4 @@
-"""What may stand after `--listen` and `--connect`."""
+"""Valid values of `--listen` and `--connect`."""
 
 import pytest
 
@@ -17,22 +17,22 @@ from gpudash.run.addresses import Address, to_connect, to_listen
         ("[::1]:7070", "::1", 7070),
     ],
 )
-def test_where_to_listen(text, host, port):
+def test_addresses_to_listen_on(text, host, port):
     assert to_listen(text) == Address(host, port)
 
 
 @pytest.mark.parametrize("text", ["", "gpu1", "gpu1:", "65536", "-1", "7x", "gpu1:7070:x", "٣"])
-def test_where_nobody_can_listen(text):
+def test_invalid_addresses_to_listen_on_are_refused(text):
     with pytest.raises(UsageError, match=r"--listen .* is not valid; valid: \[HOST:\]PORT"):
         to_listen(text)
 
 
-def test_where_to_connect():
+def test_addresses_to_connect_to():
     assert to_connect("gpu1:7070") == Address("gpu1", 7070)
     assert str(to_connect("[::1]:7070")) == "[::1]:7070"
 
 
 @pytest.mark.parametrize("text", ["", "7070", ":7070", "gpu1", "gpu1:0", "gpu1:65536", "gpu1:\x1b"])
-def test_where_nobody_can_connect(text):
+def test_invalid_addresses_to_connect_to_are_refused(text):
     with pytest.raises(UsageError, match="--connect .*is not valid; valid: HOST:PORT"):
         to_connect(text)

@@ -1,4 +1,4 @@
-"""Times of another node's clock, told by ours."""
+"""Times of another node's clock, converted to the local clock."""
 
 import inspect
 
@@ -19,7 +19,7 @@ LENGTHS_AND_RATES = {
     ("Playback", "position_s"),
     ("Started", "bus_gb_s"),
 }
-"""Fields that end in `_s` and are no point in time."""
+"""Fields that end in `_s` and are not points in time."""
 RECORDS = [
     one
     for _, one in inspect.getmembers(protocol, inspect.isclass)
@@ -41,8 +41,8 @@ def test_every_moment_of_a_message_is_known():
 
 def test_the_moments_of_listed_records_move_too():
     step = Step(step=1, segment=0, samples=None, finished_s=5.0, step_ms=2.0)
-    told = Progress(until_s=6.0, steps=(step,), total_steps=1, total_samples=None)
-    later = moved(told, 100.0)
+    progress = Progress(until_s=6.0, steps=(step,), total_steps=1, total_samples=None)
+    later = moved(progress, 100.0)
     assert later.until_s == 106.0
     assert later.steps == (msgspec.structs.replace(step, finished_s=105.0),)
 
@@ -63,7 +63,7 @@ def test_an_envelope_moves_without_its_body():
     assert (later.sent_s, later.body) == (12.0, body)
 
 
-# ── how far two clocks are apart ────────────────────────────────────────────────────────
+# ── the difference of two clocks ────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(("there_s", "back_s"), [(0.01, 0.01), (0.02, 0.0), (0.0, 0.02)])
@@ -74,14 +74,14 @@ def test_the_difference_is_right_within_half_the_way_there_and_back(there_s, bac
     assert abs(difference.behind_s - behind_s) <= difference.within_s + 1e-9
 
 
-def test_a_slow_answer_replaces_no_quick_one():
+def test_a_slow_answer_does_not_replace_a_quick_one():
     difference = Difference()
     difference.take(0.0, 100.0, 0.001)
     difference.take(1.0, 101.3, 1.4)
     assert difference.within_s == pytest.approx(0.0005)
 
 
-def test_an_old_measurement_gives_way_as_clocks_run_apart():
+def test_an_old_measurement_is_replaced_as_clocks_drift():
     difference = Difference()
     difference.take(0.0, 100.0, 0.001)
     difference.take(3600.0, 3700.1, 3600.004)

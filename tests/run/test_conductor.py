@@ -1,4 +1,4 @@
-"""What a session says of an experiment that it has conducted."""
+"""The events of a session about an experiment."""
 
 from itertools import count
 
@@ -13,10 +13,11 @@ from tests.scripted_worker import Worker
 
 
 @pytest.mark.parametrize(("pairs", "verdicts"), [(3, 0), (4, 1)])
-def test_the_verdict_of_an_ab_that_is_ended_is_said_once(pairs, verdicts):
-    worker, normaliser, ids, said = Worker(faster(1.25)), Normaliser(), count(), []
+def test_the_verdict_of_an_ended_ab_is_emitted_once(pairs, verdicts):
+    worker, normaliser, ids, emitted = Worker(faster(1.25)), Normaliser(), count(), []
     conductor = Conductor(
-        lambda run, blocks: worker.obey(Blocks(id=next(ids), run=run, blocks=blocks)), said.append
+        lambda run, blocks: worker.obey(Blocks(id=next(ids), run=run, blocks=blocks)),
+        emitted.append,
     )
     started, comparison = worker.start(), Comparison(pipelined(pairs=40))
     conductor.conduct(comparison, started)
@@ -29,12 +30,14 @@ def test_the_verdict_of_an_ab_that_is_ended_is_said_once(pairs, verdicts):
     while comparison.shown().pairs < pairs:
         turn()
     conductor.cancel("ended")
-    shown = said[-1 - verdicts]
+    shown = emitted[-1 - verdicts]
     assert isinstance(shown, ComparisonShown)
     assert (shown.is_over, shown.pairs) == (True, pairs)
-    assert said[len(said) - verdicts :] == [Verdict(text=shown.verdict)] * verdicts
+    assert emitted[len(emitted) - verdicts :] == [Verdict(text=shown.verdict)] * verdicts
     while not comparison.done:
         turn()
     conductor.cancel("the training was restarted")
-    assert [one for one in said if isinstance(one, Verdict)] == said[len(said) - verdicts :]
+    assert [one for one in emitted if isinstance(one, Verdict)] == emitted[
+        len(emitted) - verdicts :
+    ]
     assert worker.settings["pipelined"] == "off"

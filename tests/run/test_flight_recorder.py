@@ -1,4 +1,4 @@
-"""PyTorch's flight recorder is read where the user has named pipes, and from nobody else."""
+"""PyTorch's flight recorder is read if the user has named pipes, and only then."""
 
 import os
 import pickle
@@ -34,7 +34,7 @@ while True:
         if half == "whole":
             written.write(whole[len(whole) // 2 :])
 """
-"""As a rank of PyTorch does that was told of pipes."""
+"""Acts like a PyTorch rank with pipes."""
 REAL = """
 import sys, torch
 from torch import distributed
@@ -81,15 +81,15 @@ JOINED = (
 )
 
 
-# ── what is written ─────────────────────────────────────────────────────────────────────
+# ── the dump ─────────────────────────────────────────────────────────────────────
 
 
-def test_the_newest_collective_and_the_oldest_that_is_not_over_are_told():
+def test_the_newest_and_the_oldest_incomplete_collective_are_returned():
     assert joined(WAITS) == JOINED
     assert joined(dump(entry(3)))[0] == Joined(group="0", group_name="default_pg", newest=3)
 
 
-def test_of_a_group_without_a_collective_that_is_told():
+def test_a_group_without_a_collective_is_returned():
     groups = (("0", "default_pg"), ("7", "tp"))
     assert joined(dump(entry(3), groups=groups))[1] == Joined(group="7", group_name="tp")
 
@@ -99,14 +99,14 @@ def test_messages_between_two_ranks_are_no_collectives():
 
 
 def test_a_type_of_unknown_size_has_none():
-    (told,) = joined(dump(entry(3, state="started", input_dtypes=["Float4", "Float"])))
-    assert told.mib is None
+    (found,) = joined(dump(entry(3, state="started", input_dtypes=["Float4", "Float"])))
+    assert found.mib is None
 
 
 def test_what_pytorch_itself_writes_is_read():
     command = [sys.executable, "-c", REAL]
-    (told, *_) = [one for one in joined(subprocess.check_output(command)) if one.newest]
-    assert (told.newest, told.waits_in) == (3, None)
+    (found, *_) = [one for one in joined(subprocess.check_output(command)) if one.newest]
+    assert (found.newest, found.waits_in) == (3, None)
 
 
 class Harmful:
@@ -128,13 +128,13 @@ class Harmful:
         b"\x80\x02" + b"(" * 100_000 + b"]" * 10,
     ],
 )
-def test_what_is_no_dump_is_none_and_nothing_of_it_is_run(raw, tmp_path, monkeypatch):
+def test_an_invalid_dump_is_none_and_runs_no_code(raw, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert joined(raw) is None
     assert not any(tmp_path.iterdir())
 
 
-# ── who is asked ────────────────────────────────────────────────────────────────────────
+# ── requests ────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture
@@ -150,24 +150,24 @@ def start(tmp_path, start_child):
     return begin
 
 
-def until_told(written):
+def until_written(written):
     end_s = time.monotonic() + WAIT_S
-    while (told := written.joined()) is None:
+    while (found := written.joined()) is None:
         assert time.monotonic() < end_s
         time.sleep(0.01)
-    return told
+    return found
 
 
-def test_a_rank_with_a_pipe_tells_each_time_anew(start, tmp_path):
+def test_a_rank_with_a_pipe_answers_each_request(start, tmp_path):
     rank = start()
-    assert until_told(ask(rank.pid)) == JOINED
+    assert until_written(ask(rank.pid)) == JOINED
     (tmp_path / "dump").write_bytes(dump(entry(1500)))
-    assert until_told(ask(rank.pid))[0].newest == 1500
+    assert until_written(ask(rank.pid))[0].newest == 1500
     assert rank.poll() is None
 
 
 def test_its_names_may_be_seen_from_its_own_folder(start):
-    assert until_told(ask(start(stem="here_", file="there_").pid)) == JOINED
+    assert until_written(ask(start(stem="here_", file="there_").pid)) == JOINED
 
 
 @pytest.mark.parametrize("cache", ["", "cache"])
@@ -175,21 +175,21 @@ def test_the_file_is_where_pytorch_writes_it_by_itself(start, tmp_path, cache):
     folder = tmp_path / (cache or ".cache") / "torch"
     folder.mkdir(parents=True)
     variables = {FILES[1]: "", "XDG_CACHE_HOME": str(tmp_path / cache) if cache else ""}
-    assert until_told(ask(start(file=str(folder / "comm_lib_trace_rank_"), **variables).pid))
+    assert until_written(ask(start(file=str(folder / "comm_lib_trace_rank_"), **variables).pid))
 
 
-def test_of_two_names_of_the_file_the_newer_one_counts(start):
-    assert until_told(ask(start(**{FILES[0]: "new_", FILES[1]: "old_"}, file="new_").pid))
+def test_the_newer_of_two_variables_names_the_file(start):
+    assert until_written(ask(start(**{FILES[0]: "new_", FILES[1]: "old_"}, file="new_").pid))
 
 
 @pytest.mark.parametrize("pipe", ["", "/elsewhere/pipe_"])
-def test_a_process_that_was_told_of_no_such_pipe_is_not_asked(start, tmp_path, pipe):
+def test_a_process_without_a_named_pipe_is_not_asked(start, tmp_path, pipe):
     rank = start(**{PIPE: pipe})
     assert ask(rank.pid) is None
     assert not (tmp_path / "file_3").exists()
 
 
-def test_a_process_that_listens_on_none_is_not_asked(start, tmp_path):
+def test_a_process_without_an_open_pipe_is_not_asked(start, tmp_path):
     start()  # its pipe is another one's
     stem = str(tmp_path / "pipe_")
     with subprocess.Popen(["sleep", "60"], env={PIPE: stem, "PATH": os.environ["PATH"]}) as other:
@@ -198,19 +198,19 @@ def test_a_process_that_listens_on_none_is_not_asked(start, tmp_path):
     assert ask(other.pid) is None  # it is gone
 
 
-def test_a_rank_that_does_not_write_in_time_holds_nobody_up(start, tmp_path, monkeypatch):
+def test_a_rank_that_does_not_write_in_time_delays_no_other(start, tmp_path, monkeypatch):
     monkeypatch.setattr(flight_recorder, "PATIENCE_S", 0.5)
     monkeypatch.setattr(stacks, "PATIENCE_S", 0.1)
     slow, other = start(half="half"), start(stem=str(tmp_path / "b_"), file=str(tmp_path / "c_"))
     question = stacks.Signalled(Rendezvous(tmp_path), [slow.pid, other.pid])
     end_s = time.monotonic() + WAIT_S
-    while (told := question.answers()) is None:
+    while (found := question.answers()) is None:
         assert time.monotonic() < end_s
         time.sleep(0.01)
-    assert {pid: one.joined for pid, one in told.items()} == {slow.pid: (), other.pid: JOINED}
+    assert {pid: one.joined for pid, one in found.items()} == {slow.pid: (), other.pid: JOINED}
 
 
-# ── who is absent ───────────────────────────────────────────────────────────────────────
+# ── absent ranks ───────────────────────────────────────────────────────────────────────
 
 
 def of(*entries, groups=(("0", "default_pg"),)):
@@ -226,30 +226,30 @@ def test_a_rank_that_has_not_joined_is_absent():
     )
 
 
-def test_where_all_have_joined_none_is_absent():
+def test_if_all_have_joined_none_is_absent():
     assert awaited({0: REDUCES, 1: REDUCES}).absent == ()
     assert awaited({0: of(entry(1418)), 1: REDUCES}).absent == ()  # it has left already
     assert awaited({0: of(entry(1418)), 1: of(entry(1418))}) is None
 
 
-def test_a_rank_in_another_collective_of_the_same_number_is_told():
+def test_a_rank_in_another_collective_of_the_same_number_is_absent():
     other = of(entry(1418, "broadcast", "started"))
     assert awaited({0: REDUCES, 1: other, 2: REDUCES}) == Awaited(
         "all_reduce #1,418 (6 MiB)", (1,), "broadcast"
     )
 
 
-def test_of_several_groups_that_one_counts_whose_absent_rank_waits_in_none():
+def test_with_several_groups_the_absent_rank_that_waits_in_none_counts():
     world, pair = ("0", "default_pg"), ("7", "tp")
     waits = {"state": "started"}
-    told = {
+    found = {
         0: of(entry(5, group=world, **waits), groups=(world,)),
         1: of(entry(4, group=world), entry(9, group=pair, **waits), groups=(world, pair)),
         2: of(entry(4, group=world), groups=(world, pair)),
     }
-    assert awaited(told) == Awaited("all_reduce #9 of tp (6 MiB)", (2,), "")
+    assert awaited(found) == Awaited("all_reduce #9 of tp (6 MiB)", (2,), "")
 
 
-def test_a_small_one_is_not_of_0_mib():
+def test_a_small_collective_has_less_than_1_mib():
     tiny = of(entry(2, state="started", input_sizes=[[1]], input_dtypes=["Long"]))
     assert awaited({0: tiny}).collective == "all_reduce #2 (< 1 MiB)"

@@ -13,16 +13,16 @@ TOKEN = "correct horse battery"
 
 
 def answered(token=TOKEN, challenge=None):
-    challenge = challenge or Challenge(nonce=handshake.drawn())
+    challenge = challenge or Challenge(nonce=handshake.new_nonce())
     said = handshake.answer(token, challenge, node="gpu2", run="r", clock_s=1.0)
     return challenge, said
 
 
 def test_both_ends_prove_the_same_token():
     challenge, said = answered()
-    assert handshake.is_right(TOKEN, challenge, said)
+    assert handshake.is_valid_answer(TOKEN, challenge, said)
     back = handshake.welcome(TOKEN, challenge, said)
-    assert handshake.is_welcome(TOKEN, challenge, said, back)
+    assert handshake.is_valid_welcome(TOKEN, challenge, said, back)
 
 
 def test_the_token_is_in_no_message():
@@ -33,37 +33,37 @@ def test_the_token_is_in_no_message():
 
 def test_another_token_proves_nothing():
     challenge, said = answered("another token, as long")
-    assert not handshake.is_right(TOKEN, challenge, said)
+    assert not handshake.is_valid_answer(TOKEN, challenge, said)
     back = handshake.welcome("another token, as long", *answered(challenge=challenge))
-    assert not handshake.is_welcome(TOKEN, challenge, said, back)
+    assert not handshake.is_valid_welcome(TOKEN, challenge, said, back)
 
 
 def test_an_answer_that_was_heard_before_proves_nothing():
     _, said = answered()
-    assert not handshake.is_right(TOKEN, Challenge(nonce=handshake.drawn()), said)
+    assert not handshake.is_valid_answer(TOKEN, Challenge(nonce=handshake.new_nonce()), said)
 
 
 def test_an_answer_of_another_node_proves_nothing():
     challenge, said = answered()
-    assert not handshake.is_right(TOKEN, challenge, replace(said, node="gpu3"))
-    assert not handshake.is_right(TOKEN, challenge, replace(said, run="s"))
+    assert not handshake.is_valid_answer(TOKEN, challenge, replace(said, node="gpu3"))
+    assert not handshake.is_valid_answer(TOKEN, challenge, replace(said, run="s"))
 
 
-def test_an_end_that_is_handed_its_own_proof_is_not_convinced():
+def test_a_reflected_proof_is_not_accepted():
     challenge, said = answered()
-    assert not handshake.is_welcome(TOKEN, challenge, said, Welcome(proof=said.proof))
+    assert not handshake.is_valid_welcome(TOKEN, challenge, said, Welcome(proof=said.proof))
 
 
 def test_a_proof_of_odd_characters_is_only_wrong():
     challenge, said = answered()
-    assert not handshake.is_right(TOKEN, challenge, replace(said, proof="½" * 64))
+    assert not handshake.is_valid_answer(TOKEN, challenge, replace(said, proof="½" * 64))
 
 
 def test_no_two_challenges_and_answers_are_alike():
     challenge, said = answered()
     assert answered(challenge=challenge)[1].nonce != said.nonce
     assert isinstance(said, Answer)
-    assert handshake.drawn() != handshake.drawn()
+    assert handshake.new_nonce() != handshake.new_nonce()
     assert len(handshake.new_token()) >= handshake.SHORTEST
 
 
@@ -95,7 +95,7 @@ def test_a_token_that_others_can_read_is_refused(tmp_path, mode):
 @pytest.mark.parametrize(
     ("content", "why"), [(b"short", "too short"), (b"", "too short"), (b"\xff" * 40, "no text")]
 )
-def test_what_is_no_token_is_refused(tmp_path, content, why):
+def test_an_invalid_token_is_refused(tmp_path, content, why):
     path = tmp_path / "token"
     path.write_bytes(content)
     path.chmod(0o600)

@@ -1,6 +1,6 @@
-"""Ranks that torchrun starts, of which one is late or dies: seen by a session, with real stacks.
+"""A session sees real stacks of torchrun's ranks, of which one is late or dies.
 
-Those that die, and one alone, are doubles: what is told of them needs no torch.
+Ranks that die, and single processes, are doubles without torch.
 """
 
 import signal
@@ -27,7 +27,7 @@ WAIT_S = 90.0
 
 
 class Screen:
-    """What a session shows: each hang, each line. Lets the script go on once it has seen this."""
+    """Records each hang and each line. Lets the script go on once `seen` is true."""
 
     def __init__(self, file, seen):
         self.hangs, self.log, self.newest = [], [], None
@@ -55,7 +55,7 @@ class Screen:
 
 @pytest.fixture
 def train(monkeypatch, short_path, tmp_path):
-    """Run the script to its end; it waits until this was seen."""
+    """Run the script to its end; it waits until `seen` is true."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.setattr(Session, "hang_s", HANG_S)

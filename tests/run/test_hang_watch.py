@@ -1,4 +1,4 @@
-"""While no step comes, processes are asked where they are; what they answer is logged once."""
+"""While no step finishes, stacks are requested; the answers are logged once."""
 
 from itertools import count
 
@@ -12,7 +12,7 @@ STACK = 'Stack (most recent call first):\n  File "/home/u/data.py", line 41 in l
 
 
 class Run:
-    """A training of one process, on a made-up clock; it answers as soon as it is asked."""
+    """A training of one process, on a made-up clock; it answers requests at once."""
 
     def __init__(self):
         self.seq, self.asked, self.log = count(), 0, []
@@ -43,13 +43,13 @@ def run():
     return Run()
 
 
-def test_nobody_is_asked_while_steps_come(run):
+def test_no_stacks_are_requested_while_steps_finish(run):
     assert run.look_after(9.0) is None
     assert run.asked == 0
     assert run.log == []
 
 
-def test_what_was_answered_is_logged_once_and_asked_again_after_a_while(run):
+def test_answers_are_logged_once_and_requested_again_after_a_while(run):
     for seconds in range(11, 40):
         run.look_after(seconds)
     assert run.asked == 1
@@ -61,7 +61,7 @@ def test_what_was_answered_is_logged_once_and_asked_again_after_a_while(run):
     assert sum("no step for" in line for line in run.log) == 1
 
 
-def test_that_steps_come_again_is_logged_too(run):
+def test_the_end_of_a_hang_is_logged_too(run):
     run.look_after(11.0)
     run.look_after(12.0)
     run.trainer.now_s += 30.0

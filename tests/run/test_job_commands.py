@@ -7,7 +7,7 @@ from tests import scripted_worker
 
 
 class Job:
-    """Two ranks, for which the first commands, so many, come too late."""
+    """Two ranks, for which the first `times` commands come too late."""
 
     def __init__(self, times):
         self.commands, self.asked = JobCommands(), []
@@ -46,7 +46,7 @@ def said(rank, body):
     return Envelope(source="training", rank=rank, seq=1, sent_s=0.0, body=body)
 
 
-def test_what_came_too_late_is_asked_again_with_a_later_step():
+def test_a_late_command_is_sent_again_with_a_later_step():
     job = Job(times=2)
     assert job.answers(Change(id=1, settings={})) == []
     first, second, third = job.asked[::2]
@@ -54,7 +54,7 @@ def test_what_came_too_late_is_asked_again_with_a_later_step():
     assert [second - 100, third - 100] == [2 * (first - 100), 4 * (first - 100)]
 
 
-def test_ranks_that_begin_anew_are_asked_for_a_step_that_they_will_come_to():
+def test_restarted_ranks_get_a_step_that_they_will_reach():
     job = Job(times=0)
     job.answers(Change(id=1, settings={}))
     for one in job.members:
@@ -64,7 +64,7 @@ def test_ranks_that_begin_anew_are_asked_for_a_step_that_they_will_come_to():
     assert job.asked[-1] == job.asked[0] - 95
 
 
-def test_what_always_comes_too_late_is_refused_in_the_end():
+def test_a_command_that_is_always_late_is_refused():
     job = Job(times=99)
     (refused,) = job.answers(Change(id=1, settings={}))
     assert refused.reason == job_commands.TOO_LATE

@@ -1,4 +1,4 @@
-"""A command on a keeper's terminal: what it sees, and what outlives what."""
+"""A command on a keeper's terminal: its environment, its output and its end."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ def until(predicate):
 
 
 def output(held, wanted=None):
-    """Return what is printed until that is in it, or until the end."""
+    """Return the output until `wanted` is in it, or until the end."""
     printed = bytearray()
 
     def is_there():
@@ -54,7 +54,7 @@ def alive(pid):
     return keeper.began_ticks(pid) >= 0
 
 
-def test_messages_arrive_in_whatever_pieces_they_come():
+def test_messages_are_decoded_from_any_pieces():
     wire = message(keeper.TYPE, "é") + message(keeper.END) + message(keeper.SIZE, "80 24")
     whole = [(keeper.TYPE, "é".encode()), (keeper.END, b""), (keeper.SIZE, b"80 24")]
     apart = Messages()
@@ -62,7 +62,7 @@ def test_messages_arrive_in_whatever_pieces_they_come():
     assert list(Messages().take(wire)) == whole
 
 
-def test_a_command_has_a_terminal_for_all_it_says_and_hears(place):
+def test_a_commands_streams_are_a_terminal(place):
     held = start(place, "import sys; print([s.isatty() for s in (sys.stdin, sys.stdout)])")
     assert b"[True, True]\r\n" in output(held)
     assert held.exit_code == 0
@@ -184,15 +184,15 @@ def test_a_dashboard_may_leave_and_come_back_after_the_end(place):
     assert b"over" in output(third)
 
 
-@pytest.mark.parametrize("tells", [True, False])
-def test_a_keeper_that_nobody_wants_to_hear_ends_by_itself(place, tells):
+@pytest.mark.parametrize("knows_the_end", [True, False])
+def test_a_keeper_without_dashboards_ends_by_itself(place, knows_the_end):
     held = start(place, "print('over')")
     output(held)
     ended_s = time.monotonic()
-    held.over = tells  # a dashboard that does not know of the end leaves in silence
+    held.over = knows_the_end  # a dashboard that does not know of the end leaves in silence
     held.close()
     until(lambda: not place.path.exists())
-    assert (time.monotonic() - ended_s < keeper.LINGER_S / 2) is tells
+    assert (time.monotonic() - ended_s < keeper.LINGER_S / 2) is knows_the_end
 
 
 def test_100_mb_of_output_are_drained_and_take_no_memory(place):
@@ -215,7 +215,7 @@ def test_100_mb_of_output_are_drained_and_take_no_memory(place):
     assert keeper.LEFT_OUT in printed
 
 
-def test_a_keeper_that_is_killed_is_no_mystery(place):
+def test_a_killed_keeper_is_reported(place):
     held = start(place, "import time; time.sleep(60)")
     (run,) = until(runs.living)
     os.kill(run.facts.processes[1][0], signal.SIGKILL)
@@ -227,7 +227,7 @@ def test_a_keeper_that_is_killed_is_no_mystery(place):
     assert not place.path.exists()
 
 
-def test_the_terminals_size_is_what_it_is_told(place):
+def test_the_terminal_takes_the_size_it_is_given(place):
     held = start(place, "import os; input(); print(os.get_terminal_size())")
     held._send(keeper.SIZE, "77 33")
     held.type("\n")
@@ -242,7 +242,7 @@ def test_words_that_are_no_text_do_not_hide_a_run(place):
 
 
 @pytest.mark.parametrize("facts", [b"", b'{"name": "\xff"}', b'{"a":' + b"[" * 100_000])
-def test_a_run_whose_facts_make_no_sense_is_not_listed(place, facts):
+def test_a_run_with_invalid_facts_is_not_listed(place, facts):
     (place.path / keeper.FACTS).write_bytes(facts)
     assert runs.living() == []
 

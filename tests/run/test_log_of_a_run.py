@@ -1,4 +1,4 @@
-"""The log of a run holds all that is needed to make its files again, also where it was cut off."""
+"""The log of a run suffices to make its files again, even if the log was cut off."""
 
 import csv
 import random
@@ -54,7 +54,7 @@ def bodies(path: Path) -> list[object]:
 
 
 def exported(log: Path) -> dict[str, bytes]:
-    """Return what an export makes of a log, by suffix."""
+    """Return the files that an export makes from a log, by suffix."""
     again = log.with_name(f"again-{log.stem}.csv")
     assert main(["export", str(log), "-o", str(again)]) == 0
     return {suffix: again.with_suffix(suffix).read_bytes() for suffix in (".csv", ".json")}
@@ -85,11 +85,11 @@ def test_csv_and_json_of_an_eventful_run_are_made_again_to_the_byte(
     for name in ("whole", "late"):
         log = tmp_path / f"{name}.jsonl"
         assert exported(log) == written(log)
-    told = bodies(tmp_path / "whole.jsonl")
+    run_log = bodies(tmp_path / "whole.jsonl")
     for kind in (Hello, Started, Change, Changed, ComparisonShown, Verdict, BlocksEnded, Paused):
-        assert kind in map(type, told), kind
-    assert any(isinstance(body, Printed) for body in told)
-    assert not any(isinstance(body, Progress) for body in told)
+        assert kind in map(type, run_log), kind
+    assert any(isinstance(body, Printed) for body in run_log)
+    assert not any(isinstance(body, Progress) for body in run_log)
     late = bodies(tmp_path / "late.jsonl")
     kept = [body for body in late if isinstance(body, Plan | Started | Changed | Paused)]
     assert (kept[0].settings, kept[1].workload) == (SMALL, "encdec")
@@ -100,7 +100,7 @@ def test_csv_and_json_of_an_eventful_run_are_made_again_to_the_byte(
     ]
 
 
-def test_with_every_step_the_log_tells_of_steps_and_readings_besides_the_rows(
+def test_with_every_step_the_log_has_steps_and_readings_besides_the_rows(
     tmp_path: Path,
 ) -> None:
     command = worker_double.gpudash(
@@ -137,11 +137,11 @@ def test_a_run_that_is_killed_leaves_a_log_up_to_its_last_row(tmp_path: Path) ->
             assert len(found) - len(list(csv.DictReader(file))) in (0, 1)  # the log goes first
 
 
-# ── what a recording begun in mid-run is told first ─────────────────────────────────────
+# ── the first messages of a recording begun in mid-run ─────────────────────────────────────
 
 
-class Told:
-    """What comes of a run, and the recordings that it is told to."""
+class RunLog:
+    """A run's messages, and its recordings."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -157,7 +157,7 @@ class Told:
             )
 
     def begun(self, started: Started | None = None) -> list[object]:
-        """Return what a recording begun now is told first."""
+        """Return the first messages of a recording begun now."""
         origin = Origin(
             began_s=BEGAN_S, began_utc="2026-01-02T03:04:05Z", interval_s=0.5, command=()
         )
@@ -167,56 +167,62 @@ class Told:
         return bodies(writer.log_path)
 
 
-def test_what_lasts_is_told_and_what_is_over_is_not(tmp_path: Path) -> None:
-    told = Told(tmp_path)
-    told.take(PLAN, source="session")
-    start, change, pause = told.run.start(), told.run.change(pipelined="on"), told.run.pause()
-    told.take(Hello(), start, told.run.change(batch_size="4"), *told.run.steps(3), change, pause)
-    assert told.begun() == [PLAN, Hello(), start, change, pause]
-    told.take(told.run.resume())
-    assert told.begun() == [PLAN, Hello(), start, change]
+def test_a_recording_begins_with_what_still_holds(tmp_path: Path) -> None:
+    run_log = RunLog(tmp_path)
+    run_log.take(PLAN, source="session")
+    start, change, pause = (
+        run_log.run.start(),
+        run_log.run.change(pipelined="on"),
+        run_log.run.pause(),
+    )
+    run_log.take(
+        Hello(), start, run_log.run.change(batch_size="4"), *run_log.run.steps(3), change, pause
+    )
+    assert run_log.begun() == [PLAN, Hello(), start, change, pause]
+    run_log.take(run_log.run.resume())
+    assert run_log.begun() == [PLAN, Hello(), start, change]
     again = msgspec.structs.replace(PLAN, workload="augment")
-    told.take(Restarted(at_s=told.run.now_s, plan=again), source="session")
-    assert told.begun() == [again]
-    told.take(Hello(), start)
-    assert told.begun() == [again, Hello(), start]
+    run_log.take(Restarted(at_s=run_log.run.now_s, plan=again), source="session")
+    assert run_log.begun() == [again]
+    run_log.take(Hello(), start)
+    assert run_log.begun() == [again, Hello(), start]
 
 
-def test_a_start_is_told_with_its_segment_in_the_run(tmp_path: Path) -> None:
-    told = Told(tmp_path)
-    start = told.run.start()
-    told.take(start)
+def test_a_recordings_start_has_its_segment_in_the_run(tmp_path: Path) -> None:
+    run_log = RunLog(tmp_path)
+    start = run_log.run.start()
+    run_log.take(start)
     in_run = msgspec.structs.replace(start, segment=3)
-    assert told.begun(in_run) == [in_run]
+    assert run_log.begun(in_run) == [in_run]
 
 
-def test_every_rank_is_told_and_the_run_is_described_by_the_first(tmp_path: Path) -> None:
-    told = Told(tmp_path)
-    first = told.run.start()
+def test_a_recording_begins_with_every_ranks_start(tmp_path: Path) -> None:
+    run_log = RunLog(tmp_path)
+    first = run_log.run.start()
     other = msgspec.structs.replace(first, versions={"torch": "0.1"})
-    told.take(first)
-    told.take(other, rank=1)
+    run_log.take(first)
+    run_log.take(other, rank=1)
     in_run = msgspec.structs.replace(first, segment=3)
-    assert told.begun(in_run) == [in_run, other]
+    assert run_log.begun(in_run) == [in_run, other]
     described = msgspec.json.decode((tmp_path / "2.json").read_bytes(), type=Metadata)
     assert described.versions["torch"] == first.versions["torch"]
 
 
-def test_a_rank_that_has_ended_is_told_to_have_ended_until_it_begins_again(tmp_path: Path) -> None:
-    told = Told(tmp_path)
-    start, parted = told.run.start(), Parted(at_s=BEGAN_S, pid=42)
-    told.take(start)
-    told.take(start, parted, rank=1)
-    assert told.begun() == [start, start, parted]
-    told.take(start, rank=1)
-    assert told.begun() == [start, start]
+def test_a_recording_begins_with_the_end_of_ranks_that_have_ended(tmp_path: Path) -> None:
+    run_log = RunLog(tmp_path)
+    start, parted = run_log.run.start(), Parted(at_s=BEGAN_S, pid=42)
+    run_log.take(start)
+    run_log.take(start, parted, rank=1)
+    assert run_log.begun() == [start, start, parted]
+    run_log.take(start, rank=1)
+    assert run_log.begun() == [start, start]
 
 
-def test_each_gpu_is_told_once_and_first(tmp_path: Path) -> None:
-    told = Told(tmp_path)
+def test_a_recording_begins_with_each_gpu_once(tmp_path: Path) -> None:
+    run_log = RunLog(tmp_path)
     first, other = gpu(BEGAN_S, mem_total_mib=1.0), gpu(BEGAN_S, uuid="GPU-2222", index=1)
-    told.take(first, gpu(BEGAN_S + 1), host(BEGAN_S), source="telemetry")
-    assert told.begun() == [first]
-    told.take(gpu(BEGAN_S + 2), other, gpu(BEGAN_S + 3, uuid="GPU-2222"), source="telemetry")
+    run_log.take(first, gpu(BEGAN_S + 1), host(BEGAN_S), source="telemetry")
+    assert run_log.begun() == [first]
+    run_log.take(gpu(BEGAN_S + 2), other, gpu(BEGAN_S + 3, uuid="GPU-2222"), source="telemetry")
     readings = [body for body in bodies(tmp_path / "3.jsonl") if isinstance(body, GpuReading)]
     assert readings == [first, other]

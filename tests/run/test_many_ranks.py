@@ -1,4 +1,4 @@
-"""A session that is told of many ranks, as lines: the slow one is in its snapshots."""
+"""A session over the lines of many ranks: the slow one is in its snapshots."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ RANKS = 32
 
 
 class Lines(Source):
-    """Tells everything at once, and has ended then."""
+    """Sends everything at once, and then ends."""
 
     def __init__(self, lines):
         self._lines = iter(lines)
@@ -49,8 +49,8 @@ def test_a_session_names_the_slow_rank_of_many(tmp_path):
     ranks = Ranks(RANKS, delay=lambda _step, rank: {"backward": 2.0} if rank == 21 else {})
     hello = [(0, Hello(can=("record",)))]
     starts = [(rank, start(rank, world_size=RANKS)) for rank in range(RANKS)]
-    told = enveloped([*hello, *starts, *ranks.train(15)])
-    lines = [msgspec.json.encode(envelope) for envelope in told]
+    session_of = enveloped([*hello, *starts, *ranks.train(15)])
+    lines = [msgspec.json.encode(envelope) for envelope in session_of]
     screen = Screen()
     plan = Plan(workload="", settings={})
     source = Lines(lines)
@@ -66,19 +66,19 @@ def test_a_session_names_the_slow_rank_of_many(tmp_path):
 
 
 class Lasting(Lines):
-    """Tells everything at once, and lives on."""
+    """Sends everything at once, and does not end."""
 
     def ended(self):
         return None
 
 
 def test_after_a_restart_the_ranks_are_those_that_train_now():
-    def told(kind, seconds):
+    def session_of(kind, seconds):
         said = [(0, Hello()), *((rank, start(rank, world_size=2)) for rank in range(2))]
         envelopes = list(enveloped([*said, *Ranks(2).train(seconds)]))
         return kind(map(msgspec.json.encode, envelopes)), envelopes[-1].body.total_steps
 
-    (first, many), (second, few) = told(Lasting, 15), told(Lines, 2)
+    (first, many), (second, few) = session_of(Lasting, 15), session_of(Lines, 2)
     plan, sources, screen = Plan(workload="", settings={}), iter([first, second]), Screen()
     session = Session(plan, start_source=lambda _plan: next(sources), beside=(), clock=lambda: 0.0)
     session.start(screen)

@@ -28,7 +28,7 @@ def line(seq: int, body: object) -> bytes:
     return msgspec.json.encode(envelope) + b"\n"
 
 
-def test_its_last_words_are_heard_before_its_end(pair) -> None:
+def test_the_last_messages_are_read_before_the_end(pair) -> None:
     member, process = pair
     process.sendall(line(0, Hello()) + line(1, Notice(text="bye")))
     process.close()
@@ -38,14 +38,14 @@ def test_its_last_words_are_heard_before_its_end(pair) -> None:
     assert not member.is_lost
 
 
-def test_a_line_without_end_makes_no_sense(pair) -> None:
+def test_an_endless_line_is_an_error(pair) -> None:
     member, process = pair
     process.sendall(b"x" * 2 * LONGEST_BYTES)
     with pytest.raises(SourceError, match="a line of it is too long"):
         member.read()
 
 
-def test_a_process_that_reads_no_commands_is_let_go_of(pair, monkeypatch) -> None:
+def test_a_process_that_reads_no_commands_is_disconnected(pair, monkeypatch) -> None:
     monkeypatch.setattr(lines, "UNSENT_BYTES", 100)
     member, _process = pair
     for number in range(100_000):
@@ -56,7 +56,7 @@ def test_a_process_that_reads_no_commands_is_let_go_of(pair, monkeypatch) -> Non
 
 
 @pytest.mark.parametrize("text", [b'"\xff"', b"[" * 1500])
-def test_a_process_that_says_what_is_no_message_makes_no_sense(pair, text) -> None:
+def test_an_invalid_message_is_an_error(pair, text) -> None:
     member, process = pair
     process.sendall(b'["Envelope",' + text + b"]\n")
     with pytest.raises(SourceError, match="it does not speak gpudash's protocol"):

@@ -1,4 +1,4 @@
-"""The listening end, over peers that say whatever they like."""
+"""The listening end, over peers that send anything."""
 
 import json
 import os
@@ -56,15 +56,15 @@ def here(place):
 
 
 class Here:
-    """The processes of a run that other nodes may connect to, and all that was told."""
+    """The processes of a run that other nodes may connect to, and all their messages."""
 
     def __init__(self, place):
         self.nodes = Nodes(Address(LOOPBACK, 0), TOKEN)
         self.processes = TrainingProcesses(place, self.nodes)
-        self.told, self.sentences = [], []
+        self.messages, self.sentences = [], []
 
     def turn(self):
-        self.told += self.processes.read()
+        self.messages += self.processes.read()
         self.sentences += [notice.text for notice in self.processes.notices()]
 
     def until(self, predicate):
@@ -74,45 +74,45 @@ class Here:
             if found := predicate():
                 return found
             time.sleep(0.005)
-        raise AssertionError((self.told, self.sentences))
+        raise AssertionError((self.messages, self.sentences))
 
     def bodies(self, kind):
-        return [one.body for one in self.told if isinstance(one.body, kind)]
+        return [one.body for one in self.messages if isinstance(one.body, kind)]
 
-    def hears(self, words):
+    def sentence_with(self, words):
         return self.until(lambda: [one for one in self.sentences if words in one])[0]
 
 
 class Peer:
-    """Who connects: it may prove itself, and say what it likes."""
+    """A connecting end: it may prove itself, and send anything."""
 
     def __init__(self, here, clock_s=time.monotonic):
         self.here, self.clock_s = here, clock_s
         self.socket = socket.create_connection(here.nodes.address)
         self.file = self.socket.makefile("rwb")
 
-    def hear(self, kind=None):
+    def receive(self, kind=None):
         self.here.until(lambda: select.select([self.socket], [], [], 0)[0])
         line = self.file.readline()
         return line if kind is None else msgspec.json.decode(line, type=kind)
 
-    def say(self, line):
+    def send_line(self, line):
         self.file.write(line + b"\n")
         self.file.flush()
 
     def prove(self, node="gpu2", run="r", token=TOKEN, can=("stacks",)):
-        challenge = self.hear(Challenge)
+        challenge = self.receive(Challenge)
         said = handshake.answer(token, challenge, node=node, run=run, clock_s=self.clock_s())
         said = msgspec.structs.replace(said, can=can)
-        self.say(msgspec.json.encode(said))
+        self.send_line(msgspec.json.encode(said))
         return challenge, said
 
-    def tell(self, body, rank=8, process=412, source="training"):
+    def send(self, body, rank=8, process=412, source="training"):
         envelope = Envelope(source=source, rank=rank, seq=0, sent_s=self.clock_s(), body=body)
-        self.say(line_of(process, msgspec.json.encode(envelope)))
+        self.send_line(line_of(process, msgspec.json.encode(envelope)))
 
     @property
-    def is_let_go(self):
+    def is_disconnected(self):
         def ended():
             readable = select.select([self.socket], [], [], 0)[0]
             return bool(readable) and not self.socket.recv(1 << 16)
@@ -129,7 +129,7 @@ def connected(here, **options):
     clock_s = options.pop("clock_s", time.monotonic)
     peer = Peer(here, clock_s)
     challenge, said = peer.prove(**options)
-    assert handshake.is_welcome(TOKEN, challenge, said, peer.hear(Welcome))
+    assert handshake.is_valid_welcome(TOKEN, challenge, said, peer.receive(Welcome))
     return peer
 
 
@@ -145,23 +145,23 @@ def started(at_s, uuid=None):
     )
 
 
-# ── who holds the token ─────────────────────────────────────────────────────────────────
+# ── nodes with the token ─────────────────────────────────────────────────────────────────
 
 
-def test_what_a_node_tells_stands_beside_what_is_told_here(here, node):
-    node.tell(Hello(pid=412))
-    node.tell(started(time.monotonic()))
+def test_a_nodes_messages_join_the_local_ones(here, node):
+    node.send(Hello(pid=412))
+    node.send(started(time.monotonic()))
     here.until(lambda: here.bodies(Started))
-    assert [(one.source, one.rank) for one in here.told] == [("training", 8)]
+    assert [(one.source, one.rank) for one in here.messages] == [("training", 8)]
     assert here.bodies(Started)[0].node == "gpu2"
-    assert here.hears("node gpu2 is connected; clocks within ")
+    assert here.sentence_with("node gpu2 is connected; clocks within ")
 
 
 def test_a_command_reaches_the_process_that_it_is_for(here, node):
-    node.tell(Hello(), rank=0)
+    node.send(Hello(), rank=0)
     here.until(lambda: here.processes._members and here.processes._members[0].rank == 0)
     assert here.processes.send(Change(id=3, settings={"precision": "bf16"})) == []
-    process, _, command = node.hear().partition(b" ")
+    process, _, command = node.receive().partition(b" ")
     assert (process, json.loads(command)["settings"]) == (b"412", {"precision": "bf16"})
 
 
@@ -170,40 +170,42 @@ def ask_for_stacks(here, ranks=1):
     here.processes.ask_for_stacks(Stacks(id=4))
 
 
-def test_where_a_process_elsewhere_is_its_node_tells(here, node):
-    node.tell(Hello())
-    node.tell(Hello(), rank=9, process=413)
+def test_a_nodes_processes_stacks_come_from_the_node(here, node):
+    node.send(Hello())
+    node.send(Hello(), rank=9, process=413)
     ask_for_stacks(here, ranks=2)
-    process, _, asked = node.hear().partition(b" ")
+    process, _, asked = node.receive().partition(b" ")
     assert (process, json.loads(asked)["type"]) == (b"0", "Stacks")
     joined = (Joined(group="0", newest=7),)
-    node.tell(Stack(at_s=1.0, text="File", joined=joined), rank=0)
-    node.tell(Stack(at_s=1.0, why="has ended"), rank=0, process=413)
+    node.send(Stack(at_s=1.0, text="File", joined=joined), rank=0)
+    node.send(Stack(at_s=1.0, why="has ended"), rank=0, process=413)
     here.until(lambda: len(here.bodies(Stack)) == 2)
-    told = [(one.rank, one.body.text, one.body.why, one.body.answers) for one in here.told[-2:]]
-    assert told == [(8, "File", "", (4,)), (9, "", "has ended", (4,))]
+    messages = [
+        (one.rank, one.body.text, one.body.why, one.body.answers) for one in here.messages[-2:]
+    ]
+    assert messages == [(8, "File", "", (4,)), (9, "", "has ended", (4,))]
     assert here.bodies(Stack)[0].joined == joined
 
 
-def test_a_node_of_an_older_version_is_not_asked_where_its_processes_are(here):
+def test_a_node_of_an_older_version_gets_no_request_for_stacks(here):
     older = connected(here, can=())
-    older.tell(Hello())
+    older.send(Hello())
     ask_for_stacks(here)
     (stack,) = here.until(lambda: here.bodies(Stack))
     assert (stack.why, stack.is_known) == ("is on gpu2, where nobody asks it", False)
     assert not select.select([older.socket], [], [], 0)[0]
 
 
-def test_a_node_that_does_not_tell_where_its_processes_are_holds_nobody_up(here, node, monkeypatch):
+def test_a_node_that_sends_no_stacks_delays_no_other(here, node, monkeypatch):
     monkeypatch.setattr(stacks, "ELSEWHERE_S", 0.05)
-    node.tell(Hello())
+    node.send(Hello())
     ask_for_stacks(here)
     (stack,) = here.until(lambda: here.bodies(Stack))
     assert (stack.why, stack.is_known) == ("is on gpu2, which does not answer", False)
 
 
 def test_a_command_to_a_node_that_is_lost_is_answered(here, node):
-    node.tell(Hello(), rank=0)
+    node.send(Hello(), rank=0)
     here.until(lambda: here.processes._members and here.processes._members[0].rank == 0)
     here.processes.send(Change(id=3, settings={"precision": "bf16"}))
     node.file.close()
@@ -212,62 +214,62 @@ def test_a_command_to_a_node_that_is_lost_is_answered(here, node):
     assert here.bodies(Refused)[0].answers == (3,)
 
 
-def test_times_are_told_by_the_clock_here_wherever_the_others_began(here):
+def test_times_are_converted_to_the_local_clock(here):
     behind_s = 5e6
     peer = connected(here, clock_s=lambda: time.monotonic() - behind_s)
     before_s = time.monotonic()
-    peer.tell(Hello())
+    peer.send(Hello())
     step = Step(step=1, segment=0, samples=None, finished_s=peer.clock_s(), step_ms=2.0)
-    told = Progress(until_s=peer.clock_s(), steps=(step,), total_steps=1, total_samples=None)
-    peer.tell(told)
+    messages = Progress(until_s=peer.clock_s(), steps=(step,), total_steps=1, total_samples=None)
+    peer.send(messages)
     here.until(lambda: here.bodies(Progress))
     (arrived,) = here.bodies(Progress)
     within_s = here.nodes._nodes[0].difference.within_s
     after_s = time.monotonic()
-    for at_s in (arrived.until_s, arrived.steps[0].finished_s, here.told[-1].sent_s):
+    for at_s in (arrived.until_s, arrived.steps[0].finished_s, here.messages[-1].sent_s):
         assert before_s - within_s <= at_s <= after_s + within_s
 
 
 def test_a_gpu_is_read_under_the_rank_that_trains_on_it(here, node):
-    node.tell(Hello())
-    node.tell(started(1.0, uuid="GPU-7"))
+    node.send(Hello())
+    node.send(started(1.0, uuid="GPU-7"))
     here.until(lambda: here.bodies(Started))
     for uuid in ("GPU-7", "GPU-of-nobody"):
         reading = GpuReading(at_s=1.0, index=0, uuid=uuid, name="H200", values={"power_w": 300.0})
-        node.say(own_line(reading))
+        node.send_line(own_line(reading))
     here.until(lambda: here.bodies(GpuReading))
-    (envelope,) = [one for one in here.told if isinstance(one.body, GpuReading)]
+    (envelope,) = [one for one in here.messages if isinstance(one.body, GpuReading)]
     assert (envelope.source, envelope.rank, envelope.body.uuid) == ("node", 8, "GPU-7")
 
 
 def test_the_processes_of_a_rank_are_read_under_that_rank_unless_it_is_refused(here, node):
-    node.tell(Hello(), rank=8, process=412)
-    node.tell(Hello(), rank=8, process=413)
-    here.hears("training process 413 on gpu2 is left out")
+    node.send(Hello(), rank=8, process=412)
+    node.send(Hello(), rank=8, process=413)
+    here.sentence_with("training process 413 on gpu2 is left out")
     for process in (413, 1, 412):
-        node.say(own_line(HostReading(at_s=1.0, pid=process, values={"cpu_pct": 50.0})))
+        node.send_line(own_line(HostReading(at_s=1.0, pid=process, values={"cpu_pct": 50.0})))
     here.until(lambda: here.bodies(HostReading))
-    (envelope,) = [one for one in here.told if isinstance(one.body, HostReading)]
+    (envelope,) = [one for one in here.messages if isinstance(one.body, HostReading)]
     assert (envelope.source, envelope.rank, envelope.body.pid) == ("node", 8, 412)
 
 
-def test_what_a_node_reads_of_rank_0_is_new_whatever_was_read_here(here, node):
+def test_a_nodes_readings_of_rank_0_are_no_repeats_of_local_ones(here, node):
     normaliser = Normaliser()
     read_here = GpuReading(at_s=1.0, index=0, uuid="GPU-8", name="H200", values={})
     sampled = Envelope(source="telemetry", seq=1_000, sent_s=1.0, body=read_here)
     assert normaliser.take(sampled) is not None
-    node.tell(Hello(), rank=0)
+    node.send(Hello(), rank=0)
     here.until(lambda: here.processes._ranks)
-    node.say(own_line(HostReading(at_s=1.0, pid=412, values={"cpu_pct": 50.0})))
+    node.send_line(own_line(HostReading(at_s=1.0, pid=412, values={"cpu_pct": 50.0})))
     here.until(lambda: here.bodies(HostReading))
-    (envelope,) = [one for one in here.told if isinstance(one.body, HostReading)]
+    (envelope,) = [one for one in here.messages if isinstance(one.body, HostReading)]
     assert normaliser.take(envelope) is not None
 
 
-def test_a_node_of_our_own_name_is_told_apart(here):
+def test_a_node_of_the_local_name_gets_another_name(here):
     node = connected(here, node=platform.node())
-    node.tell(Hello())
-    node.tell(started(time.monotonic()))
+    node.send(Hello())
+    node.send(started(time.monotonic()))
     here.until(lambda: here.bodies(Started))
     assert here.bodies(Started)[0].node == f"another {platform.node()}"
 
@@ -275,97 +277,98 @@ def test_a_node_of_our_own_name_is_told_apart(here):
 def test_clocks_are_compared_again_and_again(here, node, monkeypatch):
     monkeypatch.setattr(nodes, "PING_S", 0.0)
     for _ in range(3):
-        process, _, ping = node.hear().partition(b" ")
+        process, _, ping = node.receive().partition(b" ")
         asked = msgspec.json.decode(ping, type=Ping)
         assert process == b"0"
-        node.say(own_line(Pong(asked_s=asked.asked_s, clock_s=time.monotonic())))
+        node.send_line(own_line(Pong(asked_s=asked.asked_s, clock_s=time.monotonic())))
 
 
-def test_the_answer_of_a_clock_wakes_who_waits_for_it(here, node, monkeypatch):
+def test_the_answer_of_a_clock_wakes_the_session(here, node, monkeypatch):
     monkeypatch.setattr(nodes, "PING_S", 0.0)
-    asked = msgspec.json.decode(node.hear().partition(b" ")[2], type=Ping)
+    asked = msgspec.json.decode(node.receive().partition(b" ")[2], type=Ping)
     assert not select.select([here.nodes], [], [], 0)[0]
-    node.say(own_line(Pong(asked_s=asked.asked_s, clock_s=time.monotonic())))
+    node.send_line(own_line(Pong(asked_s=asked.asked_s, clock_s=time.monotonic())))
     assert select.select([here.nodes], [], [], WAIT_S)[0]
 
 
 # ── how a node ends ─────────────────────────────────────────────────────────────────────
 
 
-def test_a_node_that_is_lost_is_told_once_whatever_it_trains(here, node):
+def test_a_lost_node_is_reported_once_however_many_ranks_it_has(here, node):
     for rank in range(8):
-        node.tell(Hello(), rank=rank, process=400 + rank)
+        node.send(Hello(), rank=rank, process=400 + rank)
     here.until(lambda: len(here.processes._members) == 8)
     node.file.close()
     node.socket.close()
-    here.hears("node gpu2 is lost: it has hung up; its training goes on unwatched")
+    here.sentence_with("node gpu2 is lost: it has hung up; its training goes on unwatched")
     assert here.processes.parted_s is not None
     assert not here.processes._gone
 
 
 def test_a_node_whose_command_ends_says_how(here, node):
-    node.say(own_line(Parting(text="train.py exited with 3")))
+    node.send_line(own_line(Parting(text="train.py exited with 3")))
     node.file.close()
     node.socket.close()
-    assert here.hears("gpu2: ") == "node gpu2: train.py exited with 3"
+    assert here.sentence_with("gpu2: ") == "node gpu2: train.py exited with 3"
 
 
 def test_a_process_that_ends_is_named_with_its_node(here, node, monkeypatch):
     monkeypatch.setattr("gpudash.run.training_processes.PATIENCE_S", 0.0)
-    node.tell(Hello())
-    node.say(line_of(412, b""))
-    assert here.hears("has ended") == "training process 412 (rank 8) on gpu2 has ended"
+    node.send(Hello())
+    node.send_line(line_of(412, b""))
+    assert here.sentence_with("has ended") == "training process 412 (rank 8) on gpu2 has ended"
 
 
 def test_a_node_that_says_nothing_for_long_is_lost(here, node, monkeypatch):
     monkeypatch.setattr(nodes, "SILENT_S", 0.0)
-    assert here.hears("is lost").startswith("node gpu2 is lost: nothing has come for ")
-    assert node.is_let_go
+    assert here.sentence_with("is lost").startswith("node gpu2 is lost: nothing has come for ")
+    assert node.is_disconnected
 
 
 def test_a_gpudash_that_comes_again_replaces_itself(here, node):
-    node.tell(Hello())
+    node.send(Hello())
     here.until(lambda: here.processes._members)
     again = connected(here)
-    again.tell(Hello())
-    again.tell(Resumed(at_s=1.0))
+    again.send(Hello())
+    again.send(Resumed(at_s=1.0))
     here.until(lambda: here.bodies(Resumed))
     assert (len(here.nodes._nodes), len(here.processes._members)) == (1, 1)
     assert not [one for one in here.sentences if "lost" in one or "rank" in one]
 
 
-def test_a_process_that_follows_another_of_its_rank_is_heard_where_both_come_at_once(here, node):
-    node.tell(Hello())
+def test_a_successor_of_a_rank_is_read_if_both_messages_arrive_at_once(here, node):
+    node.send(Hello())
     here.until(lambda: here.processes._members)
-    node.tell(Resumed(at_s=1.0))
-    node.say(line_of(412, b""))
-    node.tell(Hello(), process=413)
-    node.tell(Resumed(at_s=2.0), process=413)
+    node.send(Resumed(at_s=1.0))
+    node.send_line(line_of(412, b""))
+    node.send(Hello(), process=413)
+    node.send(Resumed(at_s=2.0), process=413)
     here.until(lambda: len(here.bodies(Resumed)) == 2)
-    assert here.hears("rank 8") == "rank 8 began again: training process 413 follows 412"
+    assert here.sentence_with("rank 8") == "rank 8 began again: training process 413 follows 412"
 
 
-def left_and_begun_anew(here, node, before, after, of="gpu3"):
-    """Ranks 0 and 1 of a node that says no more, and a rank 0 of another port beside it."""
+def restarted_without(here, node, before, after, of="gpu3"):
+    """Ranks 0 and 1 of a silent node, and a rank 0 with another port beside it."""
     other = node if of == "gpu2" else connected(here, node=of, run="s")
     for rank in (0, 1):
-        node.tell(Hello(job=before), rank=rank, process=412 + rank)
+        node.send(Hello(job=before), rank=rank, process=412 + rank)
     here.until(lambda: len(here.processes._ranks) == 2)
-    other.tell(Hello(job=after), rank=0, process=99)
-    other.tell(Resumed(at_s=1.0), rank=0, process=99)
+    other.send(Hello(job=after), rank=0, process=99)
+    other.send(Resumed(at_s=1.0), rank=0, process=99)
     return other  # else it hangs up
 
 
-def test_a_job_that_begins_anew_without_a_node_is_watched_though_its_port_is_new(
-    here, node, monkeypatch
-):
+def test_a_job_restarted_without_a_node_is_watched_though_its_port_is_new(here, node, monkeypatch):
     monkeypatch.setattr("gpudash.run.training_processes.PATIENCE_S", 0.0)
-    _other = left_and_begun_anew(here, node, "mine:29500", "mine:41234")
+    _other = restarted_without(here, node, "mine:29500", "mine:41234")
     here.until(lambda: here.bodies(Resumed))
-    assert [node.hear(), node.hear()] == [b"412 \n", b"413 \n"]  # those of before are let go
+    assert [node.receive(), node.receive()] == [b"412 \n", b"413 \n"]  # those of before are let go
     assert list(here.processes._ranks) == [0]
-    assert here.hears("rank 0 began again") == "rank 0 began again: training process 99 follows 412"
-    here.hears("training process 413 (rank 1) on gpu2 has ended")
+    assert (
+        here.sentence_with("rank 0 began again")
+        == "rank 0 began again: training process 99 follows 412"
+    )
+    here.sentence_with("training process 413 (rank 1) on gpu2 has ended")
     assert not [one for one in here.sentences if "another job" in one]
 
 
@@ -378,42 +381,42 @@ def test_a_job_that_begins_anew_without_a_node_is_watched_though_its_port_is_new
         ("mine:29500", "mine:41234", "gpu2"),  # whose ranks of before train on
     ],
 )
-def test_another_job_is_not_taken_for_one_that_begins_anew(here, node, before, after, of):
-    _other = left_and_begun_anew(here, node, before, after, of)
-    assert here.hears("another job").endswith("its other ranks train on, unwatched")
+def test_another_job_is_not_taken_for_a_restart(here, node, before, after, of):
+    _other = restarted_without(here, node, before, after, of)
+    assert here.sentence_with("another job").endswith("its other ranks train on, unwatched")
     assert set(here.processes._ranks) == {0, 1}
     assert not here.bodies(Resumed)
 
 
 def test_a_second_gpudash_of_the_same_machine_is_another_node(here, node):
     other = connected(here, run="s")
-    node.tell(Hello(), rank=8)
-    other.tell(Hello(), rank=9)
+    node.send(Hello(), rank=8)
+    other.send(Hello(), rank=9)
     here.until(lambda: len(here.processes._members) == 2)
     assert {member.rank for member in here.processes._members} == {8, 9}
 
 
-# ── what is refused ─────────────────────────────────────────────────────────────────────
+# ── refusals ─────────────────────────────────────────────────────────────────────
 
 
-def test_a_rank_that_is_taken_is_refused_and_its_process_let_go(here, node):
-    node.tell(Hello(), rank=8)
+def test_a_rank_that_is_taken_is_refused_and_its_process_disconnected(here, node):
+    node.send(Hello(), rank=8)
     other = connected(here, node="gpu3", run="s")
     here.until(lambda: here.processes._members)
-    other.tell(Hello(), rank=8, process=99)
+    other.send(Hello(), rank=8, process=99)
     words = "it says it is rank 8, which another process is"
-    assert here.hears("rank 8") == f"training process 99 on gpu3 is left out: {words}"
-    assert other.hear() == b"99 \n"
-    other.tell(Resumed(at_s=1.0), rank=8, process=99)
-    node.tell(Resumed(at_s=2.0))
+    assert here.sentence_with("rank 8") == f"training process 99 on gpu3 is left out: {words}"
+    assert other.receive() == b"99 \n"
+    other.send(Resumed(at_s=1.0), rank=8, process=99)
+    node.send(Resumed(at_s=2.0))
     here.until(lambda: here.bodies(Resumed))
-    assert [one.rank for one in here.told] == [8]
+    assert [one.rank for one in here.messages] == [8]
     assert len(here.bodies(Resumed)) == 1
     assert not here.processes._refused
 
 
-def test_a_rank_here_that_another_node_has_already_is_told(here, node, place):
-    node.tell(Hello(), rank=0)
+def test_a_local_rank_that_another_node_has_already_is_reported(here, node, place):
+    node.send(Hello(), rank=0)
     here.until(lambda: here.processes._members)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(place.socket(os.getpid())))
@@ -424,15 +427,15 @@ def test_a_rank_here_that_another_node_has_already_is_told(here, node, place):
             hello = Envelope(source="training", seq=0, sent_s=0.0, body=Hello())
             connection.sendall(msgspec.json.encode(hello) + b"\n")
             words = "rank 0 is on gpu2 already; the one here is shown as rank 1"
-            assert here.hears("rank 0 ") == words
+            assert here.sentence_with("rank 0 ") == words
 
 
 @pytest.mark.parametrize("source", ["session", "telemetry", "recording", "\x1b[2J"])
-def test_a_process_speaks_as_a_training_alone(here, node, source):
-    node.tell(Hello())
-    node.tell(Resumed(at_s=1.0), source=source)
-    here.hears("training process 412 (rank 8) on gpu2 is left out: it speaks as ")
-    assert not here.told
+def test_a_process_may_send_only_as_a_training(here, node, source):
+    node.send(Hello())
+    node.send(Resumed(at_s=1.0), source=source)
+    here.sentence_with("training process 412 (rank 8) on gpu2 is left out: it speaks as ")
+    assert not here.messages
 
 
 @pytest.mark.parametrize(
@@ -447,30 +450,30 @@ def test_a_process_speaks_as_a_training_alone(here, node, source):
         b'0 {"x":' + b"[" * 10_000,
     ],
 )
-def test_a_node_that_makes_no_sense_is_let_go(here, node, line):
-    node.say(line)
-    here.hears("node gpu2 is lost: a line of it makes no sense")
-    assert node.is_let_go
+def test_a_node_that_sends_an_invalid_line_is_disconnected(here, node, line):
+    node.send_line(line)
+    here.sentence_with("node gpu2 is lost: a line of it makes no sense")
+    assert node.is_disconnected
 
 
-def test_a_process_that_tells_of_no_step_as_if_it_were_one_is_left_out(here, node):
-    node.tell(Hello())
+def test_a_process_with_an_invalid_step_is_left_out(here, node):
+    node.send(Hello())
     step = Step(step=1, segment=0, finished_s=1.0, step_ms=1.0, count=0)
-    node.tell(Progress(until_s=1.0, steps=(step,), total_steps=1, total_samples=None))
-    here.hears("training process 412 (rank 8) on gpu2 is left out: Expected `int` >= 1")
+    node.send(Progress(until_s=1.0, steps=(step,), total_steps=1, total_samples=None))
+    here.sentence_with("training process 412 (rank 8) on gpu2 is left out: Expected `int` >= 1")
 
 
 def test_a_line_without_end_is_read_no_further(here, node, monkeypatch):
     here.nodes._nodes[0].lines.longest = 1000
-    node.say(b"412 " + b"x" * 2000)
-    here.hears("node gpu2 is lost: a line of it is too long")
+    node.send_line(b"412 " + b"x" * 2000)
+    here.sentence_with("node gpu2 is lost: a line of it is too long")
 
 
 @pytest.mark.parametrize("name", ["gpu2", ""])
 def test_a_process_elsewhere_is_never_taken_for_one_here(here, name):
     with subprocess.Popen(["sleep", "60"]) as bystander:
         peer = connected(here, node=name)
-        peer.tell(Hello(), process=bystander.pid)
+        peer.send(Hello(), process=bystander.pid)
         here.until(lambda: here.processes._members)
         here.processes.kill()
         with pytest.raises(subprocess.TimeoutExpired):
@@ -514,32 +517,32 @@ def test_a_process_that_counts_itself_in_a_container_has_the_number_that_it_has_
 # ── strangers ───────────────────────────────────────────────────────────────────────────
 
 
-def test_a_wrong_token_is_denied_and_told_once(here):
+def test_a_wrong_token_is_denied_and_reported_once(here):
     for _ in range(3):
         peer = Peer(here)
         peer.prove(token="another token of tests")
-        peer.hear(Denied)
-        assert peer.is_let_go
+        peer.receive(Denied)
+        assert peer.is_disconnected
     here.turn()
     assert here.sentences[1:] == ["127.0.0.1 was turned away: its token is wrong"]
     assert not here.nodes._nodes
 
 
-def test_an_answer_that_was_overheard_opens_nothing(here, node):
+def test_a_replayed_answer_is_denied(here, node):
     peer = Peer(here)
     _, overheard = peer.prove(run="s")
-    peer.hear(Welcome)
+    peer.receive(Welcome)
     thief = Peer(here)
-    thief.hear(Challenge)
-    thief.say(msgspec.json.encode(overheard))
-    thief.hear(Denied)
-    assert thief.is_let_go
+    thief.receive(Challenge)
+    thief.send_line(msgspec.json.encode(overheard))
+    thief.receive(Denied)
+    assert thief.is_disconnected
 
 
-def test_who_says_nothing_is_let_go_after_a_while(here, monkeypatch):
+def test_a_silent_stranger_is_disconnected_after_a_while(here, monkeypatch):
     monkeypatch.setattr(nodes, "STRANGER_S", 0.1)
     peer = Peer(here)
-    assert peer.is_let_go
+    assert peer.is_disconnected
     assert not here.nodes._strangers
 
 
@@ -554,18 +557,18 @@ def test_who_says_nothing_is_let_go_after_a_while(here, monkeypatch):
         b'{"x":' + b"[" * 1015 + b"\n",
     ],
 )
-def test_who_says_something_else_is_let_go_at_once(here, words):
+def test_a_stranger_that_sends_anything_else_is_disconnected_at_once(here, words):
     peer = Peer(here)
-    peer.hear(Challenge)
+    peer.receive(Challenge)
     peer.socket.sendall(words)
-    assert peer.is_let_go
+    assert peer.is_disconnected
     assert here.sentences == [f"listens on {here.nodes.address} for other nodes"]
 
 
-def test_what_is_said_before_the_proof_is_not_heard(here):
+def test_messages_before_the_proof_are_not_read(here):
     peer = Peer(here)
-    peer.tell(Hello())
-    assert peer.is_let_go
+    peer.send(Hello())
+    assert peer.is_disconnected
     assert not here.processes._members
 
 
@@ -582,12 +585,12 @@ def test_many_strangers_keep_a_node_waiting_but_not_out(here, monkeypatch):
         one.close()
 
 
-def test_an_answer_is_of_a_known_form(here):
+def test_a_malformed_answer_is_denied(here):
     peer = Peer(here)
     said = Answer(nonce="", proof="", node="", run="", clock_s=1e308)
-    peer.hear(Challenge)
-    peer.say(msgspec.json.encode(said))
-    peer.hear(Denied)
+    peer.receive(Challenge)
+    peer.send_line(msgspec.json.encode(said))
+    peer.receive(Denied)
 
 
 # ── the address ─────────────────────────────────────────────────────────────────────────

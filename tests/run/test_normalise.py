@@ -1,4 +1,4 @@
-"""What views are told: every message once, in terms of the whole run."""
+"""Views receive every message once, with segments of the whole run."""
 
 import pytest
 from msgspec.structs import replace
@@ -34,7 +34,7 @@ def steps_of(bodies):
 
 
 def test_segments_count_on_over_several_workers():
-    told = stamped(
+    items = stamped(
         started(0.0),
         changed(1, 0),
         changed(2, 0),
@@ -43,18 +43,24 @@ def test_segments_count_on_over_several_workers():
         changed(1, 1),
         report(step(2, 2.0, segment=1)),
     )
-    assert [body.segment for body in told if isinstance(body, Started | Changed)] == [0, 1, 2, 3, 4]
-    assert [one.segment for one in steps_of(told)] == [3, 4]
+    assert [body.segment for body in items if isinstance(body, Started | Changed)] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]
+    assert [one.segment for one in steps_of(items)] == [3, 4]
 
 
 def test_the_first_start_of_a_log_begun_in_mid_run_names_its_segment_in_the_run():
-    told = stamped(replace(started(0.0), segment=3), changed(1, 0), started(9.0))
-    assert [body.segment for body in told] == [3, 4, 5]
+    items = stamped(replace(started(0.0), segment=3), changed(1, 0), started(9.0))
+    assert [body.segment for body in items] == [3, 4, 5]
 
 
 @pytest.mark.parametrize("pause", [Paused(at_s=0.0, after_step=3), changed(0, 3)])
 def test_a_step_knows_how_long_ago_the_last_break_was_also_one_reported_late(pause):
-    told = stamped(
+    items = stamped(
         started(0.0),
         report(step(1, 1.0)),
         pause,
@@ -63,17 +69,17 @@ def test_a_step_knows_how_long_ago_the_last_break_was_also_one_reported_late(pau
         started(9.0),
         report(step(1, 10.0)),
     )
-    assert [one.since_break for one in steps_of(told)] == [1, 2, 3, 1, 2, 1]
+    assert [one.since_break for one in steps_of(items)] == [1, 2, 3, 1, 2, 1]
 
 
 @pytest.mark.parametrize("why", ["evaluation", "checkpoint"])
-def test_what_the_training_does_by_itself_between_steps_is_no_break(why):
+def test_an_aside_is_no_break(why):
     pause = Paused(at_s=1.0, after_step=1, why=why)
-    told = stamped(started(0.0), report(step(1, 1.0)), pause, report(step(2, 5.0)))
-    assert [one.since_break for one in steps_of(told)] == [1, 2]
+    items = stamped(started(0.0), report(step(1, 1.0)), pause, report(step(2, 5.0)))
+    assert [one.since_break for one in steps_of(items)] == [1, 2]
 
 
-def test_a_message_is_told_once_and_another_worker_counts_anew():
+def test_repeats_are_dropped_and_another_worker_counts_from_0():
     normaliser = Normaliser()
     first = Envelope(source="training", seq=0, sent_s=0.0, body=started(0.0))
     later = replace(first, seq=4, body=report())

@@ -1,4 +1,4 @@
-"""The real ranks, as torchrun starts them: they obey at the same step, and none lives on."""
+"""Real ranks under torchrun: they obey at the same step, and none outlives the source."""
 
 import os
 import signal
@@ -39,18 +39,18 @@ PLAN = Plan(workload="encdec", settings=SMALL, device="cpu", nproc=2)
 
 
 class Ranks:
-    """Two ranks and all that they have said."""
+    """Two ranks and all their messages."""
 
     def __init__(self, plan: Plan = PLAN) -> None:
         self.link = RankProcesses(plan)
         self.said: dict[int, list[Event]] = {0: [], 1: []}
 
     def of(self, kind: type[Event]) -> list[list[Event]]:
-        """Return what each rank has said of this kind."""
+        """Return each rank's messages of this kind."""
         return [[one for one in said if isinstance(one, kind)] for said in self.said.values()]
 
     def ask(self, command: AnyCommand, kind: type[Event]) -> tuple[Event, Event]:
-        """Have it obeyed; return how both ranks answered."""
+        """Send a command; return both ranks' answers."""
         self.link.send(command)
         self.until(lambda: all(self._answers(command, kind)))
         first, second = self._answers(command, kind)
@@ -104,7 +104,7 @@ def listening(link: RankProcesses) -> set[str]:
     }
 
 
-def test_a_plan_of_one_process_is_trained_as_ever():
+def test_a_plan_of_one_process_starts_no_launcher():
     link = start(Plan(workload="encdec", settings=SMALL, device="cpu", steps=1))
     assert type(link) is WorkerProcess
     link.close()

@@ -1,4 +1,4 @@
-"""The connecting end, over a double of a training process: whatever happens, that trains on."""
+"""The connecting end, over a double of a training process, which always trains on."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def place(monkeypatch, short_path):
 
 @pytest.fixture
 def elsewhere(monkeypatch, short_path):
-    """Where the gpudash that listens has its own run."""
+    """The directory of the listening gpudash's own run."""
     (short_path / "other").mkdir()
     return rendezvous.Rendezvous(short_path / "other")
 
@@ -94,20 +94,20 @@ class Dashboard:
         self.nodes = Nodes(address or Address(LOOPBACK, 0), token)
         self.address = self.nodes.address
         self.processes = TrainingProcesses(place, self.nodes)
-        self.told, self.sentences = [], []
+        self.messages, self.sentences = [], []
 
     def until(self, predicate):
         end_s = time.monotonic() + WAIT_S
         while time.monotonic() < end_s:
-            self.told += self.processes.read()
+            self.messages += self.processes.read()
             self.sentences += [notice.text for notice in self.processes.notices()]
             if found := predicate():
                 return found
             time.sleep(0.005)
-        raise AssertionError((self.told[-3:], self.sentences))
+        raise AssertionError((self.messages[-3:], self.sentences))
 
     def bodies(self, kind):
-        return [one.body for one in self.told if isinstance(one.body, kind)]
+        return [one.body for one in self.messages if isinstance(one.body, kind)]
 
     def first(self, kind):
         return self.until(lambda: self.bodies(kind))[0]
@@ -157,16 +157,16 @@ def free_address():
         return Address(*server.getsockname())
 
 
-# ── what is relayed ─────────────────────────────────────────────────────────────────────
+# ── relayed messages ─────────────────────────────────────────────────────────────────────
 
 
-def test_all_ranks_of_the_node_are_told_of(training, dashboard, relayed):
+def test_all_ranks_of_the_node_are_relayed(training, dashboard, relayed):
     there = dashboard()
     training("--rank", "8")
     training("--rank", "9")
     said = relayed(there.address)
     there.until(
-        lambda: {one.rank for one in there.told if isinstance(one.body, Progress)} == {8, 9}
+        lambda: {one.rank for one in there.messages if isinstance(one.body, Progress)} == {8, 9}
     )
     assert said == []
 
@@ -189,13 +189,15 @@ def test_a_process_in_a_container_is_not_read_by_its_number_there(
     pids = {rank: training("--rank", str(rank), "--world-size", "16").pid for rank in (8, 9)}
     monkeypatch.setattr(relays, "peer", lambda line: peer(line) if peer(line) == pids[9] else 0)
     relayed(there.address)
-    there.until(lambda: {one.rank for one in there.told if isinstance(one.body, Started)} == {8, 9})
+    there.until(
+        lambda: {one.rank for one in there.messages if isinstance(one.body, Started)} == {8, 9}
+    )
     there.until(lambda: len([one for one in host_readings(there) if one.rank == 9]) > 1)
     assert {one.rank for one in host_readings(there)} == {9}
 
 
 def host_readings(dashboard):
-    return [one for one in dashboard.told if isinstance(one.body, HostReading)]
+    return [one for one in dashboard.messages if isinstance(one.body, HostReading)]
 
 
 def test_commands_come_back_and_are_answered(training, dashboard, relayed):
@@ -211,23 +213,23 @@ def test_commands_come_back_and_are_answered(training, dashboard, relayed):
 
 def stack_of(there):
     there.until(lambda: there.processes._ranks)
-    there.told.clear()
+    there.messages.clear()
     there.processes.ask_for_stacks(Stacks(id=6))
     return there.first(Stack)
 
 
-def test_where_a_process_is_comes_from_its_node(training, dashboard, relayed, tmp_path):
+def test_a_processs_stack_comes_from_its_node(training, dashboard, relayed, tmp_path):
     there, file = dashboard(), tmp_path / "go on"
     training("--late", str(file), "--rank", "8")
     relayed(there.address)
     there.until(lambda: " in load\n" in stack_of(there).text)
-    assert there.told[-1].rank == 8
+    assert there.messages[-1].rank == 8
     file.touch()
-    there.told.clear()
+    there.messages.clear()
     there.first(Progress)  # it trains on
 
 
-def test_of_a_long_stack_the_innermost_calls_are_told(
+def test_a_long_stack_is_cut_to_its_innermost_calls(
     training, dashboard, relayed, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(relays, "STACK_CHARACTERS", 40)
@@ -239,14 +241,14 @@ def test_of_a_long_stack_the_innermost_calls_are_told(
     assert len(text) == 40
 
 
-def test_why_a_process_does_not_tell_where_it_is_comes_from_its_node(training, dashboard, relayed):
+def test_why_a_process_sends_no_stack_comes_from_its_node(training, dashboard, relayed):
     there = dashboard()
     training()
     relayed(there.address)
     assert stack_of(there).why == "does not tell where it is"
 
 
-def test_a_process_in_a_container_of_the_node_is_not_asked(
+def test_a_process_in_a_container_of_the_node_is_not_signalled(
     training, dashboard, relayed, monkeypatch
 ):
     monkeypatch.setattr(relays, "peer", lambda _connection: 0)
@@ -257,7 +259,7 @@ def test_a_process_in_a_container_of_the_node_is_not_asked(
     assert (stack.why, stack.is_known) == ("is in a container, where nobody asks it", False)
 
 
-def test_a_process_that_has_said_nothing_is_not_spoken_for(place, training, dashboard, relayed):
+def test_no_stack_is_sent_for_a_process_without_messages(place, training, dashboard, relayed):
     with closing(socket.socket(socket.AF_UNIX)) as silent:
         silent.bind(str(place.socket(os.getpid())))
         silent.listen()
@@ -268,20 +270,20 @@ def test_a_process_that_has_said_nothing_is_not_spoken_for(place, training, dash
     assert not [one for one in there.sentences if "left out" in one]
 
 
-def test_at_the_end_of_the_command_its_last_words_come_first(training, place, dashboard):
+def test_at_the_end_of_the_command_its_last_messages_come_first(training, place, dashboard):
     there = dashboard()
     training("--steps", "50")
     relay = Relay(there.address, TOKEN, print)
     with relay.running(place):
         there.first(Started)
         there.until(lambda: there.bodies(Progress)[-1:] and there.processes.parted_s)
-        relay.part("train.py has ended")
+        relay.set_parting("train.py has ended")
     there.until(lambda: [one for one in there.sentences if one.endswith(": train.py has ended")])
     assert there.bodies(Progress)[-1].total_steps > 0
 
 
 class Telemetry:
-    """Reads nothing, and keeps what it was to read."""
+    """Reads nothing, and keeps the ranks that it was to watch."""
 
     def __init__(self):
         self.gpus = {}
@@ -306,9 +308,9 @@ def test_the_gpus_of_all_ranks_of_the_node_are_read(place, monkeypatch):
             watched._processes[rank, 0] = Lines(connection)
             device = Device(kind="cuda", name="x", uuid=f"GPU-{rank}")
             body = replace(started(0.0, {}), device=device, world_size=16)
-            told = Envelope(source="training", rank=rank, seq=0, sent_s=0.0, body=body)
+            messages = Envelope(source="training", rank=rank, seq=0, sent_s=0.0, body=body)
             with process:
-                process.sendall(msgspec.json.encode(told) + b"\n")
+                process.sendall(msgspec.json.encode(messages) + b"\n")
             watched._turn()
     assert telemetry.gpus == {8: "GPU-8", 9: "GPU-9"}
 
@@ -332,7 +334,7 @@ def test_a_dashboard_that_ends_leaves_the_training_unwatched_until_one_comes(
     assert said == [alone(lost), f"gpudash: connected to {first.address}"]
 
 
-def test_a_gpudash_that_comes_later_is_found(training, dashboard, relayed):
+def test_a_gpudash_that_starts_later_is_found(training, dashboard, relayed):
     address = free_address()
     training()
     said = relayed(address)
@@ -350,12 +352,10 @@ def test_a_wrong_token_is_one_line(training, dashboard, relayed):
         time.sleep(0.02)
     assert said == [alone(f"the gpudash at {there.address} has another token")]
     assert process.poll() is None
-    assert there.told == []
+    assert there.messages == []
 
 
-def test_a_gpudash_that_does_nothing_any_more_is_given_up(
-    training, dashboard, relayed, monkeypatch
-):
+def test_a_gpudash_that_hangs_is_disconnected(training, dashboard, relayed, monkeypatch):
     there = dashboard()
     process = training()
     relayed(there.address)
@@ -367,7 +367,7 @@ def test_a_gpudash_that_does_nothing_any_more_is_given_up(
     assert process.poll() is None
 
 
-def test_a_process_that_is_not_wanted_is_let_go_and_not_brought_again(training, dashboard, relayed):
+def test_a_refused_process_is_disconnected_and_not_relayed_again(training, dashboard, relayed):
     there = dashboard()
     training("--rank", "8")
     relayed(there.address)
@@ -380,12 +380,12 @@ def test_a_process_that_is_not_wanted_is_let_go_and_not_brought_again(training, 
     assert len([one for one in there.sentences if "it says it is rank 8" in one]) == 1
 
 
-# ── who else may listen there ───────────────────────────────────────────────────────────
+# ── other listeners at the address ───────────────────────────────────────────────────────────
 
 
 @pytest.fixture
 def impostor():
-    """Something else that listens; each connection is said this, and what it answers is kept."""
+    """Something else that listens: it sends these lines, and keeps the answers."""
     with ExitStack() as at_end:
 
         def listen(*lines):
@@ -414,7 +414,7 @@ def impostor():
 CHALLENGE = msgspec.json.encode(Challenge(nonce="n"))
 
 
-def test_who_does_not_know_the_token_is_told_nothing(training, impostor, relayed):
+def test_a_listener_without_the_token_receives_nothing(training, impostor, relayed):
     address, heard = impostor(CHALLENGE, msgspec.json.encode(Welcome(proof="0" * 64)))
     training()
     said = relayed(address)
@@ -436,7 +436,7 @@ def test_who_does_not_know_the_token_is_told_nothing(training, impostor, relayed
         b'{"x":' + b"[" * 10_000,
     ],
 )
-def test_what_is_no_gpudash_is_one_line(impostor, relayed, banner):
+def test_another_program_is_reported_in_one_line(impostor, relayed, banner):
     address, _ = impostor(banner)
     said = relayed(address)
     until(lambda: said)
@@ -457,7 +457,7 @@ def test_another_version_that_comes_later_ends_no_training(impostor, relayed):
     assert said[0].endswith("; the training goes on, unwatched")
 
 
-def test_nobody_there_is_no_reason_not_to_start():
+def test_a_missing_gpudash_does_not_prevent_the_start():
     Relay(free_address(), TOKEN, print).try_once()
 
 
@@ -466,7 +466,7 @@ def test_a_host_that_is_unknown_is_refused():
         Relay(Address("no-such-host.invalid", 7070), TOKEN, print)
 
 
-def test_who_waits_for_nobody_ends_at_once(place):
+def test_a_relay_without_a_connection_ends_at_once(place):
     with socket.create_server((LOOPBACK, 0)) as silent:
         relay = Relay(Address(*silent.getsockname()), TOKEN, print)
         with relay.running(place):
@@ -476,7 +476,7 @@ def test_who_waits_for_nobody_ends_at_once(place):
 
 
 def test_the_gpu_of_each_rank_of_the_node_is_read(monkeypatch, dashboard, relayed, training):
-    """A source of readings reads one GPU for each rank that it is told of."""
+    """A source of readings reads one GPU for each rank that it watches."""
     watched = set()
 
     class Readings:

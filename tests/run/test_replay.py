@@ -1,4 +1,4 @@
-"""A replayed recording shows what was shown live.
+"""A replay of a recording shows the same as the live run.
 
 The live run is a real session over a scripted worker on a made-up clock, turn by turn: it trains,
 switches, pauses, compares and restarts. A log with every step shows it again value by value, at
@@ -32,21 +32,21 @@ ABLE = ("levers", "pause", "restart", "blocks", "record", "profile")
 PLAN = Plan(workload="encdec", settings=SETTINGS)
 ROW_S = 0.5
 TICK_S = 1 / 1024
-"""Moments are multiples of it: exact in any sum."""
+"""All moments are multiples of it, so that sums are exact."""
 BOOT_S = 512 * TICK_S
 GAPS = 10
 """Steps of a row, and a moment between each two."""
 OF_THE_SESSION = ("can", "playback", "recording", "last_command", "status")
-"""What a replay says for itself; a live run's status names keys as well."""
+"""Fields that differ in a replay; a live run's status also names keys."""
 
 
 def near(rel, abs_=1e-9):
-    """Return what tells whether two values are so close; what was not measured is not guessed."""
+    """Return a predicate: two values are this close, or both were not measured."""
 
-    def tell(found, was):
+    def is_near(found, was):
         return found == was or (None not in (found, was) and found == pytest.approx(was, rel, abs_))
 
-    return tell
+    return is_near
 
 
 def read_in_row(found, was):
@@ -55,7 +55,7 @@ def read_in_row(found, was):
 
 
 def alike_in_results(found, was):
-    """Which of a row's steps were still warm-up is not known, and a reading counts a row late."""
+    """A log does not say which of a row's steps were warm-up, and a reading counts a row late."""
     late = ("util_pct", "cpu_pct")
     measured = ("steps_per_s", "samples_per_s", "step_ms_p50", "step_ms_p95", "host_ms", "ratio")
     pairs = [map(msgspec.structs.asdict, pair) for pair in zip(found, was, strict=True)]
@@ -69,7 +69,7 @@ def alike_in_results(found, was):
 
 
 def alike_in_steps(found, was):
-    """As above: of the steps that were counted, a row's may be others."""
+    """As above: other steps of a row may be counted."""
     off = Counter(dict(found)), Counter(dict(was))
     return off[0].total() == off[1].total() and (off[0] - off[1]).total() <= 2
 
@@ -101,11 +101,11 @@ NOT_IN_ROWS = {
     "instruments_ms": near(0.001),  # a mean over rows instead of reports
     "unattributed_pct": near(0, 100 * GAPS * TICK_S / ROW_S),  # the gaps between a row's steps
 }
-"""Values that a default log cannot give exactly at the end of a row, and how close it comes."""
+"""Values that a default log cannot give exactly at the end of a row, and their tolerance."""
 
 
 RATES = {"steps_per_s", "samples_per_s"}
-"""Not known while an A/B runs: its rows hold steps of both sides, and those of a switch."""
+"""Unknown while an A/B runs: its rows hold steps of both sides and of lever changes."""
 
 
 class Made:
@@ -119,7 +119,7 @@ class Made:
 
 
 class Prompt(Worker):
-    """Tells of each step as it ends, and takes a moment until the next one."""
+    """Reports each step as it ends, and waits a moment before the next one."""
 
     def __init__(self):
         super().__init__(step_ms=lambda _: 1e3 * TICK_S * self.ticks())
@@ -155,11 +155,11 @@ class Scripted(Source):
         self.worker.turn()
         if self.worker.paused:
             self.worker.now_s += 10 * TICK_S
-        self.hear()
+        self.receive()
         at_s = self.worker.now_s
         self.said += [gpu(at_s, gpu_util_pct=50.0, power_w=300.0), host(at_s)]
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         self.said += map(self.counted, self.worker.take())
 
     def counted(self, body):
@@ -188,7 +188,7 @@ class Scripted(Source):
 
     def send(self, command) -> None:
         self.worker.obey(command)
-        self.hear()
+        self.receive()
 
     def close(self) -> None:
         pass
@@ -199,13 +199,13 @@ def happened_s(body, otherwise_s):
 
 
 class Driven(Session):
-    """A session that takes its turns when it is told to, and not on a thread of its own."""
+    """A session that takes its turns on request, and not on a thread of its own."""
 
     def begin(self) -> "Driven":
         self.screen = Screen()
         self._thread = SimpleNamespace(is_alive=lambda: True, ident=None, start=lambda: None)
         self.start(self.screen)
-        self._say(self.plan)
+        self._emit(self.plan)
         return self
 
     def turn(self):
@@ -215,7 +215,7 @@ class Driven(Session):
 
 
 def live(path, **how):
-    """Record a run; return its snapshots by the moment, and what was logged."""
+    """Record a run; return its snapshots by moment, and its log."""
     clock = Made()
     sources = []
 
@@ -266,7 +266,7 @@ class Replayed:
         self.settle()
 
     def settle(self):
-        """Take turns until nothing is left to be told; return what is shown."""
+        """Take turns until no message is left; return the snapshot."""
         while True:
             before = self.replay.now(), self.player.length_s, len(self.session.screen.log)
             snapshot = self.session.turn()
@@ -283,7 +283,7 @@ class Replayed:
 
 
 def known(snapshot, *without):
-    """Return what is to be the same in both."""
+    """Return the fields that must be the same in both."""
     return {
         name: getattr(snapshot, name)
         for name in snapshot.__struct_fields__
@@ -332,7 +332,7 @@ def test_a_log_with_every_step_shows_each_moment_again_value_by_value(tmp_path):
     assert again.session.screen.log == log
 
 
-def test_going_back_is_playing_from_the_beginning(recorded):
+def test_seeking_back_equals_playing_from_the_beginning(recorded):
     path, shown, _ = recorded
     played, other = Replayed(path), Replayed(path)
     middle_s = list(shown)[len(shown) // 2] - BEGAN_S
@@ -361,7 +361,7 @@ def test_a_file_that_grows_is_followed(recorded, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
-def test_what_is_left_of_a_broken_file_is_shown_or_told_in_a_line(recorded, tmp_path, suffix):
+def test_the_rest_of_a_broken_file_is_shown_or_one_line_says_why_not(recorded, tmp_path, suffix):
     path, *_ = recorded
     whole = path.with_suffix(suffix).read_bytes()
     chance = random.Random(7)
@@ -377,7 +377,7 @@ def test_what_is_left_of_a_broken_file_is_shown_or_told_in_a_line(recorded, tmp_
             assert again.at(0.0).total_steps == 0
 
 
-def test_the_player_is_held_moved_and_sped_up(recorded):
+def test_the_player_pauses_seeks_and_changes_speed(recorded):
     path, *_ = recorded
     again = Replayed(path)
     player = again.player
@@ -401,12 +401,12 @@ def test_the_player_is_held_moved_and_sped_up(recorded):
     assert (player.position_s, player.playing) == (0, True)
 
 
-def test_nothing_can_be_asked_of_a_recording(recorded):
+def test_a_recording_takes_no_commands(recorded):
     again = Replayed(recorded[0])
     assert again.settle().can == ()
 
 
-def test_a_csv_without_its_log_says_what_it_cannot_know(recorded, tmp_path):
+def test_a_csv_without_its_log_says_what_it_lacks(recorded, tmp_path):
     path, shown, _ = recorded
     (tmp_path / "run.csv").write_bytes(path.read_bytes())
     again = Replayed(tmp_path / "run.csv")

@@ -1,4 +1,4 @@
-"""A recording told at once ends where a replay of it ends."""
+"""A recording read at once ends as a replay of it ends."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ def with_messages(path, *bodies):
 
 
 @pytest.mark.parametrize("named", ["run.csv", "run.jsonl"])
-def test_everything_up_to_its_end_is_told(tmp_path, named):
+def test_a_recording_is_read_to_its_end(tmp_path, named):
     recorded(tmp_path / "run.csv", (OFF, 50, 100), (ON, 50, 120))
     run = replayed(tmp_path / named)
     assert run.snapshot.total_steps == pytest.approx(50 * 220, rel=0.01)
@@ -41,7 +41,7 @@ def test_everything_up_to_its_end_is_told(tmp_path, named):
     assert run.started.device == run.snapshot.device
 
 
-def test_a_log_of_many_messages_before_the_first_row_is_told_to_its_end(tmp_path):
+def test_a_log_of_many_messages_before_the_first_row_is_read_to_its_end(tmp_path):
     recorded(tmp_path / "run.csv", (OFF, 50, 100))
     readings = [
         GpuReading(at_s=BEGAN_S + 0.1, index=0, uuid="GPU-1111", name="H200")
@@ -51,7 +51,7 @@ def test_a_log_of_many_messages_before_the_first_row_is_told_to_its_end(tmp_path
     assert run.snapshot.elapsed_s == 25.0
 
 
-def test_a_csv_alone_says_what_it_does_not_know(tmp_path):
+def test_a_csv_alone_says_what_it_lacks(tmp_path):
     shutil.copy(GOLDEN, tmp_path / "run.csv")
     run = replayed(tmp_path / "run.csv")
     assert (run.unknown, run.metadata) == (UNKNOWN, None)
@@ -59,7 +59,7 @@ def test_a_csv_alone_says_what_it_does_not_know(tmp_path):
     assert [one.configuration for one in run.snapshot.results][1:]
 
 
-def test_the_runs_own_account_is_kept_and_folded_where_it_is_missing(tmp_path):
+def test_the_runs_own_time_breakdown_is_kept_or_else_folded(tmp_path):
     log = test_log.recorded(tmp_path)
     assert replayed(log).account == TimeBreakdown(wall_s=9.0, phases_s=9.0)
     (tmp_path / "run.json").unlink()
@@ -75,26 +75,26 @@ def test_failures_and_notices_are_kept(tmp_path):
     assert run.notices == ("the disk is full",)
 
 
-def test_lines_that_make_no_sense_are_counted(tmp_path):
+def test_invalid_lines_are_counted(tmp_path):
     log = recorded(tmp_path / "run.csv", (OFF, 50, 100)).with_suffix(".jsonl")
     log.write_bytes(log.read_bytes() + b"[]\n[]\n")
     assert replayed(log).refused == 2
 
 
 @pytest.mark.parametrize("cut", [0.2, 0.5, 0.99])
-def test_a_recording_cut_short_is_told_as_far_as_it_goes(tmp_path, cut):
+def test_a_recording_cut_short_is_read_as_far_as_it_goes(tmp_path, cut):
     log = recorded(tmp_path / "run.csv", (OFF, 50, 100)).with_suffix(".jsonl")
     data = log.read_bytes()
     log.write_bytes(data[: int(cut * len(data))])
     assert 0 <= replayed(log).snapshot.total_steps <= 5100
 
 
-def test_a_json_that_is_not_ours_is_as_none(tmp_path):
+def test_an_unknown_json_is_ignored(tmp_path):
     recorded(tmp_path / "run.csv", (OFF, 50, 100))
     (tmp_path / "run.json").write_text(json.dumps({"hello": 1}))
     assert replayed(tmp_path / "run.csv").metadata is None
 
 
-def test_what_is_no_recording_is_refused(tmp_path):
+def test_other_files_are_refused(tmp_path):
     with pytest.raises(UsageError, match="no such file"):
         replayed(tmp_path / "none.csv")

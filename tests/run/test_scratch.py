@@ -1,4 +1,4 @@
-"""A start removes what killed processes of this user have left, and nothing else."""
+"""A start removes the directories of this user's killed processes, and nothing else."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def folder(short_path, monkeypatch):
 
 @pytest.fixture
 def owner(folder):
-    """Another process that has made one; its directory holds a socket's name."""
+    """Another process with a directory; the directory holds a socket's name."""
     command, where = [sys.executable, "-c", OWNER], os.environ | {"TMPDIR": str(folder)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=where)
     assert process.stdout
@@ -42,13 +42,13 @@ def owner(folder):
 
 
 def left_behind(folder, name="gpudash-abcd_123.s"):
-    """A directory as a process leaves it that is killed."""
+    """The directory of a killed process."""
     directory = folder / name
     (directory / "pymp-12345678").mkdir(parents=True)
     return directory
 
 
-def test_it_is_there_until_it_is_cleaned_up(folder):
+def test_the_directory_exists_until_cleanup(folder):
     made = Scratch()
     assert Path(made.name).parent == folder
     made.cleanup()
@@ -56,7 +56,7 @@ def test_it_is_there_until_it_is_cleaned_up(folder):
     assert not list(folder.iterdir())
 
 
-def test_what_a_living_process_uses_stays_and_what_a_killed_one_left_is_removed(folder, owner):
+def test_directories_in_use_stay_and_those_of_killed_processes_are_removed(folder, owner):
     Scratch().cleanup()
     assert list(owner.directory.rglob("listener-*"))
     owner.send_signal(signal.SIGKILL)
@@ -65,14 +65,14 @@ def test_what_a_living_process_uses_stays_and_what_a_killed_one_left_is_removed(
     assert not list(folder.iterdir())
 
 
-def test_what_this_process_uses_itself_stays(folder):
+def test_this_processs_own_directory_stays(folder):
     first = Scratch()
     Scratch().cleanup()
     assert Path(first.name).exists()
     first.cleanup()
 
 
-def test_one_that_is_removed_before_it_is_locked_is_made_anew(folder, monkeypatch):
+def test_a_directory_removed_before_its_lock_is_created_again(folder, monkeypatch):
     real, removed = scratch.fcntl.flock, []
 
     def late(fd, operation):
@@ -100,7 +100,7 @@ def test_a_file_system_without_locks_will_do_and_nothing_is_removed_there(folder
     assert there.exists()
 
 
-def test_what_belongs_to_another_user_stays(folder, monkeypatch):
+def test_another_users_directory_stays(folder, monkeypatch):
     there = left_behind(folder)
     monkeypatch.setattr(os, "geteuid", lambda: there.stat().st_uid + 1)
     Scratch().cleanup()
@@ -108,7 +108,7 @@ def test_what_belongs_to_another_user_stays(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["gpudash", "gpudash-notes.s", "gpudash-projects", "other.s"])
-def test_what_has_another_kind_of_name_stays(folder, name):
+def test_directories_of_other_names_stay(folder, name):
     there = left_behind(folder, name)
     Scratch().cleanup()
     assert there.exists()

@@ -56,7 +56,7 @@ def place(monkeypatch, short_path):
 
 
 class Watched:
-    """A source, and all it has told."""
+    """A source, and all its messages."""
 
     def __init__(self, place, *words, kept=True):
         command = UserCommand("train.py", (sys.executable, *words))
@@ -93,7 +93,7 @@ class Watched:
         return [one.text for one in self.bodies(Notice)]
 
     def facts(self):
-        """Return what its directory tells."""
+        """Return the facts in its directory."""
         return json.loads((self.place.path / keeper.FACTS).read_text())
 
     def lines(self):
@@ -119,7 +119,7 @@ def run(place):
         watched.source.close()
 
 
-# ── what it tells ───────────────────────────────────────────────────────────────────────
+# ── messages ───────────────────────────────────────────────────────────────────────
 
 
 def test_the_command_is_there_before_it_trains(run):
@@ -131,7 +131,7 @@ def test_the_command_is_there_before_it_trains(run):
     assert watched.bodies(Status)[-1].text == "train.py runs; torch is not imported so far"
 
 
-def test_it_says_that_torch_is_imported(run, place):
+def test_the_status_says_that_torch_is_imported(run, place):
     watched = run("-c", "import time; time.sleep(60)")
     place.mark("torch")
     watched.until(lambda: watched.bodies(Status)[-1].text.startswith("torch is imported"))
@@ -167,7 +167,7 @@ def test_a_training_that_answers_within_the_first_look_is_not_taken_for_late(run
     assert [type(one) for one in watched.bodies()[:2]] == [Hello, Status]
 
 
-def test_each_process_that_trains_has_a_rank_of_its_own(run):
+def test_each_training_process_has_its_own_rank(run):
     watched = run(TRAINING, "--steps", "60", "--fork")
     pids = {watched.first(Started, rank).pid for rank in (0, 1)}
     assert len(pids) == 2
@@ -223,7 +223,7 @@ TWO_JOBS = (
 )
 
 
-def test_of_two_jobs_in_one_command_the_second_is_left_out_in_one_line(run):
+def test_the_second_job_of_a_command_is_left_out_with_one_line(run):
     watched = run("-c", TWO_JOBS)
     watched.until(lambda: len(watched.lines()) == 4)  # all train
     for rank in (0, 1):
@@ -244,7 +244,7 @@ def test_a_job_that_follows_another_is_watched(run):
     watched.until(lambda: len({one.pid for one in watched.bodies(Started, 0)}) == 2)
 
 
-def test_a_change_that_not_every_rank_could_hear_of_is_refused(run, monkeypatch):
+def test_a_change_that_not_every_rank_could_receive_is_refused(run, monkeypatch):
     monkeypatch.setattr(job_commands, "GATHER_S", 0.2)
     watched = run(TRAINING, "--fork", "--world-size", "3")
     for rank in (0, 1):
@@ -267,7 +267,7 @@ def test_a_change_waits_for_ranks_that_come_a_little_later(run):
         watched.first(Changed, rank)
 
 
-def test_where_rank_0_is_lost_another_ranks_answer_is_told_once(run):
+def test_if_rank_0_is_lost_another_ranks_answer_is_passed_on_once(run):
     watched = run("-c", TWO_RANKS)
     of_rank = {rank: watched.first(Started, rank).pid for rank in (0, 1)}
     os.kill(of_rank[0], signal.SIGSTOP)
@@ -282,7 +282,7 @@ def test_where_rank_0_is_lost_another_ranks_answer_is_told_once(run):
     assert not watched.bodies(Refused)
 
 
-def test_where_rank_0_is_lost_and_the_others_say_nothing_it_is_refused(run):
+def test_if_rank_0_is_lost_and_no_rank_answers_a_change_is_refused(run):
     watched = run("-c", TWO_RANKS)
     of_rank = {rank: watched.first(Started, rank).pid for rank in (0, 1)}
     for pid in of_rank.values():
@@ -295,8 +295,8 @@ def test_where_rank_0_is_lost_and_the_others_say_nothing_it_is_refused(run):
     assert len(watched.bodies(Refused)) == 1
 
 
-def test_what_it_says_itself_is_numbered_before_what_the_training_tells_next(run):
-    """A number below one that was seen is a repetition, and passed over."""
+def test_its_own_messages_are_numbered_in_order_with_the_trainings(run):
+    """A lower number than one seen counts as a repeat, and is dropped."""
     watched = run(TRAINING, "--fork")
     of_rank = {rank: watched.first(Started, rank).pid for rank in (0, 1)}
     os.kill(next(pid for pid in of_rank.values() if pid != watched.facts()["pid"]), signal.SIGKILL)
@@ -306,7 +306,7 @@ def test_what_it_says_itself_is_numbered_before_what_the_training_tells_next(run
 
 
 @pytest.mark.parametrize("rank", [-1, 1 << 40])
-def test_a_rank_that_no_job_has_is_said_and_left_out(run, rank):
+def test_an_impossible_rank_is_reported_and_left_out(run, rank):
     watched = run(TRAINING, "--rank", str(rank))
     watched.until(watched.sentences)
     (sentence,) = watched.sentences()
@@ -338,7 +338,7 @@ def test_a_second_training_after_the_first_is_another_start(run):
     assert first.pid != second.pid
 
 
-def test_levers_that_a_restart_put_back_are_said_to_be(run):
+def test_a_restart_that_undoes_lever_changes_is_reported(run):
     program = (
         f"import subprocess, sys; words = [sys.executable, {TRAINING!r}, '--steps']\n"
         "for steps in '200', '20': subprocess.run([*words, steps])"
@@ -351,7 +351,7 @@ def test_levers_that_a_restart_put_back_are_said_to_be(run):
     assert watched.sentences().count(PUT_BACK) == 1
 
 
-def test_the_end_tells_when_the_training_hung_up(run):
+def test_the_end_has_the_time_of_the_trainings_end(run):
     program = (
         f"import subprocess, sys, time; subprocess.run([sys.executable, {TRAINING!r}, '--steps', "
         "'100']); time.sleep(0.3)"
@@ -362,7 +362,7 @@ def test_the_end_tells_when_the_training_hung_up(run):
     assert finished.at_s - finished.trained_until_s >= 0.2
 
 
-def test_what_does_not_speak_the_protocol_is_said_and_does_no_harm(run):
+def test_a_process_without_the_protocol_is_reported_and_does_no_harm(run):
     program = (
         "import os, socket, time\nfrom gpudash import rendezvous\n"
         "listener = socket.socket(socket.AF_UNIX)\n"
@@ -376,7 +376,7 @@ def test_what_does_not_speak_the_protocol_is_said_and_does_no_harm(run):
     assert watched.source.ended() is None
 
 
-# ── what it is asked ────────────────────────────────────────────────────────────────────
+# ── commands ────────────────────────────────────────────────────────────────────
 
 
 def test_commands_reach_the_training_and_are_answered(run):
@@ -388,7 +388,7 @@ def test_commands_reach_the_training_and_are_answered(run):
     assert watched.first(Paused).answers == (2,)
 
 
-def test_what_nobody_can_hear_is_answered_too(run):
+def test_commands_without_a_receiver_are_answered_too(run):
     watched = run("-c", "import time; time.sleep(60)")
     block = Block(number=0, changes={}, min_steps=1, min_s=0.0)
     watched.source.send(Change(id=1, settings={"num_workers": "4"}))
@@ -462,7 +462,7 @@ def test_what_is_typed_reaches_it(run):
         ("import os; os.kill(os.getpid(), 11)", "train.py was killed by SIGSEGV"),
     ],
 )
-def test_a_failure_is_told_with_its_last_words(run, program, sentence):
+def test_a_failure_names_its_last_output(run, program, sentence):
     watched = run("-c", program)
     assert watched.end() == sentence
     assert watched.bodies(Failed)[0].sentence == sentence
@@ -479,7 +479,7 @@ def test_a_failure_is_told_with_its_last_words(run, program, sentence):
         (("python", "torch", "trained"), "the training ended with its first steps"),
     ],
 )
-def test_where_no_step_was_seen_it_says_why(run, place, marks, why):
+def test_without_a_step_it_says_why(run, place, marks, why):
     for mark in marks:
         place.mark(mark)
     watched = run("-I", "-c", "pass")  # leaves no mark of its own
@@ -581,7 +581,7 @@ def test_it_has_a_name_that_a_message_can_hold_and_a_line_of_a_csv():
     assert understand(["--", "sh", "a\nb.py"]).name == "a␊b.py"
 
 
-def test_any_command_is_taken_as_it_is():
+def test_any_command_is_accepted_unchanged():
     assert understand(["--", "sh", "-c", "true", "--"]) == ("sh", ("sh", "-c", "true", "--"))
 
 

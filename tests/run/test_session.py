@@ -29,7 +29,7 @@ SMALL = {"batch_size": "2", "num_workers": "0", "model_scale": "small"}
 
 
 class Screen:
-    """A listener that remembers."""
+    """A listener that keeps what it receives."""
 
     def __init__(self) -> None:
         self.newest = Snapshot()
@@ -117,7 +117,7 @@ def test_levers_move_while_the_same_worker_trains_on(begin: Begin, tmp_path: Pat
     assert {(row["segment"], row["batch_size"]) for row in rows} == {("0", "2"), ("1", "4")}
 
 
-def test_a_profile_is_told_when_it_is_there_and_what_it_is_of(begin: Begin, tmp_path: Path) -> None:
+def test_a_profile_is_shown_with_its_settings_when_it_arrives(begin: Begin, tmp_path: Path) -> None:
     session, screen = begin()
     running = screen.until(lambda s: s.total_steps > 5)
     assert running.worker_pid is not None
@@ -132,8 +132,8 @@ def test_a_profile_is_told_when_it_is_there_and_what_it_is_of(begin: Begin, tmp_
     assert (tmp_path / "trace.json").is_file()
 
 
-def test_a_refusal_is_on_the_log_whole(begin: Begin) -> None:
-    """A status line may have no room for the half that helps."""
+def test_a_refusal_is_logged_in_full(begin: Begin) -> None:
+    """A status line may be too short for it."""
     session, screen = begin()
     screen.until(lambda s: s.total_steps > 0)
     session.change({"batch_size": "1000000"})
@@ -141,7 +141,7 @@ def test_a_refusal_is_on_the_log_whole(begin: Begin) -> None:
     assert "batch_size=1000000 takes 9.0 GiB, 1.0 GiB are available" in screen.log
 
 
-def test_a_dead_worker_is_told_and_another_one_takes_over(begin: Begin) -> None:
+def test_a_dead_worker_is_reported_and_another_one_takes_over(begin: Begin) -> None:
     session, screen = begin()
     first = screen.until(lambda s: s.results and s.results[0].steps > 5)
     assert first.worker_pid is not None
@@ -260,7 +260,7 @@ def test_recording_goes_on_and_off_while_training(begin: Begin, tmp_path: Path) 
         assert described["account"]["wall_s"] == pytest.approx(recorded_s, abs=1.0)
 
 
-def test_what_is_asked_before_the_start_is_done_after_it() -> None:
+def test_requests_before_the_start_are_done_after_it() -> None:
     plan = Plan(workload="encdec", device="cpu", settings=SMALL)
     session, screen = Session(plan, start_source=start_double), Screen()
     session.new_row()

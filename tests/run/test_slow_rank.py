@@ -9,7 +9,7 @@ import pytest
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "bench_stragglers.py"
 SLOW_BY_20_PCT = "24"
-"""The first case of these: three slowdowns, and a quiet time."""
+"""The first case: three slowdowns, and a quiet time."""
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""A session over sources that are no process: who is heard, who is told, what is understood."""
+"""A session over sources without a process: messages, commands and protocol versions."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ PLAN = Plan(workload="encdec", settings={})
 
 
 class Script(Source):
-    """A source that says what it is given, and keeps what it is told."""
+    """A source that sends given messages, and keeps the commands it receives."""
 
     name = "training"
 
@@ -63,7 +63,7 @@ class Script(Source):
 
 
 class Screen:
-    """A listener that remembers; with `fails`, one that raises at the first line of a log."""
+    """A listener that keeps what it receives; with `fails`, it raises at the first log line."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.newest = Snapshot()
@@ -98,7 +98,7 @@ def trained(*more: Event) -> list[Event]:
 
 
 def followed(source: Script, listener: Screen, beside: Sequence[Script] = ()) -> Session:
-    """Run a session over the source until it has ended; its listener has seen the last of it."""
+    """Run a session over the source until its end."""
     session = Session(PLAN, start_source=lambda _plan: source, beside=beside)
     session.start(listener)
     assert session.wait(60)
@@ -119,7 +119,7 @@ def test_a_session_reads_a_training_that_is_no_process_and_what_stands_beside_it
     assert device.closed
 
 
-def test_a_source_that_ends_without_a_word_is_a_failure_with_its_reason():
+def test_a_source_that_ends_without_an_event_is_a_failure_with_its_reason():
     screen = Screen()
     followed(Script(*trained(), ended=Ended("the file ends here")), screen)
     assert (screen.newest.state, screen.newest.status) == ("failed", "the file ends here")
@@ -148,7 +148,7 @@ def test_ranks_stand_side_by_side_from_the_second_on():
     assert [(row.rank, row.steps) for row in screen.newest.ranks] == [(0, 4), (1, 4)]
 
 
-def test_what_a_source_prints_that_takes_typing_is_no_part_of_the_log():
+def test_output_of_a_terminal_is_not_logged():
     said = (Printed(lines=("epoch 1", "10 %")), Printed(lines=("20 %",), replaces=1))
     screen, own = Screen(), Screen()
     followed(Script(Hello(can=("type",)), *said, ended=Ended("gone")), screen)
@@ -157,7 +157,7 @@ def test_what_a_source_prints_that_takes_typing_is_no_part_of_the_log():
     assert (own.output, own.log) == ([], ["epoch 1", "10 %", "20 %"])
 
 
-def test_a_listener_that_fails_is_told_no_more_and_the_run_goes_on(capsys):
+def test_a_listener_that_fails_is_not_called_again_and_the_run_goes_on(capsys):
     broken = Screen(fails=True)
     followed(Script(*trained(Printed(lines=("a", "b"))), ended=Ended("gone")), broken)
     assert broken.failures == []
@@ -211,7 +211,7 @@ def test_several_threads_may_decode_their_first_line_at_once():
 
 
 @pytest.mark.parametrize("more", [{}, {"can": ["levitate"]}, {"can": 1}])
-def test_another_version_is_one_line(more):
+def test_another_version_is_reported_in_one_line(more):
     with pytest.raises(SourceError, match=r"^it speaks protocol 3, this gpudash 2$"):
         Decoder("it").decode(line(protocol=3, **more))
 
@@ -219,7 +219,7 @@ def test_another_version_is_one_line(more):
 @pytest.mark.parametrize(
     "first", [b"", b"{", b"[]", b"3", b'{"type": "Status", "text": "loading torch"}', b'["a", {}]']
 )
-def test_what_is_no_protocol_of_ours_is_one_line(first):
+def test_another_protocol_is_reported_in_one_line(first):
     with pytest.raises(SourceError, match=r"^it does not speak gpudash's protocol$"):
         Decoder("it").decode(first)
 
@@ -236,7 +236,7 @@ def test_another_version_ends_the_training_with_its_line():
 
 
 class Watching:
-    """A sampler that keeps what it is to read."""
+    """A sampler that keeps what it should read."""
 
     gpu_missing = None
 

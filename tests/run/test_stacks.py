@@ -1,4 +1,4 @@
-"""Asking a process where it is does it no harm, whatever it is at, and whatever it has become."""
+"""Requesting a process's stack never harms it, whatever it does or has become."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ def start(place, start_child):
 
 
 def asked(place, pid):
-    """Return its answer; None where it was not asked."""
+    """Return its answer; None if it was not signalled."""
     question = stacks.ask(place, pid)
     if question is None:
         return None
@@ -74,7 +74,7 @@ def later(action):
 
 
 @pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
-def test_who_waits_says_where_and_waits_on(place, start, wait):
+def test_a_waiting_process_writes_its_stack_and_waits_on(place, start, wait):
     child = start(f"{LATER}answer()\ndef load():\n    ready(); {wait}\nload()\n")
     end_s = time.monotonic() + WAIT_S
     texts = []
@@ -88,7 +88,7 @@ def test_who_waits_says_where_and_waits_on(place, start, wait):
     assert child.returncode == 0
 
 
-def test_a_process_that_has_left_no_word_is_not_asked(place, start):
+def test_a_process_that_has_announced_nothing_is_not_signalled(place, start):
     child = start("ready(); sys.stdin.read()")
     assert asked(place, child.pid) is None
     place.stack(child.pid).write_text("nonsense")
@@ -117,7 +117,7 @@ def test_a_process_that_has_left_no_word_is_not_asked(place, start):
         "one that blocks",
     ],
 )
-def test_what_it_has_become_is_not_asked(place, start, becomes):
+def test_another_program_in_the_process_is_not_signalled(place, start, becomes):
     child = start(f"answer(); ready(); {becomes}; ready(); sys.stdin.read()")
     child.stdout.readline()
     assert stacks.ask(place, child.pid) is None
@@ -128,13 +128,13 @@ def test_what_it_has_become_is_not_asked(place, start, becomes):
 def test_a_program_that_it_starts_finds_the_signal_as_without_us(place, start):
     grep = ["grep", r"Sig[IC]g", "/proc/self/status"]
     child = start(f"import subprocess; answer(); ready(); subprocess.run({grep})")
-    told = child.stdout.read()
-    assert told == subprocess.check_output(
+    output = child.stdout.read()
+    assert output == subprocess.check_output(
         [sys.executable, "-c", f"import subprocess; subprocess.run({grep})"], text=True
     )
 
 
-def test_a_forked_child_is_its_parents_until_it_answers_itself(place, start):
+def test_a_forked_child_counts_as_its_parents_until_it_answers_itself(place, start):
     child = start(
         "answer()\npid = os.fork()\n"
         "def load():\n    ready(); sys.stdin.readline()\n"
@@ -149,7 +149,7 @@ def test_a_forked_child_is_its_parents_until_it_answers_itself(place, start):
 
 
 def test_a_handler_of_the_scripts_is_never_replaced(place, start):
-    """All signals but one are taken: that one is used; where all are, none."""
+    """The one signal without a handler is used; if all have handlers, none is."""
     child = start(
         "called = []\n"
         "mine = [n for n in range(signal.SIGRTMIN, signal.SIGRTMAX + 1) if n != 50]\n"
@@ -216,7 +216,7 @@ def test_outside_of_the_main_thread_nothing_is_set_up(place, start):
     assert not place.stack(child.pid).exists()
 
 
-def test_why_there_is_no_answer_is_what_the_kernel_tells(place, start):
+def test_the_kernels_state_says_why_there_is_no_answer(place, start):
     child = start("ready(); sys.stdin.read()")
     assert stacks.why_not(child.pid) == "does not tell where it is"
     os.kill(child.pid, signal.SIGSTOP)

@@ -8,7 +8,7 @@ from gpudash.run.terminal_lines import KEPT_ROWS, LINE_LIMIT, MOST_ROWS, Termina
 
 
 def shown(*pieces):
-    """Return what a reader of all answers has in the end."""
+    """Return the lines that a reader of all results has in the end."""
     terminal, lines = TerminalLines(), []
     for piece in pieces:
         answer = terminal.feed(piece)

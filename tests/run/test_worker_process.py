@@ -1,4 +1,4 @@
-"""The parent's side: every line arrives, nothing holds up the reader, nothing is left behind."""
+"""The parent's side: every line arrives, the reader never blocks, nothing is left behind."""
 
 import os
 import select
@@ -56,7 +56,7 @@ def test_one_turn_reads_all_that_a_dead_worker_left(kind):
 
 
 def test_a_worker_that_no_signal_ends_is_waited_for_no_longer_than_said(monkeypatch):
-    """As one in an uninterruptible call of the GPU's driver."""
+    """Like a worker in an uninterruptible call of the GPU's driver."""
     monkeypatch.setattr(worker_process, "REAP_S", 0.2)
     monkeypatch.setattr(WorkerProcess, "kill", lambda self: None)
     worker = WorkerProcess(PLAN)
@@ -76,12 +76,12 @@ def open_files() -> set[str]:
 
 @pytest.fixture
 def temporary(short_path, monkeypatch):
-    """Where a link makes its directory."""
+    """The folder in which a worker process creates its directory."""
     monkeypatch.setattr(tempfile, "tempdir", str(short_path))
     return short_path
 
 
-def test_where_no_directory_can_be_made_the_reason_is_told(temporary, monkeypatch):
+def test_a_directory_that_cannot_be_created_is_an_error_with_its_reason(temporary, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "full"))
     with pytest.raises(WorkerError, match="could not start: .*No such file"):
         WorkerProcess(PLAN)
@@ -126,7 +126,7 @@ sys.stdin.read()
 NOISE = "print(('\\x01' * 4095 + '\\n') * 300, flush=True)"
 
 
-def test_whatever_is_printed_a_log_takes_it_in_lines_that_its_reader_takes():
+def test_any_output_fits_into_lines_that_a_logs_reader_accepts():
     worker = WorkerProcess(PLAN, ("-c", NOISE))
     printed = []
     while not worker.ended():
@@ -139,7 +139,7 @@ def test_whatever_is_printed_a_log_takes_it_in_lines_that_its_reader_takes():
     assert [one.seq for one in printed] == list(range(len(printed)))
 
 
-def test_a_signal_without_a_name_is_told_by_its_number():
+def test_a_signal_without_a_name_is_shown_by_its_number():
     worker = WorkerProcess(PLAN, ("-c", "import os; os.kill(os.getpid(), 36)"))
     while (ended := worker.ended()) is None:
         select.select([], [], [], 0.01)

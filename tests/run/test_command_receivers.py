@@ -1,4 +1,4 @@
-"""Which ranks hear of a command."""
+"""Which ranks receive a command."""
 
 import socket
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ CHANGE = Change(id=1, settings={"batch_size": "4"})
 
 
 class Job:
-    """Two ranks, and what each was told."""
+    """Two ranks, and the commands that each received."""
 
     def __init__(self) -> None:
         pairs = [socket.socketpair() for _ in range(2)]
@@ -24,13 +24,13 @@ class Job:
             member.rank, member.world_size = rank, 2
         self._theirs = [theirs for _, theirs in pairs]
 
-    def hears(self, commands: JobCommands, command: AnyCommand) -> list[list[AnyCommand]]:
-        """Have the command handed on; return what each rank hears."""
+    def receivers_of(self, commands: JobCommands, command: AnyCommand) -> list[list[AnyCommand]]:
+        """Send the command; return what each rank receives."""
         commands.take(command)
         assert commands.turn(self.members) == []
-        return [self._heard(theirs) for theirs in self._theirs]
+        return [self._received(theirs) for theirs in self._theirs]
 
-    def _heard(self, theirs: socket.socket) -> list[AnyCommand]:
+    def _received(self, theirs: socket.socket) -> list[AnyCommand]:
         try:
             received = theirs.recv(1 << 16, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -50,15 +50,15 @@ def job() -> Iterator[Job]:
     job.close()
 
 
-def test_all_ranks_of_a_script_hear_of_a_change_and_of_its_step(job: Job):
-    first, second = job.hears(JobCommands(), CHANGE)
+def test_all_ranks_of_a_script_receive_a_change_with_its_step(job: Job):
+    first, second = job.receivers_of(JobCommands(), CHANGE)
     assert first == second
     assert [one.at_step is not None for one in first] == [True]
 
 
-def test_rank_0_alone_hears_where_it_leads_the_others(job: Job):
-    assert job.hears(JobCommands(rank_0_leads=True), CHANGE) == [[CHANGE], []]
+def test_only_rank_0_receives_a_change_if_it_leads_the_others(job: Job):
+    assert job.receivers_of(JobCommands(rank_0_leads=True), CHANGE) == [[CHANGE], []]
 
 
-def test_what_is_no_change_is_for_rank_0(job: Job):
-    assert job.hears(JobCommands(), Pause(id=2)) == [[Pause(id=2)], []]
+def test_other_commands_go_to_rank_0(job: Job):
+    assert job.receivers_of(JobCommands(), Pause(id=2)) == [[Pause(id=2)], []]
