@@ -1,1 +1,1 @@
-"""Files a run leaves behind: CSV rows and their provenance."""
+"""Write and read the files of a recording: CSV, log and provenance."""

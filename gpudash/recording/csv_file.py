@@ -1,8 +1,8 @@
-"""The lines of the record file: one CSV row per interval and GPU, or rank.
+"""Format the CSV: one row per interval and GPU, or per interval and rank.
 
-Every row is handed to the operating system whole, so a killed process loses no row that was
-written; a last line without its line end is torn, and a reader leaves it out. An empty cell
-means "not measured". Numbers are in plain decimal notation.
+Every row is written with one call, so a killed process loses no written row. A last line without
+its line end is torn, and readers leave it out. An empty cell means "not measured". Numbers are in
+plain decimal notation.
 """
 
 import csv
@@ -22,9 +22,9 @@ from gpudash.recording.rank_interval import RankInterval
 
 
 def cell(value: Any, digits: int | Literal["text"] | None) -> str:
-    """Return a value with so many decimals, or as it is; nothing for None.
+    """Return a value as text, with `digits` decimals if it is a number; empty for None.
 
-    Several by name become `name=value;name=value`.
+    A dictionary becomes `name=value;name=value`.
     """
     if isinstance(value, dict):
         return ";".join(f"{name}={cell(one, digits)}" for name, one in value.items())
@@ -35,14 +35,14 @@ def cell(value: Any, digits: int | Literal["text"] | None) -> str:
 
 
 def columns() -> dict[str, Metric]:
-    """Return what each column holds, in order: new ones are only ever appended."""
+    """Return the columns and their metrics in order; new ones are only ever appended."""
     return {name: metric for name, metric in METRICS.items() if metric.csv is not None}
 
 
 def cells(
     interval: Interval, columns: dict[str, Metric], began_s: float, began_utc: datetime
 ) -> list[list[str]]:
-    """Return the rows of an interval: one for each rank, else for each GPU, or one without.
+    """Return the rows of an interval: one for each rank, or each GPU, or one without any.
 
     `began_s` (monotonic) and `began_utc` are the recording's time 0.
     """
@@ -79,7 +79,7 @@ def cells(
 
 
 def _of_rank(one: RankInterval, length_s: float) -> dict[str, Any]:
-    """Return what a rank but the first one adds: the job's steps are in the first one's row."""
+    """Return the cells of a rank other than 0; rank 0's row has the job's steps."""
     return {
         "rank": one.rank,
         "step": one.step,
@@ -100,12 +100,12 @@ def _of_gpu(gpu: GpuInterval | None) -> dict[str, Any]:
 
 def wall_time(moment: datetime) -> str:
     """Return a moment as ISO 8601 in UTC with milliseconds and `Z`."""
-    rounded = moment.astimezone(UTC) + timedelta(microseconds=500)  # isoformat cuts off
+    rounded = moment.astimezone(UTC) + timedelta(microseconds=500)  # isoformat truncates
     return rounded.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def csv_lines(rows: Iterable[Iterable[str]]) -> bytes:
-    """Return these rows as whole lines of a CSV."""
+    """Return the rows as complete CSV lines."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows(rows)
     return buffer.getvalue().encode()

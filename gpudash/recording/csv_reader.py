@@ -1,7 +1,7 @@
-"""A recorded CSV, with or without its JSON, as the messages that it came of.
+"""Read a recorded CSV, with or without its JSON, as messages and intervals.
 
-A CSV knows what each row came to, but nothing of single steps: their times are made to fit the
-row's sum, median and 95th percentile. What it cannot know is in `UNKNOWN`.
+A CSV has no single steps. Their times are made to fit the row's sum, median and 95th percentile.
+`UNKNOWN` lists what a CSV lacks.
 """
 
 import csv
@@ -34,22 +34,22 @@ from gpudash.recording.rank_interval import PER_STEP
 from gpudash.statistics import total
 
 UNKNOWN = "phases, pauses, comparisons, notes and the training's own output are not in a CSV"
-"""What a screen says of a recording without a log."""
+"""The screen's note for a recording without a log."""
 Came: TypeAlias = Started | Changed | Failed
-"""What can be told from a CSV and its JSON, beside the intervals."""
+"""Messages that follow from a CSV and its JSON, besides intervals."""
 NEEDED = {"time_s", "workload", "segment", "levers", "step", "steps"}
 NAMES = {"gpu_index", "gpu_uuid"}
-"""Of a GPU, and no values of it."""
+"""Columns that identify a GPU, and are not values of it."""
 NOT_RECORDED = "not recorded"
-"""What a device is called of which nothing is known."""
+"""The name of an unknown device."""
 NO_JSON = Metadata(started_utc="", interval_s=0.5, command=(), platform="", versions={})
-"""What is known of a recording whose JSON is missing or not ours."""
+"""The metadata of a recording whose JSON is missing or not gpudash's."""
 FEW_STEPS = 10
-"""Fewer steps in a row are taken to be as long as the median: the row may end within one."""
+"""With fewer steps in a row, all are given the median's length: the row may end within a step."""
 
 
 def log_or_csv(path: Path) -> Path:
-    """Return the log beside a CSV, which knows more; or what was named where there is none."""
+    """Return the log beside a CSV, which has more; or `path` if there is none."""
     log = path_beside(path, ".jsonl")
     return log if path.suffix == ".csv" and log.is_file() else path
 
@@ -72,11 +72,11 @@ class CsvReader(LineReader):
         if not set(names) >= NEEDED:
             raise no_recording(self.path)
         self._columns = names
-        self._rows: list[dict[str, str]] = []  # of one interval: one for each GPU
-        self._size = 0  # bytes that they take
+        self._rows: list[dict[str, str]] = []  # of one interval, a row for each GPU
+        self._size = 0  # their bytes
         self._before: Interval | None = None
         self._seq = 0
-        self._base = 0  # the segment that the newest worker began with
+        self._base = 0  # the newest worker's first segment
         self._metadata = provenance.read(path_beside(self.path)) or NO_JSON
         seen = re.search(rb",((GPU|MIG)-[^,\n]+),", self._file.peek())
         self._uuid = seen[1].decode("utf-8", "replace") if seen else None
@@ -101,7 +101,7 @@ class CsvReader(LineReader):
         return self._interval([row])
 
     def _interval(self, following: list[dict[str, str]]) -> Sequence[Logged]:
-        """Return the interval that was collected, after what led to it; collect the next one."""
+        """Return the collected interval, after the messages that led to it; begin the next one."""
         rows, self._rows = self._rows, following
         found: list[Came | Interval] = []
         if rows:
@@ -113,7 +113,7 @@ class CsvReader(LineReader):
         return [each for one in found for each in self._of_ranks(one)]
 
     def _of_ranks(self, one: Came | Interval) -> Iterator[Logged]:
-        """Yield an interval, or the message; of a start that of each rank."""
+        """Yield the interval or message; a start is followed by those of the other ranks."""
         yield one if isinstance(one, Interval) else self._envelope(one)
         if isinstance(one, Started) and self._before is not None:
             for other in self._before.ranks[1:]:
@@ -185,7 +185,7 @@ def _origin(metadata: Metadata) -> Origin:
 
 
 def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
-    """Return the interval of its rows. Raises ValueError where they make no sense."""
+    """Return the interval of these rows. Raises ValueError if they are invalid."""
     row = {name: cell for name, cell in rows[0].items() if cell}
     ended_s, began_s = float(row["time_s"]), before.ended_s if before else 0.0
     steps, rate = int(row["steps"]), float(row.get("steps_per_s", 0))
@@ -213,7 +213,7 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
         "transform_ms": _pairs(row.get("transform_ms", "")),
         "instruments_ms": 0.0,
     }
-    interval = msgspec.convert(fields, Interval, strict=False)  # numbers are read from text
+    interval = msgspec.convert(fields, Interval, strict=False)  # numbers are text
     refuse_nonsense(msgspec.to_builtins(interval))
     if not (
         began_s < ended_s < LONGEST_S and 0 <= steps <= interval.step and interval.segment >= 0
@@ -227,7 +227,7 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
 def _ranks(
     rows: list[dict[str, str]], length_s: float, before: Interval | None
 ) -> list[dict[str, object]]:
-    """Return the fields of each rank's interval; none where the rows are of one rank's GPUs."""
+    """Return the fields of each rank's interval; none if the rows are of one rank's GPUs."""
     if not any(int(one.get("rank") or 0) for one in rows):
         return []
     steps = {one.rank: one.step for one in before.ranks} if before else {}
@@ -249,8 +249,8 @@ def _rank(row: dict[str, str], length_s: float, before: Mapping[int, int]) -> di
         found["times_ms"] = {name: float(row[name]) for name in PER_STEP if name in row}
         found["phases_ms"] = _phases(row)
         found["host"] = _values("host", row)
-        told = ("step_ms_p50", "step_ms_p95", "loss")
-        found |= {name: row[name] for name in told if name in row}
+        reported = ("step_ms_p50", "step_ms_p95", "loss")
+        found |= {name: row[name] for name in reported if name in row}
     return found
 
 
@@ -271,7 +271,7 @@ def _phases(row: Mapping[str, str]) -> dict[str, float | str]:
 
 
 def _bursts(interval: Interval) -> tuple[Burst, ...]:
-    """Return step times that have the row's median, percentile and sum, as far as they can."""
+    """Return step times with the row's median, percentile and sum, as far as possible."""
     steps, p50, p95 = interval.steps, interval.step_ms_p50, interval.step_ms_p95
     if not steps:
         return ()
@@ -283,7 +283,7 @@ def _bursts(interval: Interval) -> tuple[Burst, ...]:
         fast, slow = (steps - 1) // 2, steps - floor(0.95 * (steps - 1))
         middle = steps - fast - slow
         more_ms = total_ms - (fast + middle) * p50 - slow * p95
-        if more_ms > 0 and slow > 2:  # the slowest step makes up for it
+        if more_ms > 0 and slow > 2:  # the slowest step gets the rest
             times = [(p50, fast + middle), (p95, slow - 1), (p95 + more_ms, 1)]
         elif p50 * fast > -more_ms >= 0:
             times = [(p50 + more_ms / fast, fast), (p50, middle), (p95, slow)]

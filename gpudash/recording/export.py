@@ -1,4 +1,4 @@
-"""A recording's log as the files that other programs read: CSV and JSON, JSON lines, Parquet."""
+"""Export a recording to formats for other programs: CSV and JSON, JSON lines, Parquet."""
 
 import json
 import os
@@ -22,14 +22,14 @@ WHOLE = {
 }
 TEXT = {"wall_time_utc", "workload", "levers", "gpu_uuid", "throttle", "transform_ms"}
 BATCH = 4096
-"""Rows that are held at once."""
+"""Most rows in memory at once."""
 
 
 def export(source: Path, target: Path, *, force: bool = False) -> int:
-    """Write the recording at `source`, a log or a CSV, in the format that `target` ends in.
+    """Write the recording at `source`, a log or a CSV, in the format of `target`'s suffix.
 
-    `.csv` (with the JSON beside it), `.jsonl` (an object a row) or `.parquet`. Returns how many
-    lines of the source made no sense and were left out. Raises UsageError and RecordingError.
+    Formats are `.csv` (with its JSON), `.jsonl` (an object a row) and `.parquet`. Returns the
+    number of invalid lines of the source, which are left out. Raises UsageError and RecordingError.
     """
     if target.suffix not in FORMATS:
         raise UsageError(f"cannot export to {target.name}: it ends in none of {', '.join(FORMATS)}")
@@ -42,7 +42,7 @@ def _to_csv(reader: LineReader, target: Path, force: bool) -> None:  # noqa: FBT
     writer = RecordingWriter(target, reader.origin, force=force, log=False)
     for item in reader:
         writer.take(item)
-    writer.abandon()  # if the log was not closed in order, nor is what is made of it
+    writer.abandon()  # a log that was not closed in order gives an incomplete export
 
 
 def _to_json_lines(reader: LineReader, target: Path, force: bool) -> None:  # noqa: FBT001  # …
@@ -74,19 +74,19 @@ FORMATS = {".csv": _to_csv, ".jsonl": _to_json_lines, ".parquet": _to_parquet}
 
 
 def json_lines(rows: Iterable[dict[str, Any]]) -> bytes:
-    """Return an object a line."""
+    """Return the rows as JSON, an object a line."""
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 def objects(interval: Interval, origin: Origin) -> Iterator[dict[str, Any]]:
-    """Yield the CSV's rows of an interval as numbers and text; None: not measured."""
+    """Yield an interval's CSV rows as numbers and text; None if not measured."""
     names = columns()
     for row in cells(interval, names, origin.began_s, origin.began_utc):
         yield {name: _value(name, cell) for name, cell in zip(names, row, strict=True)}
 
 
 def _rows(reader: LineReader) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the CSV, one at a time."""
+    """Yield the recording's CSV rows, one at a time."""
     for item in reader:
         if isinstance(item, Interval):
             yield from objects(item, reader.origin)
@@ -95,7 +95,7 @@ def _rows(reader: LineReader) -> Iterator[dict[str, Any]]:
 def _value(name: str, cell: str) -> str | float | None:
     if not cell or name in TEXT:
         return cell or None
-    with suppress(ValueError):  # of a log that is not ours
+    with suppress(ValueError):  # in a log of another origin
         number = int(cell) if name in WHOLE else float(cell)
         if abs(number) < LARGEST:
             return number

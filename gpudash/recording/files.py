@@ -1,4 +1,4 @@
-"""Creating the files of a recording, and what the user reads where that fails."""
+"""Create the files of a recording, and state for the user why that fails."""
 
 import errno
 import os
@@ -11,22 +11,22 @@ from gpudash.errors import ExistsError, RecordingError, UsageError
 
 
 class Output:
-    """A file to write to: at its place at once, or a hidden draft until it takes its place."""
+    """A file to write: at its path at once, or as a hidden draft that replaces it later."""
 
     def __init__(self, path: Path, *, draft: bool) -> None:
         """Create the file and open it as `fd`. Raises RecordingError.
 
-        With `draft`, whatever is at `path` stays untouched until `take_place`; what cannot be
-        replaced, a device or a pipe, is written to at once. Without, nothing may be there.
+        With `draft`, a file at `path` stays untouched until `take_place`; a device or a pipe is
+        written directly. Without, nothing may exist at `path`.
         """
         self._path = path
         self._place = path
         self._made: Path | None = None
-        """The file or its draft, which `discard` removes; None where it writes to a device."""
+        """The file or its draft, which `discard` removes; None for a device."""
         self._size = 0
         self.closed = False
         self.failed = False
-        """It could not be written to its end, or not take its place."""
+        """Whether it could not be completed, or could not take its place."""
         try:
             self.fd = self._open_draft() if draft else self._create(path)
         except FileExistsError:
@@ -41,7 +41,7 @@ class Output:
             raise RecordingError(f"cannot record to {shown(path)}: {reason(error)}") from error
 
     def take_place(self) -> None:
-        """Replace what is at the path by the draft, in one stroke. Raises RecordingError."""
+        """Replace the file at the path by the draft, atomically. Raises RecordingError."""
         if self._made is None or self._made == self._place:
             return
         try:
@@ -55,9 +55,10 @@ class Output:
         self._made = self._place
 
     def append(self, data: bytes, after: str = "") -> None:
-        """Write it whole. Nothing is written to a closed file.
+        """Write all of `data`; does nothing on a closed file.
 
-        Raises RecordingError where that fails, once: the file is then cut back and closed.
+        Raises RecordingError on failure, once: the file is then truncated to its last size and
+        closed.
         """
         if self.closed:
             return
@@ -66,7 +67,7 @@ class Output:
             while left:
                 left = left[os.write(self.fd, left) :]
         except OSError as error:
-            with suppress(OSError):  # not every target can be cut
+            with suppress(OSError):  # not every target can be truncated
                 os.ftruncate(self.fd, self._size)
             self.close()
             self.failed = True
@@ -82,15 +83,15 @@ class Output:
         self.closed = True
         try:
             os.close(self.fd)
-        except OSError:  # across a network, only now is a full disk told of
+        except OSError:  # a network file system may report a full disk only now
             self.failed = True
 
     def discard(self) -> None:
-        """Close the file and remove it, or its draft; what a draft would have replaced stays."""
+        """Close and remove the file or its draft; a file that the draft would replace stays."""
         self.close()
         made, self._made = self._made, None
         if made is not None:
-            with suppress(OSError):  # removed already, or there is nothing that could be done
+            with suppress(OSError):  # removed already, or cannot be removed
                 made.unlink()
 
     def _create(self, path: Path) -> int:
@@ -99,7 +100,7 @@ class Output:
         return fd
 
     def _open_draft(self) -> int:
-        self._place = Path(os.path.realpath(self._path))  # a link stays one
+        self._place = Path(os.path.realpath(self._path))  # a link stays a link
         mode = None
         with suppress(FileNotFoundError):
             fd = os.open(self._place, os.O_WRONLY | os.O_CLOEXEC)  # a protected file is refused
@@ -109,14 +110,14 @@ class Output:
             os.close(fd)
         fd = self._create(draft_beside(self._place))
         if mode is not None:
-            with suppress(OSError):  # not every file system knows permissions
+            with suppress(OSError):  # not every file system has permissions
                 os.fchmod(fd, stat.S_IMODE(mode))
         return fd
 
 
 @contextmanager
 def created(target: Path, *, force: bool) -> Iterator[Output]:
-    """Create a file that takes its place once it is whole. Raises RecordingError."""
+    """Create a file that takes its place once it is complete. Raises RecordingError."""
     if not force:
         refuse_existing(target)
     output = Output(target, draft=True)
@@ -126,7 +127,7 @@ def created(target: Path, *, force: bool) -> Iterator[Output]:
         if output.failed:
             raise RecordingError(f"recording to {shown(target)} ends: its last rows were lost")  # noqa: TRY301  # discarded below
         output.take_place()
-    except OSError as error:  # of a library that writes by itself
+    except OSError as error:  # from a library that writes by itself
         output.discard()
         raise RecordingError(f"recording to {shown(target)} ends: {reason(error)}") from error
     except BaseException:
@@ -135,12 +136,12 @@ def created(target: Path, *, force: bool) -> Iterator[Output]:
 
 
 def draft_beside(path: Path) -> Path:
-    """Return a hidden name in the same folder that nothing else has."""
+    """Return a unique hidden path in the same folder."""
     return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
 
 
 def refuse_existing(path: Path, *beside: Path) -> None:
-    """Raise RecordingError if something is at any of the paths, a dangling link included."""
+    """Raise RecordingError if any of the paths exists, even as a dangling link."""
     if os.path.lexists(path):
         raise _existing(path)
     for other in filter(os.path.lexists, beside):
@@ -148,7 +149,7 @@ def refuse_existing(path: Path, *beside: Path) -> None:
 
 
 def replaces(path: Path, *beside: Path, force: bool) -> bool:
-    """Return whether there is something to replace. Raises RecordingError where it has to stay."""
+    """Return whether a file would be replaced. Raises RecordingError if it must not be."""
     if not force:
         refuse_existing(path, *beside)
         return False
@@ -166,7 +167,7 @@ def _existing(path: Path) -> RecordingError:
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Return why a file operation failed, in a few plain words."""
+    """Return why a file operation failed, in a few words."""
     if not isinstance(error, OSError):
         return str(error)
     plain = {
@@ -179,14 +180,14 @@ def reason(error: OSError | ValueError) -> str:
 
 
 def no_recording(path: Path) -> UsageError:
-    """Return what is said of a file that holds none."""
+    """Return the error for a file that is not a recording."""
     return UsageError(
         f"{shown(path)} is not a recording; valid: the .csv or the .jsonl that --record wrote"
     )
 
 
 def text_of(path: Path) -> str:
-    """Return the path as a message can hold it. Raises UsageError where it is no UTF-8."""
+    """Return the path as text for a message. Raises UsageError if it is not UTF-8."""
     try:
         return str(path).encode().decode()
     except UnicodeEncodeError:

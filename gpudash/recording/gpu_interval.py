@@ -1,4 +1,4 @@
-"""What one GPU did during one interval: means of its samples, energy from its counter."""
+"""Summarise one GPU over an interval: means of its samples, and energy from its counter."""
 
 from bisect import bisect_left, bisect_right
 from math import inf
@@ -11,8 +11,8 @@ from gpudash.protocol import GpuReading
 from gpudash.recording.readings import hold, over_time, take
 
 ENERGY_REACH_S = 1.3
-"""How far from an interval's border the readings of the energy counter around it may lie.
-The counter takes milliseconds to read, so it is read about once a second."""
+"""Most seconds between an interval's border and the counter readings around it. A reading takes
+milliseconds, so the counter is read about once a second."""
 
 
 class GpuInterval(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,41 +21,41 @@ class GpuInterval(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     uuid: str
     values: dict[str, float | str] = {}
-    """By metric; absent where nothing was measured."""
+    """Values by metric; absent if not measured."""
 
 
 class GpuTrack:
-    """The samples of one GPU that belong to intervals still open."""
+    """The samples of one GPU for intervals that are not complete."""
 
     def __init__(self, index: int, uuid: str) -> None:
         self._index = index
         self._uuid = uuid
         self.first_s = inf
-        """When the GPU was first seen: it has no part in intervals that ended before."""
+        """When the GPU was first seen: earlier intervals do not list it."""
         self._samples: list[GpuReading] = []
         self._counter: list[tuple[float, float]] = []  # (energy_at_s, energy_j), in that order
-        self._border: tuple[float, float | None] | None = None  # where the last interval ended
+        self._border: tuple[float, float | None] | None = None  # end of the last interval
 
     def add(self, sample: GpuReading) -> None:
-        """Take a sample, in any order; one from before the last interval's end is left out."""
+        """Add a sample, in any order; one from before the last interval's end is dropped."""
         self.first_s = min(self.first_s, sample.at_s)
         hold(self._samples, sample)
         energy_j = sample.number("energy_j")
         if sample.energy_at_s is not None and energy_j is not None:
             reading = (sample.energy_at_s, energy_j)
             place = bisect_left(self._counter, reading)
-            if self._counter[place : place + 1] != [reading]:  # samples repeat it
+            if self._counter[place : place + 1] != [reading]:  # samples repeat readings
                 self._counter.insert(place, reading)
 
     @property
     def metered_s(self) -> float:
-        """When the energy counter was last read; infinite where it never was."""
+        """When the energy counter was last read; infinite if never."""
         return self._counter[-1][0] if self._counter else inf
 
     def take(self, began_s: float, ended_s: float, settings_s: float) -> GpuInterval:
         """Return the interval (began_s, ended_s] and forget its samples.
 
-        Its settings are active since `settings_s`: none of its values covers time before.
+        Its settings are active since `settings_s`; its values do not cover earlier time.
         """
         samples = take(self._samples, began_s, ended_s)
         values = over_time("gpu", [since(one, settings_s) for one in samples])
@@ -78,7 +78,7 @@ class GpuTrack:
 
 
 def _counter_at(readings: list[tuple[float, float]], at_s: float) -> float | None:
-    """Return the counter at a moment, interpolated between the readings around it."""
+    """Return the counter at a moment, interpolated; None without near readings on both sides."""
     index = bisect_right(readings, at_s, key=itemgetter(0))
     if index == 0 or at_s - readings[index - 1][0] > ENERGY_REACH_S:
         return None

@@ -1,12 +1,12 @@
-"""Interval rows: what a recording says of each stretch of time. No I/O, no clock.
+"""Fold events and samples into interval rows. No I/O, no clock.
 
-A row covers (began_s, ended_s] and leaves once nothing that belongs to it can still come,
-so no row is ever revised. Rows follow each other without a gap. They end on a grid of equal
-intervals and, besides, where the last step under the settings before a change finished: so
-each row belongs to one segment alone. Another border is where the first step under the new ones
-may start: the switch, which no step is trained in, is in no row with steps. Counts are plain: a
-step counts where it finished. `train_s` is what its steps took of a row, finished there or not: so
-a setting's rate is the sum of its rows' `steps` over the sum of their `train_s`.
+A row covers (began_s, ended_s]. It is returned once nothing that belongs to it can still come, so
+no row is ever revised. Rows follow each other without a gap. They end on a grid of equal intervals,
+and where the last step before a lever change finished, so each row belongs to one segment. They
+also end where the first step after a change may start, so the change itself is in no row with
+steps. A step counts in the row in which it finished. `train_s` is the training time of a row, also
+of steps that finish later. So a setting's rate is the sum of its rows' `steps` over the sum of
+their `train_s`.
 """
 
 from collections import deque
@@ -38,98 +38,98 @@ from gpudash.recording.readings import hold, over_time, take
 from gpudash.statistics import mean, percentiles, total
 
 GRACE_S = 0.5
-"""A row waits for a sample from after its end, as samples come in their order; but no longer than
-until every step up to this long after its end is known. For a reading of an energy counter it
-waits `ENERGY_REACH_S` longer."""
+"""A row waits for a sample from after its end, as samples come in order. It waits at most until
+every step up to this time after its end is known, and `ENERGY_REACH_S` longer for a reading of an
+energy counter."""
 
 SWITCH_S = 0.01
-"""A switch that takes less is in the first row of its segment instead of in one of its own."""
+"""A shorter lever change is in the first row of its segment, and has no row of its own."""
 
 
 BIN = 0.01
-"""Step times are kept in bins so wide, relative to the times: 1 %."""
+"""Relative width of the bins that step times are kept in: 1 %."""
 MEANS = ("data_ms", "host_ms", "device_ms", "cpu_ms")
-"""What a row holds the mean of, over the steps that it was measured in."""
+"""Metrics whose mean a row has, over the steps in which they were measured."""
 
 
 class Burst(msgspec.Struct, frozen=True, array_like=True):
-    """Steps that followed each other without a break."""
+    """Consecutive steps without a break."""
 
     began_s: float
-    """When the first of them began: in a row before, if it is long."""
+    """When the first step began: possibly in an earlier row."""
     step_times: tuple[tuple[float, int], ...]
-    """(ms, count): the mean of a bin and the steps in it; the bin of the first step first."""
+    """(ms, count) of each bin: its mean and its steps; the first step's bin comes first."""
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of a recording. Times of steps are means in milliseconds unless named else."""
+    """One row of a recording. Step times are means in milliseconds unless named otherwise."""
 
     began_s: float
     ended_s: float
-    """Both in seconds of the monotonic clock; never equal."""
+    """Both in seconds of the monotonic clock; always after `began_s`."""
     workload: str
     segment: int
-    """Counts lever changes and restarts, without ever going back."""
+    """Number of lever changes and restarts; never decreases."""
     settings: Settings
     step: int
-    """The worker's count of steps at the end of the row; a restarted worker counts anew."""
+    """The worker's step count at the end of the row; a restarted worker counts from 0."""
     total_samples: int | None = 0
-    """Of those steps."""
+    """Samples of those steps."""
     steps: int
-    """Steps the device finished during the row."""
+    """Steps that the device finished in the row."""
     samples: int | None
-    """Of these."""
+    """Samples of these steps."""
     tokens: int | None = None
-    """Likewise; None without a step."""
+    """Tokens of these steps; None without a step."""
     bursts: tuple[Burst, ...] = ()
-    """How long they took."""
+    """Durations of these steps."""
     step_ms_p50: float | None = None
     step_ms_p95: float | None = None
     data_ms: float | None = None
     host_ms: float | None = None
     device_ms: float | None = None
-    """As every phase, of the steps it was measured in."""
+    """Over the steps in which it was measured, like the phases."""
     phases_ms: dict[str, float] = {}
     parts_ms: dict[str, tuple[float, ...]] = {}
-    """Of those that each step cut into equally many parts."""
+    """Parts of phases that all steps cut into the same number of parts."""
     cpu_ms: float | None = None
     loss: float | None = None
-    """The newest one known of a step up to `step`."""
+    """The newest known loss of a step up to `step`."""
     gpus: tuple[GpuInterval, ...] = ()
-    """Every GPU seen up to the end of the row."""
+    """All GPUs seen up to the end of the row."""
     host: dict[str, float | str] = {}
-    """Of the training processes and of gpudash, by metric; absent where it was not measured."""
+    """Host metrics of the training processes and of gpudash; absent if not measured."""
     transform_ms: dict[str, float] = {}
-    """Of a sample in each transform of a loader worker, as last reported in the row."""
+    """Time per sample of each transform in a loader worker, as last reported in the row."""
     skipped_samples: int | None = None
-    """Unreadable ones that the worker has passed over since its start."""
+    """Unreadable samples that the worker has skipped since its start."""
     instruments_ms: float | None = None
-    """Host time that measuring took, of what was reported in the row; None where nothing was."""
+    """Host time for measuring, from reports in the row; None without a report."""
     ranks: tuple[RankInterval, ...] = ()
-    """Where several processes train together, each of them."""
+    """All ranks, if several processes train together."""
     world_size: int = 1
-    """How many they are."""
+    """The number of ranks."""
     train_s: float
-    """Seconds in which the training was not paused, switching, starting or restarting."""
+    """Seconds in which the training was not paused, changing levers, starting or restarting."""
 
     @property
     def steps_per_s(self) -> float:
-        """Over the whole row."""
+        """Mean rate over the whole row."""
         return self.steps / (self.ended_s - self.began_s)
 
     @property
     def samples_per_s(self) -> float | None:
-        """Over the whole row."""
+        """Mean rate over the whole row."""
         return None if self.samples is None else self.samples / (self.ended_s - self.began_s)
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Over the whole row."""
+        """Mean rate over the whole row."""
         return None if self.tokens is None else self.tokens / (self.ended_s - self.began_s)
 
 
 class _Segment(NamedTuple):
-    """Settings, and from when on rows carry them."""
+    """Settings, and the time from which rows have them."""
 
     number: int
     workload: str
@@ -137,15 +137,15 @@ class _Segment(NamedTuple):
     worker: int
     after_step: int
     begins_s: float  # infinite until the device has finished `after_step`
-    trains_s: float  # when its first step may start: what lies between is the switch
+    trains_s: float  # when its first step may start: the lever change lies between
 
 
 class Intervals:
-    """Folds events and samples into finished rows.
+    """Folds events and samples into complete rows.
 
-    One fold lives as long as the run; a recording begun later takes the rows from then on.
-    Records come in order of arrival: the worker's in its own order, samples in theirs, at most
-    `GRACE_S` late. Of the training, only rank 0 is told; the others are in `ranks`.
+    One fold lives as long as the run; a recording begun later takes the rows from then on. The
+    worker's records come in order, and so do samples, at most `GRACE_S` late. The fold takes rank
+    0's messages; `ranks` has the other ranks.
     """
 
     def __init__(
@@ -157,21 +157,21 @@ class Intervals:
         self._interval_s = interval_s
         self._border = 1  # the grid's next border
         self._start_s = began_s  # of the row in progress
-        self._known_s = -inf  # every step finished before is known
-        self._sampled_s = -inf  # every sample from before has come
+        self._known_s = -inf  # all steps up to here are known
+        self._sampled_s = -inf  # all samples up to here have arrived
         self._now = _Segment(0, "", {}, -1, 0, began_s, began_s)
         self._next: deque[_Segment] = deque()
         self._last_step = 0
-        self._last_finish_s = -inf  # or when the worker was ready
-        self._breaks: list[tuple[float, float]] = []  # from, to: no step could be trained
-        self._stopped_s = -inf  # since when none can be; infinite while the training is under way
-        self._pausing: Paused | None = None  # its last step is not finished yet
-        self._steps: deque[tuple[float, Step]] = deque()  # and when: never before the one ahead
+        self._last_finish_s = -inf  # or the time when the worker was ready
+        self._breaks: list[tuple[float, float]] = []  # from, to: times without training
+        self._stopped_s = -inf  # training stopped then; infinite while it runs
+        self._pausing: Paused | None = None  # a pause whose last step is not finished yet
+        self._steps: deque[tuple[float, Step]] = deque()  # with finish times, which never decrease
         self._losses: deque[tuple[int, int, float]] = deque()  # (worker, step, loss)
         self._step = 0
         self._samples: int | None = 0
         self._loss: float | None = None
-        self._reports: deque[Progress] = deque()  # for what is not a step's
+        self._reports: deque[Progress] = deque()  # for values that are not a step's
         self._skipped_samples: int | None = None
         self._gpus: dict[str, GpuTrack] = {}
         self._host: list[HostReading] = []
@@ -179,7 +179,7 @@ class Intervals:
         self._closed = False
 
     def fold(self, item: Event | Reading) -> tuple[Interval, ...]:
-        """Take one record; return the rows that are complete now."""
+        """Fold one record; return the rows that are now complete."""
         match item:
             case Started():
                 self._start(item)
@@ -207,9 +207,9 @@ class Intervals:
         return self._complete(self._whole_s)
 
     def close(self, at_s: float) -> tuple[Interval, ...]:
-        """Return all that is left, the last row ending at `at_s` or at a later known step.
+        """Return the remaining rows, the last of which ends at `at_s` or at a later known step.
 
-        Nothing comes out of this fold afterwards.
+        The fold returns no rows afterwards.
         """
         end_s = max(at_s, self._last_finish_s)
         rows = self._complete(end_s)
@@ -221,7 +221,7 @@ class Intervals:
     def _start(self, event: Started) -> None:
         self._ranks.take(0, event)
         worker = self._latest.worker + 1
-        if worker == 0:  # the rows since the run began are the first worker's too
+        if worker == 0:  # the first worker's rows begin with the run
             began_s = self._began_s
             self._now = _Segment(0, event.workload, event.settings, 0, 0, began_s, began_s)
         else:
@@ -247,7 +247,7 @@ class Intervals:
 
     @property
     def _whole_s(self) -> float:
-        """Up to when nothing is missing, or no longer waited for."""
+        """The time up to which nothing is missing, or waited for any longer."""
         overdue_s = self._known_s - GRACE_S
         metered_s = min((track.metered_s for track in self._gpus.values()), default=inf)
         sampled_s = max(self._sampled_s, overdue_s)
@@ -281,13 +281,13 @@ class Intervals:
 
     def _finish(self, step: Step) -> None:
         segment = step.segment
-        # a step whose change was not announced still gets a row of its own segment
+        # a step after an unannounced change still gets a row of its own segment
         begun_s = step.finished_s - step.step_ms / 1000
         self._change(segment, self._latest.settings, self._last_step, begun_s)
         if self._next:
             self._locate_borders(step)
         newest = self._steps[-1][1].segment if self._steps else self._now.number
-        # two steps of different segments never finish at once: each needs its own row
+        # steps of different segments must not finish at once: each needs a row
         earliest_s = self._last_finish_s + (1e-6 if segment > newest else 0)
         self._last_finish_s = max(step.finished_s, earliest_s)
         self._last_step = step.step
@@ -309,7 +309,7 @@ class Intervals:
             if self._start_s < self._now.trains_s:
                 end_s = min(end_s, self._now.trains_s)
             if self._next:
-                # what has left already is not revised: the change then shows from here on
+                # returned rows are not revised: the change then shows from here on
                 end_s = min(end_s, max(self._next[0].begins_s, self._start_s))
             if end_s > until_s:
                 break
@@ -331,7 +331,7 @@ class Intervals:
                 self._loss = self._skipped_samples = None
 
     def _sampled(self, at_s: float) -> None:
-        # the other sample of the same moment may still come
+        # another sample of the same moment may follow
         self._sampled_s = max(self._sampled_s, nextafter(at_s, -inf))
 
     def _row(self, end_s: float) -> Interval:
@@ -409,7 +409,7 @@ class Intervals:
 
 
 def _bursts(steps: Iterable[Step]) -> tuple[Burst, ...]:
-    found: list[tuple[float, dict[int, tuple[float, int]]]] = []  # begin, {bin: (ms in all, count)}
+    found: list[tuple[float, dict[int, tuple[float, int]]]] = []  # begin, {bin: (total ms, count)}
     ended_s = -inf
     for step in steps:
         ms = step.count * step.step_ms
@@ -427,7 +427,7 @@ def _bursts(steps: Iterable[Step]) -> tuple[Burst, ...]:
 
 
 def outside_s(began_s: float, ended_s: float, stretches: Iterable[tuple[float, float]]) -> float:
-    """Return how much of a time lies in none of the stretches, which may overlap."""
+    """Return how much of a span lies outside all stretches, which may overlap."""
     found_s, reached_s = 0.0, began_s
     for from_s, to_s in sorted(stretches):
         if to_s > from_s:

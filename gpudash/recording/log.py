@@ -1,9 +1,8 @@
-"""The log of a recording: everything that came, one line of JSON a message.
+"""Write and read the log of a recording: all messages, each a line of JSON.
 
-The first line is the header. Every other one is an envelope: source, rank, sequence number,
-moment, body. Intervals come as bare values, in the order that the newest `RowNames` line gives;
-so an hour at 300 steps/s is less than 5 MB. Lines are written whole: a last one without its end
-is torn, and a reader waits for the rest of it.
+The first line is the header. Every other line is an envelope: source, rank, sequence number, time,
+body. Intervals are bare values in the order of the newest `RowNames` line, so an hour at 300
+steps/s takes less than 5 MB. A last line without its end is torn, and a reader waits for the rest.
 """
 
 import platform
@@ -26,19 +25,19 @@ from gpudash.views.time_breakdown import TimeBreakdown
 LOG_VERSION = 1
 """Raised whenever a reader of older logs would misread a new one."""
 LONGEST_LINE = 1 << 20
-"""Bytes. A longer line ends the reading: it is not ours."""
+"""Bytes. A longer line ends the reading: gpudash writes none."""
 LONGEST_S = 1e9
-"""No recording lasts as long: 30 years."""
+"""Longest recording in seconds: 30 years."""
 LARGEST = 1 << 63
-"""No number in a log is as large: nanoseconds since 1970 are the largest, and 64 bits hold them."""
+"""Bound of the numbers in a log: nanoseconds since 1970 are the largest, and fit into 64 bits."""
 NONSENSE = (msgspec.MsgspecError, ValueError, ArithmeticError, LookupError, RecursionError)
-"""What reading a line may raise that makes no sense."""
+"""Exceptions from reading an invalid line."""
 ROWS = "recording"
-"""The source of intervals."""
+"""The source name of intervals."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """When and by what a recording is begun: the header of its log."""
+    """When and by what a recording was begun: the header of its log."""
 
     gpudash_log: int = LOG_VERSION
     began_s: float
@@ -47,24 +46,24 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """The same moment by the wall clock, with its time zone."""
     interval_s: float
     every_step: bool = False
-    """Steps and readings are in it as they came, besides the intervals they came to."""
+    """Whether single steps and readings are in the log, besides the intervals."""
     command: tuple[str, ...]
     """The command line, argument by argument."""
     platform: str = msgspec.field(default_factory=platform.platform)
     machine: str | None = None
-    """Its network name; older logs do not say."""
+    """Its network name; None in older logs."""
     versions: dict[str, str] = msgspec.field(default_factory=dict)
-    """Of gpudash and whatever the session knows; the worker's come with its start."""
+    """Versions known to the session, as gpudash's; the worker's come with its start."""
     set_by: dict[str, str] = {}
-    """Setting, as the configuration names it → what has set it; the rest are defaults."""
+    """Setting, by its configuration name → what has set it; other settings are defaults."""
 
 
 Way: TypeAlias = tuple[str | int, ...]
-"""The way to a value through an interval's fields."""
+"""The path to a value through an interval's fields."""
 
 
 class RowNames(Record, frozen=True, kw_only=True):
-    """What the intervals that follow have in common, and what their values are."""
+    """Common fields of the intervals that follow, and the names of their values."""
 
     workload: str
     segment: int
@@ -79,19 +78,19 @@ class Closed(Record, frozen=True, kw_only=True):
 
 
 Logged: TypeAlias = Envelope | Interval | Closed
-"""What a line of a log, or several, hold."""
+"""The contents of one or more lines."""
 COMMON = ("workload", "segment", "settings")
-"""The fields of an interval that its line leaves to `RowNames`."""
+"""Fields of an interval that are in `RowNames`, not in its line."""
 LISTS = ("gpus", "ranks")
-"""Those that hold records."""
+"""Fields that hold lists of records."""
 DIGITS = {name: metric.csv for name, metric in METRICS.items() if isinstance(metric.csv, int)}
-"""The decimals of the CSV: a row made of the log then reads the same."""
+"""Decimals of the CSV, so that a CSV made from the log is the same."""
 _LINE = tuple[str, int, int, float, Any]
 _encode = msgspec.json.Encoder().encode
 
 
 class LogLines:
-    """Turns intervals into lines."""
+    """Encodes intervals as lines."""
 
     def __init__(self) -> None:
         self._common: dict[str, Any] = {}
@@ -100,7 +99,7 @@ class LogLines:
         self._ended_s = 0.0
 
     def interval(self, interval: Interval) -> bytes:
-        """Return the line of an interval, after one of names where these are new."""
+        """Return an interval's line, after a line of names if these are new."""
         fields = msgspec.to_builtins(interval)
         common = {name: fields.pop(name) for name in COMMON}
         values = {way: _short(way, value) for way, value in _flat(fields)}
@@ -121,14 +120,14 @@ class LogLines:
 
 
 def line_of(contents: Origin | Envelope) -> bytes:
-    """Return the line of the header, or of a message as it came."""
+    """Return the line of the header, or of a message."""
     return _encode(contents) + b"\n"
 
 
 class LineReader(ABC):
-    """Reads a file of lines, also one that still grows: `read` again for what has come meanwhile.
+    """Reads a file of lines, also one that still grows: call `read` again for new lines.
 
-    At most one line is held, and none of more than `LONGEST_LINE`.
+    At most one line is held in memory, and none longer than `LONGEST_LINE`.
     """
 
     origin: Origin
@@ -137,7 +136,7 @@ class LineReader(ABC):
         """Open the file and read its first line. Raises UsageError."""
         self.path = path
         self.refused = 0
-        """Lines that make no sense."""
+        """Number of invalid lines."""
         self._torn = b""
         try:
             self._file = path.open("rb")
@@ -151,13 +150,13 @@ class LineReader(ABC):
 
     @abstractmethod
     def _begin(self, line: bytes) -> None:
-        """Take the first line. Raises UsageError."""
+        """Read the first line. Raises UsageError."""
 
     @abstractmethod
     def _messages(self, line: bytes | None) -> Sequence[Logged]:
-        """Return what a line holds, or, for None, what was held back until the end.
+        """Return a line's contents, or, for None, those held back until the end.
 
-        Raises one of `NONSENSE` where it makes none.
+        Raises one of `NONSENSE` for an invalid line.
         """
 
     def close(self) -> None:
@@ -165,10 +164,10 @@ class LineReader(ABC):
         self._file.close()
 
     def read(self, most: int = 1000) -> list[Logged]:
-        """Return the next messages, at most so many; none where the log ends for now.
+        """Return up to `most` next messages; none at the present end of the log.
 
-        They are fewer where lines are long. Lines that make no sense are left out and counted.
-        Raises UsageError for a failing disk.
+        Long lines give fewer. Invalid lines are left out and counted. Raises UsageError if the disk
+        fails.
         """
         found: list[Logged] = []
         size = 0
@@ -184,12 +183,12 @@ class LineReader(ABC):
         return found
 
     def __iter__(self) -> Iterator[Logged]:
-        """Go through the messages up to the log's end."""
+        """Yield the messages up to the log's present end."""
         while messages := self.read():
             yield from messages
 
     def _line(self) -> bytes | None:
-        """Return the next whole line; None where there is none, or one that is too long."""
+        """Return the next complete line; None if there is none, or if it is too long."""
         try:
             self._torn += self._file.readline(LONGEST_LINE + 1 - len(self._torn))
         except OSError as error:
@@ -264,7 +263,7 @@ def _origin(path: Path, line: bytes) -> Origin:
 
 
 def _flat(value: Any, way: Way = ()) -> Iterator[tuple[Way, Any]]:
-    """Yield every value that is in an interval's fields, with the way to it."""
+    """Yield every value in an interval's fields, with its path."""
     if len(way) == 1 and way[0] in LISTS:
         value = dict(enumerate(value))
     if isinstance(value, dict):
@@ -275,7 +274,7 @@ def _flat(value: Any, way: Way = ()) -> Iterator[tuple[Way, Any]]:
 
 
 def _nested(values: Iterator[tuple[Way, Any]]) -> dict[Any, Any]:
-    """Undo `_flat`; what was not measured is left out."""
+    """Undo `_flat`, leaving out values that were not measured."""
     fields: dict[Any, Any] = {}
     for (*way, last), value in values:
         if value is not None:
@@ -287,7 +286,7 @@ def _nested(values: Iterator[tuple[Way, Any]]) -> dict[Any, Any]:
 
 
 def _short(way: Way, value: Any) -> Any:
-    """Round to what the CSV says, or is significant; borders of rows are kept exactly."""
+    """Return a value rounded as in the CSV, or to 5 significant digits; row borders are exact."""
     if way[0] == "bursts":
         return [
             (round(began_s, 6), [(_significant(ms), count) for ms, count in times])
@@ -310,7 +309,7 @@ def _significant(value: float) -> float:
 
 
 def refuse_nonsense(value: Any) -> None:
-    """Raise ValueError for a number that nothing measures, anywhere inside."""
+    """Raise ValueError if any number inside is not finite or out of bounds."""
     if isinstance(value, dict | list):
         for one in value.values() if isinstance(value, dict) else value:
             refuse_nonsense(one)

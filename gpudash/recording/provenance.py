@@ -1,8 +1,7 @@
-"""Where a recording comes from: a JSON file beside the CSV, readable at any moment.
+"""Read and write the provenance of a recording: a JSON file beside the CSV.
 
-It is replaced as a whole whenever there is something to add, so a reader never sees half
-of it; `complete` is true only once the recording was closed in order, of a training that had not
-failed.
+The file is replaced atomically, so a reader never sees half of it. `complete` is true only after
+the recording was closed in order, and the training had not failed.
 """
 
 import os
@@ -19,25 +18,25 @@ from gpudash.views.time_breakdown import TimeBreakdown
 SCHEMA_VERSION = 2
 """Raised whenever a reader of older files would misread a new one."""
 MOST_LISTED = 1000
-"""Segments, as failures, are listed up to so many: the file is written again with each of them."""
+"""Most segments, and most failures, that are listed: the file is rewritten for each."""
 
 
 LONGEST_JSON = 1 << 26
-"""Bytes: a larger one is not ours."""
+"""Bytes; gpudash writes no larger file."""
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch of the recording under the same settings: the CSV's column `segment`."""
+    """A part of the recording with the same settings: the CSV's column `segment`."""
 
     number: int
     began_s: float
-    """Seconds since the recording began: where its first row begins."""
+    """Begin of its first row, in seconds since the recording began."""
     workload: str
     settings: Settings
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """The training, or gpudash itself, failed; it may have been restarted afterwards."""
+    """A failure of the training, or of gpudash itself; a restart may have followed."""
 
     at_s: float
     """Seconds since the recording began."""
@@ -51,7 +50,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
 
     schema_version: int = SCHEMA_VERSION
     complete: bool = False
-    """The recording was closed in order, its last row is its end, and no failure ended it."""
+    """Whether the recording was closed in order, with its last row, and not by a failure."""
     started_utc: str
     """The recording's time 0, ISO 8601."""
     interval_s: float
@@ -60,24 +59,24 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     platform: str
     machine: str | None = None
-    """Its network name: a CPU has no UUID to be known by."""
+    """The machine's network name: a CPU has no UUID."""
     versions: dict[str, str]
-    """gpudash, python, torch, driver and whatever else was at work, by name."""
+    """Versions by name: gpudash, python, torch, driver and others."""
     device: Device | None = None
     """None until the worker has started."""
     segments: tuple[Segment, ...] = ()
-    """The first `MOST_LISTED`; the CSV's rows tell of all."""
+    """The first `MOST_LISTED`; the CSV's rows have all."""
     failures: tuple[Failure, ...] = ()
     account: TimeBreakdown | None = None
-    """Where the recorded time up to its last step went; None while the recording goes on."""
+    """Breakdown of the recorded time up to the last step; None while the recording goes on."""
     set_by: dict[str, str] = {}
     """Setting, as the configuration names it → what has set it; the rest are defaults."""
 
 
 def path_beside(csv_path: Path, suffix: str = ".json") -> Path:
-    """Return the path of the file beside: `run.json` for `run.csv`, `run.txt.json` for `run.txt`.
+    """Return a CSV's companion: `run.json` for `run.csv`, `run.txt.json` for `run.txt`.
 
-    The provenance is `.json`, the log `.jsonl`.
+    The provenance has the suffix `.json`, the log `.jsonl`.
     """
     if csv_path.suffix == ".csv":
         return csv_path.with_suffix(suffix)
@@ -85,20 +84,20 @@ def path_beside(csv_path: Path, suffix: str = ".json") -> Path:
 
 
 def beside(recording: Path) -> Path:
-    """Return where the provenance of a recording is, of which the CSV or the log is named."""
+    """Return the path of the provenance of a recording, given as CSV or log."""
     is_log = recording.suffix == ".jsonl"
     return recording.with_suffix(".json") if is_log else path_beside(recording)
 
 
 def read(path: Path) -> Metadata | None:
-    """Return the provenance in this file; None where there is none, or it is not ours."""
+    """Return the provenance in this file; None if there is none, or it is not gpudash's."""
     with suppress(OSError, *UNDECODABLE), path.open("rb") as file:
         return msgspec.json.decode(file.read(LONGEST_JSON), type=Metadata)
     return None
 
 
 def write(path: Path, contents: msgspec.Struct) -> None:
-    """Replace the file by these contents, as JSON, in one stroke. Raises RecordingError."""
+    """Replace the file by these contents as JSON, atomically. Raises RecordingError."""
     text = msgspec.json.format(msgspec.json.encode(contents), indent=2) + b"\n"
     draft = draft_beside(path)
     try:
@@ -111,5 +110,5 @@ def write(path: Path, contents: msgspec.Struct) -> None:
 
 
 def plain(argument: str) -> str:
-    """Return a command-line argument as text that JSON can hold, whatever its bytes were."""
+    """Return a command-line argument as valid text for JSON, whatever its bytes."""
     return os.fsencode(argument).decode("utf-8", "replace")

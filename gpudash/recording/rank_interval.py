@@ -1,4 +1,4 @@
-"""What one of several ranks did during one interval."""
+"""Summarise one of several ranks over an interval."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -11,43 +11,43 @@ from gpudash.recording.readings import hold, over_time, take
 from gpudash.statistics import Means, mean, percentiles, total
 
 PER_STEP = ("data_ms", "host_ms", "device_ms")
-"""Told as the mean over the steps that they were measured in."""
+"""Metrics given as means over the steps in which they were measured."""
 HELD_S = 20.0
-"""Steps wait so much longer than an interval for rank 0, which ends it; older ones are let go."""
+"""Seconds beyond an interval that steps are kept while rank 0, which ends intervals, is silent."""
 MOST_READINGS = 512
-"""Of a rank's processes, read once a second, that wait likewise: in a hang for minutes."""
+"""Most readings of a rank's processes that are kept likewise, one a second: minutes of a hang."""
 
 
 class RankInterval(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank during one interval. Of rank 0 only its GPU: the rest is the interval's own."""
+    """One rank during one interval. Rank 0 has only its GPU here: the interval has the rest."""
 
     rank: int
     gpu_uuid: str | None = None
-    """The GPU that it trains on."""
+    """The GPU that the rank trains on."""
     step: int = 0
-    """Its count of steps at the end."""
+    """The rank's step count at the end."""
     steps: int = 0
-    """Steps that it finished."""
+    """Steps that it finished in the interval."""
     samples: int | None = None
-    """Of these."""
+    """Samples of these steps."""
     tokens: int | None = None
     total_samples: int | None = None
-    """Of all steps up to `step`; None also in a CSV and in older logs."""
+    """Samples of all steps up to `step`; None in a CSV and in older logs."""
     step_ms_p50: float | None = None
     step_ms_p95: float | None = None
     times_ms: dict[str, float] = {}
-    """`PER_STEP` by name; absent where it was not measured."""
+    """`PER_STEP` by name; absent if not measured."""
     phases_ms: dict[str, float] = {}
     parts_ms: dict[str, tuple[float, ...]] = {}
-    """Of those that each step cut into equally many parts."""
+    """Parts of phases that all steps cut into the same number of parts."""
     loss: float | None = None
-    """The newest that it told."""
+    """The newest loss that it reported."""
     host: dict[str, float | str] = {}
-    """Of its processes, by metric; absent where it was not measured, as in every second row."""
+    """Metrics of its processes; absent if not measured, as in every second row."""
 
 
 def mean_phases_ms(steps: Iterable[Step]) -> dict[str, float]:
-    """Return each phase as the mean over the steps that it was measured in."""
+    """Return each phase's mean over the steps in which it was measured, in ms."""
     means = Means()
     for step in steps:
         means.add(step.phases_ms or {}, step.count)
@@ -55,7 +55,7 @@ def mean_phases_ms(steps: Iterable[Step]) -> dict[str, float]:
 
 
 def mean_parts_ms(steps: Iterable[Step]) -> dict[str, tuple[float, ...]]:
-    """Return the parts of each phase that all measured steps cut alike, as means."""
+    """Return the mean parts of each phase that all measured steps cut alike, in ms."""
     measured = [step for step in steps if step.phases_ms]
     cuts = [step.parts_ms or {} for step in measured]
     counts = [step.count for step in measured]
@@ -68,7 +68,7 @@ def mean_parts_ms(steps: Iterable[Step]) -> dict[str, tuple[float, ...]]:
 
 
 class RankTrack:
-    """The steps of one rank, and readings of its processes, that belong to intervals still open."""
+    """One rank's steps and readings for intervals that are not complete."""
 
     def __init__(self, rank: int, held_s: float) -> None:
         self._rank = rank
@@ -77,26 +77,26 @@ class RankTrack:
         self._steps: deque[Step] = deque()
         self._host: list[HostReading] = []
         self._pid: int | None = None
-        self._told = 0  # steps of this process up to then were told; by no clock, which may change
+        self._newest = 0  # step number of this process; a time could change with the clock
         self._step = 0
-        self._samples: int | None = None  # of all steps told
+        self._samples: int | None = None  # of all reported steps
         self._loss: float | None = None
         self.known_s: float | None = None
-        """Every step finished before is known; None before it has told of any."""
+        """All steps up to this time are known; None before the first report."""
 
     def take(self, message: Started | Progress | HostReading) -> None:
-        """Take how it started, what it trained, or what was read of its processes."""
+        """Fold a start, a report of steps, or a reading of the rank's processes."""
         if isinstance(message, HostReading):
             hold(self._host, message, MOST_READINGS)
             return
         if isinstance(message, Started):
             self._gpu_uuid, self._step, self._loss = message.device.uuid, 0, None
-            self._told = self._told if message.pid == self._pid else 0
+            self._newest = self._newest if message.pid == self._pid else 0
             self._pid = message.pid
             return
-        new = [step for step in message.steps if step.step > self._told]
+        new = [step for step in message.steps if step.step > self._newest]
         self._steps += new
-        self._told = max([self._told, *(step.step for step in new)])
+        self._newest = max([self._newest, *(step.step for step in new)])
         while self._steps and self._steps[-1].finished_s - self._steps[0].finished_s > self._held_s:
             self._steps.popleft()
         self._loss = self._loss if message.loss is None else message.loss
@@ -104,7 +104,7 @@ class RankTrack:
         self.known_s = message.until_s
 
     def interval(self, ended_s: float) -> RankInterval:
-        """Return what it did up to then, and forget it."""
+        """Return the interval up to `ended_s`, and forget its steps and readings."""
         steps = []
         while self._steps and self._steps[0].finished_s <= ended_s:
             steps.append(self._steps.popleft())
@@ -138,7 +138,7 @@ class RankTrack:
 
 
 class RankTracks:
-    """Those of all ranks."""
+    """The tracks of all ranks."""
 
     def __init__(self, interval_s: float = 0.5) -> None:
         self._held_s = interval_s + HELD_S
@@ -146,23 +146,23 @@ class RankTracks:
         self._world_size = 1
 
     def take(self, rank: int, message: Started | Progress | HostReading) -> None:
-        """Take what is told of a rank; of rank 0 only how it started."""
+        """Fold a rank's message; rank 0's only if it is a start."""
         if isinstance(message, Started):
             self._world_size = message.world_size
         self._tracks.setdefault(rank, RankTrack(rank, self._held_s)).take(message)
 
     @property
     def world_size(self) -> int:
-        """How many ranks there are, those included that are not heard of."""
+        """Number of ranks, including ranks that have sent nothing yet."""
         return max(self._world_size, len(self._tracks))
 
     @property
     def known_s(self) -> float:
-        """Up to when nothing is missing of any rank."""
+        """The time up to which the steps of all ranks are known."""
         known = (track.known_s for track in self._tracks.values())
         return min((one for one in known if one is not None), default=inf)
 
     def intervals(self, ended_s: float) -> tuple[RankInterval, ...]:
-        """Return what each did up to then; none for a single one."""
+        """Return each rank's interval up to `ended_s`; empty for a single rank."""
         tracks = sorted(self._tracks.items()) if len(self._tracks) > 1 else ()
         return tuple(track.interval(ended_s) for _, track in tracks)

@@ -1,4 +1,4 @@
-"""Readings that wait for the row they belong to, and what those of a row come to."""
+"""Hold readings for their rows, and combine the readings of a row."""
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Sequence
@@ -12,20 +12,20 @@ from gpudash.statistics import mean
 ReadingT = TypeVar("ReadingT", GpuReading, HostReading)
 
 moment = attrgetter("at_s")
-"""Of a sample: what samples are kept in the order of."""
+"""The key by which samples are sorted."""
 MOST_HELD = 8192
-"""Samples that wait for the end of their row: half an hour, in which no step was told of."""
+"""Most samples that wait for the end of their row: half an hour without a report of steps."""
 
 
 def hold(samples: list[ReadingT], sample: ReadingT, most: int = MOST_HELD) -> None:
-    """Keep a sample in its order; where too many wait, every second one is let go."""
+    """Insert a sample in order; if there are too many, drop every second one."""
     insort(samples, sample, key=moment)
     if len(samples) > most:
         del samples[::2]
 
 
 def take(samples: list[ReadingT], began_s: float, ended_s: float) -> list[ReadingT]:
-    """Return the samples of (began_s, ended_s]; forget them, and what was before."""
+    """Return the samples of (began_s, ended_s]; forget them and earlier ones."""
     first = bisect_right(samples, began_s, key=moment)
     end = bisect_right(samples, ended_s, key=moment)
     taken = samples[first:end]
@@ -34,7 +34,7 @@ def take(samples: list[ReadingT], began_s: float, ended_s: float) -> list[Readin
 
 
 def over_time(kind: Kind, readings: Sequence[Reading]) -> dict[str, float | str]:
-    """Return what readings in order come to, by metric of this kind; absent if never measured."""
+    """Combine ordered readings into a value for each metric of this kind; absent if unmeasured."""
     values: dict[str, float | str] = {}
     for name, metric in METRICS.items():
         fold = FOLDS.get(metric.over_time)
@@ -57,4 +57,4 @@ FOLDS: dict[OverTime, Callable[[Sequence[float | str]], float | str | None]] = {
     "union": _union,
     "last": lambda values: values[-1] if values else None,
 }
-"""What becomes of several readings; a counter's difference needs those around a row too."""
+"""How several readings combine; a counter's difference also needs readings around the row."""

@@ -1,8 +1,7 @@
-"""The recordings of a session: at most one goes on, others may still wait for their last rows.
+"""Manage the recordings of a session: at most one is active, others wait for their last rows.
 
-Rows leave some time after they end, so a recording that was stopped takes rows for a moment
-longer. A recording that can no longer be written is told of once and dropped; the run and
-the other recordings go on.
+Rows are complete some time after their end, so a stopped recording takes rows for a moment longer.
+A recording that fails is reported once and dropped; the run and the other recordings go on.
 """
 
 import math
@@ -40,44 +39,44 @@ from gpudash.recording.writer import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 
 LASTING = (Hello, Plan, Started, Offered, Changed, Paused, Parted, GpuMissing, ComparisonShown)
-"""What a log that is begun later needs to be understood alone: the newest of each."""
+"""Messages whose newest one a log begun later needs at its beginning."""
 ENDS: dict[type, tuple[type, ...]] = {Started: (Changed, Paused, Parted), Resumed: (Paused,)}
-"""What no longer lasts, once this has come of the same source and rank."""
+"""Messages that no longer hold after this one of the same source and rank."""
 
 
 @dataclass
 class _Active:
     recording: RecordingWriter | RowStream
     before: TimeBreakdown
-    """Where the time before it went."""
+    """Time breakdown at its begin."""
     until_s: float = math.inf
-    """Rows that begin from then on are not its own."""
+    """Rows that begin later are not part of it."""
     after: TimeBreakdown | None = None
-    """Where the time up to then went."""
+    """Time breakdown at its end."""
 
     def close(self) -> None:
-        """Complete it; without an account where no step was recorded."""
+        """Complete the recording; without an account if no step was recorded."""
         account = self.after and self.after.since(self.before)
         self.recording.close(account if account and account.wall_s > 0 else None)
 
 
 class Recordings:
-    """Opens, feeds and closes; `report` takes each failure."""
+    """Begins, writes and closes recordings; `report` receives each failure."""
 
     def __init__(self, report: Callable[[RecordingError], None]) -> None:
         self._report = report
         self._active: list[_Active] = []
         self._lasting: dict[tuple[str, int, type, object], Envelope] = {}  # in order of arrival
         self.rows = 0
-        """Rows written in all."""
+        """Rows written to all recordings."""
 
     def holds(self, path: Path) -> bool:
-        """Tell whether one of the recordings is being written there."""
+        """Return whether a recording is being written to this path."""
         return any(active.recording.path.resolve() == path.resolve() for active in self._active)
 
     @property
     def shown(self) -> snapshot.RecordingStatus | None:
-        """The one that goes on."""
+        """Status of the active recording; None without one."""
         for active in self._active:
             if active.until_s == math.inf:
                 path, rows = shown(active.recording.path), active.recording.rows
@@ -91,10 +90,10 @@ class Recordings:
         now_s: float,
         account: TimeBreakdown,
     ) -> None:
-        """Feed this one from now on, and end the one before.
+        """Begin a recording, and end the one before.
 
-        It is told first what lasts: what the run is, how it is set, which GPUs there are.
-        `started` is the worker's start, with its segment in the run.
+        It first gets the messages that still hold: the plan, the settings, the GPUs. `started` is
+        the worker's start, with its segment in the run.
         """
         self.end(now_s, account)
         active = _Active(recording, account)
@@ -104,16 +103,16 @@ class Recordings:
             self._guard(active, replace(one, body=started or one.body) if is_start else one)
 
     def end(self, now_s: float, account: TimeBreakdown) -> None:
-        """Take no later rows; those that have begun leave when they are complete."""
+        """End the active recording; rows that have begun are written when they are complete."""
         for active in self._active:
             active.until_s = min(active.until_s, now_s)
             active.after = active.after or account
 
     def take(self, envelope: Envelope) -> None:
-        """Write a message to those that were not to end before it.
+        """Write a message to all recordings that end after it.
 
-        Of steps and readings, which their rows tell of, only the first reading of a GPU: no row
-        knows its name. Where every step is wanted, all of them.
+        Steps and readings are in rows. So only the first reading of each GPU is written, for its
+        name, unless a recording has every step.
         """
         is_new = self._remember(envelope)
         in_rows = isinstance(envelope.body, Progress | GpuReading | HostReading)
@@ -123,7 +122,7 @@ class Recordings:
                 self._guard(active, envelope)
 
     def _remember(self, envelope: Envelope) -> bool:
-        """Keep what lasts, in order of arrival; tell whether it is a GPU's first reading."""
+        """Keep a message that still holds; return whether it is a GPU's first reading."""
         body = envelope.body
         if isinstance(body, Restarted):
             kept = self._lasting.items()
@@ -142,7 +141,7 @@ class Recordings:
         return False
 
     def write(self, intervals: Iterable[Interval]) -> None:
-        """Write rows, each where it belongs."""
+        """Write rows, each to the recordings it is part of."""
         for interval in intervals:
             for active in list(self._active):
                 if interval.began_s >= active.until_s:
@@ -154,20 +153,20 @@ class Recordings:
                     self.rows += active.recording.rows - before
 
     def close(self, account: TimeBreakdown) -> None:
-        """Complete all."""
+        """Complete all recordings."""
         self.end(math.inf, account)
         while self._active:
             self._active.pop().close()
 
     def discard_empty(self) -> None:
-        """Remove those without a row: nothing happened that could be recorded."""
+        """Remove recordings without a row."""
         for active in list(self._active):
             if active.recording.rows == 0:
                 self._active.remove(active)
                 active.recording.discard()
 
     def abandon(self) -> None:
-        """Leave all as they are, marked incomplete."""
+        """Close all recordings as incomplete."""
         while self._active:
             self._active.pop().recording.abandon()
 

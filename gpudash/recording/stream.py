@@ -1,4 +1,4 @@
-"""Rows for a program that reads them as they come: a recording without files."""
+"""Stream rows to another program: a recording without files."""
 
 import os
 from pathlib import Path
@@ -16,15 +16,15 @@ Form: TypeAlias = Literal["csv", "jsonl"]
 
 
 class RowStream:
-    """Writes to a descriptor what RecordingWriter writes to a CSV, or each row as an object.
+    """Writes rows to a file descriptor, as CSV or as JSON objects.
 
-    It writes on a thread of its own: a reader that is slow holds nothing up.
+    A thread of its own writes, so that a slow reader delays nothing.
     """
 
     every_step = False
     path = Path("-")
     failed = False
-    """A recording that fails is ended by the session; who reads here is not its business."""
+    """Always False: the session ends failed recordings, but a lost reader is not its concern."""
 
     def __init__(self, fd: int, form: Form, origin: Origin) -> None:
         self._fd = fd
@@ -35,12 +35,12 @@ class RowStream:
         self._writer.start()
         self.rows = 0
         self.error: OSError | None = None
-        """Why nothing more can be written."""
+        """The error that ended the stream."""
         if form == "csv":
             self._lines.put(csv_lines([columns()]))
 
     def take(self, item: Logged) -> None:
-        """Write a row; the rest of a log is left out."""
+        """Write an interval's rows; other messages are ignored."""
         if not isinstance(item, Interval) or item.began_s < self._origin.began_s:
             return
         origin = self._origin
@@ -51,19 +51,19 @@ class RowStream:
         self.rows += len(item.ranks or item.gpus) or 1
 
     def close(self, account: TimeBreakdown | None = None) -> None:  # noqa: ARG002  # as a file's
-        """End it after the rows that are there."""
+        """End the stream after the queued rows."""
         self._lines.put(None)
 
     def abandon(self) -> None:
-        """See `close`: there is nothing to mark incomplete."""
+        """Close the stream: there is nothing to mark incomplete."""
         self.close()
 
     def discard(self) -> None:
-        """See `close`: what was written is read."""
+        """Close the stream: written rows cannot be taken back."""
         self.close()
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until all is written that there is to be, or cannot be."""
+        """Wait until all rows are written, or the stream has failed."""
         self._writer.join(timeout_s)
 
     def _write(self) -> None:

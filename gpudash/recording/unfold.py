@@ -1,6 +1,6 @@
-"""An interval as records again: what a worker and a sampler could have sent for it to come about.
+"""Convert an interval back to messages, as a worker and a sampler could have sent them.
 
-So the views show a recording as they show a training. No I/O, no clock.
+So the views show a recording like a training. No I/O, no clock.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,18 +13,17 @@ from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import MEANS, Interval
 
 BESIDE_S = 1e-6
-"""So far from its borders lies what belongs to an interval."""
+"""Distance from the borders at which an interval's messages lie."""
 
 
 def unfold(
     interval: Interval, gpus: Mapping[str, GpuReading] | None = None, base: int = 0
 ) -> tuple[Event | Reading, ...]:
-    """Return the interval's progress, then a reading of each GPU and of the host at its end.
+    """Return the interval's Progress, then a reading of each GPU and of the host at its end.
 
-    Where no worker reported anything there is no progress.
-    `gpus` holds a reading of each GPU, by UUID, for what an interval does not know: its name
-    and its memory in all. `base` is the segment that the interval's worker began with. The
-    energy, a difference between two readings of a counter, is left out.
+    Without a worker's report there is no Progress. `gpus` has a reading of each GPU by UUID, for
+    values that an interval lacks: name and total memory. `base` is the first segment of the
+    interval's worker. Energy, a difference of two counter readings, is left out.
     """
     progress = Progress(
         until_s=interval.ended_s,
@@ -45,7 +44,7 @@ def unfold(
 
 
 def unfold_ranks(interval: Interval, base: int = 0) -> Iterator[tuple[int, Progress | HostReading]]:
-    """Yield what every rank but the first tells, with the rank: its steps as one of their kind."""
+    """Yield rank and messages of every rank but 0; its steps are one mean step with a count."""
     for one in interval.ranks:
         if one.rank:
             step = Step(
@@ -75,12 +74,12 @@ def unfold_ranks(interval: Interval, base: int = 0) -> Iterator[tuple[int, Progr
 
 
 def _read_s(interval: Interval) -> float:
-    """Return when its readings are taken to have been read."""
+    """Return the time given to the interval's readings."""
     return max(interval.ended_s - BESIDE_S, (interval.began_s + interval.ended_s) / 2)
 
 
 def _steps(interval: Interval, base: int) -> Iterator[Step]:
-    """Lay the bins back to back; each step is the row's mean step, stretched to its length."""
+    """Yield the bins back to back, each as the row's mean step scaled to the bin's step time."""
     times = [one for burst in interval.bursts for one in burst.step_times]
     mean_ms = sum(ms * count for ms, count in times) / max(interval.steps, 1)
     done = before = 0
@@ -107,7 +106,7 @@ def _steps(interval: Interval, base: int) -> Iterator[Step]:
 
 
 def _share(of_all: int | None, before: int, done: int, steps: int) -> int | None:
-    """Return what the steps from `before` to `done` have of it: whole, and in all what there is."""
+    """Return the whole number that the steps from `before` to `done` get of a total."""
     if of_all is None:
         return None
     return round(of_all * done / max(steps, 1)) - round(of_all * before / max(steps, 1))

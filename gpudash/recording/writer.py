@@ -1,4 +1,4 @@
-"""A recording as the session sees it: the CSV and, beside it, where it comes from and the log."""
+"""Write the three files of a recording: CSV, provenance and log."""
 
 import os
 import platform
@@ -19,21 +19,20 @@ from gpudash.views.time_breakdown import TimeBreakdown
 
 
 class RecordingWriter:
-    """Three files, created at once and kept consistent until `close`.
+    """Three files, created together and kept consistent until `close`.
 
-    Where `force` has something to overwrite, CSV and log are hidden drafts, and the provenance
-    is not written, until there is a row: a run that never comes to that destroys nothing.
-
-    Every method but `close`, `abandon` and `discard` raises RecordingError once for each file
-    that can no longer be written; from then on that file is left as it is, and the run goes on.
+    If `force` would overwrite files, CSV and log are hidden drafts until the first row, and the
+    provenance is not written: a run without a row destroys nothing. Every method except `close`,
+    `abandon` and `discard` raises RecordingError once for each file that fails. That file is then
+    left as it is, and the run goes on.
     """
 
     def __init__(
         self, path: Path, origin: Origin, *, force: bool = False, log: bool = True
     ) -> None:
-        """Create the files. Without `force`, none may exist. Raises RecordingError.
+        """Create the files; without `log`, no log. Raises RecordingError.
 
-        Without `log`, there is none.
+        Without `force`, none of the files may exist.
         """
         self.path = path
         self.metadata_path = provenance.path_beside(path)
@@ -47,9 +46,9 @@ class RecordingWriter:
             origin, versions=versions, command=command, set_by=set_by
         )
         self.every_step = origin.every_step
-        self._training_failed = False  # and was not restarted since
-        self._described = True  # the metadata can still be written
-        self._written = False  # and are there
+        self._training_failed = False  # without a restart since
+        self._described = True  # whether the metadata can still be written
+        self._written = False  # whether they have been
         self._metadata = Metadata(
             started_utc=wall_time(origin.began_utc),
             interval_s=origin.interval_s,
@@ -60,7 +59,7 @@ class RecordingWriter:
             set_by=set_by,
         )
         self.rows = 0
-        """In the CSV, the header left out."""
+        """Rows in the CSV, without the header."""
         self._columns = columns()
         self._lines = LogLines()
         self._csv = Output(path, draft=self._hidden)
@@ -80,11 +79,11 @@ class RecordingWriter:
 
     @property
     def failed(self) -> bool:
-        """The CSV can no longer be written."""
+        """Whether the CSV can no longer be written."""
         return self._csv.failed
 
     def take(self, item: Logged) -> None:
-        """Write a message or a row; an interval that began before the recording is left out."""
+        """Write a message or an interval's rows, unless the interval began before the recording."""
         match item:
             case Interval():
                 self._write(item)
@@ -98,18 +97,18 @@ class RecordingWriter:
                         self._note(item.body)
 
     def discard(self) -> None:
-        """Remove the files, or their drafts: nothing happened that could be recorded."""
+        """Remove the files or their drafts: there is nothing to record."""
         self._csv.discard()
         self._log.discard()
         if self._written:
-            with suppress(OSError):  # gone already, or there is nothing that could be done
+            with suppress(OSError):  # removed already, or cannot be removed
                 self.metadata_path.unlink()
         self._hidden = self._described = self._written = False
 
     def abandon(self) -> None:
-        """Close the files and leave the provenance incomplete: the end was out of order.
+        """Close the files and leave the provenance incomplete.
 
-        Drafts are removed, as no row is in them.
+        Drafts are removed, as they have no row.
         """
         if self._hidden:
             self.discard()
@@ -118,8 +117,8 @@ class RecordingWriter:
         self._described = False
 
     def close(self, account: TimeBreakdown | None = None) -> None:
-        """Complete the files. Closing again does nothing."""
-        with suppress(RecordingError):  # no row is lost by it; there is nobody left to act
+        """Complete the files; a second call does nothing."""
+        with suppress(RecordingError):  # costs no row, and nobody could react any more
             self._take_place()
         account = account and account.rounded()
         with suppress(RecordingError):
@@ -154,31 +153,31 @@ class RecordingWriter:
             self._describe(segments=(*segments, segment))
 
     def _write_rows(self, interval: Interval) -> None:
-        if not self._csv.closed:  # its draft did not take its place
+        if not self._csv.closed:  # its draft could not take its place
             rows = cells(interval, self._columns, self._origin.began_s, self._origin.began_utc)
             self._csv.append(csv_lines(rows), f" after {self.rows} rows")
             self.rows += len(rows)
 
     def _note(self, event: object) -> None:
-        """Describe a worker's device, seed and versions, or how it failed."""
+        """Describe a worker's device, seed and versions, or its failure, in the provenance."""
         if isinstance(event, Started):
             self._training_failed = False
             seed = None
-            with suppress(KeyError, ValueError):  # of a log that is not ours
+            with suppress(KeyError, ValueError):  # in a log of another origin
                 seed = int(event.settings["seed"])
             self._describe(
                 device=event.device,
                 seed=seed,
                 versions=self._metadata.versions | event.versions,
             )
-        elif isinstance(event, Failed):  # without another start, it will not be complete
+        elif isinstance(event, Failed):  # incomplete unless another start follows
             self._training_failed = True
             at_s = round(event.at_s - self._origin.began_s, 3)
             failure = Failure(at_s=at_s, kind=event.kind, sentence=event.sentence)
             self._describe(failures=(*self._metadata.failures, failure)[: provenance.MOST_LISTED])
 
     def _take_place(self) -> None:
-        """Put drafts in the place of the files that are there."""
+        """Replace existing files by the drafts."""
         if not self._hidden:
             return
         self._hidden = False

@@ -134,7 +134,7 @@ def test_a_scripted_run_gives_the_golden_bytes(tmp_path):
 
 
 def test_the_rate_is_the_steps_over_the_seconds_trained_however_long_a_step_is(tmp_path):
-    """As the README says: of steps longer than a row, and with a row for each GPU."""
+    """As the README says: with steps longer than a row, and with a row for each GPU."""
     run = Trainer(BEGAN_S + 0.7)
     items = [run.start(), gpu(BEGAN_S), gpu(BEGAN_S, index=1, uuid="GPU-2222")]
     items += [*run.steps(8, 1100.0), run.pause(), run.wait(3.0), run.resume()]
@@ -265,7 +265,7 @@ def test_whatever_the_name_the_error_is_one_line(tmp_path, name):
 
 
 class FullDisk:
-    """Takes so many bytes, then is full."""
+    """Takes `room` bytes, and is then full."""
 
     def __init__(self, room):
         self.room = room

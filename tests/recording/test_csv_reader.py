@@ -1,4 +1,4 @@
-"""What a CSV knows of a run is read from it; what it cannot know is said."""
+"""A CSV is read as messages and intervals; a note says what it lacks."""
 
 import json
 
@@ -36,12 +36,12 @@ def test_rows_are_read_as_the_intervals_they_came_of():
         assert twin.transform_ms == pytest.approx(row.transform_ms, abs=0.01)
 
 
-def test_segments_are_told_as_a_start_changes_and_a_restart():
-    told = [one.body for one in CsvReader(GOLDEN) if not isinstance(one, Interval)]
-    assert [type(one) for one in told] == [Started, Changed, Started]
-    assert told[1].changes == {"pipelined": "on"}
-    assert [note.text for note in told[0].notes] == [UNKNOWN]
-    assert (told[0].device.uuid, told[0].device.kind) == ("GPU-1111", "cuda")
+def test_segments_become_starts_and_changes():
+    messages = [one.body for one in CsvReader(GOLDEN) if not isinstance(one, Interval)]
+    assert [type(one) for one in messages] == [Started, Changed, Started]
+    assert messages[1].changes == {"pipelined": "on"}
+    assert [note.text for note in messages[0].notes] == [UNKNOWN]
+    assert (messages[0].device.uuid, messages[0].device.kind) == ("GPU-1111", "cuda")
 
 
 def test_the_json_beside_knows_device_and_failures(tmp_path):
@@ -76,7 +76,7 @@ NO_UTF8 = b'{"started_utc": "\xff"}'
 @pytest.mark.parametrize(
     "beside", [b"", b"{}", b"[" * 10_000, b"\xff", b'{"schema_version": 9}', NO_UTF8]
 )
-def test_a_damaged_json_is_as_good_as_none(tmp_path, beside):
+def test_a_damaged_json_is_ignored(tmp_path, beside):
     path = tmp_path / "run.csv"
     path.write_bytes(GOLDEN.read_bytes())
     path.with_suffix(".json").write_bytes(beside)
@@ -101,7 +101,7 @@ def test_step_times_fit_sum_median_and_percentile(tmp_path, steps, p50, p95):
     assert ordered[int(0.95 * (steps - 1))] == pytest.approx(p95)
 
 
-def test_what_it_is_is_seen_from_its_first_bytes(tmp_path):
+def test_the_first_bytes_decide_between_log_and_csv(tmp_path):
     assert isinstance(open_recording(GOLDEN), CsvReader)
     assert isinstance(open_recording(recorded(tmp_path)), LogReader)
 
@@ -123,7 +123,7 @@ CELLS = ["nan", "inf", "-1", "1e999", "9" * 5000, "x" * 200_000, "", "0x10", '"'
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(st.sampled_from(list(columns())), st.sampled_from(CELLS))
-def test_a_cell_that_makes_no_sense_costs_its_row_at_most(tmp_path_factory, column, cell):
+def test_an_invalid_cell_costs_at_most_its_row(tmp_path_factory, column, cell):
     lines = GOLDEN.read_text().splitlines()
     values = lines[3].split(",")
     values[list(columns()).index(column)] = cell
@@ -135,7 +135,7 @@ def test_a_cell_that_makes_no_sense_costs_its_row_at_most(tmp_path_factory, colu
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(mutations=MUTATIONS)
-def test_whatever_became_of_a_csv_it_is_read_or_refused_in_a_line(tmp_path_factory, mutations):
+def test_any_damaged_csv_is_read_or_refused_in_a_line(tmp_path_factory, mutations):
     path = tmp_path_factory.mktemp("mutated") / "run.csv"
     path.write_bytes(mutated(GOLDEN.read_bytes(), mutations))
     rows = []
@@ -148,7 +148,7 @@ def test_whatever_became_of_a_csv_it_is_read_or_refused_in_a_line(tmp_path_facto
         assert sum(step.count for one in unfold(row)[:1] for step in one.steps) == row.steps
 
 
-def test_a_moment_that_never_ends_is_held_in_part(tmp_path):
+def test_endless_rows_of_one_moment_are_held_in_part(tmp_path):
     path = tmp_path / "run.csv"
     first, row = GOLDEN.read_text().splitlines()[:2]
     most = LONGEST_LINE // len(row + "\n")

@@ -1,4 +1,4 @@
-"""From the log, the files that a run wrote are made again, and those that other programs read."""
+"""A log is exported to the files that the run wrote, and to other programs' formats."""
 
 import csv
 import json
@@ -68,7 +68,7 @@ def test_values_of_any_size_read_the_same_in_both(tmp_path):
     assert (tmp_path / "again.csv").read_bytes() == recorder.path.read_bytes()
 
 
-def test_of_a_run_that_was_killed_the_rows_are_there_and_the_json_says_so(tmp_path):
+def test_a_killed_run_exports_its_rows_and_an_incomplete_json(tmp_path):
     log = recorded(tmp_path)
     log.write_bytes(log.read_bytes()[:-200])
     export(log, tmp_path / "again.csv")
@@ -116,7 +116,7 @@ def test_without_pyarrow_parquet_is_refused_in_a_line(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl", "rows.parquet"])
-def test_a_full_disk_is_told_in_a_line(tmp_path, name):
+def test_a_full_disk_is_reported_in_a_line(tmp_path, name):
     pytest.importorskip("pyarrow")
     (tmp_path / name).symlink_to("/dev/full")
     with pytest.raises(RecordingError, match="the disk is full"):
@@ -136,9 +136,7 @@ def test_nothing_is_overwritten_unless_forced(tmp_path, name):
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(st.sampled_from([".csv", ".jsonl"]), MUTATIONS)
-def test_whatever_became_of_a_log_it_is_exported_or_refused_in_a_line(
-    tmp_path_factory, suffix, mutations
-):
+def test_any_damaged_log_is_exported_or_refused_in_a_line(tmp_path_factory, suffix, mutations):
     folder = tmp_path_factory.mktemp("mutated")
     log = recorded(folder)
     log.write_bytes(mutated(log.read_bytes(), mutations))

@@ -1,4 +1,4 @@
-"""One GPU's readings during one interval, and the energy between two of its counter's values."""
+"""A GPU's energy in an interval, from its counter's readings."""
 
 import pytest
 
@@ -32,13 +32,13 @@ def test_a_reading_of_the_counter_without_a_value_is_none():
     assert energy_j(track_of(*counted(1.0, 2.0), without), 1.0, 1.5) == pytest.approx(50.0)
 
 
-def test_a_border_as_far_from_its_readings_as_they_reach_is_known():
+def test_the_counter_is_known_up_to_its_reach_from_a_reading():
     reach = ENERGY_REACH_S
     assert energy_j(track_of(*counted(0.0, 2 * reach)), 0.0, reach) == pytest.approx(100.0 * reach)
 
 
 @pytest.mark.parametrize("moments_s", [(0.0, 2.7), (0.0, 1.0, 2.7), (0.0, 1.3)])
-def test_a_border_further_from_a_reading_is_not(moments_s):
+def test_the_counter_is_unknown_beyond_its_reach_from_a_reading(moments_s):
     assert energy_j(track_of(*counted(*moments_s)), 0.0, 1.35) is None
 
 
@@ -61,7 +61,7 @@ def test_a_counter_that_went_back_has_spent_nothing_that_is_known():
     assert energy_j(track, 1.0, 2.0) == 0.0
 
 
-def test_where_no_step_is_told_of_for_hours_the_readings_held_do_not_grow():
+def test_held_readings_stay_bounded_without_a_report_of_steps():
     held = []
     for number in range(10 * MOST_HELD):
         hold(held, gpu(float(number)))

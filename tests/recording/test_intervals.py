@@ -34,7 +34,7 @@ def test_a_row_leaves_with_the_first_sample_from_after_its_end(sample):
 
 
 @pytest.mark.parametrize("kind", [Finished, Failed])
-def test_what_a_command_does_after_its_training_is_no_time_of_the_training(kind):
+def test_time_after_the_training_does_not_count_as_training(kind):
     run = Trainer()
     trained = [run.start(), *run.steps(20)]
     how = {"total_steps": 20} if kind is Finished else {"kind": "error", "sentence": "it died"}
@@ -87,7 +87,7 @@ def test_a_pause_is_recorded_as_idle():
     assert [row.steps for row in rows] == [10, 0, 0, 10]
 
 
-def test_a_row_says_how_long_of_it_the_training_was_under_way():
+def test_a_row_has_its_seconds_of_training():
     run = Trainer(BEGAN_S + 0.25)
     items = [run.start(), *run.steps(10), run.pause(), run.wait(0.5), run.resume(), *run.steps(5)]
     run.now_s += 0.25
@@ -167,7 +167,7 @@ def test_a_long_switch_has_several_rows_and_the_device_is_seen_to_be_idle_in_it(
     ]
 
 
-def test_a_switch_of_no_length_to_speak_of_has_no_row():
+def test_a_very_short_switch_has_no_row():
     run = Trainer()
     items = [run.start(), *run.steps(14)]
     run.now_s += 0.9 * SWITCH_S
@@ -280,7 +280,7 @@ def test_another_worker_begins_without_steps_and_without_a_loss():
 
 
 @pytest.mark.parametrize(("loss_step", "losses"), [(5, [0.5, 0.5]), (None, [None, 0.5])])
-def test_a_loss_of_no_named_step_is_that_of_the_last_one(loss_step, losses):
+def test_a_loss_without_a_step_is_of_the_last_step(loss_step, losses):
     run = Trainer()
     start, steps = run.start(), [report.steps[0] for report in run.steps(10, 100.0)]
     report = msgspec.structs.replace(run.progress(*steps), loss=0.5, loss_step=loss_step)
@@ -310,7 +310,7 @@ def test_samples_are_averaged_and_what_was_not_measured_stays_empty():
 
 
 def test_a_mean_that_reaches_back_into_other_settings_is_in_no_row_of_the_new_ones():
-    """As a sampler tells it: five times a second, activity once a second and repeated."""
+    """Samples as a sampler sends them: five a second, activity read once a second."""
     run = Trainer()
     items = [run.start(), *run.steps(60)]  # for 3 s
     items += [run.change(pipelined="on"), *run.steps(60)]
@@ -341,8 +341,8 @@ def test_a_mean_that_reaches_back_into_other_settings_is_in_no_row_of_the_new_on
     assert all(row.gpus[0].values.get("power_w") == 300.0 for row in rows)
 
 
-def test_a_value_of_the_wrong_type_is_as_good_as_none():
-    """As a source may send that is not ours."""
+def test_a_value_of_the_wrong_type_is_ignored():
+    """Another program's source may send one."""
     run = Trainer()
     odd = gpu(BEGAN_S + 0.1, gpu_util_pct="high", throttle=7.0, power_w=300.0)
     (row, *_) = fold([run.start(), odd, *run.steps(20)], close_s=run.now_s)
@@ -350,7 +350,7 @@ def test_a_value_of_the_wrong_type_is_as_good_as_none():
 
 
 def in_order(items):
-    """Samples of a moment after the worker's records of it."""
+    """Return records in order of time, samples after the worker's records of the same moment."""
     moments = [getattr(item, "until_s", getattr(item, "at_s", 0.0)) for item in items]
     return [items[index] for index in sorted(range(len(items)), key=moments.__getitem__)]
 

@@ -1,4 +1,4 @@
-"""Whatever a run does, its rows tile it and each step is in exactly one of them."""
+"""Rows tile any run, and each step is in exactly one row."""
 
 from itertools import accumulate, pairwise
 

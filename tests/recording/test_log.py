@@ -1,4 +1,4 @@
-"""The log of a recording: what is written is read again, whatever becomes of the file."""
+"""The log of a recording is read as it was written, or refused if it is damaged."""
 
 import json
 import random
@@ -50,7 +50,7 @@ def intervals(items):
     return [item for item in items if isinstance(item, Interval)]
 
 
-def test_what_was_written_is_read_again_with_what_is_significant(tmp_path):
+def test_a_log_is_read_as_written_to_5_significant_digits(tmp_path):
     reader = LogReader(recorded(tmp_path))
     messages = list(reader)
     assert (reader.origin.began_utc, reader.refused) == (ORIGIN.began_utc, 0)
@@ -66,11 +66,11 @@ def test_what_was_written_is_read_again_with_what_is_significant(tmp_path):
         assert found.phases_ms == pytest.approx(row.phases_ms)
 
 
-def test_a_profile_is_read_as_it_was_told(tmp_path):
+def test_a_profile_is_read_as_written(tmp_path):
     sync = SyncCall(
         at_ns=1_790_000_000_000_000_000, thread=1, file="t.py", line=2, function="f", what=""
     )
-    told = Profiled(
+    profiled = Profiled(
         at_s=BEGAN_S,
         path="gone.json",
         first_step=1,
@@ -81,9 +81,9 @@ def test_a_profile_is_read_as_it_was_told(tmp_path):
     )
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     recorder.take(of_training(started(BEGAN_S), 1))
-    recorder.take(of_training(told, 2))
+    recorder.take(of_training(profiled, 2))
     recorder.close(None)
-    assert told in [getattr(one, "body", None) for one in LogReader(recorder.log_path)]
+    assert profiled in [getattr(one, "body", None) for one in LogReader(recorder.log_path)]
 
 
 def test_a_log_that_grows_is_read_as_it_grows(tmp_path):
@@ -100,7 +100,7 @@ def test_a_log_that_grows_is_read_as_it_grows(tmp_path):
     assert found == list(LogReader(tmp_path / "run.jsonl"))
 
 
-def test_the_next_messages_are_read_as_many_as_asked_for(tmp_path):
+def test_read_returns_at_most_as_many_messages_as_requested(tmp_path):
     reader = LogReader(recorded(tmp_path))
     assert len(reader.read(3)) == 3
 
@@ -124,14 +124,14 @@ def test_the_next_messages_are_read_as_many_as_asked_for(tmp_path):
         (line_of(replace(ORIGIN, interval_s=0.0)), "is not a recording"),
     ],
 )
-def test_what_is_no_log_is_said_in_a_line(tmp_path, first, why):
+def test_another_file_is_refused_in_a_line(tmp_path, first, why):
     path = tmp_path / "run.jsonl"
     path.write_bytes(first)
     with pytest.raises(UsageError, match=f"run.jsonl {why}"):
         LogReader(path)
 
 
-def test_a_log_that_is_not_there_is_said_in_a_line(tmp_path):
+def test_a_missing_log_is_refused_in_a_line(tmp_path):
     with pytest.raises(UsageError, match=r"cannot read .*run\.jsonl: no such file or directory"):
         LogReader(tmp_path / "run.jsonl")
     with pytest.raises(UsageError, match="it is a folder"):
@@ -153,7 +153,7 @@ def test_a_log_that_is_not_there_is_said_in_a_line(tmp_path):
         {"bursts": [[BEGAN_S + 9, [[1.0, 5]]]]},
     ],
 )
-def test_an_interval_that_cannot_be_is_left_out_and_counted(tmp_path, change):
+def test_an_invalid_interval_is_left_out_and_counted(tmp_path, change):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     good = interval(bursts=((BEGAN_S, ((100.0, 5),)),), loss=0.5)
     recorder.take(msgspec.convert(msgspec.to_builtins(good), Interval))
@@ -168,7 +168,7 @@ def test_an_interval_that_cannot_be_is_left_out_and_counted(tmp_path, change):
     assert reader.refused == 1
 
 
-def test_a_row_that_came_twice_is_read_once(tmp_path):
+def test_a_repeated_row_is_read_once(tmp_path):
     path = recorded(tmp_path)
     first, *lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + b"".join(line + line for line in lines))
@@ -217,9 +217,7 @@ def log_bytes(tmp_path_factory):
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(mutations=MUTATIONS)
-def test_whatever_became_of_a_log_it_is_read_or_refused_in_a_line(
-    tmp_path_factory, log_bytes, mutations
-):
+def test_any_damaged_log_is_read_or_refused_in_a_line(tmp_path_factory, log_bytes, mutations):
     path = tmp_path_factory.mktemp("mutated") / "run.jsonl"
     path.write_bytes(mutated(log_bytes, mutations))
     rows = []

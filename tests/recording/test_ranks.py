@@ -1,4 +1,4 @@
-"""Several processes that train together, in a recording: a row for each, and back again."""
+"""Several ranks in a recording: a row for each is written, and read again."""
 
 import csv
 from contextlib import closing
@@ -32,32 +32,35 @@ def started(rank: int, run: Trainer) -> Started:
 
 
 def waiting(progress: Progress, wait_ms: float) -> Progress:
-    """Return the progress of a rank that waited so long for the other in each step."""
+    """Return the progress of a rank that waited `wait_ms` for the other in each step."""
     phases_ms = {"communication": wait_ms}
     steps = (msgspec.structs.replace(step, phases_ms=phases_ms) for step in progress.steps)
     return msgspec.structs.replace(progress, steps=tuple(steps))
 
 
 def two_ranks() -> list[tuple[int, object]]:
-    """Return what rank 0 tells, 20 steps of 50 ms, and rank 1, 20 of 48 ms."""
+    """Return the messages of rank 0, 20 steps of 50 ms, and of rank 1, 20 of 48 ms."""
     runs = Trainer(), Trainer()
-    told = [(rank, started(rank, run)) for rank, run in enumerate(runs)]
+    messages = [(rank, started(rank, run)) for rank, run in enumerate(runs)]
     for _ in range(20):
-        told += [
+        messages += [
             (0, waiting(runs[0].step(50.0), 12.49265)),
             (1, waiting(runs[1].step(48.0), 10.16)),
         ]
         at_s = runs[0].now_s
-        told += [(0, gpu(at_s, power_w=500.0)), (0, gpu(at_s, uuid=OTHER, index=1, power_w=400.0))]
-        told += [(rank, host(at_s, core_wait_pct=10.0 + rank)) for rank in (0, 1)]
-    return told
+        messages += [
+            (0, gpu(at_s, power_w=500.0)),
+            (0, gpu(at_s, uuid=OTHER, index=1, power_w=400.0)),
+        ]
+        messages += [(rank, host(at_s, core_wait_pct=10.0 + rank)) for rank in (0, 1)]
+    return messages
 
 
-def rows_of(told: list[tuple[int, object]], close_s: float = BEGAN_S + 1.0) -> list[Interval]:
+def rows_of(messages: list[tuple[int, object]], close_s: float = BEGAN_S + 1.0) -> list[Interval]:
     tracks = RankTracks()
     intervals = Intervals(BEGAN_S, 0.5, tracks)
     rows = []
-    for rank, body in told:
+    for rank, body in messages:
         if rank:
             tracks.take(rank, body)
         else:
@@ -71,14 +74,14 @@ def recorded(tmp_path):
     return recorded_from(BEGAN_S, tmp_path / "run.csv")
 
 
-def recorded_from(began_s, path, told=None):
+def recorded_from(began_s, path, messages=None):
     began_utc = datetime(2026, 1, 2, tzinfo=UTC)
     origin = Origin(began_s=began_s, began_utc=began_utc, interval_s=0.5, command=())
     writer = RecordingWriter(path, origin)
-    told = told or two_ranks()
-    for seq, (rank, body) in enumerate(told[:2]):
+    messages = messages or two_ranks()
+    for seq, (rank, body) in enumerate(messages[:2]):
         writer.take(Envelope(source="training", rank=rank, seq=seq, sent_s=BEGAN_S, body=body))
-    for row in rows_of(told):
+    for row in rows_of(messages):
         writer.take(row)
     writer.close()
     return path
@@ -108,7 +111,7 @@ def test_rates_can_be_summed_over_the_rows(recorded):
 
 
 def cut(parts_ms: dict[int, tuple[float, ...]]) -> list[tuple[int, object]]:
-    """Return what two ranks tell whose backward passes take so long, part by part."""
+    """Return the messages of two ranks whose backward passes have these parts."""
 
     def within(step: Step, rank: int) -> Step:
         parts = parts_ms[rank]
@@ -125,8 +128,8 @@ def cut(parts_ms: dict[int, tuple[float, ...]]) -> list[tuple[int, object]]:
 
 def test_the_parts_of_a_backward_pass_are_recorded_as_means_and_read_again(tmp_path):
     parts_ms = {0: (10.0, 12.5), 1: (14.0, 8.5)}
-    told = cut(parts_ms)
-    for row in rows_of(told):
+    messages = cut(parts_ms)
+    for row in rows_of(messages):
         assert row.parts_ms == {"backward": parts_ms[0]}
         assert row.ranks[1].parts_ms == {"backward": parts_ms[1]}
         ((_, progress), *_) = unfold_ranks(row)
@@ -162,27 +165,27 @@ def test_a_row_waits_for_the_steps_of_every_rank_but_not_for_long():
     assert [row.steps for row in late] == [10]
 
 
-def test_steps_that_are_told_again_count_once():
-    told = two_ranks()
-    again = [(rank, body) for rank, body in told if rank]
-    rows = rows_of([*told[:20], *again[:5], *told[20:]])
+def test_repeated_steps_count_once():
+    messages = two_ranks()
+    again = [(rank, body) for rank, body in messages if rank]
+    rows = rows_of([*messages[:20], *again[:5], *messages[20:]])
     assert [row.ranks[1].steps for row in rows] == [10, 10]
 
 
-def test_no_step_is_lost_where_another_nodes_clock_is_known_better_by_now():
-    told, since = two_ranks(), 20
+def test_no_step_is_lost_when_a_nodes_clock_is_corrected():
+    messages, since = two_ranks(), 20
     corrected = [
         (rank, moved(body, -0.1)) if rank and isinstance(body, Progress) else (rank, body)
-        for rank, body in told[since:]
+        for rank, body in messages[since:]
     ]
-    rows = rows_of([*told[:since], *corrected])
+    rows = rows_of([*messages[:since], *corrected])
     assert sum(row.ranks[1].steps for row in rows) == 20
 
 
 def test_a_process_that_follows_another_begins_at_its_first_step():
-    told, again = two_ranks(), Trainer(BEGAN_S + 1.0)
+    messages, again = two_ranks(), Trainer(BEGAN_S + 1.0)
     begun = msgspec.structs.replace(started(1, again), pid=43)
-    rows = rows_of([*told, (1, begun), *((1, one) for one in again.steps(5))], BEGAN_S + 1.5)
+    rows = rows_of([*messages, (1, begun), *((1, one) for one in again.steps(5))], BEGAN_S + 1.5)
     assert [row.ranks[1].steps for row in rows] == [10, 10, 5]
 
 
@@ -195,20 +198,20 @@ def test_while_rank_0_is_silent_the_newest_steps_of_the_others_are_held_and_no_m
     assert ranks[-1].step == 1000
 
 
-def test_what_is_read_of_a_rank_in_a_long_hang_is_in_its_rows_as_rank_0s_is():
-    told = two_ranks()
+def test_readings_of_a_rank_in_a_long_hang_are_in_its_rows():
+    messages = two_ranks()
     hang = range(1, 121)
     read = [(rank, host(BEGAN_S + 1.0 + at_s)) for at_s in hang for rank in (0, 1)]
-    rows = rows_of([*told, *read], BEGAN_S + 1.0 + hang[-1])
+    rows = rows_of([*messages, *read], BEGAN_S + 1.0 + hang[-1])
     assert sum("cpu_pct" in row.host for row in rows if row.ended_s > BEGAN_S + 1.0) == len(hang)
     for row in rows:
         assert ("cpu_pct" in row.ranks[1].host) == ("cpu_pct" in row.host)
 
 
-def test_of_an_endless_hang_a_bounded_number_of_readings_is_held():
+def test_held_readings_stay_bounded_in_an_endless_hang():
     read = [(1, host(BEGAN_S + at_s)) for at_s in range(10 * MOST_READINGS)]
-    told = [(rank, started(rank, Trainer())) for rank in (0, 1)]
-    rows = rows_of([*told, *read], BEGAN_S + 10 * MOST_READINGS)
+    messages = [(rank, started(rank, Trainer())) for rank in (0, 1)]
+    rows = rows_of([*messages, *read], BEGAN_S + 10 * MOST_READINGS)
     assert 0 < sum("cpu_pct" in row.ranks[1].host for row in rows) <= MOST_READINGS
 
 
@@ -234,33 +237,33 @@ def test_a_replay_shows_every_rank_and_its_gpu(recorded, with_log):
     assert second.host.number("core_wait_pct") == 11.0
 
 
-def say_at_the_end(path, *told):
-    """Put into the log, as its last messages, what these ranks tell."""
+def append_messages(path, *messages):
+    """Append messages of ranks to the log."""
     log = path.with_suffix(".jsonl")
     said = [
         line_of(Envelope(source="training", rank=rank, seq=9, sent_s=BEGAN_S + 5.0, body=body))
-        for rank, body in told
+        for rank, body in messages
     ]
     *lines, closed = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join([*lines, *said, closed]))
 
 
-def test_what_the_ranks_did_last_is_still_known_at_the_end(recorded):
-    say_at_the_end(recorded, (0, Trainer(BEGAN_S + 1.0).finish()))
+def test_the_ranks_last_values_are_shown_at_the_end(recorded):
+    append_messages(recorded, (0, Trainer(BEGAN_S + 1.0).finish()))
     assert [row.step_ms_p50 for row in replayed(recorded).snapshot.ranks] == [50.0, 48.0]
 
 
-def test_what_the_ranks_did_last_is_known_also_where_their_processes_ended_before(recorded):
+def test_the_ranks_last_values_are_shown_even_if_their_processes_have_ended(recorded):
     parted = [(rank, Parted(at_s=BEGAN_S + 1.0, pid=1)) for rank in (0, 1)]
-    say_at_the_end(recorded, *parted, (0, Trainer(BEGAN_S + 5.0).finish()))
+    append_messages(recorded, *parted, (0, Trainer(BEGAN_S + 5.0).finish()))
     rows = replayed(recorded).snapshot.ranks
     assert [row.step_ms_p50 for row in rows] == [50.0, 48.0]
     assert [row.steps_per_s for row in rows] == pytest.approx([20.0, 20.0], rel=0.1)
 
 
-def test_a_rank_that_ends_before_the_last_row_keeps_no_other_from_its_last_steps(recorded):
+def test_the_others_last_steps_are_kept_if_a_rank_ends_before_the_last_row(recorded):
     ends = (1, Trainer(BEGAN_S + 0.7).finish()), (0, Trainer(BEGAN_S + 1.0).finish())
-    say_at_the_end(recorded, *ends)
+    append_messages(recorded, *ends)
     assert [row.steps for row in replayed(recorded).snapshot.ranks] == [20, 20]
 
 

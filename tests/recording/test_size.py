@@ -1,4 +1,4 @@
-"""However long a recording is, what is done with it takes the same memory."""
+"""Reading a recording takes the same memory however long it is."""
 
 import tracemalloc
 from collections import deque
@@ -112,10 +112,10 @@ def peak(use, path, folder) -> int:
 
 @pytest.mark.parametrize("kind", ["log", "csv"])
 @pytest.mark.parametrize("use", USES)
-def test_four_times_the_recording_takes_no_more_memory(
+def test_a_recording_four_times_as_long_takes_no_more_memory(
     recordings, tmp_path, monkeypatch, kind, use
 ):
-    """What is held at once and kept for good is made small, so that the short one fills it."""
+    """Buffers are made small, so that the short recording fills them."""
     monkeypatch.setattr(log, "LONGEST_LINE", {"log": 1 << 15, "csv": 1 << 12}[kind])
     monkeypatch.setattr(replaying, "AT_ONCE", SHORT)
     monkeypatch.setattr(live, "MOST_MARKERS", SHORT // 2)

@@ -1,4 +1,4 @@
-"""What an interval unfolds into folds into the same interval again."""
+"""The messages of an unfolded interval fold into the same interval again."""
 
 import msgspec
 import pytest
@@ -30,7 +30,7 @@ def with_readings(items, end_s):
 
 
 def again(row):
-    """Return what a row of its own becomes of the row's records."""
+    """Return the row that the row's own messages fold into."""
     items = [started(row.began_s, row.settings), *unfold(row, base=row.segment)]
     (twin,) = folded(items, row.ended_s, 10.0, began_s=row.began_s)
     return twin
@@ -81,7 +81,7 @@ def test_sums_are_kept_and_percentiles_to_the_width_of_a_bin(lengths):
         assert getattr(twin, name) == pytest.approx(getattr(row, name))
 
 
-def test_a_pause_within_a_row_parts_its_steps():
+def test_a_pause_within_a_row_separates_its_steps():
     run = Trainer()
     items = [run.start(), *run.steps(2), run.pause(), run.wait(0.1), run.resume(), *run.steps(5)]
     (row, *_) = folded(items, run.now_s, 0.5)
@@ -100,7 +100,7 @@ def test_a_step_longer_than_a_row_begins_in_one_before():
     assert rows[3].bursts[0].began_s == pytest.approx(BEGAN_S)
 
 
-def test_what_a_row_does_not_know_of_a_gpu_comes_from_a_reading_of_it():
+def test_values_of_a_gpu_that_a_row_lacks_come_from_a_reading():
     first = gpu(BEGAN_S + 0.1, gpu_util_pct=50.0, mem_total_mib=1e5, energy_j=4.0)
     run = Trainer()
     items = [run.start(), first, *run.steps(20)]

@@ -113,7 +113,7 @@ def test_neither_file_is_overwritten_unless_forced(tmp_path, name):
     assert json.loads((tmp_path / "run.json").read_text())["complete"]
 
 
-def test_the_file_that_was_asked_for_is_named_first(tmp_path):
+def test_the_requested_file_is_named_first(tmp_path):
     (tmp_path / "run.json").touch()
     beside = r"^cannot record to .*run\.csv: .*run\.json exists; --force overwrites it$"
     with pytest.raises(ExistsError, match=beside) as refused:
@@ -142,7 +142,7 @@ OLD_FILES = pytest.mark.parametrize("old", [["run.csv"], ["run.json"], ["run.csv
 
 @OLD_FILES
 @pytest.mark.parametrize("end", [RecordingWriter.discard, RecordingWriter.abandon])
-def test_force_destroys_nothing_where_no_worker_started(tmp_path, old, end):
+def test_force_destroys_nothing_if_no_worker_started(tmp_path, old, end):
     recorder = forced(tmp_path, old)
     visible = {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")}
     assert visible == set(old)
@@ -231,7 +231,7 @@ def test_a_recording_whose_training_was_restarted_after_a_failure_is_complete(tm
     assert [failure.at_s for failure in described(recorder).failures] == [1.0]
 
 
-def test_a_failure_after_the_end_of_a_recording_is_no_part_of_it(tmp_path):
+def test_a_failure_after_the_end_of_a_recording_is_not_in_it(tmp_path):
     first, second = (RecordingWriter(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
     recordings = Recordings(report=lambda error: pytest.fail(str(error)))
     recordings.begin(first, None, BEGAN_S, account(0.0))
@@ -288,7 +288,7 @@ def test_a_recording_that_lost_its_rows_is_not_complete(tmp_path, monkeypatch):
 
 
 def test_a_recording_whose_rows_are_lost_when_it_is_closed_is_not_complete(tmp_path, monkeypatch):
-    """As on a file system across a network, which may tell of a full disk only then."""
+    """A network file system may report a full disk only on close."""
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     take(recorder, interval())
     close = os.close
@@ -340,7 +340,7 @@ def test_each_recording_accounts_for_its_own_time(tmp_path):
     assert described(second).complete
 
 
-def test_a_screen_is_given_a_name_of_two_lines_as_one(tmp_path):
+def test_a_name_with_a_line_break_is_shown_in_one_line(tmp_path):
     recordings = Recordings(report=lambda error: pytest.fail(str(error)))
     recordings.begin(RecordingWriter(tmp_path / "a\nb.csv", ORIGIN), None, BEGAN_S, account(10.0))
     assert recordings.shown.path.isprintable()
