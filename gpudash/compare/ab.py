@@ -1,7 +1,7 @@
-"""An A/B comparison while it runs: pairs of blocks, an interval that closes in, a verdict.
+"""Conduct an A/B comparison: pairs of blocks, a narrowing interval, a verdict.
 
-It says which blocks to run, folds what came of them and says when to stop. `paired_t` holds the
-statistics; docs/concepts/statistics.md argues the procedure.
+A comparison returns the blocks to run, folds their results and decides when to stop. `paired_t` has
+the statistics. docs/concepts/statistics.md gives the reasons for the procedure.
 """
 
 import msgspec
@@ -24,7 +24,7 @@ from gpudash.statistics import Means, mean, total
 
 MIN_STEPS = 5
 BLOCK_S = 0.15
-"""Length of a block under a lever that takes effect at the next step …"""
+"""Seconds of a block under a lever that takes effect at the next step …"""
 RUN_MIN_STEPS = 10
 RUN_S = 1.0
 """… and of a short run under one that needs a new loader or a rebuilt model."""
@@ -44,12 +44,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """The lever needs a rebuild: each block is a short run of its own."""
     pairs: int = PAIRS
     precision: float | None = None
-    """Stop as soon as the interval is ± this narrow (0.01: one percent); None: run all pairs."""
+    """Stop once the interval is at most ± this (0.01: one percent); None: run all pairs."""
     seed: int = 0
 
     @property
     def name(self) -> str:
-        """What the verdict is about."""
+        """The setting that the verdict names."""
         return f"{self.lever}={self.b}"
 
     def block(self, number: int, value: str) -> Block:
@@ -81,17 +81,17 @@ class Comparison:
         self._stopping = False
         self._ended_early = False
         self.verdict: str | None = None
-        """The answer, once there is one."""
+        """The verdict sentence; None until there is one."""
         self.failure: str | None = None
-        """Why there is none and will be none."""
+        """Why there will be no verdict; None otherwise."""
         self.refused = False
-        """The failure is that one of the settings cannot be."""
+        """Whether it failed because a setting is not possible."""
         self.done = False
-        """Nothing more of it is being run."""
+        """Whether no block of it is running or left."""
 
     @property
     def found(self) -> Estimate | None:
-        """What is known so far."""
+        """The estimate so far; None before the first pair."""
         return self._intervals[-1] if self._intervals else None
 
     @property
@@ -100,7 +100,7 @@ class Comparison:
         return same_setting_check(self._pairs, self._orders[: len(self._pairs)])
 
     def begin(self, started: Started, run: int, /) -> tuple[Block, ...]:
-        """Return what the worker is to run, under this number."""
+        """Return the blocks that the worker runs under this run number."""
         question = self.question
         blocks = tuple(
             question.block(number, question.a if side == "A" else question.b)
@@ -110,7 +110,7 @@ class Comparison:
         return blocks
 
     def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
-        """Take one record; return no blocks if the worker is to end them early, else None."""
+        """Fold one record; return an empty tuple to end the blocks early, else None."""
         if self.done:
             return None
         if isinstance(item, HostReading) and not self._is_over:
@@ -127,7 +127,7 @@ class Comparison:
         return ()
 
     def cancel(self, reason: str) -> None:
-        """Take no further pair: somebody ended it. What was measured is the verdict, if enough."""
+        """End the comparison early; conclude it from the pairs so far if they are enough."""
         pairs = len(self._pairs)
         if self._is_over:
             return
@@ -138,7 +138,7 @@ class Comparison:
         self._conclude(f"; {reason} before its {self.question.pairs} pairs")
 
     def shown(self) -> ComparisonShown:
-        """Return what a screen shows of it."""
+        """Return the comparison's state for the screen."""
         found, check, question = self.found, self.check, self.question
         a, b = self._sides
         return ComparisonShown(
@@ -169,12 +169,12 @@ class Comparison:
 
     @property
     def _core_wait_pct(self) -> float | None:
-        """Of the whole comparison: many a block is over before a reading can tell of it alone."""
+        """Core wait over the whole comparison: many blocks are shorter than a reading's period."""
         return self._readings.values().get("core_wait_pct")
 
     @property
     def _is_over(self) -> bool:
-        """It is known how it ends; the worker may have blocks left."""
+        """Whether the outcome is known; the worker may still have blocks to run."""
         return self.verdict is not None or self.failure is not None
 
     def _take(self, outcome: Outcome) -> None:
@@ -213,7 +213,7 @@ class Comparison:
 
 
 def _contention(core_wait_pct: float | None) -> str:
-    """Return, as a clause, that the rates are not the settings' alone; nothing if they are."""
+    """Return a clause that cores were short during the comparison; empty if they were not."""
     if core_wait_pct is None or core_wait_pct < CORE_WAIT_WARNS_PCT:
         return ""
     return f"; cores were short: the training waited for one {percent(core_wait_pct)} of the time"

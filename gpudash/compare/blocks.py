@@ -1,4 +1,4 @@
-"""What each block of a comparison or a sweep came to. No I/O, no clock."""
+"""Fold a worker's records into the result of each block. No I/O, no clock."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -27,16 +27,16 @@ from gpudash.protocol import (
 from gpudash.statistics import mean, total, warm, without
 
 LAG_S = 0.25
-"""A utilisation read so soon after the block began still tells of the time before."""
+"""Utilisation read within this many seconds of a block's begin still covers earlier time."""
 SAMPLES_KEPT = 512
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """A block that was run: sums and means over its steps.
+    """The result of a block: sums and means over its steps.
 
-    The warmup ones are left out; so is the last one, which ran beside no other where the
-    next batch is prepared on a second stream: the worker drains before it switches.
-    Timed by the wall clock, all steps count, and only its time is known.
+    Warm-up steps are left out, and so is the last step. With a second stream, no next batch is
+    prepared beside the last step, because the worker drains before a lever change. In a block timed
+    by the wall clock all steps count, and only the time is known.
     """
 
     number: int
@@ -44,21 +44,21 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     samples: int | None
     busy_s: float
-    """Sum of the steps' durations, as the device finished them; or the wall-clock time."""
+    """Sum of the steps' durations on the device, or the wall-clock time."""
     host_ms: float | None = None
-    """Mean time the host was occupied with a step."""
+    """Mean host time of a step."""
     util_pct: float | None = None
     cpu_pct: float | None = None
     core_wait_pct: float | None = None
 
     @property
     def ms_per_sample(self) -> float:
-        """What a comparison is about; ms a step where nobody knows the samples."""
+        """The cost to compare: ms a sample, or ms a step if samples are unknown."""
         return self.busy_s * 1e3 / (self.samples or self.steps)
 
 
 class NotRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A block whose settings cannot be."""
+    """A block whose settings are not possible."""
 
     number: int
     kind: RefusalKind
@@ -81,7 +81,7 @@ class _Open:
         self.timed: Timed | None = None
 
     def count(self, step: Step) -> None:
-        if step.since_break <= step.count:  # a loader piles up batches while the training pauses
+        if step.since_break <= step.count:  # a loader prefetches batches in a pause
             self.steps = []
         kept = warm(step, self._warmup_steps)
         if kept is not None:
@@ -89,24 +89,24 @@ class _Open:
 
 
 class BlockLog:
-    """Folds a worker's events and readings into the outcomes of this run's blocks, in their order.
+    """Folds a worker's records into the outcomes of a run's blocks, in order.
 
-    A block that was left before its least number of steps has none: another change cut it off.
+    A block that another change cut off before its least number of steps has no outcome.
     """
 
     def __init__(self, run: int = -1, blocks: Iterable[Block] = (), ranks: int = 1) -> None:
-        """Of several ranks one tells for all: the others train on as many samples."""
+        """Rank 0's records stand for all `ranks`, which train on as many samples each."""
         self._run = run
         self._ranks = ranks
         self._blocks = {block.number: block for block in blocks}
         self._open: deque[_Open] = deque()
         self._readings: deque[Reading] = deque(maxlen=2 * SAMPLES_KEPT)  # of GPU and host
-        self._ended: str | None = None  # why, while steps of the last block may be unfinished
+        self._ended: str | None = None  # the reason, while the last block's steps may be unfinished
         self.over: str | None = None
-        """Why no further outcome will come; None while one may."""
+        """Why no more outcomes will come; None while they may."""
 
     def fold(self, item: Event | Reading) -> tuple[Outcome, ...]:
-        """Take one record; return the blocks whose outcome is known now."""
+        """Fold one record; return the outcomes that are now known."""
         match item:
             case Changed():
                 self._change(item)
@@ -117,7 +117,7 @@ class BlockLog:
                 return self._progress(item)
             case BlocksEnded(run=self._run):
                 self._ended = item.why
-            case Finished() | Failed() | Started():  # another worker, if it is Started
+            case Finished() | Failed() | Started():  # Started: another worker
                 self.over = "the training ended"
             case GpuReading() | HostReading():
                 self._readings.append(item)

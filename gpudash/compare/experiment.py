@@ -1,4 +1,4 @@
-"""What a session can run in blocks: a comparison, or a sweep."""
+"""Define what a session can run in blocks: a comparison or a sweep."""
 
 from typing import Protocol
 
@@ -6,24 +6,25 @@ from gpudash.protocol import Block, ComparisonShown, Event, Reading, Started
 
 
 class Experiment(Protocol):
-    """Says which blocks the worker is to run and folds what comes of them.
+    """Chooses the blocks that the worker runs, and folds their results.
 
-    Called from the session's thread alone; `done` may be read from any.
+    Only the session's thread calls it; `done` may be read from any thread.
     """
 
     done: bool
-    """Nothing more of it is being run."""
+    """Whether no block of it is running or left."""
     verdict: str | None
-    """What was found, once it is."""
+    """The verdict; None until there is one."""
 
     def begin(self, started: Started, run: int, /) -> tuple[Block, ...]:
-        """Return what the worker is to run, under this number; none where there is nothing."""
+        """Return the blocks that the worker runs under this run number, if any."""
 
     def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
-        """Take one record that came after `begin`; another `Started` means another worker.
+        """Fold one record that came after `begin`; another `Started` means another worker.
 
-        Returns other blocks where the worker is to run those instead; none of them end the run.
+        Returns blocks to run instead of the present ones, where none at all ends the run; else
+        None.
         """
 
     def shown(self) -> ComparisonShown | None:
-        """Return what a screen shows of it, if anything."""
+        """Return the experiment's state for the screen; None if it shows none."""

@@ -1,10 +1,10 @@
-"""How long comparisons are where nobody says; `--help` tells it without importing them."""
+"""Default lengths of comparisons and sweeps, apart so that `--help` imports little."""
 
 PAIRS = 40
-"""Pairs of blocks of an A/B, at most."""
+"""Most pairs of blocks in an A/B."""
 FEWEST_PAIRS = 4
-"""With fewer, an interval is too wild to be shown, and an A/B that is ended has no verdict."""
+"""With fewer pairs no interval is shown, and an A/B that is ended early has no verdict."""
 ROUNDS = 5
 """Blocks of each setting of a sweep."""
 MIN_STEPS = 10
-"""Steps of each of these."""
+"""Least steps of such a block."""

@@ -1,12 +1,12 @@
-"""The statistics of an interleaved comparison: is B faster than A, by how much, how sure.
+"""Estimate from an interleaved comparison whether B is faster than A, by how much, and how surely.
 
-Blocks of steps under A and B take turns, two to a pair, in random order. What both blocks of
-a pair share (drift, clocks, other load) cancels in the ratio of their costs; the interval is
-Student's, over the logarithms of those ratios. A cost is any positive time per unit of work:
-milliseconds per sample, or per step where both settings have the same batch size.
+Blocks of steps under A and B alternate in pairs, in random order. What both blocks of a pair share
+(drift, clocks, other load) cancels in the ratio of their costs. The interval is Student's, over the
+logarithms of those ratios. A cost is any positive time per unit of work: milliseconds per sample,
+or per step if both settings have the same batch size.
 
-No clock, no I/O, no numpy: the screen's process imports this. docs/concepts/statistics.md tells the
-reasons; the figures named here were simulated by `tests/compare/test_paired_t.py`.
+No clock, no I/O, no numpy: the screen's process imports this. docs/concepts/statistics.md gives the
+reasons. `tests/compare/test_paired_t.py` simulates the figures named here.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,18 +23,18 @@ Order: TypeAlias = Literal["AB", "BA"]
 MIN_PAIRS = 16
 """Pairs before a comparison may stop because it is precise enough.
 
-A variance that looks small early is often just a lucky one, and stopping on it makes the
-interval too narrow: from 16 pairs on at least 94 % of the 95 % intervals hold the truth,
-whatever the precision asked for; with 8, 10 and 12 pairs it is 93.2, 93.5 and 93.8 %.
+A variance that looks small early is often just luck, and stopping on it makes the interval too
+narrow. From 16 pairs on at least 94 % of the 95 % intervals contain the true change, whatever the
+precision. With 8, 10 and 12 pairs it is 93.2, 93.5 and 93.8 %.
 """
 CHECK_CONFIDENCE = 0.99
-"""Of the A/A check: it fails by chance in one comparison of a hundred."""
+"""Confidence of the A/A check: it fails by chance in one comparison of a hundred."""
 MIN_CHECKED = 4
-"""Neighbours that an A/A check needs. With two, Student's t at this confidence is 64: whatever
-was wrong, the check would pass."""
+"""Least pairs of neighbouring blocks for an A/A check. With two, Student's t at this confidence is
+64, and the check would always pass."""
 
 _NOTHING = 1e-9
-"""Relative changes up to this are the arithmetic's rounding."""
+"""Relative changes up to this are rounding errors."""
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
     pairs: int
     change: float
-    """Throughput of B over that of A, less 1: positive where B is faster."""
+    """Throughput of B over that of A, less 1: positive if B is faster."""
     low: float | None
     high: float | None
     """Ends of the confidence interval of `change`; None with fewer than two pairs."""
@@ -50,26 +50,26 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def half_width(self) -> float | None:
-        """Half the length of the interval, in the terms of `change`."""
+        """Half the length of the interval, relative like `change`."""
         if self.low is None or self.high is None:
             return None
         return (self.high - self.low) / 2
 
 
 def estimate(pairs: Sequence[tuple[float, float]], confidence: float = 0.95) -> Estimate:
-    """Estimate the change from A to B of pairs (cost of A, cost of B): a paired t interval.
+    """Return the change from A to B over pairs (cost of A, cost of B), with a paired t interval.
 
-    Raises ValueError for no pairs, a cost that is not positive and finite, and, where there
-    is an interval, a confidence not between 0 and 1.
+    Raises ValueError without pairs, for a cost that is not positive and finite, and, with two pairs
+    or more, for a confidence not between 0 and 1.
     """
     return _paired_t([_log_ratio(*pair) for pair in pairs], confidence)
 
 
 def precise_enough(so_far: Estimate, precision: float) -> bool:
-    """Tell whether a comparison may stop: its half width is at most `precision` (0.005: ±0.5 %).
+    """Return whether a comparison may stop: its half width is at most `precision` (0.005: ±0.5 %).
 
-    Looks at the width alone, never at where the interval lies: stopping at a significant one
-    would find differences where there are none. Never true before `MIN_PAIRS`.
+    Only the width counts, never where the interval lies: stopping at a significant interval would
+    find differences where there are none. Never true before `MIN_PAIRS`.
     """
     half = so_far.half_width
     return so_far.pairs >= MIN_PAIRS and half is not None and half <= precision
@@ -78,17 +78,18 @@ def precise_enough(so_far: Estimate, precision: float) -> bool:
 def same_setting_check(
     pairs: Sequence[tuple[float, float]], orders: Sequence[Order]
 ) -> Estimate | None:
-    """Compare neighbouring blocks of the same setting: the A/A check. None if too few.
+    """Compare neighbouring blocks of the same setting: the A/A check. None if there are too few.
 
-    Where a pair follows one of the opposite order (A B, B A), the two blocks in the middle ran
-    under one setting, the first of them right after a switch, the second not. Their costs are
-    the same unless a switch leaves something behind beyond the steps that were dropped:
-    `change` is by about how much more a block right after a switch costs. A trend is taken out
-    by the outer two blocks, which ran under one setting too, three blocks apart.
-    (Differences with a random sign would average to 0 whatever the data: they check nothing.)
-    `pairs` of the result counts such neighbours; each pair is in one of them at most, about
-    two of three pairs are. Fewer than `MIN_CHECKED` are None. Raises ValueError for a cost of
-    theirs that is not positive and finite, and for more or fewer orders than pairs.
+    If a pair follows one of the opposite order (A B, B A), the two blocks in the middle ran under
+    one setting, the first right after a switch, the second not. Their costs are equal unless a
+    switch has an effect beyond the dropped steps: `change` is about how much more a block right
+    after a switch costs. The outer two blocks, which also share a setting, three blocks apart,
+    remove a trend. (Differences with a random sign would average to 0 whatever the data, and check
+    nothing.)
+
+    The result's `pairs` counts such neighbours. Each pair is in at most one of them; about two of
+    three pairs are. Fewer than `MIN_CHECKED` give None. Raises ValueError for one of their costs
+    that is not positive and finite, and if there are not as many orders as pairs.
     """
     blocks = [
         (a, b) if order == "AB" else (b, a) for (a, b), order in zip(pairs, orders, strict=True)
@@ -102,14 +103,14 @@ def same_setting_check(
 
 
 def holds_zero(found: Estimate) -> bool:
-    """Tell whether the interval holds 0, as it does where an A/A check finds nothing."""
+    """Return whether the interval contains 0, as when an A/A check finds nothing."""
     if found.low is None or found.high is None:
         return False
     return found.low <= _NOTHING and found.high >= -_NOTHING
 
 
 def verdict(name: str, found: Estimate, check: Estimate | None) -> str:
-    """Say in one sentence what the setting `name` (as in "pipelined=on") is worth.
+    """Return a sentence on the effect of the setting `name`, as "pipelined=on".
 
     Percent of throughput; a slowdown and its interval are printed as positive numbers.
     """
@@ -128,13 +129,13 @@ def verdict(name: str, found: Estimate, check: Estimate | None) -> str:
 
 
 def block_order(pairs: int, seed: int) -> list[Order]:
-    """Draw the order within each pair by a fair coin, for each pair anew.
+    """Return a random order within each pair, independent of the other pairs.
 
-    The coin is what makes Student's interval right whatever the noise remembers. Balanced
-    orders look safer and are not: with one AB and one BA in every two pairs, a wave four
-    blocks long raised 10 % false alarms instead of 5, and A always first, under a strong
-    drift, 10 % as well.
-    A longer order begins with the shorter one of the same seed.
+    Independence makes Student's interval valid even for correlated noise. Balanced orders look
+    safer and are not: with one AB and one BA in every two pairs, a wave four blocks long raised 10
+    % false alarms instead of 5 %. A always first gave 10 % as well, under a strong drift. A longer
+    order begins with the shorter one of the same seed.
+
     Raises ValueError for a negative number.
     """
     if pairs < 0:
@@ -145,7 +146,7 @@ def block_order(pairs: int, seed: int) -> list[Order]:
 
 
 def round_order(settings: int, rounds: int, seed: int) -> list[list[int]]:
-    """Draw the order of a sweep: every round visits each setting, 0 and up, once, shuffled.
+    """Return the order of a sweep: every round visits each setting, 0 and up, once, shuffled.
 
     Raises ValueError for a negative number.
     """
@@ -157,7 +158,7 @@ def round_order(settings: int, rounds: int, seed: int) -> list[list[int]]:
 
 @lru_cache(maxsize=1024)
 def student_t(degrees: int, confidence: float) -> float:
-    """Return how far from 0, both ways, Student's t lies with the probability `confidence`.
+    """Return the bound that |t| of Student's t stays below with the probability `confidence`.
 
     Bisects the finite series of Abramowitz and Stegun, Handbook of Mathematical Functions,
     26.7.3 and 26.7.4. Raises ValueError for no degrees or a confidence not between 0 and 1.
@@ -177,7 +178,7 @@ def student_t(degrees: int, confidence: float) -> float:
 
 
 def _probability_within(angle: float, degrees: int) -> float:
-    """Probability of |t| below √degrees · tan(angle)."""
+    """Return the probability of |t| below √degrees · tan(angle)."""
     odd = degrees % 2
     term = total = (cos(angle) if degrees > 1 else 0.0) if odd else 1.0
     for factor in range(1 + odd, degrees - 2, 2):
@@ -187,7 +188,7 @@ def _probability_within(angle: float, degrees: int) -> float:
 
 
 def _opposite_neighbours(orders: Sequence[Order]) -> Iterator[int]:
-    """Yield where two pairs of opposite orders follow each other, no pair twice."""
+    """Yield the index of each pair followed by one of the opposite order, using no pair twice."""
     at = 0
     while at < len(orders) - 1:
         opposite = orders[at] != orders[at + 1]
@@ -219,7 +220,7 @@ def _paired_t(logs: Sequence[float], confidence: float) -> Estimate:
 
 
 def _relative(logarithm: float) -> float:
-    # two wild pairs can send the end of an interval beyond what a float holds
+    # two extreme pairs can push an interval's end beyond a float's range
     return expm1(logarithm) if logarithm < 700 else inf
 
 
@@ -234,7 +235,7 @@ def _check_clause(check: Estimate | None) -> str:
 
 
 def _percents(*changes: float, sign: Literal["", "+"] = "") -> list[str]:
-    """Print a change, or one with its interval, so that the width and both ends show."""
+    """Return percentages with enough decimals to show an interval's width and both ends."""
     ends = changes[1:] or changes
     sizes = (abs(size) for size in (*ends, ends[-1] - ends[0]) if abs(size) > _NOTHING)
     smallest = 100 * min(sizes, default=inf)

@@ -1,19 +1,19 @@
-"""The statistics of two runs that were not interleaved: the ratio of their rates, how sure.
+"""Estimate the ratio of the rates of two runs that were not interleaved, with an interval.
 
-A rate is the sum of the steps over the sum of the seconds. How far it can be off is told by how
-many more or fewer steps each part of the run has than the rate says: the variance of a ratio
-estimator (Cochran, Sampling Techniques, 1977, chapter 6). The interval is Welch's (1947), over the
-logarithm of the ratio.
+A rate is the sum of the steps over the sum of the seconds. Its error follows from how many more or
+fewer steps each part of the run has than the rate predicts: the variance of a ratio estimator
+(Cochran, Sampling Techniques, 1977, chapter 6). The interval is Welch's (1947), over the logarithm
+of the ratio.
 
-The rows of one run go together: a slow row has slow neighbours. Counted as independent, they would
-claim far too much. So neighbouring rows become `BATCHES` batches (batch means; Schmeiser, Batch
-size effects in the analysis of simulation output, Operations Research 30, 1982), and what is left
-between neighbouring batches is taken for an autoregression: n batches then count as
-n·(1 - r)/(1 + r) (Zwiers and von Storch, Journal of Climate 8, 1995). In short series r comes out
-too small; that bias is added to it (Marriott and Pope, Biometrika 41, 1954). A run that is too
-short for what its rows remember has no interval. `tests/compare/test_unpaired_t.py` simulates it.
+The rows of a run are correlated: a slow row has slow neighbours. Counted as independent, they would
+give far too narrow an interval. So neighbouring rows become `BATCHES` batches (batch means;
+Schmeiser, Batch size effects in the analysis of simulation output, Operations Research 30, 1982).
+The remaining correlation r of neighbouring batches is treated as an autoregression: n batches then
+count as n·(1 - r)/(1 + r) (Zwiers and von Storch, Journal of Climate 8, 1995). In short series r is
+estimated too small, and that bias is added (Marriott and Pope, Biometrika 41, 1954). A run too
+short for its correlation has no interval. `tests/compare/test_unpaired_t.py` simulates all this.
 
-What differs between the two moments, drift and other load, is in the ratio and in no interval.
+Drift and other load between the two runs are in the ratio, and in no interval.
 """
 
 from collections.abc import Sequence
@@ -26,14 +26,14 @@ import msgspec
 from gpudash.compare.paired_t import student_t
 
 BATCHES = 20
-"""Neighbouring rows are put together until there are so many."""
+"""Number of batches that neighbouring rows are combined into."""
 MIN_ROWS = 2 * BATCHES
-"""Fewer rows have no interval: they do not show how much they go together."""
+"""Fewer rows have no interval: they do not show their correlation."""
 MIN_EFFECTIVE = 2.0
-"""Batches that count as fewer than so many independent ones have no interval."""
+"""Batches that count as fewer independent ones have no interval."""
 MIN_BLOCKS = 3
 EDGE_VARIANCE = 1 / 6
-"""In steps²: a step counts where it ends, so each end of the rows is off by up to half a step."""
+"""In steps²: a step counts where it ends, so each end of the rows is up to half a step off."""
 CONFIDENCE = 0.95
 
 
@@ -45,12 +45,12 @@ class Part(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """How far a rate can be off."""
+    """The error of a rate."""
 
     variance: float
-    """Of the rate's logarithm."""
+    """Variance of the rate's logarithm."""
     degrees: float
-    """Of freedom, that the variance is known with."""
+    """Degrees of freedom of the variance."""
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,24 +59,24 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float
     low: float | None = None
     high: float | None = None
-    """Ends of the confidence interval; None where there are too few rows for one."""
+    """Ends of the confidence interval; None if there are too few rows."""
 
 
 def rate(parts: Sequence[Part]) -> float | None:
-    """Return the steps a second; None where nothing was trained."""
+    """Return the steps a second; None if nothing was trained."""
     steps, train_s = sum(part.steps for part in parts), sum(part.train_s for part in parts)
     return steps / train_s if steps and train_s > 0 else None
 
 
 def spread_of_rows(rows: Sequence[Part]) -> Spread | None:
-    """Return how far the rate of rows in their order can be off; None where they are too few."""
+    """Return the error of the rate of consecutive rows; None if they are too few."""
     if len(rows) < MIN_ROWS or rate(rows) is None:
         return None
     batches = batched(rows)
     excess = _excess(batches)
     steps, squares = sum(part.steps for part in rows), sum(one * one for one in excess)
-    kept = _remembered(excess) if squares else 0.0
-    effective = BATCHES * (1 - kept) / (1 + kept)
+    correlation = _autocorrelation(excess) if squares else 0.0
+    effective = BATCHES * (1 - correlation) / (1 + correlation)
     if effective < MIN_EFFECTIVE:
         return None
     inflation = BATCHES / effective
@@ -85,7 +85,7 @@ def spread_of_rows(rows: Sequence[Part]) -> Spread | None:
 
 
 def spread_of_blocks(blocks: Sequence[Part]) -> Spread | None:
-    """Return how far the rate of blocks can be off between which other settings were trained."""
+    """Return the error of the rate of blocks that alternate with other settings' blocks."""
     if len(blocks) < MIN_BLOCKS or rate(blocks) is None:
         return None
     count, steps = len(blocks), sum(part.steps for part in blocks)
@@ -100,7 +100,7 @@ def ratio(base: float, new: float, base_spread: Spread | None, new_spread: Sprea
         return found
     variances = base_spread.variance, new_spread.variance
     together = sum(variances)
-    if not together:  # blocks to the microsecond alike
+    if not together:  # blocks equal to the microsecond
         return Ratio(ratio=found.ratio, low=found.ratio, high=found.ratio)
     degrees = together**2 / sum(
         one**2 / spread.degrees
@@ -112,7 +112,7 @@ def ratio(base: float, new: float, base_spread: Spread | None, new_spread: Sprea
 
 
 def batched(rows: Sequence[Part]) -> list[Part]:
-    """Return the rows in `BATCHES` parts of neighbours, as equal in number as can be."""
+    """Return the rows in `BATCHES` parts of neighbours, as equal in number as possible."""
     ends = [len(rows) * number // BATCHES for number in range(BATCHES + 1)]
     return [
         Part(sum(row.steps for row in some), sum(row.train_s for row in some))
@@ -122,13 +122,13 @@ def batched(rows: Sequence[Part]) -> list[Part]:
 
 
 def _excess(parts: Sequence[Part]) -> list[float]:
-    """Return how many more steps each part has than its time is worth."""
+    """Return how many more steps each part has than the mean rate gives."""
     per_s = rate(parts) or 0.0
     return [part.steps - per_s * part.train_s for part in parts]
 
 
-def _remembered(excess: Sequence[float]) -> float:
-    """Return how much of its excess a part hands on to the next: from 0, and below 1."""
+def _autocorrelation(excess: Sequence[float]) -> float:
+    """Return the autocorrelation of neighbouring parts, from 0 to 0.99."""
     products = sum(one * following for one, following in pairwise(excess))
     seen = products / sum(one * one for one in excess)
     return min(max(seen + (1 + 4 * seen) / len(excess), 0.0), 0.99)

@@ -33,7 +33,7 @@ def conduct(question, **worker):
     return Conducted(Comparison(question), Worker(**worker))
 
 
-# ── what is run ─────────────────────────────────────────────────────────────────────────
+# ── the blocks ─────────────────────────────────────────────────────────────────────────
 
 
 def test_each_pair_runs_both_values_in_the_order_that_was_drawn():
@@ -53,7 +53,7 @@ def test_a_lever_that_needs_a_rebuild_alternates_short_runs(short_runs, length):
     assert {(block.min_steps, block.min_s) for block in blocks} == {length}
 
 
-def test_the_instruments_are_compared_under_the_stopwatch():
+def test_the_instruments_are_compared_by_the_wall_clock():
     question = Question(lever=INSTRUMENTS, a="on", b="off", pairs=8)
     blocks = Comparison(question).begin(Worker().start(), 0)
     assert {block.wall_clock for block in blocks} == {"instrumented", "uninstrumented"}
@@ -80,7 +80,7 @@ def test_all_pairs_are_measured_and_then_there_is_a_verdict(seed, behind):
     assert done.worker.settings["pipelined"] == "off"
 
 
-def test_what_is_known_is_shown_from_the_first_pair_on():
+def test_the_estimate_is_shown_from_the_first_pair_on():
     done = conduct(pipelined(pairs=6), step_ms=faster(1.25, noise=(1.0, 1.02, 0.98)))
     shown = done.experiment.shown()
     assert (shown.lever, shown.a, shown.b) == ("pipelined", "off", "on")
@@ -107,7 +107,7 @@ def test_blocks_of_unequal_work_are_compared_by_the_sample():
     assert done.experiment.found.change == pytest.approx(100 / 80 - 1)
 
 
-def test_batch_sizes_cannot_be_compared_where_nobody_knows_the_samples():
+def test_batch_sizes_cannot_be_compared_if_samples_are_unknown():
     conducted = conduct(Question(lever="batch_size", a="8", b="16", pairs=4))
     conducted.worker.samples = lambda _settings: None
     conducted.run()
@@ -154,7 +154,7 @@ def test_the_verdict_is_not_changed_by_blocks_that_end_after_it():
 
 
 def conduct_beside(*readings):
-    """The comparison, and how long the training waited for a core in its first turns."""
+    """A comparison, with readings of the core wait in its first turns."""
     done = conduct(pipelined(), step_ms=faster(1.25))
     for core_wait_pct in readings:
         done.turn()
@@ -177,7 +177,7 @@ WARNING = "; cores were short: the training waited for one {} % of the time"
         ((), None, ""),
     ],
 )
-def test_a_verdict_says_where_the_training_had_to_wait_for_a_core(readings, mean, warning):
+def test_a_verdict_says_if_the_training_had_to_wait_for_a_core(readings, mean, warning):
     comparison = conduct_beside(*readings)
     assert comparison.verdict == conduct_beside().verdict + warning
     assert comparison.shown().core_wait_pct == (mean and pytest.approx(mean))
@@ -203,10 +203,10 @@ def test_the_rates_of_both_values_are_shown():
     assert not done.experiment.refused
 
 
-# ── what comes in between ───────────────────────────────────────────────────────────────
+# ── interruptions ───────────────────────────────────────────────────────────────
 
 
-def test_a_value_that_cannot_be_ends_it_with_the_reason():
+def test_an_impossible_value_ends_it_with_the_reason():
     done = conduct(
         pipelined(), refuses=lambda s: "no streams" if s["pipelined"] == "on" else None
     ).run()
@@ -296,7 +296,7 @@ def test_another_worker_ends_it():
     assert done.experiment.failure == "the training ended"
 
 
-def test_after_its_end_nothing_is_folded():
+def test_records_after_its_end_are_ignored():
     done = conduct(pipelined(), step_ms=faster(1.25)).run()
     known = done.experiment.shown()
     done.turn(50)

@@ -59,13 +59,13 @@ class Bench:
         self.step = 0
         self.outcomes = []
 
-    def tell(self, *records):
+    def fold_all(self, *records):
         for record in map(self.normaliser.stamp, records):
             self.outcomes += self.log.fold(record)
 
     def changed(self, block, after_step, warmup_steps=WARMUP, run=RUN):
         self.segment += 1
-        self.tell(
+        self.fold_all(
             Changed(
                 at_s=self.now_s,
                 segment=self.segment,
@@ -80,7 +80,7 @@ class Bench:
         )
 
     def ended(self, why="no block is left"):
-        self.tell(BlocksEnded(at_s=self.now_s, run=RUN, why=why))
+        self.fold_all(BlocksEnded(at_s=self.now_s, run=RUN, why=why))
 
     def finished(self, *times_ms, segment=None):
         """Report steps that the device has finished."""
@@ -90,7 +90,7 @@ class Bench:
             self.step += 1
             of = self.segment if segment is None else segment
             steps.append(step(self.step, self.now_s, step_ms, of))
-        self.tell(
+        self.fold_all(
             Progress(until_s=self.now_s, steps=tuple(steps), total_steps=self.step, total_samples=0)
         )
 
@@ -133,7 +133,9 @@ def test_several_blocks_may_end_in_one_report():
         step(number, BEGAN_S + number, 10.0 * number, segment)
         for number, segment in [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2), (7, 3)]
     ]
-    bench.tell(Progress(until_s=BEGAN_S + 8, steps=tuple(steps), total_steps=7, total_samples=0))
+    bench.fold_all(
+        Progress(until_s=BEGAN_S + 8, steps=tuple(steps), total_steps=7, total_samples=0)
+    )
     assert [(one.number, one.busy_s) for one in bench.outcomes] == [
         (0, pytest.approx(0.030)),
         (1, pytest.approx(0.090)),
@@ -151,9 +153,9 @@ def test_a_block_that_was_cut_short_has_no_outcome():
     assert bench.log.over == "another change ended it"
 
 
-def test_settings_that_cannot_be_are_told_with_the_reason():
+def test_impossible_settings_are_an_outcome_with_the_reason():
     bench = Bench(0, 1)
-    bench.tell(refused(0, "no such thing"))
+    bench.fold_all(refused(0, "no such thing"))
     assert bench.outcomes == [NotRun(number=0, kind="bad_setting", reason="no such thing")]
     bench.finished(50.0)
     assert bench.log.over is None
@@ -163,7 +165,7 @@ def test_a_block_that_is_given_up_has_no_other_outcome_and_ends_nothing():
     bench = Bench(0, 1)
     bench.changed(block=0, after_step=0)
     bench.finished(900.0)  # a step went through before memory ran out
-    bench.tell(refused(0, "too big", "out_of_memory"))
+    bench.fold_all(refused(0, "too big", "out_of_memory"))
     bench.changed(block=None, after_step=1)
     bench.finished(50.0)
     assert bench.outcomes == [NotRun(number=0, kind="out_of_memory", reason="too big")]
@@ -207,9 +209,9 @@ def test_blocks_of_an_earlier_experiment_are_not_its_own():
     bench = Bench(10, 11)
     bench.changed(block=10, after_step=0, run=RUN - 1)
     bench.finished(900.0, 900.0, 50.0, 50.0, 50.0)
-    bench.tell(msgspec.structs.replace(refused(11, "too late"), run=RUN - 1))
+    bench.fold_all(msgspec.structs.replace(refused(11, "too late"), run=RUN - 1))
     bench.changed(block=None, after_step=5, run=RUN - 1)
-    bench.tell(BlocksEnded(at_s=bench.now_s, run=RUN - 1, why="other blocks began"))
+    bench.fold_all(BlocksEnded(at_s=bench.now_s, run=RUN - 1, why="other blocks began"))
     bench.finished(50.0)
     assert bench.outcomes == []
     assert bench.log.over is None
@@ -227,15 +229,15 @@ def test_blocks_of_an_earlier_experiment_are_not_its_own():
 def test_it_is_over_when_the_training_ends(end):
     bench = Bench(0)
     bench.changed(block=0, after_step=0)
-    bench.tell(end)
+    bench.fold_all(end)
     assert bench.log.over == "the training ended"
 
 
-def test_utilisation_is_that_of_the_block_and_of_no_moment_before():
+def test_utilisation_does_not_include_time_before_the_block():
     bench = Bench(0)
     bench.changed(block=0, after_step=0, warmup_steps=0)
     for at_s, value in [(-0.1, 1.0), (LAG_S - 0.05, 2.0), (0.3, 80.0), (0.9, 100.0), (1.1, 3.0)]:
-        bench.tell(
+        bench.fold_all(
             gpu(BEGAN_S + at_s, gpu_util_pct=value),
             host(BEGAN_S + at_s, cpu_pct=value, core_wait_pct=value / 2),
         )
@@ -249,7 +251,7 @@ def test_utilisation_is_that_of_the_block_and_of_no_moment_before():
 def test_a_block_too_short_for_a_reading_has_no_utilisation():
     bench = Bench(0)
     bench.changed(block=0, after_step=0, warmup_steps=0)
-    bench.tell(gpu(BEGAN_S + 0.05, gpu_util_pct=80.0), host(BEGAN_S + 0.05))
+    bench.fold_all(gpu(BEGAN_S + 0.05, gpu_util_pct=80.0), host(BEGAN_S + 0.05))
     bench.finished(50.0, 50.0, 50.0)
     bench.changed(block=None, after_step=3)
     bench.finished(50.0)
@@ -267,14 +269,14 @@ def test_readings_from_the_lag_after_a_blocks_begin_to_its_last_step_are_its_own
         (bench.now_s, 30.0),
         (bench.now_s + 0.01, 90.0),
     ]:
-        bench.tell(gpu(at_s, gpu_util_pct=percent), host(at_s, percent))
+        bench.fold_all(gpu(at_s, gpu_util_pct=percent), host(at_s, percent))
     bench.finished(1.0)
     bench.changed(block=None, after_step=4)
     bench.finished(50.0)
     assert (bench.outcomes[0].util_pct, bench.outcomes[0].cpu_pct) == (20.0, 20.0)
 
 
-def test_of_a_long_block_the_newest_readings_are_kept():
+def test_the_newest_readings_of_a_long_block_are_kept():
     bench = Bench(0)
     bench.changed(block=0, after_step=0, warmup_steps=0)
     began_s = bench.now_s + LAG_S
@@ -282,21 +284,21 @@ def test_of_a_long_block_the_newest_readings_are_kept():
     for number in range(SAMPLES_KEPT + 1):
         percent = 50.0 if number else 100.0
         reading = gpu(began_s + number / 1e3, gpu_util_pct=percent)
-        bench.tell(reading, host(began_s, percent))
+        bench.fold_all(reading, host(began_s, percent))
     bench.finished(1.0)
     bench.changed(block=None, after_step=3)
     bench.finished(50.0)
     assert (bench.outcomes[0].util_pct, bench.outcomes[0].cpu_pct) == (50.0, 50.0)
 
 
-def test_a_pause_begins_the_block_anew_that_it_came_in_and_no_other():
+def test_a_pause_restarts_only_the_block_it_came_in():
     bench = Bench(0, 1)
     bench.changed(block=0, after_step=0, warmup_steps=0)
     bench.finished(50.0, 50.0)
     bench.changed(block=1, after_step=3, warmup_steps=0)
     bench.finished(50.0, segment=1)
     bench.finished(900.0)
-    bench.tell(Paused(at_s=bench.now_s, after_step=4), Resumed(at_s=bench.now_s))
+    bench.fold_all(Paused(at_s=bench.now_s, after_step=4), Resumed(at_s=bench.now_s))
     bench.finished(50.0, 50.0, 1.0)
     bench.changed(block=None, after_step=7)
     bench.finished(50.0)
@@ -306,10 +308,10 @@ def test_a_pause_begins_the_block_anew_that_it_came_in_and_no_other():
     ]
 
 
-def test_the_least_number_of_steps_is_enough_under_the_stopwatch():
+def test_the_least_number_of_steps_is_enough_by_the_wall_clock():
     bench = Bench(0, wall_clock="instrumented", min_steps=6)
     bench.changed(block=0, after_step=0)
-    bench.tell(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
+    bench.fold_all(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
     bench.changed(block=None, after_step=6)
     bench.step = 6
     bench.finished(50.0)
@@ -317,12 +319,12 @@ def test_the_least_number_of_steps_is_enough_under_the_stopwatch():
 
 
 @pytest.mark.parametrize("reports_steps", [True, False])
-def test_under_the_stopwatch_its_time_is_the_blocks(reports_steps):
+def test_by_the_wall_clock_its_time_is_the_blocks(reports_steps):
     bench = Bench(0, 1, wall_clock="instrumented" if reports_steps else "uninstrumented")
     bench.changed(block=0, after_step=0)
     if reports_steps:
         bench.finished(*[50.0] * 6)
-    bench.tell(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
+    bench.fold_all(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
     bench.changed(block=1, after_step=6)
     bench.step = 6
     bench.finished(50.0)
@@ -332,9 +334,9 @@ def test_under_the_stopwatch_its_time_is_the_blocks(reports_steps):
 def test_the_next_block_may_be_timed_before_the_end_of_the_one_before_is_reported():
     bench = Bench(0, 1, wall_clock="uninstrumented")
     bench.changed(block=0, after_step=0)
-    bench.tell(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
+    bench.fold_all(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
     bench.changed(block=1, after_step=6)
-    bench.tell(Timed(at_s=2.0, block=1, steps=6, samples=48, seconds=0.3))
+    bench.fold_all(Timed(at_s=2.0, block=1, steps=6, samples=48, seconds=0.3))
     bench.changed(block=None, after_step=12)
     bench.step = 12
     bench.finished(50.0)
@@ -342,14 +344,14 @@ def test_the_next_block_may_be_timed_before_the_end_of_the_one_before_is_reporte
 
 
 @pytest.mark.parametrize("steps", [1, 6])
-def test_a_stopwatch_that_was_cut_short_has_no_outcome(steps):
+def test_a_timed_block_that_was_cut_short_has_no_outcome(steps):
     bench = Bench(0, wall_clock="instrumented")
     bench.changed(block=0, after_step=0)
     if steps == 1:  # told to end the blocks: it is left, but not home yet
-        bench.tell(Timed(at_s=1.0, block=0, steps=1, samples=8, seconds=0.1))
+        bench.fold_all(Timed(at_s=1.0, block=0, steps=1, samples=8, seconds=0.1))
     bench.changed(block=None, after_step=6)
     if steps == 6:  # another change came in between
-        bench.tell(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
+        bench.fold_all(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
     bench.step = 6
     bench.finished(50.0)
     assert bench.outcomes == []
@@ -360,7 +362,7 @@ def test_a_stopwatch_that_was_cut_short_has_no_outcome(steps):
 
 @st.composite
 def runs(draw):
-    """A worker that ran blocks: what it sent, and every step that should be counted where."""
+    """A worker's records of a run of blocks, and the steps expected in each block."""
     count = draw(st.integers(1, 6))
     blocks = [
         Block(
@@ -392,7 +394,7 @@ def runs(draw):
 
 
 def late(data, records):
-    """The same, but reports of steps come later than the switches beside them, in any batches."""
+    """The same records, with reports of steps delayed and batched at random."""
     waiting, behind = deque(), []
     total = 0
 
@@ -414,7 +416,7 @@ def late(data, records):
 
 
 def expected(blocks, records):
-    """Count by the segments themselves, with everything at hand."""
+    """Count steps by segment, from all records at once."""
     steps = [one for record in records if isinstance(record, Progress) for one in record.steps]
     refused = {record.block for record in records if isinstance(record, Refused)}
     least = {block.number: block.min_steps for block in blocks}

@@ -32,7 +32,7 @@ DROPPED, KEPT = 2, 5
 
 @pytest.fixture(autouse=True)
 def _calculated_anew():
-    """No test is answered from what another one has calculated."""
+    """Clear cached results between tests."""
     student_t.cache_clear()
 
 
@@ -48,7 +48,7 @@ def noise_of_steps(random, memory, spread=0.05):
 
 
 def balanced_order(pairs, seed):
-    """One AB and one BA in every two pairs: what `block_order` could be and is not."""
+    """One AB and one BA in every two pairs: an alternative that `block_order` rejects."""
     return [order for first in block_order(pairs // 2, seed) for order in (first, first[::-1])]
 
 
@@ -91,7 +91,7 @@ def compared(
 
 
 def false_alarms(comparisons, pairs=40, **simulated):
-    """Share of comparisons of equal settings whose 95 % interval leaves out 0."""
+    """Share of comparisons of equal settings whose 95 % interval does not contain 0."""
     found = [estimate(compared(pairs, seed, **simulated)[0]) for seed in range(comparisons)]
     return sum(not one.low <= 0 <= one.high for one in found) / comparisons
 
@@ -164,7 +164,7 @@ def test_no_pairs_are_refused():
 
 @pytest.mark.parametrize("cost", [math.nan, math.inf, -math.inf, 0.0, -1.0])
 @pytest.mark.parametrize("place", [0, 1])
-def test_a_cost_that_is_no_time_is_refused(cost, place):
+def test_an_invalid_cost_is_refused(cost, place):
     pair = (1.0, cost) if place else (cost, 1.0)
     with pytest.raises(ValueError, match=f"positive and finite, not {cost}"):
         estimate([(1.0, 1.0), pair])
@@ -173,7 +173,7 @@ def test_a_cost_that_is_no_time_is_refused(cost, place):
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -0.5, math.nan])
-def test_a_confidence_that_is_none_is_refused(confidence):
+def test_an_invalid_confidence_is_refused(confidence):
     with pytest.raises(ValueError, match="between 0 and 1"):
         estimate([(1.0, 1.0)] * 2, confidence)
 
@@ -212,7 +212,7 @@ def test_wild_pairs_do_not_overflow():
 
 
 @pytest.mark.parametrize("wave", [28, 150])  # 28 steps: four blocks
-def test_equal_settings_are_told_apart_in_about_one_comparison_of_twenty(wave):
+def test_equal_settings_differ_in_about_one_comparison_of_twenty(wave):
     assert 0.02 < false_alarms(600, pairs=20, wave=wave) < 0.08
 
 
@@ -337,7 +337,7 @@ def test_the_check_needs_four_pairs_of_neighbours_with_opposite_orders():
 
 
 def test_four_neighbours_show_what_a_switch_leaves_behind():
-    """With two, even this would pass: a block right after a switch costs twice as much."""
+    """With two neighbours even this would pass: a block after a switch costs twice as much."""
     after_switch = [(1.0, 2.0), (1.0, 1.0)] * 4  # A B B A: the first of the two B costs more
     assert not holds_zero(same_setting_check(after_switch, ["AB", "BA"] * 4))
     assert same_setting_check(after_switch[:4], ["AB", "BA"] * 2) is None
@@ -370,7 +370,7 @@ def test_the_check_seldom_fails_by_chance_and_finds_what_a_switch_leaves_behind(
 
 
 @given(PAIRS, st.integers(0, 99), st.floats(0.1, 10.0))
-def test_how_the_settings_differ_is_nothing_to_the_check(pairs, seed, faster):
+def test_the_check_does_not_depend_on_how_the_settings_differ(pairs, seed, faster):
     orders = block_order(len(pairs), seed)
     one = same_setting_check(pairs, orders)
     other = same_setting_check([(a, b * faster) for a, b in pairs], orders)

@@ -1,4 +1,4 @@
-"""Two recordings, or sweeps, matched setting by setting."""
+"""Two recordings or sweeps, matched setting by setting."""
 
 import shutil
 from random import Random
@@ -27,7 +27,7 @@ ON = OFF | {"pipelined": "on"}
 
 
 def recorded(path, *stretches, versions=None, warmup_steps=2, log=True):
-    """Write a recording: of each (settings, rows, steps in a row) so many rows of 0.5 s."""
+    """Write a recording from (settings, rows, steps in a row), with rows of 0.5 s."""
     origin = Origin(
         began_s=BEGAN_S,
         began_utc=BEGAN_UTC,
@@ -75,7 +75,7 @@ def recorded(path, *stretches, versions=None, warmup_steps=2, log=True):
 
 
 def swept(path, ms_per_step):
-    """Write a sweep of four rounds in which each cell's step takes so long; None fails."""
+    """Write a sweep of four rounds with these step times by cell; None fails."""
     file = SweepFile(path, provenance(machine="node1"), force=False, resume=False)
     file.started_on(started())
     for turn in range(4):
@@ -120,7 +120,7 @@ def test_a_recording_is_read_from_its_csv_or_its_log(tmp_path, named):
     assert found.circumstances["seed"] == "0"
 
 
-def test_a_csv_alone_knows_the_same_but_for_what_was_not_recorded(tmp_path):
+def test_a_csv_alone_gives_the_same_except_for_what_it_lacks(tmp_path):
     path = recorded(tmp_path / "run.csv", (OFF, 50, 100))
     whole = read_run(path)
     (tmp_path / "run.jsonl").unlink()
@@ -190,7 +190,7 @@ def test_a_seed_is_a_circumstance():
     assert [(one.name, one.base, one.new) for one in found.differences] == [("seed", "0", "1")]
 
 
-def test_a_lever_that_one_version_does_not_know_is_named_and_keeps_nothing_from_matching():
+def test_a_lever_that_one_version_lacks_is_named_and_settings_still_match():
     found = compared(run(measured(OFF)), run(measured(OFF | {"compile": "off"})))
     assert len(found.matched) == 1
     assert [(one.name, one.base, one.new) for one in found.differences] == [
@@ -200,7 +200,7 @@ def test_a_lever_that_one_version_does_not_know_is_named_and_keeps_nothing_from_
     assert compared(run(measured(OFF)), several).matched == ()
 
 
-def test_only_what_differs_is_named_and_what_is_not_recorded_is_none():
+def test_only_differences_are_named_and_unrecorded_ones_are_none():
     base = run(measured(OFF), torch="2.11", driver="570", device="H100")
     new = run(measured(OFF), torch="2.15", driver="570")
     assert [(one.name, one.base, one.new) for one in compared(base, new).differences] == [
@@ -247,7 +247,7 @@ def test_the_text_names_differences_first_and_drift_always():
     assert "| encdec | 200" in table.markdown(found)
 
 
-def test_too_few_rows_are_shown_without_an_interval_and_it_is_said_why():
+def test_too_few_rows_have_no_interval_and_a_remark_says_why():
     found = compared(run(measured(OFF, rows=39)), run(measured(OFF, 105)))
     (row,) = table.cells(found)[1:]
     assert row[-1] == "–"
@@ -264,7 +264,7 @@ def test_a_setting_is_named_by_the_levers_that_differ():
     ]
 
 
-def test_it_is_said_where_only_one_of_the_runs_has_its_log(tmp_path):
+def test_a_remark_says_if_only_one_of_the_runs_has_its_log(tmp_path):
     logged = read_run(recorded(tmp_path / "logged.csv", (OFF, 50, 10), warmup_steps=45))
     alone = read_run(recorded(tmp_path / "alone.csv", (OFF, 50, 10), warmup_steps=45, log=False))
     assert "base has no log (.jsonl)" in table.text(compared(alone, logged))

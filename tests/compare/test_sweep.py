@@ -43,7 +43,7 @@ class Experiment:
 
 
 def step_ms(settings):
-    """50 ms for 8 samples; on is a quarter faster, and so are larger batches, by the sample."""
+    """50 ms for 8 samples; pipelined=on is a quarter faster, like larger batches per sample."""
     samples = int(settings["batch_size"])
     return 50.0 * (samples / 8) ** 0.5 / (1.25 if settings["pipelined"] == "on" else 1.0)
 
@@ -95,7 +95,7 @@ def test_every_block_is_measured_under_its_own_settings(behind):
     assert done.commands == []
 
 
-def test_how_far_it_is():
+def test_blocks_done_and_planned_are_counted():
     done = swept()
     sweep = done.experiment.sweep
     assert not Sweep(GRID).done
@@ -158,7 +158,7 @@ def test_means_leave_out_what_was_not_measured():
     assert result.core_wait_pct == 40.0
 
 
-def test_a_block_without_a_measured_time_is_compared_with_nothing():
+def test_a_block_without_a_measured_time_is_not_compared():
     rows = [known_row(turn, cell, 1.0) for turn in range(2) for cell in range(2)]
     rows[1] = known_row(0, 1, 0.0)
     result = Sweep(GRID, rows).results()[0][1]
@@ -183,7 +183,7 @@ def test_utilisation_is_read_while_the_block_runs():
 
 
 def test_a_setting_that_had_to_wait_for_a_core_says_so():
-    """Others worked while it was measured, and while the rest was measured they did not."""
+    """Other jobs ran while this setting was measured, and not with the others."""
     done = swept(msgspec.structs.replace(GRID, rounds=1), step_ms=lambda settings: 500.0)
     while not done.experiment.done:
         done.turn()
@@ -230,7 +230,7 @@ def test_a_command_names_what_is_still_missing_under_the_same_numbers():
     assert not left & big
 
 
-def test_settings_that_cannot_be_are_left_out_with_their_reason():
+def test_impossible_settings_are_left_out_with_their_reason():
     done = swept(refuses=lambda s: "no streams" if s["pipelined"] == "on" else None).run()
     sweep = done.experiment.sweep
     assert {cell: row.failure for cell, row in sweep.failures.items()} == dict.fromkeys(
@@ -251,7 +251,7 @@ def test_a_sweep_in_which_nothing_can_be_run_ends():
     assert done.worker.settings == BASE
 
 
-def test_a_sweep_is_refused_where_no_cell_can_be_whatever_the_memory():
+def test_a_sweep_is_refused_if_no_cell_is_possible_whatever_the_memory():
     never = swept(refuses=lambda s: f"no {s['pipelined']}").run().experiment
     assert sorted(never.sweep.refusals) == ["no off", "no on"]
     assert all(row.refused for row in never.rows)
@@ -265,7 +265,7 @@ def test_a_sweep_is_refused_where_no_cell_can_be_whatever_the_memory():
 # ── ended early, and resumed ────────────────────────────────────────────────────────────
 
 
-def test_the_end_of_the_training_keeps_what_there_is():
+def test_the_end_of_the_training_keeps_measured_blocks():
     done = swept()
     while len(done.experiment.rows) < 7:
         done.turn()
@@ -308,7 +308,7 @@ def test_a_resumed_sweep_keeps_whole_rounds():
     assert whole_rounds(GRID, rows[:5]) == []
 
 
-def test_a_round_is_whole_without_what_failed_in_it_or_before():
+def test_a_round_is_complete_without_cells_that_failed_by_then():
     failure = BlockRow(round=1, cell=5, failure="out of memory")
     first = [known_row(0, cell, 1.0) for cell in range(6)]
     others = [known_row(turn, cell, 1.0) for turn in (1, 2) for cell in range(5)]

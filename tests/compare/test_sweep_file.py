@@ -20,7 +20,7 @@ GRID = Grid(
 H200 = Device(kind="cuda", name="NVIDIA H200", uuid="GPU-1111")
 VERSIONS = {"python": "3.11.2", "torch": "2.11.0"}
 IN_FORCE = {"num_workers": "8", "data": "resident"}
-"""Of the active settings, those that not every cell sets."""
+"""The active settings that not every cell sets."""
 ROWS = [
     BlockRow(
         round=0,
@@ -121,7 +121,7 @@ def test_a_failure_of_several_lines_stays_in_one(tmp_path):
     assert read_rows(path)[0].failure == 'CUDA, "out" of memory'
 
 
-def test_what_was_swept_and_on_what_lies_beside_it(tmp_path):
+def test_the_provenance_is_written_beside_it(tmp_path):
     file = open_file(tmp_path)
     assert described(tmp_path) == provenance()
     file.started_on(started())
@@ -132,7 +132,7 @@ def test_what_was_swept_and_on_what_lies_beside_it(tmp_path):
 
 
 def test_a_file_without_a_block_is_removed(tmp_path):
-    """Or the next try, the mistake mended, would need --force."""
+    """Or the next try would need --force."""
     file = open_file(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s.csv", "s.json"]
     file.close()
@@ -161,7 +161,7 @@ def test_force_overwrites_both(tmp_path):
     "rows", [[], [BlockRow(round=0, cell=0, failure="it cannot be", failure_kind="bad_setting")]]
 )
 def test_a_sweep_that_measures_nothing_overwrites_nothing(tmp_path, rows):
-    """A device that is not there, say: the blocks of before are all there is."""
+    """For example without the device: the earlier blocks are all there is."""
     finished(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     file = open_file(tmp_path, workload="augment", force=True)
@@ -171,7 +171,7 @@ def test_a_sweep_that_measures_nothing_overwrites_nothing(tmp_path, rows):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_folder_that_does_not_exist_is_told(tmp_path):
+def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(RecordingError, match="does not exist"):
         open_file(tmp_path / "nowhere")
 
@@ -189,7 +189,7 @@ def full(fd, data):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_full_disk_is_told(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported(tmp_path, monkeypatch):
     file = open_file(tmp_path)
     file.append(ROWS[0])
     monkeypatch.setattr(os, "write", full)
@@ -242,7 +242,7 @@ def test_a_resumed_sweep_knows_its_rows_and_goes_on_below_them(tmp_path):
 
 
 def test_blocks_of_an_unfinished_round_give_way_and_failures_stay(tmp_path):
-    """Another process measures the round anew: it compares only what one process measured."""
+    """Another process measures the round again, as a round is compared within one process."""
     path = finished(tmp_path, [*ROWS, *UNFINISHED])
     file = open_file(tmp_path, resume=True)
     assert file.known == [*ROWS, UNFINISHED[1]]
@@ -255,7 +255,7 @@ def test_blocks_of_an_unfinished_round_give_way_and_failures_stay(tmp_path):
     assert read_rows(path) == [*ROWS, UNFINISHED[1], anew]
 
 
-def test_a_resumed_sweep_that_adds_nothing_keeps_what_there_is(tmp_path):
+def test_a_resumed_sweep_that_adds_nothing_keeps_its_rows(tmp_path):
     path = finished(tmp_path)
     open_file(tmp_path, resume=True).close()
     assert read_rows(path) == ROWS
@@ -355,7 +355,7 @@ CPU = Device(kind="cpu", name="CPU, 2 threads")
     ],
     ids=["another GPU", "the CPU", "another torch", "fewer cores", "several"],
 )
-def test_blocks_measured_otherwise_cannot_stand_in_one_table(tmp_path, now, reason):
+def test_blocks_of_other_circumstances_cannot_be_in_one_table(tmp_path, now, reason):
     path = finished(tmp_path, [*ROWS, *UNFINISHED])
     before = described(tmp_path)
     file = open_file(tmp_path, resume=True)
@@ -378,8 +378,8 @@ def test_blocks_measured_otherwise_cannot_stand_in_one_table(tmp_path, now, reas
     ],
     ids=["machine", "versions"],
 )
-def test_blocks_of_two_machines_cannot_stand_in_one_table(tmp_path, was, now, reason):
-    """A CPU is named by its threads alone, and many have as many."""
+def test_blocks_of_two_machines_cannot_be_in_one_table(tmp_path, was, now, reason):
+    """A CPU is named by its number of threads alone."""
     finished(tmp_path, **was)
     file = open_file(tmp_path, resume=True, **now)
     with pytest.raises(UsageError, match=reason):
@@ -414,7 +414,7 @@ def test_a_sweep_that_never_started_may_be_resumed_anywhere(tmp_path):
         *("no end", "no number", "binary"),
     ],
 )
-def test_what_is_not_a_sweeps_file_is_refused_in_a_line(tmp_path, text):
+def test_another_file_is_refused_in_a_line(tmp_path, text):
     path = finished(tmp_path)
     header = path.read_text().splitlines(keepends=True)[0]
     path.write_bytes(header.encode() + text if isinstance(text, bytes) else text.encode())

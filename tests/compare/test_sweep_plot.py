@@ -23,11 +23,11 @@ TITLE = "encdec on NVIDIA H200 data=resident"
 
 @pytest.fixture(scope="module", autouse=True)
 def matplotlib():
-    """Its import takes longer than a picture."""
+    """Import matplotlib once: that takes longer than a plot."""
     pytest.importorskip("matplotlib.figure")
 
 
-def test_a_vector_picture_holds_what_the_table_holds(tmp_path):
+def test_a_vector_plot_has_the_tables_contents(tmp_path):
     plot.draw(tmp_path / "sweep.svg", TITLE, GRID, RESULTS)
     text = (tmp_path / "sweep.svg").read_text(encoding="utf-8")
     assert text.startswith("<?xml")
@@ -69,12 +69,12 @@ def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
         plot.check(tmp_path / "sweep.svg")
 
 
-def test_a_picture_that_cannot_be_written_is_told_in_a_line(tmp_path):
+def test_a_plot_that_cannot_be_written_is_reported_in_a_line(tmp_path):
     with pytest.raises(RecordingError, match=r"cannot write .*sweep\.svg: no such file"):
         plot.draw(tmp_path / "gone" / "sweep.svg", TITLE, GRID, RESULTS)
 
 
-def test_only_a_picture_loads_matplotlib():
+def test_only_a_plot_loads_matplotlib():
     assert importlib.util.find_spec("matplotlib")
     code = "import gpudash.commands.sweep, sys; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

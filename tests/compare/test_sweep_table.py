@@ -110,8 +110,8 @@ def test_without_rows_the_head_says_what_stands_below():
     assert cells(none, RESULTS[:1])[0] == ["", "steps/s"]
 
 
-def test_where_batch_sizes_differ_the_rate_is_what_the_change_is_of():
-    """Steps of 64 samples are fewer than steps of 8, and yet the throughput is higher."""
+def test_if_batch_sizes_differ_the_rate_is_in_samples():
+    """With 64 samples a step there are fewer steps than with 8, and the throughput is higher."""
     sizes = ({"batch_size": "8"}, {"batch_size": "64"})
     grid = Grid(rows=({},), columns=sizes, rounds=3, min_steps=3, min_s=0.0)
     results = [
@@ -129,7 +129,7 @@ def test_where_batch_sizes_differ_the_rate_is_what_the_change_is_of():
     assert legend(GRID).startswith("steps/s, change of the throughput against")
 
 
-def test_two_columns_are_as_narrow_as_it_gets():
+def test_two_columns_are_never_listed():
     one = Grid(rows=GRID.rows[:1], columns=(OFF, ON), rounds=3, min_steps=3, min_s=0.0)
     table = cells(one, RESULTS[:1])
     assert as_text(table, columns=20) == as_text(table)
@@ -157,7 +157,7 @@ def test_two_columns_are_as_narrow_as_it_gets():
         (CellResult(steps_per_s=20.0, failure="went back", out_of_memory=True), "out of memory"),
     ],
 )
-def test_a_cell_says_what_a_setting_was_worth_or_why_that_is_not_known(result, text):
+def test_a_cell_has_a_settings_result_or_why_there_is_none(result, text):
     assert cell(result) == text
 
 
@@ -179,7 +179,7 @@ def test_a_figure_has_one_decimal_and_a_small_one_four_digits(value, text):
         (found(0.1), "+10.0 %"),
     ],
 )
-def test_a_change_is_told_with_its_interval_in_percent(estimate, text):
+def test_a_change_is_shown_with_its_interval_in_percent(estimate, text):
     assert change(estimate) == text
 
 

@@ -1,4 +1,4 @@
-"""Two runs that were not interleaved, and simulated rows that go together."""
+"""Two runs that were not interleaved, with simulated correlated rows."""
 
 import math
 from random import Random
@@ -26,7 +26,7 @@ ROWS = st.lists(
 
 
 def rows_of(random, count, memory, steps_per_row=1000):
-    """Rows of 0.5 s whose rate is off by 5 %; each keeps `memory` of the one before (AR(1))."""
+    """Rows of 0.5 s whose rate varies by 5 %; each keeps `memory` of the one before (AR(1))."""
     level, rows = random.gauss(0, 0.05), []
     for _ in range(count):
         rows.append(Part(round(steps_per_row * math.exp(level)), 0.5))
@@ -39,7 +39,7 @@ def compared(one, other, spread=spread_of_rows):
 
 
 def intervals(count, memory, *, times=400, spread=spread_of_rows, seed=0):
-    """Return the intervals that are shown, of comparisons of a setting with itself."""
+    """Return the intervals of comparisons of a setting with itself, if they have one."""
     random = Random(f"{count} {memory} {seed}")
     found = [
         compared(rows_of(random, count, memory), rows_of(random, count, memory), spread)
@@ -62,18 +62,18 @@ def naive(rows):
 @pytest.mark.parametrize(
     ("count", "memory"), [(40, 0.0), (60, 0.0), (60, 0.5), (120, 0.5), (120, 0.8), (240, 0.8)]
 )
-def test_95_percent_of_the_intervals_hold_the_truth_whatever_rows_remember(count, memory):
+def test_95_percent_of_the_intervals_hold_the_truth_whatever_the_correlation(count, memory):
     shown = intervals(count, memory)
     assert 0.93 <= holding_1(shown) <= 0.995
     assert len(shown) >= 0.85 * 400
 
 
-def test_rows_counted_as_independent_would_claim_too_much():
+def test_rows_counted_as_independent_would_give_too_narrow_intervals():
     assert holding_1(intervals(120, 0.8, spread=naive)) < 0.7
 
 
 @pytest.mark.parametrize(("count", "memory"), [(40, 0.8), (40, 0.95), (60, 0.9), (120, 0.95)])
-def test_a_run_too_short_for_what_it_remembers_rarely_has_an_interval_and_rarely_a_false_one(
+def test_a_run_too_short_for_its_correlation_rarely_has_an_interval_and_rarely_a_false_one(
     count, memory
 ):
     shown = intervals(count, memory)
@@ -98,7 +98,7 @@ def test_too_few_rows_or_blocks_have_no_interval():
     assert (found.ratio > 0, found.low, found.high) == (True, None, None)
 
 
-def test_rows_all_alike_are_off_by_the_steps_at_their_ends():
+def test_equal_rows_are_off_by_the_steps_at_their_ends():
     """One step in each row of 0.5 s could be 1.99 steps a second or 2.01."""
     rows = [Part(1, 0.5)] * MIN_ROWS
     found = compared(rows, rows)
@@ -106,7 +106,7 @@ def test_rows_all_alike_are_off_by_the_steps_at_their_ends():
     assert found.high - 1 == pytest.approx(2.0 * math.sqrt(2 / 6) / MIN_ROWS, rel=0.1)
 
 
-def test_blocks_all_alike_have_an_interval_without_length():
+def test_equal_blocks_have_an_interval_without_length():
     blocks = [Part(10, 0.5)] * MIN_BLOCKS
     found = compared(blocks, [Part(20, 0.5)] * MIN_BLOCKS, spread_of_blocks)
     assert (found.ratio, found.low, found.high) == (2, 2, 2)

@@ -1,1 +1,1 @@
-"""Two runs that were recorded at different times, compared setting by setting."""
+"""Compare two runs that were recorded at different times, setting by setting."""

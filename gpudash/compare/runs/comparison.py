@@ -1,4 +1,4 @@
-"""Two runs matched setting by setting. Pure functions, from runs to one document."""
+"""Match two runs setting by setting. Pure functions, from runs to one document."""
 
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
@@ -10,17 +10,17 @@ from gpudash.compare.unpaired_t import CONFIDENCE, ratio
 from gpudash.protocol import Settings
 
 SCHEMA_VERSION = 1
-"""Raised whenever a reader of older documents would misread a new one."""
+"""Increased whenever a reader of older documents would misread a new one."""
 CAVEAT = "these were not interleaved: drift between the runs is in here"
 SEED = "seed"
-"""The one lever that settings may differ in and match: it is a circumstance, and named as one."""
+"""The one lever in which matched settings may differ: it is listed as a circumstance."""
 
 Judgement: TypeAlias = Literal["below", "not below", "unclear", "no interval"]
-"""Of a ratio against `--fail-below`: the whole interval lies below, none of it does, or some."""
+"""A ratio's interval against `--fail-below`: all below, none below, or partly."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Something in which the runs differ beside what is compared. None: not recorded."""
+    """A circumstance in which the runs differ. None: not recorded."""
 
     name: str
     base: str | None
@@ -48,12 +48,12 @@ class Matched(msgspec.Struct, frozen=True, kw_only=True):
     base: Side
     new: Side
     ratio: float | None
-    """Throughput of the new run over that of the base; None where one of them trained nothing."""
+    """Throughput of the new run over that of the base; None if one of them trained nothing."""
     low: float | None = None
     high: float | None = None
-    """Ends of the interval; None where there are too few rows."""
+    """Ends of the interval; None if there are too few rows."""
     judgement: Judgement | None = None
-    """None where no limit was set."""
+    """None if no limit was set."""
 
 
 class Alone(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
     fail_below: float | None = None
     caveat: str = CAVEAT
     without_log: Literal["base", "new"] | None = None
-    """The one run, of the two, that does not say how many steps were warm-up."""
+    """The run that does not record how many steps were warm-up, if only one does not."""
 
 
 def compared(base: Run, new: Run, fail_below: float | None = None) -> RunComparison:
@@ -105,7 +105,7 @@ def compared(base: Run, new: Run, fail_below: float | None = None) -> RunCompari
 
 
 def judge(low: float | None, high: float | None, limit: float) -> Judgement:
-    """Tell what an interval says of a limit."""
+    """Return how an interval lies relative to a limit."""
     if low is None or high is None:
         return "no interval"
     return "below" if high < limit else "not below" if low >= limit else "unclear"
@@ -144,7 +144,7 @@ def _key(one: Measured, left_out: Settings) -> tuple[str, frozenset[tuple[str, s
 
 
 def _known_to_one(run: Run, other: Run) -> Settings:
-    """Return the levers, with their one value, that the other run's version does not have."""
+    """Return the levers with a single value that the other run's version does not have."""
     shared = {one.workload for one in run.measured} & {one.workload for one in other.measured}
     known = {name for one in other.measured for name in one.settings}
     values: dict[str, set[str]] = {}

@@ -1,4 +1,4 @@
-"""What a recording, or a sweep's file, says of the settings that were measured in it."""
+"""Read the measured settings of a recording or of a sweep's file."""
 
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -32,38 +32,38 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...] = ()
     """Rows or blocks, in their order, without warm-up."""
     in_blocks: bool = False
-    """Other settings were trained between two parts."""
+    """Whether other settings were trained between two parts."""
     core_wait_pct: float | None = None
     failure: str | None = None
     """Why it could not be measured, if that is known."""
 
     @property
     def steps(self) -> int:
-        """In all parts."""
+        """Steps of all parts."""
         return sum(part.steps for part in self.parts)
 
     @property
     def steps_per_s(self) -> float | None:
-        """None where nothing was measured."""
+        """Rate over all parts; None if nothing was measured."""
         return rate(self.parts)
 
     @property
     def spread(self) -> Spread | None:
-        """How far the rate can be off; None where that is not known."""
+        """The rate's error; None if unknown."""
         return spread_of_blocks(self.parts) if self.in_blocks else spread_of_rows(self.parts)
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is compared of a run."""
+    """The data of a run that are compared."""
 
     path: str
     circumstances: dict[str, str]
-    """By name, such as `torch`; what was not recorded is absent."""
+    """By name, such as `torch`; absent if not recorded."""
     measured: tuple[Measured, ...]
     refused: int = 0
-    """Lines of the file that made no sense."""
+    """Number of invalid lines in the file."""
     warmup_known: bool = True
-    """A log and a sweep say how many steps were warm-up, a CSV without its log does not."""
+    """Whether the number of warm-up steps is recorded: not in a CSV without its log."""
 
 
 def read_run(path: Path) -> Run:
@@ -95,15 +95,15 @@ def _recording(path: Path) -> Run:
 
 
 class _Rows:
-    """Collects the warm rows of each setting, as the table of results counts steps.
+    """Collects the warm rows of each setting, like the table of results.
 
-    After a start, a change or a time without training as many steps are left out as the worker
-    says, and `WARMUP_STEPS`; a row in which the warm-up ends is left out as a whole.
+    After a start, a change or a time without training, `WARMUP_STEPS` are left out, or more if the
+    worker says so. The row in which the warm-up ends is left out too.
     """
 
     def __init__(self) -> None:
         self.started: Started | None = None
-        self._warmup_steps = WARMUP_STEPS  # the most of any change: rows come later than these
+        self._warmup_steps = WARMUP_STEPS  # the most of any change, as rows come later than changes
         self._cold_steps = 0
         self._before: Interval | None = None
         self._rows: dict[tuple[object, ...], list[Interval]] = {}
@@ -160,19 +160,19 @@ def _seed(settings: Settings) -> dict[str, str]:
 
 
 def _sweep(path: Path) -> Run:
-    rows, told = read_rows(path), read_provenance(path)
-    fixed = told.in_force or told.settings
-    machine = {"machine": told.machine} if told.machine else {}
+    rows, recorded = read_rows(path), read_provenance(path)
+    fixed = recorded.in_force or recorded.settings
+    machine = {"machine": recorded.machine} if recorded.machine else {}
     by_cell: dict[int, list[BlockRow]] = {}
     for row in rows:
         by_cell.setdefault(row.cell, []).append(row)
     return Run(
         path=plain(str(path)),
-        circumstances=told.versions | _of_device(told.device) | machine | _seed(fixed),
+        circumstances=recorded.versions | _of_device(recorded.device) | machine | _seed(fixed),
         measured=tuple(
-            _cell(blocks, told.workload, fixed | told.grid.changes(cell))
+            _cell(blocks, recorded.workload, fixed | recorded.grid.changes(cell))
             for cell, blocks in sorted(by_cell.items())
-            if cell < told.grid.cells
+            if cell < recorded.grid.cells
         ),
     )
 

@@ -1,4 +1,4 @@
-"""A comparison of two runs in words: a table, what differs beside it, and what to know of it."""
+"""Print a comparison of two runs: a table, differing circumstances, and remarks."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ SAME = "no difference of versions, device or seed is recorded"
 
 
 def text(found: RunComparison) -> str:
-    """Return everything as plain text."""
+    """Return the whole comparison as plain text."""
     parts = [
         "\n".join([f"base  {fmt.plain(found.base)}", f"new   {fmt.plain(found.new)}"]),
         "\n".join(_differing(found.differences)),
@@ -34,7 +34,7 @@ def text(found: RunComparison) -> str:
 
 
 def markdown(found: RunComparison) -> str:
-    """Return everything as Markdown."""
+    """Return the whole comparison as Markdown."""
     parts = [
         f"`{fmt.plain(found.base)}` against `{fmt.plain(found.new)}`",
         "\n".join(f"- {line}" for line in _differing(found.differences)),
@@ -45,12 +45,12 @@ def markdown(found: RunComparison) -> str:
 
 
 def cells(found: RunComparison) -> list[list[str]]:
-    """Return the table, its head first."""
+    """Return the table with its head."""
     return [HEAD, *(_row(one, found) for one in found.matched)]
 
 
 def remarks(found: RunComparison) -> list[str]:
-    """Return what is to be known of the table, a line each."""
+    """Return remarks on the table, a line each."""
     short = any(one.ratio is not None and one.low is None for one in found.matched)
     return [
         *alone(found),
@@ -67,7 +67,7 @@ def alone(found: RunComparison) -> list[str]:
 
 
 def label(one: Matched | Alone, found: RunComparison) -> str:
-    """Return the workload and the levers that not all settings of the comparison agree on."""
+    """Return the workload and the levers that differ between settings of the comparison."""
     everyone: tuple[Matched | Alone, ...] = (*found.matched, *found.alone)
     among = [other.settings for other in everyone]
     differing = {

@@ -1,1 +1,1 @@
-"""A sweep: its grid, file, table, picture and presets."""
+"""Run a sweep: its grid, file, table, plot and presets."""

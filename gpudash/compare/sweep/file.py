@@ -1,7 +1,7 @@
-"""The file of a sweep: one CSV row per block, so that an interrupted sweep can be finished.
+"""Write and read a sweep's file: one CSV row per block, so that a sweep can be resumed.
 
-Beside it `FILE.json` holds what is swept, on what machine and with which active settings; a
-sweep is resumed only where all that agrees.
+Beside it, `FILE.json` holds the grid, the machine and the active settings. A sweep is resumed only
+if all of these agree.
 """
 
 import csv
@@ -29,7 +29,7 @@ from gpudash.recording.log import LARGEST
 from gpudash.recording.provenance import path_beside
 
 SCHEMA_VERSION = 1
-"""Raised whenever a reader of older files would misread a new one."""
+"""Increased whenever a reader of older files would misread a new one."""
 CELLS: dict[str, int | Literal["text"]] = {
     "round": "text",
     "cell": "text",
@@ -46,40 +46,41 @@ CELLS: dict[str, int | Literal["text"]] = {
 }
 """Each column's decimals."""
 LATER: dict[str, int | Literal["text"]] = {"failure_kind": "text", "core_wait_pct": 1}
-"""Stand behind the levers, in the order in which they came: older files lack some."""
+"""Columns after the levers, in order of introduction: older files lack some."""
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """A sweep: what is measured, where and with which versions, and its table once it has ended."""
+    """A sweep's grid, machine and versions, and its table once it has ended."""
 
     schema_version: int = SCHEMA_VERSION
     workload: str
     settings: Settings
-    """Levers fixed for the whole sweep, as asked for."""
+    """Levers fixed for the whole sweep, as requested."""
     grid: Grid
     device: Device | None
     """None until the worker has started."""
     machine: str | None = None
-    """Its network name: a CPU has no UUID to be known by."""
+    """The machine's network name: a CPU has no UUID."""
     in_force: Settings | None = None
-    """Every lever that not every cell sets, `auto` resolved; None until the worker has started."""
+    """Active values of levers that not every cell sets, `auto` resolved; None until the worker has
+    started."""
     nproc: int | None = None
-    """How many processes that and the device were said of, where cells have several numbers."""
+    """The number of processes for which `device` and `in_force` hold, if cells set several."""
     notes: tuple[str, ...] = ()
-    """What the worker said of these settings on this device when it started …"""
+    """The worker's notes on these settings at its start …"""
     noted: tuple[str | None, ...] = ()
-    """… and which lever each of them is about."""
+    """… and the lever of each note."""
     table: tuple[SettingResult, ...] | None = None
-    """Every setting with what it was worth; None until the sweep has ended."""
+    """The results of every setting; None until the sweep has ended."""
     skipped_samples: int | None = None
-    """Unreadable ones, in all of the sweep's runs until their last block; None before the first."""
+    """Unreadable samples in all runs of the sweep; None before the first."""
     versions: dict[str, str]
     command: tuple[str, ...]
     set_by: dict[str, str] = {}
-    """Setting, as the configuration names it → what has set it; the rest are defaults."""
+    """Setting, by its configuration name → what has set it; other settings are defaults."""
 
     def on(self, started: Started) -> "Provenance":
-        """Return it with the device, the active settings and the versions of a run."""
+        """Return the provenance with the device, active settings and versions of a run."""
         varied = self.grid.varied
         return replace(
             self,
@@ -94,7 +95,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def agrees_with(self, other: "Provenance") -> bool:
-        """Tell whether blocks of both may stand in one table; rounds may be added."""
+        """Return whether blocks of both may be in one table; the number of rounds may differ."""
         mine, others = (
             (one.schema_version, one.workload, one.settings, replace(one.grid, rounds=0))
             for one in (self, other)
@@ -102,8 +103,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
         return mine == others
 
     def circumstances(self) -> dict[str, str]:
-        """Return, by name, what has to be the same for all blocks, as far as it is known."""
-        # threads and defaults go with the number of processes
+        """Return, by name, the known circumstances that must be the same for all blocks."""
+        # threads and defaults depend on the number of processes
         known, of_count = {}, f", nproc={self.nproc}" if self.nproc else ""
         if self.device is not None:
             known["device" if self.device.uuid else f"device{of_count}"] = _named(self.device)
@@ -115,25 +116,25 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SweepFile:
-    """Appends a row for every block, in one write each."""
+    """Appends a row for every block, each in one write."""
 
     def __init__(self, path: Path, provenance: Provenance, *, force: bool, resume: bool) -> None:
         """Open the file. Raises RecordingError, and UsageError for another sweep's file.
 
-        With `resume`, `known` holds the rows that are there already and are kept: what an
-        unfinished round holds is cut off as soon as the round can be run anew.
+        With `resume`, `known` holds the existing rows that are kept. Rows of an unfinished round
+        are removed as soon as that round can be run again.
         """
         self._path = path
         self._provenance = provenance
         self.earlier: Provenance | None = None
-        """What the resumed file belongs to."""
+        """The provenance of the resumed file."""
         self._levers = sorted(provenance.grid.named)
         self.known: list[BlockRow] = []
         self._there: list[BlockRow] = []
         self._output: Output | None = None
         self._later = [*LATER]
         self._hidden = False
-        """What it replaces is still there: nothing has been measured to take its place."""
+        """Whether the file to replace still exists: nothing has been measured yet."""
         if resume:
             earlier = read_provenance(path, "resume")
             if not earlier.agrees_with(provenance):
@@ -164,9 +165,9 @@ class SweepFile:
             raise
 
     def started_on(self, started: Started) -> None:
-        """Note the device, the active settings and the versions.
+        """Record the device, the active settings and the versions.
 
-        Raises UsageError where earlier blocks ran under other circumstances, and RecordingError.
+        Raises UsageError if earlier blocks ran under other circumstances, and RecordingError.
         """
         self._provenance = self._provenance.on(started)
         if self.earlier is not None and self.earlier.device is not None:
@@ -192,33 +193,33 @@ class SweepFile:
         self._write([*cells, *levers, *later])
         if self._output is not None and not row.refused:
             self._output.take_place()
-            self._output, self._hidden = None, False  # it is worth keeping
+            self._output, self._hidden = None, False  # the file is worth keeping
             self._write_provenance()
 
     @property
     def skipped_samples(self) -> int | None:
-        """Unreadable samples, as the file says it."""
+        """Unreadable samples, as in the file."""
         return self._provenance.skipped_samples
 
     def note_skipped(self, samples: int | None) -> None:
-        """Note how many samples could not be read until now. Raises RecordingError."""
+        """Record how many samples could not be read so far. Raises RecordingError."""
         if samples != self.skipped_samples:
             self._provenance = replace(self._provenance, skipped_samples=samples)
             self._write_provenance()
 
     def conclude(self, table: tuple[SettingResult, ...]) -> None:
-        """Note what every setting was worth. Raises RecordingError."""
+        """Record the results of every setting. Raises RecordingError."""
         self._provenance = replace(self._provenance, table=table)
         self._write_provenance()
 
     def close(self) -> None:
-        """Close it. A new one is removed if nothing was run: the next try would need --force."""
+        """Close the file; remove a new one without blocks, or the next try would need --force."""
         if self._output is None:
             os.close(self._fd)
             return
         self._output.discard()
         if not self._hidden:
-            with suppress(OSError):  # not there yet, or nothing that could be done
+            with suppress(OSError):  # not there yet, or cannot be removed
                 path_beside(self._path).unlink()
 
     def _refuse_a_mixture(self, earlier: Provenance) -> None:
@@ -232,7 +233,7 @@ class SweepFile:
             )
 
     def _cut_unfinished_round(self) -> None:
-        """Leave what is known, in place; failures among what is cut off are written again."""
+        """Keep the known rows; failures among the removed rows are written again."""
         there, self._there = self._there, self.known
         if there == self.known:
             return
@@ -257,7 +258,7 @@ class SweepFile:
 
 @contextmanager
 def writing(path: Path, verb: str = "write") -> Iterator[None]:
-    """Raise RecordingError, with the path and the reason, for an OSError in here."""
+    """Turn an OSError in the block into a RecordingError with path and reason."""
     try:
         yield
     except OSError as error:
@@ -265,7 +266,7 @@ def writing(path: Path, verb: str = "write") -> Iterator[None]:
 
 
 def read_rows(path: Path) -> list[BlockRow]:
-    """Return the blocks of a sweep's file; a torn last line is left out. Raises UsageError."""
+    """Return the blocks of a sweep's file, without a torn last line. Raises UsageError."""
     try:
         lines = _whole_lines(path)
     except OSError as error:
@@ -278,7 +279,7 @@ def read_rows(path: Path) -> list[BlockRow]:
 
 
 def _row(cells: dict[str, str]) -> BlockRow:
-    """Return a block. Raises ValueError for a cell that holds something else."""
+    """Return the block of a CSV row. Raises ValueError for an invalid cell."""
     known = {name: cells[name] or None for name in (*CELLS, *LATER) if name in cells}
     known["util_pct"] = known["gpu_util_pct"]
     row = msgspec.convert(known, BlockRow, strict=False)
@@ -289,7 +290,7 @@ def _row(cells: dict[str, str]) -> BlockRow:
 
 
 def read_provenance(path: Path, verb: str = "read") -> Provenance:
-    """Return what the sweep's file at `path` belongs to. Raises UsageError."""
+    """Return the provenance of the sweep's file at `path`. Raises UsageError."""
     beside = path_beside(path)
     try:
         return msgspec.json.decode(beside.read_bytes(), type=Provenance)
@@ -303,7 +304,7 @@ def read_provenance(path: Path, verb: str = "read") -> Provenance:
 
 
 def _reopen(path: Path) -> int:
-    """Open the file to append."""
+    """Open the file for appending."""
     with writing(path, "record to"):
         try:
             return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
@@ -312,7 +313,7 @@ def _reopen(path: Path) -> int:
 
 
 def _lock(fd: int, path: Path) -> None:
-    """Keep other sweeps off the file until it is closed, however this one ends."""
+    """Lock the file against other sweeps until it is closed, even by a crash."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

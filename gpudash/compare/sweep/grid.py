@@ -1,10 +1,10 @@
-"""A sweep while it runs: every cell of a table once a round, in random order.
+"""Conduct a sweep: every cell of a table once per round, in random order.
 
-A cell is a row's settings and a column's together. The first column is what the others of
-its row are compared with, round by round, so what drifts between rounds cancels.
+A cell combines a row's settings and a column's. The other columns of a row are compared with the
+first, round by round, so drift between rounds cancels.
 
-Rows may name numbers of processes. Each number is a training of its own, so what it scales by is
-compared between two trainings that followed each other (`unpaired_t.py`).
+Rows may set numbers of processes. Each number is a training of its own, so scaling is estimated
+between two trainings, one after the other (`unpaired_t.py`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,11 +18,11 @@ from gpudash.protocol import Block, Event, Reading, RefusalKind, Settings
 from gpudash.statistics import mean
 
 NPROC = "nproc"
-"""Stands among a row's settings as levers do: how many processes train."""
+"""A row's setting for the number of processes, beside its levers."""
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """What is swept."""
+    """The settings of a sweep, and the length of its blocks."""
 
     rows: tuple[Settings, ...]
     columns: tuple[Settings, ...]
@@ -32,45 +32,45 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
     def changes(self, cell: int) -> Settings:
-        """Return the levers of a cell, counted row by row."""
+        """Return the settings of a cell; cells are numbered row by row."""
         row, column = divmod(cell, len(self.columns))
         return self.rows[row] | self.columns[column]
 
     def levers(self, cell: int) -> Settings:
-        """Return what a training is told of a cell's settings."""
+        """Return a cell's levers, without the number of processes."""
         return {name: value for name, value in self.changes(cell).items() if name != NPROC}
 
     def nproc(self, cell: int) -> int | None:
-        """Return how many processes train a cell; None where no cell says."""
+        """Return a cell's number of processes; None if no row sets it."""
         named = self.changes(cell).get(NPROC)
         return None if named is None else int(named)
 
     @property
     def counts(self) -> list[int]:
-        """The numbers of processes, each once; none where no cell says."""
+        """The different numbers of processes; empty if no row sets them."""
         found = dict.fromkeys(self.nproc(cell) for cell in range(self.cells))
         return [count for count in found if count is not None]
 
     @property
     def cells(self) -> int:
-        """How many there are."""
+        """Number of cells."""
         return len(self.rows) * len(self.columns)
 
     @property
     def named(self) -> frozenset[str]:
-        """What any cell sets."""
+        """Settings that any cell has."""
         return frozenset(name for one in (*self.rows, *self.columns) for name in one)
 
     @property
     def varied(self) -> frozenset[str]:
-        """Levers that every cell sets: what they are otherwise does not matter."""
+        """Settings that every cell has, so that their defaults do not matter."""
         return frozenset.intersection(
             *(frozenset(self.changes(cell)) for cell in range(self.cells))
         )
 
 
 class BlockRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One block of a sweep as it was measured; or why there is none of its cell."""
+    """One measured block of a sweep, or the failure of its cell."""
 
     round: int
     cell: int
@@ -83,24 +83,24 @@ class BlockRow(msgspec.Struct, frozen=True, kw_only=True):
     core_wait_pct: float | None = None
     failure: str | None = None
     failure_kind: RefusalKind | None = None
-    """None also where an older file does not say, as `core_wait_pct` is."""
+    """None also in older files, like `core_wait_pct`."""
 
     @property
     def refused(self) -> bool:
-        """Its setting cannot be here, however much memory there is."""
+        """Whether the setting is not possible here, whatever the memory."""
         return self.failure_kind == "bad_setting"
 
     @property
     def ms_per_sample(self) -> float | None:
-        """The cost that settings are compared by."""
+        """The cost by which settings are compared."""
         return self.busy_s * 1e3 / self.samples if self.busy_s and self.samples else None
 
 
 def whole_rounds(grid: Grid, rows: Sequence[BlockRow]) -> list[BlockRow]:
-    """Return what a resumed sweep keeps: the rounds in which no cell is missing, and failures.
+    """Return the rows that a resumed sweep keeps: complete rounds, and failures.
 
     Blocks of a round are compared with each other, so one training has to measure them all. Each
-    number of processes is a training of its own, with rounds of its own.
+    number of processes is a training of its own, with its own rounds.
     """
     rows = [row for row in rows if row.cell < grid.cells]
     cells: dict[int | None, list[int]] = {}
@@ -129,59 +129,59 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
     cpu_pct: float | None = None
     core_wait_pct: float | None = None
     change: Estimate | None = None
-    """Throughput against the row's first column; None for that one, or if not measured."""
+    """Throughput against the row's first column; None for that column, or if not measured."""
     efficiency: Ratio | None = None
     """Throughput over that of one process times the number of processes; None for one process."""
     failure: str | None = None
     out_of_memory: bool = False
-    """That is why it failed."""
+    """Whether it failed for want of device memory."""
 
 
 class Sweep:
-    """Runs a grid; rounds that an earlier run measured are not run again."""
+    """Runs a grid, except for rounds that an earlier run has measured."""
 
     def __init__(self, grid: Grid, known: Iterable[BlockRow] = ()) -> None:
         self.grid = grid
         self._log = BlockLog()
         self._known: dict[tuple[int, int], BlockRow] = {}
         self.failures: dict[int, BlockRow] = {}
-        """Cells that cannot be run."""
+        """Failed blocks, by cell: these cells are not run again."""
         for row in known:
             self._keep(row)
         self._numbers: dict[int, tuple[int, int]] = {}
         self.nproc = self.next_nproc
-        """Where cells say how many processes train them: those of this number are run."""
+        """The number of processes of the cells that are run now; None if no row sets it."""
         self.done = False
-        """Nothing more of it is being run."""
+        """Whether no block of it is running or left."""
         self.failure: str | None = None
         """Why the sweep ended early."""
 
     @property
     def blocks_done(self) -> int:
-        """Blocks that need not be run any more."""
+        """Number of blocks that are done or not needed."""
         return self.blocks_planned - len(list(self._missing()))
 
     @property
     def blocks_planned(self) -> int:
-        """Blocks of the whole sweep."""
+        """Number of blocks of the whole sweep."""
         return self.grid.cells * self.grid.rounds
 
     @property
     def next_nproc(self) -> int | None:
-        """The first number of processes with something left to run; None where there is none."""
+        """The first number of processes with blocks left to run; None if there is none."""
         left = {self.grid.nproc(cell) for _, cell in self._missing()}
         return next((count for count in self.grid.counts if count in left), None)
 
     @property
     def refusals(self) -> list[str]:
-        """Why not a single cell can be run, each reason once; empty where one may be."""
+        """Why no cell can be run, each reason once; empty if any can."""
         rows = self.failures.values()
         if len(rows) < self.grid.cells or self._known or not all(row.refused for row in rows):
             return []
         return list(dict.fromkeys(row.failure for row in rows if row.failure is not None))
 
     def begin(self, run: int, ranks: int = 1) -> tuple[Block, ...]:
-        """Return what the worker is to run, under this number."""
+        """Return the blocks that the worker runs under this run number."""
         self._numbers = dict(enumerate(self._to_run()))
         self.done = not self._numbers
         blocks = self._blocks()
@@ -189,7 +189,7 @@ class Sweep:
         return blocks
 
     def fold(self, item: Event | Reading) -> tuple[list[BlockRow], tuple[Block, ...] | None]:
-        """Take one record; return what it completes, and other blocks to run if they change."""
+        """Fold one record; return completed rows, and blocks to run instead if they change."""
         if self.done:
             return [], None
         rows = [row for outcome in self._log.fold(item) if (row := self._take(outcome))]
@@ -200,7 +200,7 @@ class Sweep:
         return rows, self._blocks() if any(row.failure for row in rows) else None
 
     def results(self) -> list[list[CellResult]]:
-        """Return the table as far as it is known, rows of columns."""
+        """Return the table so far, as rows of columns."""
         columns = range(len(self.grid.columns))
         return [
             [self._result(row * len(columns) + column, row * len(columns)) for column in columns]
@@ -221,11 +221,11 @@ class Sweep:
         )
 
     def _to_run(self) -> list[tuple[int, int]]:
-        """Return the rounds and cells that this training has still to run, in their order."""
+        """Return the (round, cell) pairs that this training has to run, in order."""
         return [one for one in self._missing() if self.grid.nproc(one[1]) == self.nproc]
 
     def _missing(self) -> Iterator[tuple[int, int]]:
-        """Yield all that are still to be run."""
+        """Yield all (round, cell) pairs that are still to be run."""
         orders = round_order(self.grid.cells, self.grid.rounds, self.grid.seed)
         for turn, order in enumerate(orders):
             for cell in order:
@@ -233,7 +233,7 @@ class Sweep:
                     yield turn, cell
 
     def _take(self, outcome: Outcome) -> BlockRow | None:
-        """Keep what came of a block; None for a cell that has failed before."""
+        """Return a block's row and keep it; None for a cell that has failed before."""
         turn, cell = self._numbers[outcome.number]
         if isinstance(outcome, Measured):
             row = BlockRow(
@@ -304,7 +304,7 @@ class Sweep:
         return Ratio(ratio=found.ratio / count, low=low, high=high)
 
     def _parts(self, cell: int) -> list[Part]:
-        """Return the samples of a cell's blocks, and how long they took."""
+        """Return samples and seconds of a cell's blocks."""
         rows = self._rounds(cell).values()
         return [Part(row.samples, row.busy_s) for row in rows if row.samples and row.busy_s]
 

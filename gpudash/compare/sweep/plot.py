@@ -1,4 +1,4 @@
-"""A sweep's table as a picture. The only place that imports matplotlib, an optional extra."""
+"""Plot a sweep's table; the only module that imports matplotlib, an optional extra."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ SUFFIXES = (".svg", ".png")
 
 
 def check(path: Path) -> None:
-    """Raise UsageError if no picture can be drawn there."""
+    """Raise UsageError if no plot can be written to the path."""
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"--plot {shown(path)} is not valid; valid: a name ending in .svg or .png")
     if find_spec("matplotlib") is None:
@@ -24,7 +24,7 @@ def check(path: Path) -> None:
 
 def draw(path: Path, title: str, grid: Grid, results: Sequence[Sequence[CellResult]]) -> None:
     """Draw throughput in samples/s, a group of bars for each row. Raises RecordingError."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  # half a second, for this alone
+    from matplotlib.figure import Figure  # noqa: PLC0415  # takes half a second
 
     figure = Figure(figsize=(8, 2 + 0.2 * (grid.cells + len(grid.columns))), layout="constrained")
     axes = figure.add_subplot()
@@ -35,8 +35,8 @@ def draw(path: Path, title: str, grid: Grid, results: Sequence[Sequence[CellResu
         bars = axes.barh(at, rates, thick, label=label(settings, grid.columns))
         axes.bar_label(bars, [_note(row[column]) for row in results], fontsize=7, padding=3)
     axes.set_yticks(range(len(grid.rows)), [pairs(row) for row in grid.rows])
-    axes.invert_yaxis()  # in the table's order
-    axes.margins(x=0.3)  # for what is written beside the bars
+    axes.invert_yaxis()  # top to bottom, as in the table
+    axes.margins(x=0.3)  # room for the notes beside the bars
     axes.set_xlabel("samples/s")
     axes.set_title(title, fontsize=9, wrap=True)
     figure.legend(loc="outside lower left", fontsize=7)
@@ -45,7 +45,7 @@ def draw(path: Path, title: str, grid: Grid, results: Sequence[Sequence[CellResu
 
 
 def _note(result: CellResult) -> str:
-    """Return what stands beside a bar; one of length 0 says that, or why, nothing was measured."""
+    """Return the note beside a bar; without a measurement, the reason if known."""
     if result.failure is not None:
         return why_not(result)
     if result.samples_per_s is None:

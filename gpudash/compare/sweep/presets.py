@@ -1,6 +1,6 @@
-"""The sources' tables by name, and one of ours: what `gpudash sweep --preset NAME` runs.
+"""Presets of `gpudash sweep --preset NAME`: the sources' tables, and one of gpudash's own.
 
-Every column is one stage of the experiment, the first one what it began with.
+Every column is a stage of the experiment; the first one is its baseline.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from gpudash.compare.lengths import MIN_STEPS, ROUNDS
 
 Settings: TypeAlias = dict[str, str]
-"""As the protocol's, whose import each `--help` would wait for."""
+"""As in the protocol, which is not imported here to keep `--help` fast."""
 
 
 class Preset(NamedTuple):
@@ -17,7 +17,7 @@ class Preset(NamedTuple):
     workload: str
     rows: tuple[Settings, ...]
     columns: tuple[Settings, ...]
-    settings: Settings = {}  # noqa: RUF012  # a field, which nobody writes to
+    settings: Settings = {}  # noqa: RUF012  # never written to
     """Fixed for the whole sweep."""
     min_steps: int = MIN_STEPS
     rounds: int = ROUNDS
@@ -37,7 +37,7 @@ _AUGMENT: tuple[Settings, ...] = (
 _BEST = {"num_workers": "14", "channels_last": "on", "precision": "bf16"}
 _AUGMENT_BEST: tuple[Settings, ...] = (
     _AUGMENT[-1] | _BEST,
-    _AUGMENT[-1] | _BEST | {"data": "cached"},  # the ceiling that the loader hides
+    _AUGMENT[-1] | _BEST | {"data": "cached"},  # the upper bound without a loader
 )
 _LOSSES: tuple[Settings, ...] = tuple(
     {"loss": loss} for loss in ("nonzero", "where", "counted", "ignore_index", "minmax")
@@ -50,7 +50,7 @@ _GRAPH = _BF16 | {"fused_optimizer": "on", "cuda_graph": "on"}
 ON_GPU = {
     "encdec": Preset(
         workload="encdec",
-        settings={"data": "resident"},  # fed by the loader it is input-bound
+        settings={"data": "resident"},  # with the loader it is input-bound
         rows=_batches(4, 8, 16, 32, 64, 128),
         columns=({"pipelined": "off"}, {"pipelined": "on"}),
     ),
@@ -58,7 +58,7 @@ ON_GPU = {
         workload="augment",
         rows=_batches(8, 16, 32, 64, 128),
         columns=(*_AUGMENT, *_AUGMENT_BEST),
-        min_steps=32,  # several bursts of the loader, whose batches come one of each worker
+        min_steps=32,  # several bursts of the loader, each of one batch per worker
     ),
     "masked_loss": Preset(
         workload="masked_loss",
@@ -92,7 +92,7 @@ ON_GPU = {
         ),
     ),
 }
-"""By name; the sources' sizes. `optimizations`: added one by one on the first experiment."""
+"""By name, in the sources' sizes. `optimizations` adds them to the first experiment."""
 
 ON_CPU = {
     "encdec": ON_GPU["encdec"]._replace(rows=_batches(4, 8, 16), min_steps=5),

@@ -1,4 +1,4 @@
-"""A sweep's table, as text and as Markdown. Pure functions."""
+"""Format a sweep's table as text and as Markdown. Pure functions."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Settings
 
 OF_ALL = "steps/s and samples/s of all processes"
-"""The unit where rows name numbers of processes."""
+"""The unit if rows set numbers of processes."""
 
 
 class SettingResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,9 +29,9 @@ class SettingResult(msgspec.Struct, frozen=True, kw_only=True):
     """The change's 95 % interval."""
     gpu_util_pct: float | None
     cpu_pct: float | None
-    """Of one core."""
+    """Percent of one core."""
     host_ms: float | None
-    """How long the host was busy with a step."""
+    """Host time of a step."""
     core_wait_pct: float | None
     failure: str | None
     """Why it could not be measured."""
@@ -74,7 +74,7 @@ def _measured(settings: Settings, result: CellResult) -> SettingResult:
 
 
 def legend(grid: Grid) -> str:
-    """Return what a cell holds."""
+    """Return the explanation of a cell."""
     efficiency = (
         "efficiency: samples/s over those of one process times the number [95 % interval], "
         if grid.counts
@@ -97,9 +97,9 @@ def unit(grid: Grid) -> str:
 
 
 def cells(grid: Grid, results: Sequence[Sequence[CellResult]]) -> list[list[str]]:
-    """Return the table as strings, its head first: rows down, variants across.
+    """Return the table as strings with its head: rows down, variants across.
 
-    With one row alone the variants go down instead: a screen is taller than wide.
+    With a single row the variants go down instead, because a screen is taller than wide.
     """
     head = [label(column, grid.columns) for column in grid.columns]
     body = [[cell(result, unit(grid)) for result in row] for row in results]
@@ -112,7 +112,7 @@ def cells(grid: Grid, results: Sequence[Sequence[CellResult]]) -> list[list[str]
 
 
 def label(settings: Settings, among: Sequence[Settings]) -> str:
-    """Return the levers in which a variant differs from the first; for that, from any other."""
+    """Return the levers in which a variant differs from the first, or the first from any other."""
     others = among if settings in among[:1] else among[:1]
     differing = {
         name: value
@@ -123,12 +123,12 @@ def label(settings: Settings, among: Sequence[Settings]) -> str:
 
 
 def pairs(settings: Settings) -> str:
-    """Return settings as the command line takes them."""
+    """Return settings in the form of the command line."""
     return " ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def cell(result: CellResult, unit: str = "steps/s") -> str:
-    """Return what one setting was worth, or why it is not known."""
+    """Return one setting's result, or why there is none."""
     if result.failure is not None:
         return why_not(result)
     rate = result.steps_per_s if unit == "steps/s" else result.samples_per_s
@@ -154,7 +154,7 @@ def cell(result: CellResult, unit: str = "steps/s") -> str:
 
 
 def why_not(result: CellResult) -> str:
-    """Return why a setting could not be measured, short where the reason is well known."""
+    """Return why a setting could not be measured."""
     return "out of memory" if result.out_of_memory else result.failure or ""
 
 
@@ -174,7 +174,7 @@ def efficiency(found: Ratio) -> str:
 def as_text(table: Sequence[Sequence[str]], columns: int = 1000, unit: str = "steps/s") -> str:
     """Return the table with its columns aligned; a line per cell if it is wider than `columns`.
 
-    `unit` is the cells', the title of theirs in such lines.
+    `unit` is the cells' unit, and their title in such lines.
     """
     wider = sum(max(map(len, column)) + 2 for column in zip(*table, strict=True)) > columns
     if wider and len(table[0]) > 2:
@@ -188,7 +188,7 @@ def as_text(table: Sequence[Sequence[str]], columns: int = 1000, unit: str = "st
 
 
 def listed(table: Sequence[Sequence[str]], unit: str) -> list[list[str]]:
-    """Return the same cells one below the other."""
+    """Return the table with one cell a line."""
     (corner, *variants), *rows = table
     lines = [
         [first if variant is variants[0] else "", variant, text]
