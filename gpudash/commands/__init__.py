@@ -1,4 +1,4 @@
-"""The command line: one module a verb, and what they share."""
+"""Run the verbs of the command line, one module a verb."""
 
 COMMAND_LINE = "command line"
-"""Who has set what a command names itself."""
+"""`set_by` of settings that the command line names."""

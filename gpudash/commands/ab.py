@@ -1,4 +1,4 @@
-"""`gpudash ab`: is one value of a lever faster than another, by how much, how sure."""
+"""`gpudash ab`: compare two values of a lever, with an interval."""
 
 import argparse
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ from workloads import Entry, find_workload
 from workloads.levers import find
 
 Sides: TypeAlias = tuple[float | None, float | None]
-"""Of A and of B."""
+"""Values of A and of B."""
 
 
 class AACheck(Estimate, frozen=True, kw_only=True):
-    """Blocks of one setting compared: right after a switch, and not."""
+    """Blocks of one setting, right after a switch against later ones."""
 
     passed: bool
 
@@ -47,27 +47,27 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None
     high: float | None
     confidence: float | None
-    """… with which the change lies from low to high."""
+    """Confidence of the interval from `low` to `high`."""
     steps_per_s: Sides
     samples_per_s: Sides
     host_ms: Sides
     core_wait_pct: float | None
     skipped_samples: int
-    """Unreadable ones; another one was decoded for each."""
+    """Unreadable samples; another one was decoded for each."""
     verdict: str | None
-    """In words."""
+    """The verdict sentence."""
     check: AACheck | None
     min_steps: int
     min_s: float
-    """A block lasted this long and so many steps, at least."""
+    """Least steps and seconds of a block."""
     seed: int
-    """Of the order of the blocks."""
+    """Seed of the order of the blocks."""
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Compare. Returns the exit code."""
+    """Run the comparison; return the exit code."""
     if arguments.user_command:
-        from gpudash.commands import ab_script  # noqa: PLC0415  # a command's alone
+        from gpudash.commands import ab_script  # noqa: PLC0415  # only for a command
 
         return ab_script.main(arguments)
     plan = make_plan(arguments, [(arguments.lever or "").partition("=")[0]])
@@ -91,7 +91,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def of_instruments(arguments: argparse.Namespace) -> Question:
-    """Return what is asked where no lever is named: what gpudash's own instruments cost."""
+    """Return the question without a lever: the cost of gpudash's own instruments."""
     pairs, precision = arguments.pairs, arguments.precision
     return Question(lever=INSTRUMENTS, a="on", b="off", pairs=pairs, precision=precision)
 
@@ -106,7 +106,7 @@ def two_values(entry: Entry, text: str) -> tuple[str, str, str]:
 
 
 def check_two(text: str, sides: Sequence[str]) -> None:
-    """Raise UsageError unless these are two values. Twice the same one shows what chance does."""
+    """Raise UsageError unless these are two values; they may be equal, for an A/A comparison."""
     if len(sides) != 2:
         raise UsageError(f"--lever {text} is not valid; valid: NAME=A,B with two values")
 
@@ -119,7 +119,7 @@ def run_ab(
     exit_code: bool,
     quiet: bool = False,
 ) -> int:
-    """Run the comparison and print its verdict. Returns the exit code."""
+    """Run the comparison and print its verdict; return the exit code."""
     news = News(quiet=quiet)
     session.conduct(comparison)
     interrupted = follow(session, news, progress_line, lambda: comparison.done)
@@ -138,7 +138,7 @@ def conclude(
     as_json: bool,
     exit_code: bool,
 ) -> int:
-    """Print the verdict, or why there is none. Returns the exit code."""
+    """Print the verdict, or why there is none; return the exit code."""
     if comparison.verdict is None:
         reason = "interrupted" if interrupted else comparison.failure or "it did not finish"
         complain(f"gpudash: no verdict: {reason}")
@@ -154,7 +154,7 @@ def conclude(
 
 
 def progress_line(snapshot: Snapshot) -> str:
-    """Return how far the comparison is, and what is known so far."""
+    """Return the comparison's progress and its estimate so far."""
     shown = snapshot.comparison
     if shown is None:
         return f"{snapshot.workload}: {snapshot.status}"
@@ -165,7 +165,7 @@ def progress_line(snapshot: Snapshot) -> str:
 
 
 def document(comparison: Comparison, snapshot: Snapshot) -> Verdict:
-    """Return everything a program wants to know of a verdict."""
+    """Return the verdict as a document for programs."""
     question, shown, found = comparison.question, comparison.shown(), comparison.found
     check, block = comparison.check, question.block(0, question.a)
     return Verdict(
@@ -205,7 +205,7 @@ def _rates(comparison: Comparison) -> str:
 
 
 def _busy(host_ms: float | None) -> str:
-    """Return, as a clause, how long the host was busy; nothing where no instrument looked."""
+    """Return the host's time as a clause; empty if it was not measured."""
     return "" if host_ms is None else f", host busy {figure(host_ms)} ms a step"
 
 

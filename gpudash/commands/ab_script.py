@@ -1,4 +1,4 @@
-"""`gpudash ab … -- train.py`: a comparison in a training of the user's."""
+"""`gpudash ab … -- train.py`: compare two values of a lever in the user's training."""
 
 import argparse
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from workloads.nearest import not_valid
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Start the command, compare, end it. Returns the exit code: its own where it fails first."""
+    """Start the command, compare, end it; return the exit code, or the command's if it fails."""
     _check(arguments)
     command = understand(arguments.user_command)
     script = HeadlessScript(command, output_to_stderr=arguments.json)
@@ -50,7 +50,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 class Trial:
-    """The comparison, from when it is known what can be moved."""
+    """Begins the comparison once the training has offered its levers."""
 
     def __init__(
         self, arguments: argparse.Namespace, script: HeadlessScript, session: Session
@@ -60,9 +60,9 @@ class Trial:
         self.refusal: UsageError | LeverError | None = None
 
     def is_over(self) -> bool:
-        """Begin it once the training trains; tell whether the command is needed no longer."""
+        """Begin the comparison when possible; return whether the command may end."""
         source = self._script.source
-        # another rank may have started before the one that offers
+        # another rank may start before the one that offers levers
         if self.comparison is None and source is not None and source.offered is not None:
             try:
                 self._begin(source.offered.levers)
@@ -78,7 +78,7 @@ class Trial:
 
 
 def question_of(arguments: argparse.Namespace, offers: Iterable[LeverOffer]) -> Question:
-    """Return what is asked. Raises UsageError or LeverError for what cannot be moved."""
+    """Return the question. Raises UsageError or LeverError if the lever cannot be moved."""
     question = of_instruments(arguments)
     if arguments.no_instruments:
         return question
@@ -87,7 +87,7 @@ def question_of(arguments: argparse.Namespace, offers: Iterable[LeverOffer]) -> 
 
 
 def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, bool]:
-    """Return lever, A, B, and whether each needs a short run of its own."""
+    """Return lever, A, B, and whether each value needs a short run of its own."""
     name, _, values = text.partition("=")
     if name not in offers:
         movable = [offer.name for offer in offers.values() if offer.refusal is None]
@@ -100,7 +100,7 @@ def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, boo
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Refuse what is known to be wrong before the command is started."""
+    """Raise for arguments that are known to be wrong before the command starts."""
     check_with_command(arguments)
     if arguments.lever is not None:
         check_two(arguments.lever, arguments.lever.partition("=")[2].split(","))

@@ -1,4 +1,4 @@
-"""`gpudash attach`: the dashboard over a command that runs."""
+"""`gpudash attach`: open the dashboard on a running command."""
 
 import argparse
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from gpudash.run.session import Session
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Show it. Returns the exit code, as `gpudash run` does. Raises UsageError."""
+    """Show the dashboard; return the exit code as `gpudash run` does. Raises UsageError."""
     run = choose(arguments.run, living())
     if not on_terminal():
         raise UsageError("the dashboard needs a terminal")
@@ -35,7 +35,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def choose(word: str | None, runs: Sequence[Run]) -> Run:
-    """Return the one that is meant, or the only one that can be. Raises UsageError."""
+    """Return the run with this name or process id, or the only possible one. Raises UsageError."""
     if not runs:
         raise UsageError("no command of gpudash run lives; valid: gpudash run SCRIPT.py starts one")
     found = [run for run in runs if word in (str(run.facts.pid), run.facts.name)]

@@ -1,4 +1,4 @@
-"""`gpudash compare`: is one recorded run, or sweep, faster than another, setting by setting."""
+"""`gpudash compare`: compare two recorded runs or sweeps, setting by setting."""
 
 import argparse
 from pathlib import Path
@@ -11,15 +11,15 @@ from gpudash.errors import Exit, UsageError
 from gpudash.recording.files import shown
 
 MOST_NAMED = 4
-"""Settings in one line of an error."""
+"""Most settings named in an error."""
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Compare two runs. Returns the exit code. Raises UsageError.
+    """Compare two runs; return the exit code. Raises UsageError.
 
-    With `fail_below` it is SLOWER where the whole interval of a setting lies below the limit. An
-    interval that holds the limit shows nothing: that is said, and the code is 0. Settings
-    without an interval cannot be judged at all: that is an error.
+    With `fail_below` the code is SLOWER if the whole interval of a setting lies below the limit. An
+    interval that contains the limit decides nothing: a line says so, and the code is 0. A setting
+    without an interval cannot be judged, which is an error.
     """
     base, new = _read(arguments.base), _read(arguments.new)
     found = compared(base, new, arguments.fail_below)
@@ -43,7 +43,7 @@ def _read(path: Path) -> Run:
 
 
 def _judged(found: RunComparison) -> int:
-    """Say what the limit decides, and return the exit code."""
+    """Print the judgement by the limit; return the exit code."""
     if found.fail_below is None:
         return Exit.DONE
     limit = f"{found.fail_below:g}"

@@ -1,4 +1,4 @@
-"""`gpudash [WORKLOAD]`: trains a workload, on the dashboard or headless."""
+"""`gpudash [WORKLOAD]`: train a workload, on the dashboard or headless."""
 
 import argparse
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Train. Returns the exit code."""
+    """Train a workload; return the exit code."""
     plan = msgspec.structs.replace(
         make_plan(arguments), steps=arguments.steps, duration_s=arguments.duration
     )
@@ -52,7 +52,10 @@ def main(arguments: argparse.Namespace) -> int:
 def opening(
     plan: Plan, arguments: argparse.Namespace, record: Path | None, **source: Any
 ) -> Iterator[Callable[[], "Session"]]:
-    """Yield what opens the session, once; close it in the end. `source`: as a session takes it."""
+    """Yield a function that opens the session, once; close it at the end.
+
+    `source` are further arguments of the session.
+    """
     with ExitStack() as at_end:
 
         @cache
@@ -70,7 +73,7 @@ def opening(
             at_end.callback(session.close)
             return session
 
-        if record is not None:  # what is wrong with the file is told before a screen opens
+        if record is not None:  # errors of the file are reported before a screen opens
             open_session().record(record, force=arguments.force, every_step=arguments.every_step)
         yield open_session
 
@@ -81,7 +84,7 @@ def show(
     arguments: argparse.Namespace,
     player: "Player | None" = None,
 ) -> int:
-    """Open the dashboard; with a `player` it plays a recording. Returns the exit code."""
+    """Open the dashboard, with a `player` for a recording; return the exit code."""
     with without_collecting():
         from gpudash.tui.app import Dashboard, run_dashboard  # noqa: PLC0415  # Textual is slow
         from gpudash.tui.look import Look  # noqa: PLC0415  # … too
@@ -99,7 +102,7 @@ def show(
 
 
 def _outputs(arguments: argparse.Namespace) -> tuple[Path | None, "Form | None"]:
-    """Return the file to record to, and the form in which rows go to standard output."""
+    """Return the file to record to, and the format of rows on standard output."""
     record: Path | None = arguments.record
     form: Form | None = "jsonl" if arguments.jsonl else None
     if record == Path("-"):

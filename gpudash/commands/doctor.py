@@ -1,7 +1,7 @@
-"""`gpudash doctor`: what this machine can measure, and what it cannot and why.
+"""`gpudash doctor`: report what this machine can measure, and why it cannot measure the rest.
 
-Every check asks the machine itself, the GPU through the very readings the dashboard takes.
-A machine without a GPU is a healthy answer: what is missing is said, and nothing fails.
+Every check tries the real thing; the GPU's are the readings of the dashboard. A machine without a
+GPU is fine: the report says what is missing, and nothing fails.
 """
 
 import argparse
@@ -53,17 +53,17 @@ print(json.dumps(found))
 """
 
 READINGS = FAST | SLOW
-"""Name in the report → the reading that the dashboard takes."""
+"""Name in the report → the dashboard's reading."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing looked at."""
+    """One check of the report."""
 
     name: str
     ok: bool | None
-    """None where the question does not arise, for want of something named in another check."""
+    """None if not applicable, because something in another check is missing."""
     detail: str
-    """What was found, or the reason why not."""
+    """The finding, or the reason of the failure."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -74,20 +74,20 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Torch(msgspec.Struct, frozen=True):
-    """What torch says about itself."""
+    """Torch's versions, devices and the instruments' cost."""
 
     version: str
     cuda: str | None
     devices: tuple[tuple[str, str], ...]
     """Name and UUID of each."""
     instruments_us: tuple[float, float] | None
-    """What the clock takes of a step's host time: of most steps, of those with phases."""
+    """Host time of the instruments in a step: in most steps, and in those with phases."""
     why: str = ""
     """… or why that could not be measured."""
 
 
 def examine() -> tuple[Check, ...]:
-    """Look at this machine; takes a few seconds, most of them to import torch elsewhere."""
+    """Return all checks; takes a few seconds, mostly to import torch in a child process."""
     return (
         Check(
             name="python", ok=True, detail=f"{platform.python_version()} on {platform.platform()}"
@@ -102,7 +102,7 @@ def examine() -> tuple[Check, ...]:
 
 
 def report(checks: tuple[Check, ...]) -> str:
-    """Lay the checks out as aligned lines."""
+    """Return the checks as aligned lines."""
     width = max(len(check.name) for check in checks)
     return "\n".join(
         f"{MARKS[check.ok]:<2}  {check.name:<{width}}  {check.detail}" for check in checks
@@ -110,7 +110,7 @@ def report(checks: tuple[Check, ...]) -> str:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print what this machine can measure, and what it cannot and why."""
+    """Print the report; return the exit code."""
     checks = (*examine(), _configuration(arguments.configuration))
     if arguments.json:
         say_json(Report(checks), indent=2)
@@ -120,7 +120,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _configuration(found: Any) -> Check:
-    """Tell which configuration is obeyed, or what is wrong with it."""
+    """Return which configuration is used, or what is wrong with it."""
     paths = ", ".join(str(path) for path, there in found.files if there)
     return Check(
         name="configuration",
@@ -141,7 +141,7 @@ def _machine() -> Check:
 
 
 def _torch() -> Iterator[Check]:
-    """Ask torch in a process of its own, where it may be slow, broken or missing."""
+    """Yield the checks of torch, imported in a child: it may be slow, broken or missing."""
     try:
         done = child.run("-c", ASK_TORCH, timeout_s=TORCH_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -193,7 +193,7 @@ def _gpu() -> Iterator[Check]:
 
 
 def _timed(gpu: Gpu, name: str) -> Check:
-    """Take the reading a few times; the median cost of a call, or why there is none."""
+    """Return the median cost of a reading, or why it cannot be taken."""
     costs_us = []
     value: object = None
     try:
@@ -231,7 +231,7 @@ def _colours(term: str) -> str:
 
 
 def _processes() -> Check:
-    """Ask whether a worker can be made to end with us, even while C code keeps it busy."""
+    """Return whether a worker can be made to end with gpudash, even while C code is running."""
     name = "ending of workers"
     if not sys.platform.startswith("linux"):
         return Check(name=name, ok=False, detail=f"no death signal on {platform.system()}")

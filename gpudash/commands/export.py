@@ -1,4 +1,4 @@
-"""`gpudash export`: a recording as the files that other programs read."""
+"""`gpudash export`: convert a recording to files for other programs."""
 
 import argparse
 
@@ -8,9 +8,9 @@ from gpudash.recording.export import export
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Write the recording in the format that is asked for.
+    """Write the recording in the requested format; return the exit code.
 
-    Raises UsageError and RecordingError where it cannot be read or written.
+    Raises UsageError if it cannot be read, and RecordingError if it cannot be written.
     """
     recording = arguments.recording
     refused = export(recording, arguments.output, force=arguments.force)

@@ -1,4 +1,4 @@
-"""A recorded run without a screen: one progress line on a terminal, plain lines in a pipe."""
+"""Run without a screen: one progress line on a terminal, plain lines in a pipe."""
 
 import shutil
 import signal
@@ -20,18 +20,18 @@ from gpudash.run.session import Session
 from gpudash.snapshot import ENDED, KEPT_LINES, Snapshot, silence, unreadable
 
 PIPE_EVERY_S = 5.0
-"""A log file wants a line now and then, not four a second."""
+"""Seconds between progress lines that do not go to a terminal."""
 REDRAW_S = 0.2
 PATIENCE_S = 1.0
-"""With a reader that takes nothing more, once the run was interrupted."""
+"""Seconds to wait for a stuck reader after the run was interrupted."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def run_headless(session: Session, path: Path, *, quiet: bool = False) -> int:
-    """Train to the plan's end or to Ctrl-C, recording to `path`. Returns the exit code.
+    """Train to the plan's end or to Ctrl-C, recording to `path`; return the exit code.
 
-    0: the plan was fulfilled, or the run was interrupted and the file is complete. 2: the
-    settings cannot be. 1: the worker or the recording failed; what was recorded is kept.
+    0: the plan was fulfilled, or the run was interrupted and the file is complete. 2: the settings
+    are not possible. 1: the worker or the recording failed; recorded rows are kept.
     """
     news = News(quiet=quiet)
     interrupted = follow(session, news, progress_line, lambda: bool(session.recording_failure))
@@ -39,9 +39,9 @@ def run_headless(session: Session, path: Path, *, quiet: bool = False) -> int:
 
 
 def run_streaming(session: Session, form: Form, *, quiet: bool = False) -> int:
-    """Train as `run_headless` does, with the rows on standard output.
+    """Train like `run_headless`, with the rows on standard output; return the exit code.
 
-    0 also where nobody reads them any more.
+    It is also 0 if the reader has gone.
     """
     news = News(quiet=quiet)
     stream = session.stream(sys.stdout.fileno(), form)
@@ -58,9 +58,9 @@ def run_streaming(session: Session, form: Form, *, quiet: bool = False) -> int:
 def follow(
     session: Session, news: "News", line: Callable[[Snapshot], str], over: Callable[[], bool]
 ) -> bool:
-    """Run the session, one progress line on stderr, until its worker ends or `over()` says so.
+    """Run the session with a progress line on stderr, until its worker ends or `over()` is true.
 
-    Returns whether it was interrupted. Everything is closed and written by then.
+    Returns whether it was interrupted. The session is closed then.
     """
     printer = Printer(sys.stderr, (lambda _: "") if news.quiet else line)
     with interruptions() as interrupted:
@@ -100,9 +100,9 @@ def _conclude(session: Session, where: str, news: "News", *, interrupted: bool) 
 
 
 def complain_of_failure(failure: Failed, kept: str = "") -> int:
-    """Say how the worker failed, and what is kept; return the exit code.
+    """Print how the worker failed, and what is kept; return the exit code.
 
-    It is 2 where the settings cannot be.
+    It is 2 if the settings are not possible.
     """
     complain(f"gpudash: {failure.sentence}{kept}")
     return Exit.REFUSED if failure.kind in ("bad_setting", "out_of_memory") else Exit.FAILED
@@ -110,9 +110,9 @@ def complain_of_failure(failure: Failed, kept: str = "") -> int:
 
 @contextmanager
 def interruptions() -> Iterator[list[int]]:
-    """Collect SIGINT, SIGTERM, SIGHUP and SIGQUIT instead of dying of them.
+    """Collect SIGINT, SIGTERM, SIGHUP and SIGQUIT instead of ending by them.
 
-    A SIGHUP that is ignored stays so: the run is to outlive its terminal.
+    An ignored SIGHUP stays ignored: the run is to outlive its terminal.
     """
     arrived: list[int] = []
     outlives = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # as under nohup
@@ -123,7 +123,7 @@ def interruptions() -> Iterator[list[int]]:
 
 @contextmanager
 def handled(signals: Iterable[int], obey: Callable[[int, object], None]) -> Iterator[None]:
-    """Have these signals obeyed so until the end of the block."""
+    """Handle these signals with `obey` until the end of the block."""
     before = {number: signal.signal(number, obey) for number in signals}
     try:
         yield
@@ -133,7 +133,7 @@ def handled(signals: Iterable[int], obey: Callable[[int, object], None]) -> Iter
 
 
 class News:
-    """The listener: keeps what is new until the main thread prints it. `quiet`: errors alone."""
+    """Listener that keeps news until the main thread prints them; with `quiet`, only errors."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -141,7 +141,7 @@ class News:
         self.lines: deque[str] = deque(maxlen=KEPT_LINES)
 
     def on_snapshot(self, snapshot: Snapshot, /) -> None:
-        """Keep the newest."""
+        """Keep the newest snapshot."""
         self.snapshot = snapshot
 
     def on_log(self, lines: Sequence[str], /) -> None:
@@ -150,7 +150,7 @@ class News:
             self.lines.extend(lines)
 
     def on_output(self, lines: Sequence[str], _replaces: int, /) -> None:
-        """Keep it with the log: here nothing is drawn over."""
+        """Keep the output with the log; lines are not replaced here."""
         self.on_log(lines)
 
     def on_rewind(self) -> None:
@@ -158,38 +158,38 @@ class News:
         self.lines.clear()
 
     def on_failure(self, failure: Failed, /) -> None:
-        """Keep the traceback of what nobody expected."""
+        """Keep the traceback of an unexpected failure."""
         if failure.kind == "error":
             self.lines.extend(failure.traceback.splitlines())
 
 
 class Printer:
-    """One line that is redrawn, on a terminal; a line now and then elsewhere."""
+    """Prints progress: one redrawn line on a terminal, a line now and then elsewhere."""
 
     def __init__(
         self, stream: TextIO, line: Callable[[Snapshot], str], *, shared: bool = False
     ) -> None:
-        """`shared` with a script, whose progress bar has the terminal's last line."""
+        """`shared`: a script's own progress bar has the terminal's last line."""
         self._stream = stream
         self._progress_line = line
         self._on_terminal = stream.isatty() and not shared
-        self._said, self._state = "", ""
-        self._said_at_s = float("-inf")
+        self._printed, self._state = "", ""
+        self._printed_at_s = float("-inf")
 
     def show(self, news: News) -> None:
-        """Print what the worker printed, then how far it is."""
+        """Print the worker's output, then the progress."""
         while news.lines:
             self.line(news.lines.popleft())
         snapshot, now_s = news.snapshot, time.monotonic()
         text = self._progress_line(snapshot) if snapshot.state != "failed" else ""
         if not text:
-            return  # the last line says how it ended
+            return  # the summary follows
         if self._on_terminal:
             self._write(CLEAR_LINE + text[: shutil.get_terminal_size().columns - 1])
-        elif text != self._said and (
-            now_s - self._said_at_s >= PIPE_EVERY_S or snapshot.state != self._state
+        elif text != self._printed and (
+            now_s - self._printed_at_s >= PIPE_EVERY_S or snapshot.state != self._state
         ):
-            self._said, self._state, self._said_at_s = text, snapshot.state, now_s
+            self._printed, self._state, self._printed_at_s = text, snapshot.state, now_s
             self._write(text + "\n")
 
     def line(self, text: str) -> None:
@@ -203,13 +203,13 @@ class Printer:
             self._write("\n")
 
     def _write(self, text: str) -> None:
-        with suppress(OSError):  # nobody reads any more: the recording goes on
+        with suppress(OSError):  # no reader any more: the recording goes on
             self._stream.write(text)
             self._stream.flush()
 
 
 def progress_line(snapshot: Snapshot) -> str:
-    """Return steps, steps/s, utilisation and time left, as far as known; nothing at the end."""
+    """Return steps, steps/s, utilisation and time left, as far as known; empty at the end."""
     if snapshot.state in ENDED:
         return ""
     if snapshot.state == "starting":

@@ -1,4 +1,4 @@
-"""A command of the user's that has the terminal, the streams and the signals as if it ran alone."""
+"""Run the user's command without a screen, with terminal, streams and signals as if alone."""
 
 import argparse
 import os
@@ -29,16 +29,16 @@ from gpudash.snapshot import Hang, Snapshot
 from gpudash.views import hangs
 
 IMPATIENCE_S: tuple[float, ...] = (0.0, 10.0, 30.0)
-"""When a command that was started for a measurement is asked to end, terminated and killed."""
+"""Seconds after a measurement until its command is asked to end, terminated and killed."""
 
 
 def plan_of(command: UserCommand) -> Plan:
-    """Return what is run, as a session is told of it."""
+    """Return the session's plan for a command."""
     return Plan(workload=command.name, settings={}, command=tuple(map(plain, command.argv)))
 
 
 def begin() -> rendezvous.Rendezvous:
-    """Return a place for a run, and remove what others have left. Raises UsageError."""
+    """Return a directory for a run, and remove those of ended runs. Raises UsageError."""
     runs.living()
     try:
         return rendezvous.begin()
@@ -50,12 +50,12 @@ def begin() -> rendezvous.Rendezvous:
 
 
 def remove(place: rendezvous.Rendezvous) -> None:
-    """Remove what nothing was started for."""
+    """Remove the directory of a run that was not started."""
     shutil.rmtree(place.path, ignore_errors=True)
 
 
 def in_shell(code: int) -> int:
-    """Return an exit code as a shell shows it."""
+    """Return an exit code as a shell reports it."""
     return 128 - code if code < 0 else code
 
 
@@ -69,15 +69,15 @@ class HeadlessScript:
         output_to_stderr: bool = False,
         nodes: Nodes | None = None,
     ) -> None:
-        """Make its place. Raises UsageError."""
+        """Create the run's directory. Raises UsageError."""
         self._command, self._place, self._nodes = command, begin(), nodes
         self._output_to_stderr = output_to_stderr
         self._child: Child | None = None
         self.source: ScriptSource | None = None
-        """Once it is started."""
+        """The source of the command; None before its start."""
         self.news = News(quiet=True)
         self.interrupted = self.was_stopped = False
-        self._hang_told: tuple[str, ...] = ()
+        self._reported_hang: tuple[str, ...] = ()
 
     @contextmanager
     def session(self, arguments: argparse.Namespace) -> Iterator[Session]:
@@ -106,7 +106,7 @@ class HeadlessScript:
         return self.source
 
     def run_for(self, relay: Relay) -> None:
-        """Run it to its end, watched from another node. Raises WorkerError."""
+        """Run the command to its end, watched from another node. Raises WorkerError."""
         with self._signals_passed_on():
             self._child = Child(self._command, self._place)
             with relay.running(self._place):
@@ -120,9 +120,9 @@ class HeadlessScript:
         over: Callable[[], bool] = lambda: False,
         line: Callable[[Snapshot], str] | None = None,
     ) -> None:
-        """Run until the command has ended; from when it is `over()`, have it end.
+        """Run until the command has ended; end it once `over()` is true.
 
-        `line` says how far it is; without one nothing is said.
+        `line` returns the progress to print; without it nothing is printed.
         """
         printer = None if line is None else Printer(sys.stderr, line, shared=True)
         session.start(self.news)
@@ -130,10 +130,10 @@ class HeadlessScript:
         while not session.wait(REDRAW_S):
             if printer is not None:
                 printer.show(self.news)
-            self._say_hang(self.news.snapshot.hang)
+            self._report_hang(self.news.snapshot.hang)
             if over_since_s is None and over():
                 over_since_s = time.monotonic()
-                patience_s = IMPATIENCE_S[self.interrupted :]  # it has had its Ctrl-C
+                patience_s = IMPATIENCE_S[self.interrupted :]  # it has had its SIGINT
             if over_since_s is None or stops == len(patience_s):
                 continue
             if time.monotonic() - over_since_s >= patience_s[stops]:
@@ -146,17 +146,17 @@ class HeadlessScript:
         session.close()
         self._wait()  # whatever became of the session
 
-    def _say_hang(self, hang: Hang | None) -> None:
-        """Say once where the processes are that finish no step."""
-        told = hangs.clauses(hang) if hang is not None else ()
-        if hang is not None and hang.stacks and told != self._hang_told:
-            complain(f"gpudash: {hangs.title(hang)}: {', '.join(told)}")
-        self._hang_told = told
+    def _report_hang(self, hang: Hang | None) -> None:
+        """Print a hang once: where the processes are that finish no step."""
+        clauses = hangs.clauses(hang) if hang is not None else ()
+        if hang is not None and hang.stacks and clauses != self._reported_hang:
+            complain(f"gpudash: {hangs.title(hang)}: {', '.join(clauses)}")
+        self._reported_hang = clauses
 
     def own_failure(self, missing: str) -> int | None:
-        """Say that a command which failed by itself leaves this missing; return its exit code.
+        """Print that a failed command leaves something `missing`; return its exit code.
 
-        None where it has not failed, or was asked to end.
+        None if the command has not failed, or was asked to end.
         """
         assert self.source
         if not self.source.exit_code or self.was_stopped or self.interrupted:
@@ -171,7 +171,7 @@ class HeadlessScript:
         return code
 
     def summary(self, session: Session, record: Path | None) -> str:
-        """Return in one line what was seen, and what went wrong."""
+        """Return a line on the steps seen, the recording, and failures."""
         assert self.source
         parts = [self.source.how_it_ended()] if self._wait() else []
         if self.source.started:
@@ -188,7 +188,7 @@ class HeadlessScript:
         return f"gpudash: {'; '.join(parts)}"
 
     def end(self) -> int:
-        """Return its exit code; after Ctrl-C die of that, so that a shell's loop ends too."""
+        """Return the command's exit code; after Ctrl-C end by SIGINT, so that a shell loop ends."""
         code = self._wait()
         if code == -signal.SIGINT:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -196,13 +196,13 @@ class HeadlessScript:
         return in_shell(code)
 
     def _signals_passed_on(self) -> AbstractContextManager[None]:
-        """Have the command decide: it gets what the terminal sends by itself, the rest from us."""
+        """Leave signals to the command: pass on those that the terminal does not send it anyway."""
 
         def pass_on(number: int, _frame: object) -> None:
             self.interrupted = True
             if self._child is not None and number in (signal.SIGTERM, signal.SIGHUP):
                 self._child.signal(number)
 
-        # what is ignored, as under nohup, the command ignores too
-        heeded = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-        return handled(heeded, pass_on)
+        # ignored signals, as under nohup, the command ignores too
+        handled_here = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        return handled(handled_here, pass_on)

@@ -1,4 +1,4 @@
-"""`gpudash info`: versions, folders, and every setting with what has set it. Imports no torch."""
+"""`gpudash info`: print versions, folders and settings with their origin. Imports no torch."""
 
 import argparse
 from collections.abc import Callable
@@ -26,7 +26,7 @@ FOLDERS: dict[str, Callable[[], Path]] = {
 
 
 class ConfigurationFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A place where a configuration is looked for."""
+    """A path at which a configuration is looked for."""
 
     path: str
     found: bool
@@ -36,9 +36,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """A setting of the next run."""
 
     key: str
-    """As the configuration names it."""
+    """Its name in the configuration."""
     value: bool | int | float | str | tuple[str, ...] | None
-    """None where it is left to what was remembered, or to the verb."""
+    """None if preferences or the verb decide."""
     set_by: str
     """`command line`, an environment variable, FILE:LINE or `default`."""
 
@@ -48,19 +48,19 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
 
     schema_version: int = 1
     versions: dict[str, str | None]
-    """By name; None for what is not installed."""
+    """By name; None if not installed."""
     paths: dict[str, str | None]
-    """Where files are kept; None without a home."""
+    """Folders of files; None without a home directory."""
     files: tuple[ConfigurationFile, ...]
     """The project's, then the user's."""
     problem: str | None
-    """Why no configuration is obeyed, where one is broken."""
+    """Why no configuration is used; None if there is no error."""
     profile: str | None
     settings: tuple[Setting, ...]
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print it. Raises LeverError or UsageError for levers that cannot be."""
+    """Print the information. Raises LeverError or UsageError for invalid levers."""
     info = look(arguments)
     if arguments.json:
         say_json(info, indent=2)
@@ -70,7 +70,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def look(arguments: argparse.Namespace) -> Info:
-    """Return what is at work here, and how these arguments are set."""
+    """Return versions, folders, and the settings of these arguments."""
     configuration = arguments.configuration
     return Info(
         versions=versions(),
@@ -88,7 +88,7 @@ def look(arguments: argparse.Namespace) -> Info:
 
 
 def as_text(info: Info) -> str:
-    """Lay it out as aligned lines."""
+    """Return the information as aligned lines."""
     files = {file.path: "found" if file.found else "not there" for file in info.files}
     settings = {one.key: (_shown(one.value), one.set_by) for one in info.settings}
     values = max(len(value) for value, _ in settings.values())
@@ -113,7 +113,7 @@ def _part(title: str, lines: dict[str, str]) -> str:
 
 
 def _levers(arguments: argparse.Namespace) -> list[Setting]:
-    """Return the levers of the workload that is meant."""
+    """Return the levers of the chosen workload."""
     arguments.workload = arguments.workload or DEFAULT
     plan = make_plan(arguments)
     return [

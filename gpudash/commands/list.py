@@ -1,4 +1,4 @@
-"""`gpudash list`: the workloads and their levers, for people and for programs."""
+"""`gpudash list`: print the workloads and their levers, as text or JSON."""
 
 import argparse
 import textwrap
@@ -26,9 +26,9 @@ class DescribedLever(msgspec.Struct, frozen=True, kw_only=True):
     valid: str
     """The valid values, in words."""
     choices: tuple[str, ...] | None
-    """The valid values one by one; None where they are numbers."""
+    """The valid values one by one; None for numbers."""
     effect: Effect
-    """When a change of it takes effect."""
+    """When a change takes effect."""
     summary: str
     source: str
 
@@ -40,7 +40,7 @@ class DescribedWorkload(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     source: str
     default: bool
-    """It is trained where none is named."""
+    """Whether it is trained if none is named."""
     levers: tuple[DescribedLever, ...]
 
 
@@ -52,7 +52,7 @@ class Catalogue(msgspec.Struct, frozen=True):
     installed: dict[str, str] = {}
     """Workloads of installed packages: name → `package.module:attribute`."""
     of_processes: tuple[DescribedLever, ...] = ()
-    """Levers that each workload has besides where several processes train it."""
+    """Further levers of each workload with several processes."""
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -69,7 +69,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def as_text(entries: Sequence[Entry], others: Mapping[str, str]) -> str:
-    """Return workloads as text, one paragraph a lever; of installed ones where they come from."""
+    """Return workloads as text, a paragraph a lever, and the origin of installed ones."""
     parts = [_workload(entry) for entry in entries]
     parts.append(
         "\n".join(["with --nproc N besides:", *(_lever(lever, {}) for lever in PROCESSES)])

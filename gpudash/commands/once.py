@@ -1,4 +1,4 @@
-"""`gpudash --once`: the dashboard as text."""
+"""`gpudash --once`: print the dashboard as text."""
 
 import os
 import shutil
@@ -20,8 +20,8 @@ IN_A_PIPE = (120, 40)
 def print_once(
     open_session: Callable[[], "Session"], plan: Plan, *, ascii_only: bool, color: str
 ) -> int:
-    """Train, and print one frame. Returns the exit code that the run would have ended with."""
-    from gpudash.tui.once import one_frame  # noqa: PLC0415  # Textual only where shown
+    """Train, and print one frame; return the exit code of the run."""
+    from gpudash.tui.once import one_frame  # noqa: PLC0415  # Textual is slow
 
     in_color = color == "always" or (sys.stdout.isatty() and "NO_COLOR" not in os.environ)
     width, height = shutil.get_terminal_size(IN_A_PIPE) if sys.stdout.isatty() else IN_A_PIPE

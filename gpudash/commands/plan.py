@@ -1,4 +1,4 @@
-"""What a command line says of a training: its plan, and the values that are compared in it."""
+"""Make the plan of a training from a command line, and check compared values."""
 
 import argparse
 from collections.abc import Collection, Iterable, Mapping
@@ -17,11 +17,11 @@ OF_WORKLOADS = ("set", "batch_size", "pipelined", "serial", "seed", "nproc")
 def make_plan(
     arguments: argparse.Namespace, decided: Collection[str] = (), *, nproc: int | None = None
 ) -> Plan:
-    """Return an endless plan of the training that is meant; note who has set its levers.
+    """Return a plan without an end for the chosen training; record what has set its levers.
 
-    `decided` are the levers that the command line decides elsewhere: for them, what is configured
-    does not count. `nproc` is the number of processes where it names several. Raises LeverError or
-    UsageError.
+    `decided` are levers that the command line sets elsewhere; configured values of them do not
+    count. `nproc` is the number of processes to use if the command line names several. Raises
+    LeverError or UsageError.
     """
     nproc = nproc or arguments.nproc or 1
     entry = entry_of(arguments.workload)
@@ -46,7 +46,7 @@ def make_plan(
 
 
 def together(entry: Entry, device: str) -> Entry:
-    """Have this process know all workloads as several processes train them; return this one."""
+    """Add the levers of several processes to all workloads' entries; return this one."""
     if ":" in device:
         raise UsageError(
             f"--device {device} is one GPU, and --nproc takes one for each process; "
@@ -58,14 +58,14 @@ def together(entry: Entry, device: str) -> Entry:
 
 
 def _check_alone(nproc: int, names: Iterable[str]) -> None:
-    """Refuse levers that one process does not have. Raises UsageError."""
+    """Raise UsageError for levers that one process does not have."""
     for lever in PROCESSES if nproc == 1 else ():
         if lever.name in names:
             raise UsageError(f"lever {lever.name} goes with several processes: --nproc N")
 
 
 def check_with_command(arguments: argparse.Namespace) -> None:
-    """Refuse, beside a command of the user's, what only a workload of gpudash's has."""
+    """Raise UsageError for options of gpudash's workloads beside a user's command."""
     for name in OF_WORKLOADS:
         if getattr(arguments, name):
             option = f"--{name.replace('_', '-')}"
@@ -82,17 +82,17 @@ def entry_of(name: str) -> Entry:
     """Return the entry of any workload. Raises LeverError."""
     if name in CATALOGUE:
         return CATALOGUE[name]
-    from gpudash.run.own import find  # noqa: PLC0415  # not for our own
+    from gpudash.run.own import find  # noqa: PLC0415  # not for the catalogue
 
     with passing(f"reading {name}"):
         return find(name)
 
 
 def compared_values(option: str, text: str, lever: Lever, values: str) -> list[str]:
-    """Return the canonical values of `A,B,…` that are measured against each other.
+    """Return the canonical values of `A,B,…` to compare.
 
-    `option` and `text` are what was given, for the refusal. Raises LeverError, and UsageError for
-    `auto`, which might be one of the other values under another name.
+    `option` and `text` are for the error message. Raises LeverError, and UsageError for `auto`,
+    which might be equal to another value.
     """
     found = [lever.canonical(value) for value in values.split(",")]
     if AUTO in found:
@@ -103,7 +103,7 @@ def compared_values(option: str, text: str, lever: Lever, values: str) -> list[s
 
 
 def _settings(entry: Entry, asked: Iterable[tuple[str, str]]) -> Settings:
-    """Return the levers' canonical values. Raises UsageError where two contradict each other."""
+    """Return the levers' canonical values. Raises UsageError for contradictory ones."""
     settings: Settings = {}
     for name, text in asked:
         value = find(entry.levers, name).canonical(text)

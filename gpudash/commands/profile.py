@@ -1,4 +1,4 @@
-"""`gpudash profile`: a few steps under torch.profiler, and what they tell."""
+"""`gpudash profile`: trace a few steps with torch.profiler, and summarise the trace."""
 
 import argparse
 from contextlib import closing
@@ -24,11 +24,11 @@ from gpudash.trace.summary import Summary, summarise
 from gpudash.trace.text import comparison_lines, summary_lines
 
 PATIENCE_S = 60.0
-"""A step that takes longer is not waited for."""
+"""Seconds to wait for a step."""
 
 
 class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What `gpudash profile --json` prints. None = not measured, or not known of a trace alone."""
+    """What `gpudash profile --json` prints. None = not measured, or unknown from a trace alone."""
 
     schema_version: int = 1
     trace: str
@@ -38,11 +38,11 @@ class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
     """Every active lever."""
     summary: Summary
     against: Comparison | None = None
-    """What has changed since the trace of `--against`."""
+    """Changes since the trace of `--against`."""
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Profile, or read a trace. Returns the exit code."""
+    """Profile, or read a trace; return the exit code."""
     before = summary_of(arguments.against) if arguments.against is not None else None
     if arguments.read is not None:
         _check_read(arguments)
@@ -52,12 +52,12 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def summary_of(path: Path) -> Summary:
-    """Return what a trace tells. Raises UsageError."""
+    """Return the summary of a trace file. Raises UsageError."""
     return summarise(read(path))
 
 
 def print_report(path: Path, before: Summary | None, trained: Snapshot, *, as_json: bool) -> None:
-    """Print what a trace tells, and what has changed since another. Raises UsageError."""
+    """Print a trace's summary, and the changes since another summary. Raises UsageError."""
     summary = summary_of(path)
     change = None if before is None else compare(before, summary)
     if as_json:
@@ -77,27 +77,27 @@ def print_report(path: Path, before: Summary | None, trained: Snapshot, *, as_js
 
 
 class Trial:
-    """One profile in a training, once that is warm."""
+    """One profile of a training, requested after the warm-up."""
 
     def __init__(self, session: Session, news: News, steps: int, path: Path) -> None:
         self._session, self._news = session, news
         self._steps, self._path = steps, path
-        self._asked: int | None = None
+        self._requested: int | None = None
         self.failure = ""
-        """Why there is none, as a clause."""
+        """Why there is no profile, as a clause."""
         self.is_done = False
 
     def is_over(self) -> bool:
-        """Ask for it when it is time; tell whether the training is needed no longer."""
+        """Request the profile after the warm-up; return whether the training may end."""
         if self.failure:
             return True
         snapshot = self._news.snapshot
-        if self._asked is None:
+        if self._requested is None:
             if is_warm(snapshot) and "profile" not in snapshot.can:
                 self.failure = "this training cannot be profiled"
             elif is_warm(snapshot):
-                self._asked = self._session.profile(self._steps, self._path)
-        elif snapshot.last_command >= self._asked and not snapshot.profiling:
+                self._requested = self._session.profile(self._steps, self._path)
+        elif snapshot.last_command >= self._requested and not snapshot.profiling:
             self.failure = snapshot.profile_refusal
             self.is_done = not self.failure and snapshot.profile is not None
         if (snapshot.quiet_s or 0.0) > PATIENCE_S:
@@ -105,18 +105,18 @@ class Trial:
         return self.is_done or self.failure != ""
 
     def line(self, snapshot: Snapshot) -> str:
-        """Return how far it is."""
+        """Return the progress line."""
         if snapshot.state in ENDED:
             return ""
-        if self._asked is not None:
+        if self._requested is not None:
             doing = f"profiling {self._steps} steps"
         else:
             doing = "warming up" if snapshot.state == "training" else snapshot.status
         return ", ".join([f"{snapshot.workload}: {doing}", *silence(snapshot)])
 
     def conclude(self, why: str, *, interrupted: bool) -> int:
-        """Return the exit code; where there is no profile, say why: as known, or else `why`."""
-        self.is_over()  # by the last snapshot
+        """Return the exit code; without a profile, print the known reason, or else `why`."""
+        self.is_over()  # look at the last snapshot
         if self.is_done:
             return Exit.DONE
         reason = "interrupted" if interrupted else self.failure or why
@@ -127,7 +127,7 @@ class Trial:
 
 
 def is_warm(snapshot: Snapshot) -> bool:
-    """Return whether the steps are over that make ready for others."""
+    """Return whether the warm-up steps are over."""
     return bool(snapshot.results) and snapshot.results[-1].steps > 0
 
 
@@ -141,7 +141,7 @@ def _of_workload(arguments: argparse.Namespace, before: Summary | None) -> int:
         if session.failure is not None and not trial.is_done:
             return complain_of_failure(session.failure)
         code = trial.conclude("the training ended first", interrupted=interrupted)
-    return _tell(arguments, path, before, news.snapshot, code)
+    return _print_if_done(arguments, path, before, news.snapshot, code)
 
 
 def _of_script(arguments: argparse.Namespace, before: Summary | None) -> int:
@@ -160,10 +160,10 @@ def _of_script(arguments: argparse.Namespace, before: Summary | None) -> int:
         return failed
     why = source.how_it_ended() if source.started else source.why_no_step()
     code = trial.conclude(why, interrupted=script.interrupted)
-    return _tell(arguments, path, before, script.news.snapshot, code)
+    return _print_if_done(arguments, path, before, script.news.snapshot, code)
 
 
-def _tell(
+def _print_if_done(
     arguments: argparse.Namespace, path: Path, before: Summary | None, trained: Snapshot, code: int
 ) -> int:
     if code == Exit.DONE:
@@ -174,7 +174,7 @@ def _tell(
 
 
 def _path(arguments: argparse.Namespace, name: str) -> Path:
-    """Return where the trace goes. Raises UsageError or RecordingError."""
+    """Return the path of the trace to write. Raises UsageError or RecordingError."""
     path: Path = arguments.trace or Path(f"{Path(name).stem}.trace.json")
     if path.suffix == ".gz":
         raise UsageError(f"--trace {shown(path)} is not valid; valid: a name without .gz")

@@ -1,4 +1,4 @@
-"""`gpudash replay`: the dashboard over a recording, also one that is still being written."""
+"""`gpudash replay`: show a recording on the dashboard, also one that is still being written."""
 
 import argparse
 from contextlib import closing
@@ -11,7 +11,7 @@ from gpudash.run.session import Session
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Show a recording. Raises UsageError."""
+    """Show a recording; return the exit code. Raises UsageError."""
     replay = Replay(arguments.file, Player(arguments.speed))
     if not on_terminal():
         raise UsageError("a replay needs a terminal; gpudash export makes other files of it")

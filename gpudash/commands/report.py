@@ -1,4 +1,4 @@
-"""`gpudash report`: a recording as one HTML page, to be read in any browser and sent to anybody."""
+"""`gpudash report`: write a recording as one self-contained HTML page."""
 
 import argparse
 from pathlib import Path

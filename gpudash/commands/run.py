@@ -1,4 +1,4 @@
-"""`gpudash run`: a command of the user's, on the dashboard or with its streams untouched."""
+"""`gpudash run`: run the user's command, on the dashboard or with its streams untouched."""
 
 import argparse
 from contextlib import suppress
@@ -19,11 +19,11 @@ from gpudash.run.source import Source
 from gpudash.run.user_command import UserCommand, understand
 
 LAST_LINES = 20
-"""Of what a command printed, left on the terminal when the dashboard closes after its end."""
+"""Lines of output left on the terminal when the dashboard closes after the command's end."""
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Run it. Returns its exit code."""
+    """Run the command; return its exit code."""
     command = understand(arguments.user_command, arguments.python)
     record: Path | None = arguments.record
     recorded = record is not None and not arguments.live
@@ -61,7 +61,7 @@ def _check(arguments: argparse.Namespace, *, headless: bool) -> None:
 
 
 def listen(arguments: argparse.Namespace, *, headless: bool) -> Nodes | None:
-    """Listen for other nodes, if that is asked for, and show a token that was just drawn."""
+    """Return the listening end for other nodes, if requested; print a new token."""
     if arguments.listen is None:
         if arguments.token_file is not None:
             raise UsageError("--token-file goes with --listen or --connect")
@@ -81,7 +81,7 @@ def listen(arguments: argparse.Namespace, *, headless: bool) -> Nodes | None:
 
 
 def _relayed(command: UserCommand, arguments: argparse.Namespace) -> int:
-    """Run it for the gpudash of another node. Returns its exit code."""
+    """Run the command, relayed to another node's gpudash; return its exit code."""
     address = to_connect(arguments.connect)
     token = given_token(arguments.token_file)
     if token is None:
@@ -115,7 +115,7 @@ def _on_screen(command: UserCommand, arguments: argparse.Namespace, nodes: Nodes
 
 
 def say_farewell(source: ScriptSource, code: int) -> int:
-    """Say that the command runs on; or what it said last, and return its exit code."""
+    """Print that the command runs on, or its last output; return the exit code."""
     if not source.is_over:
         complain(f"{source.name} runs on, unwatched; gpudash attach opens the dashboard again")
         return code

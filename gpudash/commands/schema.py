@@ -1,4 +1,4 @@
-"""`gpudash schema`: the JSON Schema of everything that gpudash writes as JSON."""
+"""`gpudash schema`: print the JSON Schema of every JSON document that gpudash writes."""
 
 import argparse
 from importlib import import_module
@@ -20,11 +20,11 @@ DOCUMENTS = {
     "show": "gpudash.commands.show:Shown",
     "sweep": "gpudash.compare.sweep.file:Provenance",
 }
-"""Name → the record. `recording` is FILE.json of a recording; `sweep` that of a sweep, too."""
+"""Name → record. `recording` is a recording's FILE.json; `sweep` is also a sweep's FILE.json."""
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print a schema, or the names. Raises UsageError for a name that there is not."""
+    """Print a schema, or the names. Raises UsageError for an unknown name."""
     name = arguments.name
     if name is None:
         say("\n".join(DOCUMENTS))

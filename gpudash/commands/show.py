@@ -1,4 +1,4 @@
-"""`gpudash show`: the lines of PyTorch that do in one's own script what a lever does here."""
+"""`gpudash show`: print the lines of PyTorch that do the same as a lever."""
 
 import argparse
 import textwrap
@@ -28,7 +28,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the lines for `what`, LEVER or LEVER=VALUE. Raises LeverError."""
+    """Print the lines for LEVER or LEVER=VALUE. Raises LeverError."""
     shown = look_up(arguments.what, arguments.workload)
     if arguments.json:
         say_json(shown)
@@ -38,9 +38,9 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def look_up(what: str, workload: str | None) -> Shown:
-    """Return the recipe of LEVER=VALUE, or all of LEVER, of this workload or of any.
+    """Return the recipe of LEVER=VALUE, or all recipes of LEVER, in this workload or any.
 
-    Raises LeverError for what does not exist.
+    Raises LeverError for an unknown lever or value.
     """
     name, has_value, text = what.partition("=")
     lever = find(_levers(workload), name)
@@ -52,7 +52,7 @@ def look_up(what: str, workload: str | None) -> Shown:
 
 
 def _levers(workload: str | None) -> tuple[Lever, ...]:
-    """Return the levers of one workload, or each that any has."""
+    """Return the levers of one workload, or of all workloads."""
     if workload is not None:
         return entry_of(workload).of_processes().levers
     named: dict[str, Lever] = {}
@@ -63,7 +63,7 @@ def _levers(workload: str | None) -> tuple[Lever, ...]:
 
 
 def _lines(shown: Shown) -> Iterator[str]:
-    """Yield what a person reads."""
+    """Yield the recipes as text."""
     yield from textwrap.wrap(f"{shown.lever}: {shown.summary}", WIDTH)
     yield from textwrap.wrap(f"Source: {shown.source}", WIDTH)
     for value, one in shown.recipes.items():

@@ -1,4 +1,4 @@
-"""What the commands print, on outputs that may be closed, full or poor in characters."""
+"""Print to outputs that may be closed, full or limited to ASCII."""
 
 import codecs
 import io
@@ -19,9 +19,9 @@ CLEAR_LINE = "\r\x1b[2K"
 
 
 def make_do(*, ascii_only: bool = False) -> None:
-    """Have both streams print ASCII for what their encoding lacks, or for all that is none."""
+    """Print ASCII for characters that an output's encoding lacks, or with `ascii_only` for all."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed: the next file that is opened would take its place
+        if getattr(sys, name) is None:  # closed: the next opened file would get its descriptor
             descriptor = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, True)
             setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
@@ -40,16 +40,16 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
 
 
 def on_terminal() -> bool:
-    """Tell whether a dashboard has a terminal to itself."""
+    """Return whether all standard streams are a terminal."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def say(text: str, end: str = "\n") -> None:
-    """Print to standard output, at once. Raises OutputError; nobody reading is no error."""
+    """Print to standard output and flush. Raises OutputError; a closed pipe is no error."""
     try:
         print(text, end=end, flush=True)
     except OSError as error:
-        # what is left of it would be tried again, and complained of, at the interpreter's end
+        # else the interpreter would try again at its end, and print an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             from gpudash.recording.files import reason  # noqa: PLC0415  # not for each --help
@@ -58,7 +58,7 @@ def say(text: str, end: str = "\n") -> None:
 
 
 def say_json(document: object, indent: int = -1) -> None:
-    """Print one JSON document, in one line unless it is indented. Raises OutputError."""
+    """Print a JSON document, in one line unless indented. Raises OutputError."""
     import msgspec  # noqa: PLC0415  # not for each --help
 
     say(msgspec.json.format(msgspec.json.encode(document), indent=indent).decode())
@@ -66,7 +66,7 @@ def say_json(document: object, indent: int = -1) -> None:
 
 @contextmanager
 def passing(text: str) -> Iterator[None]:
-    """Say what the wait is for, where somebody may watch, and take it away again."""
+    """Show on a terminal what the wait is for, until the end of the block."""
     stream = sys.stderr if sys.stderr.isatty() else io.StringIO()
     print(plain(text), end="", file=stream, flush=True)
     try:
@@ -76,13 +76,13 @@ def passing(text: str) -> Iterator[None]:
 
 
 def complain(text: str) -> None:
-    """Print a line to standard error; where that cannot be, the exit code alone tells."""
+    """Print a line to standard error; if that fails, the exit code has to do."""
     with suppress(OSError):
         print(plain(text), file=sys.stderr, flush=True)
 
 
 def complain_of_left_out(lines: int, path: "Path") -> None:
-    """Say how many lines of a recording were left out; nothing where none was."""
+    """Print how many lines of a recording were left out, if any."""
     from gpudash.recording.files import shown  # noqa: PLC0415  # …
 
     if lines:

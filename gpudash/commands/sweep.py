@@ -1,4 +1,4 @@
-"""`gpudash sweep`: a table of settings, measured in one worker, block by block in turn."""
+"""`gpudash sweep`: measure a table of settings in one worker, block by block."""
 
 import argparse
 import platform
@@ -31,11 +31,11 @@ SWITCHES = {
     "new loader": "each change waits for a new loader's first batch",
     "rebuilt model": "each change builds the model anew",
 }
-"""What makes a sweep longer than its blocks, by a lever's effect."""
+"""The additional time of a lever's changes, by its effect."""
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Sweep. Returns the exit code."""
+    """Run the sweep; return the exit code."""
     outputs = Outputs(
         csv=arguments.csv,
         markdown=arguments.markdown,
@@ -72,7 +72,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def foreseen(provenance: Provenance) -> str:
-    """Return how many settings a sweep has, and about how long it takes."""
+    """Return the number of settings and blocks, and the least length of a sweep."""
     grid = provenance.grid
     blocks = grid.cells * grid.rounds
     settings = "1 setting" if grid.cells == 1 else f"{grid.cells} settings"
@@ -96,7 +96,7 @@ def foreseen(provenance: Provenance) -> str:
 
 
 def _driver() -> dict[str, str]:
-    """Return the NVIDIA driver's version, where there is one."""
+    """Return the NVIDIA driver's version, if there is one."""
     try:
         version, _ = list_gpus()
     except GpuUnavailable:
@@ -105,7 +105,7 @@ def _driver() -> dict[str, str]:
 
 
 class RecordedSweep:
-    """A sweep as the session runs it: every block goes to the file first."""
+    """The sweep as a session's experiment, which writes every block to the file first."""
 
     def __init__(self, sweep: Sweep, file: SweepFile | None) -> None:
         self._sweep = sweep
@@ -114,19 +114,19 @@ class RecordedSweep:
         self._done_before = sweep.blocks_done
         self._skipped_before = (file.skipped_samples if file else None) or 0
         self.skipped_samples = self._skipped_before
-        """Unreadable ones, those of earlier runs included."""
+        """Unreadable samples, including earlier runs'."""
         self.done = False
         self.verdict: str | None = None
         self.failure: str | None = None
-        """Why it ended early."""
+        """Why the sweep ended early."""
         self.started: Started | None = None
-        """What the worker said when it was ready."""
+        """The worker's start."""
         self._waits = False  # for the training with the next number of processes
         self.refusal: str | None = None
-        """Why it was not begun: the file's blocks were measured elsewhere."""
+        """Why the sweep was not begun: the file's blocks have other circumstances."""
 
     def begin(self, started: Started, run: int, /) -> tuple[Block, ...]:
-        """Return what the worker is to run, under this number."""
+        """Return the blocks that the worker runs under this run number."""
         self._began_s = self._began_s or time.monotonic()
         self.started, self._waits = started, False
         try:
@@ -142,7 +142,7 @@ class RecordedSweep:
         return blocks
 
     def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
-        """Take one record."""
+        """Fold one record; return blocks to run instead if they change."""
         if self.done or self._waits:
             return None
         if isinstance(item, Progress):
@@ -159,7 +159,7 @@ class RecordedSweep:
         return blocks
 
     def is_over(self, session: Session, plan: Plan) -> bool:
-        """Go on with the next number of processes; return whether there is none."""
+        """Go on with the next number of processes; return whether the sweep is over."""
         following = self._sweep.next_nproc
         if not self.done or following is None or self.failure or self.refusal:
             return self.done
@@ -170,7 +170,7 @@ class RecordedSweep:
         return False
 
     def shown(self) -> None:
-        """Return nothing: a sweep has no place on the dashboard."""
+        """Return None: a sweep is not shown on the dashboard."""
 
     def line(self, snapshot: Snapshot) -> str:
         """Return the progress bar, the blocks and the time left."""
@@ -186,7 +186,7 @@ class RecordedSweep:
         return ", ".join([line, *silence(snapshot)])
 
     def conclude(self) -> None:
-        """Add the table to the file of a sweep that measured anything."""
+        """Add the table to the file if anything was measured."""
         if self._file is not None and self._sweep.blocks_done and self.refusal is None:
             try:
                 self._file.conclude(sweep_table.data(self._sweep.grid, self._sweep.results()))
@@ -207,7 +207,7 @@ def run_sweep(
     *,
     quiet: bool = False,
 ) -> int:
-    """Run what is missing of the sweep and print its table. Returns the exit code."""
+    """Run the missing blocks and print the table; return the exit code."""
     news = News(quiet=quiet)
     recorded = RecordedSweep(sweep, file)
     plan = msgspec.structs.replace(session.plan, settings=provenance.settings)
@@ -234,7 +234,7 @@ def run_sweep(
 
 
 def print_measured(sweep: Sweep, provenance: Provenance, outputs: Outputs) -> int:
-    """Print the table of a sweep whose file holds all its blocks. Returns the exit code."""
+    """Print the table of a sweep whose file has all blocks; return the exit code."""
     if outputs.csv is not None:
         complain(f"{shown(outputs.csv)} has all {sweep.blocks_planned} blocks; none is measured")
     unwritten = outputs.publish(sweep, provenance)
@@ -247,7 +247,7 @@ def print_measured(sweep: Sweep, provenance: Provenance, outputs: Outputs) -> in
 def _conclude(
     session: Session, sweep: Sweep, why: str | None, outputs: Outputs, *, interrupted: bool
 ) -> int:
-    """Say what went wrong, if anything did. Returns the exit code."""
+    """Print what went wrong, if anything did; return the exit code."""
     kept = ""
     if 0 < sweep.blocks_done < sweep.blocks_planned:
         kept = f" after {sweep.blocks_done} of {sweep.blocks_planned} blocks"

@@ -1,4 +1,4 @@
-"""What a sweep is asked to measure: the training, and the grid of its settings."""
+"""Make the plan and the grid of a sweep from a command line."""
 
 import argparse
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from workloads.nearest import unknown
 from workloads.standard_levers import PROCESSES
 
 MIN_S = 1.0
-"""A block lasts this long besides: utilisation is read five times a second."""
+"""Least seconds of a block: utilisation is read five times a second."""
 ASK_TORCH = "import torch; print(torch.cuda.device_count())"
 OF_SEVERAL = frozenset(lever.name for lever in PROCESSES)
 
 
 def plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
-    """Return what is trained and what is swept. Raises LeverError or UsageError."""
+    """Return the plan and the grid. Raises LeverError or UsageError."""
     preset = _preset(arguments)
     asked = arguments.workload if arguments.set_by.get("workload") == COMMAND_LINE else None
     if preset is not None and asked not in (None, preset.workload):
@@ -61,12 +61,12 @@ def plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
 
 
 def _preset(arguments: argparse.Namespace) -> Preset | None:
-    """Return the preset that is meant; workload and settings are the same for every size."""
+    """Return the chosen preset, in its GPU size; workload and settings are the same in any size."""
     if arguments.preset is None and not arguments.vary and len(arguments.nproc or ()) < 2:
         raise UsageError(f"say what to sweep: --vary LEVER=A,B,… or --preset {'|'.join(ON_GPU)}")
     if arguments.preset is None:
         return None
-    if arguments.preset == "trade":  # its first name, a promise of the command line
+    if arguments.preset == "trade":  # its first name, kept for compatibility
         arguments.preset = "optimizations"
     if arguments.preset not in ON_GPU:
         raise UsageError(unknown("preset", arguments.preset, ON_GPU))
@@ -74,7 +74,7 @@ def _preset(arguments: argparse.Namespace) -> Preset | None:
 
 
 def _other_rows(entry: Entry, texts: Sequence[str]) -> tuple[Settings, ...]:
-    """Return the batch sizes to sweep a preset over instead of its own; none if not said."""
+    """Return the batch sizes to use instead of a preset's own; empty if not given."""
     if not texts:
         return ()
     _, rows = vary(entry, texts)
@@ -84,7 +84,7 @@ def _other_rows(entry: Entry, texts: Sequence[str]) -> tuple[Settings, ...]:
 
 
 def vary(entry: Entry, texts: Sequence[str]) -> tuple[tuple[Settings, ...], tuple[Settings, ...]]:
-    """Return rows and columns of `NAME=A,B,…` texts: batch sizes down, the rest across.
+    """Return rows and columns of `NAME=A,B,…` texts: batch sizes down, other levers across.
 
     Raises LeverError or UsageError.
     """
@@ -113,7 +113,7 @@ def decided_by(preset: Preset | None, varied: Sequence[str]) -> set[str]:
 
 
 def of_count(plan: Plan, nproc: int | None) -> Plan:
-    """Return the plan of the training with so many processes; None: as it is."""
+    """Return the plan with this number of processes; unchanged for None."""
     if nproc is None:
         return plan
     settings = dict(plan.settings)
@@ -123,7 +123,7 @@ def of_count(plan: Plan, nproc: int | None) -> Plan:
 
 
 def _check_scaling(grid: Grid) -> None:
-    """Refuse what goes with one number of processes alone. Raises UsageError."""
+    """Raise UsageError for a grid that several numbers of processes cannot run."""
     if 1 not in grid.counts:
         raise UsageError("--nproc with several numbers needs 1 too, which the others scale from")
     varied = grid.named & OF_SEVERAL
@@ -132,7 +132,7 @@ def _check_scaling(grid: Grid) -> None:
 
 
 def check_grid(entry: Entry, settings: Settings, grid: Grid) -> None:
-    """Refuse a cell with an unknown lever or value before anything runs.
+    """Check the levers and values of every cell.
 
     Raises LeverError, and UsageError for a lever that is both fixed and varied.
     """
@@ -145,12 +145,12 @@ def check_grid(entry: Entry, settings: Settings, grid: Grid) -> None:
 
 
 def trains_on_gpu(device: str) -> bool:
-    """Tell whether the worker will train on a GPU; takes as long as torch's import.
+    """Return whether the worker will train on a GPU; takes as long as torch's import.
 
-    Torch, which decides it, is asked in a process of its own: from it, a GPU that NVML lists may
-    be hidden, or it may be built without CUDA.
+    A child process asks torch, which decides it: a GPU that NVML lists may be hidden from torch, or
+    torch may be built without CUDA.
     """
     if device != "auto":
         return device != "cpu"
     asked = child.run("-c", ASK_TORCH)
-    return asked.stdout.split()[-1:] not in ([], ["0"])  # the worker says why, where torch fails
+    return asked.stdout.split()[-1:] not in ([], ["0"])  # if torch fails, the worker reports why

@@ -1,4 +1,4 @@
-"""Where the table of a sweep goes: the terminal, Markdown, a picture."""
+"""Write the table of a sweep: to the terminal, as Markdown, as a plot."""
 
 import os
 import shlex
@@ -24,18 +24,18 @@ BY_MACHINE = "num_workers"
 
 
 class Outputs(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a sweep's table goes, besides the terminal."""
+    """The outputs of a sweep's table, besides the terminal."""
 
     csv: Path | None = None
     markdown: Path | None = None
     plot: Path | None = None
     json: bool = False
-    """The terminal gets one JSON document."""
+    """Whether the terminal gets one JSON document."""
     command: tuple[str, ...] = ()
-    """The command line, which the Markdown names."""
+    """The command line, for the Markdown."""
 
     def check(self, *, force: bool, resume: bool) -> None:
-        """Refuse what could not be written at the end. Raises GpudashError."""
+        """Raise GpudashError for outputs that could not be written at the end."""
         if resume and self.csv is None:
             raise UsageError("--resume goes with --csv FILE.csv, the file of the sweep to finish")
         if self.plot is not None:
@@ -49,15 +49,15 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
             _check_place(path, replace=force or resume)
 
     def publish(self, sweep: Sweep, provenance: Provenance) -> str | None:
-        """Write and print the table of this provenance.
+        """Write and print the table; return why a file could not be written, or None.
 
-        Returns why a file could not be written. Raises OutputError.
+        Raises OutputError.
         """
         unwritten, title = None, title_of(provenance)
         results, legend = sweep.results(), sweep_table.legend(sweep.grid)
         table = sweep_table.cells(sweep.grid, results)
         remarks = unreadable(provenance.skipped_samples or 0)
-        try:  # the files first: they are kept, whatever becomes of the output
+        try:  # files first: they are kept even if the output fails
             if self.markdown is not None:
                 line = shlex.join(self.command)
                 head = f"## {title}\n\n`{line}`: {legend}."
@@ -79,13 +79,13 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def title_of(ran: Provenance) -> str:
-    """Return, in a line, what was measured beside what the table says.
+    """Return the table's title: workload, device and fixed levers.
 
-    Named are the levers that were set, the active ones with another value than `gpudash list`
-    says, and the one whose default is this machine's; the worker's notes tell of some of them.
+    It names levers that were set, active ones that differ from the default, and the one whose
+    default depends on the machine. The worker's notes replace those that they are about.
     """
     varied = ran.grid.varied
-    silent = varied | {"batch_size"} if NPROC in varied else varied  # it tells the last number's
+    silent = varied | {"batch_size"} if NPROC in varied else varied  # notes are of the last nproc
     notes = [both for both in zip_longest(ran.notes, ran.noted) if both[1] not in silent]
     noted = {lever for _, lever in notes}
     default = {lever.name: lever.default_text for lever in find_workload(ran.workload).levers}
@@ -101,7 +101,7 @@ def title_of(ran: Provenance) -> str:
 
 
 def _check_place(path: Path, *, replace: bool) -> None:
-    """Refuse a file that could not be written at the end. Raises RecordingError."""
+    """Raise RecordingError for a file that could not be written at the end."""
     why = None
     if path.is_dir():
         why = "it is a folder"

@@ -1,4 +1,4 @@
-"""The versions of gpudash, Python and what the training and the screen are made of."""
+"""Find the versions of gpudash, Python and the main packages."""
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -9,7 +9,7 @@ PACKAGES = ("torch", "torchvision", "textual", "plotext", "nvidia-ml-py")
 
 
 def versions() -> dict[str, str | None]:
-    """Return them by name, without importing any of it; None for what is not installed."""
+    """Return versions by name, without importing the packages; None if not installed."""
     found: dict[str, str | None] = {"gpudash": __version__, "python": platform.python_version()}
     for name in PACKAGES:
         try:

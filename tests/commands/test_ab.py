@@ -36,7 +36,7 @@ def run(session, asked=None, *, as_json=False, exit_code=False):
     return run_ab(session, comparison, as_json=as_json, exit_code=exit_code)
 
 
-# ── what is asked ───────────────────────────────────────────────────────────────────────
+# ── the question ───────────────────────────────────────────────────────────────────────
 
 
 def test_a_lever_and_two_values_in_their_canonical_form():
@@ -51,7 +51,7 @@ def test_one_value_or_three_are_refused(text):
         two_values(ENCDEC, text)
 
 
-def test_a_value_that_stands_for_another_is_not_compared_with_it():
+def test_auto_is_not_compared():
     with pytest.raises(UsageError, match="auto stands for another value, name that"):
         two_values(ENCDEC, "model_scale=auto,small")
 
@@ -83,7 +83,7 @@ def test_the_verdict_and_both_rates_are_printed(capsys):
     )
 
 
-def test_the_hosts_time_is_left_out_where_no_instrument_took_it(capsys, monkeypatch):
+def test_the_hosts_time_is_left_out_if_not_measured(capsys, monkeypatch):
     shown = Comparison.shown
     unmeasured = {"host_ms": (None, None)}
     monkeypatch.setattr(
@@ -102,7 +102,7 @@ SIZES = {"lever": "batch_size", "a": "8", "b": "32"}
 
 
 def test_the_rates_of_two_batch_sizes_agree_with_the_verdict(capsys):
-    """Steps of the larger one are fewer, and yet the throughput is higher."""
+    """With the larger batch there are fewer steps, and the throughput is higher."""
     assert run(ScriptedSession(Worker(larger_batches_are_worth_it)), question(**SIZES)) == 0
     verdict, rates = capsys.readouterr().out.splitlines()
     assert verdict.startswith("batch_size=32 is 100.0 % faster [")
@@ -136,14 +136,14 @@ def test_json_holds_everything_in_one_line(capsys):
 
 
 class Crowded(Worker):
-    """Others use the cores beside it."""
+    """A worker whose cores other jobs use."""
 
     def take(self):
         return [*super().take(), host(self.now_s, core_wait_pct=48.0)]
 
 
-def test_the_wait_for_a_core_is_told(capsys):
-    """Or a rate that others pressed down would be taken for the lever's."""
+def test_the_wait_for_a_core_is_reported(capsys):
+    """Otherwise other jobs' effect on the rate would be taken for the lever's."""
 
     def out(worker, **how):
         assert run(ScriptedSession(worker(a_quarter_faster)), **how) == 0
@@ -155,8 +155,8 @@ def test_the_wait_for_a_core_is_told(capsys):
     assert json.loads(out(Worker, as_json=True))["core_wait_pct"] is None
 
 
-def test_samples_that_could_not_be_read_are_told(capsys):
-    """Another one was decoded in the place of each, which a step's time holds."""
+def test_unreadable_samples_are_reported(capsys):
+    """Another sample was decoded for each, which takes time in a step."""
 
     def out(skipped, **how):
         worker = Worker(a_quarter_faster)
@@ -193,7 +193,7 @@ def test_scripts_learn_the_verdict_from_the_exit_code(step_ms, code, capsys):
     assert ("no difference shown" in capsys.readouterr().out) == (code == Exit.NOT_SHOWN)
 
 
-def test_no_verdict_is_told_with_the_reason(capsys):
+def test_a_missing_verdict_is_reported_with_the_reason(capsys):
     worker = Worker(refuses=lambda settings: "no streams" if settings["pipelined"] == "on" else "")
     assert run(ScriptedSession(worker)) == 2
     captured = capsys.readouterr()
@@ -211,7 +211,7 @@ def test_a_comparison_ended_early_has_no_verdict(ctrl_c, code, reason, capsys):
 
 
 @pytest.mark.parametrize(("kind", "code"), [("bad_setting", 2), ("out_of_memory", 2), ("error", 1)])
-def test_a_worker_that_fails_is_told_in_a_line(kind, code, capsys):
+def test_a_failing_worker_is_reported_in_a_line(kind, code, capsys):
     failure = Failed(at_s=1.0, kind=kind, sentence="it cannot be")
     assert run(ScriptedSession(failure=failure)) == code
     assert "gpudash: it cannot be" in capsys.readouterr().err
@@ -235,7 +235,7 @@ def test_the_progress_line_shows_the_interval_closing_in():
     assert progress_line(compiling) == f"{seen[-1]}, no step for 31 s"
 
 
-def test_nothing_is_never_minus_nothing():
+def test_zero_has_no_minus_sign():
     comparison = Comparison(question(a="on"))
     wobble = cycle([50.0, 50.001])
     Conducted(comparison, Worker(lambda settings: next(wobble))).run()

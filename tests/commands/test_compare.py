@@ -1,4 +1,4 @@
-"""`gpudash compare`: what is printed, and the exit code that a CI job reads."""
+"""`gpudash compare`: its output, and the exit code for a CI job."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.compare.test_runs import OFF, ON, recorded
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Recordings by name; each row has so many steps."""
+    """Recordings by name, with different numbers of steps in a row."""
     folder = tmp_path_factory.mktemp("runs")
     return {
         "base": recorded(folder / "base.csv", (OFF, 60, 1000)),
@@ -31,7 +31,7 @@ def ask(runs, base, new, *options):
     return main(["compare", str(runs[base]), str(runs[new]), *options])
 
 
-def test_a_table_is_printed_and_nothing_is_complained_of(runs, capsys):
+def test_a_table_is_printed_without_complaints(runs, capsys):
     assert ask(runs, "base", "slower") == 0
     printed, complaint = capsys.readouterr()
     assert "0.900" in printed
@@ -51,7 +51,7 @@ def test_json_is_one_document_with_its_version(runs, capsys):
     assert (matched["judgement"], matched["settings"]) == ("not below", OFF)
 
 
-def test_a_files_name_may_be_no_text(runs, capsys):
+def test_a_files_name_may_be_invalid_text(runs, capsys):
     base = runs["base"]
     odd = base.with_name(os.fsdecode(b"b\xe4r.csv"))
     odd.write_bytes(base.read_bytes())
@@ -64,19 +64,19 @@ def test_markdown_is_a_table(runs, capsys):
     assert "\n|---|---|---|---|---|\n| encdec | " in capsys.readouterr().out
 
 
-def test_what_is_shown_to_be_slower_than_the_limit_exits_4(runs, capsys):
+def test_a_setting_shown_to_be_slower_than_the_limit_exits_4(runs, capsys):
     assert ask(runs, "base", "slower", "--fail-below", "0.97") == Exit.SLOWER == 4
     printed, complaint = capsys.readouterr()
     assert "0.900" in printed
     assert complaint == "gpudash: slower than 0.97: encdec\n"
 
 
-def test_what_is_not_slower_exits_0_and_says_nothing(runs, capsys):
+def test_settings_not_slower_exit_0_without_a_remark(runs, capsys):
     assert ask(runs, "base", "same", "--fail-below", "0.97") == 0
     assert capsys.readouterr().err == ""
 
 
-def test_what_is_unclear_exits_0_and_says_so(runs, capsys):
+def test_an_unclear_setting_exits_0_with_a_remark(runs, capsys):
     assert ask(runs, "coarse", "coarse", "--fail-below", "1") == 0
     assert capsys.readouterr().err == "neither shown to be below 1 nor above it: encdec\n"
 
@@ -104,7 +104,7 @@ def test_a_limit_cannot_be_decided_without_an_interval(runs, capsys):
         ("base", "base", ["--json", "--markdown"], "--markdown does not go with --json"),
     ],
 )
-def test_what_cannot_be_compared_is_said_in_a_line(runs, capsys, base, new, options, said):
+def test_incomparable_runs_are_refused_in_a_line(runs, capsys, base, new, options, said):
     assert ask(runs, base, new, *options) == 2
     printed, complaint = capsys.readouterr()
     assert printed == ""

@@ -64,7 +64,7 @@ def test_a_machine_with_a_gpu_gives_the_cost_of_every_reading(library: Path, tmp
         ("raet = 2", False, "gpudash.toml:1: unknown key 'raet'"),
     ],
 )
-def test_the_configuration_that_is_obeyed_or_what_is_wrong_with_it_is_told(
+def test_the_used_configuration_or_its_error_is_reported(
     text: str | None,
     ok: object,
     detail: str,
@@ -138,7 +138,7 @@ def test_a_torch_whose_import_hangs_is_one_line(monkeypatch: pytest.MonkeyPatch)
     assert found == Check(name="torch", ok=False, detail="its import took longer than 1 s")
 
 
-def test_a_folder_of_the_users_named_like_ours_is_passed_over(
+def test_a_users_folder_named_like_gpudashs_is_not_imported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     (tmp_path / "workloads").mkdir()
@@ -155,7 +155,7 @@ def test_torch_devices_are_named_with_their_uuid(no_library: dict[str, str]):
     assert found["torch device"]["detail"] == f"H200, UUID {FIRST}"
 
 
-def test_the_own_cost_is_said(no_library: dict[str, str]):
+def test_the_own_cost_is_reported(no_library: dict[str, str]):
     found = checks(no_library)
     assert found["own cost"]["detail"] == "1.9 µs a step, 5.1 µs where its phases are measured"
     assert str(found["own memory"]["detail"]).split()[1] == "MiB"

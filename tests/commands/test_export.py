@@ -1,4 +1,4 @@
-"""`gpudash export` through the command line: files, exit codes, one line for what is wrong."""
+"""`gpudash export` through the command line: files, exit codes and one-line errors."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from gpudash.cli.main import main
 from tests.recording.test_log import recorded
 
 
-def test_a_log_becomes_the_files_that_are_asked_for_and_nothing_is_said(tmp_path, capsys):
+def test_a_log_becomes_the_requested_files_without_output(tmp_path, capsys):
     log = recorded(tmp_path)
     for name in ("again.csv", "rows.jsonl"):
         assert main(["export", str(log), "-o", str(tmp_path / name)]) == 0
@@ -15,7 +15,7 @@ def test_a_log_becomes_the_files_that_are_asked_for_and_nothing_is_said(tmp_path
     assert (tmp_path / "rows.jsonl").read_text().startswith('{"time_s": ')
 
 
-def test_what_exists_is_kept_unless_it_is_forced(tmp_path, capsys):
+def test_existing_files_are_kept_without_force(tmp_path, capsys):
     command = ["export", str(recorded(tmp_path)), "-o", str(tmp_path / "again.csv")]
     (tmp_path / "again.csv").write_text("precious")
     assert main(command) == 2
@@ -25,7 +25,7 @@ def test_what_exists_is_kept_unless_it_is_forced(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("lines", "said"), [(1, "1 line"), (3, "3 lines")])
-def test_lines_that_make_no_sense_are_counted(tmp_path, capsys, lines, said):
+def test_invalid_lines_are_counted(tmp_path, capsys, lines, said):
     log = recorded(tmp_path)
     log.write_bytes(log.read_bytes() + b"[]\n" * lines)
     assert main(["export", str(log), "-o", str(tmp_path / "again.csv")]) == 0
@@ -48,7 +48,7 @@ def test_lines_that_make_no_sense_are_counted(tmp_path, capsys, lines, said):
         (["run.jsonl", "-o", "none/x.jsonl"], "none does not exist"),
     ],
 )
-def test_what_cannot_be_exported_is_one_line(tmp_path, monkeypatch, capsys, arguments, said):
+def test_errors_are_one_line(tmp_path, monkeypatch, capsys, arguments, said):
     monkeypatch.chdir(tmp_path)
     recorded(tmp_path)
     (tmp_path / "other.jsonl").write_text('{"event": "start"}\n')

@@ -17,7 +17,7 @@ from gpudash.snapshot import Snapshot
 
 
 class Ended:
-    """A session that has come to its end as soon as it is started."""
+    """A session that ends as soon as it is started."""
 
     recording_failure = None
     rows_recorded = 1
@@ -53,7 +53,7 @@ def test_the_last_line_alone_says_how_it_ended_and_at_what_rate(capsys, state):
     assert capsys.readouterr().err.splitlines() == [TRAINED]
 
 
-def test_a_rate_that_was_not_measured_is_no_number(capsys):
+def test_an_unmeasured_rate_is_not_a_number(capsys):
     run_headless(Ended(Snapshot(total_steps=1), steps_per_s=None), Path("run.csv"))
     assert capsys.readouterr().err.endswith("trained 1 step, – steps/s; recorded to run.csv\n")
 
@@ -71,7 +71,7 @@ def test_without_a_terminal_no_line_of_progress_is_printed_twice_in_a_row():
     ("samples", "clause"),
     [(1, "1 unreadable sample skipped"), (1234, "1,234 unreadable samples skipped")],
 )
-def test_samples_that_could_not_be_read_are_told_at_the_end(capsys, samples, clause):
+def test_unreadable_samples_are_reported_at_the_end(capsys, samples, clause):
     assert lines(capsys, samples) == [clause, TRAINED]
     failed = Failed(at_s=1.0, kind="error", sentence="it broke")
     assert lines(capsys, samples, failed)[0] == clause
@@ -87,17 +87,17 @@ def test_a_file_name_of_two_lines_is_shown_in_one(capsys):
     ]
 
 
-def test_nothing_is_said_where_every_sample_was_read(capsys):
+def test_without_unreadable_samples_nothing_is_reported(capsys):
     assert lines(capsys, 0) == [TRAINED]
 
 
-@pytest.mark.parametrize(("before", "told"), [(signal.SIG_DFL, 1), (signal.SIG_IGN, 0)])
-def test_under_nohup_a_run_outlives_its_terminal(before, told):
+@pytest.mark.parametrize(("before", "arrives"), [(signal.SIG_DFL, 1), (signal.SIG_IGN, 0)])
+def test_under_nohup_a_run_outlives_its_terminal(before, arrives):
     of_tests = signal.signal(signal.SIGHUP, before)
     try:
         with interruptions() as arrived:
             os.kill(os.getpid(), signal.SIGHUP)
-            assert arrived == [signal.SIGHUP] * told
+            assert arrived == [signal.SIGHUP] * arrives
         assert signal.getsignal(signal.SIGHUP) == before
     finally:
         signal.signal(signal.SIGHUP, of_tests)

@@ -1,4 +1,4 @@
-"""`gpudash info`: what is at work, where it is kept, and who has set what."""
+"""`gpudash info`: versions, folders, and settings with their origin."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ def test_the_json_has_a_version_and_is_the_records(capsys):
     assert json.loads(msgspec.json.encode(record)) == found
 
 
-def test_every_setting_is_there_with_who_has_set_it(project, monkeypatch, capsys):
+def test_every_setting_is_listed_with_its_origin(project, monkeypatch, capsys):
     path = project / "gpudash.toml"
     path.write_text("rate = 2\n[levers]\nseed = 3\n[keys]\nzoom = ['Z', '+']\nbatch_up = 'f5'\n")
     monkeypatch.setenv("GPUDASH_AB_PAIRS", "8")
@@ -87,7 +87,7 @@ def test_the_folders_are_those_that_are_used(project, monkeypatch, capsys):
     }
 
 
-def test_what_is_broken_is_shown_and_the_rest_told_all_the_same(project, capsys):
+def test_a_broken_configuration_is_shown_with_all_the_rest(project, capsys):
     (project / "gpudash.toml").write_text("raet = 2")
     found = info(capsys)
     assert found["problem"].startswith(f"{project}/gpudash.toml:1: unknown key 'raet'")

@@ -53,7 +53,7 @@ def script(tmp_path, code):
     return str(path)
 
 
-def told(path):
+def messages_of(path):
     """Return the messages of a recording's log."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     return [line for line in lines if isinstance(line, list) and isinstance(line[-1], dict)]
@@ -78,7 +78,7 @@ def test_a_recording_has_the_ranks_of_both_nodes(tmp_path, monkeypatch):
     assert there.returncode == 3
     assert there.stderr == "done\n"
     assert re.fullmatch(r"training \d+\n", there.stdout)
-    messages = told(tmp_path / "r.jsonl")
+    messages = messages_of(tmp_path / "r.jsonl")
     steps_of = {one[1] for one in messages if one[-1].get("type") == "Progress"}
     assert steps_of == {0, 1}
     (node,) = {one[-1]["node"] for one in messages if one[-1].get("node")}
@@ -97,7 +97,7 @@ def test_a_new_token_is_shown_once_and_no_script_knows_one(tmp_path, monkeypatch
     assert (given.returncode, given.stderr) == (0, "")
 
 
-def test_before_the_screen_hides_a_new_token_it_waits(tmp_path):
+def test_it_waits_before_the_screen_hides_a_new_token(tmp_path):
     words = [*RUN[1:], "--listen", "0", script(tmp_path, "import time; time.sleep(60)")]
     terminal = pexpect.spawn(RUN[0], words, encoding="utf-8", timeout=WAIT_S, dimensions=(40, 120))
     terminal.expect(r"GPUDASH_TOKEN=\S{32}")
@@ -121,7 +121,7 @@ def test_ctrl_c_before_the_screen_starts_nothing(tmp_path):
     assert not (tmp_path / "started").exists()
 
 
-def test_nobody_there_is_one_line_and_the_script_is_as_alone(tmp_path, token_file):
+def test_without_a_listener_one_line_is_printed_and_the_script_runs(tmp_path, token_file):
     address = f"127.0.0.1:{free_port()}"
     code = "import sys, time; print(sys.stdin.read(), sys.argv); time.sleep(1); sys.exit(7)"
     path = script(tmp_path, code)
@@ -133,7 +133,7 @@ def test_nobody_there_is_one_line_and_the_script_is_as_alone(tmp_path, token_fil
     )
 
 
-def test_what_asks_gpudash_to_end_is_passed_on(tmp_path, token_file):
+def test_signals_to_gpudash_are_passed_on(tmp_path, token_file):
     code = (
         "import signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda n, _: sys.exit(n))\n"
@@ -175,7 +175,7 @@ def test_nothing_is_left_behind(tmp_path, short_path, token_file):
         (["--connect", "gpu1:7", "--live"], "--live goes with --record FILE.csv"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_starts_nothing(tmp_path, token_file, words, why):
+def test_errors_are_one_line_and_start_nothing(tmp_path, token_file, words, why):
     (tmp_path / "open").write_text(TOKEN)
     (tmp_path / "open").chmod(0o644)
     names = {"TOKEN": token_file, "OPEN": str(tmp_path / "open")}

@@ -1,4 +1,4 @@
-"""`--nproc N`: what is asked for, and what is refused before anything starts."""
+"""`--nproc N`: its plan, and refusals before anything starts."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ GRID = Grid(rows=({"nproc": "1"}, {"nproc": "2"}), columns=({},), rounds=3, min_
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    """The command line has the process know workloads as several processes train them."""
+    """Restore the catalogue: the command line adds the levers of several processes to it."""
     before = dict(CATALOGUE)
     yield
     CATALOGUE.clear()
@@ -65,7 +65,7 @@ def as_before() -> Iterator[None]:
         ),
     ],
 )
-def test_what_cannot_be_is_one_line(line: str, why: str, capsys: pytest.CaptureFixture[str]):
+def test_errors_are_one_line(line: str, why: str, capsys: pytest.CaptureFixture[str]):
     assert main(line.split()) == 2
     printed = capsys.readouterr()
     assert why in printed.err
@@ -85,14 +85,14 @@ def test_a_sweep_over_numbers_of_processes_needs_nothing_else_to_vary(
     assert "nproc: each number of processes is a training of its own" in printed
 
 
-def test_one_process_is_not_told_of_the_levers_it_does_not_have():
+def test_one_process_gets_no_levers_of_several():
     settings = {lever.name: lever.default_text for lever in PROCESSES} | {"batch_size": "4"}
     plan = Plan(workload="encdec", settings=settings, nproc=2)
     assert of_count(plan, 1) == Plan(workload="encdec", settings={"batch_size": "4"})
     assert of_count(plan, 2) == plan
 
 
-# ── how it scales ───────────────────────────────────────────────────────────────────────
+# ── scaling ───────────────────────────────────────────────────────────────────────
 
 
 def measured(*seconds: float) -> list[BlockRow]:
@@ -130,7 +130,7 @@ def test_a_sweep_that_broke_off_with_one_process_begins_with_it():
 
 
 def test_a_number_of_processes_has_its_own_threads_and_defaults(tmp_path: Path):
-    """A sweep goes on with another number than the newest, for more rounds, say."""
+    """A resumed sweep may begin with another number than its last one, as for more rounds."""
     asked = Provenance(
         workload="encdec", settings={}, grid=GRID, device=None, versions={}, command=()
     )
@@ -163,7 +163,7 @@ def test_twice_the_samples_in_the_same_time_is_an_efficiency_of_1():
     assert both.samples_per_s == pytest.approx(2 * alone.samples_per_s)
 
 
-def test_the_table_tells_rates_of_all_processes_and_the_efficiency():
+def test_the_table_has_rates_of_all_processes_and_the_efficiency():
     results = Sweep(GRID, measured(1.0, 1.0, 1.0, 1.25, 1.25, 1.25)).results()
     cells = [cell for _, cell in table.cells(GRID, results)[1:]]
     assert cells == [

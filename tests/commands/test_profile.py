@@ -1,4 +1,4 @@
-"""`gpudash profile` from outside, and how it comes to its end."""
+"""`gpudash profile` from outside, and its end."""
 
 import json
 import os
@@ -84,7 +84,7 @@ def steps_in(path: Path) -> int:
 
 
 def test_a_workload_is_profiled_and_ended(tmp_path):
-    """What a real worker traces: tests/worker/test_loop_profile.py."""
+    """For a real worker's trace see tests/worker/test_loop_profile.py."""
     ended = done("encdec", "--device", "cpu", "-q", gpudash=worker_double.gpudash())
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith("1 step traced on NVIDIA H200")
@@ -138,7 +138,7 @@ def test_a_script_that_fails_before_its_profile_has_its_own_exit_code(tmp_path):
         (["--against", "old.json"], "old.json"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_line_before_anything_starts(tmp_path, capsys, words, why):
+def test_errors_are_one_line_before_anything_starts(tmp_path, capsys, words, why):
     (tmp_path / "old.json").write_text("no trace")
     assert main(["profile", *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -178,7 +178,7 @@ def over(trial, snapshot):
     return trial.is_over()
 
 
-def test_it_asks_once_the_training_is_warm(trial):
+def test_it_requests_the_profile_once_the_training_is_warm(trial):
     assert not over(trial, Snapshot())
     assert not over(trial, replace(WARM, results=()))
     assert not over(trial, WARM)
@@ -193,7 +193,7 @@ def test_it_is_over_with_the_answer(trial):
     assert trial.conclude("", interrupted=False) == Exit.DONE
 
 
-def test_a_refusal_is_said(trial, capsys):
+def test_a_refusal_is_reported(trial, capsys):
     over(trial, WARM)
     assert over(trial, replace(WARM, last_command=1, profile_refusal="another profiler is active"))
     assert trial.conclude("", interrupted=False) == Exit.REFUSED
@@ -213,14 +213,14 @@ def test_a_step_that_never_ends_is_not_waited_for(trial, capsys):
     assert "no step has ended for 60 s" in capsys.readouterr().err
 
 
-def test_what_a_stuck_step_leaves_once_it_is_interrupted_is_no_profile(trial):
+def test_an_interrupted_stuck_step_leaves_no_profile(trial):
     over(trial, WARM)
     assert over(trial, replace(WARM, profiling=True, quiet_s=PATIENCE_S + 1))
     assert over(trial, replace(WARM, last_command=1, profile=FOUND))
     assert trial.conclude("", interrupted=False) == Exit.REFUSED
 
 
-def test_a_step_that_never_ends_is_told_of_in_the_profile_too(trial):
+def test_a_step_that_never_ends_in_the_profile_is_reported_too(trial):
     over(trial, WARM)
     snapshot = replace(WARM, profiling=True, quiet_s=12.0)
     assert trial.line(snapshot) == "encdec: profiling 3 steps, no step for 12 s"

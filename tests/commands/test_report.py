@@ -16,14 +16,14 @@ def ask(recording, output, *options):
 
 
 def refused(recording, output, capsys):
-    """What is said where no page can be written, in one line."""
+    """Return the one-line error if no page can be written."""
     assert ask(recording, output) == 2
     printed, complaint = capsys.readouterr()
     assert (printed, complaint.count("\n")) == ("", 1)
     return complaint
 
 
-def test_a_page_is_written_and_nothing_is_said(run, tmp_path, capsys):
+def test_a_page_is_written_without_output(run, tmp_path, capsys):
     output = tmp_path / "run.html"
     assert ask(run, output) == 0
     assert capsys.readouterr() == ("", "")
@@ -33,7 +33,7 @@ def test_a_page_is_written_and_nothing_is_said(run, tmp_path, capsys):
     assert f"gpudash report {run} -o {output}" in html
 
 
-def test_what_exists_is_kept_unless_it_is_forced(run, tmp_path, capsys):
+def test_an_existing_file_is_kept_without_force(run, tmp_path, capsys):
     output = tmp_path / "run.html"
     output.write_text("precious")
     assert "run.html exists; --force overwrites it" in refused(run, output, capsys)
@@ -42,7 +42,7 @@ def test_what_exists_is_kept_unless_it_is_forced(run, tmp_path, capsys):
     assert output.read_text().startswith("<!DOCTYPE html>")
 
 
-def test_lines_that_make_no_sense_are_counted(run, tmp_path, capsys):
+def test_invalid_lines_are_counted(run, tmp_path, capsys):
     log = run.with_suffix(".jsonl")
     log.write_bytes(log.read_bytes() + b"[]\n")
     assert ask(log, tmp_path / "run.html") == 0
@@ -54,7 +54,7 @@ def test_only_a_page_is_written(run, tmp_path, capsys, name):
     assert "its name has to end in .html" in refused(run, tmp_path / name, capsys)
 
 
-def test_what_is_no_recording_leaves_no_file(tmp_path, capsys):
+def test_another_file_leaves_no_page(tmp_path, capsys):
     other = tmp_path / "other.csv"
     other.write_text("hello\n")
     page = tmp_path / "run.html"
@@ -63,5 +63,5 @@ def test_what_is_no_recording_leaves_no_file(tmp_path, capsys):
     assert not (tmp_path / "run.html").exists()
 
 
-def test_a_folder_that_does_not_exist_is_said(run, tmp_path, capsys):
+def test_a_missing_folder_is_named(run, tmp_path, capsys):
     assert "does not exist" in refused(run, tmp_path / "none" / "run.html", capsys)

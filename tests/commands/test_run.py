@@ -27,7 +27,7 @@ WAIT_S = 120
 
 @pytest.fixture(autouse=True)
 def _signals_that_reach_who_is_started():
-    """Where tests run in the background, or under nohup, these are ignored, and so by children."""
+    """Reset signals that are ignored if tests run in the background or under nohup."""
     ignored = [
         number
         for number in (signal.SIGINT, signal.SIGHUP)
@@ -91,14 +91,14 @@ def test_its_words_and_streams_are_its_own(tmp_path, how):
     assert (ours.returncode, plain.returncode) == (0, 0)
 
 
-def test_words_may_be_no_text(tmp_path):
+def test_arguments_may_be_invalid_text(tmp_path):
     printed = script(tmp_path, "import sys; print(ascii(sys.argv[1:]))")
     ours = done(*RUN, "--record", "r.csv", printed, b"b\xe4r", cwd=tmp_path)
     assert ours.stdout == "['b\\udce4r']\n"
     assert "failed" not in ours.stderr
 
 
-def test_quietly_nothing_is_added(tmp_path):
+def test_with_quiet_nothing_is_printed(tmp_path):
     ours = done(*RUN, "--watch", "-q", script(tmp_path, "print('x')"))
     assert (ours.stdout, ours.stderr) == ("x\n", "")
 
@@ -201,7 +201,7 @@ def test_input_works_and_a_terminal_is_a_terminal(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_what_asks_gpudash_to_end_is_passed_on(tmp_path, number):
+def test_signals_to_gpudash_are_passed_on(tmp_path, number):
     code = (
         "import signal, sys, time\n"
         f"signal.signal({int(number)}, lambda n, _: sys.exit(n))\n"
@@ -299,7 +299,7 @@ def test_a_lever_is_compared_and_the_command_ended(tmp_path):
         ("num_workers=2,x", "lever num_workers: 'x' is not valid; valid: a whole number from 0"),
     ],
 )
-def test_what_cannot_be_compared_is_told_once_it_is_known_and_ends_the_command(lever, why):
+def test_an_impossible_comparison_is_reported_and_ends_the_command(lever, why):
     ours = done(*AB, "--lever", lever, "--", TRAINING)
     assert ours.returncode == 2
     assert f"gpudash: {why}" in ours.stderr.splitlines()[-1]
@@ -314,14 +314,14 @@ def test_what_cannot_be_compared_is_told_once_it_is_known_and_ends_the_command(l
         (["--lever", "a=1,2", "encdec"], "encdec does not go with a command of yours"),
     ],
 )
-def test_what_is_known_to_be_wrong_is_told_before_the_command_starts(tmp_path, words, why):
+def test_known_errors_are_reported_before_the_command_starts(tmp_path, words, why):
     ours = done(*AB, *words, "--", script(tmp_path, "print('started')"))
     assert (ours.returncode, ours.stdout) == (2, "")
     assert why in ours.stderr
 
 
 @pytest.mark.parametrize("words", [["--steps", "0"], ["--steps", "150", "--step-s", "0.001"]])
-def test_a_script_that_fails_first_is_told_in_a_line_and_its_exit_code_is_ours(words):
+def test_a_script_that_fails_first_is_reported_in_a_line_and_its_exit_code_is_ours(words):
     ours = done(*AB, "--lever", "num_workers=2,8", "--", TRAINING, *words, "--exit", "3")
     assert ours.returncode == 3
     last = ours.stderr.splitlines()[-1]
@@ -352,14 +352,14 @@ def test_a_script_that_ends_first_leaves_no_verdict(tmp_path):
         ([TRAINING], "the dashboard needs a terminal; --record FILE.csv or --watch"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_line(words, why):
+def test_errors_are_one_line(words, why):
     ours = done(*RUN, *words)
     assert (ours.returncode, ours.stdout) == (2, "")
     assert why in ours.stderr
     assert ours.stderr.count("\n") == 1
 
 
-def test_where_no_private_folder_can_be_it_says_which(monkeypatch, short_path, tmp_path):
+def test_a_private_folder_that_cannot_be_created_is_named(monkeypatch, short_path, tmp_path):
     (short_path / "gpudash").mkdir(mode=0o777)
     (short_path / "gpudash").chmod(0o777)
     ours = done(*RUN, "--watch", script(tmp_path, ""))
@@ -391,7 +391,7 @@ def test_the_only_run_need_not_be_named():
     assert choose("7", [run, a_run("train.py", 8)]) is run
 
 
-def test_a_run_that_another_gpudash_records_is_not_the_one_that_is_meant():
+def test_a_run_that_another_gpudash_records_is_not_chosen():
     run = a_run("train.py", 7)
     me = (os.getpid(), keeper.began_ticks(os.getpid()))
     facts = msgspec.structs.replace(run.facts, is_kept=False, processes=((7, 1), me))
@@ -409,13 +409,13 @@ def test_a_run_that_another_gpudash_records_is_not_the_one_that_is_meant():
         ("a.py", ["a.py", "a.py"], "2 commands run, one has to be named by its process id"),
     ],
 )
-def test_which_run_is_meant_has_to_be_clear(word, names, why):
+def test_an_ambiguous_run_is_refused(word, names, why):
     with pytest.raises(UsageError, match=why):
         choose(word, [a_run(name, at) for at, name in enumerate(names)])
 
 
 class Watched:
-    """A script's training that somebody has attached to."""
+    """A script's training that is attached to."""
 
     name, joined, last_lines = "train.py", False, ()
 

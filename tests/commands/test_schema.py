@@ -1,4 +1,4 @@
-"""Every JSON that gpudash writes has a version and agrees with the schema that is published."""
+"""Every JSON document of gpudash has a version and agrees with its schema."""
 
 import json
 
@@ -34,7 +34,7 @@ def agrees(text, schema):
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_every_schema_is_one_and_knows_its_version(schema, name):
+def test_every_schema_is_valid_and_has_a_version(schema, name):
     published = schema(name)
     jsonschema.Draft202012Validator.check_schema(published)
     top = published["$defs"][published["$ref"].rpartition("/")[2]]

@@ -15,7 +15,7 @@ def show(what: str, workload: str | None = None, *, as_json: bool = False) -> in
     return main(["show", what, *more, *(["--json"] if as_json else [])])
 
 
-def test_a_value_is_shown_with_its_source_what_to_know_and_its_lines(capsys) -> None:
+def test_a_value_is_shown_with_its_source_note_and_lines(capsys) -> None:
     assert show("precision=bf16") == 0
     printed = capsys.readouterr().out
     assert "Source: torch.backends, torch.autocast\n" in printed
@@ -41,7 +41,7 @@ def test_any_number_is_written_into_the_lines(capsys) -> None:
     assert "num_workers=N)" in capsys.readouterr().out
 
 
-def test_where_there_is_nothing_to_write_the_reason_stands_alone(capsys) -> None:
+def test_without_lines_only_the_reason_is_shown(capsys) -> None:
     show("channels_last=off")
     printed = capsys.readouterr().out
     assert printed.endswith("channels_last=off: PyTorch's default: there is nothing to write.\n")
@@ -74,7 +74,7 @@ def test_a_workload_narrows_the_levers_down() -> None:
         ("../off", "unknown lever '../off'"),
     ],
 )
-def test_what_does_not_exist_is_answered_with_what_does(what: str, why: str, capsys) -> None:
+def test_unknown_names_are_refused_with_valid_ones(what: str, why: str, capsys) -> None:
     assert show(what) == 2
     complaint = capsys.readouterr().err
     assert why in complaint

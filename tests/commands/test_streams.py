@@ -1,4 +1,4 @@
-"""What a program reads: rows on standard output as they come, and one frame as text."""
+"""Output for programs: rows on standard output, and one frame as text."""
 
 import csv
 import json
@@ -58,7 +58,7 @@ def test_jsonl_holds_the_objects_that_an_export_writes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [("--record", "-"), ("--jsonl",)], ids=["csv", "jsonl"])
-def test_a_reader_that_has_had_enough_ends_the_run_without_a_word(how, tmp_path: Path) -> None:
+def test_a_reader_that_closes_ends_the_run_without_output(how, tmp_path: Path) -> None:
     process = subprocess.Popen(
         worker_double.gpudash(*how, "-q", *ENDLESS),
         cwd=tmp_path,
@@ -74,7 +74,7 @@ def test_a_reader_that_has_had_enough_ends_the_run_without_a_word(how, tmp_path:
     assert process.wait(60) == 0
 
 
-def test_a_row_is_there_when_it_is_complete_not_at_the_end(tmp_path: Path) -> None:
+def test_a_row_is_written_when_it_is_complete_not_at_the_end(tmp_path: Path) -> None:
     process = subprocess.Popen(
         worker_double.gpudash("--jsonl", "-q", *ENDLESS),
         cwd=tmp_path,
@@ -91,7 +91,7 @@ def test_a_row_is_there_when_it_is_complete_not_at_the_end(tmp_path: Path) -> No
     assert rest.endswith(b"}\n")
 
 
-def test_a_reader_that_takes_nothing_more_holds_no_interrupted_run(tmp_path: Path) -> None:
+def test_a_stuck_reader_does_not_delay_an_interrupted_run(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.set_blocking(write, False)
     full = 0

@@ -65,7 +65,7 @@ def run(session, *, file=None, known=(), grid=GRID, **outputs):
     )
 
 
-# ── what is swept ───────────────────────────────────────────────────────────────────────
+# ── the grid ───────────────────────────────────────────────────────────────────────
 
 
 def test_batch_sizes_go_down_and_the_rest_across():
@@ -74,7 +74,7 @@ def test_batch_sizes_go_down_and_the_rest_across():
     assert columns == ({"pipelined": "off"}, {"pipelined": "on"})
 
 
-def test_the_first_value_of_each_lever_is_what_the_others_are_compared_with():
+def test_the_first_value_of_each_lever_is_the_baseline():
     rows, columns = vary(ENCDEC, ["pipelined=on,off", "precision=fp32,bf16"])
     assert rows == ({},)
     assert columns == (
@@ -111,7 +111,7 @@ def test_batch_sizes_alone_are_the_variants():
         (["batch_size=4,,8"], LeverError, "valid: a whole number"),
     ],
 )
-def test_what_cannot_be_swept_is_refused_with_what_can(texts, error, message):
+def test_invalid_axes_are_refused_with_valid_ones(texts, error, message):
     with pytest.raises(error, match=message):
         vary(ENCDEC, texts)
 
@@ -141,7 +141,7 @@ def test_presets_are_the_same_on_every_device():
 def test_a_presets_size_is_for_the_device_that_torch_will_choose(
     tmp_path, monkeypatch, visible, found
 ):
-    """Not for the GPUs that NVML lists: they may be hidden, or torch be built for the CPU."""
+    """NVML's list does not decide: GPUs may be hidden, or torch built for the CPU."""
     torch = ["import os", "class cuda:", "    def device_count():"]
     torch += ["        return int(os.environ['CUDA_VISIBLE_DEVICES'] or -1) + 1"]
     (tmp_path / "torch.py").write_text("\n".join(torch))
@@ -152,7 +152,7 @@ def test_a_presets_size_is_for_the_device_that_torch_will_choose(
 
 
 @pytest.mark.parametrize(("device", "found"), [("cpu", False), ("cuda", True), ("cuda:1", True)])
-def test_a_presets_size_is_for_the_device_that_was_asked_for(monkeypatch, device, found):
+def test_a_presets_size_is_for_the_requested_device(monkeypatch, device, found):
     monkeypatch.setattr("subprocess.run", lambda *asked: pytest.fail("there is nothing to ask"))
     assert trains_on_gpu(device) is found
 
@@ -167,7 +167,7 @@ def test_trade_still_names_the_preset_of_the_optimizations(monkeypatch, tmp_path
     assert swept[0] == swept[1]
 
 
-def test_a_files_name_may_be_no_text(monkeypatch, tmp_path):
+def test_a_files_name_may_be_invalid_text(monkeypatch, tmp_path):
     monkeypatch.setattr("gpudash.commands.sweep.run_sweep", lambda *_, quiet: 0)
     path = tmp_path / os.fsdecode(b"b\xe4r.csv")
     varied = ["--device", "cpu", "--vary", "pin_memory=on,off"]
@@ -217,7 +217,7 @@ def test_an_existing_table_is_replaced_only_when_asked_or_resumed(tmp_path, kind
 
 
 @pytest.mark.parametrize("kind", ["markdown", "plot"])
-def test_what_could_not_be_written_at_the_end_is_refused_at_the_beginning(tmp_path, kind):
+def test_unwritable_outputs_are_refused_at_the_beginning(tmp_path, kind):
     (tmp_path / "folder.svg").mkdir()
     with pytest.raises(RecordingError, match=r"the folder .*nowhere does not exist"):
         Outputs(**{kind: tmp_path / "nowhere" / "t.svg"}).check(force=False, resume=False)
@@ -283,8 +283,8 @@ def unreadable(samples):
     return worker
 
 
-def test_samples_that_could_not_be_read_are_told(tmp_path, capsys):
-    """Another one was decoded in the place of each, which a step's time holds."""
+def test_unreadable_samples_are_reported(tmp_path, capsys):
+    """Another sample was decoded for each, which takes time in a step."""
     markdown = tmp_path / "t.md"
     assert run(ScriptedSession(unreadable(1)), markdown=markdown) == 0
     assert capsys.readouterr().out.endswith("\n1 unreadable sample skipped\n")
@@ -306,7 +306,7 @@ def test_the_file_counts_the_unreadable_samples_of_all_runs(tmp_path, capsys):
 
 
 def titled(settings=(), notes=(), device=DEVICE, grid=GRID, **in_force):
-    """The title of a sweep of encdec; its defaults are active but for what is said."""
+    """The title of a sweep of encdec with defaults, except for these settings."""
     defaults = {lever.name: lever.default_text for lever in ENCDEC.levers}
     begun = started(0.0, {**defaults, "num_workers": "8", "model_scale": "full", **in_force})
     begun = msgspec.structs.replace(begun, device=device, notes=notes)
@@ -334,7 +334,7 @@ def test_the_title_says_what_was_chosen_for_the_cpu():
 
 
 def test_the_title_says_nothing_of_what_is_varied():
-    """The table does: what was active before the first block is no variant's own."""
+    """The table names it: the values before the first block belong to no variant."""
     grid = msgspec.structs.replace(
         GRID, rows=({},), columns=({"precision": "fp32", "num_workers": "0"},)
     )
@@ -359,7 +359,7 @@ def test_a_cell_out_of_memory_says_so_and_the_sweep_is_a_success(tmp_path, capsy
     assert sum(bool(row.failure) for row in read_rows(tmp_path / "s.csv")) == 2
 
 
-def test_a_sweep_of_which_nothing_can_be_run_is_refused_and_leaves_no_file(tmp_path, capsys):
+def test_a_sweep_without_a_possible_setting_is_refused_and_leaves_no_file(tmp_path, capsys):
     worker = Worker(refuses=lambda settings: f"no batches of {settings['batch_size']}")
     session, csv, markdown = ScriptedSession(worker), tmp_path / "s.csv", tmp_path / "t.md"
     assert run(session, file=sweep_file(tmp_path), csv=csv, markdown=markdown) == 2
@@ -411,7 +411,7 @@ WHOLE += ["--steps", "3", "--resume", "--csv"]
 
 @pytest.fixture
 def whole(tmp_path, capsys):
-    """A sweep with all its blocks: its file, and the table that was printed."""
+    """A complete sweep: its file, and the printed table."""
     assert run(ScriptedSession(unreadable(1)), file=sweep_file(tmp_path)) == 0
     return tmp_path / "s.csv", capsys.readouterr().out
 
@@ -540,7 +540,7 @@ def test_the_device_is_noted_as_soon_as_it_is_known(tmp_path):
 # ── before it ───────────────────────────────────────────────────────────────────────────
 
 
-def test_a_dry_run_says_how_much_it_would_be_and_trains_nothing(tmp_path, monkeypatch, capsys):
+def test_a_dry_run_prints_the_size_and_trains_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         "gpudash.commands.sweep.Session", lambda *a, **k: pytest.fail("it would train")
     )

@@ -52,15 +52,15 @@ def with_double(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_real_thing_trains_and_an_error_arrives_with_its_line() -> None:
+def test_a_real_worker_trains_and_an_error_has_its_line() -> None:
     limit = "        assert index < 30, 'no more'\n"
     text = LINEAR.replace("        x = torch", f"{limit}        x = torch")
     Path("mine.py").write_text(text)
     line = next(n for n, one in enumerate(text.splitlines(), 1) if "no more" in one)
     done = child.run("-m", "gpudash", "train", "mine.py", *FAST, "--record", "run.csv")
     assert done.returncode == 1
-    told = f"gpudash: mine.py:{line}: AssertionError: no more; recorded until then to run.csv"
-    assert done.stderr.splitlines()[-1] == told
+    expected = f"gpudash: mine.py:{line}: AssertionError: no more; recorded until then to run.csv"
+    assert done.stderr.splitlines()[-1] == expected
     assert ",mine.py,0,2,pipelined=off;batch_size=2;bias=on;" in Path("run.csv").read_text()
 
 
@@ -105,7 +105,7 @@ def test_a_sweep_varies_its_own_levers() -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_is_one_line(words: list[str], why: str, capsys) -> None:
+def test_errors_are_one_line(words: list[str], why: str, capsys) -> None:
     assert main(words) == 2
     complaint = capsys.readouterr().err
     assert why in complaint
@@ -133,7 +133,7 @@ def test_the_lines_for_its_own_lever_are_in_the_workload(capsys) -> None:
     assert "torch.autocast" in capsys.readouterr().out
 
 
-def test_a_terminal_says_what_it_waits_for_and_takes_that_away_again(capsys, monkeypatch) -> None:
+def test_a_terminal_shows_what_it_waits_for_and_clears_it(capsys, monkeypatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(["list", "mine.py"]) == 0
     assert capsys.readouterr().err == "reading mine.py\r\x1b[2K"
