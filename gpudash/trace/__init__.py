@@ -1,1 +1,1 @@
-"""What a trace of some training steps tells, read without torch."""
+"""Read and summarise a trace of training steps, without torch."""

@@ -1,4 +1,4 @@
-"""How a summary is counted from a trace's columns."""
+"""Compute a summary from a trace's columns."""
 
 from collections.abc import Callable, Iterator
 
@@ -24,12 +24,12 @@ from gpudash.trace.summary import (
 from gpudash.trace.syncs import syncs
 
 LOADER = "enumerate(DataLoader)"
-"""Begins torch's annotation of a call of `next`."""
+"""Prefix of torch's annotation of a call of a loader's `next`."""
 GAP_CLASSES_US = (0.0, 10.0, 100.0, 1_000.0, 10_000.0)
 
 
 def account(trace: Trace) -> Summary:
-    """Return the summary of a trace; `summary.summarise` is the way here."""
+    """Return the summary of a trace; called by `summary.summarise`."""
     events = trace.events
     begin_us, end_us, steps = _window(trace)
     inside = (events.begin_us >= begin_us) & (events.begin_us <= end_us)
@@ -87,9 +87,9 @@ def account(trace: Trace) -> Summary:
 
 
 def mfu_pct(profiled: Profiled | None) -> float | None:
-    """Return model flops in percent of what this device reached; None where the two do not fit.
+    """Return model flops in percent of the measured peak; None if unknown or above the peak.
 
-    A step lasts as long as it does untraced, where that is known.
+    The untraced step time is used, if it is known.
     """
     if profiled is None or profiled.flops is None or profiled.peak is None:
         return None
@@ -109,7 +109,7 @@ def _window(trace: Trace) -> tuple[float, float, int]:
 
 
 def _blocked_us(events: Events, inside: NDArray[np.bool_]) -> float:
-    """Return how long threads that launch waited; what follows the last launch holds nothing up."""
+    """Return how long launching threads waited, in µs; waits after the last launch cost nothing."""
     launches = events.launch[events.launch >= 0]
     last_us = events.begin_us[launches].max(initial=-np.inf)
     waits = events.are("sync") & inside & (events.begin_us < last_us)
@@ -130,18 +130,18 @@ def _histogram(gaps: Gaps, steps: int) -> tuple[tuple[float, float, float], ...]
 
 
 class _PerStep:
-    """What happened in the window, as means for one step."""
+    """Events in the window, as means for one step."""
 
     def __init__(self, trace: Trace, inside: NDArray[np.bool_], steps: int) -> None:
         self._trace, self._inside, self._steps = trace, inside, steps
         self._kernels = np.flatnonzero(inside & trace.events.are("kernel", "collective"))
 
     def ms(self, us: float) -> float:
-        """Return a sum of all steps as a mean for one."""
+        """Return a sum in µs over all steps as a mean in ms for one."""
         return float(us) / 1000 / self._steps
 
     def operators(self) -> tuple[OperatorUse, ...]:
-        """Return operators by what they take without the operators and calls in them."""
+        """Return operators with their own time, without nested operators and calls."""
         events, names = self._trace.events, self._trace.names
         calls = self._inside & events.are("operator", "runtime", "sync")
         around = innermost(events, calls, calls)
@@ -160,7 +160,7 @@ class _PerStep:
         return tuple(sorted(found, key=lambda one: -one.self_ms))
 
     def loader_ms(self) -> float | None:
-        """Return how long the host was inside `next` of a DataLoader, as torch annotates it."""
+        """Return the host's time inside `next` of a DataLoader; None without torch's annotation."""
         events = self._trace.events
         calls = events.are("annotation") & self._trace.named(lambda name: name.startswith(LOADER))
         if not calls.any():
@@ -168,7 +168,7 @@ class _PerStep:
         return self.ms(events.duration_us[calls & self._inside].sum())
 
     def streams(self, begin_us: float, end_us: float) -> list[tuple[StreamUse, Spans]]:
-        """Return each stream's use, and when it was busy."""
+        """Return each stream's use and its busy spans."""
         events, found = self._trace.events, []
         device = np.flatnonzero(events.are(*ON_DEVICE))
         for lane, of in _groups(device, events.lane):
@@ -183,7 +183,7 @@ class _PerStep:
         return found
 
     def kernels(self) -> tuple[KernelUse, ...]:
-        """Return kernels with who launched them."""
+        """Return kernels with the operators and modules that launched them."""
         events, names = self._trace.events, self._trace.names
         operators = events.are("operator")
         operator = self._most(lambda calls: innermost(events, operators, calls))
@@ -204,7 +204,7 @@ class _PerStep:
     def _most(
         self, around_calls: Callable[[NDArray[np.bool_]], NDArray[np.intp]]
     ) -> dict[int, str]:
-        """Return by a kernel's name the name of what most of its launches lie in; `""` in none."""
+        """Return for each kernel name the name around most of its launches; `""` for none."""
         events = self._trace.events
         launch = events.launch[self._kernels]
         are_calls = np.zeros(len(events), np.bool_)
@@ -215,12 +215,12 @@ class _PerStep:
         name_around = np.where(around >= 0, events.name[around] + 1, 0)  # 0: none
         pairs = events.name[self._kernels].astype(np.int64) << 32 | name_around
         pairs, counts = np.unique(pairs, return_counts=True)
-        pairs = pairs[np.argsort(counts, kind="stable")]  # the last one stays
+        pairs = pairs[np.argsort(counts, kind="stable")]  # dict keeps the last, most frequent one
         most = dict(zip((pairs >> 32).tolist(), (pairs & 0xFFFFFFFF).tolist(), strict=True))
         return {name: self._trace.names[one - 1] if one else "" for name, one in most.items()}
 
     def copies(self) -> tuple[CopyUse, ...]:
-        """Return copies by direction and the host's kind of memory."""
+        """Return copies by direction and kind of host memory."""
         events, names = self._trace.events, self._trace.names
         found: dict[tuple[Direction, bool | None], list[NDArray[np.intp]]] = {}
         copies = np.flatnonzero(self._inside & events.are("copy"))
@@ -243,7 +243,7 @@ class _PerStep:
         return tuple(sorted(uses, key=lambda one: -one.ms))
 
     def tensor_core_pct(self) -> float | None:
-        """Return the share of kernel time in kernels whose names say tensor cores."""
+        """Return the share of kernel time in kernels with names of tensor-core kernels."""
         events, names = self._trace.events, self._trace.names
         kernels = np.flatnonzero(self._inside & events.are("kernel"))
         total_us = float(events.duration_us[kernels].sum())
@@ -257,7 +257,7 @@ class _PerStep:
 def _groups(
     chosen: NDArray[np.intp], column: NDArray[np.signedinteger]
 ) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Yield the chosen events by their value in a column."""
+    """Yield the chosen events grouped by their value in a column."""
     chosen = chosen[np.argsort(column[chosen], kind="stable")]
     values, begins = np.unique(column[chosen], return_index=True)
     if len(chosen):

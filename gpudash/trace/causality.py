@@ -1,4 +1,4 @@
-"""What cannot have happened: profilers are known to report it, and it is left out.
+"""Remove impossible events, which profilers are known to report.
 
 Some versions of torch.profiler give the first kernels of a later profile times of an earlier one
 (pytorch #192021, #175790).
@@ -11,17 +11,16 @@ from gpudash.trace.model import ON_DEVICE, ON_HOST, Events
 from gpudash.trace.spans import ends_last
 
 ROUNDING_US = 1.0
-"""Clocks of host and device are brought together to this; times are in ns."""
+"""Accuracy of the alignment of host and device clocks; times have ns resolution."""
 
 
 def consistent(events: Events, until_us: float = np.inf) -> Events:
     """Return the events without those that contradict themselves or others.
 
-    Nothing lasts less than no time. Nothing on the device begins before its launch, before the
-    host's first event or after the end of the recording, and nothing in a stream ends before what
-    was launched earlier into it. That kernels of a stream overlap is no contradiction: a kernel may
-    begin while the one before it drains (programmatic dependent launch), and the branches of a
-    replayed graph run side by side.
+    No duration is negative. No device event begins before its launch or before the host's first
+    event, or ends after the recording. No event of a stream ends before one that was launched into
+    it earlier. Kernels of a stream may overlap: a kernel may begin while the one before it drains
+    (programmatic dependent launch), and branches of a replayed graph run side by side.
     """
     keep = events.duration_us >= 0
     device = np.flatnonzero(events.are(*ON_DEVICE))
@@ -37,12 +36,12 @@ def consistent(events: Events, until_us: float = np.inf) -> Events:
 
 
 def _overtaking(events: Events, device: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return events of a stream that lie within an earlier one with another launch."""
+    """Return events of a stream that end before an earlier one with another launch."""
     found = []
     for lane in np.flatnonzero(np.bincount(events.lane[device])):
         here = device[events.lane[device] == lane]
         end_us = events.end_us[here]
-        before = np.concatenate(([0], ends_last(end_us)[:-1]))  # of those before each one
+        before = np.concatenate(([0], ends_last(end_us)[:-1]))  # the latest end before each event
         overtakes = end_us < end_us[before] - ROUNDING_US
         launch = events.launch[here]
         found.append(here[overtakes & ((launch != launch[before]) | (launch < 0))])

@@ -1,4 +1,4 @@
-"""Two profiles of a training beside each other: what changed in a step."""
+"""Compare two profiles of a training: what changed in a step."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from gpudash.trace.summary import CAUSES, KernelUse, Summary
 
 
 class TotalChange(msgspec.Struct, frozen=True):
-    """One value of both; None where it was not measured."""
+    """One value before and after; None if it was not measured."""
 
     what: str
     unit: str
@@ -15,7 +15,7 @@ class TotalChange(msgspec.Struct, frozen=True):
 
 
 class KernelChange(msgspec.Struct, frozen=True):
-    """One kernel by name; None where it did not run."""
+    """One kernel by name; None if it did not run."""
 
     name: str
     before: KernelUse | None
@@ -23,7 +23,7 @@ class KernelChange(msgspec.Struct, frozen=True):
 
     @property
     def change_ms(self) -> float:
-        """More device time in a step than before."""
+        """Change in device time of a step."""
         return (self.after.ms if self.after else 0.0) - (self.before.ms if self.before else 0.0)
 
 
@@ -32,7 +32,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
     totals: tuple[TotalChange, ...]
     kernels: tuple[KernelChange, ...]
-    """The largest change first; those that take as long as before are left out."""
+    """The largest change first, without unchanged kernels."""
 
 
 def compare(before: Summary, after: Summary) -> Comparison:

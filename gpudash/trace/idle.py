@@ -1,9 +1,9 @@
-"""Why the device had nothing to do, gap by gap.
+"""Attribute the device's idle time to causes, gap by gap.
 
-After the idle time breakdown of Holistic Trace Analysis
-(https://hta.readthedocs.io/en/latest/source/features/idle_time_breakdown.html): a gap has the
-cause that keeps the next event of the device from beginning. There it is told for each stream,
-here for the device as a whole, and waiting for another stream and for communication are told apart.
+This follows the idle time breakdown of Holistic Trace Analysis
+(https://hta.readthedocs.io/en/latest/source/features/idle_time_breakdown.html): a gap has the cause
+that delays the device's next event. There each stream has its gaps; here the device as a whole has
+them, and waits for another stream and for communication are separate causes.
 """
 
 import msgspec
@@ -16,7 +16,7 @@ from gpudash.trace.summary import CAUSES
 
 
 class Gaps(msgspec.Struct, frozen=True):
-    """When no stream was busy; each column has shape (n,)."""
+    """Gaps in which no stream was busy; each column has shape (n,)."""
 
     begin_us: NDArray[np.float64]
     length_us: NDArray[np.float64]
@@ -25,11 +25,11 @@ class Gaps(msgspec.Struct, frozen=True):
 
 
 def gaps_of(events: Events, busy: Spans, begin_us: float, end_us: float) -> Gaps:
-    """Return the gaps between two moments.
+    """Return the gaps between two moments, with their causes.
 
     `host`: the call that launched the next event ended after the gap began, or nothing follows.
     `communication`: that event, or the one that ended at the gap's begin, is a collective.
-    `stream`: the two are in different streams. `other`: anything else, as a kernel's start.
+    `stream`: the two are in different streams. `other`: anything else, such as a kernel's start.
     """
     free = busy.between(begin_us, end_us)
     device = np.flatnonzero(events.are(*ON_DEVICE))

@@ -1,4 +1,4 @@
-"""A trace in columns: what every reader of it works on."""
+"""Define a trace in columns, the form that all analyses use."""
 
 from collections.abc import Callable
 from typing import Literal, TypeAlias, get_args
@@ -11,15 +11,15 @@ from gpudash.protocol import Profiled
 
 LaneKind: TypeAlias = Literal["host", "stream", "copies", "communication"]
 EventKind: TypeAlias = Literal[
-    "operator",  # on a host thread: an operator of torch's
+    "operator",  # on a host thread: a torch operator
     "runtime",  # … a call of the CUDA runtime or driver
     "sync",  # … one that waits for the device
-    "annotation",  # … record_function, or ours
+    "annotation",  # … record_function, or gpudash's
     "kernel",  # on a stream
     "copy",
     "set",  # memset
     "collective",  # on a stream: NCCL's
-    "python",  # on a host thread: a function of Python's, where the trace has stacks
+    "python",  # on a host thread: a Python function, if the trace has stacks
 ]
 KINDS: tuple[EventKind, ...] = get_args(EventKind)
 """`Events.kind` is an index into this."""
@@ -28,7 +28,7 @@ ON_DEVICE: tuple[EventKind, ...] = ("kernel", "copy", "set", "collective")
 
 
 def are(kind: NDArray[np.uint8], *kinds: EventKind) -> NDArray[np.bool_]:
-    """Return which of a column's entries are of these kinds."""
+    """Return a mask of a kind column's entries of these kinds."""
     chosen = np.zeros(len(kind), np.bool_)
     for one in kinds:  # comparing bytes is an order of magnitude faster than looking them up
         chosen |= kind == KINDS.index(one)
@@ -54,12 +54,12 @@ class Events(msgspec.Struct, frozen=True):
     name: NDArray[np.int32]
     """Index into `Trace.names`."""
     lane: NDArray[np.int16]
-    """Index into `Trace.lanes`: of a host event its thread's, of a device event its stream's;
-    copies and collectives are drawn in lanes of their own besides."""
+    """Index into `Trace.lanes`: a host event's thread, or a device event's stream. Copies and
+    collectives are also drawn in lanes of their own."""
     launch: NDArray[np.int32]
-    """Of a device event: the index of the runtime call that launched it; -1 where not known."""
+    """Index of the runtime call that launched a device event; -1 if unknown."""
     bytes: NDArray[np.int64]
-    """Of a copy; else 0."""
+    """Size of a copy; else 0."""
 
     def __len__(self) -> int:
         return len(self.begin_us)
@@ -70,11 +70,11 @@ class Events(msgspec.Struct, frozen=True):
         return self.begin_us + self.duration_us
 
     def are(self, *kinds: EventKind) -> NDArray[np.bool_]:
-        """Return which events are of these kinds."""
+        """Return a mask of the events of these kinds."""
         return are(self.kind, *kinds)
 
     def only(self, keep: NDArray[np.bool_]) -> "Events":
-        """Return the events to keep; those whose launch is not among them have none."""
+        """Return the events to keep; launches that are not kept become -1."""
         place = np.where(keep, np.cumsum(keep, dtype=np.int32) - 1, -1).astype(np.int32)
         launch = self.launch[keep]
         return Events(
@@ -89,13 +89,13 @@ class Events(msgspec.Struct, frozen=True):
 
 
 class Links(msgspec.Struct, frozen=True):
-    """From operators of a forward pass to those of the backward pass that belong to them.
+    """Links from operators of a forward pass to their operators in the backward pass.
 
     Each column has shape (n,).
     """
 
     forward_us: NDArray[np.float64]
-    """When it begins, since the trace's first event."""
+    """Begin of the forward operator, since the trace's first event."""
     forward_lane: NDArray[np.int16]
     backward_us: NDArray[np.float64]
     backward_lane: NDArray[np.int16]
@@ -110,28 +110,28 @@ class TraceStep(msgspec.Struct, frozen=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """A Chrome trace of torch.profiler's, as it is worked on."""
+    """A Chrome trace of torch.profiler."""
 
     name: str
-    """The file's."""
+    """The file's name."""
     names: tuple[str, ...]
     lanes: tuple[TraceLane, ...]
     events: Events
     links: Links | None = None
-    """None where there is no backward pass."""
+    """None without a backward pass."""
     steps: tuple[TraceStep, ...] = ()
-    """From torch's `ProfilerStep#N` annotations; none where the trace has none."""
+    """From torch's `ProfilerStep#N` annotations; empty without them."""
     began_ns: int | None = None
-    """Unix time of its first event; None where the trace does not say."""
+    """Unix time of its first event; None if the trace does not have it."""
     dropped: int = 0
-    """Events that contradict themselves: kernels before their launch, negative lengths."""
+    """Number of impossible events, such as kernels before their launch or negative durations."""
     profiled: Profiled | None = None
-    """What gpudash noted in the file itself."""
+    """Gpudash's own notes in the file."""
     device: str = ""
-    """The GPU's name; empty where no device was traced."""
+    """The GPU's name; empty if no device was traced."""
     is_cut: bool = False
-    """The file ends early; what it holds until there is here."""
+    """Whether the file ends early; its events up to there are here."""
 
     def named(self, matches: Callable[[str], object]) -> NDArray[np.bool_]:
-        """Return which events have such a name."""
+        """Return a mask of the events whose name matches."""
         return np.array([bool(matches(name)) for name in self.names] or [False])[self.events.name]

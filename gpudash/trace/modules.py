@@ -1,4 +1,4 @@
-"""Which module of the training the calls of a trace were made in."""
+"""Find the module in which each call of a trace was made."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,9 @@ from gpudash.trace.nesting import ROUNDING_US, innermost
 
 
 def modules_around(trace: Trace, calls: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return of each call the innermost module's event, −1 for none.
+    """Return the innermost module's event around each call, −1 for none.
 
-    What a backward pass does belongs to the module of the operator that it goes back to.
+    A call in a backward pass belongs to the module of its operator in the forward pass.
     """
     events = trace.events
     is_module = trace.named(lambda name: name.startswith(MODULE))
@@ -27,7 +27,7 @@ def modules_around(trace: Trace, calls: NDArray[np.bool_]) -> NDArray[np.intp]:
 
 
 def _links_in(events: Events, links: Links, around: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the first link that goes back within each of these events, −1 for none."""
+    """Return the first link whose backward operator lies in each of these events, −1 for none."""
     found = np.full(len(around), -1, np.intp)
     end_us = events.end_us
     for lane in np.unique(links.backward_lane):
@@ -48,7 +48,7 @@ def _at(
     at_us: NDArray[np.float64],
     lane: NDArray[np.int16],
 ) -> NDArray[np.intp]:
-    """Return the innermost of the containers at each of these moments, −1 for none."""
+    """Return the innermost container at each of these moments, −1 for none."""
     chosen = np.flatnonzero(containers)
     none = np.zeros(len(chosen) + len(at_us), np.int64)
     both = Events(

@@ -1,15 +1,15 @@
-"""What the name of a kernel or a copy tells."""
+"""Interpret the names of kernels, copies and operators."""
 
 import re
 from typing import Literal, TypeAlias
 
 Direction: TypeAlias = Literal["to device", "to host", "on device", "other"]
 MODULE = "nn.Module: "
-"""torch puts it before a module's name."""
+"""Torch's prefix of a module's name."""
 BACKWARD = re.compile(r"autograd::engine::evaluate_function\b.*", re.DOTALL)
-"""How autograd names what it does for one operator of the forward pass."""
+"""Matches autograd's event for one operator of the forward pass."""
 STEP = re.compile(r"ProfilerStep#(\d{1,15})")
-"""How torch names the annotation of a step."""
+"""Matches torch's annotation of a step."""
 _DIRECTIONS: dict[str, Direction] = {
     "HtoD": "to device",
     "DtoH": "to host",
@@ -22,29 +22,29 @@ _TENSOR_CORES = re.compile(
     r"|flash_(fwd|bwd)|fmha_cutlass[FB]_b?f16|fort_native_sdpa",
     re.IGNORECASE,
 )
-"""Of cuBLAS, cuDNN, CUTLASS and flash attention."""
+"""Matches kernels of cuBLAS, cuDNN, CUTLASS and flash attention."""
 _PRODUCTS = re.compile(
     r"mm_?($|_)|matmul|conv(\d|olution|_depth|_tbc)|(^|_)linear($|_backward)|attention|attn"
     r"|rnn|lstm|gru|(^|_)(add)?mv_?$|dot$|cdist|einsum|(^|_)(bi|tri)linear$"
 )
-"""Operators of torch's own that multiply matrices, by their names."""
+"""Matches torch operators that multiply matrices, …"""
 _WITHOUT = re.compile(r"flatten_weight|reorder|_thnn_")
-"""… but for these, which move weights or work element by element."""
+"""… except these, which move weights or work element by element."""
 _NAMESPACE = re.compile(r"(\(anonymous namespace\)|\w+)::")
 
 
 def uses_tensor_cores(kernel: str) -> bool:
-    """Return whether its name says so; what a compiler named says nothing."""
+    """Return whether the kernel's name shows it; compiler-generated names do not."""
     return _TENSOR_CORES.search(kernel) is not None
 
 
 def has_product(operator: str) -> bool:
-    """Return whether one of torch's operators, without its namespace, multiplies matrices."""
+    """Return whether a torch operator, named without its namespace, multiplies matrices."""
     return _PRODUCTS.search(operator) is not None and _WITHOUT.search(operator) is None
 
 
 def copied(name: str) -> tuple[Direction, bool | None]:
-    """Return a copy's direction, and whether the host's side of it is pinned."""
+    """Return a copy's direction, and whether its host memory is pinned."""
     found = _COPY.match(name)
     if found is None:
         return "other", None
@@ -54,7 +54,7 @@ def copied(name: str) -> tuple[Direction, bool | None]:
 
 
 def short(kernel: str) -> str:
-    """Return a kernel's name without what it returns, takes, and where it is declared."""
+    """Return a kernel's name without return type, arguments and namespaces."""
     name = _NAMESPACE.sub("", kernel.removeprefix("void "))
     depth = 0
     for i, character in enumerate(name):

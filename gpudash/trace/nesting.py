@@ -1,4 +1,4 @@
-"""Which event of a thread lies in which."""
+"""Find the events of a thread that enclose others."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,9 @@ ROUNDING_US = 0.01
 def innermost(
     events: Events, containers: NDArray[np.bool_], inner: NDArray[np.bool_]
 ) -> NDArray[np.intp]:
-    """Return, for each of the inner events in order, the innermost container around it, or −1.
+    """Return the innermost container around each inner event, in order; −1 for none.
 
-    Both are on the same lane; nothing contains itself.
+    Both are on the same lane. No event contains itself.
     """
     chosen = np.flatnonzero(containers | inner)
     order = np.lexsort((-events.duration_us[chosen], events.begin_us[chosen], events.lane[chosen]))
@@ -21,9 +21,9 @@ def innermost(
     lane, end_us = events.lane[chosen], events.begin_us[chosen] + events.duration_us[chosen]
     contains_until_us = np.where(containers[chosen], end_us + ROUNDING_US, -np.inf)
     around = np.arange(-1, len(chosen) - 1)
-    # Pointer jumping: each event first points at the one that begins before it. Where that one ends
-    # too early, so does all that it has passed over itself, and its pointer is taken over. All jump
-    # at once, so the rounds are few.
+    # Pointer jumping: each event first points at the one that begins before it. If that one ends
+    # too early, so do all events that it has passed over itself, and its pointer is taken over.
+    # All events jump at once, so there are few rounds.
     looking = np.arange(len(chosen))
     while len(looking):
         there = around[looking]

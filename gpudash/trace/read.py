@@ -1,7 +1,7 @@
-"""A Chrome trace of torch.profiler's, read into columns without ever holding its text.
+"""Read a Chrome trace of torch.profiler into columns, without holding its whole text.
 
-The file is decoded in pieces that end between two events and are made whole documents. Where its
-layout shows no such places, it is decoded at once.
+The file is decoded in pieces that end between two events and are completed to documents. If its
+layout has no such places, it is decoded at once.
 """
 
 import re
@@ -39,17 +39,17 @@ from gpudash.trace.names import MODULE, STEP
 
 PIECE_BYTES = 512 << 10
 BETWEEN_PASSES = "fwdbwd"
-"""The category of an arrow from an operator to what the backward pass does for it."""
+"""The category of an arrow from an operator to its operator in the backward pass."""
 BESIDES = frozenset({"", BETWEEN_PASSES})
-"""Categories of what is no event, and tells of others."""
+"""Categories of metadata and arrows, which are no events."""
 LARGEST_BYTES = 1 << 30
-"""Of a file that is decoded at once."""
+"""Most bytes of a file that is decoded at once."""
 MOST_LANES = 2**15 - 1
 BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|cat|name|pid|tid|ts)"\s*:)')
-"""Between two events. Within a text the quotes would be escaped; within `args` the piece cannot be
-made whole, and the file is decoded at once."""
+"""Matches the border between two events. In a string its quotes would be escaped. In `args` the
+piece cannot be completed, and the file is decoded at once."""
 TAIL_BYTES = 16 << 10
-"""The last border of a piece is nearly always in these."""
+"""End of a piece that nearly always contains its last border."""
 CATEGORIES: dict[str, EventKind] = {
     "cpu_op": "operator",
     "python_function": "python",
@@ -71,20 +71,20 @@ BY_NAME: dict[EventKind, tuple[EventKind, re.Pattern[str]]] = {
     "kernel": ("collective", COLLECTIVE),
     "operator": ("annotation", CALL_OF_MODULE),
 }
-"""Of a category's events, those whose names match are of another kind."""
+"""Kinds of events that depend on the name, besides the category."""
 
 
 class _NoTraceError(Exception):
-    """Why a file is none."""
+    """The file is no trace; the text says why."""
 
 
 Micros: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
-"""No moment of a trace is further away."""
+"""A time of a trace, within bounds."""
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Place: TypeAlias = tuple[int | str, int | str]
-"""A process and a thread of it, or a device and a stream."""
+"""A process and its thread, or a device and its stream."""
 _What: TypeAlias = tuple[str, str, int | str, int | str]
-"""Category, name and place: one look-up for each event tells all three."""
+"""Category, name and place: one look-up per event for all three."""
 
 
 class _Args(msgspec.Struct, frozen=True, gc=False):
@@ -123,7 +123,7 @@ _decode = msgspec.json.Decoder(_Document).decode
 
 
 def read(path: Path) -> Trace:
-    """Return the trace in a `.json` or `.json.gz`; of a file that ends early what is in it.
+    """Return the trace in a `.json` or `.json.gz`; a file that ends early is read up to there.
 
     Raises UsageError, in one line.
     """
@@ -144,7 +144,7 @@ def read(path: Path) -> Trace:
 
 
 def _inside(sentence: str) -> str:
-    """Return a sentence as it goes on after a colon."""
+    """Return a sentence in the form it has after a colon."""
     begin = sentence[:2]
     return plain((begin.lower() if begin.istitle() else begin) + sentence[2:])
 
@@ -164,13 +164,13 @@ def _plain(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
-    unpack = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)  # of gzip
+    unpack = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)  # gzip format
     while data := file.read(PIECE_BYTES // 8):
         yield unpack.decompress(data)
 
 
 def _pieces(data: Iterator[bytes]) -> Iterator[_Document | None]:
-    """Yield the file as documents of less than a megabyte; at last None where it ends early."""
+    """Yield the file as documents of less than a megabyte, and a final None if it ends early."""
     opening, rest = b"", bytearray()
     for piece in data:
         if border := _last_border(piece):
@@ -211,7 +211,7 @@ def _last_border(data: bytes) -> re.Match[bytes] | None:
 
 
 class _Columns:
-    """Events in the order of the file, until `trace` puts them into order."""
+    """Collects events in the order of the file; `trace` sorts them."""
 
     def __init__(self) -> None:
         self._whats: defaultdict[_What, int] = defaultdict()
@@ -226,7 +226,7 @@ class _Columns:
         self._is_trace = self._is_cut = False
 
     def add(self, document: _Document | None) -> None:
-        """Add what a piece of the file says; None for one that is cut."""
+        """Add a piece of the file; None marks a file that ends early."""
         if document is None:
             self._is_cut = True
             return
@@ -260,7 +260,7 @@ class _Columns:
             self._columns[column].append(np.fromiter(values, dtype, len(kept)))
 
     def trace(self, name: str) -> Trace:
-        """Return all of it. Raises _NoTraceError."""
+        """Return the whole trace. Raises _NoTraceError."""
         if not self._is_trace:
             raise _NoTraceError("it has no traceEvents")
         if not self._whats:
@@ -288,7 +288,7 @@ class _Columns:
             bytes=column["bytes"],
         )
         kept = consistent(events, self._until_us - first_us)
-        if len(kept) and (stray_us := kept.begin_us[0]):  # the first one had a time of nowhere
+        if len(kept) and (stray_us := kept.begin_us[0]):  # the first event had an impossible time
             kept = msgspec.structs.replace(kept, begin_us=kept.begin_us - stray_us)
             first_us += stray_us
         return Trace(
@@ -306,7 +306,7 @@ class _Columns:
         )
 
     def _lanes(self, places: Iterable[Place], streams: Collection[Place]) -> dict[Place, TraceLane]:
-        """Return threads, the main one first, then streams."""
+        """Return threads, the main thread first, then streams."""
         found = []
         devices = {pid for pid, _ in streams}
         for pid, tid in places:
@@ -339,14 +339,14 @@ class _Columns:
 
 
 def _kind(category: str, name: str) -> int:
-    """Return the index into KINDS."""
+    """Return a kind as an index into KINDS."""
     kind = CATEGORIES[category]
     other, names = BY_NAME.get(kind, (kind, None))
     return KINDS.index(other if names is not None and names.match(name) else kind)
 
 
 def _launches(kind: NDArray[np.uint8], correlation: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return the call with the same correlation of each device event; -1 for all others."""
+    """Return each device event's call with the same correlation; -1 for all other events."""
     found = np.full(len(kind), -1, np.int32)
     calls = np.flatnonzero(are(kind, "runtime", "sync") & (correlation > 0))
     launched = np.flatnonzero(are(kind, *ON_DEVICE) & (correlation > 0))

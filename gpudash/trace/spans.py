@@ -1,4 +1,4 @@
-"""Times at which something was busy."""
+"""Compute with spans of busy time."""
 
 from collections.abc import Sequence
 
@@ -8,31 +8,31 @@ from numpy.typing import NDArray
 
 
 class Spans(msgspec.Struct, frozen=True):
-    """Times that do not touch each other, in order."""
+    """Spans in order that do not touch each other."""
 
     begin_us: NDArray[np.float64]
     end_us: NDArray[np.float64]
 
     @property
     def total_us(self) -> float:
-        """All of them together."""
+        """Sum of all spans."""
         return float((self.end_us - self.begin_us).sum())
 
     def within(self, begin_us: float, end_us: float) -> "Spans":
-        """Return what of them lies between two moments."""
+        """Return the spans clipped to the time between two moments."""
         begin = np.clip(self.begin_us, begin_us, end_us)
         end = np.clip(self.end_us, begin_us, end_us)
         return Spans(begin[end > begin], end[end > begin])
 
     def between(self, begin_us: float, end_us: float) -> "Spans":
-        """Return what of this time they leave free; all of them must lie in it."""
+        """Return the free spans between two moments; all spans must lie there."""
         begin = np.concatenate(([begin_us], self.end_us))
         end = np.concatenate((self.begin_us, [end_us]))
         return Spans(begin[end > begin], end[end > begin])
 
 
 def union(begin_us: NDArray[np.float64], end_us: NDArray[np.float64]) -> Spans:
-    """Return when at least one was busy."""
+    """Return the spans in which at least one event was busy."""
     order = np.argsort(begin_us, kind="stable")
     begin_us, end_us = begin_us[order], np.maximum.accumulate(end_us[order])
     is_first = np.ones(len(order), np.bool_)
@@ -41,13 +41,13 @@ def union(begin_us: NDArray[np.float64], end_us: NDArray[np.float64]) -> Spans:
 
 
 def ends_last(end_us: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return for each event, in the order of begin, the index of the latest end up to it."""
+    """Return for each event, in order of begin, the index of the latest end so far."""
     is_latest = end_us >= np.maximum.accumulate(end_us)
     return np.maximum.accumulate(np.where(is_latest, np.arange(len(end_us)), 0))
 
 
 def overlap(all_spans: Sequence[Spans]) -> Spans:
-    """Return when two or more of them were busy, moments of no length included."""
+    """Return the spans in which two or more were busy, including those of length 0."""
     begins = np.concatenate([spans.begin_us for spans in all_spans])
     ends = np.concatenate([spans.end_us for spans in all_spans])
     at_us = np.concatenate((begins, ends))

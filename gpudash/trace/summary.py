@@ -1,6 +1,6 @@
-"""What a step's time goes into, by its trace. Times are means for one step, in milliseconds.
+"""Define the summary of a trace. Times are means for one step, in milliseconds.
 
-The records load no numpy: every screen knows them, also without a trace.
+The records load no numpy, because every screen imports them, even without a trace.
 """
 
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from gpudash.trace.model import Trace
 
 IdleCause: TypeAlias = Literal["host", "stream", "communication", "other"]
-"""Why the device had nothing to do: the host had launched nothing, a stream waited for another,
-a collective was waited for, or neither can be told."""
+"""Why the device idled: the host had launched nothing, a stream waited for another stream, or for a
+collective, or the cause is unknown."""
 CAUSES: tuple[IdleCause, ...] = get_args(IdleCause)
 
 
 class StreamUse(msgspec.Struct, frozen=True):
-    """One stream."""
+    """The use of one stream."""
 
     label: str
     busy_ms: float
@@ -28,20 +28,20 @@ class StreamUse(msgspec.Struct, frozen=True):
 
 
 class KernelUse(msgspec.Struct, frozen=True):
-    """One kernel, by name: all of its launches in a step together."""
+    """One kernel by name, with all its launches in a step."""
 
     name: str
     operator: str
-    """That launched most of them; empty where unknown."""
+    """The operator of most launches; empty if unknown."""
     module: str
-    """As torch names it; empty where unknown."""
+    """Torch's name of the module; empty if unknown."""
     count: float
     ms: float
     uses_tensor_cores: bool
 
 
 class OperatorUse(msgspec.Struct, frozen=True):
-    """One operator on the host, without what it calls."""
+    """One operator on the host, without nested calls."""
 
     name: str
     count: float
@@ -53,7 +53,7 @@ class CopyUse(msgspec.Struct, frozen=True):
 
     direction: Direction
     is_pinned: bool | None
-    """Of the host's memory; None where there is none, or it is not known."""
+    """Whether the host's memory is pinned; None if there is none, or it is unknown."""
     count: float
     mib: float
     ms: float
@@ -64,7 +64,7 @@ class SyncUse(msgspec.Struct, frozen=True):
     """One line that made the host wait for the device."""
 
     file: str
-    """Empty where only the operator is known, which is in `what`."""
+    """Empty if only the operator is known, which is in `what`."""
     line: int
     function: str
     what: str
@@ -73,7 +73,7 @@ class SyncUse(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What was traced."""
+    """The summary of a trace."""
 
     steps: int
     step_ms: float
@@ -81,52 +81,52 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     on_device: bool
     """Whether the trace holds device events; without any, the device's values are None or empty."""
     loader_ms: float | None = None
-    """Inside `next` of a DataLoader, on the host; None where the trace has none."""
+    """The host's time inside `next` of a DataLoader; None if the trace has none."""
     busy_ms: float | None = None
-    """At least one stream at work."""
+    """Time with at least one stream at work."""
     idle_ms: dict[IdleCause, float] = {}
-    """With `busy_ms` it adds up to `step_ms`."""
+    """By cause; together with `busy_ms` it adds up to `step_ms`."""
     streams: tuple[StreamUse, ...] = ()
     overlap_ms: float | None = None
-    """Two or more streams at work; None with a single stream."""
+    """Time with two or more streams at work; None with a single stream."""
     kernels: tuple[KernelUse, ...] = ()
     """The longest first."""
     operators: tuple[OperatorUse, ...] = ()
     launches: float | None = None
-    """Calls that put kernels or graphs into a stream; those that copy are not counted."""
+    """Calls that launch kernels or graphs, without calls that copy."""
     launch_ms: float | None = None
-    """The host spent in these calls."""
+    """The host's time in these calls."""
     copy_call_ms: float | None = None
-    """The host spent in calls that copy: one from pageable memory holds it up."""
+    """The host's time in calls that copy; a copy from pageable memory makes it wait."""
     copies: tuple[CopyUse, ...] = ()
     gaps: tuple[tuple[float, float, float], ...] = ()
     """(least µs, gaps a step, ms a step) by class: from 0, 10, 100 µs, 1, 10 ms on."""
     tensor_core_pct: float | None = None
-    """Of kernel time, in kernels that use tensor cores by their names."""
+    """Share of kernel time in kernels that use tensor cores, by their names."""
     syncs: tuple[SyncUse, ...] = ()
-    """The longest first; calls that waited at least a moment, and those that torch warned of. With
-    them copies from or to memory that is not pinned, which hold the host up as well."""
+    """The longest first: calls that waited, and calls that torch warned of. They include copies from
+    or to memory that is not pinned, which make the host wait as well."""
     blocked_ms: float | None = None
-    """The host waited for the device, all syncs together; what copies took it is `copy_call_ms`."""
+    """The host's waits for the device in all syncs; `copy_call_ms` has its time in copies."""
     communication_ms: float | None = None
     exposed_ms: float | None = None
-    """Of communication: nothing else ran on the device meanwhile."""
+    """Communication while nothing else ran on the device."""
     mfu_pct: float | None = None
-    """Model flops against the measured peak, in a step as long as `profiled.untraced_step_ms`, or
-    as a traced one where that is None; None where flops or peak are unknown."""
+    """Model flops against the measured peak, in a step of `profiled.untraced_step_ms`, or of a
+    traced one if that is None; None if flops or peak are unknown."""
     dropped: int = 0
     profiled: Profiled | None = None
     device: str = ""
-    """The GPU's name; empty where no device was traced."""
+    """The GPU's name; empty if no device was traced."""
     is_cut: bool = False
-    """The trace's file ends early."""
+    """Whether the trace's file ends early."""
 
 
 def summarise(trace: "Trace") -> Summary:
-    """Return where the time of the traced steps went, between the first's begin and the last's end.
+    """Return the summary of the time from the first traced step's begin to the last one's end.
 
-    Without annotated steps that is the whole trace.
+    Without annotated steps this is the whole trace.
     """
-    from gpudash.trace import accounting  # noqa: PLC0415  # numpy, not before there is a trace
+    from gpudash.trace import accounting  # noqa: PLC0415  # loads numpy
 
     return accounting.account(trace)

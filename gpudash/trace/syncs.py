@@ -1,9 +1,9 @@
-"""Which lines made the host wait for the device, and for how long.
+"""Find the lines that made the host wait for the device, and for how long.
 
-Calls were noted in the training process, by line; the trace knows how long the host waited.
-A call was noted when its operator had just returned. So what it waited for is in the last
-operator that began before, on its thread. A backward pass may run on another thread, and torch
-tells of its waits when it is over: those are in the operators of autograd that are left.
+The training process noted calls by line, and the trace has the host's waits. A call was noted just
+after its operator had returned. So its wait lies in the last operator that began before, on the
+same thread. A backward pass may run on another thread, and torch reports its waits at the end: they
+lie in the remaining operators of autograd.
 """
 
 import math
@@ -21,22 +21,22 @@ from gpudash.trace.names import BACKWARD, STEP
 from gpudash.trace.summary import SyncUse
 
 Indices: TypeAlias = NDArray[np.int64]
-"""Of events."""
+"""Indices of events."""
 Noted: TypeAlias = Sequence[tuple[float, SyncCall]]
-"""Calls and their µs on the trace's time axis, −∞ where that is unknown; in the order of time."""
+"""Calls with their µs on the trace's time axis, −∞ if unknown; in order of time."""
 
 OPERATOR = re.compile(r"(?!autograd::)\w+::\w+")
-"""As torch's dispatcher names one."""
+"""Matches operator names of torch's dispatcher."""
 STAGED = re.compile(r"Memcpy .*Pageable.*")
-"""A copy from or to memory that is not pinned: the call that launches it waits."""
+"""Matches a copy from or to memory that is not pinned: its launching call waits."""
 NOTED_WITHIN_US = 10_000.0
-"""A call goes on once it has the interpreter's lock, which another thread may hold a while."""
+"""A call may be noted this late, since it needs the GIL, which another thread may hold."""
 
 
 def syncs(trace: Trace) -> tuple[SyncUse, ...]:
-    """Return what made the host wait within the traced steps; the longest first.
+    """Return the lines that made the host wait within the traced steps, the longest wait first.
 
-    Every event that waits is in exactly one of them, and so is every call that was noted.
+    Every waiting event is in exactly one of them, and so is every noted call.
     """
     waits = _waits(trace)
     operators = _outermost(trace, OPERATOR, waits)
@@ -74,7 +74,7 @@ def _waits(trace: Trace) -> Indices:
     is_staged = events.are("copy") & trace.named(STAGED.fullmatch) & (events.launch >= 0)
     is_wait[events.launch[is_staged]] = True
     annotated = events.are("annotation") & trace.named(STEP.fullmatch)
-    if annotated.any():  # then the profiler waits, and torch's own does once more
+    if annotated.any():  # after the steps gpudash's profiler waits, and then torch's
         is_wait &= events.begin_us < events.end_us[annotated].max()
     return np.flatnonzero(is_wait & (_step_of(trace, events.begin_us) >= 0))
 
@@ -88,13 +88,13 @@ def _noted(trace: Trace) -> Noted:
 
 
 def _at_us(trace: Trace, call: SyncCall) -> float:
-    if trace.began_ns is None or not call.file:  # of the allocator's retries, the number is known
+    if trace.began_ns is None or not call.file:  # an allocator's retry has no time
         return -math.inf
     return (call.at_ns - trace.began_ns) / 1e3
 
 
 def _claims(trace: Trace, groups: Indices, noted: Noted) -> dict[int, SyncCall]:
-    """Return whose the groups of waits are, each named by the operator around them."""
+    """Return the call of each group of waits; a group is named by the operator around it."""
     events = trace.events
     begins_us, ends_us = events.begin_us, events.end_us
     of_thread = {
@@ -124,7 +124,7 @@ def _claims(trace: Trace, groups: Indices, noted: Noted) -> dict[int, SyncCall]:
 
 
 def _step_of(trace: Trace, at_us: NDArray[np.float64]) -> Indices:
-    """Return the index of the step at each moment, −1 outside; a trace without steps is one."""
+    """Return the index of the step at each moment, −1 outside; without steps, 0 everywhere."""
     if not trace.steps:
         return np.zeros(len(at_us), np.int64)
     begins = np.array([step.begin_us for step in trace.steps])
@@ -134,7 +134,7 @@ def _step_of(trace: Trace, at_us: NDArray[np.float64]) -> Indices:
 
 
 def _outermost(trace: Trace, name: re.Pattern[str], inner: Indices) -> Indices:
-    """Return of each inner event the outermost operator of such a name around it; −1 for none."""
+    """Return the outermost operator with a matching name around each inner event; −1 for none."""
     events = trace.events
     ends_us = events.end_us
     is_operator = events.are("operator") & trace.named(name.fullmatch)

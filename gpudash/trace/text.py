@@ -1,4 +1,4 @@
-"""A profile in plain text, at most 80 columns wide."""
+"""Format a profile as plain text, at most 80 columns wide."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ from gpudash.trace.summary import CopyUse, IdleCause, KernelUse, Summary, SyncUs
 WIDTH = 80
 LABEL = 34
 MOST = 10
-"""Lines of a table."""
+"""Most lines of a table."""
 CAUSES: dict[IdleCause, str] = {
     "host": "the host had launched nothing",
     "stream": "waited for another stream",
@@ -106,7 +106,7 @@ def _row(
 
 
 def _untraced(summary: Summary) -> str:
-    """Return which step the flops are of."""
+    """Return whether the flops are of an untraced or a traced step."""
     if summary.mfu_pct is None or summary.profiled is None:
         return ""
     untraced_ms = summary.profiled.untraced_step_ms

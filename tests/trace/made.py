@@ -33,7 +33,7 @@ def step(number, ts, dur):
 
 
 def launched(ts, dur, *, call_ts, call_dur=1, stream=7, name="k", cat="kernel", at=MAIN, **args):
-    """A launch and what it launched."""
+    """A launch and the launched event."""
     number = next(_numbers)
     how = "cudaMemcpyAsync" if cat == "gpu_memcpy" else "cudaLaunchKernel"
     return [
@@ -43,7 +43,7 @@ def launched(ts, dur, *, call_ts, call_dur=1, stream=7, name="k", cat="kernel", 
 
 
 def document(events, **also):
-    """All of a file, with the metadata that torch adds."""
+    """A whole file, with the metadata that torch adds."""
     threads = {(one["pid"], one["tid"]) for one in events if one["ph"] == "X"}
     named = [
         {

@@ -6,7 +6,7 @@ BACKWARD = (100, 101)
 
 
 def arrow(number, begin, end):
-    """From an operator to what the backward pass does for it."""
+    """An arrow from an operator to its operator in the backward pass."""
     (ts, (pid, tid)), (back_ts, (back_pid, back_tid)) = begin, end
     one = {"cat": "fwdbwd", "name": "fwdbwd", "id": number}
     return [

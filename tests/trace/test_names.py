@@ -49,7 +49,7 @@ def test_kernels_whose_names_do_not(kernel):
         ("something else", ("other", None)),
     ],
 )
-def test_a_copys_name_tells_its_direction_and_the_hosts_memory(name, expected):
+def test_a_copys_name_has_its_direction_and_the_hosts_memory(name, expected):
     assert copied(name) == expected
 
 
@@ -71,5 +71,5 @@ def test_a_copys_name_tells_its_direction_and_the_hosts_memory(name, expected):
         ("", ""),
     ],
 )
-def test_a_short_name_tells_neither_arguments_nor_namespaces(kernel, expected):
+def test_a_short_name_has_neither_arguments_nor_namespaces(kernel, expected):
     assert short(kernel) == expected

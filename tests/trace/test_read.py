@@ -32,7 +32,7 @@ EVENTS = [
 
 
 def seen(trace):
-    """What a trace holds, in a form that can be compared."""
+    """A trace's contents, in a form that can be compared."""
     events = trace.events
     return [
         (
@@ -130,13 +130,13 @@ def test_a_moment_beyond_all_time_is_refused_in_a_line(tmp_path, ts):
         trace_of(tmp_path, operator("a", ts, 1), operator("b", 5, 1))
 
 
-def test_what_gpudash_noted_is_read_back(tmp_path):
+def test_gpudashs_notes_are_read_back(tmp_path):
     noted = Profiled(at_s=1.0, path="t.json", first_step=7, steps=3, steps_ms=12.0, took_ms=30.0)
     assert trace_of(tmp_path, *EVENTS, gpudash=as_json(noted)).profiled == noted
     assert trace_of(tmp_path, *EVENTS, gpudash={"of": "another version"}).profiled is None
 
 
-def test_what_gpudash_noted_may_be_no_text(tmp_path):
+def test_gpudashs_notes_may_be_invalid_text(tmp_path):
     whole = json.dumps(document([EVENTS[0]])).encode()
     path = tmp_path / "trace.json"
     path.write_bytes(b'{"gpudash": {"type": "Profiled", "path": "\xff"}, ' + whole[1:])
@@ -179,7 +179,7 @@ def test_the_main_thread_is_the_first_lane_and_streams_follow_by_number(tmp_path
         ("cudaLaunchKernel", False),
     ],
 )
-def test_calls_that_wait_are_told_from_others(name, waits, tmp_path):
+def test_calls_that_wait_are_distinguished_from_others(name, waits, tmp_path):
     assert trace_of(tmp_path, call(name, 0, 1)).events.are("sync").tolist() == [waits]
 
 
@@ -189,12 +189,12 @@ def test_a_trace_of_the_host_alone_has_no_device(tmp_path):
     assert [lane.kind for lane in trace.lanes] == ["host"]
 
 
-def test_nothing_in_a_name_reaches_the_terminal_unseen(tmp_path):
+def test_control_characters_of_a_name_do_not_reach_the_terminal(tmp_path):
     trace = trace_of(tmp_path, operator("\x1b[31mred", 0, 1), launched(5, 1, call_ts=1, stream=3))
     assert "␛[31mred" in trace.names
 
 
-def test_a_real_trace_is_whole():
+def test_a_real_trace_is_read_completely():
     trace = read(H200)
     assert (trace.device, len(trace.steps), trace.dropped) == ("NVIDIA H200", 1, 0)
     kernels = trace.events.are("kernel")
@@ -207,7 +207,7 @@ def test_a_real_trace_is_whole():
     ]
 
 
-def test_what_torch_writes_here_is_read(tmp_path):
+def test_a_trace_of_the_installed_torch_is_read(tmp_path):
     import torch
     from torch.profiler import ProfilerActivity, profile, schedule
 
@@ -226,7 +226,7 @@ def test_what_torch_writes_here_is_read(tmp_path):
     assert "aten::mm" in trace.names
 
 
-# ── what cannot be read ─────────────────────────────────────────────────────────────────
+# ── errors ─────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -269,7 +269,7 @@ def test_a_trace_cut_anywhere_is_read_until_there_or_refused_in_one_line(
         (b"\x1f\x8bno gzip at all", "cannot read"),
     ],
 )
-def test_what_is_no_trace_is_refused_in_one_line(data, why, tmp_path):
+def test_other_files_are_refused_in_one_line(data, why, tmp_path):
     path = tmp_path / "trace.json"
     path.write_bytes(data)
     with pytest.raises(UsageError) as refused:

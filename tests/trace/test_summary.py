@@ -35,7 +35,7 @@ def test_values_are_means_for_one_step(tmp_path):
     assert summary.launches == 1.5
 
 
-def test_what_lies_outside_of_the_steps_is_not_counted(tmp_path):
+def test_events_outside_of_the_steps_are_not_counted(tmp_path):
     before = [operator("before", 0, 50), launched(60, 10, call_ts=10)]
     summary = summary_of(tmp_path, *before, step(1, 100, 100), launched(150, 10, call_ts=110))
     assert summary.step_ms == pytest.approx(0.1)
@@ -57,7 +57,7 @@ def test_without_device_events_the_devices_values_are_unknown(tmp_path):
     assert [one.name for one in summary.operators] == ["aten::mm"]
 
 
-def test_a_step_tells_how_long_it_waits_for_the_loader(tmp_path):
+def test_a_step_has_its_wait_for_the_loader(tmp_path):
     name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
     waits = [event("user_annotation", name, ts, 600) for ts in (0, 1000)]
     summary = summary_of(tmp_path, step(1, 0, 1000), step(2, 1000, 1000), *waits)
@@ -108,7 +108,7 @@ def test_a_gap_within_a_replayed_graph_is_not_the_hosts(tmp_path):
     assert idle(summary_of(tmp_path, step(1, 100, 100), *events)) == {"other": pytest.approx(0.02)}
 
 
-def test_gaps_are_told_by_class(tmp_path):
+def test_gaps_are_counted_by_class(tmp_path):
     begins = [0, 15, 130, 230]
     events = [launched(10 + ts, 10, call_ts=1) for ts in begins]
     gaps = summary_of(tmp_path, step(1, 10, 240), *events).gaps
@@ -133,7 +133,7 @@ def test_streams_overlap_while_two_are_busy(tmp_path):
     ]
 
 
-def test_a_single_stream_has_no_overlap_to_tell(tmp_path):
+def test_a_single_stream_has_no_overlap(tmp_path):
     assert summary_of(tmp_path, launched(100, 100, call_ts=10)).overlap_ms is None
 
 
@@ -243,7 +243,7 @@ def test_a_wait_after_the_last_launch_and_one_of_another_thread_hold_nothing_up(
     assert summary.blocked_ms == 0
 
 
-def test_what_made_the_host_wait_is_in_the_summary(tmp_path):
+def test_lines_that_made_the_host_wait_are_in_the_summary(tmp_path):
     summary = summary_of(
         tmp_path,
         step(1, 0, 500),
@@ -296,7 +296,7 @@ def test_mfu_is_of_the_step_as_it_is_without_tracing_where_that_is_known():
     [None, profiled(precision="tf32"), profiled(gflop=1000.0), profiled(steps_ms=0.0)],
     ids=["nothing noted", "peak of another precision", "above the peak", "no time"],
 )
-def test_mfu_is_unknown_where_it_would_mean_nothing(note):
+def test_mfu_is_unknown_if_it_would_mean_nothing(note):
     assert mfu_pct(note) is None
 
 

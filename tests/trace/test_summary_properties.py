@@ -1,4 +1,4 @@
-"""Whatever ran: times add up, and a count microsecond by microsecond finds the same."""
+"""Times add up in any trace, and agree with a count microsecond by microsecond."""
 
 import json
 
@@ -44,7 +44,7 @@ def summary_of(path, kernels):
 
 
 def busy_by_stream(trace):
-    """Which microsecond which stream was busy in, counted one by one."""
+    """The microseconds in which each stream was busy, counted one by one."""
     events, (one,) = trace.events, trace.steps
     length = round(one.end_us - one.begin_us)
     busy = {}
@@ -80,7 +80,7 @@ def test_no_part_is_negative_or_larger_than_its_whole(path, kernels):
 
 
 @given(SPANS, SPANS)
-def test_spans_are_what_counting_finds(left, right):
+def test_spans_agree_with_counting(left, right):
     def counted(spans):
         row = np.zeros(LENGTH + 20, bool)
         for begin, length in spans:
@@ -101,7 +101,7 @@ def test_spans_are_what_counting_finds(left, right):
 
 @st.composite
 def trees(draw, begin=0, end=64, depth=3):
-    """Spans that lie in one another or beside each other, as calls of a thread do."""
+    """Spans that nest or follow each other, like calls of a thread."""
     found = [(begin, end)]
     at = begin + 1
     while depth and at + 2 < end and draw(st.booleans()):
@@ -112,7 +112,7 @@ def trees(draw, begin=0, end=64, depth=3):
 
 
 @given(trees(), st.data())
-def test_the_innermost_around_is_what_looking_at_all_finds(path, spans, data):
+def test_the_innermost_container_agrees_with_a_full_search(path, spans, data):
     path.write_text(
         json.dumps(document([operator(f"{i}", b, e - b) for i, (b, e) in enumerate(spans)])),
         encoding="utf-8",

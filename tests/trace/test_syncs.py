@@ -21,7 +21,7 @@ LANES = (
 )
 BACKWARD = "autograd::engine::evaluate_function: IndexBackward0"
 STEPS = 2
-"""That gpudash noted in the trace."""
+"""Calls noted in the trace by gpudash."""
 
 
 def trace(events, calls=(), *, steps=((0, 1000),), began_ns=BEGAN_NS):
@@ -68,7 +68,7 @@ def unlined(what, *, count=1.0, blocked_ms):
 
 
 def item(at_us, waits_us):
-    """Return what `.item()` leaves in a trace."""
+    """Return the events of `.item()` in a trace."""
     return [
         (at_us, waits_us + 2, "operator", "aten::item"),
         (at_us + 1, waits_us, "sync", "cudaStreamSynchronize"),
@@ -110,7 +110,7 @@ def test_a_call_without_a_wait_in_the_trace_counts():
     assert syncs(trace([], [call(100)])) == (use(blocked_ms=0.0),)
 
 
-def test_a_call_long_after_a_wait_has_nothing_to_do_with_it():
+def test_a_call_long_after_a_wait_does_not_claim_it():
     calls = [call(20 + NOTED_WITHIN_US)]
     assert syncs(trace(item(10, 5), calls, steps=[(0, 1e6)])) == (
         unlined("aten::item", blocked_ms=0.005),
@@ -125,7 +125,7 @@ def test_a_wait_on_another_thread_is_not_this_ones():
     )
 
 
-def test_retries_of_the_allocator_count_whenever_they_are_told():
+def test_retries_of_the_allocator_count_whenever_they_are_reported():
     retry = call(9_999, 0, "allocator retry", file="", function="")
     assert syncs(trace([], [retry])) == (unlined("allocator retry", blocked_ms=0.0),)
 
@@ -148,7 +148,7 @@ def test_a_wait_that_nobody_noted_has_the_name_of_the_outermost_operator():
     )
 
 
-def test_the_profilers_own_wait_for_the_last_step_is_none_of_the_trainings():
+def test_the_profilers_own_wait_for_the_last_step_is_not_counted():
     events = [
         (0, 899, "annotation", "ProfilerStep#0"),
         *item(100, 50),
@@ -185,7 +185,7 @@ def test_a_wait_before_a_noted_one_is_not_blamed_on_its_line():
     )
 
 
-# ---- a backward pass tells of its waits when it is over
+# ---- waits of a backward pass, which are reported at its end
 
 
 @pytest.mark.parametrize("lane", [0, 1])
@@ -230,7 +230,7 @@ def test_the_next_steps_backward_is_not_blamed():
 # ---- steps
 
 
-def test_what_is_outside_of_the_steps_does_not_count():
+def test_events_outside_of_the_steps_do_not_count():
     events = [*item(10, 20), (600, 300, "sync", "cudaDeviceSynchronize")]
     assert syncs(trace(events, [call(35), call(950)], steps=[(100, 500)])) == ()
 

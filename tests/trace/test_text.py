@@ -75,7 +75,7 @@ def test_a_wait_for_the_next_batch_stands_below_the_step():
     assert lines[2].split() == ["waits", "for", "the", "next", "batch", "4.00", "ms", "80", "%"]
 
 
-def test_the_line_that_waits_is_told_however_long_its_path_is():
+def test_the_line_that_waits_is_shown_however_long_its_path_is():
     file = f"/home/{'deeply/' * 12}losses/masked.py"
     sync = SyncUse(file, 1041, "step", "nonzero", 1.0, 0.5)
     lines = summary_lines(Summary(steps=1, step_ms=5.0, on_device=True, syncs=(sync,)))
@@ -96,7 +96,7 @@ def test_no_line_is_wider_than_a_terminal(real):
 @pytest.mark.parametrize(
     ("untraced_ms", "which"), [(4.2, "untraced: 4.20 ms"), (None, "while traced")]
 )
-def test_of_which_step_the_flops_are_is_said(untraced_ms, which):
+def test_the_step_of_the_flops_is_named(untraced_ms, which):
     noted = Profiled(
         at_s=0.0,
         path="",
@@ -111,7 +111,7 @@ def test_of_which_step_the_flops_are_is_said(untraced_ms, which):
     assert line in summary_lines(summary)
 
 
-def test_of_a_long_table_the_rest_is_counted(real):
+def test_the_rest_of_a_long_table_is_counted(real):
     lines = summary_lines(real, most=3)
     assert f"{'':20}and {len(real.kernels) - 3} more" in lines
 

@@ -244,9 +244,7 @@ def test_stacks_show_who_is_missing_if_all_have_joined():
     job.say(0, Stack(at_s=job.ended_s, text=REDUCE, joined=joined))
     job.say(1, Stack(at_s=job.ended_s, text=LOAD))
     assert job.after(15).missing == (1,)
-    assert (
-        clauses(job.after(15))[0] == "all ranks that tell have joined all_reduce #1,418 (25 MiB)"
-    )
+    assert clauses(job.after(15))[0] == "all ranks that tell have joined all_reduce #1,418 (25 MiB)"
 
 
 def test_a_rank_in_another_collective_of_the_same_number_is_named():
