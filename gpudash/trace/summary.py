@@ -104,7 +104,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     tensor_core_pct: float | None = None
     """Share of kernel time in kernels that use tensor cores, by their names."""
     syncs: tuple[SyncUse, ...] = ()
-    """The longest first: calls that waited, and calls that torch warned of. They include copies from
+    """The longest first: calls that waited, and calls that torch warned of. With copies from
     or to memory that is not pinned, which make the host wait as well."""
     blocked_ms: float | None = None
     """The host's waits for the device in all syncs; `copy_call_ms` has its time in copies."""
