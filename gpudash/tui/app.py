@@ -36,7 +36,7 @@ from gpudash.tui.keys import ACTIVE
 from gpudash.tui.look import Look
 from gpudash.tui.palette import entries
 from gpudash.tui.preferences import Preferences, Tab
-from gpudash.tui.screens.dialog import AskText, Told
+from gpudash.tui.screens.dialog import AskText, ShowLines
 from gpudash.tui.screens.help import Help
 from gpudash.tui.screens.main import REMEMBERED, MainScreen
 from gpudash.tui.screens.replay import ReplayScreen
@@ -159,16 +159,16 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self._main.show(mail)
         owners = self.control.snapshot.memory_owners
         if owners is not None and owners != known_owners:
-            self._tell_owners(owners)
+            self._show_owners(owners)
         if self._timeline is not None and self._timeline.is_current:
             self._timeline.show_bars()
         if self.control.ending and self.control.dead:
             self._quit()
 
-    def _tell_owners(self, told: MemoryOwners) -> None:
+    def _show_owners(self, owners: MemoryOwners) -> None:
         """Show a report that the user requested, unless a dialog is open; the log has it too."""
-        if told.answers and self.screen is self._main:
-            self._open(Told(owners_title(told), owner_lines(told)))
+        if owners.answers and self.screen is self._main:
+            self._open(ShowLines(owners_title(owners), owner_lines(owners)))
 
     def remembered(self) -> Preferences:
         """Return the preferences to save for the next run."""
@@ -217,7 +217,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         if self._main.answer is not None:
             snapshot, cores = self.control.snapshot, self.control.cores
             lines = why_lines(self._main.answer, snapshot, cores, self._main.profile)
-            self._open(Told(f"why: {self._main.answer.title}", lines))
+            self._open(ShowLines(f"why: {self._main.answer.title}", lines))
 
     def action_copy(self) -> None:
         """Copy the verdict, the row or the lever that has the focus."""

@@ -84,7 +84,7 @@ class Control:
         self._asked_pause: Request[bool] | None = None
         self._asked_comparison: Request[bool] | None = None  # True to begin one, False to end it
         self._asked_profile: Request[Profiled | None] | None = None  # with the previous profile
-        self.profile_told = ""
+        self.profile_note = ""
         """Status of a profile that was made: it is being read, or why it cannot be."""
         self._edits = UndoStack()
         self._asked_restart: Request[Plan] | None = None
@@ -96,7 +96,7 @@ class Control:
         self.ending = False
         """Whether the dashboard waits for a script's end to quit."""
         self._completing: str | None = None  # the recording that the user has ended
-        self._told: RecordingError | None = None
+        self._shown_failure: RecordingError | None = None
 
     @cached_property
     def engine(self) -> Engine:
@@ -373,8 +373,8 @@ class Control:
         shown = self._concluded()
         if shown.verdict is None:  # value B may not even run
             raise UsageError("the A/B has no verdict: there is nothing to keep")
-        told = self._settle_on(shown.lever, shown.b)
-        return f"{told}; {key_for('code')} shows the lines for your own script"
+        notice = self._settle_on(shown.lever, shown.b)
+        return f"{notice}; {key_for('code')} shows the lines for your own script"
 
     def back(self) -> str:
         """Set value A of the last A/B; return a notice. Raises UsageError without an A/B."""
@@ -510,9 +510,9 @@ class Control:
         return self.snapshot.profiling or self._asked_profile is not None
 
     @property
-    def profile_said(self) -> str:
+    def profile_status(self) -> str:
         """The status line's text about a profile."""
-        return f"profiling {PROFILED_STEPS} steps …" if self.profiling else self.profile_told
+        return f"profiling {PROFILED_STEPS} steps …" if self.profiling else self.profile_note
 
     def check_profilable(self) -> None:
         """Raise UsageError if no steps can be traced now."""
@@ -525,7 +525,7 @@ class Control:
     def profile(self, path: Path) -> None:
         """Trace the next steps. Raises UsageError."""
         self.check_profilable()
-        self.profile_told = ""
+        self.profile_note = ""
         number = self.engine.profile(PROFILED_STEPS, path)
         self._asked_profile = Request(number, self.snapshot.profile)
 
@@ -562,8 +562,8 @@ class Control:
             return None
         completing, self._completing = self._completing, None
         ended, failure = before.recording, self.engine.recording_failure
-        told, self._told = self._told, failure
-        if ended is None or completing is not None or failure is not told:
+        shown, self._shown_failure = self._shown_failure, failure
+        if ended is None or completing is not None or failure is not shown:
             return None  # status and log show a failure
         if self.snapshot.state == "failed" and not ended.rows:
             return None  # nothing was written: there is no file

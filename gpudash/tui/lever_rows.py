@@ -28,7 +28,7 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a change keeps the weights, as in a user's script."""
     default: str | None = None
     """The default; None if the value is the default."""
-    said: str = ""
+    result: str = ""
     """Result of the newest A/B of the lever: `on +16.9 % [+16.5, +17.3]`; empty without one."""
     context: str = ""
     """Conditions of that A/B: value A, pairs, and levers that differ from now."""
@@ -61,7 +61,7 @@ def lever_rows(
             refusal=refusal(name, snapshot.levers),
             keeps_weights=bool(snapshot.levers),
             default=None if left_to_auto or value == default else default,
-            said=wording.said(shown) if shown else "",
+            result=wording.result_of(shown) if shown else "",
             forecast=str(fitting(lever, active, snapshot) or ""),
             context=wording.context(shown, active) if shown else "",
         )

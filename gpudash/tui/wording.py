@@ -19,7 +19,7 @@ FEWEST_PAIRS = 4
 """Fewest pairs for an interval to be shown: with fewer it varies too much."""
 
 
-def said(shown: ComparisonShown) -> str:
+def result_of(shown: ComparisonShown) -> str:
     """Return the result of a comparison: `on +16.9 % [+16.5, +17.3]`."""
     if shown.change is None:
         return f"{shown.b} {fmt.ABSENT}"

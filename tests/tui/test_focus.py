@@ -9,7 +9,7 @@ from textual import events
 from gpudash.snapshot import Snapshot, State
 from gpudash.tui.keys import KEYS, REPLAY_KEYS
 from gpudash.tui.screens.chooser import Chooser
-from gpudash.tui.screens.dialog import AskChoice, AskText, Confirm, Told
+from gpudash.tui.screens.dialog import AskChoice, AskText, Confirm, ShowLines
 from gpudash.tui.screens.help import Help
 from gpudash.tui.screens.main import PANELS
 from gpudash.tui.screens.recipe import TakeHome
@@ -424,7 +424,7 @@ async def test_words_in_borders_are_buttons():
         await d.click("u undo")
         assert [c["batch_size"] for (c,) in d.engine.told("change")] == ["16", "8"]
         await d.click("e why")
-        assert isinstance(d.app.screen, Told)
+        assert isinstance(d.app.screen, ShowLines)
         await d.press("escape")
         await d.click("x try")
         assert len(d.engine.told("compare")) == 1
@@ -518,7 +518,7 @@ async def test_every_key_in_every_state_works_and_asks_only_what_can_be(name):
         (("c",), TakeHome),
         (("w",), AskChoice),
         (("r",), AskText),
-        (("e",), Told),
+        (("e",), ShowLines),
         (("question_mark",), Help),
         (("ctrl+q",), Confirm),
         (("ctrl+p",), None),

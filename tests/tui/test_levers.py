@@ -175,7 +175,7 @@ async def test_the_list_has_its_room_before_the_explanation():
 
 
 ODD = (
-    own("שכבה של קידוד", "ערך ארוך מאוד " * 9, default="א", said="ב +5.0 %", context="נגד א"),
+    own("שכבה של קידוד", "ערך ארוך מאוד " * 9, default="א", result="ב +5.0 %", context="נגד א"),
     own("a-name-longer-than-any-panel-is-wide-" * 4, "b" * 200),
     own("many", "choice-59", choices=tuple(f"choice-{n}" for n in range(60)), default="choice-0"),
     own("電源", "電" * 60, pending="源" * 60),

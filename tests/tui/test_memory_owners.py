@@ -3,7 +3,7 @@
 import msgspec
 
 from gpudash.protocol import MemoryOwners, Owner
-from gpudash.tui.screens.dialog import Told
+from gpudash.tui.screens.dialog import ShowLines
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import training
 
@@ -27,17 +27,17 @@ async def test_the_answer_opens_when_it_comes_and_once():
         await d.press("M")
         assert d.engine.told("memory_owners") == [()]
         await d.show(knowing(told()))
-        assert isinstance(d.app.screen, Told)
+        assert isinstance(d.app.screen, ShowLines)
         assert "train.py:42 in step" in d.text()
         await d.press("escape")
         await d.show(knowing(told()))
-        assert not isinstance(d.app.screen, Told)
+        assert not isinstance(d.app.screen, ShowLines)
 
 
 async def test_memory_that_ran_out_opens_nothing():
     async with dashboard(snapshot=ABLE) as d:
         await d.show(knowing(told(answers=())))
-        assert not isinstance(d.app.screen, Told)
+        assert not isinstance(d.app.screen, ShowLines)
 
 
 async def test_an_open_dialog_is_left_alone():

@@ -98,20 +98,20 @@ def test_a_lever_knows_what_its_newest_ab_has_found_and_where_that_was():
     slower = compared(40, a="off", b="on", change=-0.02, low=-0.03, high=-0.01, verdict="slower")
     control = after(batch_size="32")
     row = rows(control)["pipelined"]
-    assert (row.said, row.context) == (
+    assert (row.result, row.context) == (
         "on +6.0 % [+5.9, +6.1]",
         "against off, 40 pairs, batch_size=8",
     )
-    assert rows(control)["batch_size"].said == ""
+    assert rows(control)["batch_size"].result == ""
     snapshot = control.snapshot
     newer = changed(slower, settings=others(batch_size="32"))
     control.take(changed(snapshot, verdicts=(*snapshot.verdicts, newer)))
     row = rows(control)["pipelined"]
-    assert (row.said, row.context) == ("on -2.0 % [-3.0, -1.0]", "against off, 40 pairs")
+    assert (row.result, row.context) == ("on -2.0 % [-3.0, -1.0]", "against off, 40 pairs")
 
 
 def test_no_interval_is_said_of_fewer_than_four_pairs():
-    assert rows(after(changed(CONCLUDED, pairs=3)))["pipelined"].said == "on +6.0 %"
+    assert rows(after(changed(CONCLUDED, pairs=3)))["pipelined"].result == "on +6.0 %"
 
 
 def test_a_default_is_told_where_the_lever_is_set_otherwise():
