@@ -1,8 +1,8 @@
-"""The lines of PyTorch that do in one's own script what a lever does here.
+"""Recipes: the lines of PyTorch that do in the user's script what a lever does here.
 
-A recipe is a script, `recipes/LEVER/VALUE.py`: its docstring says what to know, the rest is the
-lines. What varies in them is `N`, a lever's number; `model` and the like are the reader's own.
-They are read here, never imported, so importing this costs no torch; tests run what is shown.
+A recipe is a script, `recipes/LEVER/VALUE.py`: its docstring is the note, the rest are the lines.
+`N` in them stands for a lever's number; `model` and similar names are the reader's own. Recipes
+are read here and never imported, so this module imports no torch. Tests run the recipes.
 """
 
 import ast
@@ -23,7 +23,7 @@ BEFORE = {
     "loss": "nonzero",
     "rotation": "per_image",
 }
-"""The value whose script a lever's other ones change, where that is not the plain loop."""
+"""The value against whose script a lever's other scripts are marked, instead of the plain loop."""
 OWN = "The lines are in the workload itself: this lever is of its own."
 ANY = "any"
 """Stands for every value without a script of its own."""
@@ -31,27 +31,27 @@ ANY = "any"
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How one value of a lever is written in PyTorch."""
+    """The PyTorch script for one value of a lever."""
 
     note: str
-    """What to know before it is copied: whether the losses change, what goes with it."""
+    """What to know before copying: whether the losses change, and what else is needed."""
     code: str
-    """The script; empty where there is nothing to write, and `note` says why."""
+    """The script; empty if there is nothing to write, and `note` says why."""
     marked: tuple[str, ...]
-    """The script's lines after `+`, `-` or a blank: added, removed, or as they were before."""
+    """The script's lines after `+` (added), `-` (removed) or a blank (unchanged)."""
     before: str
-    """What they are marked against, in words."""
+    """The script that they are marked against, in words."""
 
     @property
     def legend(self) -> str:
-        """What the marks and the names mean."""
+        """Explanation of the marks and of the names."""
         return f"Marked against {self.before}. Names that nothing defines are your own."
 
 
 def recipe(lever: Lever, value: str | None = None) -> Recipe:
-    """Return the recipe of a value in canonical form; of a number yet to be chosen, without one.
+    """Return the recipe of a canonical value; without a value, with `N` for the number.
 
-    A lever of a user's own has none.
+    The recipe of a user's own lever has no code.
     """
     if not (SCRIPTS / lever.name).is_dir():
         return Recipe(note=OWN, code="", marked=(), before="")
@@ -73,7 +73,7 @@ def recipes(lever: Lever) -> dict[str, Recipe]:
 
 
 def _name(lever: str, value: str) -> str:
-    """Return the first of the scripts that may hold it: its own, one for all, that of `off`."""
+    """Return the name of a value's script: its own, the lever's for any value, or a shared one."""
     names = (f"{lever}/{value}", f"{lever}/{ANY}")
     return next((name for name in names if (SCRIPTS / f"{name}.py").exists()), value)
 
@@ -87,10 +87,10 @@ def _script(name: str) -> tuple[str, str]:
 
 
 def _marked(before: str, after: str) -> Iterator[str]:
-    """Yield all lines of `after`, and among them those of `before` that it has not."""
+    """Yield the lines of `after`, and among them the removed lines of `before`, with marks."""
     if not after or before == after:
         yield from (f" {line}" for line in after.splitlines())
         return
     lines, whole = before.splitlines(), len(before)
     changes = unified_diff(lines, after.splitlines(), n=whole, lineterm="")
-    yield from list(changes)[3:]  # after two names and a place
+    yield from list(changes)[3:]  # after the diff's header
