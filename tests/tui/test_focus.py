@@ -68,14 +68,14 @@ async def test_an_arrow_typed_right_after_a_digit_means_the_panel_of_the_digit()
         before = d.app._main.pane.tab
         await d.press_together("5", "right")
         assert d.app._main.pane.tab != before
-        assert d.engine.told("change") == []
+        assert d.engine.calls_of("change") == []
 
 
 async def test_an_arrow_typed_right_before_the_cursor_moves_changes_the_lever_that_had_it():
     async with dashboard(snapshot=training()) as d:
         await d.choose("batch_size")
         await d.press_together("right", "down")
-        assert [list(change) for (change,) in d.engine.told("change")] == [["batch_size"]]
+        assert [list(change) for (change,) in d.engine.calls_of("change")] == [["batch_size"]]
         assert d.app._main.levers.chosen.name != "batch_size"
 
 
@@ -219,7 +219,7 @@ async def test_slash_finds_a_lever_or_in_the_pane_a_row_or_a_line(size, before, 
         assert d.notices() == []
 
 
-async def test_what_is_not_found_is_told():
+async def test_an_unsuccessful_search_says_so():
     async with dashboard(snapshot=training()) as d:
         await d.press("slash", *"xyz", "enter")
         assert d.notices() == ["nothing found for 'xyz'"]
@@ -422,12 +422,12 @@ async def test_words_in_borders_are_buttons():
         assert focused(d) == ["levers"]
         await d.press("plus")
         await d.click("u undo")
-        assert [c["batch_size"] for (c,) in d.engine.told("change")] == ["16", "8"]
+        assert [c["batch_size"] for (c,) in d.engine.calls_of("change")] == ["16", "8"]
         await d.click("e why")
         assert isinstance(d.app.screen, ShowLines)
         await d.press("escape")
         await d.click("x try")
-        assert len(d.engine.told("compare")) == 1
+        assert len(d.engine.calls_of("compare")) == 1
 
 
 @SIZES

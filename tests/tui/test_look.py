@@ -1,4 +1,4 @@
-"""What is configured of the dashboard counts, comes before what is remembered, and leaves that."""
+"""The dashboard's configuration overrides saved preferences, and does not change them."""
 
 import msgspec
 import pytest
@@ -53,11 +53,11 @@ async def test_an_action_has_its_configured_keys_and_no_others():
     )
     async with dashboard(look=look, snapshot=training()) as d:
         await d.press("p")
-        assert d.engine.told("pause") == [()]
+        assert d.engine.calls_of("pause") == [()]
         await d.press("f5", "exclamation_mark", "plus", "equals_sign")
-        assert d.engine.told("change") == [({"batch_size": "16"},), ({"batch_size": "32"},)]
+        assert d.engine.calls_of("change") == [({"batch_size": "16"},), ({"batch_size": "32"},)]
         await d.press("space")
-        assert d.engine.told("change")[-1] == ({"pipelined": "off"},)
+        assert d.engine.calls_of("change")[-1] == ({"pipelined": "off"},)
         assert "p pause" in d.lines()[-1]
         assert "space pipeline" in d.lines()[-1]
         await d.press("question_mark")

@@ -1,4 +1,4 @@
-"""`M`: who owns device memory, asked of the training and shown when it has answered."""
+"""`M` requests who owns device memory; the report is shown when it arrives."""
 
 import msgspec
 
@@ -25,7 +25,7 @@ def knowing(owners: MemoryOwners):
 async def test_the_answer_opens_when_it_comes_and_once():
     async with dashboard(snapshot=ABLE) as d:
         await d.press("M")
-        assert d.engine.told("memory_owners") == [()]
+        assert d.engine.calls_of("memory_owners") == [()]
         await d.show(knowing(told()))
         assert isinstance(d.app.screen, ShowLines)
         assert "train.py:42 in step" in d.text()
@@ -48,12 +48,12 @@ async def test_an_open_dialog_is_left_alone():
         assert d.app.screen is before
 
 
-async def test_a_run_that_cannot_tell_is_not_asked():
+async def test_a_run_without_memory_owners_is_not_asked():
     async with dashboard(snapshot=training()) as d:
         await d.press("M")
-        assert d.engine.told("memory_owners") == []
+        assert d.engine.calls_of("memory_owners") == []
         assert d.notices() == ["who owns memory is not recorded here"]
     ended = msgspec.structs.replace(ABLE, state="finished")
     async with dashboard(snapshot=ended) as d:
         await d.press("M")
-        assert d.engine.told("memory_owners") == []
+        assert d.engine.calls_of("memory_owners") == []
