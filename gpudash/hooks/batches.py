@@ -1,4 +1,4 @@
-"""Batches that the script waits for: whose they are, how long it waited, how much they hold."""
+"""Follows the script's DataLoaders: the waits for batches, and the batches' sizes."""
 
 import time
 from threading import get_ident
@@ -11,24 +11,24 @@ from gpudash.hooks.tally import total
 
 
 class Batches(DeclaredSteps):
-    """Told of each batch that a DataLoader is asked for."""
+    """Handles the events of DataLoaders."""
 
     def begin_anew(self) -> None:
-        """Know nothing of a training."""
+        """Forget the training found so far."""
         super().begin_anew()
         self._fetching = False
         self._asked_s = 0.0
 
     @event("DataLoader")
     def loader_opened(self, iterator: Any, loader: Any) -> bool:
-        """Take that a DataLoader has made an iterator."""
+        """Note that a DataLoader has made an iterator."""
         self._look_up()
         self._feeds.opened(iterator, loader, keeps=self._is_on)
         return False
 
     @event("DataLoader")
     def batch_asked(self, iterator: Any) -> bool:
-        """Take that the script is about to wait for a batch."""
+        """Note that the script is about to wait for a batch; return whether to report the end."""
         if not self._is_on or self._fetching:
             return False
         if self._thread is not None and get_ident() != self._thread:
@@ -39,7 +39,7 @@ class Batches(DeclaredSteps):
                 return True
             self._look_up()
         self._fetching = True
-        self._optimizing = self._backing = 0  # what an exception has left
+        self._optimizing = self._backing = 0  # an exception may have left these above 0
         if self._asides.fetches(self._feeds.loader_id(iterator)):
             self._turn_aside()
         elif self._asides.why is not None or not (self._is_within or self._has_waited):
@@ -50,7 +50,7 @@ class Batches(DeclaredSteps):
 
     @event("DataLoader")
     def batch_arrived(self, iterator: Any, batch: Any) -> bool:
-        """Take that it is there."""
+        """Note that the batch has arrived."""
         now = time.monotonic()
         self._fetching = False
         tally = self._tally
@@ -73,7 +73,7 @@ class Batches(DeclaredSteps):
 
     @event("DataLoader")
     def batch_failed(self, iterator: Any) -> bool:
-        """Take that there was none, or that an exception came instead."""
+        """Note that no batch came: the loader is exhausted, or it raised."""
         self._fetching = False
         self._look_up()
         self._tally.data_s += time.monotonic() - self._asked_s

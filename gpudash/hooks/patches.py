@@ -1,8 +1,8 @@
-"""Where torch is made to tell the tracker what the script does.
+"""Patches torch to report to the tracker what the script does.
 
-Each patch hands on whatever the script gave and got, exceptions too, without a frame of its own
-in their tracebacks. Nothing is kept on objects of the script's. What is patched beside torch's
-public hooks is private or may move: for each a test says so if it does.
+Each patch passes on all arguments, results and exceptions unchanged, without a frame of its own in
+tracebacks. Nothing is stored on objects of the script's. Some of the patched functions are private
+and may move: a test for each fails if they do.
 """
 
 import gc
@@ -28,7 +28,7 @@ from gpudash.instrument.uncompiled import uncompiled
 
 
 def patch(tracker: Tracker) -> None:
-    """Have torch tell the tracker, in this process and what is forked from it."""
+    """Patch torch in this process. A forked child inherits the patches."""
     _patch_optimizers(tracker)
     _patch_scaler(tracker)
     _patch_backward(tracker)
@@ -36,13 +36,13 @@ def patch(tracker: Tracker) -> None:
     _patch_save(tracker)
     _patch_graphs(tracker)
     _patch_freeze(tracker)
-    scripting.ignored_attributes.append(PLACE)  # `torch.jit.script` wants a type of each other
+    scripting.ignored_attributes.append(PLACE)  # else `torch.jit.script` wants its type
     os.register_at_fork(after_in_child=tracker.forget)
 
 
 def _patch_optimizers(tracker: Tracker) -> None:
     def before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        # a subclass may take something else there
+        # a subclass may take something else as second argument
         has_closure = callable(kwargs.get("closure") if len(args) < 2 else args[1])
         with unseen:
             tracker.optimizer_begins(optimizer, has_closure)
@@ -102,7 +102,7 @@ def _patch_backward(tracker: Tracker) -> None:
 def _patch_loaders(tracker: Tracker) -> None:
     advance, redirects = _BaseDataLoaderIter.__next__, tracker.redirects
 
-    # not `__init__`: its warnings name who calls it
+    # not `__init__`: its warnings name their caller
     def telling_new(kind: type[Any], *args: Any, **kwargs: Any) -> Any:
         with unseen:
             make = super(_BaseDataLoaderIter, kind).__new__

@@ -1,7 +1,7 @@
-"""What fully_shard's collectives move: counted where it calls them, by the tensors themselves.
+"""Counts the bytes that fully_shard's collectives move, from the tensors at the calls.
 
-So whatever decides on them is in it: prefetching, resharding, mixed precision, padding, passes that
-send nothing. Both places are private: a test says if one goes, and then nothing is known.
+So prefetching, resharding, mixed precision, padding and passes without communication are all
+included. Both hooked functions are private. If one goes, a test fails and the bytes are unknown.
 """
 
 import sys
@@ -27,17 +27,17 @@ PLACE = f"{FSDP}_fully_shard._fsdp_param_group"
 
 
 class Listener(Hashable, Protocol):
-    """Who is told."""
+    """What receives the collectives."""
 
     def collective_called(self) -> bool:
-        """Take that a collective is on its way; return whether what it moves is to be told."""
+        """Note that a collective was called; return whether to report what it moves."""
 
     def collective_moves(self, moved: Moved | None) -> bool:
-        """Take what it moves; None where nobody knows."""
+        """Note what the collective moves; None: not known."""
 
 
 def are_counted(listener: Listener) -> bool:
-    """Have torch tell of all of them, once it is imported; return whether it does."""
+    """Hook all collectives once torch has imported them; return whether all are hooked."""
     place = sys.modules.get(PLACE)
     ours = None if place is None else _patch(place, listener)
     return ours is not None and all(getattr(place, name) is ours[name] for name in ours)
@@ -74,17 +74,17 @@ PLACES: dict[str, tuple[Callable[[dict[str, Any], Any], Moved | None], set[str]]
         },
     ),
 }
-"""By function: what tells the bytes, and the arguments that it looks at."""
+"""By function: what measures its bytes, and the arguments that this needs."""
 
 
 def _is_torchs(comm: object) -> bool:
-    """Return whether it sends what it is given; one of the script's may compress that."""
+    """Return whether torch itself communicates; an implementation of the script's may compress."""
     return type(comm).__module__.startswith(FSDP)
 
 
 @cache
 def _patch(place: ModuleType, listener: Listener) -> dict[str, Callable[..., Any]] | None:
-    """Return what stands in for the functions; None where they are not as they should be."""
+    """Return the hooks now in place of the functions; None if torch's signatures differ."""
     ours = {}
     for name, (measure, needed) in PLACES.items():
         function = getattr(place, name, None)
@@ -110,7 +110,7 @@ def _telling(
             if listener.collective_called():
                 try:
                     moved = measure(dict(zip(names, args, strict=False), **kwargs), result)
-                except Exception as error:  # private: it may have become something else
+                except Exception as error:  # a private function may have changed
                     if is_from_handler(error):
                         raise
                     moved = None
