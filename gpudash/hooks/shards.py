@@ -37,7 +37,7 @@ class Listener(Hashable, Protocol):
 
 
 def are_counted(listener: Listener) -> bool:
-    """Hook all collectives once torch has imported them; return whether all are hooked."""
+    """Install the hooks once torch has imported fully_shard; return whether all are in place."""
     place = sys.modules.get(PLACE)
     ours = None if place is None else _patch(place, listener)
     return ours is not None and all(getattr(place, name) is ours[name] for name in ours)

@@ -1,9 +1,9 @@
-"""Finds the steps of a training that nobody wrote for us.
+"""Finds the steps and phases of a training that was not written for gpudash.
 
-Told by the patches of torch what the script does, it says when a step ends and which phase begins.
-It listens to one thread, the one that trains: what other threads do, and what gpudash itself tries
-out between steps, is no part of the training. Where another one trains too, it says so. Nothing of
-a failure in here reaches the script: all hooks are off from then on.
+The patches of torch report what the script does. The tracker decides when a step ends and which
+phase begins. It follows one thread, the one that trains. It ignores other threads, and what gpudash
+itself tries out between steps. If another thread trains too, the findings say so. No failure here
+reaches the script: it turns all hooks off.
 """
 
 import sys
@@ -28,38 +28,38 @@ from gpudash.hooks.tally import total
 from gpudash.instrument.collectives import Moved, together
 
 AUTOCAST_EVERY = 16
-"""After so many steps it is looked at again whether a root is called inside an autocast."""
+"""After so many steps, look again whether a root is called inside an autocast."""
 OTHERS_STEPS = 8
-"""After so many of another thread's, and none of the one that is listened to, it is listened to."""
+"""After so many steps of another thread's optimizers, and none of ours, follow that thread."""
 NO_TASK = -1
-"""What autograd calls the backward pass of a thread that runs none."""
+"""Autograd's id of the current backward pass on a thread that runs none."""
 LOSS_EVERY_S = 0.02
-"""No loss is kept more often: no more are shown."""
+"""Seconds between two losses that are kept: no more are shown."""
 
 
 class Tracker(Batches):
-    """Told what the script does, by the patches: an event says whether its end is to be told."""
+    """Handles all events of the script. A begin returns whether to report its end."""
 
     def begin_anew(self) -> None:
-        """Know nothing of a training."""
+        """Forget the training found so far."""
         super().begin_anew()
         self._known = Findings(self)
         self._gradient_sync = GradientSync(self, self.gradient_came)
         self._rounds = Rounds()
         self._loss_s = 0.0
-        self._waiting = 0  # for other processes, how deep
-        self._stepped_within = False  # an optimizer, in this backward pass
+        self._waiting = 0  # depth of nested waits for other processes
+        self._stepped_within = False  # an optimizer has stepped in this backward pass
         self._scaled: tuple[int, Tensor] | None = None  # the id of a scaled loss, and the loss
-        self._bare_backwards = 0  # since an optimizer stepped
-        self._captured: bool | None = None  # whether an optimizer stepped; None: no capture
-        self._others = 0  # steps of another thread's optimizers since the newest step
-        self._others_after = 0  # which is this one
+        self._bare_backwards = 0  # backward passes since an optimizer stepped
+        self._captured: bool | None = None  # an optimizer stepped in the capture; None: no capture
+        self._others = 0  # steps of another thread's optimizers …
+        self._others_after = 0  # … since this step
 
     # ── optimizers ──────────────────────────────────────────────────────────────────────
 
     @event("optimizer")
     def optimizer_begins(self, optimizer: Optimizer, has_closure: bool) -> bool:  # noqa: FBT001
-        """Take that an optimizer is about to step."""
+        """Note that an optimizer is about to step."""
         if get_ident() != self._thread and not self._hears_step():
             return False
         if self.is_skipping:
@@ -68,7 +68,7 @@ class Tracker(Batches):
             self._look_up()
         key = id(optimizer)
         if self._optimizing and key == self._stepping and (has_closure or not self._known.scaler):
-            self._optimizing, self._is_plain = 0, False  # an exception has left it
+            self._optimizing, self._is_plain = 0, False  # an exception may have left it above 0
         self._optimizing += 1
         if self._optimizing > 1:
             self._is_plain = False
@@ -87,7 +87,7 @@ class Tracker(Batches):
 
     @event("optimizer")
     def optimizer_ends(self, optimizer: Optimizer) -> bool:
-        """Take that it has stepped, or was kept from it."""
+        """Note that an optimizer has stepped, or that a hook has kept it from that."""
         if self._parting is not None:
             return self._part(id(optimizer))
         if self.is_skipping and get_ident() == self._thread:
@@ -108,14 +108,14 @@ class Tracker(Batches):
 
     @event("GradScaler")
     def scaler_steps(self) -> bool:
-        """Take that a GradScaler is about to step an optimizer, or to skip it."""
+        """Note that a GradScaler is about to step an optimizer, or to skip the step."""
         self._look_up()
         if not self._known.scaler and self._thread in (None, get_ident()):
             self._known.scaler = self._known.is_news = True
         return False
 
     def _hears_step(self) -> bool:
-        """Return whether another thread's optimizer is of this training: in a backward pass."""
+        """Return whether to count an optimizer step on another thread than the one followed."""
         if self._captured is not None:
             self._captured = True
         if self._thread == NOBODY:
@@ -123,24 +123,25 @@ class Tracker(Batches):
         return self._is_backing_here() or self._hears(trains=True)
 
     def _is_backing_here(self) -> bool:
-        """Return whether this thread, maybe one of autograd's, runs the backward pass."""
-        return self._backing > 0 and torch._C._current_graph_task_id() != NO_TASK  # noqa: SLF001  # nothing public tells
+        """Return whether this thread, maybe autograd's, runs the backward pass."""
+        return self._backing > 0 and torch._C._current_graph_task_id() != NO_TASK  # noqa: SLF001  # no public name
 
     def _hears(self, *, trains: bool = False) -> bool:
-        """Return whether nobody is there to listen to: it is this thread from now on.
+        """Follow this thread if no other is followed; return whether it is followed now.
 
-        `trains`: its optimizer is about to step, so another one that is there is not all there is.
+        `trains`: an optimizer of this thread is about to step, so it may replace a thread that no
+        longer trains.
         """
         if self._thread == NOBODY:
             return False
         if self._thread is not None and _lives(self._thread) and not (trains and self._is_left()):
             return False
         self._thread = get_ident()
-        self._optimizing = self._backing = 0  # what the one before has left
+        self._optimizing = self._backing = 0  # the former thread may have left these above 0
         return True
 
     def _is_left(self) -> bool:
-        """Take that a thread trains beside ours; return whether ours does so no more."""
+        """Note that another thread trains too; return whether the followed one has stopped."""
         if not self._known.other_thread:
             self._known.other_thread = self._known.is_news = True
         if self._others_after != self.steps:
@@ -150,7 +151,7 @@ class Tracker(Batches):
         return self._others > OTHERS_STEPS and not is_busy
 
     def _begin_step(self, key: int) -> None:
-        """Begin an optimizer's step: a step of the training may turn out to have ended."""
+        """Begin an optimizer's step. This may show that the training step before has ended."""
         if self._known.declares:
             return
         begun = self._rounds.begins(key, afresh=self._tally.batches > 0 or not self._feeds.is_fed())
@@ -164,7 +165,7 @@ class Tracker(Batches):
             self._asides.trains()
 
     def _may_end(self) -> None:
-        """End the step if it is over; else note that it may be."""
+        """End the training step if it is over, or note that it may be."""
         ended = Ended.BEFORE if self._known.declares else self._rounds.ends()
         if ended is HERE:
             self._close()
@@ -177,7 +178,7 @@ class Tracker(Batches):
 
     @event("backward")
     def backward_begins(self) -> bool:
-        """Take that a backward pass is about to begin."""
+        """Note that a backward pass is about to begin."""
         if get_ident() != self._thread and not self._hears():
             return self._parting is not None
         if self.is_skipping:
@@ -187,7 +188,7 @@ class Tracker(Batches):
         if self._backing > 1:
             return True
         if self._optimizing and not self._has_closure:
-            self._optimizing = 0  # an exception has left it
+            self._optimizing = 0  # an exception may have left it above 0
         if self._asides.why is not None:
             self._observer.aside(None)
         self._asides.learns()
@@ -198,7 +199,7 @@ class Tracker(Batches):
 
     @event("backward")
     def backward_ends(self, tensors: Any) -> bool:
-        """Take that it has ended, maybe by an exception."""
+        """Note that a backward pass has ended, maybe by an exception."""
         if self._parting is not None:
             return self._part(None)
         self._backing -= 1
@@ -219,7 +220,7 @@ class Tracker(Batches):
             if now >= self._idle_s:
                 self._idle(now)
         if self._stepped_within:
-            self._stepped_within = self._is_plain = False  # on a GPU, by autograd's thread
+            self._stepped_within = self._is_plain = False  # on a GPU, on autograd's thread
             self._may_end()
         elif not self._optimizing and not self._known.declares:
             self._count_bare()
@@ -227,22 +228,22 @@ class Tracker(Batches):
 
     @event("GradScaler")
     def loss_scaled(self, loss: Any, scaled: Any) -> bool:
-        """Take that a GradScaler has scaled a loss, or several."""
-        is_scaled = scaled is not loss and isinstance(loss, Tensor)  # else the scaler is off
+        """Note that a GradScaler has scaled a loss, or several."""
+        is_scaled = scaled is not loss and isinstance(loss, Tensor)  # else the scaler is disabled
         if self._is_on and is_scaled and get_ident() == self._thread:
             self._scaled = id(scaled), loss.detach()
         return False
 
     def _loss(self, tensors: Any) -> Tensor | None:
         scaled, self._scaled = self._scaled, None
-        if scaled is not None:  # something that was made of it is no loss
+        if scaled is not None:  # a tensor computed from the scaled loss is no loss
             tensors = scaled[1] if scaled[0] == id(tensors) else None
         if not isinstance(tensors, Tensor) or tensors.numel() != 1 or not _can_be_read(tensors):
             return None
         return tensors.detach() if tensors.ndim == 0 else tensors.detach().reshape(())
 
     def _count_bare(self) -> None:
-        """Count backward passes without an optimizer: many, and they are the steps."""
+        """Count backward passes without an optimizer step: after many, they are the steps."""
         self._bare_backwards += 1
         if self._known.by_backward:
             self._close()
@@ -250,7 +251,7 @@ class Tracker(Batches):
             self._give_optimizers_up()
 
     def _give_optimizers_up(self) -> None:
-        """Let a backward pass end a step, unless an optimizer is there for the gradients."""
+        """Let each backward pass end a step, unless an optimizer has unused gradients."""
         survey = Survey()
         if survey.has_optimizer_to_come():
             self._known.patience *= 2
@@ -265,9 +266,9 @@ class Tracker(Batches):
 
     @event("gradients")
     def gradient_came(self) -> bool:
-        """Take that a gradient has come that may be the pass's last: it is sent next.
+        """Note a gradient that may be the last of the pass, which is sent next.
 
-        On a GPU this is autograd's thread, and the one that trains waits for it.
+        On a GPU this runs on autograd's thread, while the thread that trains waits for it.
         """
         if self._backing:
             self._mark("backward")
@@ -275,7 +276,7 @@ class Tracker(Batches):
 
     @event("communication")
     def wait_begins(self) -> bool:
-        """Take that the computation is about to wait for other processes."""
+        """Note that the computation is about to wait for other processes."""
         if not self._is_timed or (get_ident() != self._thread and not self._backing):
             return False
         self._waiting += 1
@@ -285,7 +286,7 @@ class Tracker(Batches):
 
     @event("communication")
     def wait_ends(self) -> bool:
-        """Take that it goes on."""
+        """Note that the wait is over."""
         self._waiting -= 1
         if self._waiting == 0:
             self._mark("backward" if self._backing else "forward")
@@ -293,13 +294,13 @@ class Tracker(Batches):
 
     @event("communication")
     def collective_called(self) -> bool:
-        """Take that a collective is on its way; return whether what it moves is to be told."""
+        """Note that a collective was called; return whether to report what it moves."""
         is_looked_at = self._is_timed and not self.is_skipping
         return is_looked_at and (get_ident() == self._thread or self._backing > 0)
 
     @event("communication")
     def collective_moves(self, moved: Moved | None) -> bool:
-        """Take what it moves."""
+        """Add what a collective moves."""
         self._tally.moved = together((self._tally.moved, moved))
         return False
 
@@ -309,7 +310,7 @@ class Tracker(Batches):
     def called(
         self, root: Root, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> bool:
-        """Take that a root is about to be called."""
+        """Note that a root is about to be called."""
         if get_ident() != self._thread or self._backing:
             return False
         learns = module.training and torch.is_grad_enabled()
@@ -324,7 +325,7 @@ class Tracker(Batches):
         return False
 
     def _call(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Take a training call."""
+        """Handle a training call."""
         if self._asides.why is not None:
             self._resume()
         if self._asides.is_between:
@@ -344,7 +345,7 @@ class Tracker(Batches):
 
     @event("torch.save")
     def save_begins(self) -> bool:
-        """Take that the script is about to save a file."""
+        """Note that the script is about to save a file."""
         if not self._is_on or get_ident() != self._thread:
             return False
         self._look_up()
@@ -355,7 +356,7 @@ class Tracker(Batches):
 
     @event("torch.save")
     def save_ends(self) -> bool:
-        """Take that it is saved."""
+        """Note that the file is saved."""
         self._asides.saved()
         self._observer.aside(None)
         self._restart()
@@ -365,7 +366,7 @@ class Tracker(Batches):
 
     @event("gc.freeze")
     def freezes(self) -> bool:
-        """Take that the collector is about to list nothing any more that is there now."""
+        """Note that the script is about to call `gc.freeze`."""
         before_freezing()
         return False
 
@@ -373,7 +374,7 @@ class Tracker(Batches):
 
     @event("CUDA graph")
     def capture_begins(self) -> bool:
-        """Take that a graph is about to be captured: nothing is done now, nor may it be timed."""
+        """Note that a CUDA graph is about to be captured: until its end, nothing is timed."""
         if self._thread is not None and get_ident() != self._thread:
             return False
         self._look_up()
@@ -382,7 +383,7 @@ class Tracker(Batches):
 
     @event("CUDA graph")
     def capture_ends(self, graph: Any) -> bool:
-        """Take that it is captured, or that this has failed."""
+        """Note that a capture has ended, maybe by an exception."""
         if self._captured is not None:
             self._known.graphs[graph] = self._captured
             self._captured, self._thread, self._known.is_news = None, get_ident(), True
@@ -390,7 +391,7 @@ class Tracker(Batches):
 
     @event("CUDA graph")
     def replay_begins(self, graph: Any) -> bool:
-        """Take that a graph is about to be replayed: a step, if an optimizer steps in it."""
+        """Note that a graph is about to be replayed. It is a step if an optimizer steps in it."""
         if get_ident() != self._thread or not self._known.graphs.get(graph):
             return False
         self._begin_step(id(graph))
@@ -399,16 +400,16 @@ class Tracker(Batches):
 
     @event("CUDA graph")
     def replay_ends(self) -> bool:
-        """Take that it is on its way."""
+        """Note that a replay has been enqueued."""
         self._bare_backwards = 0
         self._may_end()
         return False
 
 
 def _can_be_read(loss: Tensor) -> bool:
-    """Return whether it is one real number."""
+    """Return whether the loss is a real number that can be copied to the host."""
     return loss.is_floating_point() and loss.layout == torch.strided and not loss.is_meta
 
 
 def _lives(thread: int) -> bool:
-    return thread in sys._current_frames()  # noqa: SLF001  # `threading` knows its own alone
+    return thread in sys._current_frames()  # noqa: SLF001  # `threading` knows only its own threads

@@ -1,8 +1,8 @@
-"""Where torch has the computation wait for other processes, besides DDP's backward pass.
+"""Hooks the places where torch waits for other processes, besides DDP's backward pass.
 
-fully_shard gathers parameters before it uses them and scatters gradients after; DDP broadcasts
-buffers, such as BatchNorm's, before the forward pass. All of these places are private: a test says
-if one goes.
+fully_shard gathers parameters before it uses them, and scatters gradients afterwards. DDP
+broadcasts buffers, such as BatchNorm's, before the forward pass. All these places are private, and
+a test fails if one goes.
 """
 
 import sys
@@ -27,17 +27,17 @@ PLACES = (
 
 
 class Waits(Hashable, Protocol):
-    """Who is told."""
+    """What receives the waits."""
 
     def wait_begins(self) -> bool:
-        """Take that the computation is about to wait; return whether the end is to be told."""
+        """Note that a wait is about to begin; return whether to report its end."""
 
     def wait_ends(self) -> bool:
-        """Take that it goes on."""
+        """Note that the wait is over."""
 
 
 def listen(waits: Waits) -> None:
-    """Have torch tell of those places that the script has imported."""
+    """Install hooks in the places whose modules the script has imported."""
     for module, owner, names in PLACES:
         if module in sys.modules:
             _patch(getattr(sys.modules[module], owner, None), names, waits)

@@ -1,10 +1,11 @@
-"""What one dashboard asks of the training: pauses, levers, blocks, profiles. Each has one answer.
+"""Obeys one dashboard: pauses, levers, blocks, profiles. Each command gets one answer.
 
-As the worker's loop obeys, but a step at a time: the script goes on when `turn` returns. A change
-that has to be rehearsed on a call of the model's waits for a step; so does what was asked after it.
+It works like the worker's loop, but in turns between two steps: the script goes on when `turn`
+returns. A change that needs a rehearsal waits for a step with a call of the model. Later commands
+wait behind it.
 
-Where other ranks train with this one, a change and a run of blocks wait for the step that travels
-with them, and every switch is agreed: no rank keeps a setting that another could not take.
+With several ranks, changes and runs of blocks wait for the step that the command names. The ranks
+agree on every switch, so no rank keeps a setting that another one refused.
 """
 
 import math
@@ -51,22 +52,22 @@ NO_STOP = "a script of your own ends by itself or by a signal, not at a step"
 
 
 class _Switch(NamedTuple):
-    """Resolved settings on their way to be entered."""
+    """Resolved settings that are about to become active."""
 
     wanted: Settings
     changes: Settings
     began_s: float
     asked: Change | None = None
     leaves: str = ""
-    """Why the run of blocks is over with it."""
+    """Why the run of blocks ends with this switch; empty: it does not."""
     after_step: int = 0
-    """It waits until a step has come after this one."""
+    """The switch waits for a step after this one."""
     topic: str = ""
-    """Of the ranks' decision; empty for a way back, which needs none."""
+    """The name of the ranks' decision; empty for the way back from blocks, which needs none."""
 
 
 class Watch:
-    """One dashboard, from its coming until nothing that it asked for is left in progress."""
+    """One dashboard, until none of its commands is in progress."""
 
     def __init__(self, line: Line, training: Training, reports: Reports) -> None:
         self._line = line
@@ -84,37 +85,37 @@ class Watch:
 
     @property
     def paused(self) -> bool:
-        """Whether the next step is to wait."""
+        """Whether the next step must wait."""
         return self._paused is not None
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is to be seen to at each border."""
+        """Whether every border needs a `turn`."""
         waits = self._waiting is not None or self._tracing is not None or self._history.is_on
         return self._blocks.running or waits or len(self._inbox) > 0
 
     @property
     def is_tracing(self) -> bool:
-        """Whether the steps are profiled."""
+        """Whether a profile is in progress."""
         return self._tracing is not None
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it is left."""
+        """Whether the dashboard has gone and nothing of it is in progress."""
         return self._is_left and not self.is_busy
 
     def read(self) -> None:
-        """Take in what has been asked."""
+        """Read the commands that have arrived; end a profile that has lasted too long."""
         self._inbox += self._line.read()
         if self._tracing is not None and self._tracing.is_overdue:
             self._end_tracing(self._tracing)
 
     def rest(self) -> None:
-        """Wait for what is asked next, not longer than until the next report."""
+        """Wait for the next command, at most until the next report is due."""
         self._line.wait(REPORT_EVERY_S)
 
     def turn(self) -> None:
-        """Do what is to be done between two steps."""
+        """Do everything due between two steps."""
         if self._line.gone and not self._is_left:
             self._leave()
         if self._history.turn(self._training.step):
@@ -131,7 +132,7 @@ class Watch:
             self._decisions.prepare(self._inbox)
 
     def notice(self, before: Settings) -> None:
-        """Tell of settings that are others since, and that nobody has changed: a new loader's."""
+        """Report settings that changed on their own since `before`, as with a new DataLoader."""
         changes = difference(before, self._training.levers.settings)
         if changes:
             self._training.begin_segment()
@@ -142,7 +143,7 @@ class Watch:
         self._history.ran_out(asked_bytes)
 
     def dismiss(self, why: str) -> None:
-        """Answer what has not been answered: nothing will be obeyed any more."""
+        """Answer all open commands: measuring ends, and nothing more will be obeyed."""
         asked = [*self._inbox]
         if self._waiting is not None and self._waiting.asked is not None:
             asked.append(self._waiting.asked)
@@ -164,7 +165,7 @@ class Watch:
         self._training.keep_calls(keep=False)
 
     def _leave(self) -> None:
-        """Undo what only a dashboard is interested in."""
+        """Undo what serves only the dashboard, because it has gone."""
         self._is_left = True
         self._history.stop(GONE)
         self._stay_away(self._inbox, GONE)
@@ -178,11 +179,11 @@ class Watch:
         if self._tracing is not None:
             self._tracing.abandon()
             self._measure_again()
-        if self._blocks.running and not self._training.is_shared:  # else where the ranks decide
+        if self._blocks.running and not self._training.is_shared:  # ranks decide on that
             self._leave_blocks(GONE)
 
     def _stay_away(self, asked: Iterable[AnyCommand], why: str) -> None:
-        """Tell the other ranks not to wait for this one."""
+        """Refuse the ranks' decisions on these commands, so that no rank waits for this one."""
         if self._training.is_shared:
             for command in asked:
                 if due(command) is not None:
@@ -193,19 +194,20 @@ class Watch:
     # ── commands ────────────────────────────────────────────────────────────────────────
 
     def _obey_all(self) -> None:
-        """Obey in order of arrival; in a profile nothing, while a change waits pauses alone.
+        """Obey the commands in order of arrival.
 
-        What is for all ranks holds up what was asked after it, until its step has come.
+        During a profile none is obeyed. While a change waits, only pauses are. A command for all
+        ranks holds up later ones until its step.
         """
         is_held_up = False
         for command in list(self._inbox):
             its_turn = self._waiting is None or isinstance(command, Pause | Resume)
             is_held_up = is_held_up or self.is_tracing or self._decisions.is_early(command)
             if not is_held_up and its_turn and self._obey(command):
-                self._inbox.remove(command)  # only now: after a failure it is to be answered
+                self._inbox.remove(command)  # if obeying fails, `dismiss` still answers it
 
     def _obey(self, command: AnyCommand) -> bool:
-        """Obey; return False where another switch has to come first."""
+        """Obey a command; return False if another switch has to come first."""
         if self._decisions.is_late(command):
             self._decide(command, CAME_LATE, is_late=True)
             return True
@@ -238,7 +240,7 @@ class Watch:
         if self._paused is not None:
             self._paused = None
             self._training.tracker.interrupt()
-            # what the loader has prefetched meanwhile belongs to no block
+            # prefetched batches would distort the block
             self._begin_block()
         self._line.send(Resumed(at_s=time.monotonic(), answers=(command.id,)))
 
@@ -275,7 +277,7 @@ class Watch:
     def _decide(
         self, command: AnyCommand, refusal: str | None = None, *, is_late: bool = False
     ) -> bool:
-        """Return whether all ranks obey it; else answer it."""
+        """Return whether all ranks obey the command; if not, answer it."""
         decided = self._training.decide(topic(command), refusal, is_late=is_late)
         if decided.is_late:
             self._line.send(TooLate(answers=(command.id,)))
@@ -284,7 +286,7 @@ class Watch:
         return decided.refusal is None
 
     def _refuse(self, reason: str, command: AnyCommand | None = None) -> None:
-        """Say what cannot be: what was asked, or the block in progress."""
+        """Refuse a command; without one, refuse the block in progress."""
         block = self._blocks.current
         if isinstance(command, Blocks):
             now_s, answers = time.monotonic(), (command.id,)
@@ -308,7 +310,7 @@ class Watch:
     # ── a profile ───────────────────────────────────────────────────────────────────────
 
     def _trace(self, command: Profile) -> None:
-        """Begin to trace: until it is enough, or until something else is asked."""
+        """Begin a profile, which ends after its steps or at the next command."""
         if self._blocks.running or self.paused:
             why = "the training is paused" if self.paused else "an A/B is running"
             self._refuse(f"{why}: profile it afterwards", command)
@@ -326,7 +328,7 @@ class Watch:
         self._line.send(Paused(at_s=began_s, after_step=self._training.step, why="profile"))
 
     def _trace_on(self, tracing: Tracing) -> bool:
-        """Take that a step is over; return whether the profile is."""
+        """Note that a step is over; return whether the profile is."""
         try:
             if not tracing.border(is_last=len(self._inbox) > 0):
                 return False
@@ -339,7 +341,7 @@ class Watch:
         return True
 
     def _end_tracing(self, tracing: Tracing) -> None:
-        """Tell what came of it."""
+        """Send the profile, or why there is none."""
         try:
             self._line.send(tracing.end())
         except NoProfile as why_not:
@@ -347,7 +349,7 @@ class Watch:
         self._measure_again()
 
     def _measure_again(self) -> None:
-        """Go on; the traced steps are in no rate."""
+        """Measure again; the traced steps count in no rate."""
         self._tracing = None
         self._reports.set_aside()
         self._training.tracker.interrupt()
@@ -356,7 +358,7 @@ class Watch:
     # ── blocks ──────────────────────────────────────────────────────────────────────────
 
     def _turn_blocks(self) -> None:
-        """Go on to the next block when the one in progress has lasted long enough."""
+        """Go to the next block once the one in progress has lasted long enough."""
         blocks, training = self._blocks, self._training
         began_s, lasted = time.monotonic(), blocks.current
         is_over = blocks.is_over(training.step, began_s)
@@ -386,7 +388,7 @@ class Watch:
             self._turn_to(instruction.begin, began_s)
 
     def _turn_to(self, block: Block, began_s: float) -> None:
-        """Begin the block."""
+        """Begin the block on all ranks."""
         levers, decision = self._training.levers, f"{self._decisions.block_topic}.begin"
         try:
             wanted = levers.resolve(self._blocks.baseline | block.changes)
@@ -406,14 +408,14 @@ class Watch:
         self._switch(switch)
 
     def _way_back(self) -> Settings:
-        """Return the changes that lead back to before the blocks, if any are run."""
+        """Return the changes back to the settings from before the blocks; empty without blocks."""
         running, settings = self._blocks.running, self._training.levers.settings
         return difference(settings, self._blocks.baseline) if running else {}
 
     def _begin_block(self) -> None:
         levers, block = self._training.levers, self._blocks.current
         self._blocks.entered(self._training.step, levers.warmup_steps, levers.burst_steps)
-        # a block ends with a whole burst, which has to be seen to end
+        # a block ends with a whole burst of batches, whose end must be seen
         whole = block is not None and levers.burst_steps > 1
         self._training.look_closely(math.inf if whole else levers.warmup_steps + 1)
         self._wall_clock.stop()
@@ -423,8 +425,8 @@ class Watch:
     # ── settings ────────────────────────────────────────────────────────────────────────
 
     def _switch(self, switch: _Switch) -> None:
-        """Enter the settings, at once or, where a rehearsal needs a call, after a step."""
-        shared = self._training.is_shared  # then a call was kept, at the step before
+        """Make the settings active now, or after a step if a rehearsal needs a call."""
+        shared = self._training.is_shared  # several ranks kept a call at the step before
         if not shared and self._training.levers.needs_call(switch.wanted):
             self._wall_clock.stop()
             self._training.keep_calls(keep=True)
@@ -434,7 +436,7 @@ class Watch:
             self._enter(switch)
 
     def _enter(self, switch: _Switch) -> None:
-        began_s = time.monotonic() if switch.after_step else switch.began_s  # it trained meanwhile
+        began_s = time.monotonic() if switch.after_step else switch.began_s  # training went on
         training, blocks = self._training, self._blocks
         refusal = self._try(switch)
         if refusal is not None:
@@ -442,7 +444,7 @@ class Watch:
                 self._refuse(refusal, switch.asked)
                 self._go_on_after_refusal(switch)
                 return
-            training.levers.restore()  # a way back that there always is
+            training.levers.restore()  # always possible
             training.requested = {}
         if switch.leaves:
             blocks.current = None
@@ -453,13 +455,13 @@ class Watch:
             self._line.send(blocks.end(time.monotonic(), switch.leaves))
 
     def _try(self, switch: _Switch) -> str | None:
-        """Enter the settings; return why that cannot be here, or on another rank."""
+        """Make the settings active; return why this rank or another one refuses."""
         training, before, refusal = self._training, self._training.levers.settings, None
         try:
             training.levers.enter(switch.wanted)
         except Refusal as error:
             refusal = str(error)
-        except BaseException:  # our part ends with it: nobody is to wait for this rank
+        except BaseException:  # measuring ends here, and no rank must wait for this one
             if switch.topic:
                 training.decide(switch.topic, FAILED)
             raise
@@ -484,7 +486,7 @@ class Watch:
             self._training.requested = {}
 
     def _go_on_after_refusal(self, switch: _Switch) -> None:
-        """Go on as before, with the next block if it was one that cannot be."""
+        """Go on as before the refused switch; if it was a block, go to the next one."""
         if switch.asked is None:
             self._blocks.current = None
             self._decisions.block_at = self._training.step + 1

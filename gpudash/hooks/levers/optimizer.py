@@ -1,7 +1,6 @@
-"""How the optimizer updates the weights: one fused kernel, a few foreach kernels, or one by one.
+"""Moves how the optimizer updates weights: in one fused kernel, in foreach kernels, or one by one.
 
-A checkpoint or a copy taken meanwhile holds what the script had: its flags, and its device of
-`step`.
+A checkpoint or a copy taken meanwhile has the script's own flags, and its device of `step`.
 """
 
 import inspect
@@ -32,10 +31,10 @@ from gpudash.hooks.levers.rehearsal import reason
 from gpudash.protocol import Settings
 
 WITH_FUSED = (SGD, Adam, AdamW, Adagrad)
-"""They differ from their own fused form by less than 1e-7, and a subclass may compute another
-thing."""
+"""Their fused form differs by less than 1e-7. Subclasses are excluded, as they may compute
+something else."""
 WITHOUT_FUSED = (Adadelta, Adamax, NAdam, RAdam, RMSprop)
-"""They have the two other forms."""
+"""They have only the forms foreach and single."""
 FLAGS = {
     "fused": {"fused": True, "foreach": False},
     "foreach": {"fused": False, "foreach": True},
@@ -43,9 +42,9 @@ FLAGS = {
 }
 AMP = "_step_supports_amp_scaling"
 OWN = (AMP, "_need_device_dtype_check_for_fused")
-"""Attributes that a fused form sets on its optimizer."""
+"""Attributes that a fused optimizer sets on itself."""
 STATE = "__getstate__"
-"""Which pickle and copies ask for, first of the optimizer itself."""
+"""Pickle and copy look this up on the optimizer itself first."""
 Group: TypeAlias = dict[str, Any]
 
 
@@ -114,7 +113,7 @@ class OptimizerForm:
 
 
 class _Moved:
-    """An optimizer whose flags are not its own."""
+    """An optimizer with flags that are not the script's."""
 
     def __init__(self, optimizer: Optimizer, flags: dict[str, bool]) -> None:
         self._optimizer = weakref.ref(optimizer)
@@ -122,7 +121,7 @@ class _Moved:
         self._attributes = {name: vars(optimizer)[name] for name in OWN if name in vars(optimizer)}
         self._hooks: tuple[RemovableHandle, ...] = (
             optimizer.register_state_dict_post_hook(self._as_the_script_had_it),
-            # what is loaded has the flags of the script, as what is saved
+            # loaded groups have the script's flags, as saved ones do
             optimizer.register_load_state_dict_post_hook(self._move),
         )
         self._default = self._flags_of(optimizer.defaults)
@@ -131,7 +130,7 @@ class _Moved:
         self._move(optimizer)
 
     def put_back(self) -> None:
-        """Give the optimizer its own flags back."""
+        """Give the optimizer the script's flags back."""
         optimizer = self._optimizer()
         for hook in self._hooks:
             hook.remove()
@@ -150,18 +149,18 @@ class _Moved:
         for group in optimizer.param_groups:
             group.update(self._flags)
         _place_steps(optimizer.state, optimizer.param_groups)
-        vars(optimizer)[AMP] = self._flags.get("fused", False)  # a GradScaler asks who unscales
+        vars(optimizer)[AMP] = self._flags.get("fused", False)  # tells a GradScaler who unscales
 
     def _flags_of(self, group: Group) -> Group:
-        """Return what a group, or the default of groups to come, has for the flags moved."""
+        """Return the values that a group, or the defaults, has for the moved flags."""
         return {name: group.get(name) for name in self._flags}
 
     def _own(self, optimizer: Optimizer) -> list[Group]:
-        """Return the script's flags of each group; those added meanwhile have the default ones."""
+        """Return the script's flags of each group; groups added meanwhile have its defaults."""
         return [self._groups.get(id(group), self._default) for group in optimizer.param_groups]
 
     def _state(self) -> dict[str, Any]:
-        """Return what a copy is made of, as the script would have it."""
+        """Return the state that a pickle or a copy would have without the lever."""
         optimizer = self._optimizer()
         assert optimizer is not None, "whom it is asked of"
         states = defaultdict(dict, {one: dict(state) for one, state in optimizer.state.items()})
@@ -189,7 +188,7 @@ def _place_steps(states: Mapping[Tensor, dict[str, Any]], groups: Iterable[Group
 
 
 def _place_step(state: dict[str, Any], weight: Tensor, group: Group) -> None:
-    """Put a weight's count of steps where an optimizer with these flags has it."""
+    """Move a weight's step count to the device and dtype that these flags need."""
     step = state.get("step")
     if not isinstance(step, Tensor):
         return
@@ -201,14 +200,14 @@ def _place_step(state: dict[str, Any], weight: Tensor, group: Group) -> None:
 
 
 def _why_not(optimizer: Optimizer, value: str) -> str | None:
-    """Ask the class itself, with one small weight of each kind that there is."""
+    """Return why the optimizer has no such form, by trying its class on small weights."""
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     if value == "fused" and not all(weight.is_floating_point() for weight in weights):
         return "its weights are not all real numbers"
     kinds = {(weight.device, weight.dtype) for weight in weights}
     known = inspect.signature(type(optimizer)).parameters
     for group in optimizer.param_groups:
-        if value == "foreach" and group.get("differentiable"):  # which fails at a step alone
+        if value == "foreach" and group.get("differentiable"):  # fails only in a step
             return "its steps are differentiable"
         options = {name: given for name, given in (group | FLAGS[value]).items() if name in known}
         options["params"] = [_like(*kind) for kind in kinds]
