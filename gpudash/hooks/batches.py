@@ -13,16 +13,16 @@ from gpudash.hooks.tally import total
 class Batches(DeclaredSteps):
     """Handles the events of DataLoaders."""
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Forget the training found so far."""
-        super().begin_anew()
+        super().reset()
         self._fetching = False
         self._asked_s = 0.0
 
     @event("DataLoader")
     def loader_opened(self, iterator: Any, loader: Any) -> bool:
         """Note that a DataLoader has made an iterator."""
-        self._look_up()
+        self._stop_skipping()
         self._feeds.opened(iterator, loader, keeps=self._is_on)
         return False
 
@@ -37,9 +37,9 @@ class Batches(DeclaredSteps):
             if self._feeds.is_of(iterator):
                 self._fetching, self._asked_s = True, time.monotonic()
                 return True
-            self._look_up()
+            self._stop_skipping()
         self._fetching = True
-        self._optimizing = self._backing = 0  # an exception may have left these above 0
+        self._optimizer_depth = self._backward_depth = 0  # an exception may have left these above 0
         if self._asides.fetches(self._feeds.loader_id(iterator)):
             self._turn_aside()
         elif self._asides.why is not None or not (self._is_within or self._has_waited):
@@ -62,11 +62,11 @@ class Batches(DeclaredSteps):
             self._has_tokens = self._has_tokens or tokens is not None
             tally.tokens = total(tally.tokens, tokens)
         if self.is_skipping:
-            self._begun = True
+            self._next_begun = True
             return False
-        self._mark("copy" if self._known.calls_seen else "your_code")
+        self._mark("copy" if self._findings.calls_seen else "your_code")
         if not self._feeds.is_of(iterator) and self._feeds.note(iterator, self._asides):
-            self._known.is_news = True
+            self._findings.is_news = True
         if now >= self._idle_s:
             self._idle(now)
         return False
@@ -75,7 +75,7 @@ class Batches(DeclaredSteps):
     def batch_failed(self, iterator: Any) -> bool:
         """Note that no batch came: the loader is exhausted, or it raised."""
         self._fetching = False
-        self._look_up()
+        self._stop_skipping()
         self._tally.data_s += time.monotonic() - self._asked_s
         self._asides.exhausts(self._feeds.loader_id(iterator))
         self._mark("your_code")

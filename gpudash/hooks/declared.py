@@ -13,22 +13,22 @@ from gpudash.instrument.collectives import Moved
 class DeclaredSteps(Steps):
     """Handles the events of `gpudash.step`. After the first one, no other steps are looked for."""
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Forget the training found so far."""
-        super().begin_anew()
+        super().reset()
         self._depth = 0  # how deep in a declared step
 
     @event("gpudash.step")
     def step_begins(self) -> bool:
         """Note that a declared step begins."""
-        if get_ident() != self._thread and (self._known.declares or self._thread == NOBODY):
+        if get_ident() != self._thread and (self._findings.declares or self._thread == NOBODY):
             return False
         self._depth += 1
         if self._depth > 1:
             return False
-        if not self._known.declares:
+        if not self._findings.declares:
             self._declare()
-        self._optimizing = self._backing = 0  # an exception may have left these above 0
+        self._optimizer_depth = self._backward_depth = 0  # an exception may have left these above 0
         if self._asides.why is not None:
             self._observer.aside(None)
         self._asides.trains()
@@ -60,14 +60,14 @@ class DeclaredSteps(Steps):
         if self._is_split:
             self._close_at_split()
         self._tally = Tally()
-        self._thread, self._known.declares, self._known.by_backward = get_ident(), True, False
-        self._look_up()
-        self._known.is_news = True
+        self._thread, self._findings.declares, self._findings.by_backward = get_ident(), True, False
+        self._stop_skipping()
+        self._findings.is_news = True
 
     @property
     def _is_within(self) -> bool:
         """Whether this may be part of a step. Without declared steps, everything may be."""
-        return self._depth > 0 or not self._known.declares
+        return self._depth > 0 or not self._findings.declares
 
     @property
     def _has_waited(self) -> bool:

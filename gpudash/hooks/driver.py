@@ -117,12 +117,12 @@ class Driver:
     def idle(self) -> None:
         """Report if it is due. Called where no step comes for long."""
         if self._reports is not None and time.monotonic() >= self._due_s:
-            self._guard(self._attend)
+            self._guard(self._serve)
 
     def failed(self, what: str, error: BaseException) -> None:
         """Stop measuring, because a hook of the tracker's has failed."""
         if not self._is_off:
-            self._give_up(f"its hook on {what} failed: {_said(error)}")
+            self._give_up(f"its hook on {what} failed: {_first_line(error)}")
 
     # ── life of the driver ──────────────────────────────────────────────────────────────
 
@@ -160,7 +160,7 @@ class Driver:
         except Exception as error:  # no exception of ours may reach the script
             if is_from_handler(error):
                 raise
-            self._give_up(_said(error))
+            self._give_up(_first_line(error))
 
     @property
     def _is_captured(self) -> bool:
@@ -245,21 +245,21 @@ class Driver:
         if training is None:
             return
         if time.monotonic() >= self._due_s:
-            self._attend()
+            self._serve()
         watch = self._watch
         if watch is None:
             if self._reports is not None and time.monotonic() > self._since_s + EXPECTED_S:
-                self._rest()
+                self._stop_measuring()
             return
         watch.turn()
         while watch.paused:
             watch.rest()
-            self._attend()
+            self._serve()
             watch.turn()
         if watch.is_over:
-            self._rest()
+            self._stop_measuring()
 
-    def _rest(self) -> None:
+    def _stop_measuring(self) -> None:
         """Stop measuring, because no dashboard is connected."""
         self._line = self._watch = self._reports = self._aside = None
         if self._training is not None:
@@ -280,7 +280,7 @@ class Driver:
 
     # ── the dashboard ───────────────────────────────────────────────────────────────────
 
-    def _attend(self) -> None:
+    def _serve(self) -> None:
         """Accept a dashboard, read its commands, and report if it is due."""
         began_s = time.monotonic()
         self._due_s = began_s + DUE_EVERY_S
@@ -351,6 +351,6 @@ class Driver:
             self._line.send(event)
 
 
-def _said(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     first = str(error).partition("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -25,7 +25,7 @@ def event(what: str) -> Callable[[Event[FailsT, *Ts]], Event[FailsT, *Ts]]:
 
     def decorate(method: Event[FailsT, *Ts]) -> Event[FailsT, *Ts]:
         @wraps(method)
-        def told(self: FailsT, *args: *Ts) -> bool:
+        def guarded(self: FailsT, *args: *Ts) -> bool:
             try:
                 return method(self, *args)
             except Exception as error:  # no exception of ours may reach the script
@@ -34,6 +34,6 @@ def event(what: str) -> Callable[[Event[FailsT, *Ts]], Event[FailsT, *Ts]]:
                 self.fail(what, error)
                 return False
 
-        return uncompiled(told)
+        return uncompiled(guarded)
 
     return decorate

@@ -25,10 +25,10 @@ class Feeds:
         """Note a new iterator; `keeps`: keep its loader alive until its first batch."""
         self._loaders[iterator] = self._number(loader), weakref.ref(loader)
         self._opened = loader if keeps else None
-        self._opened_for = weakref.ref(iterator, self._let_go)
+        self._opened_for = weakref.ref(iterator, self._release)
         self._newest_ids = 0, 0  # an id may belong to a new object now
 
-    def _let_go(self, iterator: weakref.ref[Any]) -> None:
+    def _release(self, iterator: weakref.ref[Any]) -> None:
         """Release the loader: its iterator is gone. Another thread may have used it up."""
         if iterator is self._opened_for:
             self._opened = None

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from gpudash.hooks.backwards import Backwards
 from gpudash.hooks.found import Feed, Found, Root, alive, modules_of
-from gpudash.hooks.roots import Listener, Parts, Survey, attend, device_of, parameters_of
+from gpudash.hooks.roots import Listener, Parts, Survey, device_of, install_hook, parameters_of
 from gpudash.hooks.tally import Tally
 
 WITHOUT_OPTIMIZER = 8
@@ -52,10 +52,10 @@ class Findings:
         self.declares = False
         """The script declares where its steps begin and end."""
 
-    def attend(self) -> None:
+    def install_hooks(self) -> None:
         """Install the hooks on the calls of all roots."""
         for root in self.roots:
-            attend(root, self._listener)
+            install_hook(root, self._listener)
 
     def meet(self, key: int, optimizer: Optimizer) -> list[int]:
         """Add an optimizer at its first step, with its models.
@@ -96,7 +96,7 @@ class Findings:
         self.roots = [one for one in self.roots if one.module is not None]
         self.roots.append(root)
         self.models = len(self.roots)
-        attend(root, self._listener)
+        install_hook(root, self._listener)
         self._are_new = True
         self._owners.append(weakref.ref(module))
         self.calls_seen = self.is_news = True
@@ -120,9 +120,9 @@ class Findings:
         """Watch the submodules of uncalled roots for one step; keep those that were called."""
         parts, self._parts = self._parts, None
         if parts is None:
-            unheard = [root for root in self.roots if not root.was_called]
-            if unheard:
-                self._parts = Parts(unheard, self._listener)
+            uncalled = [root for root in self.roots if not root.was_called]
+            if uncalled:
+                self._parts = Parts(uncalled, self._listener)
                 return
         else:
             before, self.roots = self.roots, parts.replace(self.roots)

@@ -7,8 +7,8 @@ from typing import Protocol
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gpudash.hooks.shards import Listener, are_counted
-from gpudash.hooks.waits import Waits, listen
+from gpudash.hooks.shards import Listener, hook_collectives
+from gpudash.hooks.waits import WaitListener, hook_waits
 from gpudash.instrument.collectives import Collectives, Moved, collectives_of
 from gpudash.instrument.last_gradient import LastGradient
 
@@ -28,7 +28,7 @@ class _Reducer:
 
     def __init__(self, module: DistributedDataParallel, on_gradient: Callable[[], object]) -> None:
         self.module = weakref.ref(module)
-        self.last = LastGradient(module, self._came, self._came)
+        self.last = LastGradient(module, self._gradient_ready, self._gradient_ready)
         self.syncs = False
         """The backward pass in progress sends gradients: it is not within `no_sync`."""
         self.passes = 0
@@ -36,14 +36,14 @@ class _Reducer:
         self.passes_a_step = 0
         self._on_gradient = on_gradient
 
-    def _came(self) -> None:
+    def _gradient_ready(self) -> None:
         module = self.module()
         self.syncs = module is not None and module.require_forward_param_sync
         if self.syncs:
             self._on_gradient()
 
 
-class Hears(Waits, Listener, Protocol):
+class CommunicationListener(WaitListener, Listener, Protocol):
     """What receives waits and collectives."""
 
 
@@ -54,8 +54,8 @@ class GradientSync:
     also called before an all-reduce that may be the last.
     """
 
-    def __init__(self, hears: Hears, on_gradient: Callable[[], object]) -> None:
-        self._hears = hears
+    def __init__(self, listener: CommunicationListener, on_gradient: Callable[[], object]) -> None:
+        self._listener = listener
         self._on_gradient = on_gradient
         self._reducers: list[_Reducer] = []
         self._kinds: set[str] = set()
@@ -65,14 +65,14 @@ class GradientSync:
 
     def update(self, models: Iterable[nn.Module]) -> None:
         """Follow these models of a training with several processes."""
-        listen(self._hears)
+        hook_waits(self._listener)
         modules = [module for model in models for module in model.modules()]
         self._kinds = {kind.__name__ for module in modules for kind in type(module).__mro__}
         parameters = [one for module in modules for one in nn.Module.parameters(module, False)]
         self._kinds |= {type(one).__name__ for one in parameters}
         self._moved = None
         if "FSDPModule" in self._kinds:
-            are_counted(self._hears)
+            hook_collectives(self._listener)
             if not any(map(_is_split_again, parameters)):
                 self._kinds.discard("DTensor")
         known = {id(one.module()): one for one in self._reducers}
@@ -86,7 +86,7 @@ class GradientSync:
         """Return a clause on what cannot be measured; empty where everything can."""
         self.is_news = False
         within = [why for kind, why in WITHIN.items() if kind in self._kinds]
-        if any(one.last.is_lost for one in self._reducers):
+        if any(one.last.has_given_up for one in self._reducers):
             within = ["gradients come to no parameter of DistributedDataParallel"]
         elif not self._kinds.isdisjoint(MEASURED):
             return f"exposed communication is measured in part: {within[0]}" if within else ""
@@ -102,11 +102,11 @@ class GradientSync:
         """Note the end of a pass; return whether the newest gradient began the last all-reduce."""
         exposes = False
         for one in self._reducers:
-            was_lost = one.last.is_lost
+            was_lost = one.last.has_given_up
             exposes |= one.last.end() and one.syncs
             one.passes += one.syncs
             one.syncs = False  # the next pass may go unwatched
-            self.is_news |= one.last.is_lost != was_lost
+            self.is_news |= one.last.has_given_up != was_lost
         return exposes
 
     def step_ends(self, moved: Moved | None) -> None:
@@ -125,7 +125,7 @@ class GradientSync:
             if one.passes_a_step and (module := one.module()) is not None
         ]
         if "FSDPModule" in self._kinds:
-            moved = self._moved if are_counted(self._hears) else None
+            moved = self._moved if hook_collectives(self._listener) else None
             found.append((1, Collectives(*(moved or (None, None)))))
         return Collectives(
             mib=_sum((times, each.mib) for times, each in found),

@@ -22,10 +22,10 @@ def install() -> None:
 def without_our_interrupt(rendezvous: Rendezvous, hook: Hook) -> Hook:
     """Return a hook that hides the traceback of the interrupt with which gpudash ends a script."""
 
-    def told(
+    def filtered(
         kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
         if not (issubclass(kind, KeyboardInterrupt) and rendezvous.is_ending):
             hook(kind, error, traceback)
 
-    return told
+    return filtered

@@ -22,7 +22,7 @@ from gpudash.hooks.found import Call, Root, alive
 from gpudash.hooks.frames import without_ours
 from gpudash.instrument.weights import updated_by
 
-PLACE = "_compiled_call_impl"
+CALL_ATTRIBUTE = "_compiled_call_impl"
 DEPTH = 2
 """Levels below a root's children at which submodules are hooked."""
 MOST_LISTENED = 64
@@ -92,7 +92,7 @@ def parameters_of(owner: nn.Module | Optimizer) -> set[int]:
 class Listener(Protocol):
     """What receives a root's calls."""
 
-    hears_calls: bool
+    wants_calls: bool
     is_skipping: bool
     """Only calls that do not train are reported."""
 
@@ -126,7 +126,7 @@ class RootCall:
             if caller is not module and isinstance(caller, nn.Module):
                 return (self.compiled or caller._call_impl)(*args, **kwargs)  # noqa: SLF001  # same
             listener = self._listener
-            if listener.hears_calls or (
+            if listener.wants_calls or (
                 listener.is_skipping and not (module.training and torch.is_grad_enabled())
             ):
                 listener.called(self.root, module, args, kwargs)
@@ -141,34 +141,34 @@ class RootCall:
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
 
-    def leave(self, module: nn.Module) -> None:
+    def remove_hook(self, module: nn.Module) -> None:
         """Restore what was here before."""
         if self.compiled is None:
-            module.__dict__.pop(PLACE, None)
+            module.__dict__.pop(CALL_ATTRIBUTE, None)
         else:
-            module.__dict__[PLACE] = self.compiled
+            module.__dict__[CALL_ATTRIBUTE] = self.compiled
 
 
-def attend(root: Root, listener: Listener) -> None:
+def install_hook(root: Root, listener: Listener) -> None:
     """Install the hook on the root's calls, also after the script's own `compile()`."""
     module = root.module
     if module is None:
         return
-    here = module.__dict__.get(PLACE)
+    here = module.__dict__.get(CALL_ATTRIBUTE)
     if type(here) is RootCall:
         if here.root is root:
             return
         here = here.compiled  # inherited from the parent of this fork
     root.compiled = here is not None
-    module.__dict__[PLACE] = RootCall(root, listener, here)
+    module.__dict__[CALL_ATTRIBUTE] = RootCall(root, listener, here)
 
 
-def leave(root: Root) -> None:
+def remove_hook(root: Root) -> None:
     """Remove the hook from the root's calls."""
     module = root.module
-    here = None if module is None else module.__dict__.get(PLACE)
+    here = None if module is None else module.__dict__.get(CALL_ATTRIBUTE)
     if module is not None and type(here) is RootCall:
-        here.leave(module)
+        here.remove_hook(module)
 
 
 class Parts:
@@ -177,23 +177,23 @@ class Parts:
     def __init__(self, owners: Iterable[Root], listener: Listener) -> None:
         self._parts = {owner: _parts(owner) for owner in owners}
         for root in chain.from_iterable(self._parts.values()):
-            attend(root, listener)
+            install_hook(root, listener)
 
     def replace(self, roots: Iterable[Root]) -> list[Root]:
         """Return the roots, uncalled ones replaced by their called submodules; unhook the rest."""
         kept = [one for root in roots for one in self._called_for(root) or [root]]
         for owner, parts in self._parts.items():
             for root in {owner, *parts}.difference(kept):
-                leave(root)
+                remove_hook(root)
         return kept
 
     def _called_for(self, owner: Root) -> list[Root]:
         """Return the outermost submodules that were called; none if they are too many."""
-        heard: list[Root] = []
+        called: list[Root] = []
         for part in () if owner.was_called else self._parts.get(owner, ()):  # owners first
-            if part.was_called and not any(part.name.startswith(f"{one.name}.") for one in heard):
-                heard.append(part)
-        return heard if len(heard) <= MOST_PARTS else []
+            if part.was_called and not any(part.name.startswith(f"{one.name}.") for one in called):
+                called.append(part)
+        return called if len(called) <= MOST_PARTS else []
 
 
 def _parts(owner: Root) -> list[Root]:
@@ -205,7 +205,7 @@ def _parts(owner: Root) -> list[Root]:
         Root(one, f"{owner.name}.{path}")
         for path, one in _within(module)
         if (_is_compiled(one) or not only_compiled)
-        and type(one.__dict__.get(PLACE)) is not RootCall
+        and type(one.__dict__.get(CALL_ATTRIBUTE)) is not RootCall
         and next(nn.Module.parameters(one), None) is not None
     )
     return list(islice(within, MOST_LISTENED))
@@ -221,7 +221,7 @@ def _within(module: nn.Module, above: str = "") -> Iterator[tuple[str, nn.Module
 
 
 def _is_compiled(module: nn.Module) -> bool:
-    here = module.__dict__.get(PLACE)
+    here = module.__dict__.get(CALL_ATTRIBUTE)
     return hasattr(module, "_orig_mod") or (here is not None and type(here) is not RootCall)
 
 

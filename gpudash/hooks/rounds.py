@@ -61,12 +61,12 @@ class Rounds:
     def expect(self, optimizer: Hashable) -> None:
         """Wait for an optimizer that has not stepped yet, in this round only."""
         if optimizer not in self._habits:
-            self._note_company()
+            self._leave_fast_path()
             self._habits[optimizer] = _Habit(-1, self._number, self._number)
 
     def forget(self, optimizer: Hashable) -> None:
         """Stop waiting for an optimizer that is gone."""
-        self._note_company()
+        self._leave_fast_path()
         self._habits.pop(optimizer, None)
         self._stepped.discard(optimizer)
 
@@ -79,7 +79,7 @@ class Rounds:
         if optimizer == self._only:
             self._is_alone = True
             return GOES_ON
-        self._note_company()
+        self._leave_fast_path()
         said = GOES_ON
         repeats = optimizer in self._stepped
         if self._is_over and (repeats or afresh):
@@ -111,7 +111,7 @@ class Rounds:
             (self._only,) = self._habits
         return HERE
 
-    def _note_company(self) -> None:
+    def _leave_fast_path(self) -> None:
         """Leave the fast path for an only optimizer, and record the step that it left out."""
         only, self._only = self._only, None
         if self._is_alone:

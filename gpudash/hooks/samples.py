@@ -33,7 +33,7 @@ def first_tensor(batch: Any, depth: int = DEPTH) -> Tensor | None:
     if not depth:
         return None
     if isinstance(batch, SEQUENCES):
-        parts: Any = () if _are_alike(batch) else batch
+        parts: Any = () if _look_like_samples(batch) else batch
     elif isinstance(batch, Mapping):
         parts = batch.values()
     else:
@@ -46,7 +46,7 @@ def first_tensor(batch: Any, depth: int = DEPTH) -> Tensor | None:
     return None
 
 
-def _are_alike(batch: Sequence[Any]) -> bool:
+def _look_like_samples(batch: Sequence[Any]) -> bool:
     """Return whether these look like single samples: mappings with the same keys."""
     first = batch[0] if batch else None
     return isinstance(first, Mapping) and all(

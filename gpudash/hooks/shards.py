@@ -23,7 +23,7 @@ from gpudash.instrument.collectives import (
 from gpudash.instrument.uncompiled import uncompiled
 
 FSDP = "torch.distributed.fsdp."
-PLACE = f"{FSDP}_fully_shard._fsdp_param_group"
+PARAM_GROUP = f"{FSDP}_fully_shard._fsdp_param_group"
 
 
 class Listener(Hashable, Protocol):
@@ -36,9 +36,9 @@ class Listener(Hashable, Protocol):
         """Note what the collective moves; None: not known."""
 
 
-def are_counted(listener: Listener) -> bool:
+def hook_collectives(listener: Listener) -> bool:
     """Install the hooks once torch has imported fully_shard; return whether all are in place."""
-    place = sys.modules.get(PLACE)
+    place = sys.modules.get(PARAM_GROUP)
     ours = None if place is None else _patch(place, listener)
     return ours is not None and all(getattr(place, name) is ours[name] for name in ours)
 
@@ -61,7 +61,7 @@ def _reduces(called: dict[str, Any], result: Any) -> Moved | None:
     return together(moved)
 
 
-PLACES: dict[str, tuple[Callable[[dict[str, Any], Any], Moved | None], set[str]]] = {
+HOOKED: dict[str, tuple[Callable[[dict[str, Any], Any], Moved | None], set[str]]] = {
     "foreach_all_gather": (_gathers, {"group", "all_gather_comm"}),
     "foreach_reduce": (
         _reduces,
@@ -86,25 +86,25 @@ def _is_torchs(comm: object) -> bool:
 def _patch(place: ModuleType, listener: Listener) -> dict[str, Callable[..., Any]] | None:
     """Return the hooks now in place of the functions; None if torch's signatures differ."""
     ours = {}
-    for name, (measure, needed) in PLACES.items():
+    for name, (measure, needed) in HOOKED.items():
         function = getattr(place, name, None)
         names = list(signature(function).parameters) if callable(function) else []
         if function is None or not needed <= {*names}:
             return None
-        ours[name] = _telling(function, names, measure, listener)
+        ours[name] = _hooked(function, names, measure, listener)
     for name, function in ours.items():
         setattr(place, name, function)
     return ours
 
 
-def _telling(
+def _hooked(
     function: Callable[..., Any],
     names: list[str],
     measure: Callable[[dict[str, Any], Any], Moved | None],
     listener: Listener,
 ) -> Callable[..., Any]:
     @wraps(function)
-    def told(*args: Any, **kwargs: Any) -> Any:
+    def hooked(*args: Any, **kwargs: Any) -> Any:
         with unseen:
             result = function(*args, **kwargs)
             if listener.collective_called():
@@ -117,4 +117,4 @@ def _telling(
                 listener.collective_moves(moved)
             return result
 
-    return uncompiled(told, deeply=False)
+    return uncompiled(hooked, deeply=False)

@@ -35,7 +35,7 @@ NOBODY = -1
 class Steps:
     """Counts, times and reports the steps; subclasses say when one ends."""
 
-    _known: Findings
+    _findings: Findings
     """Created by the subclass that follows calls of models."""
     _gradient_sync: GradientSync
     """Created by the subclass that follows backward passes."""
@@ -54,14 +54,14 @@ class Steps:
         """Steps until this one are measured in full. Set in `border`."""
         self.border_at = 0
         """This step gets its own border, also among steps timed together. Set in `border`."""
-        self.begin_anew()
+        self.reset()
 
     def forget(self) -> None:
         """Drop, in a forked child, what belongs to the parent."""
         never_destroy(*vars(self).values())
-        self.begin_anew()
+        self.reset()
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Forget the training found so far."""
         self.clock: Clock[torch.Event] | Clock[float] | None = None
         self.losses: LossReader | None = None
@@ -69,18 +69,18 @@ class Steps:
         """Steps since the process began, measured or not."""
         self.samples: int | None = 0
         """Samples of all these steps; None if those of one step are not known."""
-        self.hears_calls = False
+        self.wants_calls = False
         self.is_skipping = False
         """Steps are only counted, until the next one is due to be measured or something else
         happens."""
         self._skipped = 0  # steps counted so far
-        self._begun = False  # the next step
+        self._next_begun = False  # the next step
         self._look_due_s = 0.0
         self._is_plain = False  # one optimizer alone makes a step
-        self._plain = 0  # that optimizer's id
+        self._only_optimizer = 0  # that optimizer's id
         self._thread: int | None = None  # the thread that trains; None: not known
-        self._parting: int | None = None  # the thread that trained when a hook failed
-        self._stepping: int | None = None  # id of the newest optimizer; None: a backward pass
+        self._failed_thread: int | None = None  # the thread that trained when a hook failed
+        self._newest_optimizer: int | None = None  # its id; None: a backward pass
         self._closed_by: int | None = None  # … when the newest step ended
         self._asides = Asides()
         self._mark: Mark = nothing
@@ -93,9 +93,9 @@ class Steps:
         self._idle_s = 0.0
         self._feeds = Feeds()
         # where the script is
-        self._optimizing = 0  # depth of nested optimizer steps
+        self._optimizer_depth = 0  # depth of nested optimizer steps
         self._has_closure = False
-        self._backing = 0
+        self._backward_depth = 0
 
     def collectives(self) -> Collectives:
         """Return the collectives of a step, as far as known."""
@@ -103,7 +103,7 @@ class Steps:
 
     def finish(self) -> None:
         """Time the steps that were only counted: the training is over."""
-        self._look_up()
+        self._stop_skipping()
 
     def interrupt(self) -> None:
         """Start the next step's time at its begin, not at the end of the step before."""
@@ -112,18 +112,18 @@ class Steps:
 
     def fail(self, what: str, error: BaseException) -> None:
         """Stop following the script, because a hook has failed."""
-        self._parting, self._thread = self._thread, NOBODY
-        self._is_on = self.hears_calls = False
-        self._mark, self._optimizing = nothing, 0
+        self._failed_thread, self._thread = self._thread, NOBODY
+        self._is_on = self.wants_calls = False
+        self._mark, self._optimizer_depth = nothing, 0
         with suppress(Exception):
             self._gradient_sync.pass_ends()
         with suppress(Exception):
             self.failed(what, error)
 
-    def _part(self, key: int | None) -> bool:
+    def _restore_at_border(self, key: int | None) -> bool:
         """Let the observer put levers back, once, where a step last ended."""
-        if get_ident() == self._parting and key == self._closed_by:
-            self._parting = None
+        if get_ident() == self._failed_thread and key == self._closed_by:
+            self._failed_thread = None
             with suppress(Exception):
                 self._observer.border(self.steps)
         return False
@@ -134,35 +134,35 @@ class Steps:
         `samples` and `tokens` are what the script declares; None: count them.
         """
         self.steps += 1
-        self._closed_by = None if self._known.by_backward else self._stepping
+        self._closed_by = None if self._findings.by_backward else self._newest_optimizer
         self._end_step(samples, tokens)
 
     def _end_step(self, samples: int | None = None, tokens: int | None = None) -> None:
         tally, self._tally, self._is_split = self._tally, Tally(), False
         self._asides.border()
         if self._is_on and not self.is_skipping:
-            self._known.learn(tally, timed=self._is_timed)
+            self._findings.learn(tally, timed=self._is_timed)
             self._gradient_sync.step_ends(tally.moved if self._is_timed else None)
         samples = self._count_samples(tally, samples)
-        listened_to, self._thread = self._thread, NOBODY  # ignore what we do now
+        followed, self._thread = self._thread, NOBODY  # ignore what we do now
         try:
             if self._is_timed:
                 tokens = self._tokens(tally) if tokens is None else tokens
                 self._time(tally, samples, tokens)
-            if self._known.is_news or self._gradient_sync.is_news:
-                self._tell(tally)
+            if self._findings.is_news or self._gradient_sync.is_news:
+                self._report_findings(tally)
             self._observer.border(self.steps)
         finally:
-            self._thread = listened_to
+            self._thread = followed
             if not self._is_timed:
                 self.interrupt()
             may_skip = self._is_timed and not self.is_skipping and self._may_skip()
             self._is_on = self.active
             self._open(skipping=may_skip and self._is_on)
 
-    def _tell(self, tally: Tally) -> None:
+    def _report_findings(self, tally: Tally) -> None:
         """Report new findings to the observer; the first time, create the instruments."""
-        found = self._known.found(tally.loss, self._feeds.feed)
+        found = self._findings.found(tally.loss, self._feeds.feed)
         if found.world_size > 1:
             self._gradient_sync.update(modules_of(found.roots))
             found = found._replace(unmeasured=self._gradient_sync.unmeasured())
@@ -174,16 +174,16 @@ class Steps:
 
     def _open(self, *, skipping: bool = False) -> None:
         """Begin the next step; `skipping`: only count until a step is due to be measured."""
-        self._known.attend()
-        self.is_skipping, self._skipped, self._begun = skipping, 0, False
-        self.hears_calls = self._is_timed = self._is_on
+        self._findings.install_hooks()
+        self.is_skipping, self._skipped, self._next_begun = skipping, 0, False
+        self.wants_calls = self._is_timed = self._is_on
         self._mark = nothing
-        if self._is_timed and not self._known.declares:
+        if self._is_timed and not self._findings.declares:
             assert self.clock is not None
             mark = self.clock.begin()
             if skipping:
-                self.hears_calls = not self._feeds.is_fed()
-                self._plain = next(iter(self._known.optimizers))
+                self.wants_calls = not self._feeds.is_fed()
+                self._only_optimizer = next(iter(self._findings.optimizers))
                 return
             self._mark, self._is_plain = mark, True
             self._mark("your_code")
@@ -195,15 +195,15 @@ class Steps:
         """Count a step; measure the next one if that is due."""
         self.steps += 1
         self._skipped += 1
-        self._begun = False
+        self._next_begun = False
         if self.steps == self.border_at or time.monotonic() >= self._look_due_s:
             self._end_step()
 
-    def _look_up(self) -> None:
+    def _stop_skipping(self) -> None:
         """Measure steps in full again: something else than a plain step comes."""
         if not self.is_skipping or get_ident() != self._thread:
             return
-        if self._begun:  # only a part of this step would be measured
+        if self._next_begun:  # only a part of this step would be measured
             self.interrupt()
             self.samples = None
         elif self._skipped:
@@ -211,7 +211,7 @@ class Steps:
             self._time(tally, self._count_samples(tally), self._tokens(tally))
         self._tally = Tally()
         self._asides.border()
-        is_partial = self._begun
+        is_partial = self._next_begun
         self._open()
         if is_partial:
             self._is_timed, self._mark = False, nothing
@@ -225,13 +225,13 @@ class Steps:
 
     def _may_skip(self) -> bool:
         """Return whether the next steps may be timed together: they are short and alike."""
-        if not self.may_skip or self._known.declares or self.steps < self.closely_until:
+        if not self.may_skip or self._findings.declares or self.steps < self.closely_until:
             return False
-        known = self._known
+        known = self._findings
         steps_alike = self._is_plain and len(known.optimizers) == 1 and not self._has_closure
         return (
             steps_alike
-            and not (known.scaler or known.graphs or known.by_backward or self._backing)
+            and not (known.scaler or known.graphs or known.by_backward or self._backward_depth)
             and time.monotonic() < self._look_due_s
         )
 
@@ -258,7 +258,7 @@ class Steps:
         self.steps += 1
         tally, self._is_split = self._before_split, False
         if self._is_on:
-            self._known.learn(tally, timed=self._is_timed)
+            self._findings.learn(tally, timed=self._is_timed)
             self._gradient_sync.step_ends(tally.moved if self._is_timed else None)
         samples = self._count_samples(tally)
         if self._is_timed:
@@ -299,11 +299,11 @@ class Steps:
 
     def _idle(self, now: float) -> None:
         self._idle_s = now + IDLE_EVERY_S
-        listened_to, self._thread = self._thread, NOBODY
+        followed, self._thread = self._thread, NOBODY
         try:
             self._observer.idle()
         finally:
-            self._thread = listened_to
+            self._thread = followed
 
     # ── samples and tokens ──────────────────────────────────────────────────────────────
 
@@ -319,7 +319,7 @@ class Steps:
             return tally.fetched
         if self._feeds.is_fed():
             return 0  # some frameworks fetch each batch a step ahead
-        return tally.called or None if self._known.models == 1 else None
+        return tally.called or None if self._findings.models == 1 else None
 
     def _tokens(self, tally: Tally) -> int | None:
         if tally.batches:

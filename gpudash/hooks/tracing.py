@@ -17,16 +17,18 @@ class Tracing:
 
     _newest: ClassVar["Tracing | None"] = None
 
-    def __init__(self, training: Training, asked: Profile, untraced_step_ms: float | None) -> None:
+    def __init__(
+        self, training: Training, command: Profile, untraced_step_ms: float | None
+    ) -> None:
         """Begin at a border. Raises NoProfile."""
-        self.asked = asked
+        self.command = command
         self._untraced_step_ms = untraced_step_ms
         self._training = training
         self._thread = get_native_id()  # a forked child has another one
         self._counting = ExitStack()
         roots, _ = training.owned()
-        self._profiler = Profiler(training.found.device, asked.steps, Path(asked.path), roots)
-        training.look_closely(asked.steps + 1)
+        self._profiler = Profiler(training.found.device, command.steps, Path(command.path), roots)
+        training.look_closely(command.steps + 1)
         Tracing._newest = self
         if training.flops is None:
             from gpudash.instrument.flops import counting  # noqa: PLC0415  # slow
@@ -60,7 +62,7 @@ class Tracing:
         profiled = self._profiler.end(
             training.precision, training.flops, self._untraced_step_ms, optimizers
         )
-        return replace(profiled, answers=(self.asked.id,))
+        return replace(profiled, answers=(self.command.id,))
 
     def abandon(self) -> None:
         """Switch everything off. On another thread than the one that trains, do nothing."""

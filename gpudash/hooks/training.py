@@ -183,7 +183,7 @@ class Training:
     def synchronize(self) -> None:
         """Wait until the device has finished everything enqueued."""
         if self.found.device.type == "cuda":
-            torch.cuda.synchronize(self.found.device)  # sync: around a block timed by the wall clock
+            torch.cuda.synchronize(self.found.device)  # sync: around a block under the wall clock
 
 
 def process_store() -> Any:

@@ -14,7 +14,7 @@ from gpudash.hooks.frames import unseen
 from gpudash.instrument.uncompiled import uncompiled
 
 FULLY_SHARD = "torch.distributed.fsdp._fully_shard"
-PLACES = (
+HOOKED = (
     ("torch.nn.parallel.distributed", "DistributedDataParallel", ("_sync_buffers",)),
     (
         f"{FULLY_SHARD}._fsdp_param_group",
@@ -26,7 +26,7 @@ PLACES = (
 """Module, class and methods."""
 
 
-class Waits(Hashable, Protocol):
+class WaitListener(Hashable, Protocol):
     """What receives the waits."""
 
     def wait_begins(self) -> bool:
@@ -36,23 +36,23 @@ class Waits(Hashable, Protocol):
         """Note that the wait is over."""
 
 
-def listen(waits: Waits) -> None:
+def hook_waits(waits: WaitListener) -> None:
     """Install hooks in the places whose modules the script has imported."""
-    for module, owner, names in PLACES:
+    for module, owner, names in HOOKED:
         if module in sys.modules:
             _patch(getattr(sys.modules[module], owner, None), names, waits)
 
 
 @cache
-def _patch(kind: type | None, names: tuple[str, ...], waits: Waits) -> None:
+def _patch(kind: type | None, names: tuple[str, ...], waits: WaitListener) -> None:
     for name in names:
         if hasattr(kind, name):
-            setattr(kind, name, _telling(getattr(kind, name), waits))
+            setattr(kind, name, _hooked(getattr(kind, name), waits))
 
 
-def _telling(function: Callable[..., Any], waits: Waits) -> Callable[..., Any]:
+def _hooked(function: Callable[..., Any], waits: WaitListener) -> Callable[..., Any]:
     @wraps(function)
-    def told(*args: Any, **kwargs: Any) -> Any:
+    def hooked(*args: Any, **kwargs: Any) -> Any:
         noted = False
         with unseen:
             try:
@@ -62,4 +62,4 @@ def _telling(function: Callable[..., Any], waits: Waits) -> Callable[..., Any]:
                 if noted:
                     waits.wait_ends()
 
-    return uncompiled(told, deeply=False)
+    return uncompiled(hooked, deeply=False)

@@ -57,7 +57,7 @@ class _Switch(NamedTuple):
     wanted: Settings
     changes: Settings
     began_s: float
-    asked: Change | None = None
+    command: Change | None = None
     leaves: str = ""
     """Why the run of blocks ends with this switch; empty: it does not."""
     after_step: int = 0
@@ -81,7 +81,7 @@ class Watch:
         self._wall_clock = WallClock(training, reports, line.send)
         self._tracing: Tracing | None = None
         self._paused: Paused | None = None
-        self._is_left = False
+        self._has_left = False
 
     @property
     def paused(self) -> bool:
@@ -102,7 +102,7 @@ class Watch:
     @property
     def is_over(self) -> bool:
         """Whether the dashboard has gone and nothing of it is in progress."""
-        return self._is_left and not self.is_busy
+        return self._has_left and not self.is_busy
 
     def read(self) -> None:
         """Read the commands that have arrived; end a profile that has lasted too long."""
@@ -116,7 +116,7 @@ class Watch:
 
     def turn(self) -> None:
         """Do everything due between two steps."""
-        if self._line.gone and not self._is_left:
+        if self._line.gone and not self._has_left:
             self._leave()
         if self._history.turn(self._training.step):
             self._training.tracker.interrupt()
@@ -144,20 +144,20 @@ class Watch:
 
     def dismiss(self, why: str) -> None:
         """Answer all open commands: measuring ends, and nothing more will be obeyed."""
-        asked = [*self._inbox]
-        if self._waiting is not None and self._waiting.asked is not None:
-            asked.append(self._waiting.asked)
+        commands = [*self._inbox]
+        if self._waiting is not None and self._waiting.command is not None:
+            commands.append(self._waiting.command)
         if self._tracing is not None:
-            profile = self._tracing.asked
+            profile = self._tracing.command
             self._tracing.abandon()
             self._refuse(f"{why} before {profile.steps} steps were traced", profile)
             self._line.send(Resumed(at_s=time.monotonic()))
-        for command in asked:
+        for command in commands:
             self._refuse(why, command)
-        self._stay_away(asked, why)
+        self._release_ranks(commands, why)
         if self._blocks.running:
             self._line.send(self._blocks.end(time.monotonic(), why))
-        self._history.report_lack()
+        self._history.report_shortage()
         self._history.stop(why)
         self._inbox.clear()
         self._waiting = self._tracing = self._paused = None
@@ -166,9 +166,9 @@ class Watch:
 
     def _leave(self) -> None:
         """Undo what serves only the dashboard, because it has gone."""
-        self._is_left = True
+        self._has_left = True
         self._history.stop(GONE)
-        self._stay_away(self._inbox, GONE)
+        self._release_ranks(self._inbox, GONE)
         self._inbox.clear()
         if self._paused is not None:
             self._paused = None
@@ -182,10 +182,10 @@ class Watch:
         if self._blocks.running and not self._training.is_shared:  # ranks decide on that
             self._leave_blocks(GONE)
 
-    def _stay_away(self, asked: Iterable[AnyCommand], why: str) -> None:
+    def _release_ranks(self, commands: Iterable[AnyCommand], why: str) -> None:
         """Refuse the ranks' decisions on these commands, so that no rank waits for this one."""
         if self._training.is_shared:
-            for command in asked:
+            for command in commands:
                 if due(command) is not None:
                     self._training.decide(topic(command), why)
             if self._blocks.running:
@@ -246,7 +246,7 @@ class Watch:
 
     def _change(self, command: Change) -> None:
         levers, began_s = self._training.levers, time.monotonic()
-        changes, refusal = self._way_back() | command.settings, None
+        changes, refusal = self._changes_back() | command.settings, None
         wanted = levers.settings
         try:
             wanted = levers.resolve(changes)
@@ -334,7 +334,7 @@ class Watch:
                 return False
         except NoProfile as why_not:
             tracing.abandon()
-            self._refuse(str(why_not), tracing.asked)
+            self._refuse(str(why_not), tracing.command)
             self._measure_again()
         else:
             self._end_tracing(tracing)
@@ -345,7 +345,7 @@ class Watch:
         try:
             self._line.send(tracing.end())
         except NoProfile as why_not:
-            self._refuse(str(why_not), tracing.asked)
+            self._refuse(str(why_not), tracing.command)
         self._measure_again()
 
     def _measure_again(self) -> None:
@@ -366,7 +366,7 @@ class Watch:
             return
         self._decisions.note_pace(began_s)
         is_late = training.step > self._decisions.block_at
-        why = GONE if self._is_left else CAME_LATE if is_late else None
+        why = GONE if self._has_left else CAME_LATE if is_late else None
         speaks = rank() == 0 or not training.is_shared
         payload = self._decisions.instruction(began_s, is_over=is_over).encode() if speaks else ""
         decided = training.decide(
@@ -385,9 +385,9 @@ class Watch:
         if instruction.begin is None:
             self._leave_blocks(instruction.ends)
         else:
-            self._turn_to(instruction.begin, began_s)
+            self._enter_block(instruction.begin, began_s)
 
-    def _turn_to(self, block: Block, began_s: float) -> None:
+    def _enter_block(self, block: Block, began_s: float) -> None:
         """Begin the block on all ranks."""
         levers, decision = self._training.levers, f"{self._decisions.block_topic}.begin"
         try:
@@ -404,10 +404,10 @@ class Watch:
     def _leave_blocks(self, why: str) -> None:
         """Go back to the settings from before the blocks."""
         self._blocks.current = None
-        switch = _Switch(self._blocks.baseline, self._way_back(), time.monotonic(), leaves=why)
+        switch = _Switch(self._blocks.baseline, self._changes_back(), time.monotonic(), leaves=why)
         self._switch(switch)
 
-    def _way_back(self) -> Settings:
+    def _changes_back(self) -> Settings:
         """Return the changes back to the settings from before the blocks; empty without blocks."""
         running, settings = self._blocks.running, self._training.levers.settings
         return difference(settings, self._blocks.baseline) if running else {}
@@ -440,8 +440,8 @@ class Watch:
         training, blocks = self._training, self._blocks
         refusal = self._try(switch)
         if refusal is not None:
-            if switch.asked is not None or not switch.leaves:
-                self._refuse(refusal, switch.asked)
+            if switch.command is not None or not switch.leaves:
+                self._refuse(refusal, switch.command)
                 self._go_on_after_refusal(switch)
                 return
             training.levers.restore()  # always possible
@@ -449,7 +449,7 @@ class Watch:
         if switch.leaves:
             blocks.current = None
         training.begin_segment()
-        self._say(switch, began_s)
+        self._report_change(switch, began_s)
         self._begin_block()
         if switch.leaves:
             self._line.send(blocks.end(time.monotonic(), switch.leaves))
@@ -469,7 +469,7 @@ class Watch:
             training.keep_calls(keep=False)
         if not switch.topic:
             return refusal
-        is_block = switch.asked is None
+        is_block = switch.command is None
         plan = self._decisions.planned_from_here() if is_block and refusal is None else ""
         decided = training.decide(switch.topic, refusal, plan)
         if decided.refusal is not None and refusal is None:
@@ -487,16 +487,16 @@ class Watch:
 
     def _go_on_after_refusal(self, switch: _Switch) -> None:
         """Go on as before the refused switch; if it was a block, go to the next one."""
-        if switch.asked is None:
+        if switch.command is None:
             self._blocks.current = None
             self._decisions.block_at = self._training.step + 1
         self._begin_block()
 
-    def _say(self, switch: _Switch, began_s: float) -> None:
+    def _report_change(self, switch: _Switch, began_s: float) -> None:
         answers: tuple[int, ...] = ()
-        if switch.asked is not None:
-            answers = (switch.asked.id,)
-            self._training.requested |= switch.asked.settings
+        if switch.command is not None:
+            answers = (switch.command.id,)
+            self._training.requested |= switch.command.settings
         now_s, blocks = time.monotonic(), self._blocks
         changed = self._changed(switch.changes, now_s)
         self._line.send(

@@ -46,7 +46,7 @@ class _AfterTorch:
             return None
         spec = self._found_by_others(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Telling(spec.loader)
+            spec.loader = _HookingLoader(spec.loader)
         return spec
 
     def _found_by_others(self, name: str, path: Any, target: Any) -> Any:
@@ -58,7 +58,7 @@ class _AfterTorch:
         return None
 
 
-class _Telling:
+class _HookingLoader:
     """A loader that installs our hooks after it has executed the module."""
 
     def __init__(self, loader: Any) -> None:

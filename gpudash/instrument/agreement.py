@@ -66,7 +66,7 @@ class Agreement:
         self._rank = rank
         self._world_size = world_size
         self._patience_s = patience_s
-        self._left: list[str] = []  # topics decided on rank 0 whose keys are not deleted yet
+        self._undeleted: list[str] = []  # topics decided on rank 0 whose keys are not deleted yet
 
     def decide(
         self, topic: str, refusal: str | None, payload: str = "", *, is_late: bool = False
@@ -98,8 +98,8 @@ class Agreement:
 
         Decisions that rank 0 refused at once are kept, as other ranks may still come to them.
         """
-        done = self._left if all_have_come else []
-        self._left = [topic] if all_have_come else [*self._left, topic]
+        done = self._undeleted if all_have_come else []
+        self._undeleted = [topic] if all_have_come else [*self._undeleted, topic]
         groups = [f"group {number}" for number in range(self._groups)]
         for one in done:
             for key in ("decision", "payload", "groups", *groups):

@@ -32,7 +32,7 @@ class CallSite(NamedTuple):
     @property
     def what(self) -> str:
         """The callee as the script writes it; empty if not known."""
-        return _written(self.code, self.instruction) or self.torch_function
+        return _callee(self.code, self.instruction) or self.torch_function
 
 
 def call_site(frame: FrameType | None, *, through_ours: bool = False) -> CallSite | None:
@@ -54,7 +54,7 @@ def call_site(frame: FrameType | None, *, through_ours: bool = False) -> CallSit
     return None
 
 
-def _written(code: CodeType, instruction: int) -> str:
+def _callee(code: CodeType, instruction: int) -> str:
     operation = dis.opname[code.co_code[instruction]]
     if "JUMP" in operation or operation in ("TO_BOOL", "UNARY_NOT"):  # `if tensor:`
         return "bool"

@@ -133,8 +133,8 @@ class Clock(Generic[TimestampT]):
         self._reference_cpu_s = timestamps.cpu_s()
         self._held = [self._reference]  # timestamps that the next step may need
         self._trained: Spans[TimestampT] = []  # its training half, if that was measured
-        self._broken = True
-        self._broke_s = self._reference_s
+        self._is_broken = True
+        self._break_s = self._reference_s
         self._after: _Break[TimestampT] | None = None
         self.segment = 0
         """The segment of steps that end from now on."""
@@ -155,11 +155,11 @@ class Clock(Generic[TimestampT]):
     def begin(self) -> Mark:
         """Begin an iteration; return the function that marks its phases."""
         self.began_s = self._now()
-        if self._broken:
+        if self._is_broken:
             if self._after is not None:
                 self._timestamps.release(self._after.timestamp)
             after = _Break(self.began_s, self._timestamps.record(), self._timestamps.cpu_s())
-            self._broken, self._after = False, after
+            self._is_broken, self._after = False, after
         if self._split is not None:  # left by a step that failed
             self._timestamps.release(self._split.end)
             self._split = None
@@ -266,7 +266,7 @@ class Clock(Generic[TimestampT]):
 
     def interrupt(self) -> None:
         """Note a break: the next step's time starts at its own begin."""
-        self._broken, self._broke_s, self.step_ms = True, self._now(), math.inf
+        self._is_broken, self._break_s, self.step_ms = True, self._now(), math.inf
 
     def end(
         self,
@@ -378,19 +378,19 @@ class Clock(Generic[TimestampT]):
             host_ms=(host_s - iteration.data_s) * 1e3 / count,
             cpu_ms=None if cpu_ms is None else cpu_ms / count,
             count=count,
-            **(self._within(halves) if halves.prepare or halves.train else {}),
+            **(self._phase_fields(halves) if halves.prepare or halves.train else {}),
         )
         self._waited_ms = 0.0
         self._timestamps.release(*self._held)
         self._held = [*iteration.timestamps, end]
         self._trained = halves.train
-        if after is None and iteration.began_s >= self._broke_s:
+        if after is None and iteration.began_s >= self._break_s:
             self.step_ms = step_ms
         self._reference, self._reference_s = end, finished_s
         self._reference_cpu_s = iteration.cpu_s
         return record
 
-    def _within(self, halves: _Halves[TimestampT]) -> dict[str, Any]:
+    def _phase_fields(self, halves: _Halves[TimestampT]) -> dict[str, Any]:
         """Return the fields of `Step` that come from timestamps within the step."""
         phases_ms, parts_ms = self._phases_ms([*halves.prepare, *halves.train])
         overlap_ms = self._overlap_ms(halves)

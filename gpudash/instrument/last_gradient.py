@@ -67,7 +67,7 @@ class LastGradient:
         self._reported: int | None = None
 
     @property
-    def is_lost(self) -> bool:
+    def has_given_up(self) -> bool:
         """Whether to give up, because gradients never come to these parameters."""
         return self._misses >= TRIES
 
@@ -75,7 +75,7 @@ class LastGradient:
         """Note that a backward pass begins; the forward pass is over."""
         self._detach()
         self._newest = self._reported = None
-        if self.is_lost or _traces_hooks():
+        if self.has_given_up or _traces_hooks():
             return
         self._until_watch -= 1
         self._is_watching = self._until_watch < 0
@@ -84,14 +84,14 @@ class LastGradient:
             self._cuts.clear()
             self._cuts.update((id(one), weakref.ref(one)) for one in _cuts(self._watched))
         cuts = [ref for one, ref in self._cuts.items() if one not in self._known]
-        for hook, refs in ((self._report, self._known.values()), (self._part, cuts)):
+        for hook, refs in ((self._report_last, self._known.values()), (self._report_part, cuts)):
             for parameter in [one for ref in refs if (one := ref()) is not None]:
                 if parameter.requires_grad:
                     handle = parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]  # in torch
                     self._handles.append(handle)
         if self._is_watching:
             for parameter in self._watched:
-                note = partial(self._note, id(parameter))
+                note = partial(self._note_gradient, id(parameter))
                 self._handles.append(parameter.register_hook(note))  # type: ignore[no-untyped-call]  # in torch
 
     def end(self) -> bool:
@@ -138,16 +138,16 @@ class LastGradient:
         self._watched.clear()
 
     @uncompiled
-    def _note(self, parameter: int, _gradient: Tensor) -> None:
+    def _note_gradient(self, parameter: int, _gradient: Tensor) -> None:
         self._newest = parameter
 
     @uncompiled
-    def _report(self, parameter: Tensor) -> None:
+    def _report_last(self, parameter: Tensor) -> None:
         self._reported = id(parameter)
         self._on_last()
 
     @uncompiled
-    def _part(self, _parameter: Tensor) -> None:
+    def _report_part(self, _parameter: Tensor) -> None:
         self._reported = None  # the reported gradient was not the last
         self._on_part()
 

@@ -22,7 +22,7 @@ from gpudash.protocol import Event, Memory, MemoryOwners, MemoryUse, Refused
 
 STEPS = 2
 """The second step begins with gradients and the optimizer's state in place."""
-LACK_EVERY_S = 1.0
+SHORTAGE_EVERY_S = 1.0
 """Seconds between two failures that are looked at: a script may catch them and retry."""
 END_S = 10.0
 """If training ends within so many seconds after memory ran out, that may be the cause."""
@@ -48,7 +48,7 @@ class MemoryHistory:
         self._send = send
         self._asked: tuple[int, ...] = ()
         self._last_step: int | None = None  # the last one to record; None: off
-        self._lack: MemoryOwners | None = None  # held when memory last ran out
+        self._shortage: MemoryOwners | None = None  # held when memory last ran out
 
     @property
     def is_on(self) -> bool:
@@ -97,17 +97,17 @@ class MemoryHistory:
 
         The script may survive the failure: cuDNN tries workspaces that do not fit.
         """
-        if self._lack is not None and time.monotonic() < self._lack.at_s + LACK_EVERY_S:
+        if self._shortage is not None and time.monotonic() < self._shortage.at_s + SHORTAGE_EVERY_S:
             return
         with suppress(Exception):  # torch's private interface, inside a call of the script's
             line = Allocation(0, asked_bytes, _stack())
             held = self._look(() if self.is_on else (line,))
-            self._lack = replace(held, answers=())
+            self._shortage = replace(held, answers=())
 
-    def report_lack(self) -> None:
+    def report_shortage(self) -> None:
         """Report what was held if memory ran out just now: the training ends."""
-        if self._lack is not None and time.monotonic() < self._lack.at_s + END_S:
-            self._send(self._lack)
+        if self._shortage is not None and time.monotonic() < self._shortage.at_s + END_S:
+            self._send(self._shortage)
 
     def stop(self, why: str) -> None:
         """Stop recording; `why` is the refusal of open requests."""

@@ -73,7 +73,7 @@ class Profiler:
         self._window = SyncWindow()
         self._marks = ModuleMarks(roots)
         self._syncs: tuple[SyncCall, ...] = ()
-        self._others: dict[str, Callable[..., Any]] = {}  # how other profilers begin
+        self._other_starts: dict[str, Callable[..., Any]] = {}  # how other profilers begin
         self._first_step = self._done = 0
         self._border_s = self._ended_s = 0.0
         self._called_s = self._began_s = time.monotonic()
@@ -120,7 +120,7 @@ class Profiler:
         finally:
             if is_loud:
                 del os.environ[_LOG_LEVEL]
-        self._give_way_to_others()
+        self._patch_others()
         self._began_s = self._border_s = time.monotonic()
         self._annotate()
 
@@ -140,7 +140,7 @@ class Profiler:
         if Profiler._on is not self or self._thread != get_ident():
             return
         Profiler._on = None
-        self.let_others_begin()
+        self.unpatch_others()
         is_within = self._annotation is not None
         self._marks.stop()
         self._close_annotation()
@@ -190,7 +190,7 @@ class Profiler:
                 flops=flops,
                 weights=weights_of(optimizers),
             )
-            note(self._unfinished, profiled)
+            add_record(self._unfinished, profiled)
             self._unfinished.replace(self._path)
         except (OSError, RuntimeError, ValueError) as error:  # an empty file cannot be mapped
             raise NoProfile(f"the trace could not be written: {_first_line(error)}") from error
@@ -207,9 +207,9 @@ class Profiler:
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
 
-    def let_others_begin(self) -> None:
+    def unpatch_others(self) -> None:
         """Restore how other profilers begin."""
-        for name, start in self._others.items():
+        for name, start in self._other_starts.items():
             setattr(autograd.profile, name, start)
 
     @classmethod
@@ -224,7 +224,7 @@ class Profiler:
         """Stop recording in a forked child, where the parent's profiler would grow without end."""
         cls._inherited, cls._on = cls._on, None
         if cls._inherited is not None:
-            cls._inherited.let_others_begin()
+            cls._inherited.unpatch_others()
             with suppress(Exception):
                 private: Any = torch.autograd
                 private._enable_record_function(False)  # noqa: SLF001  # of this thread
@@ -257,10 +257,10 @@ class Profiler:
         if annotation is not None:
             annotation.__exit__(None, None, None)
 
-    def _give_way_to_others(self) -> None:
+    def _patch_others(self) -> None:
         """Patch other profilers to end ours first: two at once raise, or crash, in the script."""
         for name in STARTS:
-            start = self._others[name] = getattr(autograd.profile, name)
+            start = self._other_starts[name] = getattr(autograd.profile, name)
 
             def first_end_ours(profile: Any, *args: Any, start: Any = start) -> Any:
                 Profiler.cut_short()
@@ -272,7 +272,7 @@ class Profiler:
 os.register_at_fork(after_in_child=Profiler.forget_in_child)
 
 
-def note(path: Path, profiled: Profiled) -> None:
+def add_record(path: Path, profiled: Profiled) -> None:
     """Add our record to a trace. Raises OSError if the trace is not complete."""
     with path.open("r+b") as file:
         file.seek(-min(file.seek(0, os.SEEK_END), 64), os.SEEK_END)

@@ -43,10 +43,10 @@ def give_way() -> None:
     if _answering is None:
         return
     _, number, path, descriptor = _answering
-    is_left = signal.getsignal(number) is signal.SIG_IGN
-    if is_left and descriptor.is_ours:
+    is_ignored = signal.getsignal(number) is signal.SIG_IGN
+    if is_ignored and descriptor.is_ours:
         return
-    if is_left:
+    if is_ignored:
         faulthandler.unregister(number)
     with suppress(OSError):
         path.unlink()

@@ -265,7 +265,7 @@ def one_rank(rank, folder, ranks, shapes):
     told = {}
     for name, shape in shapes.items():
         toy.clear()
-        toy.tracker.begin_anew()
+        toy.tracker.reset()
         toy.tracker.active = True
         collectives = []
         toy.at_border = partial(look, toy, collectives)

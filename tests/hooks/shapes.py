@@ -586,7 +586,7 @@ def train(names, *, together=False):
         run, expected = SHAPES[name]
         toy.clear()
         gc.collect()
-        toy.tracker.begin_anew()
+        toy.tracker.reset()
         toy.tracker.active = True
         torch.compiler.reset()
         if torch._dynamo.utils:

@@ -10,21 +10,21 @@ from torch import nn
 from torch.utils.data import dataloader
 
 from gpudash.hooks import waits
-from gpudash.hooks.roots import PLACE
+from gpudash.hooks.roots import CALL_ATTRIBUTE
 from gpudash.hooks.tracker import NO_TASK
 from gpudash.instrument.uncompiled import uncompiled
 
 
 def test_a_modules_call_looks_for_another_first_or_no_forward_is_seen():
     module = nn.Linear(2, 2)
-    module.__dict__[PLACE] = lambda *_: "ours"
+    module.__dict__[CALL_ATTRIBUTE] = lambda *_: "ours"
     assert module(torch.ones(2)) == "ours"
 
 
 def test_pickle_and_copies_drop_it_or_a_saved_model_needs_gpudash():
     module = nn.Linear(2, 2)
-    module.__dict__[PLACE] = lambda *_: "ours"
-    assert PLACE not in module.__getstate__()
+    module.__dict__[CALL_ATTRIBUTE] = lambda *_: "ours"
+    assert CALL_ATTRIBUTE not in module.__getstate__()
     assert isinstance(copy.deepcopy(module)(torch.ones(2)), torch.Tensor)
 
 
@@ -95,7 +95,7 @@ def test_ddp_knows_whether_the_next_backward_pass_sends_or_silent_passes_communi
     assert callable(nn.parallel.DistributedDataParallel._get_ddp_logging_data)
 
 
-@pytest.mark.parametrize("place", waits.PLACES)
+@pytest.mark.parametrize("place", waits.HOOKED)
 def test_torch_waits_for_other_processes_there_or_it_is_taken_for_work(place):
     module, kind, names = place
     found = getattr(importlib.import_module(module), kind)

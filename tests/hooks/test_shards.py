@@ -7,7 +7,7 @@ import pytest
 from torch import nn, zeros
 
 from gpudash.hooks.gradient_sync import GradientSync
-from gpudash.hooks.shards import PLACE, are_counted
+from gpudash.hooks.shards import PARAM_GROUP, hook_collectives
 from gpudash.instrument.collectives import MIB, Moved
 from tests.hooks import shards
 
@@ -113,9 +113,9 @@ def torchs(monkeypatch):
     """Return a function that makes a torch that has these two."""
 
     def make(gather, reduce):
-        place = ModuleType(PLACE)
+        place = ModuleType(PARAM_GROUP)
         place.foreach_all_gather, place.foreach_reduce = gather, reduce
-        monkeypatch.setitem(sys.modules, PLACE, place)
+        monkeypatch.setitem(sys.modules, PARAM_GROUP, place)
         return place
 
     return make
@@ -123,7 +123,7 @@ def torchs(monkeypatch):
 
 def test_a_gather_is_told_and_hands_on_what_it_returns(torchs):
     place, told = torchs(gather, reduce), Told()
-    assert are_counted(told)
+    assert hook_collectives(told)
     assert hasattr(place.foreach_all_gather([], Group(), Comm()), "all_gather_output")
     assert told.moved == [Moved(1.0, 3.0)]
 
@@ -133,23 +133,23 @@ def test_a_torch_that_has_it_otherwise_is_left_as_it_is(torchs):
         """The argument has another name."""
 
     place = torchs(gather, whole)
-    assert not are_counted(Told())
+    assert not hook_collectives(Told())
     assert place.foreach_all_gather is gather
     assert place.foreach_reduce is whole
 
 
 def test_a_result_that_is_something_else_is_not_known_and_harms_nothing(torchs):
     place, told = torchs(lambda params, group, all_gather_comm: "else", reduce), Told()
-    assert are_counted(told)
+    assert hook_collectives(told)
     assert place.foreach_all_gather([], Group(), Comm()) == "else"
     assert told.moved == [None]
 
 
 def test_nothing_is_known_once_the_script_has_replaced_a_function(torchs):
     place, told = torchs(gather, reduce), Told()
-    assert are_counted(told)
+    assert hook_collectives(told)
     place.foreach_reduce = reduce
-    assert not are_counted(told)
+    assert not hook_collectives(told)
 
 
 class FSDPModule(nn.Linear):
@@ -178,5 +178,5 @@ def test_a_step_moves_so_much_as_far_as_all_of_it_is_counted(torchs, kinds, move
 
 
 def test_nothing_is_known_where_nothing_is_sharded(monkeypatch):
-    monkeypatch.delitem(sys.modules, PLACE, raising=False)
-    assert not are_counted(Told())
+    monkeypatch.delitem(sys.modules, PARAM_GROUP, raising=False)
+    assert not hook_collectives(Told())

@@ -437,7 +437,7 @@ def begun_anew(toy):
     model = Net()
     optimizer = sgd(model)
     fit(model, optimizer)
-    toy.tracker.begin_anew()
+    toy.tracker.reset()
     toy.tracker.may_skip = False
     fit(model, optimizer)
     fit(model, optimizer)
@@ -451,7 +451,7 @@ def main():
     for name, run in CASES.items():
         toy.clear()
         gc.collect()
-        toy.tracker.begin_anew()
+        toy.tracker.reset()
         toy.tracker.active, toy.tracker.may_skip = True, False
         more = run(toy)
         toy.tracker.finish()

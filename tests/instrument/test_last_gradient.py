@@ -127,7 +127,7 @@ def test_where_no_gradient_comes_it_is_lost_and_no_parameter_is_watched():
         watched.last.begin()
         other(torch.ones(1, 4)).sum().backward()
         assert watched.last.end() is False
-    assert watched.last.is_lost
+    assert watched.last.has_given_up
     watched.last.begin()
     assert hooks_on(watched.module) == []
 
@@ -146,7 +146,7 @@ def test_of_models_that_have_passes_by_turns_each_is_told_in_its_own(others, is_
             assert watched.last.end() is False
         if not is_first:
             told.append(watched.backward())
-    assert not watched.last.is_lost
+    assert not watched.last.has_given_up
     assert told[8:] == [(True, [True])] * 32
     assert sum(watches) < 20  # each costs 5 µs a parameter
 

@@ -162,7 +162,7 @@ def test_a_training_that_ends_when_memory_has_run_out_tells_what_was_held_and_wh
     asked.ran_out(5 * MIB)
     asked.ran_out(9 * MIB)  # within a second
     assert said == []
-    asked.report_lack()
+    asked.report_shortage()
     (told,) = said
     assert isinstance(told, MemoryOwners)
     assert (told.answers, told.peak_mib) == ((), 8.0)
@@ -176,11 +176,11 @@ def test_memory_that_ran_out_long_ago_is_not_why_a_training_ends(
 ):
     said: list[Event] = []
     asked = history(said)
-    asked.report_lack()
+    asked.report_shortage()
     asked.ran_out(5 * MIB)
     now_s = time.monotonic()
     monkeypatch.setattr(memory_history.time, "monotonic", lambda: now_s + END_S)
-    asked.report_lack()
+    asked.report_shortage()
     assert said == []
 
 
@@ -189,7 +189,7 @@ def test_a_look_that_fails_is_none_of_the_scripts_business(allocator: Allocator)
     said: list[Event] = []
     asked = history(said)
     asked.ran_out(5 * MIB)
-    asked.report_lack()
+    asked.report_shortage()
     assert said == []
 
 
@@ -214,7 +214,7 @@ def test_on_a_gpu_a_request_that_fails_is_noted_with_its_line():
     observe(GPU, asked.ran_out)
     with pytest.raises(torch.OutOfMemoryError):
         torch.empty(1 << 45, dtype=torch.uint8, device=GPU)
-    asked.report_lack()
+    asked.report_shortage()
     (told,) = said
     assert isinstance(told, MemoryOwners)
     assert told.owners[0].file == __file__

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.autograd import profiler as autograd
 
 from gpudash.instrument import profiler as module
-from gpudash.instrument.profiler import NoProfile, Profiler, note, shows_device
+from gpudash.instrument.profiler import NoProfile, Profiler, add_record, shows_device
 from gpudash.protocol import Pinning, Profiled
 from tests.warm import python
 
@@ -281,7 +281,7 @@ def test_a_trace_that_is_not_whole_is_none(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text('{"traceEvents": [{"name": "aten::a')
     with pytest.raises(OSError, match="full"):
-        note(path, Profiled(at_s=0, path="", first_step=1, steps=1, steps_ms=1, took_ms=1))
+        add_record(path, Profiled(at_s=0, path="", first_step=1, steps=1, steps_ms=1, took_ms=1))
 
 
 def test_a_gpu_profiler_around_the_command_is_told_of(tmp_path, monkeypatch):

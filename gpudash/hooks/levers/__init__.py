@@ -12,7 +12,7 @@ from gpudash.hooks.found import Call, Found, modules_of
 from gpudash.hooks.levers.channels_last import ChannelsLast
 from gpudash.hooks.levers.compile import Backend, Compile
 from gpudash.hooks.levers.handover import Redirects
-from gpudash.hooks.levers.loader import LoaderWay
+from gpudash.hooks.levers.loader import LoaderLevers
 from gpudash.hooks.levers.offers import Computing, Family, Option, Refusal, absent, canonical
 from gpudash.hooks.levers.optimizer import OptimizerForm
 from gpudash.hooks.levers.precision import Precision
@@ -45,7 +45,7 @@ class ScriptLevers:
             ChannelsLast(),
             self._precision,
         )
-        self._loader = LoaderWay(redirects)
+        self._loader = LoaderLevers(redirects)
         # the loader last: only its change cannot be undone for free
         self._others: tuple[Family, ...] = (OptimizerForm(), self._loader)
         self._families: tuple[Family, ...] = (*self._computing, *self._others)
@@ -67,7 +67,7 @@ class ScriptLevers:
             self._rehearsed.clear()
         self._trained = trained
         self._roots = found.roots
-        self._bar = _bar(found)
+        self._refusal = _refusal(found)
         for family in self._families:
             family.update(found)
         self._wrap()
@@ -89,7 +89,7 @@ class ScriptLevers:
     def warmup_steps(self) -> int:
         """Steps after the newest change that must not be measured."""
         # prefetched batches hide the loader's rate until they are used up
-        return WARMUP_STEPS + self._drained_batches + self._loader.held_batches
+        return WARMUP_STEPS + self._drained_batches + self._loader.batches_in_flight
 
     @property
     def burst_steps(self) -> int:
@@ -121,9 +121,9 @@ class ScriptLevers:
         """Make resolved settings active. Raises Refusal, and then changes nothing."""
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             raise Refusal("a CUDA graph is being captured")
-        if self._bar:
-            raise Refusal(self._bar)
-        before, held_batches = self.settings, self._loader.held_batches
+        if self._refusal:
+            raise Refusal(self._refusal)
+        before, batches_in_flight = self.settings, self._loader.batches_in_flight
         rehearsal = self.needs_call(wanted)
         try:
             for computing in self._computing:
@@ -140,7 +140,7 @@ class ScriptLevers:
                 root.keeps_calls, root.newest = False, None
         if rehearsal:
             self._rehearsed.add(self._computed(wanted))
-        self._drained_batches = held_batches if self._loader_moved(before) else 0
+        self._drained_batches = batches_in_flight if self._loader_moved(before) else 0
         self._wrap()
 
     def restore(self) -> None:
@@ -179,15 +179,15 @@ class ScriptLevers:
 
     def _options(self) -> tuple[Option, ...]:
         options = [BATCH_SIZE, *(option for family in self._families for option in family.options)]
-        return tuple(self._barred(option) for option in options)
+        return tuple(self._refused(option) for option in options)
 
-    def _barred(self, option: Option) -> Option:
-        if not self._bar or option is BATCH_SIZE:
+    def _refused(self, option: Option) -> Option:
+        if not self._refusal or option is BATCH_SIZE:
             return option
-        return Option(msgspec.structs.replace(option.offer, refusal=self._bar))
+        return Option(msgspec.structs.replace(option.offer, refusal=self._refusal))
 
 
-def _bar(found: Found) -> str | None:
+def _refusal(found: Found) -> str | None:
     """Return why no lever at all may be moved; None: they may."""
     if found.graphs:
         return "the script replays its steps as CUDA graphs"
@@ -199,13 +199,13 @@ def _wrapped(layers: list[Callable[[Call], Call]], call: Call) -> Call:
     for layer in layers:
         wrapped = layer(wrapped)
 
-    def unless_looked_into(*args: Any, **kwargs: Any) -> Any:
-        return (call if _is_looked_into() else wrapped)(*args, **kwargs)
+    def unless_traced(*args: Any, **kwargs: Any) -> Any:
+        return (call if _is_traced() else wrapped)(*args, **kwargs)
 
-    return unless_looked_into
+    return unless_traced
 
 
-def _is_looked_into() -> bool:
+def _is_traced() -> bool:
     """Return whether `torch.jit` or `torch.func` is tracing or transforming the model."""
     if torch.compiler.is_dynamo_compiling():
         return False

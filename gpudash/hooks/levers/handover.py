@@ -57,14 +57,14 @@ class Handovers:
         self._redirects[old] = functools.partial(self._next, weakref.ref(old))
         self._unprimed = new
 
-    def _next(self, face: Callable[[], Iterator | None]) -> Any:
+    def _next(self, old_ref: Callable[[], Iterator | None]) -> Any:
         """Return the next batch. Raises StopIteration, and what the script's own code raises."""
         if self._unprimed is not None:  # not between steps: a sampler may raise
             new, self._unprimed = self._unprimed, None
             _prime(new)
-        held = face()
-        assert held is not None
-        source: Any = held  # torch's annotation says that `_next_data` never returns
+        old = old_ref()
+        assert old is not None
+        source: Any = old  # torch's annotation says that `_next_data` never returns
         while source is not None:
             try:
                 batch = source._next_data()
@@ -72,10 +72,10 @@ class Handovers:
                 following = self._successors.get(source)
                 if following is not None:
                     _shut_down(source)
-                    self._successors[held] = following  # releases an iterator between the two
+                    self._successors[old] = following  # releases an iterator between the two
                 source = following
             else:
-                held._num_yielded += 1
+                old._num_yielded += 1
                 return batch
         raise StopIteration
 

@@ -48,7 +48,7 @@ SOURCE = "torch.utils.data.DataLoader"
 MOST = 256
 
 
-class _Way(NamedTuple):
+class _LoaderSettings(NamedTuple):
     """How a loader makes its batches."""
 
     num_workers: int
@@ -57,16 +57,16 @@ class _Way(NamedTuple):
     pin_memory: bool
 
     @classmethod
-    def of(cls, loader: DataLoader[Any]) -> "_Way":
+    def of(cls, loader: DataLoader[Any]) -> "_LoaderSettings":
         factor = loader.prefetch_factor
         return cls(loader.num_workers, 2 if factor is None else factor, bool(loader.pin_memory))
 
     @classmethod
-    def named(cls, settings: Settings) -> "_Way":
+    def named(cls, settings: Settings) -> "_LoaderSettings":
         workers, factor = int(settings["num_workers"]), int(settings["prefetch_factor"])
         return cls(workers, factor, settings["pin_memory"] == "on")
 
-    def give(self, loader: DataLoader[Any]) -> None:
+    def apply_to(self, loader: DataLoader[Any]) -> None:
         """Set the loader's attributes."""
         # else torch would warn the script, at the next epoch, of workers it did not ask for
         if self.num_workers > len(os.sched_getaffinity(0)):
@@ -84,19 +84,19 @@ class _Way(NamedTuple):
         }
 
     @property
-    def held(self) -> int:
+    def batches_in_flight(self) -> int:
         """Batches in flight at most."""
         return self.num_workers * self.prefetch_factor + 1 if self.num_workers else 0
 
 
-class LoaderWay:
+class LoaderLevers:
     """The levers `num_workers`, `prefetch_factor` and `pin_memory`."""
 
     def __init__(self, redirects: Redirects) -> None:
         self._handovers = Handovers(redirects)
         self._feed: Feed | None = None
-        self._own: _Way | None = None
-        self._way: _Way | None = None
+        self._own: _LoaderSettings | None = None
+        self._active: _LoaderSettings | None = None
         self._tried = False  # workers have made batches of this dataset
 
     def update(self, found: Found) -> None:
@@ -104,8 +104,8 @@ class LoaderWay:
         before, loader = self._loader(), found.feed.loader() if found.feed else None
         if loader is None or loader is not before:
             if before is not None and self._own is not None:
-                self._own.give(before)  # in case the script uses it again
-            self._own = self._way = _Way.of(loader) if loader is not None else None
+                self._own.apply_to(before)  # in case the script uses it again
+            self._own = self._active = _LoaderSettings.of(loader) if loader is not None else None
             self._tried = loader is not None and loader.num_workers > 0
         self._feed = found.feed
         self._device = found.device
@@ -119,27 +119,27 @@ class LoaderWay:
     def settings(self) -> Settings:
         """See Family."""
         values = {option.offer.name: option.offer.default for option in self.options}
-        return self._way.settings if self._way else values
+        return self._active.settings if self._active else values
 
     @property
-    def held_batches(self) -> int:
+    def batches_in_flight(self) -> int:
         """Batches in flight at most."""
-        return self._way.held if self._way else 0
+        return self._active.batches_in_flight if self._active else 0
 
     @property
     def num_workers(self) -> int:
         """Loader processes."""
-        return self._way.num_workers if self._way else 0
+        return self._active.num_workers if self._active else 0
 
     def apply(self, wanted: Settings) -> None:
         """See Family."""
         loader = self._loader()
-        if loader is None or self._way is None or self._own is None:
+        if loader is None or self._active is None or self._own is None:
             return
-        before, way = self._way, _Way.named(wanted)
-        if way == before:
+        before, new = self._active, _LoaderSettings.named(wanted)
+        if new == before:
             return
-        way.give(loader)
+        new.apply_to(loader)
         why = None
         try:
             self._switch(loader)
@@ -147,13 +147,13 @@ class LoaderWay:
             why = str(error)
         except Exception as error:  # no process or descriptor left, or a pickling error
             if is_from_handler(error):
-                before.give(loader)
+                before.apply_to(loader)
                 raise
             why = reason(error)
-        if why and way != self._own:  # else the next epoch has it in any case
-            before.give(loader)
+        if why and new != self._own:  # else the next epoch has it in any case
+            before.apply_to(loader)
             raise Refusal(why)
-        self._way = way
+        self._active = new
 
     def _loader(self) -> DataLoader[Any] | None:
         return self._feed.loader() if self._feed else None
@@ -192,7 +192,7 @@ class LoaderWay:
             return f"{type(loader).__name__} makes its iterators itself"
         if name == "pin_memory" and self._device.type != "cuda":
             return "needs a GPU"
-        return _rerun(loader) if name == "num_workers" and not self._tried else None
+        return _rerun_refusal(loader) if name == "num_workers" and not self._tried else None
 
     def _switch(self, loader: DataLoader[Any]) -> None:
         """Continue the epoch with the loader's new attributes."""
@@ -227,7 +227,7 @@ class LoaderWay:
         return loader.num_workers > 0 and not self._tried
 
 
-def _rerun(loader: DataLoader[Any]) -> str | None:
+def _rerun_refusal(loader: DataLoader[Any]) -> str | None:
     """Return why a worker would run the script again; None if workers are forked."""
     context: Any = loader.multiprocessing_context or multiprocessing
     # without `allow_none` this would fix the start method

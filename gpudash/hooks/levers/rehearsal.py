@@ -41,7 +41,7 @@ def rehearse(root: Root, around: Callable[[Call], Call]) -> None:
     call = around(called._call_impl)  # noqa: SLF001  # without the tracker's hook
     why = None
     try:
-        with undone(module), _alone(), torch.inference_mode(False), torch.enable_grad():
+        with undone(module), _no_collectives(), torch.inference_mode(False), torch.enable_grad():
             with torch.autocast(*newest.autocast) if newest.autocast else nullcontext():
                 outputs = call(*newest.args, **newest.kwargs)
             _backward(module, outputs)
@@ -70,7 +70,7 @@ class _NoCollectives(TorchDispatchMode):  # type: ignore[no-untyped-call]  # in 
         return func(*args, **(kwargs or {}))
 
 
-def _alone() -> AbstractContextManager[object]:
+def _no_collectives() -> AbstractContextManager[object]:
     distributed = torch.distributed
     is_shared = distributed.is_available() and distributed.is_initialized()
     return _NoCollectives() if is_shared else nullcontext()  # type: ignore[no-untyped-call]  # same
