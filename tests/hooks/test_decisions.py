@@ -16,7 +16,7 @@ from gpudash.protocol import Change, Refused
 from tests.hooks.toy_script import Dashboard, script
 
 
-def test_it_waits_no_longer_than_the_collectives_of_the_others_can(
+def test_a_rank_waits_for_less_than_the_collectives_timeout_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = HashStore()
@@ -26,7 +26,7 @@ def test_it_waits_no_longer_than_the_collectives_of_the_others_can(
     assert training.decide("1").refusal == "rank 1 did not answer within 0.05 s"
 
 
-def test_a_rank_whose_lever_breaks_says_no_to_all_that_was_asked(
+def test_a_rank_whose_lever_breaks_refuses_all_open_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusals = {}

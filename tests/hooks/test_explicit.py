@@ -37,7 +37,7 @@ def each(one, name):
 
 
 @pytest.mark.parametrize("shape", EXPECTED)
-def test_what_is_declared_is_counted_and_each_but_the_first_is_measured(told, shape):
+def test_declared_steps_are_counted_and_all_but_the_first_are_measured(told, shape):
     one = told[shape]
     assert one["failures"] == []
     assert one["steps"] == one["expected"] == EXPECTED[shape]
@@ -46,7 +46,7 @@ def test_what_is_declared_is_counted_and_each_but_the_first_is_measured(told, sh
     assert one["closed"] == [step for step in one["borders"][1:] if step not in unmeasured]
 
 
-def test_phases_inside_are_marked(told):
+def test_phases_within_a_declared_step_are_measured(told):
     measured = [phases_ms for phases_ms in each(told["each_batch"], "phases_ms") if phases_ms]
     assert measured
     for phases_ms in measured:
@@ -59,7 +59,7 @@ def test_samples_and_tokens_are_what_the_script_says(told):
     assert each(one, "tokens") == [*range(101, 110)]
 
 
-def test_samples_that_it_does_not_say_are_counted(told):
+def test_samples_that_are_not_declared_are_counted_from_batches(told):
     assert set(each(told["each_batch"], "samples")) == {8}
     assert set(each(told["two_rounds_a_step"], "samples")) == {16}
     assert set(each(told["each_batch"], "tokens")) == {None}
@@ -69,7 +69,7 @@ def test_tokens_are_the_input_ids_of_the_batches(told):
     assert set(each(told["tokens_of_the_batches"], "tokens")) == {64}
 
 
-def test_of_nested_steps_the_outermost_counts(told):
+def test_only_the_outermost_of_nested_steps_counts(told):
     assert set(each(told["nested"], "samples")) == {5}
 
 
@@ -77,16 +77,16 @@ def test_an_exception_passes_through(told):
     assert told["one_fails"]["came"] == [4]
 
 
-def test_what_lies_between_steps_is_in_none(told):
+def test_the_time_between_declared_steps_is_in_no_step(told):
     assert max(each(told["sleeps_between"], "step_ms")) < PAUSE_MS
 
 
-def test_the_wait_for_its_batch_is_part_of_a_step(told):
+def test_the_wait_for_a_steps_batch_is_part_of_the_step(told):
     for record in told["waits_between"]["records"]:
         assert PAUSE_MS <= record["data_ms"] <= record["step_ms"]
 
 
-def test_an_evaluation_between_steps_is_told_and_in_none(told):
+def test_an_evaluation_between_declared_steps_is_reported_and_in_no_step(told):
     one = told["evaluates_between"]
     assert one["asides"] == [
         [why, after]
@@ -97,11 +97,11 @@ def test_an_evaluation_between_steps_is_told_and_in_none(told):
     assert max(each(one, "step_ms")) < PAUSE_MS
 
 
-def test_inside_a_step_nothing_is_taken_for_an_evaluation(told):
+def test_nothing_inside_a_declared_step_is_an_evaluation(told):
     assert told["evaluates_inside"]["asides"] == []
 
 
-def test_the_first_of_them_ends_steps_that_are_timed_together(trained):
+def test_the_first_declared_step_ends_steps_that_are_timed_together(trained):
     one = trained["declared, together"]["after_steps_that_were_found"]
     assert one["failures"] == []
     assert one["steps"] == one["expected"]
@@ -109,13 +109,13 @@ def test_the_first_of_them_ends_steps_that_are_timed_together(trained):
     assert steps_alone[-9:] == [*range(7, 16)]
 
 
-def test_what_is_no_number_of_tokens_ends_the_measuring_and_not_the_training(told):
+def test_an_invalid_number_of_tokens_ends_measuring_and_not_the_training(told):
     (failure,) = told["no_number"]["failures"]
     assert failure.startswith("gpudash.step: TypeError(\"'str' object cannot be interpreted as")
     assert each(told["no_number"], "tokens") == [4, 4, 4]
 
 
-def test_the_line_says_that_the_script_declares_its_steps(told):
+def test_the_findings_line_says_that_the_script_declares_its_steps(told):
     assert told["after_steps_that_were_found"]["found"][0].endswith("workers")
     assert told["each_batch"]["found"][-1].endswith(", steps as the script declares them")
     assert told["no_optimizer_at_all"]["found"][-1].startswith("optimizer unknown, ")

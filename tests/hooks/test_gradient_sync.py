@@ -23,7 +23,7 @@ def model():
     distributed.destroy_process_group()
 
 
-def test_a_pass_that_nobody_follows_has_sent_nothing(model):
+def test_a_backward_pass_that_is_not_followed_counts_no_gradients(model):
     sync = GradientSync(Nobody(), lambda: None)
     sync.update([model])
 

@@ -12,7 +12,7 @@ from gpudash.rendezvous import Rendezvous
         (ValueError("no data"), True, True),
     ],
 )
-def test_an_interrupt_of_ours_alone_leaves_no_traceback(tmp_path, error, is_ours, is_told):
+def test_only_an_interrupt_sent_by_gpudash_leaves_no_traceback(tmp_path, error, is_ours, is_told):
     place, told = Rendezvous(tmp_path), []
     if is_ours:
         place.end()

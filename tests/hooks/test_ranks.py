@@ -43,7 +43,9 @@ def test_each_step_is_counted_and_no_hook_fails(told, shape):
         ("sharded", "backward"),
     ],
 )
-def test_a_delay_shows_in_its_phase_there_and_as_communication_on_the_others(told, shape, phase):
+def test_a_delay_shows_in_its_phase_on_the_slow_rank_and_as_communication_on_the_others(
+    told, shape, phase
+):
     late = told[shape][ranks.SLOW]
     for other in (told[shape][rank] for rank in OTHERS):
         assert usual(late, phase) > DIFFERS * usual(other, phase)
@@ -52,7 +54,9 @@ def test_a_delay_shows_in_its_phase_there_and_as_communication_on_the_others(tol
         assert waits_ms > longer_ms / 2
 
 
-def test_a_delay_within_the_backward_pass_shows_in_one_part_of_it_and_all_ranks_cut_alike(told):
+def test_a_delay_in_the_backward_pass_shows_in_one_of_its_parts_which_are_the_same_on_all_ranks(
+    told,
+):
     passes = [
         [one["backward"] for one in rank["parts_ms"] if "backward" in one]
         for rank in told["slow_in_backward"]
@@ -65,7 +69,7 @@ def test_a_delay_within_the_backward_pass_shows_in_one_part_of_it_and_all_ranks_
     assert sorted(longer_ms)[-2] < 1e3 * ranks.DELAY_S / 4
 
 
-def test_passes_that_send_nothing_do_not_communicate(told):
+def test_backward_passes_within_no_sync_do_not_communicate(told):
     (mib,), (sent_mib,) = (
         {rank["collectives"][0][0] for rank in told[shape]}
         for shape in ("no_sync", "sends_each_pass")
@@ -73,7 +77,7 @@ def test_passes_that_send_nothing_do_not_communicate(told):
     assert sent_mib == pytest.approx(2 * mib)
 
 
-def test_what_a_rank_puts_in_is_its_gradients_and_how_long_that_takes_is_told(told):
+def test_the_bytes_and_the_duration_of_ddps_all_reduce_are_reported(told):
     bytes_sent = 4 * sum(one.numel() for one in ranks.Net().parameters())
     for rank in told["slow_in_forward"]:
         ((mib, bus_mib, taken_ms),) = rank["collectives"]
@@ -83,14 +87,14 @@ def test_what_a_rank_puts_in_is_its_gradients_and_how_long_that_takes_is_told(to
 
 
 @pytest.mark.parametrize("shape", ["branches", "frozen", "groups", "buffers", "compiled"])
-def test_it_is_told_whichever_gradient_is_the_last(told, shape):
+def test_communication_is_measured_whichever_gradient_is_the_last(told, shape):
     for rank in told[shape]:
         measured = [one for one in rank["phases_ms"] if "communication" in one]
         assert len(measured) >= len(rank["phases_ms"]) - 3  # at first another one is known
         assert usual(rank, "communication") > 0
 
 
-def test_of_collectives_called_by_hand_it_is_said_that_they_cannot_be_measured(told):
+def test_collectives_called_by_the_script_are_reported_as_unmeasured(told):
     for rank in told["unwrapped"]:
         assert rank["found"].endswith(
             "exposed communication cannot be measured: "
@@ -99,7 +103,7 @@ def test_of_collectives_called_by_hand_it_is_said_that_they_cannot_be_measured(t
         assert usual(rank, "communication") == 0
 
 
-def test_nothing_is_said_where_all_is_measured(told):
+def test_nothing_is_reported_as_unmeasured_if_everything_is_measured(told):
     for shape in ("slow_in_data", "sharded", "no_sync"):
         assert not any("measured" in rank["found"] for rank in told[shape])
 

@@ -31,11 +31,11 @@ def ends_of(optimizers, expected="", *, fed=True):
     return "".join(told)
 
 
-def test_an_only_optimizer_ends_each_step_at_once():
+def test_a_single_optimizer_ends_each_step_at_once():
     assert ends_of("A A A") == "A|A|A|"
 
 
-def test_an_only_optimizer_may_get_company_in_the_middle_of_its_step():
+def test_a_second_optimizer_may_step_in_the_middle_of_a_single_ones_step():
     rounds = Rounds()
     for _ in range(3):
         rounds.begins("A", afresh=True)
@@ -47,17 +47,17 @@ def test_an_only_optimizer_may_get_company_in_the_middle_of_its_step():
     assert rounds.ends() is Ended.MAYBE  # B is due
 
 
-def test_two_that_are_there_from_the_start_end_a_step_together():
+def test_two_optimizers_present_from_the_start_end_a_step_together():
     assert ends_of("DG DG DG", "DG") == "DG|DG|DG|"
 
 
-def test_a_critic_ends_a_step_each_time_it_steps_again():
+def test_an_optimizer_that_steps_again_ends_a_step():
     told = ends_of("D D D D DG " * 4, "DG").replace("|", "¦")
     assert told.count("¦") == 4 * 5
     assert told.endswith("D¦D¦D¦D¦DG¦" * 2)
 
 
-def test_where_an_optimizer_comes_seldom_the_steps_between_end_at_once():
+def test_steps_without_a_rare_optimizer_end_at_once():
     told = ends_of(" ".join(["C", "CA"] * 6), "CA")
     assert told.endswith("C|CA|C|CA|")
 
@@ -82,12 +82,12 @@ def test_an_optimizer_that_is_gone_is_waited_for_no_longer():
     assert rounds.ends() is Ended.HERE
 
 
-def test_one_that_joins_late_without_a_batch_is_of_the_step_before():
+def test_a_late_optimizer_without_a_new_batch_belongs_to_the_step_before():
     told = ends_of("D D D DG DG DG DG")
     assert told == "D|D|D|D|GDG|DG|DG|"
 
 
-def test_many_that_step_within_one_backward_pass_end_one_step():
+def test_many_optimizers_within_one_backward_pass_end_one_step():
     rounds = Rounds()
     for step in range(3):
         for parameter in range(5):
@@ -95,7 +95,7 @@ def test_many_that_step_within_one_backward_pass_end_one_step():
         assert rounds.ends() is Ended.HERE, step
 
 
-def test_the_number_of_steps_never_depends_on_what_was_foretold():
+def test_the_number_of_steps_never_depends_on_predicted_ends():
     shape = list(islice(cycle("AABABBA"), 100))
     literal, seen = 0, set()
     for optimizer in shape:

@@ -36,7 +36,7 @@ def test_each_step_is_counted_and_no_hook_fails(told, shape):
 
 
 @pytest.mark.parametrize("shape", sorted(KNOWN))
-def test_of_each_step_it_is_told_what_is_put_in_and_what_the_links_carry(told, shape):
+def test_input_and_bus_bytes_of_each_step_are_reported(told, shape):
     for rank in told[shape]:
         _found, *steps = rank["moved"]
         for moved, counted in steps:
@@ -44,7 +44,7 @@ def test_of_each_step_it_is_told_what_is_put_in_and_what_the_links_carry(told, s
 
 
 @pytest.mark.parametrize("shape", sorted(UNKNOWN))
-def test_where_the_script_may_send_something_else_or_more_nothing_is_told(told, shape):
+def test_bytes_are_unknown_if_the_script_may_send_others(told, shape):
     for rank in told[shape]:
         assert all(moved == [None, None] for moved, _counted in rank["moved"])
 
@@ -59,7 +59,7 @@ def test_a_layer_is_gathered_twice_and_its_gradients_are_scattered_once(told):
         assert on_bus == pytest.approx(3 * (whole - shard))
 
 
-def test_tensor_parallelism_beside_it_is_named(told):
+def test_tensor_parallelism_is_reported_as_unmeasured(told):
     for rank in told["tensor_parallel"]:
         assert "in part: tensor parallelism communicates" in rank["found"]
     for rank in told["each_layer"]:
@@ -121,14 +121,14 @@ def torchs(monkeypatch):
     return make
 
 
-def test_a_gather_is_told_and_hands_on_what_it_returns(torchs):
+def test_a_gather_is_reported_and_its_result_returned(torchs):
     place, told = torchs(gather, reduce), Told()
     assert hook_collectives(told)
     assert hasattr(place.foreach_all_gather([], Group(), Comm()), "all_gather_output")
     assert told.moved == [Moved(1.0, 3.0)]
 
 
-def test_a_torch_that_has_it_otherwise_is_left_as_it_is(torchs):
+def test_a_torch_with_other_signatures_is_not_patched(torchs):
     def whole(params, reduce_group):
         """The argument has another name."""
 
@@ -138,7 +138,7 @@ def test_a_torch_that_has_it_otherwise_is_left_as_it_is(torchs):
     assert place.foreach_reduce is whole
 
 
-def test_a_result_that_is_something_else_is_not_known_and_harms_nothing(torchs):
+def test_an_unexpected_result_is_unknown_and_harmless(torchs):
     place, told = torchs(lambda params, group, all_gather_comm: "else", reduce), Told()
     assert hook_collectives(told)
     assert place.foreach_all_gather([], Group(), Comm()) == "else"
@@ -168,7 +168,9 @@ class FullyShardedDataParallel(nn.Linear):
         ([FSDPModule, FullyShardedDataParallel], Moved(1.0, 3.0), None),
     ],
 )
-def test_a_step_moves_so_much_as_far_as_all_of_it_is_counted(torchs, kinds, moved, put_in):
+def test_the_bytes_of_a_step_are_known_only_if_all_collectives_are_counted(
+    torchs, kinds, moved, put_in
+):
     torchs(gather, reduce)
     sync = GradientSync(Told(), lambda: None)
     sync.update([kind(2, 2) for kind in kinds])
@@ -177,6 +179,6 @@ def test_a_step_moves_so_much_as_far_as_all_of_it_is_counted(torchs, kinds, move
     assert sync.collectives().mib == put_in
 
 
-def test_nothing_is_known_where_nothing_is_sharded(monkeypatch):
+def test_nothing_is_counted_without_fully_shard(monkeypatch):
     monkeypatch.delitem(sys.modules, PARAM_GROUP, raising=False)
     assert not hook_collectives(Told())

@@ -28,30 +28,30 @@ def test_each_step_is_counted_once(told, shape):
 
 
 @pytest.mark.parametrize("shape", ["loader", "no_loader", "accumulation"])
-def test_alike_steps_are_timed_together_and_all_but_the_first_are(told, shape):
+def test_similar_steps_are_timed_together_except_the_first(told, shape):
     one = told[shape]
     counts = [record["count"] for record in one["records"]]
     assert max(counts) > 1
     assert sum(counts) == one["records"][-1]["step"] - 1
 
 
-def test_a_step_that_is_asked_for_has_a_border_of_its_own(told):
+def test_a_requested_step_has_its_own_border(told):
     one = told["borders_asked_for"]
     assert len(one["borders"]) < one["steps"]
     assert set(one["asked"]) <= set(one["borders"])
 
 
-def test_their_samples_are_those_of_all_of_them(told):
+def test_steps_timed_together_report_the_samples_of_all(told):
     for shape, batch in (("loader", 8), ("no_loader", 16)):
         for record in told[shape]["records"]:
             assert record["samples"] == batch * record["count"]
 
 
-def test_what_is_aside_ends_them_and_is_no_part_of_them(told, alone):
+def test_an_aside_ends_steps_timed_together_and_is_not_in_them(told, alone):
     for shape in ("evaluation_and_checkpoint", "evaluation_without_a_loader"):
         assert told[shape]["asides"] == alone[shape]["asides"]
 
 
 @pytest.mark.parametrize("shape", ["gan", "one_optimizer_in_backward"])
-def test_optimizers_that_autograds_thread_may_call_and_several_are_always_looked_at(told, shape):
+def test_several_optimizers_or_those_in_backward_are_always_measured_in_full(told, shape):
     assert {record["count"] for record in told[shape]["records"]} == {1}

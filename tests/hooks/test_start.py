@@ -16,7 +16,9 @@ class Tracker:
         self.active = True
 
 
-def test_they_are_brought_together_and_a_forked_child_forgets(tmp_path, monkeypatch) -> None:
+def test_tracker_and_driver_are_connected_and_reset_in_a_forked_child(
+    tmp_path, monkeypatch
+) -> None:
     monkeypatch.setattr(start, "Tracker", Tracker)
     monkeypatch.setattr(explicit, "listener", None)
     patched: list[Tracker] = []

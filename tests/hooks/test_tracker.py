@@ -12,7 +12,7 @@ def told(told_by):
 
 
 @pytest.mark.parametrize("shape", shapes.SHAPES)
-def test_the_steps_are_exact_and_each_is_measured_but_the_first(told, shape):
+def test_the_number_of_steps_is_exact_and_all_but_the_first_are_measured(told, shape):
     one = told[shape]
     assert one["failures"] == []
     assert one["steps"] == one["expected"]
@@ -22,9 +22,7 @@ def test_the_steps_are_exact_and_each_is_measured_but_the_first(told, shape):
 
 
 @pytest.mark.parametrize("shape", ["loader", "gan", "accumulation", "lbfgs", "scaler"])
-def test_an_ordinary_loop_has_a_border_after_each_step_and_the_first_number_after_the_second(
-    told, shape
-):
+def test_an_ordinary_loop_has_a_border_after_each_step_and_is_timed_from_the_second_on(told, shape):
     steps = list(range(1, told[shape]["steps"] + 1))
     assert told[shape]["borders"] == steps
     assert told[shape]["closed"] == steps[1:]
@@ -50,7 +48,7 @@ def test_an_ordinary_loop_has_a_border_after_each_step_and_the_first_number_afte
         ("compiled", "AdamW, root OptimizedModule, 1 backward pass a step, DataLoader with 0"),
     ],
 )
-def test_one_line_says_what_was_found(told, shape, line):
+def test_the_findings_line_describes_the_training(told, shape, line):
     assert told[shape]["found"][-1].startswith(line)
 
 
@@ -58,7 +56,7 @@ def test_one_line_says_what_was_found(told, shape, line):
     ("shape", "samples"),
     [("loader", 8), ("no_loader", 16), ("accumulation", 32), ("lbfgs", 32), ("gan", 8)],
 )
-def test_samples_are_the_first_dimensions_of_the_batches_or_else_of_the_calls(told, shape, samples):
+def test_samples_come_from_the_batches_or_else_from_the_calls(told, shape, samples):
     assert {record["samples"] for record in told[shape]["records"]} == {samples}
 
 
@@ -66,18 +64,18 @@ def test_samples_are_the_first_dimensions_of_the_batches_or_else_of_the_calls(to
     ("shape", "total"),
     [("loader", 96), ("accumulation", 192), ("no_optimizer", 160), ("no_loader", None)],
 )
-def test_all_samples_are_counted_unless_the_first_steps_did_not_tell(told, shape, total):
+def test_all_samples_are_counted_unless_those_of_the_first_steps_are_unknown(told, shape, total):
     assert told[shape]["samples"] == total
 
 
 @pytest.mark.parametrize("shape", ["children_called", "compiled_child"])
-def test_what_is_called_instead_of_the_root_is_the_forward_pass(told, shape):
+def test_calls_of_submodules_instead_of_the_root_are_the_forward_pass(told, shape):
     phases = [one["phases_ms"] for one in told[shape]["records"][2:] if one["phases_ms"]]
     assert phases
     assert all("forward" in one for one in phases)
 
 
-def test_who_is_not_called_is_not_listened_to_for_longer_than_a_step(told):
+def test_submodules_that_are_not_called_are_hooked_for_one_step_only(told):
     assert told["children_called"]["hooked"] == ["inner.encoder", "inner.decoder"]
     assert told["nobody_called"]["hooked"] == [""]
 
@@ -98,14 +96,14 @@ def test_evaluation_and_checkpoints_are_no_part_of_a_step(told):
     assert max(record["step_ms"] for record in one["records"][5:]) < 2 * 20  # asleep in between
 
 
-def test_what_follows_a_saved_file_is_no_checkpoint(told):
+def test_a_checkpoint_ends_when_its_file_is_saved(told):
     one = told["works_after_a_checkpoint"]
     assert one["asides"] == [["checkpoint", 5], [None, 5]]
     (after,) = (record for record in one["records"] if record["step"] == 6)
     assert after["step_ms"] >= 20  # asleep before it
 
 
-def test_an_epochs_end_is_no_news_and_the_loader_stays_found(told):
+def test_the_end_of_an_epoch_changes_no_findings(told):
     assert told["loader"]["found"] == [
         "AdamW, root Net, 1 backward pass a step, DataLoader with 0 workers"
     ]
@@ -113,23 +111,23 @@ def test_an_epochs_end_is_no_news_and_the_loader_stays_found(told):
 
 
 @pytest.mark.parametrize(("shape", "last"), [("a_hook_fails", 6), ("a_hook_fails_bare", 12)])
-def test_a_failure_leaves_one_more_border_to_put_things_back(told, shape, last):
+def test_after_a_failure_there_is_one_more_border(told, shape, last):
     assert told[shape]["told"] == ["forward: ZeroDivisionError('ours')"]
     assert told[shape]["borders"][-2:] == [last, last]
 
 
-def test_an_evaluation_between_epochs_is_not_taken_for_other_batches_to_train_on(told):
+def test_an_evaluation_between_epochs_does_not_change_the_training_loader(told):
     lines = told["evaluation_and_checkpoint"]["found"]
     assert {line.rpartition(", ")[2] for line in lines} == {"DataLoader with 0 workers"}
 
 
-def test_what_comes_before_every_step_is_part_of_it(told):
+def test_a_call_before_every_step_is_part_of_the_step(told):
     one = told["acts_before_it_learns"]
     assert one["asides"] == [["evaluation", 1], [None, 1]]  # once is no habit
     assert all(record["step_ms"] > 5 for record in one["records"][2:])
 
 
-def test_phases_waits_and_nothing_else_make_up_a_step(told):
+def test_phases_and_waits_add_up_to_the_step(told):
     shares = [
         1 - (sum(record["phases_ms"].values()) + record["data_ms"]) / record["step_ms"]
         for record in told["attributed"]["records"]
@@ -146,7 +144,7 @@ def test_inside_a_closure_forward_and_backward_count_as_themselves(told):
         assert phases_ms.keys() == {"your_code", "forward", "backward", "optimizer"}
 
 
-def test_a_number_that_an_optimizers_step_takes_is_no_closure(told):
+def test_a_number_passed_to_an_optimizers_step_is_no_closure(told):
     measured = [one["phases_ms"] for one in told["step_takes_a_number"]["records"]]
     assert any("optimizer" in phases_ms for phases_ms in measured)
 
@@ -171,7 +169,7 @@ def test_a_copy_of_a_models_dictionary_computes_with_its_own_parts(told):
     assert told["copied_for_another_device"]["own"]
 
 
-def test_a_training_that_the_script_lets_go_of_is_not_kept_alive(told):
+def test_a_training_that_the_script_releases_is_freed(told):
     assert told["forgotten"]["kept"] == [False, False]
 
 
@@ -181,13 +179,13 @@ def test_a_traceback_shows_no_frame_of_ours(told):
     assert not [frame for frame in frames if "gpudash" in frame]
 
 
-def test_a_replayed_graph_that_holds_a_step_is_one_with_a_phase_of_its_own(told):
+def test_a_replayed_graph_with_an_optimizer_step_is_a_step_with_its_own_phase(told):
     replayed = told["a_graph_replayed"]["records"][3:]
     measured = [one["phases_ms"] for one in replayed if one["phases_ms"]]
     assert all(phases_ms.keys() == {"your_code", "graph"} for phases_ms in measured)
 
 
-def test_switched_off_it_counts_and_measures_nothing(told):
+def test_an_inactive_tracker_counts_steps_and_measures_none(told):
     closed = told["switched_off_and_on"]["closed"]
     assert closed == [*range(2, 11), *range(21, 41)]
 

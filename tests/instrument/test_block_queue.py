@@ -31,7 +31,7 @@ def numbers_left(queue):
     return [taken.number for taken in iter(queue.take, None)]
 
 
-def test_without_blocks_nothing_runs():
+def test_a_queue_without_blocks_is_not_running():
     queue = BlockQueue()
     assert not queue.running
     assert queue.take() is None
@@ -39,7 +39,7 @@ def test_without_blocks_nothing_runs():
     assert not queue.running
 
 
-def test_blocks_are_taken_in_order_and_home_is_where_they_began():
+def test_blocks_run_in_order_and_the_baseline_is_kept():
     queue = queue_of(4, 5)
     assert queue.running
     assert queue.baseline == HOME
@@ -50,7 +50,7 @@ def test_blocks_are_taken_in_order_and_home_is_where_they_began():
     assert not queue.running
 
 
-def test_a_block_lasts_its_steps_after_its_warm_up_and_one_more():
+def test_a_block_lasts_its_warm_up_and_its_steps_and_one_more_step():
     """The last step is not measured: after it, nothing is prepared on the other stream."""
     queue = queue_of(0, min_steps=3)
     queue.take()
@@ -69,7 +69,7 @@ def test_a_block_lasts_its_seconds_too_and_its_warm_up_does_not_count():
     assert queue.is_over(51, 2010.0)
 
 
-def test_where_batches_come_in_bursts_whole_ones_are_measured():
+def test_only_whole_bursts_of_batches_are_measured():
     """A new loader's bursts always begin alike: a part of one would be off by as much each time."""
     queue = queue_of(0, min_steps=3)
     queue.take()
@@ -98,7 +98,7 @@ def test_every_block_begins_anew():
     assert queue.is_over(4, 6.0)
 
 
-def test_new_blocks_replace_those_that_wait_and_home_stays():
+def test_new_blocks_replace_waiting_ones_and_the_baseline_stays():
     queue = queue_of(0, 1, 2)
     queue.take()
     queue.entered(0, 0)
@@ -120,7 +120,7 @@ def test_a_block_that_was_begun_is_never_run_again():
     assert not queue.running
 
 
-def test_no_blocks_at_all_end_the_one_in_progress():
+def test_a_command_without_blocks_ends_the_block_in_progress():
     queue = queue_of(0, 1)
     queue.take()
     queue.entered(0, 0)
@@ -130,7 +130,7 @@ def test_no_blocks_at_all_end_the_one_in_progress():
     assert queue.baseline == HOME
 
 
-def test_late_blocks_that_have_all_been_run_end_nothing():
+def test_a_late_command_with_finished_blocks_ends_nothing():
     queue = queue_of(0, 1)
     queue.take()
     queue.entered(0, 0)
@@ -140,7 +140,7 @@ def test_late_blocks_that_have_all_been_run_end_nothing():
 
 
 @pytest.mark.parametrize("taken", [0, 1])
-def test_another_change_forgets_everything(taken):
+def test_ending_a_run_clears_the_queue(taken):
     queue = queue_of(0, 1)
     for _ in range(taken):
         queue.take()
@@ -163,7 +163,7 @@ def test_the_steps_left_are_those_after_which_the_block_is_over(min_steps, min_s
     assert queue.pace_s(ends, ends * step_s) == pytest.approx(step_s)
 
 
-def test_a_block_that_was_expected_to_be_over_has_steps_left():
+def test_a_block_faster_than_predicted_has_steps_left():
     queue = queue_of(0, min_s=1.0)
     queue.take()
     queue.entered(0, 0)

@@ -47,21 +47,21 @@ class Watched:
         return self.last.end(), self.complete[-1:]
 
 
-def test_the_first_pass_finds_it_and_the_next_ones_tell_it():
+def test_the_first_pass_finds_the_last_gradient_and_later_ones_report_it():
     watched = Watched()
     assert watched.backward() == (False, [])
     for _ in range(3):
         assert watched.backward() == (True, [True])
 
 
-def test_of_a_frozen_layer_none_is_waited_for():
+def test_frozen_parameters_are_ignored():
     watched = Watched()
     watched.module.first.requires_grad_(requires_grad=False)
     watched.backward()
     assert watched.backward() == (True, [True])
 
 
-def test_another_is_found_where_the_last_one_is_left_out():
+def test_another_last_gradient_is_found_if_the_known_one_is_left_out():
     watched = Watched()
     for _ in range(2):
         watched.backward()
@@ -72,7 +72,7 @@ def test_another_is_found_where_the_last_one_is_left_out():
     assert watched.backward(skips_first=True)[0] is True
 
 
-def test_a_layer_that_is_exchanged_is_found():
+def test_a_replaced_layer_is_found():
     watched = Watched()
     for _ in range(2):
         watched.backward()
@@ -81,7 +81,7 @@ def test_a_layer_that_is_exchanged_is_found():
     assert told[-1] == (True, [True])
 
 
-def test_one_that_comes_later_than_the_known_one_is_found_in_time(monkeypatch):
+def test_a_later_gradient_than_the_known_one_is_found_in_time(monkeypatch):
     monkeypatch.setattr(last_gradient, "WATCH_EVERY", 4)
     watched = Watched()
     watched.module.first.requires_grad_(requires_grad=False)
@@ -92,7 +92,7 @@ def test_one_that_comes_later_than_the_known_one_is_found_in_time(monkeypatch):
     assert told[-1] == (True, [True])
 
 
-def test_a_pass_is_cut_into_parts_of_about_equally_many_gradients():
+def test_a_pass_is_cut_into_parts_with_similar_numbers_of_gradients():
     watched = Watched()
     watched.backward()
     assert watched.backward() == (True, [True])
@@ -108,7 +108,7 @@ def test_a_module_of_few_parameters_is_not_cut():
     assert watched.parts == []
 
 
-def test_a_part_that_ends_after_the_known_last_gradient_says_that_it_was_not_the_last():
+def test_a_part_that_ends_after_the_known_gradient_shows_that_it_was_not_the_last():
     watched = Watched()
     for layer in (watched.module.first, watched.module.second):
         layer.requires_grad_(requires_grad=False)
@@ -120,7 +120,7 @@ def test_a_part_that_ends_after_the_known_last_gradient_says_that_it_was_not_the
     assert (ends[0], ends[-1]) == (False, True)
 
 
-def test_where_no_gradient_comes_it_is_lost_and_no_parameter_is_watched():
+def test_without_any_gradient_watching_is_given_up():
     watched = Watched()
     other = nn.Linear(4, 4)
     for _ in range(100):
@@ -134,7 +134,7 @@ def test_where_no_gradient_comes_it_is_lost_and_no_parameter_is_watched():
 
 @pytest.mark.parametrize("others", [1, 2, 5])
 @pytest.mark.parametrize("is_first", [True, False])
-def test_of_models_that_have_passes_by_turns_each_is_told_in_its_own(others, is_first):
+def test_models_that_take_turns_each_report_their_own_last_gradient(others, is_first):
     watched, other, told, watches = Watched(), nn.Linear(4, 4), [], []
     for _ in range(40):
         if is_first:
@@ -182,7 +182,7 @@ def test_hooks_of_the_scripts_own_stay():
     assert sorted(seen) == ["after"] * 3 + ["before"] * 3
 
 
-def test_what_fails_half_way_leaves_nothing():
+def test_a_failing_pass_leaves_no_hooks():
     watched = Watched()
     watched.backward()
     loss = watched.module(torch.ones(1, 4)).sum()
@@ -210,7 +210,7 @@ def test_the_module_is_not_kept_alive():
     assert last.end() is False
 
 
-def test_what_is_left_of_a_module_that_is_gone_can_be_swapped():
+def test_layers_of_a_freed_module_can_be_swapped():
     watched = Watched()
     for _ in range(2):
         watched.backward()
@@ -222,7 +222,7 @@ def test_what_is_left_of_a_module_that_is_gone_can_be_swapped():
             torch.utils.swap_tensors(one, nn.Parameter(torch.zeros_like(one)))
 
 
-def test_a_compiler_that_would_take_hooks_in_meets_none():
+def test_no_hooks_are_set_if_the_compiler_would_trace_them():
     watched = Watched()
     watched.backward()
     with torch._dynamo.config.patch(compiled_autograd=True):

@@ -22,7 +22,7 @@ def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_no_gpu")
-def test_a_loss_is_read_to_the_host_whatever_the_script_makes_tensors_of() -> None:
+def test_a_loss_is_read_to_the_host_whatever_the_scripts_default_tensors_are() -> None:
     dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float16)
     try:

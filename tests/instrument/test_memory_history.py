@@ -49,7 +49,7 @@ def history(said: list[Event], device: torch.device = GPU) -> MemoryHistory:
     return MemoryHistory(device, lambda: ((), ()), said.append)
 
 
-def test_two_steps_are_recorded_and_then_all_who_asked_are_answered_at_once(allocator: Allocator):
+def test_two_steps_are_recorded_and_then_all_requests_are_answered_at_once(allocator: Allocator):
     said: list[Event] = []
     asked = history(said)
     asked.ask(Memory(id=7), 100)
@@ -65,7 +65,7 @@ def test_two_steps_are_recorded_and_then_all_who_asked_are_answered_at_once(allo
     assert not asked.turn(200)
 
 
-def test_nothing_is_told_of_steps_that_memory_was_enough_for(allocator: Allocator):
+def test_steps_with_enough_memory_are_not_reported(allocator: Allocator):
     said: list[Event] = []
     watched = history(said)
     watched.watch(5)
@@ -75,7 +75,7 @@ def test_nothing_is_told_of_steps_that_memory_was_enough_for(allocator: Allocato
     assert not allocator.recording
 
 
-def test_when_memory_runs_out_what_is_recorded_by_then_is_told(allocator: Allocator):
+def test_if_memory_runs_out_the_recording_so_far_is_reported(allocator: Allocator):
     said: list[Event] = []
     watched = history(said)
     watched.watch(5)
@@ -97,7 +97,7 @@ def test_when_memory_runs_out_what_is_recorded_by_then_is_told(allocator: Alloca
         (GPU, True, "the script records its memory history itself"),
     ],
 )
-def test_what_cannot_be_recorded_is_refused_and_nothing_is_touched(
+def test_a_recording_that_is_not_possible_is_refused(
     allocator: Allocator, device: torch.device, *, recording: bool, reason: str
 ):
     allocator.recording = recording
@@ -112,7 +112,7 @@ def test_what_cannot_be_recorded_is_refused_and_nothing_is_touched(
     assert allocator.recording is recording
 
 
-def test_a_snapshot_that_fails_is_an_answer_and_leaves_nothing_on(allocator: Allocator):
+def test_a_failing_snapshot_is_answered_and_recording_is_off(allocator: Allocator):
     said: list[Event] = []
     asked = history(said)
     asked.ask(Memory(id=7), 0)
@@ -124,7 +124,7 @@ def test_a_snapshot_that_fails_is_an_answer_and_leaves_nothing_on(allocator: All
     assert not allocator.recording
 
 
-def test_a_training_that_ends_answers_whoever_has_asked(allocator: Allocator):
+def test_open_requests_are_answered_when_the_training_ends(allocator: Allocator):
     said: list[Event] = []
     asked = history(said)
     asked.ask(Memory(id=7), 0)
@@ -153,7 +153,7 @@ def test_weights_gradients_and_the_optimizers_state_are_known_by_their_addresses
 HELD = snapshot(held={1: 3 * MIB})
 
 
-def test_a_training_that_ends_when_memory_has_run_out_tells_what_was_held_and_who_asked(
+def test_a_training_that_ends_out_of_memory_reports_holders_and_the_failed_request(
     allocator: Allocator,
 ):
     said: list[Event] = []
@@ -171,7 +171,7 @@ def test_a_training_that_ends_when_memory_has_run_out_tells_what_was_held_and_wh
     assert (before.use, before.mib) == ("from before", 3.0)
 
 
-def test_memory_that_ran_out_long_ago_is_not_why_a_training_ends(
+def test_memory_that_ran_out_long_ago_is_not_reported_at_the_end(
     allocator: Allocator, monkeypatch: pytest.MonkeyPatch
 ):
     said: list[Event] = []
@@ -184,7 +184,7 @@ def test_memory_that_ran_out_long_ago_is_not_why_a_training_ends(
     assert said == []
 
 
-def test_a_look_that_fails_is_none_of_the_scripts_business(allocator: Allocator):
+def test_a_failing_look_at_memory_raises_nothing_into_the_script(allocator: Allocator):
     allocator.snapshot = RuntimeError("no snapshots from this allocator")
     said: list[Event] = []
     asked = history(said)
@@ -193,7 +193,7 @@ def test_a_look_that_fails_is_none_of_the_scripts_business(allocator: Allocator)
     assert said == []
 
 
-def test_only_a_gpus_allocator_is_observed_and_told_by_the_bytes_asked_for(
+def test_only_a_gpus_allocator_is_observed_and_reports_the_bytes_requested(
     monkeypatch: pytest.MonkeyPatch,
 ):
     observers: list[Callable[..., object]] = []

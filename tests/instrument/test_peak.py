@@ -58,7 +58,7 @@ def test_an_autocast_around_it_changes_nothing(device):
         assert torch.is_autocast_enabled(device.type)
 
 
-def test_where_it_fails_there_is_none(monkeypatch):
+def test_a_failing_measurement_returns_none(monkeypatch):
     def fails(_wanted):
         raise torch.OutOfMemoryError
 
@@ -84,7 +84,7 @@ def test_three_matrices_fit_into_the_room(precision, room_bytes):
     assert 3 * side(precision, room_bytes) ** 2 * dtype.itemsize <= room_bytes
 
 
-def test_too_little_room_has_no_side():
+def test_no_matrices_fit_into_too_little_room():
     assert side("fp32", LEAST_ROOM - 1) is None
 
 
@@ -152,7 +152,7 @@ def test_the_scripts_own_precision_comes_back(script, precision):
 
 
 @pytest.mark.usefixtures("_own_precision")
-def test_a_precision_that_follows_the_general_one_goes_on_to_follow():
+def test_a_precision_that_follows_the_general_one_still_does_afterwards():
     newer_everywhere()
     with multiplying("fp32"):
         pass
@@ -204,7 +204,7 @@ def test_the_best_of_some_repeats_counts(gpu):
     assert found.memory_gb_s == pytest.approx(room.numel() / 2e6)
 
 
-def test_the_host_is_free_until_it_asks_what_was_reached(gpu, monkeypatch):
+def test_the_host_is_free_until_it_reads_the_result(gpu, monkeypatch):
     waits = []
     monkeypatch.setattr(Event, "synchronize", lambda _self: waits.append("waits"))
     read = peak._in_room(gpu(9, 0), ["bf16"])
@@ -221,7 +221,7 @@ def test_a_gpu_older_than_ampere_has_fp32_alone(gpu):
 
 
 @needs_cuda
-def test_it_leaves_no_memory_behind():
+def test_the_measurement_frees_its_memory():
     measure(CUDA)  # cuBLAS keeps its workspace from the first matmul on
     torch.empty(100 << 20, dtype=torch.uint8, device=CUDA)  # stays in the script's pool
     before = torch.cuda.memory_reserved(CUDA), torch.cuda.memory_allocated(CUDA)
@@ -230,7 +230,7 @@ def test_it_leaves_no_memory_behind():
 
 
 @needs_cuda
-def test_it_leaves_what_the_device_has_free():
+def test_free_memory_of_the_device_is_unchanged():
     measure(CUDA)
     before, _ = torch.cuda.mem_get_info(CUDA)
     measure(CUDA)
@@ -238,6 +238,6 @@ def test_it_leaves_what_the_device_has_free():
 
 
 @needs_cuda
-def test_without_free_memory_there_is_none(monkeypatch):
+def test_without_free_memory_there_is_no_result(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (LEAST_ROOM * 4 - 64, 1 << 40))
     assert measure(CUDA) is None

@@ -46,7 +46,7 @@ def raising_once_written(reading: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("connected", [over_a_pipe, over_a_socket])
-def test_a_line_is_sent_once_though_a_signals_handler_raises_after_it(
+def test_a_line_is_sent_once_even_if_a_signal_handler_raises(
     connected: Callable[[], tuple[int, EventPipe]],
 ) -> None:
     reading, events = connected()

@@ -102,7 +102,7 @@ def test_all_are_found_in_one_window_each_with_its_own_line(tensor: torch.Tensor
 
 
 @pytest.mark.parametrize("kind", ASYNCHRONOUS)
-def test_what_does_not_wait_is_not_found(kind: str, tensor: torch.Tensor) -> None:
+def test_calls_that_do_not_wait_are_not_found(kind: str, tensor: torch.Tensor) -> None:
     assert seen(ASYNCHRONOUS[kind], tensor) == ()
 
 

@@ -56,7 +56,7 @@ def test_every_step_of_a_plain_loop_is_reported_with_its_phases() -> None:
         assert named_ms < step.device_ms <= step.step_ms
 
 
-def test_steps_without_phases_are_timed_all_the_same() -> None:
+def test_steps_without_phases_are_timed_too() -> None:
     heard, _ = train(phases_every_s=math.inf)  # in the first two steps alone
     _, _, *others = steps(heard)
     assert len(others) == len(BATCHES) - 2

@@ -59,7 +59,7 @@ def test_an_optimizer_without_a_fused_form_has_the_two_others(optimizer, options
 
 
 @pytest.mark.parametrize(("optimizer", "options"), MOVABLE, ids=str)
-def test_restored_the_optimizer_is_the_scripts(optimizer, options):
+def test_restore_gives_the_optimizer_its_own_flags_back(optimizer, options):
     training = Training(optimizer=optimizer, **options)
     moved = training.step().levers()
     before = dict(vars(training.optimizer))
@@ -119,7 +119,7 @@ def test_a_copy_is_the_scripts_own_optimizer_and_steps_as_it(copy_of):
     torch.testing.assert_close(ours.state_dict(), own.state_dict())
 
 
-def test_what_is_loaded_meanwhile_is_moved_too_and_put_back():
+def test_a_state_loaded_meanwhile_is_moved_too_and_put_back():
     training = Training()
     saved = training.step().optimizer.state_dict()
     moved = training.levers()
@@ -141,7 +141,7 @@ def test_a_group_added_meanwhile_is_moved_too_and_put_back():
     assert flags(training.optimizer) == [(None, None)] * 2
 
 
-def test_a_script_may_take_groups_away_meanwhile():
+def test_a_script_may_remove_groups_meanwhile():
     training = Training()
     training.optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))], "foreach": True})
     moved = training.step().levers()
