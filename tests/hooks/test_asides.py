@@ -1,4 +1,4 @@
-"""What a training does between its steps: evaluation, checkpoints, or nothing of the kind."""
+"""Which events between steps are an evaluation or a checkpoint, and which are part of a step."""
 
 from gpudash.hooks.asides import Asides
 

@@ -1,4 +1,4 @@
-"""What one of several ranks does where all of them decide together."""
+"""How one of several ranks behaves when all of them decide together."""
 
 import os
 from datetime import timedelta
@@ -38,7 +38,7 @@ def test_a_rank_whose_lever_breaks_refuses_all_open_commands(
         return Decision(refusal, payload)
 
     monkeypatch.setattr(Training, "decide", decide)
-    monkeypatch.setattr(driver, "DUE_EVERY_S", 0.0)  # what is sent is heard at the next border
+    monkeypatch.setattr(driver, "DUE_EVERY_S", 0.0)  # commands are read at the next border
     with script(tmp_path, world_size=2) as training:
         dashboard = Dashboard(tmp_path / f"{os.getpid()}.sock")
         training.until(lambda: dashboard.reported)

@@ -1,4 +1,4 @@
-"""Which device a training computes on, where its tensors are on several."""
+"""Which device a training computes on if its tensors are on several."""
 
 import torch
 from torch import nn

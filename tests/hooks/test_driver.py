@@ -1,4 +1,4 @@
-"""What a dashboard hears from inside a script, and what it may ask of it."""
+"""What a dashboard gets from a script, and which commands the script obeys."""
 
 import json
 import os
@@ -207,7 +207,7 @@ def answered(dashboard: Dashboard) -> dict[int, list[Event]]:
     return answers_in(envelope.body for envelope in list(dashboard.envelopes))
 
 
-# ── what it hears ───────────────────────────────────────────────────────────────────────
+# ── reports ─────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_dashboard_gets_a_description_and_then_every_step(training, tmp_path) -> None:
@@ -254,7 +254,9 @@ def test_a_late_dashboard_gets_the_steps_from_then_on(training, tmp_path, monkey
     assert dashboard.reported[0].step > unseen
     assert dashboard.reported[0].finished_s >= dashboard.of(Started)[0].at_s
     assert dashboard.of(Progress)[-1].total_steps == dashboard.reported[-1].step
-    assert dashboard.of(Progress)[-1].total_samples is None  # nobody has counted them
+    assert (
+        dashboard.of(Progress)[-1].total_samples is None
+    )  # samples of the first steps were not counted
 
 
 def test_an_evaluation_is_reported_as_such(training, tmp_path) -> None:
@@ -299,7 +301,7 @@ def test_settings_that_change_with_new_findings_are_reported(training, tmp_path)
     training.until(lambda: dashboard.of(Changed))
     (changed,) = dashboard.of(Changed)
     assert (changed.changes, changed.answers, changed.requested) == ({"precision": "bf16"}, (), {})
-    assert len(dashboard.of(Offered)) == 1  # the line and the offers are as they were
+    assert len(dashboard.of(Offered)) == 1  # the findings line and the offers did not change
     training.until(lambda: dashboard.reported[-1].step > changed.after_step)
     for step in dashboard.reported:
         assert step.segment == (step.step > changed.after_step)
@@ -330,7 +332,7 @@ def test_the_last_steps_are_reported_at_the_end(training, tmp_path) -> None:
     assert not path(tmp_path).exists()
 
 
-# ── what it may ask ─────────────────────────────────────────────────────────────────────
+# ── commands ────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_change_holds_from_its_segment_on(training, tmp_path) -> None:
@@ -353,8 +355,8 @@ def test_an_unknown_value_is_no_setting(training, tmp_path) -> None:
     training.until(lambda: dashboard.reported)
     dashboard.send(Change(id=1, settings={"precision": "bf16"}))
     training.until(lambda: dashboard.of(Changed))
-    told = (*dashboard.of(Started), *dashboard.of(Changed))
-    assert [set(one.settings) for one in told] == [{"precision", "compile"}] * 2
+    settings = (*dashboard.of(Started), *dashboard.of(Changed))
+    assert [set(one.settings) for one in settings] == [{"precision", "compile"}] * 2
 
 
 def test_a_rehearsal_waits_for_one_step(training, tmp_path) -> None:
@@ -543,7 +545,7 @@ def test_an_interrupt_passes_through_a_pause(training, tmp_path, monkeypatch) ->
         training.until(lambda: False)
     monkeypatch.undo()
     dashboard.send(Resume(id=4))
-    training.until(lambda: 4 in answered(dashboard))  # a script that goes on is still watched
+    training.until(lambda: 4 in answered(dashboard))  # the script is still measured
 
 
 def test_another_dashboard_is_turned_away_until_the_first_has_gone(training, tmp_path) -> None:
@@ -573,7 +575,7 @@ def test_a_dashboard_that_reads_nothing_delays_no_step_and_may_reconnect(
     training.until(lambda: again.reported)
 
 
-# ── what goes wrong ─────────────────────────────────────────────────────────────────────
+# ── failures ────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_failure_of_gpudash_ends_measuring_and_not_the_training(training, tmp_path) -> None:
@@ -673,7 +675,7 @@ def test_what_a_signal_handler_raises_in_a_pause_reaches_the_script(
         signal.signal(signal.SIGUSR1, before)
     dashboard.send(Resume(id=2))
     monkeypatch.undo()
-    training.until(lambda: dashboard.of(Resumed))  # we are still there
+    training.until(lambda: dashboard.of(Resumed))  # gpudash still works
 
 
 def test_a_script_that_has_emptied_its_arguments_is_watched(training, tmp_path, monkeypatch):

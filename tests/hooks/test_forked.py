@@ -1,4 +1,4 @@
-"""A forked child, as a DataLoader's worker is one, must not free what CUDA has made."""
+"""A forked child, such as a DataLoader's worker, must not free CUDA objects."""
 
 import subprocess
 import sys

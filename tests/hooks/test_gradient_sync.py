@@ -1,4 +1,4 @@
-"""Which backward passes have sent gradients: of one process, alone in its group."""
+"""Which backward passes have sent gradients, in a group of one process."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The way into a script's Python: it changes nothing that the script can see."""
+"""The injected `sitecustomize`: it changes nothing that the script can see."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ HOOKS = "def install():\n    print('installed', 'torch' in __import__('sys').mod
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with a torch and a gpudash of a line each, and the run's own."""
+    """Return a folder with one-line doubles of torch and gpudash, and the run's directory."""
     (tmp_path / "run").mkdir()
     (tmp_path / "lib/gpudash/hooks").mkdir(parents=True)
     (tmp_path / "lib/torch.py").write_text(TORCH)

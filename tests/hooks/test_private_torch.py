@@ -1,4 +1,4 @@
-"""What the hooks rely on and torch does not promise: what breaks if one of it goes."""
+"""Private parts of torch that the hooks rely on; each name says what breaks without it."""
 
 import copy
 import importlib

@@ -1,4 +1,4 @@
-"""How many samples a batch holds: what its shape does not tell is not known."""
+"""How many samples a batch holds; None if its shape does not show it."""
 
 import pytest
 import torch

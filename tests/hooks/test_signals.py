@@ -1,4 +1,4 @@
-"""Which exceptions are a signal handler's."""
+"""Which exceptions were raised by a signal handler."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""Tracker, driver and levers know each other, also after a fork."""
+"""`start` connects tracker and driver, also after a fork."""
 
 import os
 
@@ -8,7 +8,7 @@ from gpudash.rendezvous import Rendezvous
 
 
 class Tracker:
-    """Says nothing by itself."""
+    """A tracker that reports nothing."""
 
     def __init__(self, observer: Driver) -> None:
         self.observer, self.failed = observer, None

@@ -1,4 +1,4 @@
-"""Ranks that decide together: all do the same, whoever refuses, comes late or not at all."""
+"""Ranks decide the same, whichever of them refuses, comes late or does not come."""
 
 import random
 import time
@@ -15,7 +15,7 @@ from torch.distributed import (  # type: ignore[attr-defined]  # documented, not
 from gpudash.instrument.agreement import GROUP, Agreement, Decision
 
 LONG_S, SHORT_S = 30.0, 0.1
-"""Patience that no test may need, and one that runs out."""
+"""Seconds of patience that no test needs, and that run out."""
 
 
 def all_ranks(

@@ -16,7 +16,7 @@ RUNS = itertools.count(1)
 
 
 def take_in(queue, blocks, settings, run=None):
-    """Give the run in progress these blocks, or begin another one."""
+    """Give these blocks to the run in progress, or begin another run."""
     run = run or queue.run or next(RUNS)
     return queue.take_in(Blocks(id=run, run=run, blocks=tuple(blocks)), settings)
 
@@ -45,13 +45,13 @@ def test_blocks_run_in_order_and_the_baseline_is_kept():
     assert queue.baseline == HOME
     assert queue.is_over(0, 0.0)  # so that the first one begins
     assert numbers_left(queue) == [4, 5]
-    assert queue.running  # until the settings are home again
+    assert queue.running  # until the settings are back at the baseline
     queue.end(1.0, "")
     assert not queue.running
 
 
 def test_a_block_lasts_its_warm_up_and_its_steps_and_one_more_step():
-    """The last step is not measured: after it, nothing is prepared on the other stream."""
+    """The last step is not measured, as no batch is prepared during it."""
     queue = queue_of(0, min_steps=3)
     queue.take()
     queue.entered(step=100, warmup_steps=2)
@@ -70,7 +70,7 @@ def test_a_block_lasts_its_seconds_too_and_its_warm_up_does_not_count():
 
 
 def test_only_whole_bursts_of_batches_are_measured():
-    """A new loader's bursts always begin alike: a part of one would be off by as much each time."""
+    """A new loader's bursts always begin alike, so a partial one would be wrong each time."""
     queue = queue_of(0, min_steps=3)
     queue.take()
     queue.entered(step=100, warmup_steps=2, burst_steps=4)
@@ -104,12 +104,12 @@ def test_new_blocks_replace_waiting_ones_and_the_baseline_stays():
     queue.entered(0, 0)
     take_in(queue, [block(7), block(8)], {"pipelined": "on", "batch_size": "8"})
     assert queue.baseline == HOME
-    assert not queue.is_over(1, 1.0)  # the one in progress is run to its end
+    assert not queue.is_over(1, 1.0)  # the block in progress runs to its end
     assert numbers_left(queue) == [7, 8]
 
 
 def test_a_block_that_was_begun_is_never_run_again():
-    """A late command still names blocks that the worker has taken meanwhile."""
+    """A late command may still name blocks that the worker has begun since."""
     queue = queue_of(0, 1, 2, 3)
     queue.take()
     queue.take()
@@ -168,7 +168,7 @@ def test_a_block_faster_than_predicted_has_steps_left():
     queue.take()
     queue.entered(0, 0)
     assert not queue.is_over(0, 0.0)
-    assert not queue.is_over(50, 0.5)  # half as long a step as was thought
+    assert not queue.is_over(50, 0.5)  # steps take half of the predicted time
     assert queue.steps_left(50, 0.5, 0.01) == 50
 
 
@@ -181,4 +181,4 @@ def test_a_run_begins_once():
     assert queue.begins(second)  # in its place
     assert not queue.begins(Blocks(id=3, run=2, blocks=()))
     queue.end(1.0, "")
-    assert not queue.begins(first)  # what comes late asks no other rank
+    assert not queue.begins(first)  # a late command must not start a decision

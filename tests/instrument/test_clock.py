@@ -1,4 +1,4 @@
-"""The clock turns timestamps into the device's own times, and never waits for one."""
+"""The clock turns timestamps into device times, and never waits for one."""
 
 import math
 import time
@@ -15,7 +15,7 @@ from gpudash.protocol import Phase, Step
 
 @dataclass
 class Device:
-    """A device whose work is a list of timestamps with the times at which it reaches them."""
+    """A fake device: a list of timestamps, and the times at which it reaches them."""
 
     host_s: float = 100.0
     pace: float = 1.0  # of its clock, against the host's
@@ -52,7 +52,7 @@ class Device:
         return self.host_s
 
     def idle(self) -> None:
-        """What is recorded next is reached at once, unless the device is at work until later."""
+        """Reach the next timestamp at once, unless the device is busy until later."""
         self.next_ms = max(self.next_ms, (self.host_s - 100) * 1e3 * self.pace)
 
 
@@ -83,7 +83,7 @@ def enqueue(
     host_ms: float = 1.0,
     data_ms: float = 0.0,
 ) -> None:
-    """One iteration: each mark with the device time, in ms, at which it is reached."""
+    """Enqueue an iteration; each mark has the device time in ms at which it is reached."""
     device.idle()
     mark = clock.begin()
     for phase, at_ms in marks:
@@ -149,7 +149,7 @@ def test_a_mark_that_names_no_phase_ends_the_one_before(clock: Clock[int], devic
     assert step.phases_ms
     assert [step.phases_ms[name] for name in ("copy", "forward", "backward")] == [2, 4, 6]
     assert step.device_ms == 2 + 3 + 4 + 6 + 7
-    # and no overlap: it prepared what it trained on, whatever came first
+    # no overlap: it trained on what it prepared
 
 
 def test_a_step_with_an_unmeasured_half_has_no_device_time(
@@ -286,7 +286,7 @@ def test_the_step_time_from_before_a_break_is_forgotten(clock: Clock[int], devic
     clock.interrupt()
     enqueue(clock, device, serial(1000, 100, 100, 100, 100, 100), 4)
     assert [step.step for step in finished(clock, device, 102)] == [3, 4]
-    assert clock.step_ms == math.inf  # a first step is no measure of the others
+    assert clock.step_ms == math.inf  # the first step is not representative
     enqueue(clock, device, serial(2000, 100, 100, 100, 100, 100), 5)
     finished(clock, device, 104)
     assert clock.step_ms == 1000
@@ -384,7 +384,7 @@ def test_on_a_cpu_steps_have_cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(HostTimestamps(), PHASES, now=lambda: now_s, phases_every_s=math.inf)
     steps = []
     for number, (wall_ms, used_ms) in enumerate([(10, 9), (5000, 8), (10, 20)], start=1):
-        if number == 3:  # what is used in a break is no step's
+        if number == 3:  # CPU time in a break belongs to no step
             clock.interrupt()
             now_s, cpu_s = now_s + 1, cpu_s + 1
         mark = clock.begin()

@@ -1,4 +1,4 @@
-"""A step whose end shows only in the middle of the next one."""
+"""Steps whose end is recognised only in the middle of the next one."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The socket of a training process: one dashboard, of this user, that never holds a step up."""
+"""The socket of a training process: one dashboard, of the same user, that delays no step."""
 
 import os
 import select

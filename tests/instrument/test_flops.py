@@ -1,4 +1,4 @@
-"""Flops are counted by shapes; the step is what it is without the count."""
+"""Flops are counted from shapes, and counting does not change the step."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Where the last gradient of a backward pass is: of a module alone, in one process."""
+"""Detects the last gradient of a backward pass, here in one process."""
 
 import gc
 import weakref
@@ -21,7 +21,7 @@ class Net(nn.Module):
 
 
 class Watched:
-    """A module, and which of its gradients were there when it was told."""
+    """A module, with the gradients that existed at each report."""
 
     def __init__(self, module=None):
         self.module = module or Net()
@@ -37,7 +37,7 @@ class Watched:
         self.parts.append(sum(one.grad is not None for one in self.module.parameters()))
 
     def backward(self, **how):
-        """Return what is said at the end of a pass, and what was known at the newest call."""
+        """Return the result of `end`, and which gradients existed at each newest call."""
         self.module.zero_grad()
         self.complete.clear()
         self.parts.clear()
@@ -65,9 +65,9 @@ def test_another_last_gradient_is_found_if_the_known_one_is_left_out():
     watched = Watched()
     for _ in range(2):
         watched.backward()
-    told = [watched.backward(skips_first=True)[0] for _ in range(5)]
-    assert told[0] is False
-    assert told[-1] is True
+    reported = [watched.backward(skips_first=True)[0] for _ in range(5)]
+    assert reported[0] is False
+    assert reported[-1] is True
     assert watched.backward() == (True, [True])
     assert watched.backward(skips_first=True)[0] is True
 
@@ -77,8 +77,8 @@ def test_a_replaced_layer_is_found():
     for _ in range(2):
         watched.backward()
     watched.module.first = nn.Linear(4, 4)
-    told = [watched.backward() for _ in range(5)]
-    assert told[-1] == (True, [True])
+    reported = [watched.backward() for _ in range(5)]
+    assert reported[-1] == (True, [True])
 
 
 def test_a_later_gradient_than_the_known_one_is_found_in_time(monkeypatch):
@@ -87,9 +87,9 @@ def test_a_later_gradient_than_the_known_one_is_found_in_time(monkeypatch):
     watched.module.first.requires_grad_(requires_grad=False)
     watched.backward()
     watched.module.first.requires_grad_(requires_grad=True)
-    told = [watched.backward() for _ in range(8)]
-    assert told[0] == (True, [False])  # nothing has said so yet
-    assert told[-1] == (True, [True])
+    reported = [watched.backward() for _ in range(8)]
+    assert reported[0] == (True, [False])  # a later one is not known yet
+    assert reported[-1] == (True, [True])
 
 
 def test_a_pass_is_cut_into_parts_with_similar_numbers_of_gradients():
@@ -135,19 +135,19 @@ def test_without_any_gradient_watching_is_given_up():
 @pytest.mark.parametrize("others", [1, 2, 5])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_models_that_take_turns_each_report_their_own_last_gradient(others, is_first):
-    watched, other, told, watches = Watched(), nn.Linear(4, 4), [], []
+    watched, other, reported, watches = Watched(), nn.Linear(4, 4), [], []
     for _ in range(40):
         if is_first:
-            told.append(watched.backward())
+            reported.append(watched.backward())
         for _ in range(others):
             watched.last.begin()
             watches.append(watched.last._is_watching)
             other(torch.ones(1, 4)).sum().backward()
             assert watched.last.end() is False
         if not is_first:
-            told.append(watched.backward())
+            reported.append(watched.backward())
     assert not watched.last.has_given_up
-    assert told[8:] == [(True, [True])] * 32
+    assert reported[8:] == [(True, [True])] * 32
     assert sum(watches) < 20  # each costs 5 µs a parameter
 
 

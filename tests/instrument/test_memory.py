@@ -1,4 +1,4 @@
-"""What the allocator tells; on a GPU, that it is what torch says."""
+"""The allocator's statistics; on a GPU they are compared with torch's."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Who owns device memory is recorded for two steps, answered once, and nothing is left on."""
+"""Owners of device memory are recorded for two steps and reported once, and recording ends."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ RECORDED = snapshot(alloc(1, 3 * MIB, LINE), free(1, 3 * MIB))
 
 
 class Allocator:
-    """Torch's, as far as it records."""
+    """A double of the recording part of torch's allocator."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.recording = False
@@ -57,10 +57,12 @@ def test_two_steps_are_recorded_and_then_all_requests_are_answered_at_once(alloc
     assert allocator.recording
     assert not asked.turn(100 + STEPS - 1)
     assert asked.turn(100 + STEPS)
-    (told,) = said
-    assert isinstance(told, MemoryOwners)
-    assert (told.answers, told.peak_mib) == ((7, 8), 3.0)
-    assert [(one.file, one.line, one.mib) for one in told.owners] == [("/home/train.py", 42, 3.0)]
+    (reported,) = said
+    assert isinstance(reported, MemoryOwners)
+    assert (reported.answers, reported.peak_mib) == ((7, 8), 3.0)
+    assert [(one.file, one.line, one.mib) for one in reported.owners] == [
+        ("/home/train.py", 42, 3.0)
+    ]
     assert not allocator.recording
     assert not asked.turn(200)
 
@@ -118,9 +120,9 @@ def test_a_failing_snapshot_is_answered_and_recording_is_off(allocator: Allocato
     asked.ask(Memory(id=7), 0)
     allocator.snapshot = RuntimeError("no snapshots from this allocator")
     assert asked.turn(STEPS)
-    (told,) = said
-    assert isinstance(told, Refused)
-    assert told.reason == "torch could not tell: no snapshots from this allocator"
+    (reported,) = said
+    assert isinstance(reported, Refused)
+    assert reported.reason == "torch could not tell: no snapshots from this allocator"
     assert not allocator.recording
 
 
@@ -163,10 +165,10 @@ def test_a_training_that_ends_out_of_memory_reports_holders_and_the_failed_reque
     asked.ran_out(9 * MIB)  # within a second
     assert said == []
     asked.report_shortage()
-    (told,) = said
-    assert isinstance(told, MemoryOwners)
-    assert (told.answers, told.peak_mib) == ((), 8.0)
-    here, before = told.owners
+    (reported,) = said
+    assert isinstance(reported, MemoryOwners)
+    assert (reported.answers, reported.peak_mib) == ((), 8.0)
+    here, before = reported.owners
     assert (here.file, here.mib) == (__file__, 5.0)
     assert (before.use, before.mib) == ("from before", 3.0)
 
@@ -215,10 +217,10 @@ def test_on_a_gpu_a_request_that_fails_is_noted_with_its_line():
     with pytest.raises(torch.OutOfMemoryError):
         torch.empty(1 << 45, dtype=torch.uint8, device=GPU)
     asked.report_shortage()
-    (told,) = said
-    assert isinstance(told, MemoryOwners)
-    assert told.owners[0].file == __file__
-    assert told.owners[0].mib >= (1 << 45) / MIB
+    (reported,) = said
+    assert isinstance(reported, MemoryOwners)
+    assert reported.owners[0].file == __file__
+    assert reported.owners[0].mib >= (1 << 45) / MIB
 
 
 @needs_cuda
@@ -234,11 +236,11 @@ def test_on_a_gpu_the_line_that_allocates_most_is_found_with_its_size():
         optimizer.step()
         del large
         assert asked.turn(step) is (step == STEPS)
-    (told,) = said
-    assert isinstance(told, MemoryOwners)
-    here = next(one for one in told.owners if one.file == __file__ and one.mib >= 256.0)
+    (reported,) = said
+    assert isinstance(reported, MemoryOwners)
+    here = next(one for one in reported.owners if one.file == __file__ and one.mib >= 256.0)
     assert here.use in ("activations", "other")
-    by_use = {use: sum(o.mib for o in told.owners if o.use == use) for use in ("weights",)}
+    by_use = {use: sum(o.mib for o in reported.owners if o.use == use) for use in ("weights",)}
     assert by_use["weights"] == pytest.approx(4.0, rel=0.01)
-    assert {"gradients", "optimizer state"} <= {one.use for one in told.owners}
+    assert {"gradients", "optimizer state"} <= {one.use for one in reported.owners}
     assert not torch._C._cuda_isHistoryEnabled()

@@ -1,4 +1,4 @@
-"""Calls of modules in a trace: by name, also for the backward pass; nothing else changes."""
+"""Calls of modules are marked by name in a trace, also for the backward pass."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Owners of memory at its fullest, of snapshots written down by hand."""
+"""Owners of memory at its peak, from handwritten snapshots."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def oom(size: int, *frames: dict[str, Any]) -> dict[str, Any]:
 
 
 def snapshot(*events: dict[str, Any], held: dict[int, int] | None = None) -> dict[str, Any]:
-    """One segment for each allocation that is held now, half of it unused."""
+    """Return a snapshot with a segment for each allocation held now, half of it unused."""
     segments = [
         {
             "device": 0,

@@ -92,7 +92,7 @@ def test_no_matrices_fit_into_too_little_room():
 
 
 def precisions():
-    """Return all that the two interfaces say; None where the older refuses to."""
+    """Return the settings of both interfaces; None where the older one raises."""
     newer = [
         place.fp32_precision
         for place in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul, torch.backends)
@@ -164,7 +164,7 @@ def test_a_precision_that_follows_the_general_one_still_does_afterwards():
 
 
 class Event:
-    """Each lies so many milliseconds behind the one recorded before."""
+    """An event a fixed number of milliseconds after the one before."""
 
     apart_ms = iter(())
     now_ms = 0.0
@@ -185,7 +185,7 @@ class Event:
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """Takes 3, 2 and 2.5 ms for whatever it is told."""
+    """A fake GPU that takes 3, 2 and 2.5 ms for any work."""
     monkeypatch.setattr(torch, "Event", Event)
     monkeypatch.setattr(Event, "apart_ms", cycle([7.0, 3.0, 2.0, 2.5]))
     monkeypatch.setattr(peak, "SMALLEST_SIDE", 64)

@@ -1,4 +1,4 @@
-"""What page-locked memory costs; on a GPU too, where there is one."""
+"""What page-locked memory costs, also on a GPU if there is one."""
 
 from contextlib import nullcontext
 from tempfile import TemporaryFile
@@ -17,7 +17,7 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 @pytest.fixture
 def no_gpu(monkeypatch):
-    """Make page-locked memory and a GPU's of ordinary memory; note what is copied where."""
+    """Replace page-locked and GPU memory by ordinary memory; record the copies."""
     monkeypatch.setattr(Tensor, "pin_memory", lambda self: self.clone())
     monkeypatch.setattr(torch.cuda, "MemPool", lambda: None)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (1 << 30, 1 << 31))

@@ -1,4 +1,4 @@
-"""What a training process tells arrives whole and once, whatever interrupts it."""
+"""Events of a training process arrive complete and once, whatever interrupts the writing."""
 
 import fcntl
 import os
@@ -30,7 +30,7 @@ class HandlerRaisesError(Exception):
 
 @contextmanager
 def raising_once_written(reading: int) -> Iterator[None]:
-    """The kernel sends a signal as soon as there is something to be read; its handler raises."""
+    """Have a signal arrive, whose handler raises, as soon as there is something to read."""
 
     def handler(*_: object) -> None:
         raise HandlerRaisesError

@@ -1,4 +1,4 @@
-"""Steps under torch.profiler: the trace is whole, the training and its process are as before."""
+"""Steps under torch.profiler: the trace is complete, and the training is not changed."""
 
 import json
 import os
@@ -22,7 +22,7 @@ PINNING = Pinning(pin_ms=1, thread_pin_ms=1, copy_ms=1)
 
 
 def toy() -> Callable[[], Tensor]:
-    """Return a step of a training that draws its batches, and ends in the sum of its weights."""
+    """Return a step of a training with random batches; it returns the sum of its weights."""
     model = nn.Linear(8, 8)
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
 
@@ -159,7 +159,7 @@ def test_a_profile_changes_no_bit_of_the_training(tmp_path):
 
 
 def test_a_profile_prints_nothing(tmp_path):
-    """In a process of its own: Kineto asks how loud it is to be for the first profile alone."""
+    """It needs its own process, as Kineto reads its log level only at the first profile."""
     first = "from pathlib import Path; from tests.instrument.test_profiler import profiled\n"
     done = python("-c", f"{first}profiled(Path({str(tmp_path / 'trace.json')!r}))")
     assert (done.stdout, done.stderr) == ("", "")

@@ -1,4 +1,4 @@
-"""Reports add up to what the steps were, and never to more."""
+"""Reports add up to the steps of the training."""
 
 from dataclasses import dataclass, field
 
@@ -23,7 +23,7 @@ from gpudash.protocol import Progress, Step
 
 @dataclass
 class Clock:
-    """A clock of which a test says what it has found."""
+    """A clock whose finished steps a test sets."""
 
     found: list[tuple[Step, Tensor | None]] = field(default_factory=list)
     spent_s: float = 0.0
@@ -36,7 +36,7 @@ class Clock:
 
 
 class Run:
-    """Reports, the hands of their clock, and what they have said."""
+    """Reports with a fake clock and a list of what was sent."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 100.0
@@ -145,14 +145,14 @@ def test_a_loss_is_requested_sometimes_and_reported_once(run: Run) -> None:
     run.finish(1, loss=7.0)
     assert run.send().loss is None  # asked for
     run.finish(2, loss=6.0)
-    told = run.send()  # too soon for the next
-    assert (told.loss_step, told.loss) == (1, 7.0)
+    reported = run.send()  # too soon for the next
+    assert (reported.loss_step, reported.loss) == (1, 7.0)
     assert run.send().loss is None
     run.now_s += LOSS_EVERY_S
     run.finish(3, loss=5.0)
     run.send()
-    told = run.send()
-    assert (told.loss_step, told.loss) == (3, 5.0)
+    reported = run.send()
+    assert (reported.loss_step, reported.loss) == (3, 5.0)
 
 
 def test_a_step_without_a_loss_requests_none(run: Run) -> None:
@@ -191,15 +191,19 @@ def test_a_late_report_does_not_hurry_the_ones_after_it(run: Run) -> None:
     run.now_s = 100.01 + REPORT_EVERY_S  # a little late: the grid stays
     run.send()
     assert run.reports.due_s == pytest.approx(100 + 2 * REPORT_EVERY_S)
-    run.now_s = 200.0  # a pause: nothing is caught up on
+    run.now_s = 200.0  # a pause: missed reports are not made up for
     run.send()
     assert run.reports.due_s == pytest.approx(200)
 
 
 def test_device_memory_is_read_at_most_twice_a_second_and_reported_once(run: Run) -> None:
     run.finish(1)
-    told = run.send()
-    assert (told.mem_reserved_mib, told.mem_allocated_mib, told.mem_peak_mib) == (30.0, 10.0, 20.0)
+    reported = run.send()
+    assert (reported.mem_reserved_mib, reported.mem_allocated_mib, reported.mem_peak_mib) == (
+        30.0,
+        10.0,
+        20.0,
+    )
     for step in range(2, 9):
         run.now_s += REPORT_EVERY_S
         run.finish(step)

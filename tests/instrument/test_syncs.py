@@ -1,4 +1,4 @@
-"""The window on a machine without a GPU: doubles warn as torch does, from inside C functions."""
+"""The sync window without a GPU: doubles warn as torch does, from inside C functions."""
 
 import sys
 import threading
@@ -23,7 +23,7 @@ from gpudash.instrument.syncs import (
 
 TEXT = f"{SYNC} (Triggered internally at /pytorch/c10/cuda/CUDAFunctions.cpp:195.)"
 wait = partial(warnings.warn, TEXT)
-"""Of C's, like torch's operators: without a Python frame of its own."""
+"""A C function, like torch's operators: it has no Python frame."""
 ERROR = 2
 
 
@@ -32,7 +32,7 @@ TENSOR = SimpleNamespace(item=wait, nonzero=wait)
 
 @pytest.fixture
 def debug_mode(monkeypatch):
-    """Torch's, on a GPU of which nothing exists but this."""
+    """Replace torch's sync debug mode, as if there were a GPU."""
     mode = SimpleNamespace(now=OFF, retries=0)
 
     def set_mode(new):
@@ -66,7 +66,7 @@ def lines(calls):
 
 
 def in_torch(source, **names):
-    """Run what stands in a file of torch's, and return its names."""
+    """Run source as if it were in a file of torch's, and return its names."""
     exec(compile(source, f"{callsite.TORCH}_tensor_str.py", "exec"), names)
     return SimpleNamespace(**names)
 
@@ -137,7 +137,7 @@ def test_waiting_for_the_whole_device_is_seen_though_torch_does_not_warn(window)
 
 @pytest.mark.parametrize("kind", [torch.Event, torch.Stream])
 def test_waits_by_the_accelerators_types_are_seen_and_the_types_restored(debug_mode, kind):
-    """They are types of C's, which refuse to be changed."""
+    """They are C types, which refuse changes."""
     before = kind.synchronize
     syncs._set(kind, "synchronize", lambda _self: None)
     try:

@@ -1,4 +1,4 @@
-"""The instrument in a loop that is not ours: what the hooks of a user's script will be."""
+"""The instrument in a minimal loop."""
 
 import math
 
@@ -16,7 +16,7 @@ BATCHES = tuple(torch.ones(4, 3) * number for number in range(6))
 
 
 def train(phases_every_s: float) -> tuple[list[Event], float]:
-    """Train on the batches, as a script would; return what was reported and the last loss."""
+    """Train on the batches as a script does; return the reports and the last loss."""
     heard: list[Event] = []
     clock, losses = instruments(torch.device("cpu"), PHASES, phases_every_s)
     reports = Reports(clock, losses, lambda: ({}, 0), lambda: None, heard.append)

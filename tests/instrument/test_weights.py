@@ -1,4 +1,4 @@
-"""What an optimizer reads and writes in a step, by its own tensors."""
+"""The sizes of what an optimizer reads and writes in a step."""
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ def test_frozen_weights_are_not_updated():
 
 
 class Own(Optimizer):
-    """Keeps a number beside what it keeps for weights."""
+    """An optimizer whose state has more than tensors of weights."""
 
     def __init__(self, weights):
         super().__init__(weights, {})
@@ -49,7 +49,7 @@ class Own(Optimizer):
 
 
 class Around(Optimizer):
-    """An optimizer around another, by name alone."""
+    """An optimizer that wraps another one."""
 
     def __init__(self, inner):
         self.inner = inner

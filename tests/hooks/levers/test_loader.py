@@ -48,7 +48,7 @@ LOADERS = {
 
 
 class Reader:
-    """A script that reads two epochs; levers are moved after some batches."""
+    """A script that reads two epochs, while levers are moved after some batches."""
 
     def __init__(self, options, moves=(), redirects=None, epochs=2, every=3):
         torch.manual_seed(1)
@@ -420,7 +420,7 @@ def test_a_persistent_iterator_held_from_an_earlier_epoch_takes_no_batch_of_the_
         data = loader(num_workers=1, persistent_workers=True, shuffle=True)
         batches, held = [], []
         for epoch in range(3):
-            held.append(iter(data))  # the first is all that the levers are told of
+            held.append(iter(data))  # the levers know only the first
             if epoch == 0:
                 moved = levers(redirects=redirects, loader=data, iterator=held[0])
             for at, (indices, _) in enumerate(held[-1]):

@@ -35,7 +35,7 @@ def test_another_form_runs_other_kernels_and_computes_the_same(optimizer, option
     assert flags(training.optimizer) == [FLAGS[form]]
     ran = kernels(training)
     assert any(name.startswith("aten::_fused_") for name in ran) == (form == "fused")
-    if form != "fused":  # which counts its steps with one of these
+    if form != "fused":  # a fused optimizer counts steps with one of these
         assert any(name.startswith("aten::_foreach_") for name in ran) == (form == "foreach")
     other = Training(optimizer=optimizer, **options).step(3)
     torch.testing.assert_close(list(training.model.parameters()), list(other.model.parameters()))

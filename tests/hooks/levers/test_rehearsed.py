@@ -1,4 +1,4 @@
-"""Levers that a rehearsal precedes: precision, channels_last, compile."""
+"""Levers with a rehearsal: precision, channels_last, compile."""
 
 import copy
 import io
@@ -356,7 +356,7 @@ def test_with_several_ranks_unsafe_levers_are_refused():
 
 
 class Averaged(nn.Linear):
-    """A model whose forward pass has a collective in it, as SyncBatchNorm's."""
+    """A model with a collective in its forward pass, like SyncBatchNorm's."""
 
     def forward(self, batch):
         torch.distributed.all_reduce(batch.mean())
@@ -426,7 +426,7 @@ def test_a_model_without_an_optimizer_can_be_moved_too():
 
 
 class Gan:
-    """Two models and optimizers; one's graph runs through the other."""
+    """Two models, each with an optimizer; the graph of one runs through the other."""
 
     def __init__(self, flatten=torch.flatten):
         torch.manual_seed(2)
@@ -478,7 +478,7 @@ def test_one_model_that_breaks_keeps_the_lever_from_all():
 
 
 class _Halves(nn.Module):
-    """Works inside an autocast alone."""
+    """Works only inside an autocast."""
 
     def __init__(self):
         super().__init__()
