@@ -22,7 +22,7 @@ class Asides:
         self.is_between = False
         """Neither a training call nor a backward pass has come since the newest step."""
         self._was_called = False  # in this round, without training
-        self._is_usual = False  # the round before began in the same way
+        self._is_usual = False  # … and in the round before
         self._trained_on: set[Hashable] = set()  # loaders
         self._fetched_from: set[Hashable] = set()  # in this round
         self._doubted: set[Hashable] = set()  # once counted as evaluation

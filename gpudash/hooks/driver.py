@@ -139,7 +139,7 @@ class Driver:
             self._hang_up("the training ended")
 
     def forget(self) -> None:
-        """Drop, in a forked child, what belongs to the parent. A training there is found anew."""
+        """Drop, in a forked child, what belongs to the parent. A training there is new."""
         with contextlib.suppress(Exception):
             if self._line is not None:
                 self._line.close()

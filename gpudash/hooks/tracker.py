@@ -88,7 +88,7 @@ class Tracker(Batches):
 
     @event("optimizer")
     def optimizer_ends(self, optimizer: Optimizer) -> bool:
-        """Note that an optimizer has stepped, or that a hook has kept it from that."""
+        """Note that an optimizer has stepped, or that its GradScaler skipped the step."""
         if self._failed_thread is not None:
             return self._restore_at_border(id(optimizer))
         if self.is_skipping and get_ident() == self._thread:

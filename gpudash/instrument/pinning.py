@@ -88,7 +88,7 @@ def _by_one_thread_ms(locked: list[Tensor], file: int) -> float:
 
 
 def _shared(file: int) -> Tensor:
-    """Return the file's memory, mapped anew."""
+    """Return the file's memory in a new mapping."""
     return torch.frombuffer(mmap.mmap(file, 0), dtype=torch.uint8)
 
 
