@@ -24,6 +24,8 @@ BEFORE = {
     "rotation": "per_image",
 }
 """The value whose script a lever's other ones change, where that is not the plain loop."""
+SAME = {"fused_optimizer/fused": "fused_optimizer/on"}
+"""A value that a lever has in a script of the user's, and the one here with its lines."""
 OWN = "The lines are in the workload itself: this lever is of its own."
 ANY = "any"
 """Stands for every value without a script of its own."""
@@ -73,8 +75,12 @@ def recipes(lever: Lever) -> dict[str, Recipe]:
 
 
 def _name(lever: str, value: str) -> str:
-    """Return the first of the scripts that may hold it: its own, one for all, that of `off`."""
-    names = (f"{lever}/{value}", f"{lever}/{ANY}")
+    """Return the first of the scripts that may hold it: its own, one for all, one for all levers.
+
+    For all levers there are those of `off` and of `script`, which is as the user's script has it.
+    """
+    own = f"{lever}/{value}"
+    names = (SAME.get(own, own), f"{lever}/{ANY}")
     return next((name for name in names if (SCRIPTS / f"{name}.py").exists()), value)
 
 

@@ -206,6 +206,6 @@ def job() -> str:
     """Return a name of this job, the same in all its processes.
 
     Jobs on one machine differ in their port. The address is left out, as each node may write it in
-    its own way.
+    its own way. A job that torchrun restarts keeps its run id, and may get another port.
     """
     return ":".join(filter(None, map(os.environ.get, ("TORCHELASTIC_RUN_ID", "MASTER_PORT"))))

@@ -35,21 +35,12 @@ CPU_BUDGET_S = 0.05
 """Seconds to repeat for, with one run at least. A CPU has other work too."""
 
 
-def measure(device: torch.device, precisions: Collection[str] = ALL) -> Peak | None:
-    """Return what the idle device reaches, in those of the precisions that it supports.
+def begin_measuring(device: torch.device, precisions: Collection[str]) -> Callable[[], Peak | None]:
+    """Begin to measure an idle device; return a function that waits for it and returns its peak.
 
-    Return None if there is too little free memory. All memory is freed afterwards, but torch's peak
+    The peak has those of the precisions that the device supports. It is None if there is too little
+    free memory. Until the call the host is free. All memory is freed afterwards, but torch's peak
     of allocated memory includes it.
-    """
-    return begin_measuring(device, precisions)()
-
-
-def begin_measuring(
-    device: torch.device, precisions: Collection[str] = ALL
-) -> Callable[[], Peak | None]:
-    """Begin `measure`; return a function that waits for the device and returns the result.
-
-    Meanwhile a GPU measures, and the host is free.
     """
     wanted = [name for name in PRECISIONS if name in precisions]
     try:

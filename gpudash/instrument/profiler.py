@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from threading import get_ident
@@ -38,12 +38,14 @@ NO_DEVICE_EVENTS = (
 )
 STARTS = ("_prepare_trace", "_start_trace")
 """Methods of `torch.autograd.profiler.profile` with which every torch profiler begins."""
-PAGEABLE = re.compile(rb'"Memcpy HtoD \(Pageable[^}]*?"bytes":\s*(\d+)')
+PAGEABLE = b'"Memcpy HtoD (Pageable'
 """In a trace's text: a copy to the device from memory that is not page-locked."""
+BYTES = re.compile(rb'[^}]*?"bytes":\s*(\d+)')
+"""In a trace's text, from such a copy on: its bytes."""
 LARGE_BYTES = 1 << 20
 """Bytes of such copies in a step from which on pinning is measured."""
-OF_DEVICE = re.compile(rb'"cat":\s*"(kernel|gpu_mem)')
-"""In a trace's text: an event of a GPU."""
+OF_DEVICE = (b'"kernel"', b'"gpu_memcpy"', b'"gpu_memset"')
+"""In a trace's text: the categories of a GPU's events."""
 _LOG_LEVEL = "KINETO_LOG_LEVEL"
 
 
@@ -167,11 +169,11 @@ class Profiler:
             precisions = (precision,) if precision and not self._is_cuda else ALL
             read_peak = begin_measuring(self._device, precisions)
             self._torch.export_chrome_trace(str(self._unfinished))  # while the GPU measures
-            peak = read_peak()
-            if self._is_cuda and not shows_device(self._unfinished):
-                raise NoProfile(NO_DEVICE_EVENTS)
             self._torch = None  # freeing it takes time
             copies = pageable_copies(self._unfinished) if self._is_cuda else []
+            peak = read_peak()
+            if copies is None:
+                raise NoProfile(NO_DEVICE_EVENTS)
             are_large = sum(copies) >= LARGE_BYTES * self._done
             pinning = measure_pinning(self._device, copies, self._done) if are_large else None
             steps_s, now_s = self._ended_s - self._began_s, time.monotonic()
@@ -322,22 +324,22 @@ def _trace_alone() -> Any:
         return None
 
 
-def shows_device(path: Path) -> bool:
-    """Return whether a trace has events of a GPU."""
-    with _text(path) as text:
-        return OF_DEVICE.search(text) is not None
+def pageable_copies(path: Path) -> list[int] | None:
+    """Return the bytes of each copy to the device from memory that is not page-locked.
 
-
-def pageable_copies(path: Path) -> list[int]:
-    """Return the bytes of each copy to the device from memory that is not page-locked."""
-    with _text(path) as text:
-        return [int(found[1]) for found in PAGEABLE.finditer(text)]
-
-
-@contextmanager
-def _text(path: Path) -> Iterator[mmap.mmap]:
+    Return None if the trace has no event of a GPU.
+    """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-        yield text
+        if all(text.rfind(one) < 0 for one in OF_DEVICE):  # they are near the end
+            return None
+        return [int(found[1]) for at in _places(text) if (found := BYTES.match(text, at))]
+
+
+def _places(text: mmap.mmap) -> Iterator[int]:
+    at = text.find(PAGEABLE)
+    while at >= 0:
+        yield at
+        at = text.find(PAGEABLE, at + 1)
 
 
 def _first_line(error: BaseException) -> str:

@@ -6,12 +6,24 @@ import pytest
 import torch
 
 from gpudash.instrument import peak
-from gpudash.instrument.peak import LEAST_ROOM, MOST_ROOM, PRECISIONS, measure, multiplying, side
+from gpudash.instrument.peak import (
+    ALL,
+    LEAST_ROOM,
+    MOST_ROOM,
+    PRECISIONS,
+    begin_measuring,
+    multiplying,
+    side,
+)
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DEVICES = [pytest.param(CPU, id="cpu"), pytest.param(CUDA, id="cuda", marks=needs_cuda)]
 HAS = {"cpu": {"fp32", "bf16"}, "cuda": {"fp32", "tf32", "bf16"}}
+
+
+def measure(device, precisions=ALL):
+    return begin_measuring(device, precisions)()
 
 
 @pytest.fixture(autouse=True)

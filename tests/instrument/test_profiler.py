@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.autograd import profiler as autograd
 
 from gpudash.instrument import profiler as module
-from gpudash.instrument.profiler import NoProfile, Profiler, add_record, shows_device
+from gpudash.instrument.profiler import NoProfile, Profiler, add_record, pageable_copies
 from gpudash.protocol import Pinning, Profiled
 from tests.warm import python
 
@@ -105,11 +105,39 @@ def test_the_device_is_measured_while_the_trace_is_written(tmp_path, monkeypatch
     assert did == ["begins", "writes", "reads"]
 
 
-@pytest.mark.parametrize(("category", "is_there"), [("cpu_op", False), ("kernel", True)])
-def test_a_trace_shows_whether_a_device_was_traced(tmp_path, category, is_there):
+def as_torch_writes(category, name="a", **args):
+    """An event as torch lays it out."""
+    values = ",".join(f'"{key}": {value}' for key, value in args.items())
+    event = f'"ph": "X", "cat": "{category}", "name": "{name}", "pid": 0, "tid": 7,'
+    return f'{{\n {event}\n "ts": 1.5, "dur": 2,\n "args": {{\n {values}\n }}\n }}'
+
+
+PAGEABLE = "Memcpy HtoD (Pageable -> Device)"
+
+
+@pytest.mark.parametrize(
+    ("events", "copies"),
+    [
+        ([as_torch_writes("cpu_op")], None),  # no device was traced
+        ([as_torch_writes("cpu_op"), as_torch_writes("kernel")], []),
+        ([as_torch_writes("gpu_memset", "Memset (Device)", bytes=4)], []),
+        (
+            [
+                as_torch_writes("kernel"),
+                as_torch_writes("gpu_memcpy", PAGEABLE, stream=7, bytes=24),
+                as_torch_writes("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", bytes=8),
+                as_torch_writes("gpu_memcpy", PAGEABLE, bytes=42),
+                as_torch_writes("gpu_memcpy", PAGEABLE),
+                as_torch_writes("cpu_op"),
+            ],
+            [24, 42],
+        ),
+    ],
+)
+def test_a_trace_tells_what_is_copied_to_the_device_from_pageable_memory(tmp_path, events, copies):
     path = tmp_path / "trace.json"
-    path.write_text(f'{{"traceEvents": [{{"ph": "X", "cat": "{category}", "name": "a"}}]}}')
-    assert shows_device(path) is is_there
+    path.write_text(f'{{"traceEvents": [\n{",".join(events)}\n]}}')
+    assert pageable_copies(path) == copies
 
 
 def test_an_abandoned_profile_leaves_nothing(tmp_path):
@@ -326,6 +354,9 @@ def test_pinning_is_measured_if_much_is_copied_from_pageable_memory(
         Path(path).write_text("[{" + "}, {".join(['"cat": "kernel"', *copies]) + "}]\n}")
 
     monkeypatch.setattr(autograd.profile, "export_chrome_trace", export)
+    did, search = [], pageable_copies
+    monkeypatch.setattr(module, "pageable_copies", lambda path: did.append("found") or search(path))
+    monkeypatch.setattr(module, "begin_measuring", lambda *_: lambda: did.append("waited"))
     asked = []
     monkeypatch.setattr(
         module, "measure_pinning", lambda *arguments: asked.append(arguments) or PINNING
@@ -338,3 +369,4 @@ def test_pinning_is_measured_if_much_is_copied_from_pageable_memory(
         pass
     assert profiler.end("fp32").pinning == (PINNING if is_measured else None)
     assert asked == ([(CPU, [1 << 20] * 3, 3)] if is_measured else [])
+    assert did == ["found", "waited"]  # the GPU works on its measurement meanwhile

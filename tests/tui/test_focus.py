@@ -485,7 +485,9 @@ STATES = {
     "replay": SHOWN,
 }
 LEAVING = {"leave", "leave_now"}
-NEEDS_A_TRAINING = {"change", "compare", "end_comparison", "pause", "resume", "record"}
+NEEDS_A_TRAINING = {
+    *("change", "compare", "end_comparison", "pause", "resume", "record", "new_row"),
+}
 NEEDS_ONE_THAT_TRAINS = {"compare"}
 
 

@@ -207,7 +207,7 @@ def test_no_process_outlives_a_killed_parent_and_its_directory_goes_at_the_next_
     assert len(family) >= 3  # the loader workers too
     parent.kill()
     parent.wait()
-    _, alive = psutil.wait_procs(family, timeout=10)
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert alive == []
     (left,) = short_path.glob("gpudash-*")
     monkeypatch.setattr(tempfile, "tempdir", str(short_path))

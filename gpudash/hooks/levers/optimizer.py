@@ -1,11 +1,14 @@
 """Moves how the optimizer updates weights: in one fused kernel, in foreach kernels, or one by one.
 
-A checkpoint or a copy taken meanwhile has the script's own flags, and its device of `step`.
+A checkpoint or a deep copy taken meanwhile has the script's own flags, and its device of `step`. A
+shallow copy shares groups and state, so it is moved and put back with the optimizer.
 """
 
+import copy
 import inspect
+import sys
 import weakref
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -91,6 +94,8 @@ class OptimizerForm:
         self._moved = []
         if value != "script":
             self._moved = [_Moved(optimizer, FLAGS[value]) for optimizer in self._live()]
+            for moved in self._moved:  # two may share their groups: both know the script's flags
+                moved.move()
         self._value = value
 
     def _live(self) -> Iterator[Optimizer]:
@@ -122,12 +127,22 @@ class _Moved:
         self._hooks: tuple[RemovableHandle, ...] = (
             optimizer.register_state_dict_post_hook(self._as_the_script_had_it),
             # loaded groups have the script's flags, as saved ones do
-            optimizer.register_load_state_dict_post_hook(self._move),
+            optimizer.register_load_state_dict_post_hook(self._move_loaded),
         )
         self._default = self._flags_of(optimizer.defaults)
+        self._learn_groups(optimizer)
+
+    def move(self) -> None:
+        """Give the optimizer these flags."""
+        optimizer = self._optimizer()
+        if optimizer is None:
+            return
         optimizer.defaults.update(self._flags)
         vars(optimizer)[STATE] = self._state
-        self._move(optimizer)
+        for group in optimizer.param_groups:
+            group.update(self._flags)
+        _place_steps(optimizer.state, optimizer.param_groups)
+        vars(optimizer)[AMP] = self._flags.get("fused", False)  # tells a GradScaler who unscales
 
     def put_back(self) -> None:
         """Give the optimizer the script's flags back."""
@@ -144,12 +159,12 @@ class _Moved:
             vars(optimizer).pop(name, None)
         vars(optimizer).update(self._attributes)
 
-    def _move(self, optimizer: Optimizer) -> None:
+    def _learn_groups(self, optimizer: Optimizer) -> None:
         self._groups = {id(group): self._flags_of(group) for group in optimizer.param_groups}
-        for group in optimizer.param_groups:
-            group.update(self._flags)
-        _place_steps(optimizer.state, optimizer.param_groups)
-        vars(optimizer)[AMP] = self._flags.get("fused", False)  # tells a GradScaler who unscales
+
+    def _move_loaded(self, optimizer: Optimizer) -> None:
+        self._learn_groups(optimizer)
+        self.move()
 
     def _flags_of(self, group: Group) -> Group:
         """Return the values that a group, or the defaults, has for the moved flags."""
@@ -160,15 +175,35 @@ class _Moved:
         return [self._groups.get(id(group), self._default) for group in optimizer.param_groups]
 
     def _state(self) -> dict[str, Any]:
-        """Return the state that a pickle or a copy would have without the lever."""
+        """Return the state that a pickle or a deep copy would have without the lever."""
         optimizer = self._optimizer()
-        assert optimizer is not None, "whom it is asked of"
+        assert optimizer is not None, "the caller is its pickling or copying"
+        caller = sys._getframe(1)  # noqa: SLF001  # nothing else separates a shallow copy from a pickle
+        if caller.f_code is copy.copy.__code__:
+            return self._shared_with_a_copy(optimizer)
         states = defaultdict(dict, {one: dict(state) for one, state in optimizer.state.items()})
         pairs = zip(optimizer.param_groups, self._own(optimizer), strict=True)
         groups = [{**group, **own} for group, own in pairs]
         _place_steps(states, groups)
         defaults = {**optimizer.defaults, **self._default}
         return {"defaults": defaults, "state": states, "param_groups": groups}
+
+    def _shared_with_a_copy(self, optimizer: Optimizer) -> dict[str, Any]:
+        """Return the state of a shallow copy, which shares groups that are still to be put back.
+
+        A hook in the copy keeps the optimizer alive, because they are put back through it.
+        """
+
+        def saved_by(copied: Optimizer, saved: Group) -> Group:
+            shared = copied.param_groups is optimizer.param_groups  # until it loads others
+            return self._as_the_script_had_it(copied, saved) if shared else saved
+
+        hooks: OrderedDict[int, Any] = OrderedDict()
+        handle = RemovableHandle(hooks)
+        hooks[handle.id] = saved_by
+        self._hooks = (*(one for one in self._hooks if one.hooks_dict_ref()), handle)
+        state: dict[str, Any] = Optimizer.__getstate__(optimizer)
+        return {**state, "_optimizer_state_dict_post_hooks": hooks}
 
     def _as_the_script_had_it(self, optimizer: Optimizer, saved: Group) -> Group:
         states = {index: dict(state) for index, state in saved["state"].items()}

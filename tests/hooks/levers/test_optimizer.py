@@ -119,6 +119,36 @@ def test_a_copy_is_the_scripts_own_optimizer_and_steps_as_it(copy_of):
     torch.testing.assert_close(ours.state_dict(), own.state_dict())
 
 
+def test_a_shallow_copy_shares_groups_and_state_as_in_a_plain_run_and_is_put_back():
+    training = Training(fused=None, foreach=True).step()
+    early = copy.copy(training.optimizer)  # found at its steps, like the training's own
+    moved = training.levers(optimizers=[training.optimizer, early])
+    own = training.optimizer.state_dict()["param_groups"]
+    move(moved, fused_optimizer="fused")
+    move(moved, fused_optimizer="single")
+    late = copy.copy(training.optimizer)
+    for one in (early, late):
+        assert one.param_groups is training.optimizer.param_groups
+        assert one.state is training.optimizer.state
+        assert one.state_dict()["param_groups"] == own
+    late.step()
+    moved.restore()
+    assert early.defaults == late.defaults == Training(fused=None, foreach=True).optimizer.defaults
+    assert flags(early) == flags(late) == [(None, True)]
+    assert vars(late).keys() == vars(copy.copy(training.optimizer)).keys()
+    assert not late._optimizer_state_dict_post_hooks
+
+
+def test_a_shallow_copy_is_put_back_though_only_it_is_left():
+    training = Training(fused=None, foreach=True).step()
+    moved = training.levers()
+    move(moved, fused_optimizer="fused")
+    training.optimizer = copy.copy(training.optimizer)
+    moved.restore()
+    assert flags(training.optimizer) == [(None, True)]
+    assert training.optimizer.defaults["fused"] is None
+
+
 def test_a_state_loaded_meanwhile_is_moved_too_and_put_back():
     training = Training()
     saved = training.step().optimizer.state_dict()
