@@ -291,7 +291,7 @@ class Driver:
             self._watch.read()
             if self._watch.is_tracing:  # traced steps are in no report
                 return
-        if self._line is None or not self._line.gone:  # else that one is still busy
+        if self._line is None or not self._line.gone:  # else its commands are in progress
             self._admit(self._training, self._endpoint.accept())
         reports = self._reports
         if reports is None:

@@ -15,7 +15,7 @@ from gpudash.hooks.roots import Listener, Parts, Survey, device_of, install_hook
 from gpudash.hooks.tally import Tally
 
 WITHOUT_OPTIMIZER = 8
-"""After this many steps worth of backward passes without an optimizer, none is expected."""
+"""After so many steps' backward passes without an optimizer step, none is expected."""
 SURVEYS = 8
 """At most so many searches of the process for models: each takes 0.1 to 0.4 s."""
 

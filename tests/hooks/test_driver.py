@@ -307,7 +307,7 @@ def test_settings_that_change_with_new_findings_are_reported(training, tmp_path)
         assert step.segment == (step.step > changed.after_step)
 
 
-def test_a_dashboard_that_connects_during_a_checkpoint_gets_it(training, tmp_path) -> None:
+def test_a_dashboard_that_connects_during_a_checkpoint_is_informed(training, tmp_path) -> None:
     training.step()
     training.driver.aside("checkpoint")
     dashboard = Dashboard(path(tmp_path))

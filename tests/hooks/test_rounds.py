@@ -62,7 +62,7 @@ def test_steps_without_a_rare_optimizer_end_at_once():
     assert ends.endswith("C|CA|C|CA|")
 
 
-def test_an_optimizer_that_never_steps_is_waited_for_in_the_first_step_alone():
+def test_an_optimizer_that_never_steps_is_awaited_only_in_the_first_step():
     assert ends_of("A A A", "AB") == "A¦A|A|"
 
 

@@ -145,7 +145,7 @@ def test_an_unexpected_result_is_unknown_and_harmless(torchs):
     assert recorder.moved == [None]
 
 
-def test_nothing_is_known_once_the_script_has_replaced_a_function(torchs):
+def test_bytes_are_unknown_once_the_script_has_replaced_a_function(torchs):
     place, recorder = torchs(gather, reduce), Recorder()
     assert hook_collectives(recorder)
     place.foreach_reduce = reduce

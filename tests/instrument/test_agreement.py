@@ -118,7 +118,7 @@ def test_decisions_on_different_topics_are_independent() -> None:
     assert all_ranks(3, decide) == [Decision(None, "8 it is")] * 3
 
 
-def test_whoever_runs_out_of_patience_at_that_moment_all_do_the_same() -> None:
+def test_a_rank_that_runs_out_of_patience_at_the_last_moment_does_as_the_others() -> None:
     delays = random.Random(16)
     for topic in range(20):
         late_s = [delays.uniform(0, 2 * SHORT_S / 5) for _ in range(3)]

@@ -86,7 +86,7 @@ def test_of_short_bursts_two_are_measured_however_few_steps_are_asked_for():
     assert over == [105, 107, 109]
 
 
-def test_every_block_begins_anew():
+def test_every_block_has_its_own_warm_up_and_time():
     queue = queue_of(0, 1, min_steps=1, min_s=1.0)
     queue.take()
     queue.entered(0, 0)

@@ -167,7 +167,7 @@ def test_between_passes_nothing_is_on_the_parameters():
         assert hooks_on(watched.module) == []
 
 
-def test_a_watched_parameter_is_as_free_of_hooks_as_before():
+def test_a_watched_parameter_has_no_hooks_afterwards():
     watched = Watched()
     watched.backward()
     assert all(one._backward_hooks is None for one in watched.module.parameters())

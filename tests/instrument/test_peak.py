@@ -42,7 +42,7 @@ def test_it_has_a_rate_for_each_precision_of_the_device_and_for_memory(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_precision_that_is_asked_for_is_measured_alone(device):
+def test_only_requested_precisions_are_measured(device):
     assert measure(device, ("bf16",)).matmul_tflops.keys() == {"bf16"}
 
 
@@ -64,7 +64,7 @@ def test_the_scripts_random_numbers_stay_as_they_were(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_an_autocast_around_it_changes_nothing(device):
+def test_an_autocast_around_the_measurement_changes_nothing(device):
     with torch.autocast(device.type, torch.bfloat16):
         assert measure(device, ("fp32",)).matmul_tflops.keys() == {"fp32"}
         assert torch.is_autocast_enabled(device.type)
@@ -225,7 +225,7 @@ def test_the_host_is_free_until_it_reads_the_result(gpu, monkeypatch):
     assert waits == ["waits"]
 
 
-def test_a_gpu_older_than_ampere_has_fp32_alone(gpu):
+def test_a_gpu_older_than_ampere_has_only_fp32(gpu):
     assert peak._in_room(gpu(7, 5), [*PRECISIONS])().matmul_tflops.keys() == {"fp32"}
 
 

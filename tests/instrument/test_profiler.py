@@ -134,7 +134,7 @@ PAGEABLE = "Memcpy HtoD (Pageable -> Device)"
         ),
     ],
 )
-def test_a_trace_tells_what_is_copied_to_the_device_from_pageable_memory(tmp_path, events, copies):
+def test_a_trace_shows_copies_to_the_device_from_pageable_memory(tmp_path, events, copies):
     path = tmp_path / "trace.json"
     path.write_text(f'{{"traceEvents": [\n{",".join(events)}\n]}}')
     assert pageable_copies(path) == copies

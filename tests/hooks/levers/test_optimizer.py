@@ -102,7 +102,7 @@ def saved_whole(optimizer):
 
 
 @pytest.mark.parametrize("copy_of", [copied, pickled, saved_whole])
-def test_a_copy_is_the_scripts_own_optimizer_and_steps_as_it(copy_of):
+def test_a_copy_steps_like_the_scripts_own_optimizer(copy_of):
     training = Training(fused=None, foreach=True).step()
     plain = Training(fused=None, foreach=True).step()
     move(training.levers(), fused_optimizer="fused")
@@ -183,7 +183,7 @@ def test_a_script_may_remove_groups_meanwhile():
     assert flags(training.optimizer) == [(None, True)]
 
 
-def test_a_scaler_leaves_unscaling_to_the_fused_form_alone():
+def test_a_scaler_leaves_unscaling_only_to_the_fused_form():
     training = Training()
     moved = training.step().levers()
     for form, unscales in (("fused", True), ("single", False)):
@@ -235,7 +235,7 @@ def test_without_an_optimizer_none_is_offered():
 
 
 @needs_cuda
-def test_the_count_of_steps_moves_to_the_gpu_and_back_and_is_saved_where_the_script_had_it():
+def test_the_step_count_moves_to_the_gpu_and_back_and_is_saved_on_the_scripts_device():
     model = nn.Linear(2, 2).cuda()
     optimizer = Adam(model.parameters())
     moved = levers(model, optimizers=[optimizer], device="cuda")

@@ -112,7 +112,7 @@ def test_a_model_that_the_script_has_in_channels_last_can_be_moved_to_plain_orde
     assert training.model.conv.weight.stride() == before
 
 
-def test_compiled_the_module_is_the_same_and_its_pickles_know_nothing_of_it():
+def test_compile_changes_neither_the_module_nor_its_pickles():
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
     keys, kind = list(model.state_dict()), type(model)
     moved = levers(model)
@@ -176,7 +176,7 @@ def test_a_model_that_cannot_be_compiled_is_refused():
     assert training.step(2).digest == plain(3).digest
 
 
-def test_a_rehearsal_leaves_all_random_numbers_and_gradients():
+def test_a_rehearsal_changes_no_random_numbers_and_no_gradients():
     class Noisy(ConvNet):
         def forward(self, images):
             return super().forward(images) + random.random() + np.random.random()  # noqa: NPY002  # a script's
@@ -191,7 +191,7 @@ def test_a_rehearsal_leaves_all_random_numbers_and_gradients():
     assert all(map(torch.equal, gradients, after))
 
 
-def test_a_rehearsal_leaves_a_model_what_it_replaces_in_each_call():
+def test_a_rehearsal_restores_buffers_that_a_model_replaces_in_each_call():
     class Averaging(ConvNet):
         def __init__(self):
             super().__init__()
@@ -381,7 +381,7 @@ def test_a_collective_in_a_rehearsal_is_refused_before_another_rank_has_to_take_
         move(moved, precision="bf16")
 
 
-def test_a_model_in_ddp_is_rehearsed_without_ddp_that_waits_for_a_backward_pass(alone_in_a_group):
+def test_a_model_in_ddp_is_rehearsed_without_its_wrapper(alone_in_a_group):
     inner = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     inner.register_parameter("unused", nn.Parameter(torch.zeros(2)))
     model = nn.parallel.DistributedDataParallel(inner, find_unused_parameters=True)
