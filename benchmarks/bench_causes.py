@@ -6,12 +6,16 @@
 
 Each script of benchmarks/causes runs under gpudash as a user's own would. After the warm-up the
 answer is taken again and again; the one given most often counts, before a profile and with one.
-With --prove the first lever that has a range is compared by an A/B: does the gain lie in it? Not of
-the unclear ones: they rest as long as their step asks for, so what a lever gains, they wait.
+With --prove the first lever that has a range is compared by an A/B: does the gain lie in it? Where
+no lever has one, what is told to be gained without the limit is: the cause goes and comes back
+(`--mended-while` of a script; the neighbours stand still). Not of the unclear ones: they rest as
+long as their step asks for, so what a lever gains, they wait.
 The last lines are a table of verdict against cause in Markdown.
 """
 
 import argparse
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,10 +26,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple, get_args
 
+from ratios import ratio_with_interval
+
 from gpudash import format as fmt
 from gpudash.commands.headless import News
-from gpudash.commands.run import begin, plan_of
+from gpudash.commands.headless_script import begin, plan_of
 from gpudash.compare.ab import Question
+from gpudash.compare.paired_t import block_order
 from gpudash.offers import lever_of
 from gpudash.protocol import Plan
 from gpudash.run.held import Child
@@ -36,6 +43,8 @@ from gpudash.snapshot import Snapshot
 from gpudash.trace.read import read
 from gpudash.trace.summary import Summary, summarise
 from gpudash.views.answer import TITLES, Answer, answer
+from gpudash.views.gains import Gain, without
+from gpudash.views.recent_step import recent_step
 from gpudash.views.remedies import Try
 from gpudash.views.rules import Limit
 from workloads.standard_levers import usable_cores
@@ -58,11 +67,16 @@ ON_CPU = ("sync", "launch", "compute", "memory", "copy")
 """There a CPU does it all, and all that can be said is that it does."""
 PACED = ("unclear",)
 """Their scripts' rests follow the step (`causes/cause.py`, Pace)."""
+LEAST_PAIRS = 2
 RANKS = 2
 START_S, LOOK_S, ALL_ALIKE = 60.0, 0.25, 4
 """For the first answer; between two; a verdict counts once it was given so many times."""
 PROFILED_STEPS = 10
 PAIRS = 8
+SETTLE_S = 0.5
+WITHOUT: dict[str, tuple[float, int]] = {"sync": (4.0, 8), "others": (4.0, 8), "paused": (12.0, 4)}
+"""Seconds of a block with a cause or without it, and pairs of blocks. The paused ones pause every
+four seconds."""
 
 
 class Found(NamedTuple):
@@ -112,20 +126,28 @@ def diagnose(script: str, arguments: argparse.Namespace) -> Found:
         last = watched.answer
         found = Found(script, without, verdict, last.evidence if last is not None else ())
         proposed = next((one for one in watched.tries if one.gain is not None), None)
-        if proposed is None or proposed.gain is None:
-            return found
-        found = found._replace(range=proposed.promise)
         proves = arguments.prove and found.cause not in PACED
-        return watched.proof(found, proposed) if proves else found
+        if proposed is not None:
+            found = found._replace(range=proposed.promise)
+            return watched.proof(found, proposed) if proves else found
+        gain = watched.without
+        if gain is None:
+            return found
+        found = found._replace(range=f"without the cause: {gain.label}")
+        return watched.proof_without(found, gain) if proves and found.cause in WITHOUT else found
 
 
 class Watched:
     """A script under gpudash, and what is said of it."""
 
-    def __init__(self, session: Session, news: News, until_s: float) -> None:
-        self._session, self._news, self._until_s = session, news, until_s
+    def __init__(
+        self, session: Session, news: News, until_s: float, mend: Callable[[str], None]
+    ) -> None:
+        self._session, self._news, self._until_s, self._mend = session, news, until_s, mend
         self._profile: Summary | None = None
         self.answer: Answer | None = None
+        self.without: Gain | None = None
+        """What is gained if the newest limit is gone."""
         self.tries: tuple[Try, ...] = ()
         """Of the newest answer that has any."""
 
@@ -171,8 +193,31 @@ class Watched:
         if shown is None or shown.change is None or gain is None:
             return found._replace(gain=(shown.failure if shown is not None else None) or "no A/B")
         measured = fmt.change(shown.change, shown.low, shown.high)
-        within = (gain.low_pct or 0.0) <= 100 * shown.change <= gain.high_pct
-        return found._replace(gain=measured, within=within)
+        return found._replace(gain=measured, within=_lies_in(gain, shown.change))
+
+    def proof_without(self, found: Found, gain: Gain) -> Found:
+        """Take the cause away and bring it back; tell whether what is gained lies in the range."""
+        seconds, pairs = WITHOUT[found.cause]
+        rates: dict[str, list[float]] = {"A": [], "B": []}  # with the cause, and without
+        for order in block_order(pairs, seed=0):
+            pair = {side: self._rate(seconds, side) for side in order}
+            if not self._goes_on():
+                break
+            for side, rate in pair.items():
+                rates[side].append(rate)
+        if len(rates["A"]) < LEAST_PAIRS:
+            return found._replace(gain="too few blocks")
+        change, low, high = (one - 1 for one in ratio_with_interval(rates["B"], rates["A"]))
+        within = _lies_in(gain, change)
+        return found._replace(gain=fmt.change(change, low, high), within=within)
+
+    def _rate(self, seconds: float, side: str) -> float:
+        self._mend(side)
+        time.sleep(SETTLE_S)
+        begin = self._news.snapshot
+        self._wait(lambda now: now.elapsed_s >= begin.elapsed_s + seconds)
+        end = self._news.snapshot
+        return (end.total_steps - begin.total_steps) / max(end.elapsed_s - begin.elapsed_s, 1e-3)
 
     def _look(self) -> Answer:
         time.sleep(LOOK_S)
@@ -180,6 +225,9 @@ class Watched:
         levers = tuple(lever_of(offer) for offer in snapshot.levers)
         self.answer = answer(snapshot, levers, self.answer, usable_cores(), self._profile)
         self.tries = self.answer.tries or self.tries
+        step, kind = recent_step(snapshot, usable_cores()), self.answer.kind
+        limit = next((one for one in TITLES if one == kind), None)
+        self.without = without(limit, step, self._profile) if limit is not None else self.without
         return self.answer
 
     def _wait(self, until: Callable[[Snapshot], bool]) -> None:
@@ -190,16 +238,33 @@ class Watched:
         return time.monotonic() < self._until_s and not self._session.wait(0)
 
 
+def _lies_in(gain: Gain, change: float) -> bool:
+    return (gain.low_pct or 0.0) <= 100 * change <= gain.high_pct
+
+
 @contextmanager
 def watching(script: str, arguments: argparse.Namespace) -> Iterator[Watched]:
     """Start a script under gpudash, and whatever has to run beside it; end all of it."""
     cause = script.partition("_")[0]
+    mended_while = Path(tempfile.gettempdir()) / f"mended-{os.getpid()}"
+    busy: list[subprocess.Popen[bytes]] = []
+
+    def mend(side: str) -> None:
+        for process in busy:
+            process.send_signal(signal.SIGSTOP if side == "B" else signal.SIGCONT)
+        if side == "B":
+            mended_while.touch()
+        else:
+            mended_while.unlink(missing_ok=True)
+
     words: tuple[str, ...] = (
         f"{SCRIPTS / script}.py",
         "--device",
         arguments.device,
         "--seconds",
         "600",
+        "--mended-while",
+        str(mended_while),
     )
     core = str(max(usable_cores() - 1, 0))
     if cause == "communication":
@@ -216,12 +281,13 @@ def watching(script: str, arguments: argparse.Namespace) -> Iterator[Watched]:
 
     with ExitStack() as at_end:
         if cause == "others":
-            at_end.enter_context(neighbours(core))
+            busy += at_end.enter_context(neighbours(core))
+        at_end.callback(mended_while.unlink, missing_ok=True)
         session = Session(plan_of(command), start_source=start)
         at_end.callback(session.close)
         session.start(news)
         try:
-            yield Watched(session, news, time.monotonic() + arguments.limit)
+            yield Watched(session, news, time.monotonic() + arguments.limit, mend)
         finally:
             for _ in range(2):  # interrupted, then terminated
                 session.stop()
@@ -232,12 +298,12 @@ def watching(script: str, arguments: argparse.Namespace) -> Iterator[Watched]:
 
 
 @contextmanager
-def neighbours(core: str) -> Iterator[None]:
+def neighbours(core: str) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Keep a core busy with two processes that are no part of the training."""
     busy = ("taskset", "-c", core, sys.executable, "-c", "while True: pass")
     processes = [subprocess.Popen(busy) for _ in range(2)]
     try:
-        yield
+        yield processes
     finally:
         for process in processes:
             process.kill()

@@ -2,11 +2,12 @@
 
     python benchmarks/bench_diagnosis.py --pairs 200
 
-The dashboard gives its answer anew whenever it paints, at most four times a second. That alone is
-too little for an A/B to see. So here an answer is given after every step, the training waits for
-it, and the cost is told for as many answers as the dashboard gives. Really they are given in
-another process, beside the training: this is the most that they can cost, on a host whose cores
-are all taken. The snapshots are of a long run: every series is full, and there is a profile.
+The dashboard asks for the answer whenever it paints, at most four times a second, and it is made
+anew once a tick of the series is over. That alone is too little for an A/B to see. So here it is
+asked for after every step, the training waits for it, and the cost is told for as many times as the
+dashboard asks. Really it is given in another process, beside the training: this is the most that it
+can cost, on a host whose cores are all taken. The snapshots are of a long run: every series is
+full, and there is a profile.
 Blocks with it on and off take turns, in an order drawn for each pair.
 """
 
@@ -20,15 +21,21 @@ from ratios import ratio_with_interval, show
 from torch import nn
 
 from gpudash.compare.paired_t import block_order
+from gpudash.snapshot import Snapshot
 from gpudash.trace.read import read
 from gpudash.trace.summary import summarise
 from gpudash.tui.app import RATE_HZ
 from gpudash.tui.control import levers_of
-from gpudash.views.answer import Answer, answer
+from gpudash.views.answer import Answers
+from gpudash.views.timeseries import CAPACITY, MERGED, TICK_S
 from tests.trace.made import H200
-from tests.tui.fake_engine import training
+from tests.tui.fake_engine import training, wave, with_series
 
 WARMUP_STEPS = 50
+LOOKS = round(TICK_S * RATE_HZ)
+"""At a series: until a tick is over it is the same."""
+TICKS = CAPACITY + MERGED
+"""Of a long run's series."""
 CORES = 16
 
 
@@ -40,21 +47,30 @@ class Cost(NamedTuple):
     """Of the process: what else runs on the machine hardly touches it."""
 
 
+def long_run(moved: float) -> Snapshot:
+    """Return what is shown after hours, with all that is measured of a GPU."""
+    clock = wave(TICKS, 1900, phase=moved, swing=0.01)
+    share = wave(TICKS, 40, phase=moved)
+    more = dict.fromkeys(("tensor_active_pct", "dram_active_pct"), share)
+    return with_series(training(TICKS, moved=moved), sm_clock_mhz=clock, **more)
+
+
 class Diagnosis:
     """Gives answers as the dashboard does."""
 
     def __init__(self) -> None:
-        self._snapshots = cycle([training(600, moved=0.5 * i) for i in range(40)])
+        runs = [long_run(moved=0.5 * i) for i in range(40)]
+        self._snapshots = cycle([one for one in runs for _ in range(LOOKS)])
         self._levers = levers_of("encdec", {})
         self._profile = summarise(read(H200))
-        self._answer: Answer | None = None
+        self._answers = Answers()
 
     def look(self) -> None:
         """Give the answer to the next snapshot."""
         snapshot = next(self._snapshots)
-        self._answer = answer(snapshot, self._levers, self._answer, CORES, self._profile)
-        if not self._answer.lanes:
-            raise SystemExit(f"there was no answer to measure: {self._answer.title}")
+        found = self._answers.give(snapshot, self._levers, CORES, self._profile)
+        if not found.lanes:
+            raise SystemExit(f"there was no answer to measure: {found.title}")
 
 
 class Training:

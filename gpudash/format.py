@@ -31,7 +31,7 @@ def measured(values: Iterable[float | None]) -> list[float]:
 
 def significant(value: float | None) -> str:
     """Return three significant digits in plain notation: `0.043`, `4.31`, `43.1`, `4,310`."""
-    if value is None or not math.isfinite(value):
+    if not is_measured(value):
         return ABSENT
     size = abs(value)
     if 0 < size < 0.0005:
@@ -61,14 +61,14 @@ def _signed_pct(change: float) -> str:
 
 def milliseconds(value: float | None) -> str:
     """Return a duration in ms without its unit; below a second in at most four characters."""
-    if value is None or not math.isfinite(value):
+    if not is_measured(value):
         return ABSENT
     return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
 
 
 def compact(value: float | None) -> str:
     """Return a number for an axis, in at most five characters: `0`, `2.5`, `750`, `1.5k`, `20M`."""
-    if value is None or not math.isfinite(value):
+    if not is_measured(value):
         return ABSENT
     power = 0
     while abs(value) >= 1000 and power < len(_THOUSANDS) - 1:
@@ -89,17 +89,17 @@ def steps(value: int) -> str:
 
 def percent(value: float | None) -> str:
     """Return `97 %`."""
-    return f"{value:.0f} %" if value is not None and math.isfinite(value) else ABSENT
+    return f"{value:.0f} %" if is_measured(value) else ABSENT
 
 
 def ratio(value: float | None) -> str:
     """Return `1.06×`."""
-    return f"{value:.2f}×" if value is not None and math.isfinite(value) else ABSENT
+    return f"{value:.2f}×" if is_measured(value) else ABSENT
 
 
 def memory(mib: float | None) -> str:
     """Return `812 MiB`, or `11.4 GiB` from one GiB upwards."""
-    if mib is None or not math.isfinite(mib):
+    if not is_measured(mib):
         return ABSENT
     return f"{mib:.0f} MiB" if mib < 1024 else f"{mib / 1024:.1f} GiB"
 
@@ -118,7 +118,7 @@ def minutes(seconds: float) -> str:
 
 def cores(cpu_pct: float | None, there_are: int | None = None) -> str:
     """Return CPU time in percent of one core as `1.3 cores`, or `1.3 of 16 cores`."""
-    if cpu_pct is None or not math.isfinite(cpu_pct):
+    if not is_measured(cpu_pct):
         return ABSENT
     of = f" of {there_are}" if there_are else ""
     return f"{cpu_pct / 100:,.{2 if 0 < cpu_pct < 10 else 1}f}{of} cores"
@@ -126,7 +126,7 @@ def cores(cpu_pct: float | None, there_are: int | None = None) -> str:
 
 def with_unit(value: float | None, unit: str, decimals: int = 0) -> str:
     """Return the number and its unit, or `–` alone."""
-    if value is None or not math.isfinite(value):
+    if not is_measured(value):
         return ABSENT
     return f"{value:,.{decimals}f} {unit}"
 

@@ -710,11 +710,13 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
     """Sides of the measured blocks in order: `ABBA`."""
     check_passed: bool | None = None
     """Whether the A/A check has found no difference; None while it has too few pairs."""
+    ended_early: bool = False
+    """Whether somebody ended it who saw the interval; one that excludes 0 then proves less."""
 
     @property
     def proven(self) -> bool:
         """Whether it has ended and shown a difference: the interval excludes 0."""
-        if self.verdict is None or self.low is None or self.high is None:
+        if self.verdict is None or self.low is None or self.high is None or self.ended_early:
             return False
         return (self.low > 0 or self.high < 0) and self.check_passed is not False
 

@@ -40,10 +40,12 @@ def mean(values: Iterable[float | None], counts: Iterable[float] = repeat(1)) ->
 
     `counts` says how many times each value occurs.
     """
-    both = zip(values, counts, strict=False)
-    measured = [(value, n) for value, n in both if value is not None and isfinite(value)]
-    total = sum(n for _, n in measured)
-    return sum(value * n for value, n in measured) / total if total else None
+    total = weight = 0.0
+    for value, n in zip(values, counts, strict=False):  # there is no end to the ones
+        if value is not None and isfinite(value):
+            total += value * n
+            weight += n
+    return total / weight if weight else None
 
 
 def total(values: Iterable[T | None]) -> T | None:

@@ -24,6 +24,8 @@ BEFORE = {
     "rotation": "per_image",
 }
 """The value against whose script a lever's other scripts are marked, instead of the plain loop."""
+SAME = {"fused_optimizer/fused": "fused_optimizer/on"}
+"""A value of a user's script → the value here whose lines it shares."""
 OWN = "The lines are in the workload itself: this lever is of its own."
 ANY = "any"
 """Stands for every value without a script of its own."""
@@ -73,8 +75,12 @@ def recipes(lever: Lever) -> dict[str, Recipe]:
 
 
 def _name(lever: str, value: str) -> str:
-    """Return the name of a value's script: its own, the lever's for any value, or a shared one."""
-    names = (f"{lever}/{value}", f"{lever}/{ANY}")
+    """Return the name of a value's script: its own, the lever's for any value, or a shared one.
+
+    The shared ones are those of `off`, and of `script`: as the user's script has it.
+    """
+    own = f"{lever}/{value}"
+    names = (SAME.get(own, own), f"{lever}/{ANY}")
     return next((name for name in names if (SCRIPTS / f"{name}.py").exists()), value)
 
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, repeat
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, SupportsFloat, TypeVar
 
@@ -22,6 +23,13 @@ class Setting(NamedTuple):
 
     device: torch.device
     seconds: float
+    mended_while: Path
+    """As long as this file is there, the cause is not."""
+
+    @property
+    def is_mended(self) -> bool:
+        """Whether the script is to do without what makes it slow, now."""
+        return self.mended_while.is_file()
 
     def size(self, on_gpu: T, on_cpu: T) -> T:
         """Return the size for this device: an H200, or two cores."""
@@ -33,8 +41,9 @@ def setting(description: str | None) -> Setting:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--seconds", type=float, default=40.0)
+    parser.add_argument("--mended-while", type=Path, default=Path("mended"), metavar="FILE")
     arguments = parser.parse_args()
-    return Setting(torch.device(arguments.device), arguments.seconds)
+    return Setting(torch.device(arguments.device), arguments.seconds, arguments.mended_while)
 
 
 def mlp(width: int, layers: int, inputs: int | None = None) -> nn.Sequential:

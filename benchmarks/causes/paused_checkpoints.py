@@ -20,7 +20,7 @@ def main() -> None:
 
     def save(_step: int) -> None:
         nonlocal due_s
-        if time.monotonic() < due_s:
+        if time.monotonic() < due_s or at.is_mended:
             return
         until_s = time.monotonic() + SAVE_S
         while time.monotonic() < until_s:

@@ -19,7 +19,7 @@ def main() -> None:
 
     def evaluate(_step: int) -> None:
         nonlocal due_s
-        if time.monotonic() < due_s:
+        if time.monotonic() < due_s or at.is_mended:
             return
         model.eval()
         until_s = time.monotonic() + EVALUATE_S

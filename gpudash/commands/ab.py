@@ -2,15 +2,16 @@
 
 import argparse
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TypeAlias
 
 import msgspec
 
-from gpudash.commands.headless import News, failure_code, follow
+from gpudash.commands.headless import News, complain_of_failure, follow
 from gpudash.commands.plan import compared_values, make_plan
 from gpudash.commands.stdout import complain, say, say_json
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
-from gpudash.compare.paired_t import Estimate, passed
+from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.errors import Exit, UsageError
 from gpudash.format import change, figure
 from gpudash.protocol import Settings
@@ -24,7 +25,7 @@ Sides: TypeAlias = tuple[float | None, float | None]
 
 
 class AACheck(Estimate, frozen=True, kw_only=True):
-    """A compared with itself: the blocks of A, one half against the other."""
+    """Blocks of one setting compared: right after a switch, and not."""
 
     passed: bool
 
@@ -70,13 +71,7 @@ def main(arguments: argparse.Namespace) -> int:
 
         return ab_script.main(arguments)
     plan = make_plan(arguments, [(arguments.lever or "").partition("=")[0]])
-    question = Question(
-        lever=INSTRUMENTS,
-        a="on",
-        b="off",
-        pairs=arguments.pairs,
-        precision=arguments.precision,
-    )
+    question = of_instruments(arguments)
     if not arguments.no_instruments:
         entry = find_workload(plan.workload)
         lever, a, b = two_values(entry, arguments.lever)
@@ -85,18 +80,20 @@ def main(arguments: argparse.Namespace) -> int:
         rebuilds = find(entry.levers, lever).effect != "next step"
         question = msgspec.structs.replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
         plan = msgspec.structs.replace(plan, settings=plan.settings | {lever: a})
-    session = Session(plan, command=arguments.command, set_by=arguments.set_by)
-    try:
-        comparison = Comparison(question)
+    with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
         return run_ab(
             session,
-            comparison,
+            Comparison(question),
             as_json=arguments.json,
             exit_code=arguments.exit_code,
             quiet=arguments.quiet,
         )
-    finally:
-        session.close()
+
+
+def of_instruments(arguments: argparse.Namespace) -> Question:
+    """Return what is asked where no lever is named: what gpudash's own instruments cost."""
+    pairs, precision = arguments.pairs, arguments.precision
+    return Question(lever=INSTRUMENTS, a="on", b="off", pairs=pairs, precision=precision)
 
 
 def two_values(entry: Entry, text: str) -> tuple[str, str, str]:
@@ -127,8 +124,7 @@ def run_ab(
     session.conduct(comparison)
     interrupted = follow(session, news, progress_line, lambda: comparison.done)
     if comparison.verdict is None and session.failure is not None:
-        complain(f"gpudash: {session.failure.sentence}")
-        return failure_code(session.failure)
+        return complain_of_failure(session.failure)
     return conclude(
         comparison, news.snapshot, interrupted=interrupted, as_json=as_json, exit_code=exit_code
     )
@@ -192,7 +188,7 @@ def document(comparison: Comparison, snapshot: Snapshot) -> Verdict:
         verdict=comparison.verdict,
         check=None
         if check is None
-        else AACheck(**msgspec.structs.asdict(check), passed=passed(check)),
+        else AACheck(**msgspec.structs.asdict(check), passed=holds_zero(check)),
         min_steps=block.min_steps,
         min_s=block.min_s,
         seed=question.seed,
@@ -215,6 +211,6 @@ def _busy(host_ms: float | None) -> str:
 
 def _code(comparison: Comparison) -> int:
     found = comparison.found
-    if found is None or found.low is None or passed(found):  # as an A/A check would: it holds 0
+    if found is None or found.low is None or holds_zero(found):
         return Exit.NOT_SHOWN
     return Exit.DONE if found.change > 0 else Exit.SLOWER

@@ -1,15 +1,15 @@
 """`gpudash ab … -- train.py`: a comparison in a training of the user's."""
 
 import argparse
-import sys
 from collections.abc import Iterable
 
-from gpudash.commands.ab import check_two, conclude, progress_line
-from gpudash.commands.headless import News, Printer
+from msgspec.structs import replace
+
+from gpudash.commands.ab import check_two, conclude, of_instruments, progress_line
+from gpudash.commands.headless_script import HeadlessScript
 from gpudash.commands.plan import check_with_command
-from gpudash.commands.run import HeadlessScript, begin, plan_of
 from gpudash.commands.stdout import complain
-from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
+from gpudash.compare.ab import Comparison, Question
 from gpudash.errors import Exit, UsageError
 from gpudash.offers import lever_of
 from gpudash.protocol import LeverOffer
@@ -23,13 +23,11 @@ def main(arguments: argparse.Namespace) -> int:
     """Start the command, compare, end it. Returns the exit code: its own where it fails first."""
     _check(arguments)
     command = understand(arguments.user_command)
-    script = HeadlessScript(command, begin(), output_to_stderr=arguments.json)
-    news = News(quiet=True)
+    script = HeadlessScript(command, output_to_stderr=arguments.json)
     line = (lambda _: "") if arguments.quiet else progress_line
-    printer = Printer(sys.stderr, line, shared=True)
-    with script.session(plan_of(command), arguments) as session:
+    with script.session(arguments) as session:
         trial = Trial(arguments, script, session)
-        script.follow(session, news, over=trial.is_over, show=lambda: printer.show(news))
+        script.follow(session, trial.is_over, line)
     if trial.refusal is not None:
         raise trial.refusal
     assert script.source
@@ -44,7 +42,7 @@ def main(arguments: argparse.Namespace) -> int:
         return Exit.INTERRUPTED if script.interrupted else Exit.FAILED
     return conclude(
         comparison,
-        news.snapshot,
+        script.news.snapshot,
         interrupted=script.interrupted,
         as_json=arguments.json,
         exit_code=arguments.exit_code,
@@ -81,18 +79,11 @@ class Trial:
 
 def question_of(arguments: argparse.Namespace, offers: Iterable[LeverOffer]) -> Question:
     """Return what is asked. Raises UsageError or LeverError for what cannot be moved."""
+    question = of_instruments(arguments)
     if arguments.no_instruments:
-        lever, a, b, rebuilds = INSTRUMENTS, "on", "off", False
-    else:
-        lever, a, b, rebuilds = _sides(arguments.lever, {offer.name: offer for offer in offers})
-    return Question(
-        lever=lever,
-        a=a,
-        b=b,
-        short_runs=rebuilds,
-        pairs=arguments.pairs,
-        precision=arguments.precision,
-    )
+        return question
+    lever, a, b, rebuilds = _sides(arguments.lever, {offer.name: offer for offer in offers})
+    return replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
 
 
 def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, bool]:

@@ -1,11 +1,11 @@
 """`gpudash [WORKLOAD]`: trains a workload, on the dashboard or headless."""
 
 import argparse
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -33,24 +33,7 @@ def main(arguments: argparse.Namespace) -> int:
     if not (headless or arguments.once or on_terminal()):
         raise UsageError("the dashboard needs a terminal; --record FILE.csv runs without one")
 
-    with ExitStack() as at_end:
-
-        @cache
-        def open_session() -> "Session":
-            from gpudash.run.session import Session  # noqa: PLC0415  # after the first frame
-
-            session = Session(
-                plan,
-                interval_s=arguments.interval,
-                rate_hz=arguments.rate,
-                command=arguments.command,
-                set_by=arguments.set_by,
-            )
-            at_end.callback(session.close)
-            return session
-
-        if record is not None:  # what is wrong with the file is told before a screen opens
-            open_session().record(record, force=arguments.force, every_step=arguments.every_step)
+    with opening(plan, arguments, record) as open_session:
         if headless:
             from gpudash.commands.headless import run_headless, run_streaming  # noqa: PLC0415  # not for the dashboard
 
@@ -63,6 +46,33 @@ def main(arguments: argparse.Namespace) -> int:
 
             return print_once(open_session, plan, ascii_only=arguments.ascii, color=arguments.color)
         return show(open_session, plan, arguments)
+
+
+@contextmanager
+def opening(
+    plan: Plan, arguments: argparse.Namespace, record: Path | None, **source: Any
+) -> Iterator[Callable[[], "Session"]]:
+    """Yield what opens the session, once; close it in the end. `source`: as a session takes it."""
+    with ExitStack() as at_end:
+
+        @cache
+        def open_session() -> "Session":
+            from gpudash.run.session import Session  # noqa: PLC0415  # after the first frame
+
+            session = Session(
+                plan,
+                interval_s=arguments.interval,
+                rate_hz=arguments.rate,
+                command=arguments.command,
+                set_by=arguments.set_by,
+                **source,
+            )
+            at_end.callback(session.close)
+            return session
+
+        if record is not None:  # what is wrong with the file is told before a screen opens
+            open_session().record(record, force=arguments.force, every_step=arguments.every_step)
+        yield open_session
 
 
 def show(

@@ -143,7 +143,7 @@ def _machine() -> Check:
 def _torch() -> Iterator[Check]:
     """Ask torch in a process of its own, where it may be slow, broken or missing."""
     try:
-        done = child.ask(ASK_TORCH, TORCH_TIMEOUT_S)
+        done = child.run("-c", ASK_TORCH, timeout_s=TORCH_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         reason = f"its import took longer than {TORCH_TIMEOUT_S:.0f} s"
         yield Check(name="torch", ok=False, detail=reason)

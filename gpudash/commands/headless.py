@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
@@ -88,8 +88,7 @@ def _conclude(session: Session, where: str, news: "News", *, interrupted: bool) 
         complain(clause)
     if session.failure is not None:
         kept = f"; recorded until then {where}" if session.rows_recorded else ""
-        complain(f"gpudash: {session.failure.sentence}{kept}")
-        return failure_code(session.failure)
+        return complain_of_failure(session.failure, kept)
     if session.recording_failure is not None:
         complain(f"gpudash: {session.recording_failure}")
         return Exit.FAILED
@@ -100,8 +99,12 @@ def _conclude(session: Session, where: str, news: "News", *, interrupted: bool) 
     return Exit.DONE
 
 
-def failure_code(failure: Failed) -> int:
-    """Return the exit code for a worker that failed: 2 where its settings cannot be."""
+def complain_of_failure(failure: Failed, kept: str = "") -> int:
+    """Say how the worker failed, and what is kept; return the exit code.
+
+    It is 2 where the settings cannot be.
+    """
+    complain(f"gpudash: {failure.sentence}{kept}")
     return Exit.REFUSED if failure.kind in ("bad_setting", "out_of_memory") else Exit.FAILED
 
 
@@ -112,13 +115,18 @@ def interruptions() -> Iterator[list[int]]:
     A SIGHUP that is ignored stays so: the run is to outlive its terminal.
     """
     arrived: list[int] = []
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    if before[signal.SIGHUP] == signal.SIG_IGN:  # as under nohup
-        del before[signal.SIGHUP]
-    for number in before:
-        signal.signal(number, lambda number, _frame: arrived.append(number))
-    try:
+    outlives = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # as under nohup
+    taken = [number for number in SIGNALS if number != signal.SIGHUP or not outlives]
+    with handled(taken, lambda number, _frame: arrived.append(number)):
         yield arrived
+
+
+@contextmanager
+def handled(signals: Iterable[int], obey: Callable[[int, object], None]) -> Iterator[None]:
+    """Have these signals obeyed so until the end of the block."""
+    before = {number: signal.signal(number, obey) for number in signals}
+    try:
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

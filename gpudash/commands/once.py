@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gpudash.commands.headless import failure_code
+from gpudash.commands.headless import complain_of_failure
 from gpudash.commands.stdout import complain, say
 from gpudash.errors import Exit
 from gpudash.protocol import Plan
@@ -32,5 +32,7 @@ def print_once(
         say(frame)
         return Exit.DONE
     failure = open_session().failure
-    complain(f"gpudash: {failure.sentence if failure else snapshot.status}")
-    return failure_code(failure) if failure else Exit.FAILED
+    if failure is not None:
+        return complain_of_failure(failure)
+    complain(f"gpudash: {snapshot.status}")
+    return Exit.FAILED

@@ -1,15 +1,15 @@
 """`gpudash profile`: a few steps under torch.profiler, and what they tell."""
 
 import argparse
-import sys
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryFile
 
 import msgspec
 
-from gpudash.commands.headless import News, Printer, failure_code, follow
+from gpudash.commands.headless import News, complain_of_failure, follow
+from gpudash.commands.headless_script import HeadlessScript
 from gpudash.commands.plan import check_with_command, make_plan
-from gpudash.commands.run import HeadlessScript, begin, plan_of
 from gpudash.commands.stdout import complain, say, say_json
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol import Settings
@@ -134,17 +134,13 @@ def is_warm(snapshot: Snapshot) -> bool:
 def _of_workload(arguments: argparse.Namespace, before: Summary | None) -> int:
     plan = make_plan(arguments)
     path = _path(arguments, plan.workload)
-    session = Session(plan, command=arguments.command, set_by=arguments.set_by)
-    try:
+    with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
         news = News(quiet=arguments.quiet)
         trial = Trial(session, news, arguments.steps, path)
         interrupted = follow(session, news, trial.line, trial.is_over)
         if session.failure is not None and not trial.is_done:
-            complain(f"gpudash: {session.failure.sentence}")
-            return failure_code(session.failure)
+            return complain_of_failure(session.failure)
         code = trial.conclude("the training ended first", interrupted=interrupted)
-    finally:
-        session.close()
     return _tell(arguments, path, before, news.snapshot, code)
 
 
@@ -152,18 +148,11 @@ def _of_script(arguments: argparse.Namespace, before: Summary | None) -> int:
     check_with_command(arguments)
     command = understand(arguments.user_command)
     path = _path(arguments, command.name)
-    script = HeadlessScript(command, begin(), output_to_stderr=arguments.json)
-    news = News(quiet=True)
-    with script.session(plan_of(command), arguments) as session:
-        trial = Trial(session, news, arguments.steps, path)
+    script = HeadlessScript(command, output_to_stderr=arguments.json)
+    with script.session(arguments) as session:
+        trial = Trial(session, script.news, arguments.steps, path)
         line = (lambda _: "") if arguments.quiet else trial.line
-        printer = Printer(sys.stderr, line, shared=True)
-        script.follow(
-            session,
-            news,
-            over=lambda: trial.is_over() or script.interrupted,
-            show=lambda: printer.show(news),
-        )
+        script.follow(session, lambda: trial.is_over() or script.interrupted, line)
     source = script.source
     assert source
     failed = None if trial.is_done else script.own_failure("profile")
@@ -171,7 +160,7 @@ def _of_script(arguments: argparse.Namespace, before: Summary | None) -> int:
         return failed
     why = source.how_it_ended() if source.started else source.why_no_step()
     code = trial.conclude(why, interrupted=script.interrupted)
-    return _tell(arguments, path, before, news.snapshot, code)
+    return _tell(arguments, path, before, script.news.snapshot, code)
 
 
 def _tell(

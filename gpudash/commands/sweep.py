@@ -3,17 +3,18 @@
 import argparse
 import platform
 import time
+from contextlib import closing
 
 import msgspec
 
 from gpudash import __version__
-from gpudash.commands.headless import News, failure_code, follow
+from gpudash.commands.headless import News, complain_of_failure, follow
 from gpudash.commands.stdout import complain, say
 from gpudash.commands.sweep_grid import of_count, plan_and_grid
 from gpudash.commands.sweep_outputs import Outputs
 from gpudash.compare.sweep import table as sweep_table
 from gpudash.compare.sweep.file import Provenance, SweepFile
-from gpudash.compare.sweep.grid import Sweep
+from gpudash.compare.sweep.grid import NPROC, Sweep
 from gpudash.errors import Exit, RecordingError, UsageError
 from gpudash.protocol import Block, Event, Plan, Progress, Reading, Started
 from gpudash.recording.files import shown
@@ -65,13 +66,9 @@ def main(arguments: argparse.Namespace) -> int:
     if file and earlier and earlier.device and sweep.blocks_done == sweep.blocks_planned:
         file.close()
         return print_measured(sweep, earlier, outputs)
-    session = Session(
-        of_count(plan, sweep.nproc), command=arguments.command, set_by=arguments.set_by
-    )
-    try:
+    plan = of_count(plan, sweep.nproc)
+    with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
         return run_sweep(session, sweep, provenance, file, outputs, quiet=arguments.quiet)
-    finally:
-        session.close()
 
 
 def foreseen(provenance: Provenance) -> str:
@@ -89,12 +86,10 @@ def foreseen(provenance: Provenance) -> str:
     ]
     if grid.counts:
         lines.append("nproc: each number of processes is a training of its own")
-    levers = {name for cell in range(grid.cells) for name in grid.levers(cell)}
-    effects = {
-        name: find(find_workload(provenance.workload).levers, name).effect for name in levers
-    }
+    levers = find_workload(provenance.workload).levers
+    effects = {name: find(levers, name).effect for name in grid.named - {NPROC}}
     for effect, cost in SWITCHES.items():
-        names = sorted(name for name in levers if effects[name] == effect)
+        names = sorted(name for name, one in effects.items() if one == effect)
         if names:
             lines.append(f"{', '.join(names)}: {cost}")
     return "\n".join(lines)
@@ -253,15 +248,15 @@ def _conclude(
     session: Session, sweep: Sweep, why: str | None, outputs: Outputs, *, interrupted: bool
 ) -> int:
     """Say what went wrong, if anything did. Returns the exit code."""
-    failed = session.failure
-    why = failed.sentence if failed else "interrupted" if interrupted else why
+    kept = ""
+    if 0 < sweep.blocks_done < sweep.blocks_planned:
+        kept = f" after {sweep.blocks_done} of {sweep.blocks_planned} blocks"
+        if outputs.csv is not None and outputs.csv.exists():
+            kept += f"; --resume finishes {shown(outputs.csv)}"
+    if session.failure is not None:
+        return complain_of_failure(session.failure, kept)
+    why = "interrupted" if interrupted else why
     if why is None:
         return Exit.DONE
-    if sweep.blocks_done < sweep.blocks_planned and sweep.blocks_done:
-        there = outputs.csv is not None and outputs.csv.exists()
-        kept = f"; --resume finishes {shown(outputs.csv)}" if outputs.csv and there else ""
-        why += f" after {sweep.blocks_done} of {sweep.blocks_planned} blocks{kept}"
-    complain(f"gpudash: {why}")
-    if failed:
-        return failure_code(failed)
+    complain(f"gpudash: {why}{kept}")
     return Exit.INTERRUPTED if interrupted else Exit.FAILED

@@ -126,7 +126,7 @@ def _check_scaling(grid: Grid) -> None:
     """Refuse what goes with one number of processes alone. Raises UsageError."""
     if 1 not in grid.counts:
         raise UsageError("--nproc with several numbers needs 1 too, which the others scale from")
-    varied = {name for cell in range(grid.cells) for name in grid.levers(cell)} & OF_SEVERAL
+    varied = grid.named & OF_SEVERAL
     if varied:
         raise UsageError(f"--vary {min(varied)}: one process does not have it; valid: one --nproc")
 
@@ -152,5 +152,5 @@ def trains_on_gpu(device: str) -> bool:
     """
     if device != "auto":
         return device != "cpu"
-    asked = child.ask(ASK_TORCH)
+    asked = child.run("-c", ASK_TORCH)
     return asked.stdout.split()[-1:] not in ([], ["0"])  # the worker says why, where torch fails

@@ -7,12 +7,12 @@ statistics; docs/concepts/statistics.md argues the procedure.
 import msgspec
 
 from gpudash.compare.blocks import BlockLog, Measured, NotRun, Outcome
-from gpudash.compare.lengths import PAIRS
+from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.compare.paired_t import (
     Estimate,
     block_order,
     estimate,
-    passed,
+    holds_zero,
     precise_enough,
     same_setting_check,
     verdict,
@@ -79,6 +79,7 @@ class Comparison:
         self._intervals: list[Estimate] = []
         self._readings = Means()
         self._stopping = False
+        self._ended_early = False
         self.verdict: str | None = None
         """The answer, once there is one."""
         self.failure: str | None = None
@@ -126,8 +127,15 @@ class Comparison:
         return ()
 
     def cancel(self, reason: str) -> None:
-        """Take no further pair: somebody ended it."""
-        self._fail(f"{reason} after {len(self._pairs)} pairs")
+        """Take no further pair: somebody ended it. What was measured is the verdict, if enough."""
+        pairs = len(self._pairs)
+        if self._is_over:
+            return
+        if pairs < FEWEST_PAIRS:
+            self._fail(f"{reason} after {pairs} pairs, and a verdict needs {FEWEST_PAIRS}")
+            return
+        self._ended_early = True
+        self._conclude(f"; {reason} before its {self.question.pairs} pairs")
 
     def shown(self) -> ComparisonShown:
         """Return what a screen shows of it."""
@@ -155,7 +163,8 @@ class Comparison:
             failure=self.failure,
             precision=question.precision,
             blocks="".join(self._orders[: len(self._pairs)]),
-            check_passed=None if check is None else passed(check),
+            check_passed=None if check is None else holds_zero(check),
+            ended_early=self._ended_early,
         )
 
     @property
@@ -189,14 +198,14 @@ class Comparison:
         self._sides[1].append(b)
         self._pairs.append((a.ms_per_sample, b.ms_per_sample))
         self._intervals.append(estimate(self._pairs))
-        self._conclude()
-
-    def _conclude(self) -> None:
         found, question = self._intervals[-1], self.question
         precise = question.precision is not None and precise_enough(found, question.precision)
         if precise or len(self._pairs) == question.pairs:
-            said = verdict(question.name, found, self.check)
-            self.verdict = said + _contention(self._core_wait_pct)
+            self._conclude()
+
+    def _conclude(self, early: str = "") -> None:
+        said = verdict(self.question.name, self._intervals[-1], self.check)
+        self.verdict = said + early + _contention(self._core_wait_pct)
 
     def _fail(self, reason: str) -> None:
         if not self._is_over:

@@ -2,6 +2,8 @@
 
 PAIRS = 40
 """Pairs of blocks of an A/B, at most."""
+FEWEST_PAIRS = 4
+"""With fewer, an interval is too wild to be shown, and an A/B that is ended has no verdict."""
 ROUNDS = 5
 """Blocks of each setting of a sweep."""
 MIN_STEPS = 10

@@ -101,9 +101,11 @@ def same_setting_check(
     return _paired_t(logs, CHECK_CONFIDENCE) if len(logs) >= MIN_CHECKED else None
 
 
-def passed(check: Estimate) -> bool:
-    """Tell whether the A/A check found nothing: its interval holds 0."""
-    return _holds_zero(check)
+def holds_zero(found: Estimate) -> bool:
+    """Tell whether the interval holds 0, as it does where an A/A check finds nothing."""
+    if found.low is None or found.high is None:
+        return False
+    return found.low <= _NOTHING and found.high >= -_NOTHING
 
 
 def verdict(name: str, found: Estimate, check: Estimate | None) -> str:
@@ -115,7 +117,7 @@ def verdict(name: str, found: Estimate, check: Estimate | None) -> str:
         (change,) = _percents(found.change, sign="+")
         return f"{name}: {change} %, 1 pair: too few for an interval"
     ending = f"{found.pairs} pairs, {_check_clause(check)}"
-    if _holds_zero(found):
+    if holds_zero(found):
         change, low, high = _percents(found.change, found.low, found.high, sign="+")
         return f"no difference shown for {name}: {change} % [{low}, {high}], {ending}"
     if found.change > 0:
@@ -221,16 +223,10 @@ def _relative(logarithm: float) -> float:
     return expm1(logarithm) if logarithm < 700 else inf
 
 
-def _holds_zero(found: Estimate) -> bool:
-    if found.low is None or found.high is None:
-        return False
-    return found.low <= _NOTHING and found.high >= -_NOTHING
-
-
 def _check_clause(check: Estimate | None) -> str:
     if check is None:
         return "no A/A check"
-    if passed(check):
+    if holds_zero(check):
         return "A/A check passed"
     (change,) = _percents(abs(check.change))
     more = "more" if check.change > 0 else "less"

@@ -8,9 +8,8 @@ means "not measured". Numbers are in plain decimal notation.
 import csv
 import io
 from collections import ChainMap
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from math import isfinite
 from typing import Any, Literal
 
@@ -20,11 +19,6 @@ from gpudash.metrics import METRICS, Metric
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
 from gpudash.recording.rank_interval import RankInterval
-
-
-def decimals(digits: int) -> Callable[[Any], str]:
-    """Return what writes a number with so many digits after the point, or nothing for None."""
-    return partial(cell, digits=digits)
 
 
 def cell(value: Any, digits: int | Literal["text"] | None) -> str:
@@ -37,17 +31,12 @@ def cell(value: Any, digits: int | Literal["text"] | None) -> str:
     if isinstance(value, float | int) and isinstance(digits, int):
         # + 0.0 makes -0.0 read 0.0
         return f"{round(value, digits) + 0.0:.{digits}f}" if isfinite(value) else ""
-    return text(value)
+    return "" if value is None else str(value)
 
 
 def columns() -> dict[str, Metric]:
     """Return what each column holds, in order: new ones are only ever appended."""
     return {name: metric for name, metric in METRICS.items() if metric.csv is not None}
-
-
-def text(value: object) -> str:
-    """Return the value as it is; nothing for None."""
-    return "" if value is None else str(value)
 
 
 def cells(

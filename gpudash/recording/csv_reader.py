@@ -207,9 +207,7 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
             for one in {one.get("gpu_uuid"): one for one in rows}.values()
             if one.get("gpu_uuid")
         ],
-        "phases_ms": {
-            name.removesuffix("_ms"): taken_ms for name, taken_ms in _values("phase", row).items()
-        },
+        "phases_ms": _phases(row),
         "ranks": _ranks(rows, ended_s - began_s, before),
         "host": _values("host", row),
         "transform_ms": _pairs(row.get("transform_ms", "")),
@@ -249,9 +247,7 @@ def _rank(row: dict[str, str], length_s: float, before: Mapping[int, int]) -> di
         found["step"], found["steps"] = step, max(step - before.get(rank, 0), 0)
         found["samples"], found["tokens"] = samples, tokens
         found["times_ms"] = {name: float(row[name]) for name in PER_STEP if name in row}
-        found["phases_ms"] = {
-            name.removesuffix("_ms"): taken_ms for name, taken_ms in _values("phase", row).items()
-        }
+        found["phases_ms"] = _phases(row)
         found["host"] = _values("host", row)
         told = ("step_ms_p50", "step_ms_p95", "loss")
         found |= {name: row[name] for name in told if name in row}
@@ -268,6 +264,10 @@ def _values(kind: Kind, row: Mapping[str, str]) -> dict[str, float | str]:
         for name, cell in row.items()
         if cell and name in METRICS and METRICS[name].kind == kind and name not in NAMES
     }
+
+
+def _phases(row: Mapping[str, str]) -> dict[str, float | str]:
+    return {name.removesuffix("_ms"): ms for name, ms in _values("phase", row).items()}
 
 
 def _bursts(interval: Interval) -> tuple[Burst, ...]:

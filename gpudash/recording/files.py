@@ -147,6 +147,18 @@ def refuse_existing(path: Path, *beside: Path) -> None:
         raise ExistsError(f"cannot record to {shown(path)}: {shown(other)} exists")
 
 
+def replaces(path: Path, *beside: Path, force: bool) -> bool:
+    """Return whether there is something to replace. Raises RecordingError where it has to stay."""
+    if not force:
+        refuse_existing(path, *beside)
+        return False
+    is_there = any(map(os.path.lexists, (path, *beside)))
+    for other in beside if is_there else ():
+        if other.is_dir():
+            raise RecordingError(f"cannot write {shown(other)}: it is a folder")
+    return is_there
+
+
 def _existing(path: Path) -> RecordingError:
     if path.is_dir():
         return RecordingError(f"cannot record to {shown(path)}: it is a folder")

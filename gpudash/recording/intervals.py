@@ -32,15 +32,9 @@ from gpudash.protocol import (
     Started,
     Step,
 )
-from gpudash.recording.gpu_interval import (
-    ENERGY_REACH_S,
-    GpuInterval,
-    GpuTrack,
-    hold,
-    over_time,
-    take,
-)
+from gpudash.recording.gpu_interval import ENERGY_REACH_S, GpuInterval, GpuTrack
 from gpudash.recording.rank_interval import RankInterval, RankTracks, mean_parts_ms, mean_phases_ms
+from gpudash.recording.readings import hold, over_time, take
 from gpudash.statistics import mean, percentiles, total
 
 GRACE_S = 0.5

@@ -7,7 +7,7 @@ from math import inf
 import msgspec
 
 from gpudash.protocol import HostReading, Progress, Started, Step
-from gpudash.recording.gpu_interval import hold, over_time, take
+from gpudash.recording.readings import hold, over_time, take
 from gpudash.statistics import Means, mean, percentiles, total
 
 PER_STEP = ("data_ms", "host_ms", "device_ms")

@@ -11,7 +11,7 @@ from gpudash.errors import RecordingError
 from gpudash.protocol import Envelope, Failed, Started
 from gpudash.recording import provenance
 from gpudash.recording.csv_file import cells, columns, csv_lines, wall_time
-from gpudash.recording.files import Output, refuse_existing, shown
+from gpudash.recording.files import Output, replaces
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, Logged, LogLines, Origin, line_of
 from gpudash.recording.provenance import Failure, Metadata, Segment
@@ -39,12 +39,7 @@ class RecordingWriter:
         self.metadata_path = provenance.path_beside(path)
         self.log_path = provenance.path_beside(path, ".jsonl")
         beside = (self.metadata_path, self.log_path) if log else (self.metadata_path,)
-        if not force:
-            refuse_existing(path, *beside)
-        self._hidden = force and any(map(os.path.lexists, (path, *beside)))
-        for other in beside if self._hidden else ():
-            if other.is_dir():
-                raise RecordingError(f"cannot write {shown(other)}: it is a folder")
+        self._hidden = replaces(path, *beside, force=force)
         versions = {"python": platform.python_version()} | origin.versions
         command = tuple(provenance.plain(argument) for argument in origin.command)
         set_by = {key: provenance.plain(by) for key, by in origin.set_by.items()}

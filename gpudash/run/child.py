@@ -23,11 +23,6 @@ def environment() -> dict[str, str]:
     }
 
 
-def ask(code: str, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Run this code to its end; return what it printed. Raises subprocess.TimeoutExpired."""
-    return run("-c", code, timeout_s=timeout_s)
-
-
 def run(*arguments: str, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
     """Run a Python to its end; return what it printed. Raises subprocess.TimeoutExpired."""
     return subprocess.run(

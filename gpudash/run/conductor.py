@@ -32,9 +32,12 @@ class Conductor:
 
     def cancel(self, reason: str) -> None:
         """End a comparison; a sweep goes on with the next worker."""
-        if isinstance(self._experiment, Comparison):
-            self._experiment.cancel(reason)
+        experiment = self._experiment
+        if isinstance(experiment, Comparison):
+            known = experiment.verdict
+            experiment.cancel(reason)
             self._waits = False
+            self._tell(experiment, known)
 
     def fold(self, item: Event | Reading, started: Started | None) -> None:
         """Take one record."""
@@ -48,16 +51,20 @@ class Conductor:
         blocks = experiment.fold(item)
         if blocks is not None:
             self._send(self.run, blocks)
-        self._show(experiment)
-        found = experiment.verdict
-        if found is not None and found != known:
-            self._say(Verdict(text=found))
+        self._tell(experiment, known)
 
     def _begin(self, experiment: Experiment, started: Started | None) -> None:
         if started is not None:
             self._waits = False
             self.run += 1
             self._send(self.run, experiment.begin(started, self.run))
+
+    def _tell(self, experiment: Experiment, known: str | None) -> None:
+        """Show it, and say its verdict unless that is known."""
+        self._show(experiment)
+        found = experiment.verdict
+        if found is not None and found != known:
+            self._say(Verdict(text=found))
 
     def _show(self, experiment: Experiment) -> None:
         shown = experiment.shown()

@@ -29,7 +29,7 @@ from gpudash.protocol import (
     Restarted,
     Started,
 )
-from gpudash.recording.csv_reader import open_recording
+from gpudash.recording.csv_reader import log_or_csv, open_recording
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed
 from gpudash.recording.unfold import unfold, unfold_ranks
@@ -114,20 +114,24 @@ class Player:
 class Replay(Source):
     """A recording that is played. Nothing may be asked of it but what its player does."""
 
-    def __init__(self, path: Path, player: Player, name: str = "") -> None:
-        """Open the recording; it is shown by this name, or by the file's. Raises UsageError."""
+    def __init__(self, path: Path, player: Player) -> None:
+        """Open the recording: the log beside a CSV where there is one. Raises UsageError."""
         self.player = player
-        self._path, self._name = path, name or path.name
+        self._name = path.name
+        self.path = log_or_csv(path)
+        """The file that is read."""
         self._seq = count()
-        self._ahead = open_recording(path)
+        self._ahead = open_recording(self.path)
+        self.origin = self._ahead.origin
+        """When and by what it was recorded."""
         self.at_file_end = False
         """Nothing more was in the file when it was last read."""
-        self._began_s = self._ahead.origin.began_s
+        self._began_s = self.origin.began_s
         self._overview = LiveView(NOTHING, self._began_s)
         self._markers: tuple[tuple[float, str], ...] = ()
         self._rows_s = self._newest_s = self._began_s  # the end of the rows, and of all that came
         self._grew_s = player.now()
-        self._reader = open_recording(path)
+        self._reader = open_recording(self.path)
         self._begin()
 
     def now(self) -> float:
@@ -160,7 +164,7 @@ class Replay(Source):
             until_s = self._began_s + self.player.position_s
             if until_s < self._now_s:
                 self._reader.close()
-                self._reader = open_recording(self._path)
+                self._reader = open_recording(self.path)
                 self._begin()
             found = self._due(until_s)
         except UsageError as error:

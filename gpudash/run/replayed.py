@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpudash.errors import SourceError, UsageError
 from gpudash.protocol import Envelope, Failed, Finished, Notice, Parted, Started
-from gpudash.recording.csv_reader import UNKNOWN, log_or_csv, open_recording
+from gpudash.recording.csv_reader import UNKNOWN
 from gpudash.recording.log import Origin
 from gpudash.recording.provenance import Failure, Metadata, beside, read
 from gpudash.run.fold import Fold
@@ -43,13 +43,10 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 def replayed(path: Path) -> Replayed:
     """Tell a recording to its end: the log beside a CSV where there is one. Raises UsageError."""
-    source = log_or_csv(path)
-    with closing(open_recording(source)) as reader:
-        origin = reader.origin
     clock = count(step=2 * LATE_S)  # what has not come by the next look will not come
-    replay = Replay(source, Player(now=lambda: float(next(clock))), path.name)
+    replay = Replay(path, Player(now=lambda: float(next(clock))))
     replay.player.seek_end()
-    fold = _FoldToEnd(origin.began_s)
+    fold = _FoldToEnd(replay.origin.began_s)
     with closing(replay):
         try:
             while not fold.at_end:
@@ -57,11 +54,11 @@ def replayed(path: Path) -> Replayed:
         except SourceError as error:
             raise UsageError(str(error)) from error
         snapshot = fold.snapshot(replay.now())
-    metadata = read(beside(source))
+    metadata = read(beside(replay.path))
     known = metadata.account if metadata else None  # the run's own, of single steps
     return Replayed(
         name=path.name,
-        origin=origin,
+        origin=replay.origin,
         metadata=metadata,
         snapshot=snapshot,
         started=fold.started,
@@ -70,7 +67,7 @@ def replayed(path: Path) -> Replayed:
         failures=tuple(fold.failures),
         notices=tuple(fold.notices),
         refused=replay.refused,
-        unknown=None if source.suffix == ".jsonl" else UNKNOWN,
+        unknown=None if replay.path.suffix == ".jsonl" else UNKNOWN,
     )
 
 

@@ -1,10 +1,9 @@
 """The sampler's readings, as a source."""
 
-import contextlib
 import itertools
 import platform
 import time
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 from gpudash.protocol import Envelope, GpuMissing, Hello, HostReading, Reading, Started
 from gpudash.run.source import Source
@@ -53,11 +52,7 @@ class TelemetrySource(Source):
         missing, self._missing = self._missing, self._sampler.gpu_missing
         if missing != self._missing:
             self._put(GpuMissing(why=self._missing))
-        found = []
-        with contextlib.suppress(Empty):
-            while True:
-                found.append(self._arrived.get_nowait())
-        return found
+        return [self._arrived.get_nowait() for _ in range(self._arrived.qsize())]
 
     def close(self) -> None:
         """Stop reading."""

@@ -70,12 +70,11 @@ class TrainingProcesses:
         self._look()
         found = [] if self._nodes is None else self._nodes.readings()
         for member in list(self._members):
+            if member not in self._members:  # those that began anew have replaced it
+                continue
             try:
                 envelopes = member.read()
-                if self._is_of_another_job(member):
-                    self._leave_out(member)
-                    envelopes = []
-                for envelope in envelopes:
+                for envelope in envelopes if self._is_watched(member) else ():
                     if isinstance(envelope.body, Stack):
                         self._take_stack(member, envelope.body)
                         continue
@@ -143,10 +142,17 @@ class TrainingProcesses:
         self.parted_s = None
         self._gone = [one for one in self._gone if not one.is_same_process(member)]
 
-    def _is_of_another_job(self, member: Member) -> bool:
-        """Tell whether ranks of another job train: of two at once the first is watched."""
-        watched = {one.job for one in self._ranks.values()} - {""}
-        return member.rank is None and bool(member.job and watched) and member.job not in watched
+    def _is_watched(self, member: Member) -> bool:
+        """Tell whether it is: of two jobs at once the first one, but for one that began anew."""
+        if member.rank is not None or not member.job:
+            return True
+        others = [one for one in self._ranks.values() if one.job not in ("", member.job)]
+        if others and not _began_anew(member, others):
+            self._leave_out(member)
+            return False
+        for other in others:
+            self._part_with(other)
+        return True
 
     def _leave_out(self, member: Member) -> None:
         if member.job not in self._left_out:
@@ -225,6 +231,23 @@ class TrainingProcesses:
             return []
         self._question = None
         return answers
+
+
+def _began_anew(member: Member, others: list[Member]) -> bool:
+    """Tell whether torchrun has restarted the job of the others without their nodes, which it lost.
+
+    It draws a new port then, and its run id stays. Where one of them trains on this node or here,
+    it is another job that was given the same id: torchrun ends what it restarts.
+    """
+    run_id = _run_id(member.job)
+    lost = (_run_id(one.job) == run_id and one.node not in ("", member.node) for one in others)
+    return bool(run_id) and all(lost)
+
+
+def _run_id(job: str) -> str:
+    """Return what tells this job of torchrun's from all others; empty where nobody has named it."""
+    run_id = job.rpartition(":")[0]
+    return "" if run_id == "none" else run_id
 
 
 def _counted_here(pid: int, envelope: Envelope) -> Envelope:

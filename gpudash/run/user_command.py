@@ -33,7 +33,7 @@ def understand(words: Sequence[str], python: str | None = None) -> UserCommand:
 
     After `--`, what ends in `.py` is a script too. Raises UsageError for what cannot be started.
     """
-    bare = words[:1] == ["--"] or words[:1] == ("--",)
+    bare = list(words[:1]) == ["--"]
     words = tuple(words[1:] if bare else words)
     if not words:
         raise UsageError("there is nothing to run; valid: SCRIPT.py, -m MODULE or -- COMMAND")

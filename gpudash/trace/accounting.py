@@ -12,7 +12,7 @@ from gpudash.trace.model import ON_DEVICE, Events, Trace
 from gpudash.trace.modules import modules_around
 from gpudash.trace.names import MODULE, Direction, copied, uses_tensor_cores
 from gpudash.trace.nesting import innermost
-from gpudash.trace.spans import Spans, overlap_us, union
+from gpudash.trace.spans import Spans, overlap, union
 from gpudash.trace.summary import (
     CAUSES,
     CopyUse,
@@ -70,7 +70,7 @@ def account(trace: Trace) -> Summary:
             for i, cause in enumerate(CAUSES)
         },
         streams=tuple(use for use, _ in streams),
-        overlap_ms=per_step.ms(overlap_us([spans for _, spans in streams]))
+        overlap_ms=per_step.ms(overlap([spans for _, spans in streams]).total_us)
         if len(streams) > 1
         else None,
         kernels=per_step.kernels(),
@@ -162,8 +162,7 @@ class _PerStep:
     def loader_ms(self) -> float | None:
         """Return how long the host was inside `next` of a DataLoader, as torch annotates it."""
         events = self._trace.events
-        named = np.array([name.startswith(LOADER) for name in self._trace.names] or [False])
-        calls = events.are("annotation") & named[events.name]
+        calls = events.are("annotation") & self._trace.named(lambda name: name.startswith(LOADER))
         if not calls.any():
             return None
         return self.ms(events.duration_us[calls & self._inside].sum())
@@ -173,7 +172,7 @@ class _PerStep:
         events, found = self._trace.events, []
         device = np.flatnonzero(events.are(*ON_DEVICE))
         for lane, of in _groups(device, events.lane):
-            spans = union(events.begin_us[of], (events.begin_us + events.duration_us)[of])
+            spans = union(events.begin_us[of], events.end_us[of])
             spans = spans.within(begin_us, end_us)
             use = StreamUse(
                 label=self._trace.lanes[lane].label,

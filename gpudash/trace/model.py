@@ -1,6 +1,7 @@
 """A trace in columns: what every reader of it works on."""
 
-from typing import Literal, TypeAlias
+from collections.abc import Callable
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 import numpy as np
@@ -20,17 +21,7 @@ EventKind: TypeAlias = Literal[
     "collective",  # on a stream: NCCL's
     "python",  # on a host thread: a function of Python's, where the trace has stacks
 ]
-KINDS: tuple[EventKind, ...] = (
-    "operator",
-    "runtime",
-    "sync",
-    "annotation",
-    "kernel",
-    "copy",
-    "set",
-    "collective",
-    "python",
-)
+KINDS: tuple[EventKind, ...] = get_args(EventKind)
 """`Events.kind` is an index into this."""
 ON_HOST: tuple[EventKind, ...] = ("operator", "runtime", "sync", "annotation", "python")
 ON_DEVICE: tuple[EventKind, ...] = ("kernel", "copy", "set", "collective")
@@ -140,3 +131,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """The GPU's name; empty where no device was traced."""
     is_cut: bool = False
     """The file ends early; what it holds until there is here."""
+
+    def named(self, matches: Callable[[str], object]) -> NDArray[np.bool_]:
+        """Return which events have such a name."""
+        return np.array([bool(matches(name)) for name in self.names] or [False])[self.events.name]

@@ -14,23 +14,16 @@ def modules_around(trace: Trace, calls: NDArray[np.bool_]) -> NDArray[np.intp]:
     What a backward pass does belongs to the module of the operator that it goes back to.
     """
     events = trace.events
-    modules = events.are("python", "annotation") & _named(
-        trace, [name.startswith(MODULE) for name in trace.names]
-    )
+    is_module = trace.named(lambda name: name.startswith(MODULE))
+    modules = events.are("python", "annotation") & is_module
     found = innermost(events, modules, calls)
     if trace.links is None or not modules.any():
         return found
-    passes = events.are("operator") & _named(
-        trace, [BACKWARD.match(name) is not None for name in trace.names]
-    )
+    passes = events.are("operator") & trace.named(BACKWARD.match)
     went_back = innermost(events, passes, calls)
     link = _links_in(events, trace.links, went_back)
     forward = _at(events, modules, trace.links.forward_us, trace.links.forward_lane)
     return np.where((found < 0) & (link >= 0), forward[link], found)
-
-
-def _named(trace: Trace, names: list[bool]) -> NDArray[np.bool_]:
-    return np.array(names or [False])[trace.events.name]
 
 
 def _links_in(events: Events, links: Links, around: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -46,11 +46,12 @@ def ends_last(end_us: NDArray[np.float64]) -> NDArray[np.intp]:
     return np.maximum.accumulate(np.where(is_latest, np.arange(len(end_us)), 0))
 
 
-def overlap_us(all_spans: Sequence[Spans]) -> float:
-    """Return how long two or more of them were busy."""
+def overlap(all_spans: Sequence[Spans]) -> Spans:
+    """Return when two or more of them were busy, moments of no length included."""
     begins = np.concatenate([spans.begin_us for spans in all_spans])
     ends = np.concatenate([spans.end_us for spans in all_spans])
     at_us = np.concatenate((begins, ends))
     order = np.argsort(at_us, kind="stable")
-    busy = np.cumsum(np.repeat([1, -1], len(begins))[order])
-    return float(np.diff(at_us[order])[busy[:-1] >= 2].sum())
+    several = np.cumsum(np.repeat([1, -1], len(begins))[order]) > 1
+    edges = np.diff(several.astype(np.int8), prepend=0)
+    return Spans(at_us[order][edges == 1], at_us[order][edges == -1])

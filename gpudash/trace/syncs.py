@@ -71,9 +71,9 @@ def _waits(trace: Trace) -> Indices:
     """Return the events on the host, within the steps, that waited for the device."""
     events = trace.events
     is_wait = events.are("sync")
-    is_staged = events.are("copy") & _named(trace, STAGED) & (events.launch >= 0)
+    is_staged = events.are("copy") & trace.named(STAGED.fullmatch) & (events.launch >= 0)
     is_wait[events.launch[is_staged]] = True
-    annotated = events.are("annotation") & _named(trace, STEP)
+    annotated = events.are("annotation") & trace.named(STEP.fullmatch)
     if annotated.any():  # then the profiler waits, and torch's own does once more
         is_wait &= events.begin_us < events.end_us[annotated].max()
     return np.flatnonzero(is_wait & (_step_of(trace, events.begin_us) >= 0))
@@ -137,7 +137,7 @@ def _outermost(trace: Trace, name: re.Pattern[str], inner: Indices) -> Indices:
     """Return of each inner event the outermost operator of such a name around it; −1 for none."""
     events = trace.events
     ends_us = events.end_us
-    is_operator = events.are("operator") & _named(trace, name)
+    is_operator = events.are("operator") & trace.named(name.fullmatch)
     found = np.full(len(inner), -1, np.int64)
     for lane in np.unique(events.lane[inner]):
         operators = np.flatnonzero(is_operator & (events.lane == lane))
@@ -152,9 +152,3 @@ def _outermost(trace: Trace, name: re.Pattern[str], inner: Indices) -> Indices:
         is_inside[is_inside] = begins_us[is_inside] <= ends_us[tops[place[is_inside]]]
         found[here[is_inside]] = tops[place[is_inside]]
     return found
-
-
-def _named(trace: Trace, name: re.Pattern[str]) -> NDArray[np.bool_]:
-    """Return which events are named so."""
-    table = np.array([name.fullmatch(one) is not None for one in trace.names], np.bool_)
-    return table[trace.events.name] if len(table) else np.zeros(len(trace.events), np.bool_)

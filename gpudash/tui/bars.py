@@ -158,14 +158,20 @@ def status(
         ends = f"{key_for('compare')} ends it" if _comparing(snapshot) else ""
         parts = (sentence, ends, *_last_change(snapshot), *_asides(snapshot), *_notes(snapshot))
         found = " ".join(fmt.plain(snapshot.found).split())
+        # an A/B, a verdict or a refusal needs the line; the panel has the button
+        hint = "" if sentence else _edits(undo, redo)
         sentence = " · ".join(filter(None, (*parts, found))) or "no lever changed yet"
-        hint = f" · {key_for('undo')} undoes {undo}" if undo else ""
-        hint += f" · {key_for('redo')} redoes {redo}" if redo else ""
     style = STATE_STYLES[snapshot.state][1]
     if profile:  # more precise than the snapshot's "profiling"
         sentence = sentence.removeprefix(ASIDES["profile"]).lstrip(" ·–")
         sentence = " · ".join(filter(None, (fmt.plain(profile), sentence)))
     return (Cell(parts=((sentence, style), (hint, style))),)
+
+
+def _edits(undo: str, redo: str) -> str:
+    """Return what undo and redo would do, a clause each."""
+    ways = (("undo", "undoes", undo), ("redo", "redoes", redo))
+    return "".join(f" · {key_for(way)} {verb} {what}" for way, verb, what in ways if what)
 
 
 def _comparing(snapshot: Snapshot) -> bool:

@@ -31,7 +31,7 @@ from gpudash.protocol import (
 from gpudash.snapshot import ENDED, Listener, Result, Snapshot, aside, is_script
 from gpudash.tui import wording
 from gpudash.tui.engine import Engine, Player
-from gpudash.tui.keys import PROFILED_STEPS, fixed, key_for, why_not
+from gpudash.tui.keys import PROFILED_STEPS, fixed, key_for, no_new_row, why_not
 from gpudash.tui.lever_rows import LeverRow, lever_rows
 from gpudash.tui.undo import Edit, UndoStack, Way
 from gpudash.tui.values import Measured, measured_values
@@ -465,6 +465,12 @@ class Control:
         number = self.engine.pause() if pause else self.engine.resume()
         self._asked_pause = Request(number, pause)
         return None
+
+    def new_row(self) -> None:
+        """Begin a new row of the results. Raises UsageError where nothing would come to it."""
+        if (reason := no_new_row(self.snapshot)) is not None:
+            raise UsageError(reason)
+        self.engine.new_row()
 
     def restart(self) -> None:
         """Start the same plan again with the requested levers. Raises WorkerError, UsageError."""

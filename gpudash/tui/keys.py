@@ -104,6 +104,8 @@ class Key(msgspec.Struct, frozen=True):
         """Return why the key has no effect in this run; None if it has."""
         if self.action == "timeline" and snapshot.profile is not None:
             return None  # an existing profile can always be shown
+        if self.action == "new_row":
+            return no_new_row(snapshot)
         unable = why_not(self.needs, snapshot) if self.needs else None
         return unable or (fixed(self.lever, snapshot) if self.lever else None)
 
@@ -129,6 +131,14 @@ def _why_not_of_script(ability: Ability, snapshot: Snapshot) -> str | None:
     if ability == "pause" and snapshot.ranks:
         return "several ranks are not paused: in a pause their collectives would time out"
     return None
+
+
+def no_new_row(snapshot: Snapshot) -> str | None:
+    """Return why no row of results begins here; None where one does."""
+    if snapshot.state not in ENDED:
+        return None
+    ended = fmt.plain(snapshot.workload) if is_script(snapshot) else "the training"
+    return f"{ended} has ended: a new row would stay empty"
 
 
 def fixed(lever: str, snapshot: Snapshot) -> str | None:
@@ -207,7 +217,7 @@ KEYS = (
     Key("left,h", "screen.move(-1, 0)", "",
         "Previous value or tab; on a chart the cursor to the left", "move", palette=False),
     Key("enter", "screen.enter", "values",
-        "Choose a value; use a row; keep the A/B's second; type; zoom", "move",
+        "Choose a value; use a row; keep the A/B's second; type; zoom", "move", needs="levers",
         panels=("levers",), elsewhere=False, rank=3, palette=False),
     Key("pageup", "screen.scroll(-1)", "", "Scroll results or log up", "move", palette=False),
     Key("pagedown", "screen.scroll(1)", "", "Scroll down; at its end the log follows again", "move",

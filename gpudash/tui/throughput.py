@@ -7,7 +7,7 @@ from math import ceil, log
 
 import msgspec
 
-from gpudash.snapshot import STEP_CLASS, BlockShown, Marker, Series, Snapshot, Values
+from gpudash.snapshot import ENDED, STEP_CLASS, BlockShown, Marker, Series, Snapshot, Values
 from gpudash.tui.axes import Runs, TimeRange, axis_top
 
 WARMUP_S = 2.5
@@ -36,6 +36,7 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     """Step times since the last change; see `Snapshot.step_histogram`."""
     p50_ms: float | None = None
     p95_ms: float | None = None
+    live: bool = True
     empty: str = "waiting for the first step"
     """Text of a chart without points."""
 
@@ -66,8 +67,14 @@ def throughput(snapshot: Snapshot) -> Throughput:
         histogram=snapshot.step_histogram,
         p50_ms=live.step_ms_p50 if live else None,
         p95_ms=live.step_ms_p95 if live else None,
+        live=is_live(snapshot),
         empty=nothing(snapshot),
     )
+
+
+def is_live(snapshot: Snapshot) -> bool:
+    """Tell whether the newest moment is the present: of no recording, and of no ended training."""
+    return snapshot.playback is None and snapshot.state not in ENDED
 
 
 def nothing(snapshot: Snapshot) -> str:

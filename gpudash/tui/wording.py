@@ -8,15 +8,12 @@ import shlex
 from collections.abc import Mapping
 
 from gpudash import format as fmt
-from gpudash.compare.lengths import PAIRS
+from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.errors import UsageError
 from gpudash.protocol import ComparisonShown, Device, Plan, Settings
 from gpudash.snapshot import Result
 from workloads import CATALOGUE
 from workloads.levers import phrase
-
-FEWEST_PAIRS = 4
-"""Fewest pairs for an interval to be shown: with fewer it varies too much."""
 
 
 def result_of(shown: ComparisonShown) -> str:
@@ -39,7 +36,11 @@ def verdict_text(shown: ComparisonShown, workload: str, device: Device | None) -
     """Return a verdict as text to copy."""
     sides = zip((shown.a, shown.b), shown.rates, strict=True)
     rates = ", ".join(f"{value}: {fmt.figure(rate)} {shown.unit}" for value, rate in sides)
-    found = shown.verdict or f"no verdict for {shown.lever}={shown.b}: {shown.failure or 'running'}"
+    found = shown.verdict
+    if found is None:
+        so_far = f"; so far {result_of(shown)}" if shown.pairs >= FEWEST_PAIRS else ""
+        why = shown.failure or "running"
+        found = f"no verdict for {shown.lever}={shown.b}: {why}{so_far}"
     return "\n".join([found, rates, _where(workload, device, shown.settings)])
 
 

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.snapshot import ENDED, Snapshot, aside, is_script, silence
+from gpudash.snapshot import ENDED, Series, Snapshot, aside, is_script, silence
 from gpudash.trace.summary import Summary
 from gpudash.views import hangs
 from gpudash.views.evidence import Measured, beside, evidence_of
@@ -18,19 +18,20 @@ from gpudash.views.lanes import Lane, lanes_of
 from gpudash.views.profiled_step import of_device
 from gpudash.views.recent_step import (
     MEASURED_STEPS,
-    WARMUP_STEPS,
     RecentStep,
     recent_step,
     steps_needed,
 )
 from gpudash.views.remedies import Try, known_waits, tries, waiting_levers
 from gpudash.views.rules import Limit, Rule, limit_of, rules
+from gpudash.views.settings_history import WARMUP_STEPS
 from workloads.levers import Lever, phrase
 
 Meanwhile: TypeAlias = Literal["comparing", "paused", "profiling", "switching"]
 """What was known before is shown then."""
 Kind: TypeAlias = Limit | Meanwhile | Literal["starting", "measuring", "silent", "ended"]
 """What limits the training, or what it does instead."""
+LIMITS: frozenset[str] = frozenset(get_args(Limit))
 INTERRUPTED: tuple[Kind, ...] = get_args(Meanwhile)
 
 
@@ -87,6 +88,34 @@ def answer(
         lanes=lanes,
         tries=() if ended else tries(limit, snapshot, levers, step, profile),
     )
+
+
+class Answers:
+    """The answers to a training that goes on.
+
+    A limit stands until another tick of the series is over: its values are means of ticks.
+    """
+
+    def __init__(self) -> None:
+        self.newest: Answer | None = None
+        self._series: Series | None = None
+        self._profile: Summary | None = None
+
+    def give(
+        self,
+        snapshot: Snapshot,
+        levers: tuple[Lever, ...],
+        cores: int | None = None,
+        profile: Summary | None = None,
+    ) -> Answer:
+        """Return the answer now; arguments as those of `answer`."""
+        before = self.newest
+        is_same = self._series is snapshot.series and self._profile is profile
+        goes_on = is_same and snapshot.state == "training" and not _interrupted(snapshot, before)
+        if before is None or before.kind not in LIMITS or not goes_on:
+            before = self.newest = answer(snapshot, levers, before, cores, profile)
+            self._series, self._profile = snapshot.series, profile
+        return before
 
 
 def _asked(

@@ -9,6 +9,7 @@ from gpudash.protocol import Phase
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary, SyncUse
 from gpudash.views.collectives import collectives_line
+from gpudash.views.gains import without
 from gpudash.views.lanes import prepares
 from gpudash.views.profiled_step import (
     at_work_pct,
@@ -17,7 +18,6 @@ from gpudash.views.profiled_step import (
     idle_ms,
     pin_ms,
     pinning_of,
-    saved_ms,
 )
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.remedies import loader_workers, waiting_levers
@@ -57,6 +57,7 @@ def evidence_of(limit: Limit, measured: Measured) -> tuple[str, ...]:
 
 def _asides(measured: Measured) -> Iterator[str]:
     yield f"evaluation and checkpoints take {fmt.percent(measured.step.aside_pct)} of the time"
+    yield _gained("asides", "without them", measured)
 
 
 def _other_jobs(measured: Measured) -> Iterator[str]:
@@ -68,6 +69,8 @@ def _other_jobs(measured: Measured) -> Iterator[str]:
         yield "no lever changes that"
     else:  # a loader may wait for a core too, or for something that a lever changes
         yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
+    if len(measured.snapshot.ranks) <= 1:  # of several, rank 0's cores alone are known
+        yield _gained("cores", "with every core", measured)
 
 
 def _straggler(measured: Measured) -> Iterator[str]:
@@ -152,16 +155,13 @@ def _communication(measured: Measured) -> Iterator[str]:
 
 def _sync(measured: Measured) -> Iterator[str]:
     """Yield the longest waits with their lines, and what a step without them would gain."""
-    step, profile = measured.step, measured.profile
+    profile = measured.profile
     if profile is None or not profile.syncs:
         yield from _host(measured)
         return
     first, *others = profile.syncs[:MOST_WAITS]
     yield f"waits {fmt.milliseconds(first.blocked_ms)} {measured.of_step} {place(first)}"
-    saved = saved_ms(step, profile)
-    if saved and step.step_ms:
-        gained_pct = 100 * saved / max(step.step_ms - saved, step.step_ms / 100)
-        yield f"without its waits up to +{gained_pct:,.0f} %"
+    yield _gained("sync", "without its waits", measured)
     for one in others:
         yield f"{fmt.milliseconds(one.blocked_ms)} ms {place(one)}"
 
@@ -244,6 +244,12 @@ def _shares(measured: Measured) -> Iterator[str]:
         "unattributed": left,
     }
     yield from (f"{name} {fmt.percent(pct)}" for name, pct in shares.items() if pct is not None)
+
+
+def _gained(limit: Limit, how: str, measured: Measured) -> str:
+    """Return what there is to gain without the limit: `without its waits up to +25 %`."""
+    gain = without(limit, measured.step, measured.profile)
+    return f"{how} {gain.label}" if gain is not None else ""
 
 
 def _nothing(_measured: Measured) -> Iterator[str]:

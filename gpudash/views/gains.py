@@ -21,10 +21,11 @@ from gpudash.views.profiled_step import (
     pinned_copy_ms,
     pinning_of,
     products_of,
+    saved_ms,
     traffic_ms,
 )
 from gpudash.views.recent_step import RecentStep
-from gpudash.views.rules import DEVICE_PCT
+from gpudash.views.rules import DEVICE_PCT, Limit
 
 ADDED_WORKER = 0.5
 """The least that a worker more makes, of what one makes now: two hardware threads share a core."""
@@ -43,8 +44,8 @@ class Gain(msgspec.Struct, frozen=True):
     low_pct: float | None
     """None where only a ceiling is known."""
     high_pct: float
-    source: str
-    """What it was derived from, in a line."""
+    source: str = ""
+    """What it was derived from, in a line; empty where the answer's other clauses say it."""
 
     @property
     def label(self) -> str:
@@ -74,6 +75,12 @@ def gain_of(lever: str, case: Case) -> Gain | None:
     """Return what moving this lever can bring; None where nothing measured supports a range."""
     derive = _DERIVED.get(lever)
     return derive(case) if derive is not None and case.step.step_ms else None
+
+
+def without(limit: Limit, step: RecentStep, profile: Summary | None = None) -> Gain | None:
+    """Return what the training gains if a limit that no lever moves is gone; None if unknown."""
+    derive = _GONE.get(limit)
+    return derive(step, profile) if derive is not None and step.step_ms else None
 
 
 def workers_needed(step: RecentStep, workers: int) -> int:
@@ -252,6 +259,37 @@ def _half_the_bytes(case: Case) -> Gain | None:
     )
 
 
+def _no_waits(step: RecentStep, profile: Summary | None) -> Gain | None:
+    """Let the host go on launching where it waits for the device."""
+    saved, step_ms = saved_ms(step, profile) if profile is not None else None, step.step_ms or 0.0
+    if not saved:
+        return None
+    return Gain(None, _faster_pct(step_ms, step_ms - saved))
+
+
+def _no_asides(step: RecentStep, _profile: Summary | None) -> Gain | None:
+    """Train all the time; a window that begins at another moment holds one aside more or fewer."""
+    if step.aside_pct is None or not step.asides:
+        return None
+    one = step.aside_pct / step.asides
+    if step.aside_pct + one >= 100:
+        return None  # too few were seen to tell how much they take
+    low, high = (
+        _faster_pct(100.0, 100 - pct) for pct in (step.aside_pct - one, step.aside_pct + one)
+    )
+    return Gain(low, high)
+
+
+def _no_core_wait(step: RecentStep, _profile: Summary | None) -> Gain | None:
+    """Give every thread its core: no second is saved that none waited in, nor any core's work."""
+    waits_pct, busy = step.core_wait_pct, step.busy_cores
+    if waits_pct is None or not 0 < waits_pct < 100 or busy is None:
+        return None
+    asked = max(busy / (1 - waits_pct / 100), 1.0)  # cores, as `core_wait_pct` is a share of them
+    least_pct = max(100 - waits_pct * asked, 100 * busy / step.cores if step.cores else 0.0)
+    return Gain(None, _faster_pct(100.0, least_pct)) if least_pct > 0 else None
+
+
 def _up_to(case: Case, removed_ms: float, source: str) -> Gain:
     step_ms = case.step.step_ms or 0.0
     return Gain(None, _faster_pct(step_ms, step_ms - removed_ms), f"{source} of {_ms(case)}")
@@ -290,3 +328,10 @@ _DERIVED: Mapping[str, Callable[[Case], Gain | None]] = {
     "gradient_compression": _half_the_bytes,
 }
 """Levers that act on a part that was measured. Of others, such as `compile`, nothing tells."""
+
+_GONE: Mapping[Limit, Callable[[RecentStep, Summary | None], Gain | None]] = {
+    "asides": _no_asides,
+    "cores": _no_core_wait,
+    "sync": _no_waits,
+}
+"""Limits that lie in the script, or outside of it."""

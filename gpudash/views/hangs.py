@@ -226,10 +226,9 @@ def clauses(hang: Hang) -> tuple[str, ...]:
 
 def _waiting(stack: RankStack) -> RankStack:
     """Say of a backward pass that it waits, where another rank is not in it."""
-    is_backward = stack.collective == BACKWARD
-    return (
-        replace(stack, doing=stack.doing.replace("is in", "waits in", 1)) if is_backward else stack
-    )
+    if stack.collective != BACKWARD:
+        return stack
+    return replace(stack, doing=stack.doing.replace("is in", "waits in", 1))
 
 
 def log_lines(hang: Hang) -> Iterator[str]:

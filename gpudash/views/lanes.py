@@ -50,7 +50,7 @@ def lanes_of(snapshot: Snapshot, step: RecentStep) -> tuple[Lane, ...]:
         lanes = [lane("GPU", (*prepare, *train), step_ms, "idle")]
     host = (*_part("busy", "busy", step.host_ms, "fill-host"), *data)
     if host:
-        rest = "ahead" if data else "ahead · data 0" if step.data_ms is not None else "ahead"
+        rest = "ahead · data 0" if step.data_ms == 0 else "ahead"
         lanes.append(lane("host", host, step_ms, rest))
     return tuple(lanes)
 

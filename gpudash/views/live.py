@@ -418,7 +418,8 @@ class LiveView:
         self._ticks.cover(self._busy_since_s if waiting else event.until_s)
 
     def _read(self, reading: Reading) -> None:
-        self._ticks.read(reading)
+        if self._ended_s is None or reading.at_s <= self._ended_s:  # charts end with the training
+            self._ticks.read(reading)
         self._results.sample(reading)
 
     def _end(self, phase: _Phase, sentence: str, at_s: float) -> None:

@@ -20,10 +20,11 @@ from gpudash.protocol import (
 )
 from gpudash.snapshot import ENDED, RankRow, RankState, Straggler
 from gpudash.statistics import Means, mean, total
+from gpudash.views.readings import ReadingT, RecentReadings
 from gpudash.views.same_steps import WAIT
 from gpudash.views.step_history import StepHistory
 from gpudash.views.stragglers import Stragglers
-from gpudash.views.throughput import UNKNOWN, RecentReadings, RecentSteps
+from gpudash.views.throughput import UNKNOWN, RecentSteps
 
 TRAINING = "training"
 """The source that training processes speak as."""
@@ -33,7 +34,6 @@ SILENT_S = 10.0
 """A rank is silent that has said nothing for so much longer than another one; so is what is read of
 one."""
 KeyT = TypeVar("KeyT")
-ReadingT = TypeVar("ReadingT", GpuReading, HostReading)
 
 
 class Ranks:

@@ -1,9 +1,43 @@
 """What is read of a run's GPU and of its processes now."""
 
+from collections import deque
+from typing import Generic, TypeVar
+
 from msgspec.structs import replace
 
+from gpudash.metrics import METRICS
 from gpudash.protocol import Device, GpuReading, HostReading
-from gpudash.views.throughput import RecentReadings
+from gpudash.statistics import Means
+from gpudash.views.throughput import NOW_S
+
+ReadingT = TypeVar("ReadingT", GpuReading, HostReading)
+
+
+class RecentReadings(Generic[ReadingT]):
+    """The last readings of a GPU, or of the host."""
+
+    def __init__(self) -> None:
+        self._readings: deque[ReadingT] = deque()
+
+    def add(self, reading: ReadingT) -> None:
+        """Take a reading."""
+        self._readings.append(reading)
+        while reading.at_s - self._readings[0].at_s >= NOW_S:
+            self._readings.popleft()
+
+    def now(self) -> ReadingT | None:
+        """Return the newest with means in it, where a value over time is one; None before any."""
+        if not self._readings:
+            return None
+        newest = self._readings[-1]
+        means = Means()
+        for reading in self._readings:
+            means.add({name: reading.number(name) for name in newest.values if _is_mean(name)})
+        return replace(newest, values={**newest.values, **means.values()})
+
+
+def _is_mean(name: str) -> bool:
+    return name not in METRICS or METRICS[name].over_time == "mean"
 
 
 class Readings:

@@ -3,20 +3,18 @@
 Pure functions of a snapshot. None = not measured.
 """
 
-from collections.abc import Iterable
-from itertools import repeat
+from bisect import bisect_left
 from math import ceil, isfinite
 
 import msgspec
 
 from gpudash import statistics
 from gpudash.protocol import Aside
-from gpudash.snapshot import ASIDES, Series, Snapshot
+from gpudash.snapshot import ASIDES, Snapshot
 from gpudash.views.same_steps import WAIT
+from gpudash.views.settings_history import WARMUP_STEPS
 from gpudash.views.throughput import NOW_S, NOW_STEPS
 
-WARMUP_STEPS = 5
-"""After a break they are slow, as in the results."""
 MEASURED_STEPS = 20
 """Steps after a break until there is an answer; fewer where they are slow, …"""
 MEASURED_S = 10.0
@@ -31,6 +29,12 @@ LEAST_ASIDE_S = 10.0
 """… at the beginning of less, but of so much."""
 ALL_CORES = 0.9
 """Of the cores: a training that uses so many has them all."""
+
+MEANS = (
+    *("step_ms", "data_ms", "host_ms", "device_ms", "overlap_ms"),
+    *("gpu_util_pct", "sm_active_pct", "tensor_active_pct", "dram_active_pct", "sm_clock_mhz"),
+)
+"""Metrics whose means over the recent steps are fields of the same name."""
 
 
 class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +57,8 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     """That they may use."""
     aside_pct: float | None = None
     """Of the time, the training evaluates or saves; None where it was not seen to."""
+    asides: int = 0
+    """How often it was seen to in that time, for a second or longer."""
     gpu_util_pct: float | None = None
     """This and what follows: means of the GPU's readings over the same time."""
     sm_active_pct: float | None = None
@@ -60,7 +66,7 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     dram_active_pct: float | None = None
     sm_clock_mhz: float | None = None
     top_clock_mhz: float | None = None
-    """The highest seen in this run."""
+    """The highest seen in this run; None where nothing holds the clock down."""
     throttle: tuple[str, ...] = ()
     """What holds the clock down."""
 
@@ -97,8 +103,8 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     def throttled_pct(self) -> float | None:
         """How much of its clock the GPU is denied; 0 where nothing holds it down."""
         if not self.sm_clock_mhz or not self.top_clock_mhz:
-            return None
-        return 100 * (1 - self.sm_clock_mhz / self.top_clock_mhz) if self.throttle else 0.0
+            return 0.0 if self.sm_clock_mhz and not self.throttle else None
+        return 100 * (1 - self.sm_clock_mhz / self.top_clock_mhz)
 
     @property
     def computing_ms(self) -> float | None:
@@ -130,44 +136,36 @@ def recent_step(snapshot: Snapshot, cores: int | None = None) -> RecentStep:
 
     `cores` are those that the training may use, if they are known.
     """
-    series = snapshot.series
-    ticks = _window(snapshot)
-    steps = series.of("steps_per_s")
-    weights = [(steps[tick] or 0.0) * series.tick_s for tick in ticks]
+    series, first = snapshot.series, _window(snapshot)
+    weights = [(steps or 0.0) * series.tick_s for steps in series.of("steps_per_s")[first:]]
 
     def mean(name: str) -> float | None:
-        return _mean(series, name, ticks, weights)
+        return statistics.mean(series.of(name)[first:], weights)
 
-    cpu_pct = _of_host(snapshot, "cpu_pct", ticks)
+    cpu_pct, throttle = _of_host(snapshot, "cpu_pct", first), _throttle(snapshot)
+    aside_pct, asides = _asides(snapshot)
+    clocks_mhz = series.of("sm_clock_mhz") if throttle else ()
     return RecentStep(
         steps=sum(weights),
-        step_ms=mean("step_ms"),
-        data_ms=mean("data_ms"),
-        host_ms=mean("host_ms"),
-        device_ms=mean("device_ms"),
-        overlap_ms=mean("overlap_ms"),
         phases_ms={
             phase.name: ms
             for phase in snapshot.phases
             if (ms := mean(f"{phase.name}_ms")) is not None
         },
         on_gpu=snapshot.device is None or snapshot.device.kind != "cpu",
-        core_wait_pct=_of_host(snapshot, "core_wait_pct", ticks),
+        core_wait_pct=_of_host(snapshot, "core_wait_pct", first),
         busy_cores=None if cpu_pct is None else cpu_pct / 100,
         cores=cores,
-        aside_pct=_aside_pct(snapshot),
-        gpu_util_pct=mean("gpu_util_pct"),
-        sm_active_pct=mean("sm_active_pct"),
-        tensor_active_pct=mean("tensor_active_pct"),
-        dram_active_pct=mean("dram_active_pct"),
-        sm_clock_mhz=mean("sm_clock_mhz"),
-        top_clock_mhz=max(filter(None, series.of("sm_clock_mhz")), default=None),
-        throttle=_throttle(snapshot),
+        aside_pct=aside_pct,
+        asides=asides,
+        top_clock_mhz=max(filter(None, clocks_mhz), default=None),
+        throttle=throttle,
+        **{name: mean(name) for name in MEANS},
     )
 
 
-def _window(snapshot: Snapshot) -> range:
-    """Return the newest ticks, as many as it takes, none of which reaches back to the break."""
+def _window(snapshot: Snapshot) -> int:
+    """Return the first of the newest ticks, as many as it takes, none older than the break."""
     series = snapshot.series
     steps = series.of("steps_per_s")
     broke_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
@@ -182,27 +180,26 @@ def _window(snapshot: Snapshot) -> range:
         if long_enough and held >= NOW_STEPS:
             break
         first, held = first - 1, held + trained
-    return range(first, len(steps))
+    return first
 
 
-def _aside_pct(snapshot: Snapshot) -> float | None:
+def _asides(snapshot: Snapshot) -> tuple[float | None, int]:
     """Return the share of the last minute, since the last other break, that was in no step.
 
-    None where the training was not seen to evaluate or to save in that time.
+    And how often the training was seen to evaluate or to save in that time; without, no share.
     """
     series = snapshot.series
     breaks_s = [mark.at_s for mark in snapshot.markers if mark.label not in ASIDES]
     since_s = max(*breaks_s[-1:], snapshot.elapsed_s - ASIDE_S, 0.0)
-    rows = zip(series.at_s, series.of("steps_per_s"), series.of("step_ms"), strict=False)
-    in_steps = [
-        steps * (step_ms or 0.0) / 1e3
-        for at_s, steps, step_ms in rows
-        if at_s - series.tick_s >= since_s and steps is not None
-    ]
-    seen = any(mark.label in LASTING and mark.at_s >= since_s for mark in snapshot.markers)
-    if not seen or len(in_steps) * series.tick_s < LEAST_ASIDE_S:
-        return None
-    return 100 * max(1 - sum(in_steps) / len(in_steps), 0.0)
+    times = sum(mark.label in LASTING and mark.at_s >= since_s for mark in snapshot.markers)
+    if not times:
+        return None, 0
+    first = bisect_left(series.at_s, since_s + series.tick_s)
+    rows = zip(series.of("steps_per_s")[first:], series.of("step_ms")[first:], strict=False)
+    in_steps = [steps * (step_ms or 0.0) / 1e3 for steps, step_ms in rows if steps is not None]
+    if len(in_steps) * series.tick_s < LEAST_ASIDE_S:
+        return None, times
+    return 100 * max(1 - sum(in_steps) / len(in_steps), 0.0), times
 
 
 def _throttle(snapshot: Snapshot) -> tuple[str, ...]:
@@ -210,16 +207,9 @@ def _throttle(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(reasons.split("+")) if isinstance(reasons, str) and reasons != "none" else ()
 
 
-def _mean(
-    series: Series, name: str, ticks: range, weights: Iterable[float] = repeat(1.0)
-) -> float | None:
-    values = series.of(name)
-    return statistics.mean([values[tick] for tick in ticks] if values else (), weights)
-
-
-def _of_host(snapshot: Snapshot, name: str, ticks: range) -> float | None:
+def _of_host(snapshot: Snapshot, name: str, first: int) -> float | None:
     """Return the mean where it is kept over time, else the newest reading."""
-    mean = _mean(snapshot.series, name, ticks)
+    mean = statistics.mean(snapshot.series.of(name)[first:])
     if mean is None and snapshot.host is not None:
         return snapshot.host.number(name)
     return mean

@@ -167,14 +167,13 @@ def tries(
     """Return what to try, best first, what a verdict has judged already last."""
     if "blocks" not in snapshot.can:
         return ()
-    known = {one.name: one for one in levers if not refusal(one.name, snapshot.levers)}
+    known = {one.name: one for one in levers}
     judged = {(one.lever, frozenset((one.a, one.b))) for one in snapshot.verdicts if one.verdict}
 
     def is_judged(one: Try) -> bool:
         return (one.lever, frozenset((one.value, one.before))) in judged
 
-    def proposed(remedy: _Remedy, value: str) -> Try:
-        before = _active(known[remedy.lever], snapshot)
+    def proposed(remedy: _Remedy, before: str, value: str) -> Try:
         case = Case(
             a=before,
             b=value,
@@ -187,10 +186,11 @@ def tries(
         return Try(remedy.lever, value, remedy.why, before, gain_of(remedy.lever, case))
 
     found = (
-        proposed(remedy, value)
+        proposed(remedy, before, value)
         for remedy in _fitting(limit, snapshot.settings, step)
-        if remedy.lever in known
-        for value in _values(remedy, known[remedy.lever], snapshot, step)
+        if remedy.lever in known and not refusal(remedy.lever, snapshot.levers)
+        for before in (_active(known[remedy.lever], snapshot),)
+        for value in _values(remedy, known[remedy.lever], before, step)
     )
     helping = (one for one in found if one.gain is None or one.gain.high_pct >= LEAST_PCT)
     return tuple(sorted(helping, key=is_judged))
@@ -218,11 +218,12 @@ def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Re
             yield remedy
 
 
-def _values(remedy: _Remedy, lever: Lever, snapshot: Snapshot, step: RecentStep) -> Iterator[str]:
+def _values(remedy: _Remedy, lever: Lever, active: str, step: RecentStep) -> Iterator[str]:
     """Yield the value that the remedy sets, if it is one and another one than the active."""
-    active = _active(lever, snapshot)
+    if remedy.value not in (NEXT, *lever.values):
+        return
     try:
-        value = lever.step(active, +1) if remedy.value == NEXT else lever.canonical(remedy.value)
+        value = lever.step(active, +1) if remedy.value == NEXT else remedy.value
         if lever.name == "num_workers":
             enough = max(int(value), workers_needed(step, int(active)))
             value = lever.canonical(str(min(enough, step.cores or int(value))))

@@ -6,7 +6,7 @@ Steps are told apart by their number, so no clock of one machine is compared wit
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import ceil, fsum
-from statistics import median
+from statistics import covariance, median
 
 import msgspec
 
@@ -172,8 +172,8 @@ def _means(steps: Sequence[Step]) -> RankMeans:
     own_ms = [step.step_ms - ms for step, ms in zip(steps, waits_ms, strict=True)]
     beside_ms = _beside(steps)
     work = _work(steps)
-    own_deviation_ms = _covariance(own_ms, own_ms) ** 0.5
-    work_deviation = _covariance(work, work) ** 0.5
+    own_deviation_ms = covariance(own_ms, own_ms) ** 0.5
+    work_deviation = covariance(work, work) ** 0.5 if work else 0.0
     return RankMeans(
         own_ms=step_ms - wait_ms,
         own_error_ms=own_deviation_ms / count**0.5,
@@ -181,7 +181,7 @@ def _means(steps: Sequence[Step]) -> RankMeans:
         least_wait_ms=min(waits_ms),
         apart_ms=step_ms - wait_ms - beside_ms[-1],
         own_deviation_ms=own_deviation_ms,
-        by_work_ms=_covariance(own_ms, work) / work_deviation if work_deviation else 0.0,
+        by_work_ms=covariance(own_ms, work) / work_deviation if work_deviation else 0.0,
         phases_ms=means | {REST: max(rest_ms, 0.0)},
         beside_ms=beside_ms,
         data_ms=fsum(step.data_ms or 0.0 for step in steps) / count,
@@ -209,12 +209,3 @@ def _work(steps: Sequence[Step]) -> list[float]:
         if all(told):
             return [(of_all or 0) / step.count for of_all, step in zip(told, steps, strict=True)]
     return []
-
-
-def _covariance(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return it; 0 of none."""
-    if not a or not b:
-        return 0.0
-    a_mean, b_mean = fsum(a) / len(a), fsum(b) / len(b)
-    both = zip(a, b, strict=True)
-    return fsum((x - a_mean) * (y - b_mean) for x, y in both) / (len(a) - 1)

@@ -1,6 +1,7 @@
 """What a stack tells that Python's faulthandler has written: pure functions of its text."""
 
 import re
+from itertools import islice
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -44,13 +45,9 @@ class Frame(NamedTuple):
 
 def frames(text: str) -> tuple[Frame, ...]:
     """Return the calls of the stack, innermost first; what is no frame is passed over."""
-    found: list[Frame] = []
-    for line in text.splitlines():
-        frame = FRAME.fullmatch(line)
-        if frame is not None and len(found) < MOST_FRAMES:
-            file, number, function = frame.groups()
-            found.append(Frame(file or "???", number, function))
-    return tuple(found)
+    found = filter(None, map(FRAME.fullmatch, text.splitlines()))
+    parts = (one.groups() for one in islice(found, MOST_FRAMES))
+    return tuple(Frame(file or "???", line, function) for file, line, function in parts)
 
 
 def script_frame(stack: tuple[Frame, ...]) -> Frame | None:

@@ -1,17 +1,12 @@
-"""The rate of a whole run, and what is the case now: means over the last `NOW_S`."""
+"""The rate of a training: of the whole run, and now, which is over the last `NOW_S`."""
 
 from collections import deque
 from collections.abc import Iterator
 from operator import mul
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from msgspec.structs import replace
-
-from gpudash.metrics import METRICS
-from gpudash.protocol import Event, GpuReading, HostReading, Progress, Reading, Started, Step
-from gpudash.statistics import Means, percentiles, total
-
-ReadingT = TypeVar("ReadingT", GpuReading, HostReading)
+from gpudash.protocol import Event, Progress, Reading, Started, Step
+from gpudash.statistics import percentiles, total
 
 NOW_S = 2.0
 """Every value of now is over so long: rates, the answer's times, readings of GPU and host."""
@@ -99,33 +94,6 @@ class RecentSteps:
         samples_per_s = None if samples is None else samples / busy_s
         tokens_per_s = None if tokens is None else tokens / busy_s
         return Rate(sum(counts) / busy_s, samples_per_s, p50, p95, tokens_per_s)
-
-
-class RecentReadings(Generic[ReadingT]):
-    """The last readings of a GPU, or of the host."""
-
-    def __init__(self) -> None:
-        self._readings: deque[ReadingT] = deque()
-
-    def add(self, reading: ReadingT) -> None:
-        """Take a reading."""
-        self._readings.append(reading)
-        while reading.at_s - self._readings[0].at_s >= NOW_S:
-            self._readings.popleft()
-
-    def now(self) -> ReadingT | None:
-        """Return the newest with means in it, where a value over time is one; None before any."""
-        if not self._readings:
-            return None
-        newest = self._readings[-1]
-        means = Means()
-        for reading in self._readings:
-            means.add({name: reading.number(name) for name in newest.values if _is_mean(name)})
-        return replace(newest, values={**newest.values, **means.values()})
-
-
-def _is_mean(name: str) -> bool:
-    return name not in METRICS or METRICS[name].over_time == "mean"
 
 
 class WholeRun:

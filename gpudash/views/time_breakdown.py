@@ -115,17 +115,13 @@ class TimeAccount:
     def account(self) -> TimeBreakdown:
         """Return where the time up to the newest step went."""
         phases_s, data_s, unattributed_s = self._shared()
+        gaps = {f"{why}_s": gap_s for why, gap_s in self._gaps.items() if why != "timed"}
         return TimeBreakdown(
             wall_s=self._wall_s,
             phases_s=self._phases_s + phases_s + self._gaps["timed"],
             data_s=self._data_s + data_s,
-            paused_s=self._gaps["paused"],
-            switching_s=self._gaps["switching"],
-            restarting_s=self._gaps["restarting"],
             unattributed_s=self._unexplained_s + unattributed_s,
-            evaluation_s=self._gaps["evaluation"],
-            checkpoint_s=self._gaps["checkpoint"],
-            profile_s=self._gaps["profile"],
+            **gaps,
         )
 
     def settled(self) -> TimeBreakdown:

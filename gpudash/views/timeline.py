@@ -22,6 +22,7 @@ from gpudash.trace.model import (
     TraceLane,
 )
 from gpudash.trace.names import STEP
+from gpudash.trace.spans import Spans, overlap
 
 Indices: TypeAlias = NDArray[np.int32]
 Times: TypeAlias = NDArray[np.float64]
@@ -131,8 +132,7 @@ def _host_rows(trace: Trace, index: int) -> Iterator[Row]:
     """Yield the waits of a thread, and what it does by depth."""
     events, lane = trace.events, trace.lanes[index]
     # a step is drawn as a border
-    steps = np.array([STEP.fullmatch(name) is not None for name in trace.names] or [False])
-    drawn = events.are(*ON_HOST) & (events.lane == index) & ~steps[events.name]
+    drawn = events.are(*ON_HOST) & (events.lane == index) & ~trace.named(STEP.fullmatch)
     chosen = np.flatnonzero(drawn).astype(np.int32)
     waits = chosen[events.are("sync")[chosen]]
     if len(waits):
@@ -180,18 +180,10 @@ def _drawn(
 
 def _overlap(streams: list[Row]) -> Row:
     """Return the stretches in which two streams or more are at work."""
-    begins = np.concatenate([row.begin_us for row in streams])
-    lengths = np.concatenate([np.diff(row.busy_us) for row in streams])
-    times = np.concatenate([begins, begins + lengths])
-    order = np.argsort(times, kind="stable")
-    change = np.where(order < len(begins), 1, -1)
-    several = (np.cumsum(change) > 1).astype(np.int8)
-    edges = np.diff(several, prepend=0)
-    times = times[order]
-    begin, end = times[edges == 1], times[edges == -1]
-    real = end - begin > LEAST_US
+    both = overlap([Spans(row.begin_us, row.begin_us + np.diff(row.busy_us)) for row in streams])
+    real = both.end_us - both.begin_us > LEAST_US
     none = np.full(int(real.sum()), -1, dtype=np.int32)
-    return _drawn("overlap", "overlap", -1, 0, none, begin[real], end[real])
+    return _drawn("overlap", "overlap", -1, 0, none, both.begin_us[real], both.end_us[real])
 
 
 # ── what a row shows ────────────────────────────────────────────────────────────────────
@@ -250,8 +242,7 @@ def beside(row: Row, at_us: float, direction: int) -> int | None:
 def matches(timeline: Timeline, text: str) -> Indices:
     """Return the events with this text in their name: the device's, if it has such, or all."""
     trace, sought = timeline.trace, text.casefold()
-    named = np.array([sought in name.casefold() for name in trace.names] or [False])
-    found = named[trace.events.name]
+    found = trace.named(lambda name: sought in name.casefold())
     on_device = found & trace.events.are(*ON_DEVICE)
     return np.flatnonzero(on_device if on_device.any() else found).astype(np.int32)
 

@@ -139,7 +139,7 @@ def in_terminal(shell: str, lines: list[str], program: Path) -> list[str]:
     """Return the command lines after TAB; an echo before each line prints them."""
     options = {"bash": ["--norc", "--noprofile", "-i"], "zsh": ["-f", "-i"]}[shell]
     terminal = pexpect.spawn(
-        shell, options, env=environment(program), cwd=str(program), encoding="utf-8", timeout=60
+        shell, options, env=environment(program), cwd=str(program), encoding="utf-8", timeout=120
     )
     terminal.setwinsize(40, 200)
     if shell == "zsh":

@@ -108,7 +108,7 @@ def test_a_record_file_that_cannot_be_made_is_refused_before_anything_starts(
 def test_a_record_file_that_cannot_be_made_is_refused_before_a_screen_opens(tmp_path: Path) -> None:
     (tmp_path / "run.csv").touch()
     command = ["-m", "gpudash", "--record", "run.csv", "--live", *ON_CPU]
-    program = pexpect.spawn(sys.executable, command, cwd=str(tmp_path), timeout=60)
+    program = pexpect.spawn(sys.executable, command, cwd=str(tmp_path), timeout=120)
     program.expect(pexpect.EOF)
     program.close()
     assert program.before == b"gpudash: run.csv exists; --force overwrites it\r\n"
@@ -225,7 +225,7 @@ def test_a_disk_that_fills_up_ends_the_run_with_what_was_recorded(tmp_path: Path
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
+        timeout=120,
     )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("gpudash: ")

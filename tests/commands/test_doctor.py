@@ -162,7 +162,8 @@ def test_the_own_cost_is_said(no_library: dict[str, str]):
     assert 1 < int(str(found["own memory"]["detail"]).split()[0]) < 1000
 
 
-def test_the_own_cost_is_measured_where_torch_is():
+def test_the_own_cost_is_measured_where_torch_is(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doctor, "TORCH_TIMEOUT_S", 240.0)  # however busy the machine
     (cost,) = (check for check in examine() if check.name == "own cost")
     most_us, phases_us = (float(word) for word in cost.detail.split() if word[0].isdigit())
     assert cost.ok

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 TRAINING = str(ROOT / "tests" / "run" / "scripted_training.py")
 RUN = [sys.executable, "-m", "gpudash", "run"]
 TOKEN = "a token of the tests"
-WAIT_S = 30
+WAIT_S = 120
 
 
 @pytest.fixture(autouse=True)
@@ -61,10 +61,10 @@ def told(path):
 
 def test_a_recording_has_the_ranks_of_both_nodes(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUDASH_TOKEN", TOKEN)
-    port = free_port()
-    steps = ("--steps", "300")
+    port, steps, ended = free_port(), ("--steps", "300"), tmp_path / "the_other_has_ended"
+    words = [TRAINING, *steps, "--late", str(ended)]
     listening = subprocess.Popen(
-        [*RUN, "--listen", str(port), "--record", "r.csv", "--every-step", TRAINING, *steps],
+        [*RUN, "--listen", str(port), "--record", "r.csv", "--every-step", *words],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
@@ -73,6 +73,7 @@ def test_a_recording_has_the_ranks_of_both_nodes(tmp_path, monkeypatch):
         assert listening.stderr.readline() == f"gpudash listens on 127.0.0.1:{port}\n"
         words = (*RUN, "--connect", f"127.0.0.1:{port}", TRAINING, *steps)
         there = done(*words, "--rank", "1", "--exit", "3")
+        ended.touch()
         assert listening.wait(WAIT_S) == 0
     assert there.returncode == 3
     assert there.stderr == "done\n"

@@ -23,7 +23,7 @@ from tests.workloads.trainings import one_thread
 
 ROOT = Path(__file__).parents[2]
 GPUDASH = [sys.executable, "-m", "gpudash"]
-WAIT_S = 60
+WAIT_S = 120
 WARM = Snapshot(
     state="training",
     workload="encdec",

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 TRAINING = str(ROOT / "tests" / "run" / "scripted_training.py")
 GPUDASH = [sys.executable, "-m", "gpudash"]
 RUN = [*GPUDASH, "run"]
-WAIT_S = 30
+WAIT_S = 120
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ def run(*arguments: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
+        timeout=120,
     )
 
 
@@ -130,7 +130,7 @@ def test_an_output_that_is_full_is_one_line_and_exit_code_1(tmp_path: Path) -> N
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            timeout=90,
+            timeout=120,
         )
     assert (done.returncode, done.stderr) == (
         1,

@@ -227,6 +227,26 @@ def test_a_value_that_runs_out_of_memory_ends_it_with_the_reason(seed):
     assert not done.worker.blocks.running  # it did not end while blocks were still run
 
 
+@pytest.mark.parametrize("pairs", [3, 4])
+def test_ended_by_the_user_it_keeps_what_was_measured_if_there_are_four_pairs(pairs):
+    done = conduct(pipelined(pairs=40), step_ms=faster(1.25, noise=(1.0, 1.01, 0.99)))
+    while done.experiment.shown().pairs < pairs:
+        done.turn()
+    done.experiment.cancel("ended")
+    shown = done.run().experiment.shown()
+    assert shown.pairs == pairs  # what the training had still under way does not count
+    if pairs < 4:
+        assert shown.verdict is None
+        assert shown.failure == "ended after 3 pairs, and a verdict needs 4"
+    else:
+        assert shown.failure is None
+        assert shown.verdict.startswith("pipelined=on is 2")
+        assert shown.verdict.endswith("4 pairs, no A/A check; ended before its 40 pairs")
+        assert shown.low > 0
+        assert not shown.proven  # who ends it may have waited until it looked good
+    assert done.commands == [STOP]
+
+
 def test_another_change_ends_it():
     done = conduct(pipelined())
     done.turn(30)

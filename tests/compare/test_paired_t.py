@@ -17,7 +17,7 @@ from gpudash.compare.paired_t import (
     Estimate,
     block_order,
     estimate,
-    passed,
+    holds_zero,
     precise_enough,
     round_order,
     same_setting_check,
@@ -105,7 +105,7 @@ def found_effects(comparisons, effect, pairs=40):
 def failed_checks(comparisons, pairs=40, **simulated):
     """Share of comparisons whose A/A check fails."""
     checks = [same_setting_check(*compared(pairs, at, **simulated)) for at in range(comparisons)]
-    return sum(check is not None and not passed(check) for check in checks) / comparisons
+    return sum(check is not None and not holds_zero(check) for check in checks) / comparisons
 
 
 def held_at_the_stop(comparisons, usual, most=40):
@@ -339,7 +339,7 @@ def test_the_check_needs_four_pairs_of_neighbours_with_opposite_orders():
 def test_four_neighbours_show_what_a_switch_leaves_behind():
     """With two, even this would pass: a block right after a switch costs twice as much."""
     after_switch = [(1.0, 2.0), (1.0, 1.0)] * 4  # A B B A: the first of the two B costs more
-    assert not passed(same_setting_check(after_switch, ["AB", "BA"] * 4))
+    assert not holds_zero(same_setting_check(after_switch, ["AB", "BA"] * 4))
     assert same_setting_check(after_switch[:4], ["AB", "BA"] * 2) is None
 
 
@@ -352,16 +352,16 @@ def test_the_check_is_blind_to_a_steady_drift(drift, seed):
         for at, order in enumerate(orders)
     ]
     check = same_setting_check(pairs, orders)
-    assert check is None or passed(check)  # the coin may give too few neighbours
+    assert check is None or holds_zero(check)  # the coin may give too few neighbours
 
 
 def test_the_check_passes_if_its_interval_holds_zero():
     check = Estimate(pairs=8, change=0.01, low=-0.01, high=0.03, confidence=0.99)
-    assert passed(check)
-    assert not passed(Estimate(pairs=8, change=0.02, low=0.01, high=0.03, confidence=0.99))
-    assert passed(Estimate(pairs=1, change=0.0, low=None, high=None)) is False
+    assert holds_zero(check)
+    assert not holds_zero(Estimate(pairs=8, change=0.02, low=0.01, high=0.03, confidence=0.99))
+    assert holds_zero(Estimate(pairs=1, change=0.0, low=None, high=None)) is False
     rounding = 3e-16
-    assert passed(Estimate(pairs=8, change=rounding, low=rounding, high=rounding))
+    assert holds_zero(Estimate(pairs=8, change=rounding, low=rounding, high=rounding))
 
 
 def test_the_check_seldom_fails_by_chance_and_finds_what_a_switch_leaves_behind():

@@ -124,7 +124,7 @@ def test_a_csv_alone_knows_the_same_but_for_what_was_not_recorded(tmp_path):
     path = recorded(tmp_path / "run.csv", (OFF, 50, 100))
     whole = read_run(path)
     (tmp_path / "run.jsonl").unlink()
-    assert read_run(path) == whole
+    assert read_run(path) == msgspec.structs.replace(whole, warmup_known=False)
     (tmp_path / "run.json").unlink()
     alone = read_run(path)
     assert alone.measured == whole.measured
@@ -262,6 +262,15 @@ def test_a_setting_is_named_by_the_levers_that_differ():
         "encdec pipelined=off",
         "encdec pipelined=on",
     ]
+
+
+def test_it_is_said_where_only_one_of_the_runs_has_its_log(tmp_path):
+    logged = read_run(recorded(tmp_path / "logged.csv", (OFF, 50, 10), warmup_steps=45))
+    alone = read_run(recorded(tmp_path / "alone.csv", (OFF, 50, 10), warmup_steps=45, log=False))
+    assert "base has no log (.jsonl)" in table.text(compared(alone, logged))
+    assert "- new has no log (.jsonl)" in table.markdown(compared(logged, alone))
+    for both in (logged, alone):
+        assert "has no log" not in table.text(compared(both, both))
 
 
 def test_short_cores_are_warned_about():

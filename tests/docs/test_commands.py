@@ -74,7 +74,7 @@ def start(line: str, folder: Path) -> pexpect.spawn:
     words = ["-c", HURRIED, *shlex.split(line)[1:]]
     environment = worker_double.environment(TERM="xterm-256color", DOUBLE_STEP_S="0.002")
     return pexpect.spawn(
-        sys.executable, words, cwd=str(folder), env=environment, dimensions=(40, 120), timeout=60
+        sys.executable, words, cwd=str(folder), env=environment, dimensions=(40, 120), timeout=120
     )
 
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gpudash.errors import RecordingError
-from gpudash.recording.csv_file import columns, decimals, wall_time
+from gpudash.recording.csv_file import cell, columns, wall_time
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import Origin
@@ -167,7 +167,7 @@ def test_every_gpu_gets_a_row_and_no_gpu_leaves_its_cells_empty(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("value", "cell"),
+    ("value", "written"),
     [
         (None, ""),
         (float("nan"), ""),
@@ -178,8 +178,8 @@ def test_every_gpu_gets_a_row_and_no_gpu_leaves_its_cells_empty(tmp_path):
         (83.25, "83.2500"),
     ],
 )
-def test_numbers_are_plain_decimals(value, cell):
-    assert decimals(4)(value) == cell
+def test_numbers_are_plain_decimals(value, written):
+    assert cell(value, 4) == written
 
 
 def test_transforms_are_one_cell_and_an_unknown_count_is_an_empty_one(tmp_path):

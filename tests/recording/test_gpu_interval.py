@@ -2,7 +2,8 @@
 
 import pytest
 
-from gpudash.recording.gpu_interval import ENERGY_REACH_S, MOST_HELD, GpuTrack, hold, moment
+from gpudash.recording.gpu_interval import ENERGY_REACH_S, GpuTrack
+from gpudash.recording.readings import MOST_HELD, hold, moment
 from tests.scripted_run import gpu
 
 

@@ -345,6 +345,46 @@ def test_a_process_that_follows_another_of_its_rank_is_heard_where_both_come_at_
     assert here.hears("rank 8") == "rank 8 began again: training process 413 follows 412"
 
 
+def left_and_begun_anew(here, node, before, after, of="gpu3"):
+    """Ranks 0 and 1 of a node that says no more, and a rank 0 of another port beside it."""
+    other = node if of == "gpu2" else connected(here, node=of, run="s")
+    for rank in (0, 1):
+        node.tell(Hello(job=before), rank=rank, process=412 + rank)
+    here.until(lambda: len(here.processes._ranks) == 2)
+    other.tell(Hello(job=after), rank=0, process=99)
+    other.tell(Resumed(at_s=1.0), rank=0, process=99)
+    return other  # else it hangs up
+
+
+def test_a_job_that_begins_anew_without_a_node_is_watched_though_its_port_is_new(
+    here, node, monkeypatch
+):
+    monkeypatch.setattr("gpudash.run.training_processes.PATIENCE_S", 0.0)
+    _other = left_and_begun_anew(here, node, "mine:29500", "mine:41234")
+    here.until(lambda: here.bodies(Resumed))
+    assert [node.hear(), node.hear()] == [b"412 \n", b"413 \n"]  # those of before are let go
+    assert list(here.processes._ranks) == [0]
+    assert here.hears("rank 0 began again") == "rank 0 began again: training process 99 follows 412"
+    here.hears("training process 413 (rank 1) on gpu2 has ended")
+    assert not [one for one in here.sentences if "another job" in one]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "of"),
+    [
+        ("none:29500", "none:41234", "gpu3"),  # torchrun's default
+        ("29500", "41234", "gpu3"),
+        ("mine:29500", "yours:29500", "gpu3"),
+        ("mine:29500", "mine:41234", "gpu2"),  # whose ranks of before train on
+    ],
+)
+def test_another_job_is_not_taken_for_one_that_begins_anew(here, node, before, after, of):
+    _other = left_and_begun_anew(here, node, before, after, of)
+    assert here.hears("another job").endswith("its other ranks train on, unwatched")
+    assert set(here.processes._ranks) == {0, 1}
+    assert not here.bodies(Resumed)
+
+
 def test_a_second_gpudash_of_the_same_machine_is_another_node(here, node):
     other = connected(here, run="s")
     node.tell(Hello(), rank=8)

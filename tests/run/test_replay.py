@@ -16,13 +16,12 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from gpudash.commands.replay import open_replay
 from gpudash.compare.ab import Question
 from gpudash.errors import GpudashError
 from gpudash.protocol import Envelope, Hello, Note, Plan, Printed, Progress
 from gpudash.recording.intervals import BIN, Interval
 from gpudash.recording.log import LogReader
-from gpudash.run.replay import NOTHING, SPEEDS, Player
+from gpudash.run.replay import NOTHING, SPEEDS, Player, Replay
 from gpudash.run.session import Session
 from gpudash.run.source import Source
 from tests.run.test_session import Screen
@@ -260,7 +259,7 @@ class Replayed:
     def __init__(self, path, speed=1.0) -> None:
         self.clock = Made()
         self.player = Player(speed, self.clock)
-        self.replay = open_replay(path, self.player)
+        self.replay = Replay(path, self.player)
         self.session = Driven(
             NOTHING, start_source=lambda _plan: self.replay, beside=(), clock=self.replay.now
         ).begin()

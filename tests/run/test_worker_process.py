@@ -154,7 +154,7 @@ def test_close_ends_the_whole_process_group():
     family = psutil.Process(worker.pid).children(recursive=True)
     assert len(family) == 2
     worker.close()
-    assert psutil.wait_procs(family, timeout=10)[1] == []
+    assert psutil.wait_procs(family, timeout=60)[1] == []
 
 
 def test_a_closed_link_leaves_nothing_behind(temporary):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpudash.trace.nesting import innermost
 from gpudash.trace.read import read
-from gpudash.trace.spans import overlap_us, union
+from gpudash.trace.spans import overlap, union
 from gpudash.trace.summary import summarise
 from tests.trace.made import document, launched, operator, step
 
@@ -93,7 +93,7 @@ def test_spans_are_what_counting_finds(left, right):
 
     assert merged(left).total_us == counted(left).sum()
     both = counted(left) & counted(right)
-    assert overlap_us([merged(left), merged(right)]) == both.sum()
+    assert overlap([merged(left), merged(right)]).total_us == both.sum()
     inner = merged(left).within(10, 50)
     assert inner.total_us == counted(left)[10:50].sum()
     assert inner.between(10, 50).total_us == 40 - inner.total_us

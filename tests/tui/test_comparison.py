@@ -126,6 +126,13 @@ def test_a_verdict_stands_first_and_both_sides_in_figures_below():
     assert lines[-1].startswith(" off  295.0 steps/s  step 3.390 ms  host 2.200 ms")
 
 
+@pytest.mark.parametrize(("height", "sides"), [(5, 2), (4, 0), (3, 0)])
+def test_both_sides_are_shown_or_neither(height, sides):
+    lines = text_of(comparison_rows(CONCLUDED.comparison, 118, height))
+    assert len(lines) == height
+    assert len([line for line in lines if "steps/s" in line]) == sides
+
+
 def test_only_an_interval_that_excludes_0_is_proven():
     assert CONCLUDED.comparison.proven
     assert not compared(40, verdict=VERDICT, low=-0.01).proven

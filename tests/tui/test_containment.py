@@ -180,8 +180,8 @@ async def test_two_enters_in_the_palette_run_a_command_once():
 async def test_without_a_training_a_failure_ends_the_app(monkeypatch):
     async def press_a_key_that_fails():
         async with dashboard(snapshot=Snapshot(state="finished")) as d:
-            monkeypatch.setattr(d.engine, "new_row", broken)
-            await d.press("n")
+            monkeypatch.setattr(d.engine, "restart", broken)
+            await d.press("R")
 
     with pytest.raises(KeyError):
         await press_a_key_that_fails()

@@ -185,6 +185,8 @@ async def test_w_lists_the_workloads_and_another_one_starts_fresh():
     async with dashboard(snapshot=training()) as d:
         await d.press("w")
         assert "● encdec · Image segmentation" in d.text()
+        begun, below = (one for one in d.lines() if "frozen convol" in one or "encoder," in one)
+        assert below.index("encoder,") == begun.index("encdec") + 2  # set in, below its name
         await d.press("enter")
         assert d.engine.calls_of("restart") == []
         d.app.control.start_workload("encdec")

@@ -5,6 +5,7 @@ import re
 import msgspec
 import pytest
 
+from gpudash.format import minutes
 from gpudash.protocol import Plan, Playback
 from gpudash.tui.keys import INSTEAD, RECORDED
 from gpudash.tui.wording import verdict_command
@@ -155,6 +156,17 @@ def test_an_ab_of_several_processes_is_asked_again_with_as_many():
     )
     command = verdict_command(shown, "encdec", Plan(workload="encdec", settings={}, nproc=2))
     assert "--set bucket_cap_mb=4 --nproc 2" in command
+
+
+async def test_nothing_of_a_recording_is_called_live_and_no_value_is_offered():
+    async with dashboard((200, 50), snapshot=SHOWN, player=FakePlayer()) as d:
+        newest = f"at {minutes(SHOWN.series.at_s[-1])}"
+        assert (d.text().count(newest), "live" in d.text()) == (2, False)
+        (values,) = (one for one in d.app._main.query_one("#footer")._cells if "values" in str(one))
+        assert values.parts[0] == ("⏎", "dim")
+        d.app._main.action_freeze()
+        await d.settle()
+        assert "f newest" in d.text()
 
 
 async def test_a_running_ab_of_a_recording_does_not_offer_to_end_it():

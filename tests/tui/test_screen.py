@@ -340,6 +340,15 @@ def test_the_newest_lever_change_is_named_also_after_a_pause_but_not_after_a_res
     assert said("batch_size=16", "restart") == said() == "no lever changed yet"
 
 
+def test_what_has_just_happened_needs_the_line_more_than_what_undo_would_do():
+    def hint(said):
+        snapshot = msgspec.structs.replace(training(), status=said)
+        return status(snapshot, {}, "batch_size 16→8")[0].parts[1][0]
+
+    assert hint("training") == " · u undoes batch_size 16→8"
+    assert hint("training – refused: the training is on the CPU") == ""
+
+
 def test_the_status_line_leaves_out_whole_clauses_and_cuts_no_number():
     said = "pipelined=on since 0:01:12 · measuring costs 4.65 ms a step, 0.8 % · a note"
     assert clauses_in(said, 80) == said

@@ -169,11 +169,25 @@ def test_what_is_proposed_is_what_can_be_moved():
     assert answer(changed(snapshot, levers=refused), levers).tries == ()
 
 
-async def test_lines_for_values_that_no_workload_has_are_said_to_be_missing():
+async def test_values_that_only_a_script_has_have_lines_or_a_reason_why_there_are_none():
     async with script() as d:
         await d.press("c")
         assert isinstance(d.app.screen, TakeHome)
-        assert "No lines are written for precision=script." in d.text()
+        assert "As the script has it: there is nothing to write." in d.text()
+        await d.press("escape")
+        await d.choose("fused_optimizer")
+        await d.press("c", "right")
+        for line in ("fused=True)", "foreach=True)", "foreach=False)"):
+            assert f"+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, {line}" in d.text()
+            await d.press("right")
+
+
+async def test_lines_for_a_value_that_nobody_knows_are_said_to_be_missing():
+    (compiled,) = (one for one in scripts.OFFERS if one.name == "compile")
+    unknown = changed(compiled, kind="choice", default="unknown", choices=("unknown",))
+    async with script(changed(scripts.training(), levers=(unknown,), settings={})) as d:
+        await d.press("c")
+        assert "No lines are written for compile=unknown." in d.text()
 
 
 async def test_levers_are_not_painted_anew_by_the_same_offers():
@@ -298,6 +312,11 @@ async def test_the_end_of_a_script_keeps_the_dashboard_open_and_ctrl_c_then_quit
         assert "train.py: exit code 130" in d.text()
         await d.press("right")
         assert "train.py has ended" in d.notices()
+        await d.press("n")
+        assert "train.py has ended: a new row would stay empty" in d.notices()
+        assert d.engine.told("new_row") == []
+        (new_row,) = (one for one in footer(d.app.control.snapshot) if one.action == "new_row")
+        assert new_row.parts[0] == ("n", "dim")
         await d.press("ctrl+c")
         assert d.app._exit
         assert not d.engine.calls_of("leave")

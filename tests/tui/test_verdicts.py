@@ -146,9 +146,13 @@ def test_a_verdict_is_copied_with_all_that_it_depends_on():
         "off: 277.0 steps/s, on: 295.0 steps/s",
         "encdec on NVIDIA H200, num_workers=8, precision=tf32, model_scale=full",
     ]
-    failed = changed(CONCLUDED, verdict=None, failure="ended after 3 pairs")
+    failed = changed(CONCLUDED, verdict=None, failure="another change ended it")
     text = verdict_text(failed, "encdec", device)
-    assert text.startswith("no verdict for pipelined=on: ended after 3")
+    assert text.startswith(
+        "no verdict for pipelined=on: another change ended it; so far on +6.0 % ["
+    )
+    few = verdict_text(changed(failed, pairs=3), "encdec", device)
+    assert few.splitlines()[0] == "no verdict for pipelined=on: another change ended it"
 
 
 def asked_by(command):

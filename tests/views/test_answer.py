@@ -28,12 +28,11 @@ from gpudash.snapshot import (
     Straggler,
 )
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
-from gpudash.views.answer import answer
+from gpudash.views.answer import Answers, answer
 from gpudash.views.gains import Case, gain_of
 from gpudash.views.lanes import Part, lane, look
 from gpudash.views.recent_step import (
     MEASURED_STEPS,
-    WARMUP_STEPS,
     RecentStep,
     recent_step,
     steps_needed,
@@ -47,6 +46,7 @@ from gpudash.views.rules import (
     limit_of,
     rules,
 )
+from gpudash.views.settings_history import WARMUP_STEPS
 from gpudash.views.why import why_lines
 from tests.tui.fake_engine import PHASES
 from workloads import CATALOGUE
@@ -392,10 +392,10 @@ def test_a_limit_is_named_with_its_evidence():
     assert ask(gpu_step()).evidence[0] == "busy 99 % of 10.0 ms"
     waiting = ask(measured(core_wait_pct=50.0))
     assert waiting.evidence[0] == "the training waits for a core 50 % of the time"
-    assert waiting.evidence[-1] == "no lever changes that"
+    assert waiting.evidence[-2:] == ("no lever changes that", "with every core up to +515 %")
     assert not waiting.tries
     late = ask(measured(core_wait_pct=50.0, data_ms=4.0, device_ms=6.0))
-    assert late.evidence[-1] == "besides, it waits for data 4.00 of 10.0 ms"
+    assert late.evidence[-2] == "besides, it waits for data 4.00 of 10.0 ms"
     assert ask(cpu_step(), cores=2).evidence == (
         "computing 98 % of 320 ms",
         "the training uses 1.3 of 2 cores",
@@ -559,6 +559,8 @@ def test_a_training_that_mostly_evaluates_is_paused_by_that():
     found = ask(evaluating(0.6))
     assert (found.kind, found.title) == ("asides", "paused")
     assert found.evidence == ("evaluation and checkpoints take 60 % of the time",)
+    again = changed(evaluating(0.6), markers=evaluating(0.6).markers * 4)
+    assert ask(again).evidence[1:] == ("without them +82 to +300 %",)
     assert ask(evaluating(0.4)).kind == "none"
     assert ask(changed(evaluating(0.6), markers=())).kind == "none"  # never seen to evaluate
     assert ask(evaluating(0.6, mark_s=-60.0)).kind == "none"
@@ -905,3 +907,23 @@ def test_what_a_verdict_has_judged_comes_last():
 
 def test_nothing_is_tried_where_no_a_b_can_run():
     assert tried(changed(gpu_step(), can=("levers",))) == []
+
+
+def test_a_limit_stands_until_another_tick_is_over_or_something_else_goes_on():
+    answers, snapshot = Answers(), gpu_step()
+    levers = CATALOGUE["encdec"].levers
+    first = answers.give(snapshot, levers)
+    later = changed(snapshot, total_steps=5050, host=None)
+    assert answers.give(later, levers) is first
+    assert answers.give(changed(later, profiling=True), levers).kind == "profiling"
+    assert answers.give(later, levers) == first
+    waiting = measured(data_ms=3.0)
+    assert answers.give(waiting, levers).kind == "data"
+    assert answers.give(changed(waiting, state="finished"), levers).kind == "ended"
+
+
+def test_a_new_profile_is_looked_at_within_the_same_tick():
+    answers, snapshot, levers = Answers(), launching(), CATALOGUE["encdec"].levers
+    without = answers.give(snapshot, levers)
+    profile = Summary(steps=10, step_ms=10.0, on_device=True, busy_ms=9.9)
+    assert answers.give(snapshot, levers, profile=profile) != without

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gpudash.protocol import Peak, Pinning, Profiled, Weights
 from gpudash.trace.summary import CopyUse, KernelUse, Summary
-from gpudash.views.gains import Case, Gain, gain_of, workers_needed
+from gpudash.views.gains import Case, Gain, gain_of, without, workers_needed
 from gpudash.views.recent_step import RecentStep
 from tests.tui.fake_engine import PHASES
 
@@ -202,6 +202,52 @@ def test_bf16_has_no_range_where_the_present_precision_is_the_same_or_unknown(pr
 @pytest.mark.parametrize("lever", ["precision", "compile", "channels_last", "loss"])
 def test_no_range_is_told_where_nothing_measured_supports_one(lever):
     assert gain(lever, "a", "b", gpu_util_pct=80.0, data_ms=5.0) is None
+
+
+def gone(limit, profile=None, **values):
+    found = without(limit, step(**values), profile)
+    return None if found is None else found.label
+
+
+@pytest.mark.parametrize(
+    ("wait_pct", "busy", "cores", "label"),
+    [
+        (50.0, 0.5, 16, "up to +100 %"),  # one thread, that waits half of the time
+        (20.0, 0.2, 16, "up to +25 %"),  # it waits a fifth of the time, and rests
+        (10.0, 4.5, 16, "up to +100 %"),  # half a core is waited for, perhaps in each step's path
+        (50.0, 2.0, 4, "up to +100 %"),  # all cores, with half of their time
+        (80.0, 0.4, 2, "up to +400 %"),  # no more work is done than by all of them
+    ],
+)
+def test_with_every_core_no_more_is_gained_than_was_waited_nor_than_cores_do(
+    wait_pct, busy, cores, label
+):
+    assert gone("cores", core_wait_pct=wait_pct, busy_cores=busy, cores=cores) == label
+
+
+def test_nothing_is_told_of_cores_where_their_use_or_the_wait_is_not_measured():
+    assert gone("cores", core_wait_pct=50.0) is None
+    assert gone("cores", busy_cores=1.0, cores=16) is None
+    assert gone("cores", core_wait_pct=100.0, busy_cores=0.0, cores=16) is None
+    # the wait may be longer than the step, on as many threads; how many cores there are is unknown
+    assert gone("cores", core_wait_pct=50.0, busy_cores=4.0) is None
+
+
+def test_without_asides_the_rate_is_higher_by_their_share_to_within_one_of_them():
+    assert gone("asides", aside_pct=50.0, asides=10) == "+82 to +122 %"
+    assert gone("asides", aside_pct=50.0, asides=100) == "+98 to +102 %"
+
+
+def test_of_few_asides_nothing_is_told():
+    assert gone("asides", aside_pct=60.0) is None
+    assert gone("asides", aside_pct=60.0, asides=1) is None  # two would fill the time
+
+
+def test_without_its_waits_the_step_lasts_as_long_as_work_or_launches():
+    assert gone("sync", profiled(busy_ms=6.0, blocked_ms=4.0), host_ms=10.0) == "up to +67 %"
+    assert gone("sync", profiled(busy_ms=6.0, blocked_ms=0.0), host_ms=10.0) is None
+    assert gone("sync", host_ms=10.0) is None
+    assert gone("none", profiled(busy_ms=6.0, blocked_ms=4.0), host_ms=10.0) is None
 
 
 def test_a_range_is_told_in_words():

@@ -278,6 +278,18 @@ def test_the_end_is_shown_with_the_time_it_took():
     assert not shown.results[0].live
 
 
+def test_the_charts_end_with_the_training_and_go_on_with_the_next_one():
+    watched = Watched().trained()
+    watched.feed(watched.run.finish())
+    end_s = watched.now().series.at_s[-1]
+    watched.run.now_s += 60.0
+    watched.feed(gpu(watched.run.now_s), host(watched.run.now_s))
+    assert watched.now().series.at_s[-1] == end_s
+    watched.feed(Restarted(at_s=watched.run.now_s, plan=PLAN)).trained()
+    shown = watched.feed(gpu(watched.run.now_s)).now()
+    assert shown.series.at_s[-1] == pytest.approx(64.0, abs=0.5)
+
+
 def test_the_training_is_timed_from_each_workers_start_to_its_end():
     watched = Watched()
     watched.run.now_s += 5.0

@@ -1,12 +1,12 @@
 import pytest
 
 from gpudash.protocol import HostReading
+from gpudash.views.readings import RecentReadings
 from gpudash.views.throughput import (
     NOW_S,
     REPORT_S,
     UNKNOWN,
     Rate,
-    RecentReadings,
     RecentSteps,
     WholeRun,
     now,

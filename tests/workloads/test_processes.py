@@ -41,7 +41,7 @@ def together(folder: Path, workload: str, **levers: str) -> list[tuple[list, lis
     """Return what comes of two ranks."""
     each = [(rank, 2, folder / "store", workload, levers, STEPS) for rank in range(2)]
     with processes().Pool(2) as pool:
-        return pool.starmap_async(train_rank, each, chunksize=1).get(timeout=90)
+        return pool.starmap_async(train_rank, each, chunksize=1).get(timeout=120)
 
 
 def alone(workload: str, **levers: str) -> tuple[list[torch.Tensor], list[torch.Tensor]]:

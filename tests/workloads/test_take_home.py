@@ -39,6 +39,14 @@ LEVERS = {
     lever.name: lever for entry in CATALOGUE.values() for lever in entry.of_processes().levers
 }
 VALUES = [(name, value) for name, lever in LEVERS.items() for value in lever.values]
+FORMS = {
+    "script": {"fused": None, "foreach": None},
+    "fused": {"fused": True, "foreach": None},
+    "foreach": {"fused": None, "foreach": True},
+    "single": {"fused": None, "foreach": False},
+}
+IN_A_SCRIPT = [("precision", "script"), *product(["fused_optimizer"], FORMS)]
+"""Values that levers have in a script of the user's."""
 STEPS = 6
 """More than data=cached replays, and more than are run eagerly before a graph is recorded."""
 NUMBERS = {
@@ -133,7 +141,8 @@ def test_every_value_has_lines_or_a_reason_why_there_are_none(lever: Lever) -> N
 
 
 def test_no_script_is_left_over() -> None:
-    asked = {take_home._name(*one) for one in (*VALUES, *product(LEVERS, [take_home.ANY]))}
+    values = (*VALUES, *IN_A_SCRIPT, *product(LEVERS, [take_home.ANY]))
+    asked = {take_home._name(*one) for one in values}
     there = {
         path.relative_to(take_home.SCRIPTS).with_suffix("").as_posix()
         for path in take_home.SCRIPTS.rglob("*.py")
@@ -155,7 +164,7 @@ def test_the_lines_are_marked_against_the_plain_loop() -> None:
     ]
 
 
-@pytest.mark.parametrize(("name", "value"), [*VALUES, *NUMBERS.items()])
+@pytest.mark.parametrize(("name", "value"), [*VALUES, *IN_A_SCRIPT, *NUMBERS.items()])
 def test_without_what_is_removed_the_marked_lines_are_the_code(name: str, value: str) -> None:
     one = recipe(LEVERS[name], value)
     assert "".join(f"{line[1:]}\n" for line in one.marked if line[0] != "-") == one.code
@@ -224,8 +233,10 @@ def test_images_and_weights_are_in_channels_last_order() -> None:
         assert tensor.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_the_optimizer_is_fused() -> None:
-    assert run("fused_optimizer", "on")["optimizer"].param_groups[0]["fused"]
+@pytest.mark.parametrize(("value", "flags"), [("on", FORMS["fused"]), *FORMS.items()])
+def test_the_optimizer_has_the_form(value: str, flags: dict[str, bool | None]) -> None:
+    group = run("fused_optimizer", value)["optimizer"].param_groups[0]
+    assert {name: group[name] for name in flags} == flags
 
 
 def test_the_backward_pass_stays_on_the_callers_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,6 +354,6 @@ def test_the_lines_of_averaging_train_as_one_process_does(
 ) -> None:
     with processes().Pool(1) as pool:
         arguments = (name, value, str(tmp_path / "store"))
-        losses = pool.apply_async(losses_of_one_rank, arguments).get(timeout=90)
+        losses = pool.apply_async(losses_of_one_rank, arguments).get(timeout=120)
     close = 1e-3 if name == "gradient_compression" else 1e-6
     torch.testing.assert_close(losses, trained_here("seed", "0"), rtol=close, atol=close)

@@ -77,6 +77,8 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float = CONFIDENCE
     fail_below: float | None = None
     caveat: str = CAVEAT
+    without_log: Literal["base", "new"] | None = None
+    """The one run, of the two, that does not say how many steps were warm-up."""
 
 
 def compared(base: Run, new: Run, fail_below: float | None = None) -> RunComparison:
@@ -98,6 +100,7 @@ def compared(base: Run, new: Run, fail_below: float | None = None) -> RunCompari
             *_alone("new", (one for key, one in theirs.items() if key not in mine)),
         ),
         fail_below=fail_below,
+        without_log=_without_log(base, new),
     )
 
 
@@ -156,6 +159,12 @@ def _differences(base: dict[str, str], new: dict[str, str]) -> Iterable[Differen
     for name in base | new:
         if base.get(name) != new.get(name):
             yield Difference(name=name, base=base.get(name), new=new.get(name))
+
+
+def _without_log(base: Run, new: Run) -> Literal["base", "new"] | None:
+    if base.warmup_known == new.warmup_known:
+        return None
+    return "new" if base.warmup_known else "base"
 
 
 def _alone(run: Literal["base", "new"], measured: Iterable[Measured]) -> Iterable[Alone]:

@@ -16,7 +16,7 @@ from gpudash.compare.unpaired_t import (
     spread_of_rows,
 )
 from gpudash.protocol import Changed, Device, Envelope, Settings, Started
-from gpudash.recording.csv_reader import NOT_RECORDED, log_or_csv, open_recording
+from gpudash.recording.csv_reader import NOT_RECORDED, CsvReader, log_or_csv, open_recording
 from gpudash.recording.intervals import SWITCH_S, Interval
 from gpudash.recording.log import LineReader
 from gpudash.recording.provenance import plain
@@ -62,6 +62,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     measured: tuple[Measured, ...]
     refused: int = 0
     """Lines of the file that made no sense."""
+    warmup_known: bool = True
+    """A log and a sweep say how many steps were warm-up, a CSV without its log does not."""
 
 
 def read_run(path: Path) -> Run:
@@ -88,6 +90,7 @@ def _recording(path: Path) -> Run:
         circumstances=_of_recording(reader, found.started),
         measured=tuple(found.measured()),
         refused=reader.refused,
+        warmup_known=not isinstance(reader, CsvReader),
     )
 
 

@@ -7,12 +7,17 @@ from gpudash.compare.runs.comparison import CAVEAT, Alone, Difference, Matched, 
 from gpudash.compare.sweep.table import as_markdown, as_text, pairs
 from gpudash.compare.unpaired_t import MIN_BLOCKS, MIN_ROWS
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
+from gpudash.views.settings_history import WARMUP_STEPS
 
 HEAD = ["setting", "base steps/s", "new steps/s", "new/base", "95 % interval"]
 
 NO_INTERVAL = (
     f"{fmt.ABSENT}: no interval, because there are fewer than {MIN_ROWS} rows, or {MIN_BLOCKS} "
     "blocks of a sweep, or because the noise lasts as long as the run"
+)
+WITHOUT_LOG = (
+    "{} has no log (.jsonl) beside its CSV: the length of its warm-up is unknown, and "
+    f"{WARMUP_STEPS} steps are left out; of the other run as many as its log says"
 )
 SAME = "no difference of versions, device or seed is recorded"
 
@@ -49,6 +54,7 @@ def remarks(found: RunComparison) -> list[str]:
     short = any(one.ratio is not None and one.low is None for one in found.matched)
     return [
         *alone(found),
+        *([WITHOUT_LOG.format(found.without_log)] if found.without_log else []),
         *_core_waits(found),
         *([NO_INTERVAL] if short else []),
         CAVEAT,
@@ -73,14 +79,10 @@ def label(one: Matched | Alone, found: RunComparison) -> str:
 
 
 def _differing(differences: Sequence[Difference]) -> list[str]:
-    return (
-        [SAME]
-        if not differences
-        else [
-            fmt.plain(f"{one.name}: {one.base or fmt.ABSENT} → {one.new or fmt.ABSENT}")
-            for one in differences
-        ]
-    )
+    return [
+        fmt.plain(f"{one.name}: {one.base or fmt.ABSENT} → {one.new or fmt.ABSENT}")
+        for one in differences
+    ] or [SAME]
 
 
 def _row(one: Matched, found: RunComparison) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -22,28 +23,29 @@ from gpudash.compare.sweep.table import SettingResult
 from gpudash.errors import UNDECODABLE, RecordingError, UsageError
 from gpudash.protocol import Device, Settings, Started
 from gpudash.recording import provenance
-from gpudash.recording.csv_file import decimals, text
-from gpudash.recording.files import Output, reason, refuse_existing, shown
+from gpudash.recording.csv_file import cell, csv_lines
+from gpudash.recording.files import Output, reason, replaces, shown
 from gpudash.recording.log import LARGEST
 from gpudash.recording.provenance import path_beside
 
 SCHEMA_VERSION = 1
 """Raised whenever a reader of older files would misread a new one."""
-CELLS = {
-    "round": text,
-    "cell": text,
-    "steps": text,
-    "samples": text,
-    "busy_s": decimals(6),
-    "steps_per_s": decimals(4),
-    "samples_per_s": decimals(3),
-    "step_ms": decimals(4),
-    "host_ms": decimals(4),
-    "gpu_util_pct": decimals(1),
-    "cpu_pct": decimals(1),
-    "failure": text,
+CELLS: dict[str, int | Literal["text"]] = {
+    "round": "text",
+    "cell": "text",
+    "steps": "text",
+    "samples": "text",
+    "busy_s": 6,
+    "steps_per_s": 4,
+    "samples_per_s": 3,
+    "step_ms": 4,
+    "host_ms": 4,
+    "gpu_util_pct": 1,
+    "cpu_pct": 1,
+    "failure": "text",
 }
-LATER = {"failure_kind": text, "core_wait_pct": decimals(1)}
+"""Each column's decimals."""
+LATER: dict[str, int | Literal["text"]] = {"failure_kind": "text", "core_wait_pct": 1}
 """Stand behind the levers, in the order in which they came: older files lack some."""
 
 
@@ -125,7 +127,7 @@ class SweepFile:
         self._provenance = provenance
         self.earlier: Provenance | None = None
         """What the resumed file belongs to."""
-        self._levers = sorted({name for cell in _changes(provenance.grid) for name in cell})
+        self._levers = sorted(provenance.grid.named)
         self.known: list[BlockRow] = []
         self._there: list[BlockRow] = []
         self._output: Output | None = None
@@ -143,11 +145,7 @@ class SweepFile:
             self._provenance = replace(provenance, skipped_samples=earlier.skipped_samples)
             self._fd = _reopen(path)
         else:
-            if not force:
-                refuse_existing(path, path_beside(path))
-            self._hidden = force and any(map(os.path.lexists, (path, path_beside(path))))
-            if self._hidden and path_beside(path).is_dir():
-                raise RecordingError(f"cannot write {shown(path_beside(path))}: it is a folder")
+            self._hidden = replaces(path, path_beside(path), force=force)
             self._output = Output(path, draft=self._hidden)
             self._fd = self._output.fd
         try:
@@ -188,9 +186,9 @@ class SweepFile:
             "gpu_util_pct": row.util_pct,
         }
         changes = self._provenance.grid.changes(row.cell)
-        cells = [write(values[name]) for name, write in CELLS.items()]
+        cells = [cell(values[name], digits) for name, digits in CELLS.items()]
         levers = [changes.get(name, "") for name in self._levers]
-        later = [LATER[name](values[name]) for name in self._later]
+        later = [cell(values[name], LATER[name]) for name in self._later]
         self._write([*cells, *levers, *later])
         if self._output is not None and not row.refused:
             self._output.take_place()
@@ -247,9 +245,7 @@ class SweepFile:
             self.append(row)
 
     def _write(self, cells: list[str]) -> None:
-        line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow(cells)
-        data = line.getvalue().encode()
+        data = csv_lines([cells])
         with writing(self._path):
             while data:
                 data = data[os.write(self._fd, data) :]
@@ -339,7 +335,3 @@ def _whole_lines(path: Path) -> bytes:
 
 def _named(device: Device) -> str:
     return f"{device.name} {device.uuid}" if device.uuid else device.name
-
-
-def _changes(grid: Grid) -> list[Settings]:
-    return [grid.changes(cell) for cell in range(grid.cells)]

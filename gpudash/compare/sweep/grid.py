@@ -57,6 +57,11 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.rows) * len(self.columns)
 
     @property
+    def named(self) -> frozenset[str]:
+        """What any cell sets."""
+        return frozenset(name for one in (*self.rows, *self.columns) for name in one)
+
+    @property
     def varied(self) -> frozenset[str]:
         """Levers that every cell sets: what they are otherwise does not matter."""
         return frozenset.intersection(

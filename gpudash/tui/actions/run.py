@@ -53,7 +53,7 @@ class RunActions(Asking):
 
     def action_new_row(self) -> None:
         """Begin a new row of the results table."""
-        self.control.engine.new_row()
+        self._ask(self.control.new_row)
 
     def action_memory(self) -> None:
         """Request who owns device memory; the report opens a dialog."""
@@ -80,7 +80,10 @@ class RunActions(Asking):
                 self.notify("a recording needs a file name", severity="error", markup=False)
 
         proposed = self.control.file_name(datetime.now())  # noqa: DTZ005  # the user's own clock
-        self._open(AskText("record to", proposed, "a CSV file, and a JSON beside it"), answered)
+        self._open(
+            AskText("record to", proposed, "a CSV file; its JSON and its log stand beside it"),
+            answered,
+        )
 
     def _record(self, name: str, *, force: bool = False) -> None:
         try:

@@ -1,5 +1,6 @@
 """The dialogs: each asks one question and answers once; Escape answers None."""
 
+import textwrap
 from collections.abc import Iterable
 from typing import ClassVar, TypeVar
 
@@ -56,6 +57,12 @@ class AskText(Dialog[str]):
         self.dismiss(event.value)
 
 
+ROOM = 58
+"""Columns of an entry of a list."""
+INDENT = 4
+"""Columns by which its second line is set in, below its name."""
+
+
 class AskChoice(Dialog[str]):
     """Asks for one of a few names, each with a line of explanation."""
 
@@ -77,7 +84,8 @@ class AskChoice(Dialog[str]):
 
     def _prompt(self, name: str) -> str:
         mark = "●" if name == self._current else " "
-        return f"{mark} {name} · {self._choices[name]}"
+        line = f"{mark} {name} · {self._choices[name]}"
+        return textwrap.fill(line, ROOM, subsequent_indent=" " * INDENT)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Answer with the chosen name."""

@@ -34,7 +34,7 @@ from gpudash.tui.widgets.step_time import StepTime
 from gpudash.tui.widgets.throughput import ThroughputChart
 from gpudash.tui.widgets.time_panel import CursorMoved, RangeChosen, TimePanel, Zoomed
 from gpudash.tui.wording import result_text, verdict_text
-from gpudash.views.answer import Answer, answer
+from gpudash.views.answer import Answer, Answers
 
 PANELS = ("throughput", "activity", "step", "levers", "pane", "device")
 """The panels in the order of their digits, from 1."""
@@ -60,8 +60,7 @@ class MainScreen(Contained, Screen[None]):
         super().__init__()
         self._control = control
         self._board = Board()
-        self.answer: Answer | None = None
-        """The newest answer, with its proposals."""
+        self._answers = Answers()
         self.profiled: ProfiledWith | None = None
         """The newest profile that was read."""
         self.last_start_s: float | None = None
@@ -134,6 +133,11 @@ class MainScreen(Contained, Screen[None]):
         return self.focused.id or "" if self.focused is not None else ""
 
     @property
+    def answer(self) -> Answer | None:
+        """The newest, with what it proposes."""
+        return self._answers.newest
+
+    @property
     def levers(self) -> LeverPanel:
         """The lever panel."""
         return self.query_one("#levers", LeverPanel)
@@ -158,8 +162,8 @@ class MainScreen(Contained, Screen[None]):
                 bars.status(snapshot, control.next_start, undo, redo, ending=ending, profile=line)
             )
         with self.query_one("#answer", AnswerStrip).contained() as strip:
-            self.answer = answer(snapshot, control.levers, self.answer, control.cores, self.profile)
-            strip.show(self.answer, snapshot, self.last_start_s)
+            found = self._answers.give(snapshot, control.levers, control.cores, self.profile)
+            strip.show(found, snapshot, self.last_start_s)
         self._show_footer()
         self._show_charts()
         with self.levers.contained() as levers:

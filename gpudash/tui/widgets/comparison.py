@@ -13,10 +13,10 @@ import msgspec
 from rich.cells import cell_len
 
 from gpudash import format as fmt
+from gpudash.compare.lengths import FEWEST_PAIRS
 from gpudash.protocol import ComparisonShown
 from gpudash.tui.axes import nice_ceiling
 from gpudash.tui.cells import Parts, fitted
-from gpudash.tui.wording import FEWEST_PAIRS
 
 Interval: TypeAlias = tuple[float, float, float]
 """Low end, change and high end, relative: 0.05 is 5 % faster."""
@@ -123,7 +123,10 @@ def comparison_rows(shown: ComparisonShown | None, width: int, height: int) -> I
     left = height - len(head)
     intervals = _intervals(shown)
     least = 2 * bool(intervals)
-    del foot[max(left - least, 0 if shown.is_over else 1) :]
+    room_below = left - least
+    if shown.is_over and room_below < len(foot):  # one of the two sides alone says nothing
+        room_below = 0
+    del foot[max(room_below, 0 if shown.is_over else 1) :]
     middle = _interval_rows(intervals, f"{shown.lever}={shown.a}", room, left - len(foot))
     for parts in (*head, *middle, *foot):
         yield ((" ", "text"), *parts)

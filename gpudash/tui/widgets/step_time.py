@@ -26,7 +26,7 @@ from gpudash.tui.stacks import (
     spent,
     top_ms,
 )
-from gpudash.tui.throughput import nothing
+from gpudash.tui.throughput import is_live, nothing
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.painted import Row
 from gpudash.tui.widgets.panel import Frame
@@ -36,6 +36,7 @@ from gpudash.tui.widgets.time_panel import (
     begin_cells,
     gutter_of,
     moment_cell,
+    newest_moment,
 )
 
 CHARACTER, INKS = itemgetter(0), itemgetter(1, 2)
@@ -79,7 +80,9 @@ class StepTime(TimePanel):
         if not snapshot.series.at_s:
             return Frame(top=top, top_right=values)
         begin, newest_s = begin_cells(self._range(self.inside.width)), snapshot.series.at_s[-1]
-        end = f"live {fmt.minutes(newest_s)}" if view.end_s is None else fmt.minutes(view.end_s)
+        end = newest_moment(newest_s, live=is_live(snapshot))
+        if view.end_s is not None:
+            end = fmt.minutes(view.end_s)
         return Frame(top=top, top_right=values, bottom=begin, bottom_right=(cell(end, "dim"),))
 
     def body(self, width: int, height: int) -> Iterator[Row]:

@@ -36,6 +36,7 @@ from gpudash.tui.widgets.time_panel import (
     begin_cells,
     gutter_of,
     moment_cell,
+    newest_moment,
 )
 
 FINE_ROWS = 12
@@ -90,9 +91,9 @@ class ThroughputChart(TimePanel):
         """Return the present value or the cursor's, and the time range."""
         data, view = self.data, self.view
         newest_s = data.series.at_s[-1] if data.series.at_s else 0.0
-        end, f = f"live {fmt.minutes(newest_s)}", "freeze"
+        end, f = newest_moment(newest_s, live=data.live), "freeze"
         if view.end_s is not None:
-            end, f = f"frozen {fmt.minutes(view.end_s)}", "live"
+            end, f = f"frozen {fmt.minutes(view.end_s)}", "live" if data.live else "newest"
         ranges = f"{key_for('screen.range(-1)')} {key_for('screen.range(1)')} zoom"
         texts = f"{key_for('screen.freeze')} {f}", ranges, f"{key_for('screen.whole_run')} all"
         keys = cell("   ".join(texts), "dim", rank=4)

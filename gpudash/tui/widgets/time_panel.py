@@ -54,6 +54,11 @@ def begin_cells(time_range: TimeRange) -> tuple[Cell, ...]:
     return (cell(fmt.minutes(begin_s), "dim", rank=1),) if begin_s >= 0 else ()
 
 
+def newest_moment(newest_s: float, *, live: bool) -> str:
+    """Return what stands at the right border of a chart that follows the run."""
+    return f"{'live' if live else 'at'} {fmt.minutes(newest_s)}"
+
+
 def moment_cell(view: TimeView, steps_per_s: float | None) -> Cell:
     """Return a cell with the time of the border's values: the cursor's, or the last seconds."""
     if view.moment_s is None:

@@ -1,0 +1,1 @@
+"""As the script has it: there is nothing to write."""
