@@ -41,7 +41,7 @@ def mean(values: Iterable[float | None], counts: Iterable[float] = repeat(1)) ->
     `counts` says how many times each value occurs.
     """
     total = weight = 0.0
-    for value, n in zip(values, counts, strict=False):  # there is no end to the ones
+    for value, n in zip(values, counts, strict=False):  # the default counts are endless
         if value is not None and isfinite(value):
             total += value * n
             weight += n

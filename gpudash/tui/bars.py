@@ -169,7 +169,7 @@ def status(
 
 
 def _edits(undo: str, redo: str) -> str:
-    """Return what undo and redo would do, a clause each."""
+    """Return a clause for each of undo and redo that would do something."""
     ways = (("undo", "undoes", undo), ("redo", "redoes", redo))
     return "".join(f" · {key_for(way)} {verb} {what}" for way, verb, what in ways if what)
 

@@ -467,7 +467,7 @@ class Control:
         return None
 
     def new_row(self) -> None:
-        """Begin a new row of the results. Raises UsageError where nothing would come to it."""
+        """Begin a new row of the results. Raises UsageError if it would stay empty."""
         if (reason := no_new_row(self.snapshot)) is not None:
             raise UsageError(reason)
         self.engine.new_row()

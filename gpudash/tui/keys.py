@@ -134,7 +134,7 @@ def _why_not_of_script(ability: Ability, snapshot: Snapshot) -> str | None:
 
 
 def no_new_row(snapshot: Snapshot) -> str | None:
-    """Return why no row of results begins here; None where one does."""
+    """Return why no new row of results can begin; None if it can."""
     if snapshot.state not in ENDED:
         return None
     ended = fmt.plain(snapshot.workload) if is_script(snapshot) else "the training"

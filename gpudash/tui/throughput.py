@@ -73,7 +73,7 @@ def throughput(snapshot: Snapshot) -> Throughput:
 
 
 def is_live(snapshot: Snapshot) -> bool:
-    """Tell whether the newest moment is the present: of no recording, and of no ended training."""
+    """Return whether the newest moment is the present: not in a replay, nor after the end."""
     return snapshot.playback is None and snapshot.state not in ENDED
 
 

@@ -58,9 +58,9 @@ class AskText(Dialog[str]):
 
 
 ROOM = 58
-"""Columns of an entry of a list."""
+"""Columns of a list's entry."""
 INDENT = 4
-"""Columns by which its second line is set in, below its name."""
+"""Columns by which an entry's second line is indented."""
 
 
 class AskChoice(Dialog[str]):

@@ -134,7 +134,7 @@ class MainScreen(Contained, Screen[None]):
 
     @property
     def answer(self) -> Answer | None:
-        """The newest, with what it proposes."""
+        """The newest answer, with its proposals."""
         return self._answers.newest
 
     @property

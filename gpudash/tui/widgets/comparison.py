@@ -124,7 +124,7 @@ def comparison_rows(shown: ComparisonShown | None, width: int, height: int) -> I
     intervals = _intervals(shown)
     least = 2 * bool(intervals)
     room_below = left - least
-    if shown.is_over and room_below < len(foot):  # one of the two sides alone says nothing
+    if shown.is_over and room_below < len(foot):  # one side without the other is useless
         room_below = 0
     del foot[max(room_below, 0 if shown.is_over else 1) :]
     middle = _interval_rows(intervals, f"{shown.lever}={shown.a}", room, left - len(foot))

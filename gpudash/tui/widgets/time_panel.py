@@ -55,7 +55,7 @@ def begin_cells(time_range: TimeRange) -> tuple[Cell, ...]:
 
 
 def newest_moment(newest_s: float, *, live: bool) -> str:
-    """Return what stands at the right border of a chart that follows the run."""
+    """Return the text at the right border of a chart that follows the run."""
     return f"{'live' if live else 'at'} {fmt.minutes(newest_s)}"
 
 
