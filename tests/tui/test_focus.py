@@ -16,7 +16,7 @@ from gpudash.tui.screens.recipe import TakeHome
 from tests.tui.comparisons import comparing
 from tests.tui.driving import Driver, dashboard
 from tests.tui.fake_engine import recording, training
-from tests.tui.test_replay import SHOWN, Hand
+from tests.tui.test_replay import SHOWN, FakePlayer
 
 changed = msgspec.structs.replace
 SMALL, LARGE = (80, 24), (120, 40)
@@ -495,7 +495,9 @@ NEEDS_ONE_THAT_TRAINS = {"compare"}
 async def test_every_key_in_every_state_works_and_asks_only_what_can_be(name):
     shown = STATES[name]
     keys = REPLAY_KEYS if shown.playback else KEYS
-    async with dashboard(SMALL, snapshot=shown, player=Hand() if shown.playback else None) as d:
+    async with dashboard(
+        SMALL, snapshot=shown, player=FakePlayer() if shown.playback else None
+    ) as d:
         begun = len(d.engine.calls)
         for key in keys:
             if key.action in LEAVING:
@@ -561,7 +563,7 @@ async def test_any_key_held_down_leaves_a_screen_that_works(size):
 
 async def test_every_command_of_the_palette_runs():
     for shown in (STATES["training"], STATES["failed"], STATES["replay"]):
-        async with dashboard(snapshot=shown, player=Hand() if shown.playback else None) as d:
+        async with dashboard(snapshot=shown, player=FakePlayer() if shown.playback else None) as d:
             for command in list(d.app.get_system_commands(d.app.screen)):
                 if not command.title.startswith(("Levers", "gpudash · Quit", "Theme")):
                     command.callback()

@@ -12,7 +12,7 @@ from gpudash.tui.screens.help import Help
 from tests.tui.comparisons import comparing
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import training
-from tests.tui.test_replay import SHOWN, Hand
+from tests.tui.test_replay import SHOWN, FakePlayer
 
 changed = msgspec.structs.replace
 REMEMBERED = Preferences(theme="gruvbox", pane="ab")
@@ -107,7 +107,7 @@ def test_in_a_replay_what_plays_it_comes_first_as_it_does_by_default():
 
 async def test_a_recording_is_played_with_the_configured_keys():
     look = Look(keys={"play": ("p",), "seek_back": ("f5",), "pause": ("P",)})
-    async with dashboard(look=look, snapshot=SHOWN, player=Hand()) as d:
+    async with dashboard(look=look, snapshot=SHOWN, player=FakePlayer()) as d:
         await d.press("p", "f5", "space", "left")
         assert d.app.control.player.told == [("play_or_hold",), ("seek", 26.0)]
         assert "p hold" in d.lines()[-1]

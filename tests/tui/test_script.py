@@ -314,7 +314,7 @@ async def test_the_end_of_a_script_keeps_the_dashboard_open_and_ctrl_c_then_quit
         assert "train.py has ended" in d.notices()
         await d.press("n")
         assert "train.py has ended: a new row would stay empty" in d.notices()
-        assert d.engine.told("new_row") == []
+        assert d.engine.calls_of("new_row") == []
         (new_row,) = (one for one in footer(d.app.control.snapshot) if one.action == "new_row")
         assert new_row.parts[0] == ("n", "dim")
         await d.press("ctrl+c")
