@@ -109,7 +109,7 @@ async def test_a_recording_is_played_with_the_configured_keys():
     look = Look(keys={"play": ("p",), "seek_back": ("f5",), "pause": ("P",)})
     async with dashboard(look=look, snapshot=SHOWN, player=FakePlayer()) as d:
         await d.press("p", "f5", "space", "left")
-        assert d.app.control.player.told == [("play_or_hold",), ("seek", 26.0)]
+        assert d.app.control.player.calls == [("play_or_hold",), ("seek", 26.0)]
         assert "p hold" in d.lines()[-1]
 
 
