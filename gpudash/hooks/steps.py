@@ -198,22 +198,27 @@ class Steps:
         if self.steps == self.border_at or time.monotonic() >= self._look_due_s:
             self._end_step()
 
-    def _look_up(self) -> None:
-        """Look closely, before it was time: something else than a step comes."""
+    def _look_up(self) -> bool:
+        """Look closely, before it was time: something else than a step comes.
+
+        Return whether it comes within a step.
+        """
         if not self.is_skipping or get_ident() != self._thread:
-            return
-        if self._begun:  # of a part of a step nothing can be told
+            return False
+        is_partial = self._begun
+        if is_partial:  # of a part of a step nothing can be told
             self.interrupt()
             self.samples = None
         elif self._skipped:
             tally = self._tally
             self._time(tally, self._count_samples(tally), self._tokens(tally))
         self._tally = Tally()
-        self._asides.border()
-        is_partial = self._begun
+        if self._skipped:
+            self._asides.border()
         self._open()
         if is_partial:
             self._is_timed, self._mark = False, nothing
+        return is_partial
 
     def _time(self, tally: Tally, samples: int | None, tokens: int | None) -> None:
         """Close a step on the clock, or all those that were skipped."""

@@ -313,8 +313,10 @@ class Tracker(Batches):
         if get_ident() != self._thread or self._backing:
             return False
         learns = module.training and torch.is_grad_enabled()
-        if not (learns and self.is_skipping):
-            self._look_up()
+        if learns and self.is_skipping:
+            self._begun = True
+        elif self._look_up():
+            self._asides.trains()
         if learns:
             self._call(root, args, kwargs)
         elif (not module.training or not self._tally.batches) and self._asides.calls():

@@ -22,6 +22,8 @@ from tests.hooks.toy import watched
 
 torch.set_num_threads(1)
 SHAPES = {}
+ACTS_S = 0.005
+"""How long a training acts before it learns."""
 
 
 def shape(steps, **more):
@@ -377,12 +379,25 @@ def evaluation_without_a_loader(toy):
 
 
 @shape(20)
+def looks_again_within_a_step(toy):
+    """Without a DataLoader; no evaluation: the step has begun."""
+    model, optimizer = made()
+    for number in range(20):
+        loss = functional.cross_entropy(model(torch.randn(16, 8)), torch.randint(2, (16,)))
+        if number % 4 == 3:
+            with torch.no_grad():
+                model(torch.randn(16, 8))
+        loss.backward()
+        optimizer.step()
+
+
+@shape(20)
 def acts_before_it_learns(toy):
     model, optimizer = made()
     for _ in range(20):
         with torch.no_grad():
             model(torch.randn(4, 8))
-            time.sleep(0.005)
+            time.sleep(ACTS_S)
         backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
         optimizer.step()
 

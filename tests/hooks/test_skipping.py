@@ -42,7 +42,7 @@ def test_a_step_that_is_asked_for_has_a_border_of_its_own(told):
 
 
 def test_their_samples_are_those_of_all_of_them(told):
-    for shape, batch in (("loader", 8), ("no_loader", 16)):
+    for shape, batch in (("loader", 8), ("no_loader", 16), ("looks_again_within_a_step", 16)):
         for record in told[shape]["records"]:
             assert record["samples"] == batch * record["count"]
 
@@ -50,6 +50,16 @@ def test_their_samples_are_those_of_all_of_them(told):
 def test_what_is_aside_ends_them_and_is_no_part_of_them(told, alone):
     for shape in ("evaluation_and_checkpoint", "evaluation_without_a_loader"):
         assert told[shape]["asides"] == alone[shape]["asides"]
+
+
+@pytest.mark.parametrize("shape", ["looks_again_within_a_step", "acts_before_it_learns"])
+def test_a_call_without_gradients_that_belongs_to_a_step_is_no_evaluation(told, alone, shape):
+    assert told[shape]["asides"] == alone[shape]["asides"]
+
+
+def test_a_step_that_begins_with_such_a_call_lasts_from_there(told):
+    for record in told["acts_before_it_learns"]["records"][1:]:  # the first one is an evaluation
+        assert record["step_ms"] >= 1000 * shapes.ACTS_S
 
 
 @pytest.mark.parametrize("shape", ["gan", "one_optimizer_in_backward"])
