@@ -75,7 +75,7 @@ class Steps:
         self._skipped = 0  # steps so far
         self._begun = False  # the next one
         self._look_due_s = 0.0
-        self._is_plain = False  # one optimizer makes a step, by itself
+        self._is_plain = False  # one optimizer makes a step, by itself, of training calls alone
         self._plain = 0  # its id
         self._thread: int | None = None  # the one that trains
         self._parting: int | None = None  # the one that trained when a hook failed

@@ -319,8 +319,10 @@ class Tracker(Batches):
             self._asides.trains()
         if learns:
             self._call(root, args, kwargs)
-        elif (not module.training or not self._tally.batches) and self._asides.calls():
-            self._turn_aside()
+        else:
+            self._is_plain = False  # the next step may have one too, and be looked at because of it
+            if (not module.training or not self._tally.batches) and self._asides.calls():
+                self._turn_aside()
         self._tally.calls += 1
         self._mark("forward")
         return False

@@ -391,6 +391,17 @@ def looks_again_within_a_step(toy):
         optimizer.step()
 
 
+@shape(12)
+def looks_again_within_each_step(toy):
+    model, optimizer = made()
+    for x, y in data(96):
+        loss = functional.cross_entropy(model(x), y)
+        with torch.no_grad():
+            model(x)
+        loss.backward()
+        optimizer.step()
+
+
 @shape(20)
 def acts_before_it_learns(toy):
     model, optimizer = made()

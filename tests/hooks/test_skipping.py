@@ -57,6 +57,12 @@ def test_a_call_without_gradients_that_belongs_to_a_step_is_no_evaluation(told, 
     assert told[shape]["asides"] == alone[shape]["asides"]
 
 
+def test_where_each_step_has_one_none_is_timed_with_others_and_all_samples_are_known(told):
+    one = told["looks_again_within_each_step"]
+    assert [record["step"] for record in one["records"]] == list(range(2, 13))
+    assert one["samples"] == 12 * 8
+
+
 def test_a_step_that_begins_with_such_a_call_lasts_from_there(told):
     for record in told["acts_before_it_learns"]["records"][1:]:  # the first one is an evaluation
         assert record["step_ms"] >= 1000 * shapes.ACTS_S
