@@ -412,7 +412,7 @@ class Control:
         return wording.verdict_command(shown, self.workload, plan)
 
     def end_comparison(self) -> str:
-        """End the running comparison without a verdict; return a notice.
+        """End the running comparison, with a verdict if it has enough pairs; return a notice.
 
         Raises UsageError in a run that cannot run comparisons.
         """
