@@ -54,7 +54,7 @@ class Engine(Protocol):
         """Run an A/B comparison in blocks, then go back to the present levers."""
 
     def end_comparison(self) -> int:
-        """End the running comparison without a verdict."""
+        """End the running comparison; it has a verdict if it has enough pairs."""
 
     def stop(self) -> int:
         """Request the end of the training; a user's script gets SIGINT and may take its time."""
