@@ -307,6 +307,11 @@ def is_script(snapshot: Snapshot) -> bool:
     return "leave" in snapshot.can
 
 
+def is_live(snapshot: Snapshot) -> bool:
+    """Tell whether the newest moment is the present: of no recording, and of no ended training."""
+    return snapshot.playback is None and snapshot.state not in ENDED
+
+
 def aside(snapshot: Snapshot) -> str:
     """Return what the training does between two steps by itself; empty where it does nothing so."""
     doing = snapshot.status.partition(" – ")[0]
