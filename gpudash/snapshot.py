@@ -66,6 +66,8 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     at_s: float
     """Seconds since the run began."""
     label: str
+    lasts_s: float = 0.0
+    """Of an evaluation, a checkpoint or a profile, how long it took."""
 
 
 class BlockShown(msgspec.Struct, frozen=True, kw_only=True):

@@ -566,6 +566,16 @@ def test_a_training_that_mostly_evaluates_is_paused_by_that():
     assert ask(evaluating(0.6, mark_s=-60.0)).kind == "none"
 
 
+def test_the_time_of_a_profile_is_none_of_evaluation():
+    snapshot = evaluating(0.45)
+    rates = tuple(0.0 if 20 <= tick < 40 else 55.0 for tick in range(60))
+    series = changed(snapshot.series, values=snapshot.series.values | {"steps_per_s": rates})
+    profile = Marker(at_s=10.0, label="profile", lasts_s=10.0)
+    snapshot = changed(snapshot, series=series, markers=(*snapshot.markers, profile))
+    assert recent_step(snapshot).aside_pct == pytest.approx(45.0)
+    assert ask(snapshot).kind == "none"
+
+
 # ── what a profile tells ────────────────────────────────────────────────────────────────
 
 

@@ -159,7 +159,7 @@ def test_a_training_that_evaluates_or_saves_says_so_and_trains_on_as_before(why,
     assert (shown.state, shown.status) == ("training", "training")
     assert shown.steps_per_s == pytest.approx(20.0)
     assert shown.steps_since_break == steps
-    assert [(mark.at_s, mark.label) for mark in shown.markers] == [(2.0, why)]
+    assert [(one.at_s, one.label, one.lasts_s) for one in shown.markers] == [(2.0, why, 60.0)]
 
 
 def test_short_evaluations_leave_the_time_axis_to_others():
