@@ -112,7 +112,7 @@ class Answers:
         profile: Summary | None = None,
     ) -> Answer:
         """Return the answer now; arguments as those of `answer`."""
-        then, self._snapshot = self._snapshot, snapshot
+        then = self._snapshot
         if snapshot.elapsed_s < then.elapsed_s or snapshot.settings != then.settings:
             self.newest = None  # a replay went elsewhere, or the settings changed
         before = self.newest
@@ -128,7 +128,7 @@ class Answers:
         )
         if before is None or not stands:
             before = self.newest = answer(snapshot, levers, before, cores, profile)
-            self._profile = profile
+        self._snapshot, self._profile = snapshot, profile
         return before
 
 
