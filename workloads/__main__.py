@@ -16,6 +16,7 @@ from typing import NoReturn
 from workloads import CATALOGUE, DEFAULT
 from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, resolve
+from workloads.lifetime import end
 from workloads.own.loading import find
 
 
@@ -91,4 +92,4 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

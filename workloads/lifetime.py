@@ -1,9 +1,13 @@
-"""A process that must not outlive the one that started it."""
+"""A process that trains: it must not outlive the one that started it, and ends at once."""
 
+import atexit
 import ctypes
 import os
 import signal
 import sys
+import threading
+from contextlib import suppress
+from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -20,3 +24,13 @@ def die_with(parent_pid: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:  # it died before the call
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def end(code: int) -> NoReturn:
+    """End this process as Python does, but free nothing: what torch imports would take 1 s."""
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  # as multiprocessing does
+    atexit._run_exitfuncs()  # noqa: SLF001  # it has no public name
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # none, full or closed
+            stream.flush()
+    os._exit(code)

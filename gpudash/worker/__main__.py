@@ -36,7 +36,7 @@ from gpudash.protocol import (
 from gpudash.worker.phases import phases
 from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, phrase
-from workloads.lifetime import die_with
+from workloads.lifetime import die_with, end
 from workloads.own.loading import failure, find
 
 if TYPE_CHECKING:
@@ -173,4 +173,4 @@ def describe(error: BaseException, workload: str, asked: Mapping[str, str]) -> F
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

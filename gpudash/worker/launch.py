@@ -18,7 +18,7 @@ from gpudash.instrument.pipes import EventPipe
 from gpudash.protocol import Failed, Hello, Plan, Status
 from gpudash.worker.__main__ import CAN, describe, take_input
 from workloads.levers import LeverError
-from workloads.lifetime import die_with
+from workloads.lifetime import die_with, end
 from workloads.standard_levers import usable_cores
 
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
@@ -71,4 +71,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

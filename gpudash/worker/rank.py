@@ -26,7 +26,7 @@ from gpudash.worker import lockstep
 from gpudash.worker.__main__ import announce, keep_sockets_in, started, work
 from gpudash.worker.phases import phases_of_ranks
 from workloads.cache import keep_compiled_code
-from workloads.lifetime import die_with
+from workloads.lifetime import die_with, end
 from workloads.own.loading import find
 
 if TYPE_CHECKING:
@@ -108,4 +108,4 @@ def leave() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

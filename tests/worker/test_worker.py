@@ -25,7 +25,6 @@ from gpudash.protocol import (
     Envelope,
     Event,
     Failed,
-    Finished,
     Hello,
     MemoryOwners,
     Pause,
@@ -215,26 +214,6 @@ def test_no_process_outlives_a_killed_parent_and_its_directory_goes_at_the_next_
     assert not left.exists()
 
 
-def test_a_crash_arrives_with_its_traceback_also_from_a_directory_with_a_long_name(
-    start: Callable[..., Worker], short_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A socket's path may have 107 bytes, and clusters give every job a directory of its own."""
-    folder = short_path / ("job-" + "x" * 90)
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    worker = start(settings={"num_workers": "1"})
-    worker.until(lambda: worker.steps)  # no batch is kept away
-    assert list(Path(worker.link._scratch.name).rglob("listener-*"))  # goes with the worker
-    for child in psutil.Process(worker.link.pid).children():
-        child.kill()  # a loader worker dies: torch raises in the training process
-    assert worker.end() == 1
-    assert worker.of(Failed), "\n".join(worker.printed)
-    (failed,) = worker.of(Failed)
-    assert failed.kind == "error"
-    assert "DataLoader worker" in failed.sentence
-    assert "Traceback" in failed.traceback
-
-
 @pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="needs a CUDA device")
 def test_a_batch_that_does_not_fit_the_gpu_is_refused_and_the_training_goes_on() -> None:
     import torch
@@ -262,23 +241,28 @@ def test_a_batch_that_does_not_fit_the_gpu_is_refused_and_the_training_goes_on()
         torch.cuda.empty_cache()
 
 
-# ── one training, in the last tests of the file: it goes on until they are over ─────────
+# ── one training, in the last tests of the file: the last one ends it ───────────────────
 
 
 @pytest.fixture(scope="module")
 def training() -> Iterator[Worker]:
-    """One that trains: torch is loaded once for several tests. It loses no step and ends well."""
-    worker = Worker(Plan(workload="encdec", settings=SMALL, device="cpu"))
-    worker.until(lambda: len(worker.steps) >= 5)
-    yield worker
-    worker.link.send(Stop(id=4))
-    try:
-        assert worker.end() == 0
-        numbers = [s.step for s in worker.steps]
-        assert numbers == list(range(1, len(numbers) + 1))
-        assert worker.of(Finished)[0].total_steps == numbers[-1]
-    finally:
-        worker.link.close()
+    """One that trains, loads batches and loses no step: torch is loaded once for several tests.
+
+    A socket's path may have 107 bytes, and clusters give every job a directory of its own.
+    """
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        long = Path(folder, "job-" + "x" * 90)
+        long.mkdir()
+        patch.setattr(tempfile, "tempdir", str(long))
+        worker = Worker(Plan(workload="encdec", settings=SMALL, device="cpu"))
+        patch.undo()
+        try:
+            worker.until(lambda: len(worker.steps) >= 5)
+            yield worker
+            numbers = [s.step for s in worker.steps]
+            assert numbers == list(range(1, len(numbers) + 1))
+        finally:
+            worker.link.close()
 
 
 def test_what_it_trains_is_told_and_then_every_step(training: Worker) -> None:
@@ -364,3 +348,17 @@ def test_a_reader_that_stalls_delays_no_step_and_misses_none(training: Worker) -
     assert len([s for s in training.steps if full_s < s.finished_s < read_s]) > 3
     numbers = [s.step for s in training.steps]
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_a_crash_arrives_with_its_traceback(training: Worker) -> None:
+    changed = training.change(data="loader", batch_size="2")
+    training.until(lambda: training.steps[-1].segment == changed.segment)
+    assert list(Path(training.link._scratch.name).rglob("listener-*"))  # goes with the worker
+    for child in psutil.Process(training.link.pid).children():
+        child.kill()  # a loader worker dies: torch raises in the training process
+    assert training.end() == 1
+    assert training.of(Failed), "\n".join(training.printed)
+    (failed,) = training.of(Failed)
+    assert failed.kind == "error"
+    assert "DataLoader worker" in failed.sentence
+    assert "Traceback" in failed.traceback
