@@ -384,6 +384,16 @@ def test_a_restart_keeps_the_past_and_mixes_nothing():
     assert rates[9:] == pytest.approx((10.0,) * 7)
 
 
+def test_a_process_that_takes_the_place_of_one_that_died_while_it_evaluated_trains():
+    watched = Watched().trained()
+    watched.feed(Paused(at_s=watched.run.now_s, why="evaluation"))
+    assert watched.now().status == "evaluating"
+    watched.run.now_s += 5.0
+    shown = watched.feed(msgspec.structs.replace(watched.run.start(), pid=43)).now()
+    assert (shown.status, shown.steps_since_break) == ("training", 0)
+    assert [mark.label for mark in shown.markers] == ["restart"]
+
+
 def test_another_workload_is_named_where_it_begins():
     watched = Watched().trained()
     watched.feed(Restarted(at_s=watched.run.now_s, plan=Plan(workload="augment", settings={})))
