@@ -76,7 +76,7 @@ class Steps:
         self._skipped = 0  # steps counted so far
         self._next_begun = False  # the next step
         self._look_due_s = 0.0
-        self._is_plain = False  # one optimizer alone makes a step
+        self._is_plain = False  # one optimizer alone makes a step, of training calls alone
         self._only_optimizer = 0  # that optimizer's id
         self._thread: int | None = None  # the thread that trains; None: not known
         self._failed_thread: int | None = None  # the thread that trained when a hook failed
@@ -199,22 +199,27 @@ class Steps:
         if self.steps == self.border_at or time.monotonic() >= self._look_due_s:
             self._end_step()
 
-    def _stop_skipping(self) -> None:
-        """Measure steps in full again: something else than a plain step comes."""
+    def _stop_skipping(self) -> bool:
+        """Measure steps in full again: something else than a plain step comes.
+
+        Return whether it comes within a step.
+        """
         if not self.is_skipping or get_ident() != self._thread:
-            return
-        if self._next_begun:  # only a part of this step would be measured
+            return False
+        is_partial = self._next_begun
+        if is_partial:  # only a part of this step would be measured
             self.interrupt()
             self.samples = None
         elif self._skipped:
             tally = self._tally
             self._time(tally, self._count_samples(tally), self._tokens(tally))
         self._tally = Tally()
-        self._asides.border()
-        is_partial = self._next_begun
+        if self._skipped:
+            self._asides.border()
         self._open()
         if is_partial:
             self._is_timed, self._mark = False, nothing
+        return is_partial
 
     def _time(self, tally: Tally, samples: int | None, tokens: int | None) -> None:
         """Close a step on the clock, or all the steps that were only counted."""

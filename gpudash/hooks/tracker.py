@@ -318,12 +318,16 @@ class Tracker(Batches):
         if get_ident() != self._thread or self._backward_depth:
             return False
         learns = module.training and torch.is_grad_enabled()
-        if not (learns and self.is_skipping):
-            self._stop_skipping()
+        if learns and self.is_skipping:
+            self._next_begun = True
+        elif self._stop_skipping():
+            self._asides.trains()
         if learns:
             self._call(root, args, kwargs)
-        elif (not module.training or not self._tally.batches) and self._asides.calls():
-            self._turn_aside()
+        else:
+            self._is_plain = False  # the next step may have such a call too
+            if (not module.training or not self._tally.batches) and self._asides.calls():
+                self._turn_aside()
         self._tally.calls += 1
         self._mark("forward")
         return False

@@ -330,9 +330,17 @@ def pageable_copies(path: Path) -> list[int] | None:
     Return None if the trace has no event of a GPU.
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-        if all(text.rfind(one) < 0 for one in OF_DEVICE):  # they are near the end
+        if not any(_has_category(text, one) for one in OF_DEVICE):
             return None
         return [int(found[1]) for at in _places(text) if (found := BYTES.match(text, at))]
+
+
+def _has_category(text: mmap.mmap, category: bytes) -> bool:
+    """Return whether an event has it; a script may have given it as a name."""
+    at = text.rfind(category)  # events of a GPU are near the end
+    while at >= 0 and not text[max(at - 8, 0) : at].rstrip().endswith(b'"cat":'):
+        at = text.rfind(category, 0, at)
+    return at >= 0
 
 
 def _places(text: mmap.mmap) -> Iterator[int]:

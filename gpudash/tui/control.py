@@ -412,7 +412,7 @@ class Control:
         return wording.verdict_command(shown, self.workload, plan)
 
     def end_comparison(self) -> str:
-        """End the comparison that is run, without a verdict; return a notice.
+        """End the comparison that is run, with a verdict if it has enough pairs; return a notice.
 
         Raises UsageError in a run that has none of its own.
         """

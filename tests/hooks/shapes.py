@@ -22,6 +22,8 @@ from tests.hooks.toy import watched
 
 torch.set_num_threads(1)
 SHAPES = {}
+ACTS_S = 0.005
+"""How long a training acts before it learns."""
 
 
 def shape(steps, **more):
@@ -377,12 +379,36 @@ def evaluation_without_a_loader(toy):
 
 
 @shape(20)
+def compares_in_some_steps(toy):
+    """Some steps call the model without gradients too, which is no evaluation."""
+    model, optimizer = made()
+    for number in range(20):
+        loss = functional.cross_entropy(model(torch.randn(16, 8)), torch.randint(2, (16,)))
+        if number % 4 == 3:
+            with torch.no_grad():
+                model(torch.randn(16, 8))
+        loss.backward()
+        optimizer.step()
+
+
+@shape(12)
+def compares_in_each_step(toy):
+    model, optimizer = made()
+    for x, y in data(96):
+        loss = functional.cross_entropy(model(x), y)
+        with torch.no_grad():
+            model(x)
+        loss.backward()
+        optimizer.step()
+
+
+@shape(20)
 def acts_before_it_learns(toy):
     model, optimizer = made()
     for _ in range(20):
         with torch.no_grad():
             model(torch.randn(4, 8))
-            time.sleep(0.005)
+            time.sleep(ACTS_S)
         backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
         optimizer.step()
 

@@ -42,7 +42,7 @@ def test_a_requested_step_has_its_own_border(results):
 
 
 def test_steps_timed_together_report_the_samples_of_all(results):
-    for shape, batch in (("loader", 8), ("no_loader", 16)):
+    for shape, batch in (("loader", 8), ("no_loader", 16), ("compares_in_some_steps", 16)):
         for record in results[shape]["records"]:
             assert record["samples"] == batch * record["count"]
 
@@ -50,6 +50,22 @@ def test_steps_timed_together_report_the_samples_of_all(results):
 def test_an_aside_ends_steps_timed_together_and_is_not_in_them(results, alone):
     for shape in ("evaluation_and_checkpoint", "evaluation_without_a_loader"):
         assert results[shape]["asides"] == alone[shape]["asides"]
+
+
+@pytest.mark.parametrize("shape", ["compares_in_some_steps", "acts_before_it_learns"])
+def test_a_call_without_gradients_in_a_step_is_no_evaluation(results, alone, shape):
+    assert results[shape]["asides"] == alone[shape]["asides"]
+
+
+def test_steps_that_each_have_a_call_without_gradients_are_measured_in_full(results):
+    one = results["compares_in_each_step"]
+    assert [record["step"] for record in one["records"]] == list(range(2, 13))
+    assert one["samples"] == 12 * 8
+
+
+def test_the_time_of_a_step_has_the_call_without_gradients_at_its_begin(results):
+    for record in results["acts_before_it_learns"]["records"][1:]:  # the first is an evaluation
+        assert record["step_ms"] >= 1000 * shapes.ACTS_S
 
 
 @pytest.mark.parametrize("shape", ["gan", "one_optimizer_in_backward"])

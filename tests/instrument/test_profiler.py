@@ -119,6 +119,8 @@ PAGEABLE = "Memcpy HtoD (Pageable -> Device)"
     ("events", "copies"),
     [
         ([as_torch_writes("cpu_op")], None),  # no device was traced
+        ([as_torch_writes("user_annotation", "kernel")] * 2, None),  # nor by such a name
+        ([as_torch_writes("kernel"), as_torch_writes("user_annotation", "kernel")], []),
         ([as_torch_writes("cpu_op"), as_torch_writes("kernel")], []),
         ([as_torch_writes("gpu_memset", "Memset (Device)", bytes=4)], []),
         (
