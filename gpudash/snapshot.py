@@ -67,6 +67,8 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     at_s: float
     """Seconds since the run began."""
     label: str
+    lasts_s: float = 0.0
+    """Of an evaluation, a checkpoint or a profile, how long it took."""
 
 
 class BlockShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -307,6 +309,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 def is_script(snapshot: Snapshot) -> bool:
     """Return whether the training is a user's script, which goes on without a dashboard."""
     return "leave" in snapshot.can
+
+
+def is_live(snapshot: Snapshot) -> bool:
+    """Tell whether the newest moment is the present: of no recording, and of no ended training."""
+    return snapshot.playback is None and snapshot.state not in ENDED
 
 
 def aside(snapshot: Snapshot) -> str:

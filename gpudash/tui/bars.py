@@ -11,6 +11,7 @@ from gpudash.snapshot import (
     Snapshot,
     State,
     aside,
+    is_live,
     silence,
     unreadable,
 )
@@ -240,6 +241,7 @@ def footer(
         "pause": "resume" if pausing else "pause",
         "record": "end rec" if recording else "record",
         "compare": "end A/B" if comparing else "A/B",
+        "screen.live": "live" if is_live(snapshot) else "newest",
     }
     urgent = {"restart"} if state in ENDED else {"compare"} if comparing else set()
     unconcluded = comparing or snapshot.comparison is None

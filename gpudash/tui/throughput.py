@@ -7,7 +7,7 @@ from math import ceil, log
 
 import msgspec
 
-from gpudash.snapshot import ENDED, STEP_CLASS, BlockShown, Marker, Series, Snapshot, Values
+from gpudash.snapshot import STEP_CLASS, BlockShown, Marker, Series, Snapshot, Values, is_live
 from gpudash.tui.axes import Runs, TimeRange, axis_top
 
 WARMUP_S = 2.5
@@ -70,11 +70,6 @@ def throughput(snapshot: Snapshot) -> Throughput:
         live=is_live(snapshot),
         empty=nothing(snapshot),
     )
-
-
-def is_live(snapshot: Snapshot) -> bool:
-    """Return whether the newest moment is the present: not in a replay, nor after the end."""
-    return snapshot.playback is None and snapshot.state not in ENDED
 
 
 def nothing(snapshot: Snapshot) -> str:

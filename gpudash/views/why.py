@@ -20,10 +20,10 @@ def why_lines(
     """Return the evidence, each rule with its value, a profile's lines, where ranges come from."""
     profile, step = of_device(profile), recent_step(snapshot, cores)
     waits = known_waits(snapshot.settings)
-    launches = answer.kind == "launch"
+    launches = answer.limit == "launch"
     asked = rules(step, profile, waits=waits, launches=launches, straggler=snapshot.straggler)
     width = max(len(rule.asks) for rule in asked)
-    limits = (rule for rule in asked if rule.kind == answer.kind and rule.matches(answer.kind))
+    limits = (rule for rule in asked if rule.kind == answer.limit and rule.matches(answer.limit))
     limit = next(limits, None)
     return [
         *answer.evidence,

@@ -78,3 +78,9 @@ def test_80_columns_have_room_for_the_keys_that_tell_why():
     able = changed(training(), can=("blocks", "levers", "pause", "profile"))
     shown = fitting(footer(able, focus="levers"), 78)
     assert {"why", "timeline", "try_it", "help", "leave"} <= {cell.action for cell in shown}
+
+
+@pytest.mark.parametrize(("state", "newest"), [("training", "live"), ("finished", "newest")])
+def test_charts_of_an_ended_training_do_not_go_live(state, newest):
+    shown = footer(changed(training(), state=state), focus="throughput")
+    assert [one.parts[1][0] for one in shown if one.action == "screen.live"] == [f" {newest}"]

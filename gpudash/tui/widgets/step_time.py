@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from gpudash import format as fmt
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import Snapshot, is_live
 from gpudash.tui.axes import TimeRange, bins_of, means, range_of, value_at
 from gpudash.tui.cells import Cell, cell
 from gpudash.tui.sparks import step_value
@@ -26,7 +26,7 @@ from gpudash.tui.stacks import (
     spent,
     top_ms,
 )
-from gpudash.tui.throughput import is_live, nothing
+from gpudash.tui.throughput import nothing
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.painted import Row
 from gpudash.tui.widgets.panel import Frame
